@@ -1,0 +1,32 @@
+# The commands a person types. Everything lives in .venv, installed with the pins of constraints.txt.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: report test lint bench venv
+
+## The main job: measure the bundled model on the bundled text, compare with the theory, write the report
+report: venv
+	$(BIN)/posbias report
+
+## The whole test suite
+test: venv
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest tests
+
+lint: venv
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+## Speed, as ratios against the plain algorithm in the same run
+bench: venv
+	$(BIN)/python -m pytest benchmarks --benchmark-disable-gc --benchmark-columns=median,iqr,rounds -q -s
+
+venv: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "posbias needs Python 3.11 or newer, this is " + sys.version)'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -c constraints.txt -e ".[all,dev]"
+	touch $(STAMP)

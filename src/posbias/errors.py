@@ -1,0 +1,38 @@
+"""What can go wrong, as types.
+
+Every message says three things in one line: which argument (or file, or key), what was given, and what
+would be right. `PosbiasError` is what the command line catches: one line, exit code 2, no traceback.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class PosbiasError(Exception):
+    """Anything posbias refuses to do; the message is one line for a person."""
+
+
+class InvalidValueError(PosbiasError, ValueError):
+    """An argument or a key holds a value that cannot be right."""
+
+
+class InputFileError(PosbiasError):
+    """A file that was to be read is missing, unreadable, damaged or not of the expected form."""
+
+
+class OutputFileError(PosbiasError):
+    """A file could not be written; nothing half-written was left behind."""
+
+
+class ModelError(PosbiasError):
+    """A language model could not be found, loaded, recognised or measured."""
+
+
+class MissingPackageError(PosbiasError):
+    """An optional package is needed for this part and is not installed."""
+
+
+def nearest(word: str, choices: Iterable[str]) -> str:
+    """Return `"; did you mean 'x'?"` for the choice nearest to `word`, or an empty string."""
+    close = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,93 @@
+"""Files that are either whole or not there.
+
+A result is written to a temporary name beside its place and renamed when complete, so a full disk, a crash
+or Ctrl-C leaves the old file or none, never half of one.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from posbias.errors import OutputFileError
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary path beside `path` to write to; on success it becomes `path`, else it is removed.
+
+    Raises `OutputFileError` when the folder or the file cannot be written.
+    """
+    target = Path(path)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=target.suffix, dir=target.parent)
+        os.close(handle)
+    except OSError as error:
+        raise _cannot_write(target, error) from error
+    temporary = Path(name)
+    try:
+        yield temporary
+        _as_a_plain_file(temporary)
+        temporary.replace(target)
+    except OSError as error:
+        raise _cannot_write(target, error) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary folder beside `path` to fill; on success it becomes `path`, else it is removed.
+
+    An earlier folder at `path` is replaced only once the new one is complete. Raises `OutputFileError`.
+    """
+    target = Path(path)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise _cannot_write(target, error) from error
+    old = temporary.with_name(temporary.name + ".old")
+    try:
+        yield temporary
+        temporary.chmod(0o777 & ~_umask())
+        if target.exists():
+            target.rename(old)
+        temporary.rename(target)
+    except OSError as error:
+        raise _cannot_write(target, error) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> Path:
+    """Write `content` to `path`, whole or not at all. Raises `OutputFileError`."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+    return Path(path)
+
+
+def write_text(path: str | os.PathLike[str], content: str) -> Path:
+    """Write `content` as UTF-8 to `path`, whole or not at all. Raises `OutputFileError`."""
+    return write_bytes(path, content.encode())
+
+
+def _as_a_plain_file(path: Path) -> None:
+    """Flush to the disk (which is where a full one shows) and give the permissions an ordinary file gets."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+    path.chmod(0o666 & ~_umask())
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _cannot_write(path: Path, error: OSError) -> OutputFileError:
+    return OutputFileError(f"cannot write {path}: {error.strerror or error}; nothing was left there")

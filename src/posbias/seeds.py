@@ -1,0 +1,22 @@
+"""Named random streams from one root seed.
+
+Two parts of a run that draw random numbers must not share a stream, else adding a draw in one changes the
+other. Each part names its stream; the same seed and name give the same numbers on every machine.
+"""
+
+import hashlib
+
+import numpy as np
+
+from posbias.errors import InvalidValueError
+
+
+def stream(seed: int, name: str) -> np.random.Generator:
+    """Return the generator called `name` under the root `seed` (an integer ≥ 0).
+
+    Raises `InvalidValueError` for a seed that is no integer or negative.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise InvalidValueError(f"seed: {seed!r} given, an integer ≥ 0 needed")
+    word = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
+    return np.random.default_rng(np.random.SeedSequence(entropy=seed, spawn_key=(word,)))
