@@ -1,0 +1,231 @@
+"""A profile: how much every position influences one token, and what can be said about its shape.
+
+Predictions and measurements both end here, so that everything after (comparing, plotting, reporting) knows
+only profiles. A profile's mass is a probability distribution over positions; that is checked, never made so.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from posbias.errors import InvalidValueError
+
+SHARE = 0.05
+"""The share of positions that counts as first and as last."""
+RISE = 1.25
+"""How much denser than the trough an end must be to count as favoured."""
+
+Verdict = Literal["primacy", "recency", "U", "flat"]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The statistics of a profile over positions 0 … query; each is defined at its field.
+
+    `ends` is k = max(1, round(0.05·tokens)), the number of positions at either end.
+    """
+
+    tokens: int
+    query: int
+    ends: int
+    first_mass: float
+    """Mass of the first k positions."""
+    last_mass: float
+    """Mass of the last k positions up to the query."""
+    trough: int
+    """Centre of the k neighbouring positions with the least mass (the earliest such place)."""
+    trough_depth: float
+    """1 − (mean mass in the trough)/(mean mass over all positions): 0 is flat, 1 is nothing at all."""
+    ratio: tuple[float, float, float]
+    """Mean mass per position of the first k, the middle, and the last k, in units of the mean over all."""
+    effective_range: int
+    """The fewest positions, counted back from the query, that hold at least 90 % of the mass."""
+    entropy: float
+    """−Σ p ln p, in nats."""
+    verdict: Verdict
+    """An end is favoured when its k positions hold more than 1.25 times the mass of the trough's k: both ends
+    give U, one gives primacy or recency, none gives flat."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The statistics by name, ready for JSON."""
+        return asdict(self) | {"ratio": list(self.ratio)}
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """Influence of every position on one token.
+
+    `mass` is float64, finite, ≥ 0 and sums to 1 (to 1e-9); `query` the 0-based position influenced;
+    `measures` what the numbers are ("rollout", "gradient", …); `samples` the unnormalised influences of the
+    single prompts behind a measured mean, if any; `se` the standard error of `mass`; `about` where it came
+    from. Raises `InvalidValueError` where any of that does not hold; `Profile.from_weights` normalises.
+    """
+
+    mass: Float[np.ndarray, "position"]
+    query: int = -1
+    measures: str = "rollout"
+    samples: Float[np.ndarray, "prompt position"] | None = None
+    se: Float[np.ndarray, "position"] | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self):
+        mass = np.array(self.mass, dtype=np.float64)
+        if mass.ndim != 1 or not mass.size:
+            raise InvalidValueError(f"mass: shape {mass.shape} given, one number per position needed")
+        if not np.isfinite(mass).all() or (mass < 0).any():
+            raise InvalidValueError("mass: negative or not finite somewhere, numbers ≥ 0 needed")
+        if abs(mass.sum() - 1.0) > 1e-9:
+            raise InvalidValueError(
+                f"mass: sums to {mass.sum():.9g}, a sum of 1 needed (Profile.from_weights normalises)"
+            )
+        if not -mass.size <= self.query < mass.size:
+            raise InvalidValueError(f"query: {self.query} given, a position of the {mass.size} needed")
+        for name in ("samples", "se"):
+            given = getattr(self, name)
+            if given is not None and np.shape(given)[-1:] != mass.shape:
+                raise InvalidValueError(f"{name}: shape {np.shape(given)} given, {mass.size} positions needed")
+        mass.flags.writeable = False
+        object.__setattr__(self, "mass", mass)
+        object.__setattr__(self, "query", self.query % mass.size)
+
+    @classmethod
+    def from_weights(cls, weights: Float[np.ndarray, "position"], **fields: Any) -> "Profile":
+        """A profile from weights ≥ 0 that are divided by their sum; `fields` as in `Profile`."""
+        weights = np.asarray(weights, dtype=np.float64)
+        total = weights.sum()
+        if not (np.isfinite(total) and total > 0):
+            raise InvalidValueError(f"weights: sum to {total}, a finite sum above zero needed")
+        return cls(weights / total, **fields)
+
+    @classmethod
+    def from_samples(cls, samples: Float[np.ndarray, "prompt position"], **fields: Any) -> "Profile":
+        """The normalised mean of the prompts' influences, with a standard error for each position.
+
+        Influences are averaged over prompts and then divided by their sum (Herasimchyk et al. 2026, Eq. 6);
+        the error of that ratio is taken to first order. Raises `InvalidValueError` unless prompt × position.
+        """
+        samples = np.asarray(samples, dtype=np.float64)
+        if samples.ndim != 2 or not len(samples):
+            raise InvalidValueError(f"samples: shape {samples.shape} given, prompts × positions needed")
+        mean = samples.mean(axis=0)
+        se = None
+        if len(samples) > 1:
+            mass = mean / mean.sum()
+            residual = (samples - mass * samples.sum(axis=1, keepdims=True)) / mean.sum()
+            se = residual.std(axis=0, ddof=1) / math.sqrt(len(samples))
+        return cls.from_weights(mean, samples=samples, se=se, **fields)
+
+    @property
+    def tokens(self) -> int:
+        """The number of positions."""
+        return self.mass.size
+
+    @cached_property
+    def cumulative(self) -> Float[np.ndarray, "position"]:
+        """Prefix mass: what positions 0 … j hold together."""
+        return np.cumsum(self.mass)
+
+    @cached_property
+    def summary(self) -> Summary:
+        """All statistics of the profile."""
+        return _summarise(self)
+
+    def without_first(self) -> "Profile":
+        """The same profile with position 0 left out and the rest normalised anew.
+
+        Raises `InvalidValueError` when nothing is left.
+        """
+        if self.tokens < 2 or self.query == 0:
+            raise InvalidValueError(f"query: {self.query} sees only the first token; a later query needed")
+        samples = None if self.samples is None else self.samples[:, 1:]
+        return Profile.from_weights(
+            self.mass[1:], query=self.query - 1, measures=self.measures, samples=samples, about=self.about
+        )
+
+
+def _summarise(profile: Profile) -> Summary:
+    mass = profile.mass[: profile.query + 1]
+    tokens = mass.size
+    ends = max(1, round(SHARE * tokens))
+    first, last = float(mass[:ends].sum()), float(mass[-ends:].sum())
+    windows = np.lib.stride_tricks.sliding_window_view(mass, ends).sum(axis=1)
+    start = int(np.argmin(windows))
+    least = float(windows[start])
+    middle = mass[ends:-ends]
+    uniform = 1.0 / tokens
+    positive = mass[mass > 0]
+    backwards = np.cumsum(mass[::-1])
+    reached = np.flatnonzero(backwards >= 0.9)
+    return Summary(
+        tokens=tokens,
+        query=profile.query,
+        ends=ends,
+        first_mass=first,
+        last_mass=last,
+        trough=start + (ends - 1) // 2,
+        trough_depth=1.0 - least / ends / uniform,
+        ratio=(
+            first / ends / uniform,
+            float(middle.mean()) / uniform if middle.size else math.nan,
+            last / ends / uniform,
+        ),
+        effective_range=int(reached[0]) + 1 if reached.size else tokens,
+        entropy=float(-(positive * np.log(positive)).sum()),
+        verdict=_verdict(first, last, least),
+    )
+
+
+def _verdict(first: float, last: float, least: float) -> Verdict:
+    primacy, recency = first > RISE * least, last > RISE * least
+    if primacy and recency:
+        return "U"
+    if primacy:
+        return "primacy"
+    return "recency" if recency else "flat"
+
+
+def ranks(values: Float[np.ndarray, "*batch position"]) -> Float[np.ndarray, "*batch position"]:
+    """Ranks along the last axis, ties sharing the mean of theirs."""
+    from scipy.stats import rankdata
+
+    return rankdata(values, axis=-1)
+
+
+def spearman(
+    p: Float[np.ndarray, "*batch position"], q: Float[np.ndarray, "*batch position"]
+) -> Float[np.ndarray, "*batch"]:
+    """Spearman's rank correlation along the last axis; NaN where either side is constant."""
+    a, b = ranks(p), ranks(q)
+    a = a - a.mean(axis=-1, keepdims=True)
+    b = b - b.mean(axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray((a * b).sum(axis=-1) / np.sqrt((a * a).sum(axis=-1) * (b * b).sum(axis=-1)))
+
+
+def wasserstein(
+    p: Float[np.ndarray, "*batch position"], q: Float[np.ndarray, "*batch position"]
+) -> Float[np.ndarray, "*batch"]:
+    """1-Wasserstein distance of two mass functions on positions divided by n − 1 (so between 0 and 1).
+
+    Source: Herasimchyk et al. 2026, Appendix B.2. Zero for a single position.
+    """
+    tokens = np.shape(p)[-1]
+    if tokens < 2:
+        return np.zeros(np.broadcast_shapes(np.shape(p)[:-1], np.shape(q)[:-1]))
+    gap = np.abs(np.cumsum(p, axis=-1) - np.cumsum(q, axis=-1))
+    return np.asarray(gap[..., :-1].sum(axis=-1) / (tokens - 1))
+
+
+def harmonic(tokens: int) -> Profile:
+    """The recency-only baseline: mass in proportion to 1/(distance + 1) from the last token."""
+    return Profile.from_weights(1.0 / np.arange(tokens, 0, -1), measures="baseline")
+
+
+def uniform(tokens: int) -> Profile:
+    """The baseline that knows nothing: the same mass everywhere."""
+    return Profile(np.full(tokens, 1.0 / tokens), measures="baseline")

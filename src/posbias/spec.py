@@ -1,0 +1,245 @@
+"""What a value is: frozen, strict, and spelt the same in Python, TOML, YAML and JSON.
+
+A value class is written as a plain dataclass under `@value`. A field may be a union of value classes, told
+apart by their `kind`; that union is the only registry. Files go through JSON on their way in, so that a list
+becomes a tuple while `"0.5"` stays refused where a number is needed.
+
+    @value
+    class Constant:
+        kind: Literal["constant"] = tag("constant")
+        value: Fraction
+
+    Constant(0.2)                                        # in Python
+    decode(Constant, {"kind": "constant", "value": 0.2})     # from a file
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, dataclass_transform
+
+import numpy as np
+import pydantic
+from pydantic import BeforeValidator, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+
+from posbias.errors import InputFileError, InvalidValueError, nearest
+
+T = TypeVar("T")
+
+_CLASSES: dict[str, type] = {}
+
+
+def _as_tuple(given: Any) -> Any:
+    """Lists and arrays may stand for tuples: a value holds only tuples."""
+    if isinstance(given, np.ndarray):
+        given = given.tolist()
+    return tuple(given) if isinstance(given, list) else given
+
+
+Count = Annotated[int, Field(ge=1)]
+"""An integer of at least one."""
+Fraction = Annotated[FiniteFloat, Field(ge=0, le=1)]
+"""A number between 0 and 1."""
+NonNegative = Annotated[FiniteFloat, Field(ge=0)]
+"""A finite number of at least zero."""
+Positive = Annotated[FiniteFloat, Field(gt=0)]
+"""A finite number above zero."""
+Numbers = Annotated[tuple[FiniteFloat, ...], Field(min_length=1), BeforeValidator(_as_tuple)]
+"""One or more finite numbers."""
+NonNegatives = Annotated[tuple[NonNegative, ...], Field(min_length=1), BeforeValidator(_as_tuple)]
+"""One or more finite numbers of at least zero."""
+Fractions = Annotated[tuple[Fraction, ...], Field(min_length=1), BeforeValidator(_as_tuple)]
+"""One or more numbers between 0 and 1."""
+
+
+def tag(kind: str) -> Any:
+    """The default of a `kind` field: given by keyword only, and left out of the printed form."""
+    return Field(default=kind, kw_only=True, repr=False)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(Field, tag))
+def value(cls: type[T]) -> type[T]:
+    """Make `cls` a frozen, strictly checked value whose constructor raises `InvalidValueError`."""
+    made = pydantic.dataclasses.dataclass(
+        frozen=True, config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    )(cls)
+    checked = made.__init__
+    in_order = [field.name for field in dataclasses.fields(made) if not field.kw_only]  # type: ignore[arg-type]
+
+    @functools.wraps(checked)
+    def __init__(self, *args, **kwargs):
+        if len(args) > len(in_order):
+            raise InvalidValueError(f"{cls.__name__}: {len(args)} values given, {len(in_order)} needed at most")
+        try:
+            checked(self, **dict(zip(in_order, args, strict=False)), **kwargs)
+        except ValidationError as error:
+            raise InvalidValueError(f"{cls.__name__}: {_explain(error, cls)}") from None
+
+    made.__init__ = __init__
+    _CLASSES[getattr(made, "kind", cls.__name__)] = made
+    return made
+
+
+def decode(cls: type[T], data: Any) -> T:
+    """Build a `cls` from what a file holds. Raises `InvalidValueError` naming key, value and what fits."""
+    try:
+        return _adapter(cls).validate_json(json.dumps(data, default=str))
+    except ValidationError as error:
+        raise InvalidValueError(_explain(error, cls)) from None
+
+
+def encode(given: Any) -> Any:
+    """A value as plain dictionaries, lists, numbers and strings, ready for JSON."""
+    return _adapter(type(given)).dump_python(given, mode="json")
+
+
+def fingerprint(given: Any) -> str:
+    """Sixteen hexadecimal digits that are equal exactly when two values are."""
+    text = json.dumps(encode(given), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _adapter(cls: type) -> TypeAdapter:
+    return TypeAdapter(cls)
+
+
+def _explain(error: ValidationError, cls: type) -> str:
+    """Key, value given and what would be right, for the first two things that are wrong."""
+    problems = error.errors(include_url=False)
+    lines = [_explain_one(problem, cls) for problem in problems[:2]]
+    more = f" (and {len(problems) - 2} more)" if len(problems) > 2 else ""
+    return "; ".join(lines) + more
+
+
+def _explain_one(problem: Any, cls: type) -> str:
+    place = list(problem["loc"])
+    key = _spell(place)
+    match problem["type"]:
+        case "unexpected_keyword_argument" | "extra_forbidden":
+            return f"unknown key {key!r}{nearest(str(place[-1]), _fields_beside(place, cls))}"
+        case "missing" | "missing_argument":
+            return f"key {key!r} is missing"
+        case "union_tag_not_found":
+            return f"{key}: key {problem['ctx']['discriminator']} is missing; it says which variant is meant"
+        case "union_tag_invalid":
+            given = problem["ctx"]["tag"]
+            kinds = [kind.strip(" '") for kind in problem["ctx"]["expected_tags"].split(",")]
+            return f"{key}: kind {given!r} given, one of {', '.join(kinds)} needed{nearest(given, kinds)}"
+        case "value_error":
+            message = str(problem["ctx"]["error"])
+            return f"{key}: {message}" if key else message
+        case _:
+            return f"{key}: {_shorten(problem['input'])} given, {_needed(problem['msg'])} needed"
+
+
+def _needed(message: str) -> str:
+    """Pydantic's message as a noun phrase: 'a valid number', 'a number ≤ 1'."""
+    message = message.removeprefix("Input should be ").replace("greater than or equal to", "a number ≥")
+    message = message.replace("less than or equal to", "a number ≤").replace("greater than", "a number >")
+    return message.replace("a valid tuple", "a list")
+
+
+def _spell(place: list[Any]) -> str:
+    """`('layers', 0, 'positional', 'alibi', 'slopes')` as `layers[0].positional.slopes`."""
+    text = ""
+    for step in place:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif "[" not in step and (step not in _CLASSES or step == place[-1]):
+            text += f".{step}" if text else step
+    return text
+
+
+def _fields_beside(place: list[Any], cls: type) -> list[str]:
+    """The keys that would have been right where an unknown one stands."""
+    for step in reversed(place[:-1]):
+        if step in _CLASSES:
+            return _names(_CLASSES[step])
+    if len(place) == 1:
+        return _names(cls)
+    return sorted({name for known in _CLASSES.values() for name in _names(known)})
+
+
+def _names(cls: type) -> list[str]:
+    return list(getattr(cls, "__dataclass_fields__", {}))
+
+
+def _shorten(given: Any) -> str:
+    text = repr(given)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def read_mapping(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a TOML, YAML or JSON file (told apart by its suffix) that holds keys and values.
+
+    Raises `InputFileError` when it is missing, unreadable, not of its format, or holds something else.
+    """
+    path = Path(path)
+    text = read_text(path)
+    try:
+        match path.suffix.lower():
+            case ".toml":
+                data = tomllib.loads(text)
+            case ".json":
+                data = json.loads(text)
+            case ".yaml" | ".yml":
+                data = _read_yaml(text)
+            case other:
+                raise InputFileError(f"{path}: suffix {other!r} given, .toml, .yaml, .yml or .json needed")
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
+        raise InputFileError(f"{path}: not valid {path.suffix[1:].upper()}: {error}") from None
+    except _yaml_error() as error:
+        reason = " ".join(str(error).split())
+        raise InputFileError(f"{path}: not valid YAML: {reason}") from None
+    if not isinstance(data, dict):
+        raise InputFileError(f"{path}: holds {type(data).__name__}, keys with values needed")
+    return data
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """Read a UTF-8 file. Raises `InputFileError` when it is missing, a folder, unreadable or not UTF-8."""
+    path = Path(path)
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        raise InputFileError(f"{path}: no such file{nearest(path.name, siblings)}") from None
+    except UnicodeDecodeError as error:
+        raise InputFileError(f"{path}: not UTF-8 text (byte {error.start})") from None
+    except OSError as error:
+        raise InputFileError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _yaml_error() -> type[Exception]:
+    import yaml
+
+    return yaml.YAMLError
+
+
+@functools.cache
+def _yaml_loader() -> type:
+    """The safe loader, taught that `1e-3` is a number (YAML 1.1 asks for a dot, people do not)."""
+    import re
+
+    import yaml
+
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        pass
+
+    Loader.add_implicit_resolver(
+        "tag:yaml.org,2002:float",
+        re.compile(r"^[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+$"),
+        list("-+0123456789"),
+    )
+    return Loader
+
+
+def _read_yaml(text: str) -> Any:
+    import yaml
+
+    return yaml.load(text, Loader=_yaml_loader())

@@ -1,0 +1,61 @@
+"""Attention kernels as dense matrices: the reference for the sweep, and the way of measured kernels.
+
+A kernel is row-stochastic: entry (i, j) is what query i draws from key j. A transition mixes it with the
+identity, R = (1 − λ)I + λA; a rollout is the product of transitions, top layer leftmost.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from posbias.errors import InvalidValueError
+from posbias.theory.architecture import Architecture, Layer
+
+
+def masked_softmax(
+    logits: Float[np.ndarray, "*heads query key"], allowed: Bool[np.ndarray, "query key"]
+) -> Float[np.ndarray, "*heads query key"]:
+    """Softmax over keys where `allowed`, zero elsewhere (Herasimchyk et al. 2026, §3), in float64.
+
+    Raises `InvalidValueError` for an admissible logit that is not finite or a query that may see no key.
+    """
+    logits = np.asarray(logits, dtype=np.float64)
+    if not np.isfinite(logits[..., allowed]).all():
+        raise InvalidValueError("logits: not finite where the mask admits them, finite numbers needed")
+    if not allowed.any(axis=-1).all():
+        raise InvalidValueError("allowed: a query may attend to no key, at least one needed")
+    masked = np.where(allowed, logits, -np.inf)
+    weights = np.exp(masked - masked.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def layer_kernel(layer: Layer, tokens: int) -> Float[np.ndarray, "query key"]:
+    """The attention kernel of a layer, heads averaged by their weights: n×n float64."""
+    allowed = layer.mask.allowed(tokens)
+    position = np.arange(tokens, dtype=np.float64)
+    distance = position[:, None] - position[None, :]
+    logits = layer.head_logits()
+    kernel = np.zeros((tokens, tokens))
+    for slope, diagonal, weight in zip(logits.slopes, logits.diagonal, logits.weights, strict=True):
+        kernel += weight * masked_softmax(-slope * distance + diagonal * np.eye(tokens), allowed)
+    return kernel
+
+
+def push(
+    row: Float[np.ndarray, "key"],
+    kernels: Iterable[Float[np.ndarray, "query key"]],
+    mixing: Iterable[float],
+) -> Float[np.ndarray, "key"]:
+    """row · R_T ⋯ R_1 for kernels and mixing coefficients given **top layer first**; never matrix by matrix."""
+    for kernel, lam in zip(kernels, mixing, strict=True):
+        row = (1.0 - lam) * row + lam * (row @ kernel)
+    return row
+
+
+def dense_influence(architecture: Architecture, tokens: int, query: int = -1) -> Float[np.ndarray, "key"]:
+    """The rollout's row of `query` by the definition, in O(depth · heads · n²): the plain algorithm."""
+    row = np.zeros(tokens)
+    row[query] = 1.0
+    kernels = (layer_kernel(layer, tokens) for layer in reversed(architecture.stack))
+    return push(row, kernels, architecture.coefficients[::-1])

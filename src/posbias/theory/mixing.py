@@ -1,0 +1,111 @@
+"""How much of each layer's output is attention: the mixing coefficient λ_t.
+
+λ is the weight of **attention** in R = (1 − λ)I + λA; 1 − λ is what the residual stream keeps. Layers are
+counted from 0 at the bottom.
+"""
+
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import Field
+
+from posbias.errors import InvalidValueError
+from posbias.spec import Fraction, Fractions, NonNegative, tag, value
+
+
+@value
+class Constant:
+    """The same λ in every layer."""
+
+    value: Fraction
+    kind: Literal["constant"] = tag("constant")
+    assumed: ClassVar[str] = ""
+
+    def values(self, depth: int) -> Float[np.ndarray, "layer"]:
+        """λ per layer."""
+        return np.full(depth, self.value)
+
+
+@value
+class PowerDecay:
+    """λ_t = λ₀/(t + 1)^β with `initial` λ₀ and `exponent` β (the setting of Theorem 5.4's dichotomy)."""
+
+    initial: Fraction
+    exponent: NonNegative
+    kind: Literal["power_decay"] = tag("power_decay")
+    assumed: ClassVar[str] = ""
+
+    def values(self, depth: int) -> Float[np.ndarray, "layer"]:
+        """λ per layer."""
+        return self.initial / np.arange(1.0, depth + 1) ** self.exponent
+
+
+@value
+class PerLayer:
+    """One λ per layer, usually measured (Herasimchyk et al. 2026, Eq. 5)."""
+
+    coefficients: Fractions
+    kind: Literal["per_layer"] = tag("per_layer")
+    assumed: ClassVar[str] = ""
+
+    def values(self, depth: int) -> Float[np.ndarray, "layer"]:
+        """λ per layer. Raises `InvalidValueError` if there are not `depth` of them."""
+        if len(self.coefficients) != depth:
+            raise InvalidValueError(
+                f"coefficients: {len(self.coefficients)} given, {depth} (one per layer) needed"
+            )
+        return np.array(self.coefficients, dtype=np.float64)
+
+
+@value
+class AttentionOnly:
+    """λ = 1: no residual connection, the setting of Wu et al. 2025."""
+
+    kind: Literal["attention_only"] = tag("attention_only")
+    assumed: ClassVar[str] = ""
+
+    def values(self, depth: int) -> Float[np.ndarray, "layer"]:
+        """λ per layer."""
+        return np.ones(depth)
+
+
+@value
+class AbnarZuidema:
+    """λ = ½: the fixed residual of attention rollout as first proposed (Abnar and Zuidema 2020)."""
+
+    kind: Literal["abnar_zuidema"] = tag("abnar_zuidema")
+    assumed: ClassVar[str] = ""
+
+    def values(self, depth: int) -> Float[np.ndarray, "layer"]:
+        """λ per layer."""
+        return np.full(depth, 0.5)
+
+
+@value
+class AtInitialisation:
+    """λ_t = 1/(1 + √(1 + 2t)): a pre-norm network at initialisation; the default when no λ is known.
+
+    Embeddings and every update have unit variance and are independent. Layer t's attention then adds to a
+    stream of variance 1 + 2t (its own and the feed-forward updates of the t layers below), and Eq. (1) of
+    Herasimchyk et al. 2026 gives 1/(1 + √(1 + 2t)). An assumption, and every output that rests on it says so.
+    """
+
+    kind: Literal["at_initialisation"] = tag("at_initialisation")
+    assumed: ClassVar[str] = (
+        "mixing: no λ was given; assumed λ_t = 1/(1 + √(1 + 2t)), a pre-norm network at initialisation"
+    )
+
+    def values(self, depth: int) -> Float[np.ndarray, "layer"]:
+        """λ per layer."""
+        return 1.0 / (1.0 + np.sqrt(1.0 + 2.0 * np.arange(depth)))
+
+
+Mixing = Annotated[
+    Constant | PowerDecay | PerLayer | AttentionOnly | AbnarZuidema | AtInitialisation,
+    Field(discriminator="kind"),
+]
+"""The mixing schedules."""
+
+MIXINGS = (Constant, PowerDecay, PerLayer, AttentionOnly, AbnarZuidema, AtInitialisation)
+"""Every class of the union, for tests, menus and tables."""
