@@ -88,7 +88,9 @@ class Profile:
         for name in ("samples", "se"):
             given = getattr(self, name)
             if given is not None and np.shape(given)[-1:] != mass.shape:
-                raise InvalidValueError(f"{name}: shape {np.shape(given)} given, {mass.size} positions needed")
+                raise InvalidValueError(
+                    f"{name}: shape {np.shape(given)} given, {mass.size} positions needed"
+                )
         mass.flags.writeable = False
         object.__setattr__(self, "mass", mass)
         object.__setattr__(self, "query", self.query % mass.size)

@@ -73,7 +73,9 @@ def value(cls: type[T]) -> type[T]:
     @functools.wraps(checked)
     def __init__(self, *args, **kwargs):
         if len(args) > len(in_order):
-            raise InvalidValueError(f"{cls.__name__}: {len(args)} values given, {len(in_order)} needed at most")
+            raise InvalidValueError(
+                f"{cls.__name__}: {len(args)} values given, {len(in_order)} needed at most"
+            )
         try:
             checked(self, **dict(zip(in_order, args, strict=False)), **kwargs)
         except ValidationError as error:

@@ -75,7 +75,11 @@ def available_models() -> list[ModelRecord]:
     """Return the models that can be measured by name, and whether each is already here."""
     return [
         ModelRecord(
-            name, entry.description, entry.licence, (model_folder(name) / MANIFEST).exists(), model_folder(name)
+            name,
+            entry.description,
+            entry.licence,
+            (model_folder(name) / MANIFEST).exists(),
+            model_folder(name),
         )
         for name, entry in REGISTERED.items()
     ]

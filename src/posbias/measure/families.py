@@ -69,7 +69,9 @@ def part(root: Any, path: str) -> Any:
     for name in path.split("."):
         here = getattr(here, name, None)
         if here is None:
-            raise ModelError(f"model: {type(root).__name__} has no part {path!r}, its family's table row says so")
+            raise ModelError(
+                f"model: {type(root).__name__} has no part {path!r}, its family's table row says so"
+            )
     return here
 
 

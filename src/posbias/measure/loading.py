@@ -27,7 +27,7 @@ from posbias.measure.cache import (
     verify,
 )
 from posbias.measure.families import Family, decoder_layers, family_of
-from posbias.measure.fetching import fetch
+from posbias.measure.fetching import fetch, silent
 
 _READ = (".json", ".safetensors", ".model", ".txt", ".jinja")
 
@@ -66,7 +66,7 @@ def load_model(name: str | Path, say: Callable[[str], None] | None = None) -> Lo
 
     Raises `ModelError` when it is unknown, missing, damaged, of an unknown family or without decoder layers.
     """
-    say = say or _silent
+    say = say or silent
     begin = time.perf_counter()
     if isinstance(name, str) and name in REGISTERED:
         folder = model_folder(name)
@@ -174,7 +174,9 @@ def _prepared(model: Any, tokenizer: Any, name: str, checksum: str, seconds: flo
 def _check_config(config: Any) -> None:
     family_of(config.model_type)
     if config.num_hidden_layers < 1:
-        raise ModelError(f"model: {config.num_hidden_layers} decoder layers, a model with at least one needed")
+        raise ModelError(
+            f"model: {config.num_hidden_layers} decoder layers, a model with at least one needed"
+        )
 
 
 def _whole(loaded: tuple[Any, dict[str, Any]]) -> Any:
@@ -182,7 +184,9 @@ def _whole(loaded: tuple[Any, dict[str, Any]]) -> Any:
     model, report = loaded
     absent = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
     if absent:
-        raise ModelError(f"model: {len(absent)} weights are missing or misshapen in its files, first {absent[0]}")
+        raise ModelError(
+            f"model: {len(absent)} weights are missing or misshapen in its files, first {absent[0]}"
+        )
     return model
 
 
@@ -201,7 +205,3 @@ def _as_model_error(path: Path) -> Iterator[None]:
     except Exception as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelError(f"model: {path} could not be loaded: {first}") from error
-
-
-def _silent(text: str) -> None:
-    pass

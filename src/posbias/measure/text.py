@@ -47,7 +47,9 @@ def read_text(path: str | Path | None) -> Text:
     else:
         path = Path(path)
         if not path.is_file():
-            raise InputFileError(f"text: {path} {'is no file' if path.exists() else 'does not exist'}, a text file needed")
+            raise InputFileError(
+                f"text: {path} {'is no file' if path.exists() else 'does not exist'}, a text file needed"
+            )
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -56,7 +58,9 @@ def read_text(path: str | Path | None) -> Text:
     try:
         return Text(name, content.decode("utf-8"), hashlib.sha256(content).hexdigest())
     except UnicodeDecodeError as error:
-        raise InputFileError(f"text: {path} is not UTF-8 (byte {error.start}), a UTF-8 text file needed") from error
+        raise InputFileError(
+            f"text: {path} is not UTF-8 (byte {error.start}), a UTF-8 text file needed"
+        ) from error
 
 
 def check_counts(tokens: int, prompts: int, seed: int) -> None:
@@ -73,10 +77,14 @@ def prompts_from(tokenizer: Any, text: Text, *, tokens: int, prompts: int, seed:
     Raises `InputFileError` when the text has fewer windows than asked, `InvalidValueError` for bad counts.
     """
     check_counts(tokens, prompts, seed)
-    ids = np.asarray(tokenizer(text.content, add_special_tokens=False, verbose=False)["input_ids"], dtype=np.int64)
+    ids = np.asarray(
+        tokenizer(text.content, add_special_tokens=False, verbose=False)["input_ids"], dtype=np.int64
+    )
     windows = ids.size // tokens
     if windows < 1:
-        raise InputFileError(f"text: {text.name} has {ids.size} tokens, shorter than one prompt of {tokens} tokens")
+        raise InputFileError(
+            f"text: {text.name} has {ids.size} tokens, shorter than one prompt of {tokens} tokens"
+        )
     if windows < prompts:
         raise InputFileError(
             f"text: {text.name} has {windows} windows of {tokens} tokens, {prompts} prompts asked; "

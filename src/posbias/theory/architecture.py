@@ -57,7 +57,9 @@ class Layer:
     def head_logits(self) -> HeadLogits:
         """The layer's logits per head, divided by the temperature, with the weights of the heads."""
         weights = (
-            np.full(self.heads, 1.0 / self.heads) if self.head_weights is None else np.array(self.head_weights)
+            np.full(self.heads, 1.0 / self.heads)
+            if self.head_weights is None
+            else np.array(self.head_weights)
         )
         return HeadLogits(
             self.positional.slopes_of(self.heads) / self.temperature,

@@ -147,7 +147,9 @@ def _integer(config: dict[str, Any], *keys: str) -> int:
             if isinstance(config[key], bool) or not isinstance(config[key], int) or config[key] < 1:
                 raise InvalidValueError(f"{key}: {config[key]!r} given, an integer ≥ 1 needed")
             return config[key]
-    raise InvalidValueError(f"key {keys[0]!r} is missing (or its older spelling {', '.join(keys[1:]) or '–'})")
+    raise InvalidValueError(
+        f"key {keys[0]!r} is missing (or its older spelling {', '.join(keys[1:]) or '–'})"
+    )
 
 
 # --- The rollout files of Herasimchyk et al. ---------------------------------------------------------------

@@ -41,9 +41,7 @@ class ConstantDiagonal:
         """δ per head. Raises `InvalidValueError` if either count is neither one nor `heads`."""
         for name, numbers in (("diagonal", self.diagonal), ("constant", self.constant)):
             if len(numbers) not in (1, heads):
-                raise InvalidValueError(
-                    f"{name}: {len(numbers)} given, one or {heads} (one per head) needed"
-                )
+                raise InvalidValueError(f"{name}: {len(numbers)} given, one or {heads} (one per head) needed")
         return np.broadcast_to(np.array(self.diagonal, dtype=np.float64), heads)
 
 

@@ -88,7 +88,9 @@ def _check_query(query: int, tokens: int) -> int:
 
 def _cores(threads: int | None) -> int:
     if threads is None:
-        return os.process_cpu_count() or 1 if hasattr(os, "process_cpu_count") else len(os.sched_getaffinity(0))
+        return (
+            os.process_cpu_count() or 1 if hasattr(os, "process_cpu_count") else len(os.sched_getaffinity(0))
+        )
     if not _is_count(threads):
         raise InvalidValueError(f"threads: {threads!r} given, an integer ≥ 1 needed")
     return threads

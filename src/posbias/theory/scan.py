@@ -71,7 +71,9 @@ def plan(architecture: Architecture, tokens: int) -> Plan:
     slopes = np.stack([_padded(one.slopes, heads, 1.0) for one in logits])
     # a slope that cannot move 1 by half a rounding over the whole text is no slope
     slopes[slopes * tokens < 1e-18] = 0.0
-    here, there, weights = (np.stack(parts) for parts in zip(*(_weights(o, heads) for o in logits), strict=True))
+    here, there, weights = (
+        np.stack(parts) for parts in zip(*(_weights(o, heads) for o in logits), strict=True)
+    )
     tables, table_of = np.unique(slopes, axis=0, return_inverse=True)
     same = np.array(pattern * (architecture.depth // len(pattern)), dtype=np.int64)
     sums = table_of.reshape(-1)[same].astype(np.int64)
@@ -81,8 +83,9 @@ def plan(architecture: Architecture, tokens: int) -> Plan:
     saturated = np.minimum(reach, tokens).astype(np.int64)
     exact = np.exp(-slopes.astype(np.longdouble))
     gamma = exact.astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        slack = np.where(gamma > 0, (exact / gamma - 1.0).astype(np.float64), 0.0)
+    gamma[gamma < FLOOR] = 0.0
+    slack = np.zeros_like(gamma)
+    np.divide(exact - gamma, gamma, out=slack, where=gamma > 0, casting="same_kind")
     blocks = -(-int(saturated.max()) // BLOCK)
     offsets = np.arange(BLOCK, dtype=np.float64)
     return Plan(

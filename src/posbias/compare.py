@@ -1,0 +1,1 @@
+from posbias.comparison import *  # temporary

@@ -1,0 +1,171 @@
+"""How well two profiles agree, never without the scale to read it on.
+
+Two numbers say it: Spearman's rank correlation (is the order of positions right?) and the 1-Wasserstein
+distance on positions divided by n − 1 (how far would mass have to move?). Both are also given without the
+first token, which alone can decide either. Beside them always stand what two ignorant profiles reach
+(uniform; recency only) and the ceiling, how well one half of the prompts agrees with the other.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from posbias.errors import InvalidValueError
+from posbias.profile import Profile, harmonic, spearman, uniform, wasserstein
+from posbias.seeds import stream
+
+RESAMPLES = 1000
+"""Bootstrap resamples, and random splits of the prompts."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number and its central 95 % interval; NaN where it is undefined, None where there are no prompts."""
+
+    value: float
+    interval: tuple[float, float] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON: NaN becomes null."""
+        value = None if math.isnan(self.value) else self.value
+        return {"value": value, "interval": None if self.interval is None else list(self.interval)}
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Spearman and 1-Wasserstein of two profiles, with and without the first token."""
+
+    spearman: Score
+    wasserstein: Score
+    spearman_without_first: Score
+    wasserstein_without_first: Score
+
+    def as_dict(self) -> dict[str, Any]:
+        """The four scores by name, ready for JSON."""
+        return {name: getattr(self, name).as_dict() for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Agreement of one or more profiles with a reference, beside its baselines and its ceiling.
+
+    `baselines` holds "uniform" (its Spearman is undefined: every rank is tied) and "recency_only" (mass as
+    1/(distance + 1)). `ceiling` is the agreement of two random halves of the reference's prompts: its value
+    is the mean over splits, its interval holds 95 % of them; None without prompts. A half is noisier than
+    the whole, so a good prediction may score slightly better than the ceiling.
+    """
+
+    agreements: dict[str, Agreement]
+    baselines: dict[str, Agreement]
+    ceiling: Agreement | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name, ready for JSON."""
+        return {
+            "agreements": {name: one.as_dict() for name, one in self.agreements.items()},
+            "baselines": {name: one.as_dict() for name, one in self.baselines.items()},
+            "ceiling": None if self.ceiling is None else self.ceiling.as_dict(),
+        }
+
+
+def compare(p: Profile, q: Profile, *, seed: int = 0) -> Comparison:
+    """Compare `p` with the reference `q`; the result's only agreement is called "p".
+
+    Where `q` has prompts, they are resampled (1,000 times, from `seed`) with `p` held fixed, and split in
+    halves for the ceiling. Raises `InvalidValueError` if the profiles differ in length or have one position.
+    """
+    return compare_all({"p": p}, q, seed=seed)
+
+
+def compare_all(predictions: Mapping[str, Profile], measured: Profile, *, seed: int = 0) -> Comparison:
+    """Compare each prediction with the reference `measured`, as `compare` does."""
+    for name, profile in predictions.items():
+        if profile.tokens != measured.tokens:
+            raise InvalidValueError(
+                f"{name}: {profile.tokens} positions given, {measured.tokens} needed, as in the reference"
+            )
+    if measured.tokens < 3:
+        raise InvalidValueError(f"q: {measured.tokens} positions given, at least 3 needed to compare")
+    resampled = _bootstrap(measured, seed)
+    baselines = {"uniform": uniform(measured.tokens), "recency_only": harmonic(measured.tokens)}
+    return Comparison(
+        {name: _agreement(profile, measured, resampled) for name, profile in predictions.items()},
+        {name: _agreement(profile, measured, resampled) for name, profile in baselines.items()},
+        _ceiling(measured, seed),
+    )
+
+
+def _bootstrap(measured: Profile, seed: int) -> Float[np.ndarray, "resample position"] | None:
+    """Normalised means of the reference over prompts drawn with replacement."""
+    if measured.samples is None or len(measured.samples) < 2:
+        return None
+    prompts = len(measured.samples)
+    drawn = stream(seed, "compare.bootstrap").integers(prompts, size=(RESAMPLES, prompts))
+    return _means(measured.samples, _counts(drawn, prompts))
+
+
+def _ceiling(measured: Profile, seed: int) -> Agreement | None:
+    """Agreement of random halves of the prompts."""
+    if measured.samples is None or len(measured.samples) < 4:
+        return None
+    prompts = len(measured.samples)
+    order = stream(seed, "compare.halves").permuted(np.tile(np.arange(prompts), (RESAMPLES, 1)), axis=1)
+    half = prompts // 2
+    first = _means(measured.samples, _counts(order[:, :half], prompts))
+    second = _means(measured.samples, _counts(order[:, half : 2 * half], prompts))
+    scores = []
+    for skip in (0, 1):
+        a, b = _skip(first, skip), _skip(second, skip)
+        scores += [_spread(spearman(a, b)), _spread(wasserstein(a, b))]
+    return Agreement(*scores)
+
+
+def _counts(drawn: Int[np.ndarray, "resample draw"], prompts: int) -> Float[np.ndarray, "resample prompt"]:
+    """How often each prompt occurs in each resample."""
+    rows = np.repeat(np.arange(len(drawn)), drawn.shape[1])
+    counts = np.zeros((len(drawn), prompts))
+    np.add.at(counts, (rows, drawn.reshape(-1)), 1.0)
+    return counts
+
+
+def _means(
+    samples: Float[np.ndarray, "prompt position"], counts: Float[np.ndarray, "resample prompt"]
+) -> Float[np.ndarray, "resample position"]:
+    """Each resample's influence, summed over its prompts and divided by its sum (Eq. 6)."""
+    sums = counts @ samples
+    return sums / sums.sum(axis=1, keepdims=True)
+
+
+def _skip(mass: Float[np.ndarray, "*batch position"], first: int) -> Float[np.ndarray, "*batch position"]:
+    """Leave out the first positions and divide by what is left (NaN where nothing is)."""
+    if not first:
+        return mass
+    rest = mass[..., first:]
+    with np.errstate(invalid="ignore"):
+        return rest / rest.sum(axis=-1, keepdims=True)
+
+
+def _agreement(p: Profile, q: Profile, resampled: np.ndarray | None) -> Agreement:
+    scores = []
+    for skip in (0, 1):
+        mine, theirs = _skip(p.mass, skip), _skip(q.mass, skip)
+        others = None if resampled is None else _skip(resampled, skip)
+        for measure in (spearman, wasserstein):
+            around = None if others is None else _interval(measure(mine, others))
+            scores.append(Score(float(measure(mine, theirs)), around))
+    return Agreement(*scores)
+
+
+def _spread(values: Float[np.ndarray, "split"]) -> Score:
+    return Score(float(values.mean()), _interval(values))
+
+
+def _interval(values: Float[np.ndarray, "resample"]) -> tuple[float, float] | None:
+    if np.isnan(values).any():
+        return None
+    low, high = np.quantile(values, [0.025, 0.975])
+    return float(low), float(high)

@@ -1,0 +1,181 @@
+"""Five predictions of a measured model's influence, from nothing assumed to everything measured.
+
+Each takes some of what was measured (never the influence itself) and gives the profile that its theory
+expects. They differ in what they keep: the residual stream, content, the measured attention, the norms.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float
+
+from posbias.errors import InvalidValueError
+from posbias.profile import Profile
+from posbias.theory.kernel import masked_softmax, push
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A way to predict influence: `label` for a legend, `method` in a sentence or two, `source` to cite."""
+
+    key: str
+    letter: str
+    label: str
+    method: str
+    source: str
+    predict: Callable[["xr.Dataset"], Float[np.ndarray, "position"]]
+
+
+def predictions(measurement: "xr.Dataset") -> dict[str, Profile]:
+    """All predictors applied to a measurement: key → the profile expected of the last token.
+
+    Raises `InvalidValueError` if the measurement lacks a variable that a predictor needs.
+    """
+    profiles = {}
+    for predictor in PREDICTORS:
+        try:
+            weights = predictor.predict(measurement)
+        except KeyError as error:
+            raise InvalidValueError(
+                f"measurement: variable {error} is missing, needed by the predictor {predictor.label!r}"
+            ) from None
+        about = {"predictor": predictor.label, "source": predictor.source}
+        profiles[predictor.key] = Profile.from_weights(weights, measures="rollout", about=about)
+    return profiles
+
+
+def measured_influence(measurement: "xr.Dataset") -> Profile:
+    """The gradient influence of the last token, averaged over prompts and normalised.
+
+    Source: Herasimchyk et al. 2026, Eq. (6).
+    """
+    about = {"model": measurement.attrs.get("model", ""), "text": measurement.attrs.get("text", "")}
+    return Profile.from_samples(measurement["influence"].values, measures="gradient", about=about)
+
+
+def measured_mixing(measurement: "xr.Dataset") -> Float[np.ndarray, "layer"]:
+    """λ_t as the mean over prompts of Eq. (1), Herasimchyk et al. 2026."""
+    return measurement["mixing"].values.mean(axis=0)
+
+
+def _last(measurement: "xr.Dataset") -> Float[np.ndarray, "position"]:
+    row = np.zeros(measurement.sizes["position"])
+    row[-1] = 1.0
+    return row
+
+
+def _roll(
+    measurement: "xr.Dataset", kernels: Iterator[np.ndarray], mixing: Float[np.ndarray, "layer"]
+) -> Float[np.ndarray, "position"]:
+    return push(_last(measurement), kernels, mixing[::-1])
+
+
+def _positional_kernels(measurement: "xr.Dataset") -> Iterator[Float[np.ndarray, "query key"]]:
+    """Kernels, top layer first, from the logits by distance that the encoding alone adds."""
+    for logits in measurement["positional_distance"].values[::-1]:
+        yield _averaged(_by_distance(logits))
+
+
+def _fitted_kernels(measurement: "xr.Dataset") -> Iterator[Float[np.ndarray, "query key"]]:
+    """Kernels, top layer first, from mean logits by distance (diagonal included) and the first column."""
+    distances = measurement["logits_distance"].values
+    columns = measurement["logits_first_column"].values
+    for logits, column in zip(distances[::-1], columns[::-1], strict=True):
+        full = _by_distance(logits)
+        full[..., 0] = column
+        yield _averaged(full)
+
+
+def _by_distance(logits: Float[np.ndarray, "head distance"]) -> Float[np.ndarray, "head query key"]:
+    """Logits for every pair from logits by distance.
+
+    The longest distance occurs only in the first column, which the averages leave out: it takes the value
+    of its neighbour.
+    """
+    logits = logits.copy()
+    if logits.shape[-1] > 1 and np.isnan(logits[..., -1]).all():
+        logits[..., -1] = logits[..., -2]
+    position = np.arange(logits.shape[-1])
+    return logits[..., np.maximum(position[:, None] - position[None, :], 0)]
+
+
+def _averaged(logits: Float[np.ndarray, "head query key"]) -> Float[np.ndarray, "query key"]:
+    return masked_softmax(logits, np.tri(logits.shape[-1], dtype=bool)).mean(axis=0)
+
+
+def _attention_only(measurement: "xr.Dataset") -> np.ndarray:
+    return _roll(measurement, _positional_kernels(measurement), np.ones(measurement.sizes["layer"]))
+
+
+def _positional(measurement: "xr.Dataset") -> np.ndarray:
+    return _roll(measurement, _positional_kernels(measurement), measured_mixing(measurement))
+
+
+def _fitted(measurement: "xr.Dataset") -> np.ndarray:
+    return _roll(measurement, _fitted_kernels(measurement), measured_mixing(measurement))
+
+
+def _measured_kernels(measurement: "xr.Dataset") -> np.ndarray:
+    kernels = measurement["kernel"].values.astype(np.float64)
+    return _roll(measurement, iter(kernels[::-1]), measured_mixing(measurement))
+
+
+def _energy(measurement: "xr.Dataset") -> np.ndarray:
+    row = _last(measurement)
+    for kernel in measurement["energy_kernel"].values[::-1].astype(np.float64):
+        row = row + row @ kernel
+    return np.sqrt(row)
+
+
+PREDICTORS = (
+    Predictor(
+        "attention_only",
+        "a",
+        "attention only (λ = 1)",
+        "Positional logits alone (measured logits minus those without rotation, by distance), no residual "
+        "connection: every layer replaces the stream.",
+        "Wu et al. 2025; Herasimchyk et al. 2026, §6.2 (a)",
+        _attention_only,
+    ),
+    Predictor(
+        "positional",
+        "b",
+        "residual-aware, positional logits",
+        "The same positional logits, mixed with the identity by the measured λ_t.",
+        "Herasimchyk et al. 2026, Eqs. (2) to (4), §6.2 (b)",
+        _positional,
+    ),
+    Predictor(
+        "fitted",
+        "c",
+        "residual-aware, fitted logits",
+        "Mean logits by distance with the diagonal, and the first column, as measured; softmax per head, "
+        "mixed by the measured λ_t.",
+        "after Herasimchyk et al. 2026, Proposition 4.5 and §6.2 (c)",
+        _fitted,
+    ),
+    Predictor(
+        "measured_kernels",
+        "d",
+        "residual-aware, measured kernels",
+        "The attention itself, averaged over prompts and heads, mixed by the measured λ_t.",
+        "Herasimchyk et al. 2026, §3",
+        _measured_kernels,
+    ),
+    Predictor(
+        "energy",
+        "e",
+        "energy rollout",
+        "The expected squared norm of the Jacobian: B_ij = δ_ij + Σ_h g_h·E[A²_h,ij/r_j²], with g_h = "
+        "‖W_O W_V diag(gain)‖²_F/d the strength of a head and r_j the RMS of the stream at key j; influence is the "
+        "square root of the last row of B_T ⋯ B_1.",
+        "posbias (no paper has it)",
+        _energy,
+    ),
+)
+"""The predictors in the order of what they keep; the keys are stable names."""

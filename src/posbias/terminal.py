@@ -1,0 +1,72 @@
+"""Answers as text for a terminal: a profile in blocks and words, a comparison as a table."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from jaxtyping import Float
+
+    from posbias.comparison import Agreement, Comparison, Score
+    from posbias.profile import Profile
+
+
+def describe(profile: "Profile") -> list[str]:
+    """A profile for a person: the shape in blocks and the statistics in words."""
+    s = profile.summary
+    first, middle, last = s.ratio
+    return [
+        blocks(profile.mass[: profile.query + 1]),
+        f"verdict: {s.verdict}",
+        f"first {s.ends} tokens hold {s.first_mass:.2%}, last {s.ends} hold {s.last_mass:.2%}",
+        f"density first : middle : last = {first:.2f} : {middle:.2f} : {last:.2f} (uniform = 1)",
+        f"trough at position {s.trough} of 0 … {s.query}, {s.trough_depth:.0%} below uniform",
+        f"90 % of the mass within {s.effective_range} tokens of the query; entropy {s.entropy:.2f} nats",
+    ]
+
+
+def blocks(mass: "Float[np.ndarray, 'position']", width: int = 64) -> str:
+    """A profile as a line of block characters, on a logarithmic scale of mean mass per position."""
+    import numpy as np
+
+    width = min(width, mass.size)
+    edges = np.linspace(0, mass.size, width + 1).round().astype(int)
+    density = np.array([mass[a:b].mean() for a, b in zip(edges[:-1], edges[1:], strict=True)]) * mass.size
+    level = np.clip((np.log2(np.maximum(density, 2.0**-9)) + 3.0) / 6.0, 0.0, 1.0)
+    return "".join("▁▂▃▄▅▆▇█"[int(round(x * 7))] for x in level)
+
+
+def comparison_table(comparison: "Comparison", labels: dict[str, str]) -> list[str]:
+    """A comparison as aligned lines: profiles, then baselines, then the ceiling."""
+    rows = [[labels.get(key, key), *_cells(one)] for key, one in comparison.agreements.items()]
+    rows += [
+        [f"baseline: {key.replace('_', ' ')}", *_cells(one)] for key, one in comparison.baselines.items()
+    ]
+    if comparison.ceiling is not None:
+        rows.append(["ceiling: half against half", *_cells(comparison.ceiling)])
+    return table(["", "Spearman", "Wasserstein", "Spearman w/o first", "Wasserstein w/o first"], rows)
+
+
+def _cells(agreement: "Agreement") -> list[str]:
+    scores = (
+        (agreement.spearman, 2),
+        (agreement.wasserstein, 3),
+        (agreement.spearman_without_first, 2),
+        (agreement.wasserstein_without_first, 3),
+    )
+    return [_score(score, digits) for score, digits in scores]
+
+
+def _score(score: "Score", digits: int) -> str:
+    if score.value != score.value:
+        return "–"
+    around = f" [{score.interval[0]:.{digits}f}, {score.interval[1]:.{digits}f}]" if score.interval else ""
+    return f"{score.value:.{digits}f}{around}"
+
+
+def table(head: list[str], rows: list[list[str]]) -> list[str]:
+    """Rows under a head, as lines with aligned columns."""
+    widths = [max(len(row[k]) for row in [head, *rows]) for k in range(len(head))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in [head, *rows]
+    ]

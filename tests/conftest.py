@@ -1,0 +1,23 @@
+"""Shared test setting: shapes are checked, examples are the same on every run, no hub is asked."""
+
+import os
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+from hypothesis import HealthCheck, settings
+from jaxtyping import install_import_hook
+
+settings.register_profile(
+    "posbias", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("posbias")
+
+# every array signature is checked against its shape; compiled code (scan) and values (pydantic's) are left out
+_CHECKED = [
+    "posbias.profile",
+    "posbias.estimate",
+    "posbias.comparison",
+    "posbias.theory.kernel",
+    "posbias.theory.rollout",
+]
+install_import_hook(_CHECKED, "beartype.beartype")

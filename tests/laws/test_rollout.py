@@ -1,0 +1,155 @@
+"""Laws every rollout obeys, over every variant of mask, encoding, content and mixing."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from architectures import architectures, layers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from posbias import errors
+from posbias.spec import decode, encode, fingerprint
+from posbias.theory import scan
+from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.content import ConstantDiagonal
+from posbias.theory.kernel import dense_influence, layer_kernel
+from posbias.theory.mixing import Constant, PerLayer
+from posbias.theory.positional import ALiBi, Decay, NoPE
+from posbias.theory.rollout import influence, rollout
+
+tokens_up_to_300 = st.one_of(st.integers(1, 12), st.integers(120, 140), st.integers(250, 300))
+
+
+@given(architectures(), tokens_up_to_300)
+@settings(max_examples=300)
+def test_sweep_equals_dense_product_within_1e_12_relative(architecture, tokens):
+    swept = influence(architecture, tokens).mass
+    dense = dense_influence(architecture, tokens)
+    large = dense > 1e-250
+    np.testing.assert_allclose(swept[large], dense[large], rtol=1e-12, atol=0)
+    assert (swept[~large] <= 1e-250).all()
+
+
+@given(architectures(), st.integers(1, 40))
+def test_every_row_is_a_distribution_over_the_past(architecture, tokens):
+    matrix = rollout(architecture, tokens)
+    np.testing.assert_allclose(matrix.sum(axis=1), 1.0, atol=1e-12)
+    assert (matrix >= 0).all()
+    assert (np.triu(matrix, 1) == 0).all()
+
+
+@given(architectures(), st.integers(1, 40), st.data())
+def test_influence_of_a_query_is_its_row(architecture, tokens, data):
+    query = data.draw(st.integers(-tokens, tokens - 1))
+    row = rollout(architecture, tokens)[query]
+    np.testing.assert_array_equal(influence(architecture, tokens, query).mass, row)
+
+
+@given(layers(), st.integers(1, 30))
+def test_layer_kernel_rows_are_distributions_with_masked_zeros(layer, tokens):
+    kernel = layer_kernel(layer, tokens)
+    np.testing.assert_allclose(kernel.sum(axis=1), 1.0, atol=1e-12)
+    assert (kernel[~layer.mask.allowed(tokens)] == 0).all()
+
+
+@given(layers(), st.integers(1, 200), st.integers(1, 5))
+def test_without_mixing_nothing_moves(layer, tokens, depth):
+    still = Architecture(depth=depth, layers=(layer,), mixing=Constant(0.0))
+    assert influence(still, tokens).mass[-1] == 1.0
+
+
+@given(layers(), st.integers(1, 200))
+def test_slope_zero_is_no_encoding(layer, tokens):
+    def with_positional(positional):
+        return Architecture(
+            depth=3, layers=(dataclasses.replace(layer, positional=positional),), mixing=Constant(0.4)
+        )
+
+    expected = influence(with_positional(NoPE()), tokens).mass
+    for zero in (ALiBi([0.0] * layer.heads), Decay(0.0)):
+        np.testing.assert_array_equal(influence(with_positional(zero), tokens).mass, expected)
+
+
+@given(architectures(max_depth=4), layers(), st.floats(0, 1), st.integers(1, 40))
+def test_one_more_layer_is_one_more_factor(architecture, layer, lam, tokens):
+    taller = Architecture(
+        depth=architecture.depth + 1,
+        layers=(*architecture.stack, layer),
+        mixing=PerLayer([*architecture.coefficients, lam]),
+    )
+    transition = (1 - lam) * np.eye(tokens) + lam * layer_kernel(layer, tokens)
+    np.testing.assert_allclose(
+        rollout(taller, tokens), transition @ rollout(architecture, tokens), rtol=1e-11, atol=1e-280
+    )
+
+
+@given(architectures(), st.integers(1, 5))
+def test_order_of_layers_matters_only_through_the_product(architecture, shift):
+    """Rolling the stack rolls the factors: a reversed layer order would show."""
+    tokens = 17
+    stack, lams = architecture.stack, architecture.coefficients
+    k = shift % architecture.depth
+    rolled = Architecture(
+        depth=architecture.depth, layers=stack[k:] + stack[:k], mixing=PerLayer(np.roll(lams, -k))
+    )
+    product = np.eye(tokens)
+    for layer, lam in zip(rolled.stack, rolled.coefficients, strict=True):
+        product = ((1 - lam) * np.eye(tokens) + lam * layer_kernel(layer, tokens)) @ product
+    np.testing.assert_allclose(rollout(rolled, tokens), product, rtol=1e-11, atol=1e-280)
+
+
+@pytest.mark.parametrize("tokens", [4096, 4097, 20_000, 33_333])
+@pytest.mark.parametrize("threads", [2, 3, 7])
+def test_any_number_of_threads_gives_the_same_bytes(tokens, threads):
+    rng = np.random.default_rng(tokens)
+    stack = tuple(
+        Layer(heads=4, positional=ALiBi(rng.uniform(0, 0.5, 4)), content=ConstantDiagonal(rng.normal(size=4)))
+        for _ in range(5)
+    )
+    architecture = Architecture(depth=5, layers=stack, mixing=PerLayer(rng.uniform(size=5)))
+    one = influence(architecture, tokens, threads=1).mass
+    assert influence(architecture, tokens, threads=threads).mass.tobytes() == one.tobytes()
+
+
+def test_tokens_after_the_query_have_no_influence():
+    profile = influence(Architecture(depth=4, mixing=Constant(0.3)), 100, query=40)
+    assert (profile.mass[41:] == 0).all()
+    np.testing.assert_array_equal(
+        profile.mass[:41], influence(Architecture(depth=4, mixing=Constant(0.3)), 41).mass
+    )
+
+
+@given(architectures())
+def test_a_value_survives_its_spelling(architecture):
+    again = decode(Architecture, encode(architecture))
+    assert again == architecture
+    assert fingerprint(again) == fingerprint(architecture)
+    deeper = Architecture(depth=architecture.depth + 1, mixing=Constant(0.1))
+    assert fingerprint(deeper) != fingerprint(architecture)
+
+
+@given(st.integers(1, 3000))
+def test_spans_cover_every_token_once_last_first(blocks):
+    tokens = blocks * 37
+    covered = [token for low, high in reversed(scan._spans(tokens)) for token in (low, high)]
+    assert covered[0] == 0
+    assert covered[-1] == tokens
+    assert covered[1:-1:2] == covered[2:-1:2]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "query", "argument"),
+    [(0, -1, "tokens"), (-5, -1, "tokens"), (True, -1, "tokens"), (10**13, -1, "tokens"), (5, 5, "query"),
+     (5, -6, "query")],
+)  # fmt: skip
+def test_wrong_arguments_are_named(tokens, query, argument):
+    with pytest.raises(errors.InvalidValueError, match=f"^{argument}: "):
+        influence(Architecture(depth=2), tokens, query)
+
+
+def test_a_matrix_that_memory_cannot_hold_is_refused_before_it_is_made():
+    with pytest.raises(
+        errors.InvalidValueError, match=r"tokens: 3000000 given; that takes about 72,000\.0 GB"
+    ):
+        rollout(Architecture(depth=2), 3_000_000)
