@@ -4,9 +4,9 @@ stdout is the answer (text, or one JSON value with --json), stderr the progress.
 line on stderr: exit code 2 for input that cannot be right, 130 after Ctrl-C; --debug shows the traceback.
 """
 
+import itertools
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -135,8 +135,9 @@ def measure(
         Print JSON on stdout.
     """
     job = {"text": text, "tokens": tokens, "prompts": prompts, "seed": seed, "dense_logits": dense_logits}
-    target = out or _results(model, tokens, prompts) / "measurement.nc"
-    measurement, written = _measurement(model, target, job, again)
+    if out is not None and out.suffix != ".nc":
+        raise InvalidValueError(f"out: {str(out)!r} given, a name ending in .nc needed")
+    measurement, written = _measurement(model, out or _results(model, job), job, again)
     from posbias.predictors import measured_influence, measured_mixing
 
     profile = measured_influence(measurement)
@@ -218,12 +219,13 @@ def report(
         from posbias.store import load_measurement
 
         measurement, written = load_measurement(source), Path(source)
+        folder = out or written.parent
     else:
         job = {"text": text, "tokens": tokens, "prompts": prompts, "seed": seed, "dense_logits": False}
-        folder = out or _results(source, tokens, prompts)
-        measurement, written = _measurement(source, folder / "measurement.nc", job, again)
+        measurement, written = _measurement(source, out or _results(source, job), job, again)
+        folder = written.parent
     _say("comparing and drawing …")
-    made = write_report(measurement, out or written.parent, seed=seed)
+    made = write_report(measurement, folder, seed=seed)
     labels = {key: profile.about["predictor"] for key, profile in made.predictions.items()}
     answer = {"page": str(made.page), "measurement": str(written), "answer": made.answer}
     _answer(
@@ -338,31 +340,92 @@ def _mixing(given: str) -> Any:
         number = float(given)
     except ValueError:
         raise InvalidValueError(
-            f"mixing: {given!r} given, a number from 0 to 1 or one of {', '.join(named)} needed{nearest(word, named)}"
+            f"mixing: {given!r} given, a number from 0 to 1 or one of {', '.join(named)} needed"
+            f"{nearest(word, named)}"
         ) from None
     return Constant(number)
 
 
-def _results(model: str, tokens: int, prompts: int) -> Path:
-    return Path("results") / f"{Path(model).name}-{tokens}x{prompts}"
+def _results(model: str, job: dict[str, Any]) -> Path:
+    """results/NAME, where NAME says model, tokens × prompts, and text and seed unless they are the default."""
+    name = f"{Path(model).name}-{job['tokens']}x{job['prompts']}"
+    if job["text"] is not None:
+        name += f"-{job['text'].stem}"
+    if job["seed"]:
+        name += f"-seed{job['seed']}"
+    return Path("results") / name
 
 
-def _beside(path: Path) -> Path:
-    """The first free name beside `path`: results/a/x.nc → results/a-2/x.nc for files of a result folder."""
-    number = 2
-    while (candidate := path.with_name(f"{path.stem}-{number}{path.suffix}")).exists():
-        number += 1
-    return candidate
+def _measurement(model: str, place: Path, job: dict[str, Any], again: bool) -> tuple[Any, Path]:
+    """Measure, or take what is there: `place` is the .nc file to write, or the folder to write it in.
+
+    A finished measurement of the same job is used as it is; one of another job stays, and the new one is
+    written beside it (as with `again`). What an interruption leaves is resumed.
+    """
+    from posbias import measure as measuring
+    from posbias.store import load_measurement, save_measurement
+
+    loaded = measuring.load_model(model, _say)
+    fingerprint = measuring.job_fingerprint(loaded, **job)
+    places = _places(place)
+    while (target := next(places)).exists():
+        found = load_measurement(target)
+        if found.attrs.get("fingerprint") == fingerprint and not again:
+            _say(f"already measured: {target} (--again measures anew)")
+            return found, target
+    checkpoint = target.with_name(f".{target.stem}-{fingerprint[:12]}.partial.npz")
+    with _progress_bar() as (progress, seen):
+        try:
+            measurement = measuring.measure(loaded, checkpoint=checkpoint, progress=progress, say=_say, **job)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                f"{seen[0]} of {job['prompts']} prompts are kept, the same command goes on from there"
+            ) from None
+    save_measurement(measurement, target)
+    measuring.discard_checkpoint(checkpoint)
+    return measurement, target
 
 
-def _measurement(model: str, target: Path, job: dict[str, Any], again: bool) -> tuple[Any, Path]:
-    raise NotImplementedError
+def _places(place: Path) -> Iterator[Path]:
+    """`place` and the names beside it: a.nc, a-2.nc, …, or folder/measurement.nc, folder-2/measurement.nc, …"""
+    for number in itertools.count(1):
+        suffix = "" if number == 1 else f"-{number}"
+        if place.suffix == ".nc":
+            yield place.with_name(f"{place.stem}{suffix}.nc")
+        else:
+            yield place.with_name(place.name + suffix) / "measurement.nc"
+
+
+@contextmanager
+def _progress_bar() -> Iterator[tuple[Callable[[int, int], None], list[int]]]:
+    """A bar of prompts on stderr: a function to call with (finished, total), and what it last heard."""
+    from tqdm import tqdm
+
+    seen = [0]
+    bars: list[Any] = []
+
+    def progress(finished: int, total: int) -> None:
+        if not bars:
+            bars.append(
+                tqdm(total=total, initial=finished, unit="prompt", file=sys.stderr, dynamic_ncols=True)
+            )
+        bars[0].update(finished - bars[0].n)
+        seen[0] = finished
+
+    try:
+        yield progress, seen
+    finally:
+        for bar in bars:
+            bar.close()
 
 
 def _draw(profile: Any, path: Path) -> None:
-    from posbias.plots import draw_profile, save_figure
+    """Draw a predicted profile to a picture file of the kind its suffix names."""
+    from posbias.plots import draw_profile, new_figure, save_figure
 
-    raise NotImplementedError
+    figure = new_figure()
+    draw_profile(figure.subplots(), profile)
+    save_figure(figure, path)
 
 
 if __name__ == "__main__":

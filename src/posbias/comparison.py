@@ -140,7 +140,7 @@ def _means(
     return sums / sums.sum(axis=1, keepdims=True)
 
 
-def _skip(mass: Float[np.ndarray, "*batch position"], first: int) -> Float[np.ndarray, "*batch position"]:
+def _skip(mass: Float[np.ndarray, "*batch position"], first: int) -> Float[np.ndarray, "*batch rest"]:
     """Leave out the first positions and divide by what is left (NaN where nothing is)."""
     if not first:
         return mass

@@ -172,8 +172,8 @@ PREDICTORS = (
         "e",
         "energy rollout",
         "The expected squared norm of the Jacobian: B_ij = δ_ij + Σ_h g_h·E[A²_h,ij/r_j²], with g_h = "
-        "‖W_O W_V diag(gain)‖²_F/d the strength of a head and r_j the RMS of the stream at key j; influence is the "
-        "square root of the last row of B_T ⋯ B_1.",
+        "‖W_O W_V diag(gain)‖²_F/d the strength of a head and r_j the RMS of the stream at key j; influence is "
+        "the square root of the last row of B_T ⋯ B_1.",
         "posbias (no paper has it)",
         _energy,
     ),

@@ -199,7 +199,7 @@ def ranks(values: Float[np.ndarray, "*batch position"]) -> Float[np.ndarray, "*b
 
 
 def spearman(
-    p: Float[np.ndarray, "*batch position"], q: Float[np.ndarray, "*batch position"]
+    p: Float[np.ndarray, "*#batch position"], q: Float[np.ndarray, "*#batch position"]
 ) -> Float[np.ndarray, "*batch"]:
     """Spearman's rank correlation along the last axis; NaN where either side is constant."""
     a, b = ranks(p), ranks(q)
@@ -210,7 +210,7 @@ def spearman(
 
 
 def wasserstein(
-    p: Float[np.ndarray, "*batch position"], q: Float[np.ndarray, "*batch position"]
+    p: Float[np.ndarray, "*#batch position"], q: Float[np.ndarray, "*#batch position"]
 ) -> Float[np.ndarray, "*batch"]:
     """1-Wasserstein distance of two mass functions on positions divided by n − 1 (so between 0 and 1).
 

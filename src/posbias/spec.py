@@ -6,7 +6,7 @@ becomes a tuple while `"0.5"` stays refused where a number is needed.
 
     @value
     class Constant:
-        kind: Literal["constant"] = tag("constant")
+        kind: Literal["constant"] = tag(default="constant")
         value: Fraction
 
     Constant(0.2)                                        # in Python
@@ -20,7 +20,7 @@ import json
 import os
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, dataclass_transform
+from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 
 import numpy as np
 import pydantic
@@ -56,9 +56,9 @@ Fractions = Annotated[tuple[Fraction, ...], Field(min_length=1), BeforeValidator
 """One or more numbers between 0 and 1."""
 
 
-def tag(kind: str) -> Any:
+def tag(*, default: str, kw_only: Literal[True] = True) -> Any:
     """The default of a `kind` field: given by keyword only, and left out of the printed form."""
-    return Field(default=kind, kw_only=True, repr=False)
+    return Field(default=default, kw_only=kw_only, repr=False)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(Field, tag))
@@ -71,7 +71,7 @@ def value(cls: type[T]) -> type[T]:
     in_order = [field.name for field in dataclasses.fields(made) if not field.kw_only]  # type: ignore[arg-type]
 
     @functools.wraps(checked)
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args, **kwargs):  # noqa: N807
         if len(args) > len(in_order):
             raise InvalidValueError(
                 f"{cls.__name__}: {len(args)} values given, {len(in_order)} needed at most"
@@ -83,7 +83,7 @@ def value(cls: type[T]) -> type[T]:
 
     made.__init__ = __init__
     _CLASSES[getattr(made, "kind", cls.__name__)] = made
-    return made
+    return made  # type: ignore[return-value]
 
 
 def decode(cls: type[T], data: Any) -> T:
@@ -230,15 +230,14 @@ def _yaml_loader() -> type:
 
     import yaml
 
-    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-        pass
-
-    Loader.add_implicit_resolver(
+    parent = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader = type("Loader", (parent,), {})
+    loader.add_implicit_resolver(
         "tag:yaml.org,2002:float",
         re.compile(r"^[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+$"),
         list("-+0123456789"),
     )
-    return Loader
+    return loader
 
 
 def _read_yaml(text: str) -> Any:

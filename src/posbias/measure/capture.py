@@ -45,7 +45,7 @@ class SeenLayer:
     key: Float[Tensor, "head key channel"]
 
     def check_finite(self, prompt: str) -> None:
-        """Raise `ModelError` naming the layer and `prompt` when the stream, update or attention is not finite."""
+        """Raise `ModelError`, naming layer and `prompt`, when stream, update or attention is not finite."""
         for name in ("stream", "attention", "update"):
             if not bool(torch.isfinite(getattr(self, name)).all()):
                 raise ModelError(f"model: the {name} of layer {self.layer} is not finite in {prompt}")
@@ -86,8 +86,8 @@ class Capture(TorchFunctionMode):
         super().__exit__(kind, error, trace)
         if error is None and self._seen != list(range(len(self._layers))):
             raise ModelError(
-                f"model: attention was seen in {len(self._seen)} of {len(self._layers)} layers; a softmax attention "
-                "run with attn_implementation='eager' is needed in each"
+                f"model: attention was seen in {len(self._seen)} of {len(self._layers)} layers; a softmax "
+                "attention run with attn_implementation='eager' is needed in each"
             )
 
     def _entering(self, index: int):

@@ -83,7 +83,7 @@ class Checkpoint:
             return
         begin = time.monotonic()
         with files.replacing(self._path) as temporary, temporary.open("wb") as file:
-            np.savez(file, **_arrays(state), fingerprint=np.array(self._fingerprint))
+            np.savez(file, allow_pickle=False, **_arrays(state), fingerprint=np.array(self._fingerprint))
         self._written = state.finished
         self._last = time.monotonic()
         self._cost = self._last - begin

@@ -81,7 +81,7 @@ def decoder_layers(model: Any, family: Family) -> list[Any]:
     depth = model.config.num_hidden_layers
     if not layers or len(layers) != depth:
         raise ModelError(
-            f"model: {len(layers)} decoder layers found at {family.layers!r}, the configuration says {depth}; "
-            "a model with at least one decoder layer is needed"
+            f"model: {len(layers)} decoder layers found at {family.layers!r}, the configuration "
+            f"says {depth}; a model with at least one decoder layer is needed"
         )
     return layers

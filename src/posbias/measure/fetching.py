@@ -132,7 +132,7 @@ def _workplace() -> Iterator[Path]:
         workplace = tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder)
     except OSError as error:
         raise OutputFileError(
-            f"cannot write {folder}: {error.strerror or error}; set POSBIAS_CACHE to a folder that can be written"
+            f"cannot write {folder}: {error.strerror or error}; set POSBIAS_CACHE to a folder you can write to"
         ) from error
     with workplace as name:
         yield Path(name)

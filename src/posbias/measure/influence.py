@@ -54,4 +54,4 @@ def influence(prediction: Prediction, ids: Int[Tensor, "position"]) -> Influence
         said = outputs.gather(1, ids[1:, None])[:, 0].double()
         loss = (outputs.logsumexp(dim=1).double() - said).mean()
         norms = torch.linalg.vector_norm(gradient[0], dim=-1, dtype=torch.float64)
-    return Influence(norms.numpy(), float(probabilities[chosen]), chosen, float(loss))
+    return Influence(norms.numpy(), float(probabilities[chosen].detach()), chosen, float(loss))

@@ -29,7 +29,7 @@ def energy_kernel(
     gain: Float[np.ndarray, "head"],
     mean_square: Float[np.ndarray, "key"],
 ) -> Float[np.ndarray, "query key"]:
-    """Return Σ_h gain_h · A²_h,ij / r_j², in float64; `mean_square` is r_j², the stream's mean square plus ε."""
+    """Return Σ_h gain_h · A²_h,ij / r_j², in float64; `mean_square` is r_j²: mean(x_j²) + ε."""
     # one head at a time: all squares in float64 at once would be the largest array of a measurement
     total = torch.zeros(attention.shape[1:], dtype=torch.float64)
     for weights, factor in zip(attention, gain, strict=True):

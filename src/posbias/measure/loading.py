@@ -6,10 +6,12 @@ and attention is the eager one, which the capture can see through.
 """
 
 import hashlib
+import io
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,8 +102,8 @@ def check_folder(name: str | Path) -> None:
     path = Path(name).expanduser()
     if not path.exists():
         raise ModelError(
-            f"model: {str(name)!r} given, needed {', '.join(map(repr, REGISTERED))}, a folder or a .gguf file that "
-            f"exists{nearest(str(name), REGISTERED)}"
+            f"model: {str(name)!r} given, needed {', '.join(map(repr, REGISTERED))}, or a folder or .gguf file "
+            f"that exists{nearest(str(name), REGISTERED)}"
         )
     if not path.is_dir():
         raise ModelError(f"model: {path} is neither a folder nor a .gguf file")
@@ -131,7 +133,9 @@ def from_folder(folder: Path) -> tuple[Any, Any]:
 
 def from_gguf(file: Path) -> tuple[Any, Any]:
     """Return model (float32, unpacked) and tokenizer of a GGUF file. Raises `ModelError`."""
-    with quiet_transformers(), _as_model_error(file):
+    # transformers shows a bar here that its own switch does not reach
+    bar = nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO())
+    with bar, quiet_transformers(), _as_model_error(file):
         where = {"gguf_file": file.name, "local_files_only": True}
         tokenizer = transformers.AutoTokenizer.from_pretrained(file.parent, **where)
         model = _whole(
@@ -179,7 +183,7 @@ def _check_config(config: Any) -> None:
         )
 
 
-def _whole(loaded: tuple[Any, dict[str, Any]]) -> Any:
+def _whole(loaded: Any) -> Any:
     """Refuse a model some of whose weights were not in its files: transformers would make them up."""
     model, report = loaded
     absent = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))

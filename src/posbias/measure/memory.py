@@ -17,7 +17,7 @@ def bytes_needed(config, tokens: int, dense_logits: bool) -> int:
     depth, heads, hidden = config.num_hidden_layers, config.num_attention_heads, config.hidden_size
     square = tokens * tokens
     means = 2 * depth * square * 8 * (2 + (heads if dense_logits else 0))
-    # per layer: attention and its float32 softmax; about sixteen vectors of the hidden size and five of the MLP
+    # per layer: attention and its float32 softmax; about sixteen vectors of hidden size, five of the MLP's
     inner = getattr(config, "intermediate_size", 4 * hidden)
     kept = depth * (2 * heads * square + tokens * (16 * hidden + 5 * inner)) * 4
     outputs = 4 * tokens * config.vocab_size * 4
@@ -31,8 +31,9 @@ def check_memory(config, tokens: int, dense_logits: bool) -> None:
     if available is not None and needed > available:
         with_dense = " with dense_logits" if dense_logits else ""
         raise InvalidValueError(
-            f"tokens: {tokens} given, measuring that{with_dense} needs about {needed / _GIB:.1f} GiB of memory and "
-            f"{available / _GIB:.1f} GiB are available; give fewer tokens{' or no dense_logits' * dense_logits}"
+            f"tokens: {tokens} given, measuring that{with_dense} needs about {needed / _GIB:.1f} GiB of "
+            f"memory, {available / _GIB:.1f} GiB are available; give fewer tokens"
+            f"{' or leave dense_logits out' * dense_logits}"
         )
 
 

@@ -69,9 +69,9 @@ class PromptMeter:
         if not (np.isfinite(result.influence).all() and np.isfinite(result.loss)):
             raise ModelError(f"model: the outputs or their gradient are not finite in {prompt}")
         row["influence"] = result.influence
-        row["probability"] = np.float64(result.probability)
-        row["next_token"] = np.int64(result.next_token)
-        row["loss"] = np.float64(result.loss)
+        row["probability"] = np.array(result.probability)
+        row["next_token"] = np.array(result.next_token)
+        row["loss"] = np.array(result.loss)
         return sample, row
 
     def _reduce(self, seen: SeenLayer, sample: Arrays, row: Arrays) -> None:

@@ -23,7 +23,7 @@ TOLERANCE = 1e-5
 
 
 def content_scales(model: Any, family: Family) -> list[float]:
-    """Return, per layer, the factor on q·k: the model's own scale, and what its rotation multiplies on top."""
+    """Return, per layer, the factor on q·k: the model's own scale, times what its rotation adds."""
     stretch = float(getattr(part(model, family.rotary), "attention_scaling", 1.0)) ** 2
     return [
         float(part(part(layer, family.attention), family.scaling)) * stretch

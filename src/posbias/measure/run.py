@@ -99,7 +99,7 @@ def measure(
     config = loaded.model.config
     if tokens > config.max_position_embeddings:
         raise InvalidValueError(
-            f"tokens: {tokens} given, at most {config.max_position_embeddings} fit into the context of {loaded.name}"
+            f"tokens: {tokens} given, at most {config.max_position_embeddings} fit the context of {loaded.name}"
         )
     check_memory(config, tokens, dense_logits)
     drawn = _prompts(loaded, source, tokens, prompts, seed)

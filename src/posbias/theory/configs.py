@@ -98,7 +98,7 @@ def _rotary(config: dict[str, Any]) -> Positional:
     return NeedsMeasurement("rotary")
 
 
-_ROTARY = (
+_ROTARY = (  # noqa: SIM905
     "llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe gemma gemma2 gemma3 gemma3_text phi phi3 olmo olmo2 "
     "olmo3 cohere cohere2 gpt_neox gptj stablelm starcoder2 smollm3 granite gpt_oss persimmon deepseek_v2 "
     "deepseek_v3 glm glm4 exaone4 codegen"

@@ -18,7 +18,7 @@ from posbias.spec import Numbers, tag, value
 class NoContent:
     """Every admissible pair has the same content logit, zero."""
 
-    kind: Literal["none"] = tag("none")
+    kind: Literal["none"] = tag(default="none")
 
     def diagonal_of(self, heads: int) -> Float[np.ndarray, "head"]:
         """The logit that a token adds on itself: zero."""
@@ -35,7 +35,7 @@ class ConstantDiagonal:
 
     diagonal: Numbers
     constant: Numbers = (0.0,)
-    kind: Literal["constant_diagonal"] = tag("constant_diagonal")
+    kind: Literal["constant_diagonal"] = tag(default="constant_diagonal")
 
     def diagonal_of(self, heads: int) -> Float[np.ndarray, "head"]:
         """δ per head. Raises `InvalidValueError` if either count is neither one nor `heads`."""

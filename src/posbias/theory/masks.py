@@ -15,7 +15,7 @@ from posbias.spec import tag, value
 class Causal:
     """Every token attends to itself and to all earlier ones: j ≤ i (Herasimchyk et al. 2026, §3)."""
 
-    kind: Literal["causal"] = tag("causal")
+    kind: Literal["causal"] = tag(default="causal")
 
     def allowed(self, tokens: int) -> Bool[np.ndarray, "query key"]:
         """True where query i may attend to key j."""

@@ -19,7 +19,7 @@ class Constant:
     """The same λ in every layer."""
 
     value: Fraction
-    kind: Literal["constant"] = tag("constant")
+    kind: Literal["constant"] = tag(default="constant")
     assumed: ClassVar[str] = ""
 
     def values(self, depth: int) -> Float[np.ndarray, "layer"]:
@@ -33,7 +33,7 @@ class PowerDecay:
 
     initial: Fraction
     exponent: NonNegative
-    kind: Literal["power_decay"] = tag("power_decay")
+    kind: Literal["power_decay"] = tag(default="power_decay")
     assumed: ClassVar[str] = ""
 
     def values(self, depth: int) -> Float[np.ndarray, "layer"]:
@@ -46,7 +46,7 @@ class PerLayer:
     """One λ per layer, usually measured (Herasimchyk et al. 2026, Eq. 5)."""
 
     coefficients: Fractions
-    kind: Literal["per_layer"] = tag("per_layer")
+    kind: Literal["per_layer"] = tag(default="per_layer")
     assumed: ClassVar[str] = ""
 
     def values(self, depth: int) -> Float[np.ndarray, "layer"]:
@@ -62,7 +62,7 @@ class PerLayer:
 class AttentionOnly:
     """λ = 1: no residual connection, the setting of Wu et al. 2025."""
 
-    kind: Literal["attention_only"] = tag("attention_only")
+    kind: Literal["attention_only"] = tag(default="attention_only")
     assumed: ClassVar[str] = ""
 
     def values(self, depth: int) -> Float[np.ndarray, "layer"]:
@@ -74,7 +74,7 @@ class AttentionOnly:
 class AbnarZuidema:
     """λ = ½: the fixed residual of attention rollout as first proposed (Abnar and Zuidema 2020)."""
 
-    kind: Literal["abnar_zuidema"] = tag("abnar_zuidema")
+    kind: Literal["abnar_zuidema"] = tag(default="abnar_zuidema")
     assumed: ClassVar[str] = ""
 
     def values(self, depth: int) -> Float[np.ndarray, "layer"]:
@@ -91,7 +91,7 @@ class AtInitialisation:
     Herasimchyk et al. 2026 gives 1/(1 + √(1 + 2t)). An assumption, and every output that rests on it says so.
     """
 
-    kind: Literal["at_initialisation"] = tag("at_initialisation")
+    kind: Literal["at_initialisation"] = tag(default="at_initialisation")
     assumed: ClassVar[str] = (
         "mixing: no λ was given; assumed λ_t = 1/(1 + √(1 + 2t)), a pre-norm network at initialisation"
     )

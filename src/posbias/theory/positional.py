@@ -20,7 +20,7 @@ from posbias.spec import NonNegative, NonNegatives, Positive, tag, value
 class NoPE:
     """No positional encoding: every admissible key gets the same logit."""
 
-    kind: Literal["nope"] = tag("nope")
+    kind: Literal["nope"] = tag(default="nope")
     exact: ClassVar[bool] = True
 
     def slopes_of(self, heads: int) -> Float[np.ndarray, "head"]:
@@ -38,7 +38,7 @@ class ALiBi:
 
     slopes: NonNegatives | None = None
     scale: Positive = 1.0
-    kind: Literal["alibi"] = tag("alibi")
+    kind: Literal["alibi"] = tag(default="alibi")
     exact: ClassVar[bool] = True
 
     def slopes_of(self, heads: int) -> Float[np.ndarray, "head"]:
@@ -55,7 +55,7 @@ class Decay:
     """The decay mask: every head adds −m·(i − j), one rate m ≥ 0 for all (Wu et al. 2025, §4.2)."""
 
     rate: NonNegative
-    kind: Literal["decay"] = tag("decay")
+    kind: Literal["decay"] = tag(default="decay")
     exact: ClassVar[bool] = True
 
     def slopes_of(self, heads: int) -> Float[np.ndarray, "head"]:
@@ -72,7 +72,7 @@ class NeedsMeasurement:
     """
 
     encoding: str
-    kind: Literal["needs_measurement"] = tag("needs_measurement")
+    kind: Literal["needs_measurement"] = tag(default="needs_measurement")
     exact: ClassVar[bool] = False
 
     def slopes_of(self, heads: int) -> Float[np.ndarray, "head"]:

@@ -68,7 +68,7 @@ def rollout(
 
 
 def _is_count(tokens: object) -> bool:
-    return isinstance(tokens, int | np.integer) and not isinstance(tokens, bool) and tokens >= 1
+    return isinstance(tokens, int | np.integer) and not isinstance(tokens, bool) and int(tokens) >= 1
 
 
 def _check_tokens(tokens: int, needed: int) -> None:
@@ -88,9 +88,7 @@ def _check_query(query: int, tokens: int) -> int:
 
 def _cores(threads: int | None) -> int:
     if threads is None:
-        return (
-            os.process_cpu_count() or 1 if hasattr(os, "process_cpu_count") else len(os.sched_getaffinity(0))
-        )
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not _is_count(threads):
         raise InvalidValueError(f"threads: {threads!r} given, an integer ≥ 1 needed")
     return threads

@@ -1,0 +1,33 @@
+"""Prints one table at the end of `make bench`: medians in this run, and what they are in ratio."""
+
+import math
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    session = getattr(config, "_benchmarksession", None)
+    if session is None or not session.benchmarks:
+        return
+    medians = {bench.name.removeprefix("test_"): bench.stats.median for bench in session.benchmarks}
+    write = terminalreporter.write_line
+    terminalreporter.section("sweep against the plain algorithm, 70 layers × 112 heads")
+    write(f"{'':32}{'median':>12}  ratio")
+    for name, seconds in medians.items():
+        write(f"{name:32}{seconds:>10.4f} s  {_ratio(name, medians)}")
+    few, many = medians.get("sweep_one_core[4096]"), medians.get("sweep_one_core[1000000]")
+    if few and many:
+        exponent = math.log(many / few) / math.log(1_000_000 / 4096)
+        write(f"growth from 4,096 to 1,000,000 tokens: time ∝ tokens^{exponent:.2f}")
+
+
+def _ratio(name: str, medians: dict[str, float]) -> str:
+    kind, _, tokens = name.rstrip("]").partition("[")
+    against = {
+        "sweep_one_core": (f"dense[{tokens}]", "the dense algorithm"),
+        "sweep_uniform_one_core": (f"dense[{tokens}]", "the dense algorithm"),
+        "sweep_two_cores": (f"sweep_one_core[{tokens}]", "one core"),
+    }.get(kind)
+    if name == "denormals[to_denormals]":
+        against = ("denormals[mild]", "a decay without denormals")
+    if against is None or against[0] not in medians:
+        return ""
+    return f"{medians[against[0]] / medians[name]:.4g} × as fast as {against[1]}"

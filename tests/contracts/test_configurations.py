@@ -1,0 +1,185 @@
+"""Architectures from files: what is read, what is assumed in the open, and what is refused with which words."""
+
+import json
+
+import numpy as np
+import pytest
+
+from posbias.errors import InputFileError, InvalidValueError
+from posbias.spec import encode
+from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.configs import FAMILIES, load_architecture, read_architecture
+from posbias.theory.mixing import AtInitialisation, Constant, PowerDecay
+from posbias.theory.positional import ALiBi, Decay, NeedsMeasurement, alibi_slopes
+
+OURS = """
+depth = 12
+mixing = {kind = "power_decay", initial = 0.5, exponent = 1}
+
+[[layers]]
+heads = 4
+positional = {kind = "decay", rate = 0.25}
+
+[[layers]]
+heads = 2
+positional = {kind = "alibi", slopes = [0.5, 0.25]}
+content = {kind = "constant_diagonal", diagonal = [1.5]}
+"""
+PUBLISHED = """
+sequence_length: 64
+num_layers: 3
+attention_config: {num_heads: 2, alibi_slopes: [[1.0]], head_weights: [[3, 1]], softmax_temperature: 2.0}
+content_config: {diagonal_scores: [[0.5, -0.5]], base_scores: [[1e-3, 0]]}
+lambda_schedule_config: {schedule_type: power_decay, lambda_0: 0.5, beta: 2}
+save_dir: ./somewhere
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def _write(name, content):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return path
+
+    return _write
+
+
+def test_toml_yaml_and_json_say_the_same(write):
+    toml = load_architecture(write("a.toml", OURS))
+    assert toml == load_architecture(write("a.json", encode(toml)))
+    import yaml
+
+    assert toml == load_architecture(write("a.yaml", yaml.safe_dump(encode(toml))))
+    assert toml.depth == 12
+    assert toml.mixing == PowerDecay(0.5, 1)
+    assert toml.stack[11].positional == ALiBi([0.5, 0.25])
+    assert toml.stack[10].positional == Decay(0.25)
+
+
+def test_published_rollout_file(write):
+    read = read_architecture(write("rollout.yaml", PUBLISHED))
+    layer = Layer(
+        heads=2,
+        positional=ALiBi([1.0]),
+        content=read.architecture.layers[0].content,
+        head_weights=[0.75, 0.25],
+        temperature=2.0,
+    )
+    assert read.architecture == Architecture(3, (layer,), PowerDecay(0.5, 2), "rollout")
+    np.testing.assert_array_equal(layer.head_logits().diagonal, [0.25, -0.25])
+    np.testing.assert_array_equal(layer.head_logits().slopes, [0.5, 0.5])
+    assert read.tokens == 64
+
+
+def test_alibi_slopes_are_those_of_the_models():
+    """Against the models' own code, powers of two and others."""
+    import torch
+    from transformers.models.bloom.modeling_bloom import build_alibi_tensor
+    from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor
+
+    for heads in (1, 2, 3, 8, 12, 16, 112):
+        bloom = build_alibi_tensor(torch.ones(1, 2), heads, torch.float32)[:, 0, 1]
+        np.testing.assert_allclose(alibi_slopes(heads), bloom.numpy(), rtol=1e-5)
+        mpt = -build_mpt_alibi_tensor(heads, 2)[:, 0, 0]
+        np.testing.assert_allclose(alibi_slopes(heads), mpt.numpy(), rtol=1e-6)
+        half = -build_mpt_alibi_tensor(heads, 2, alibi_bias_max=4)[:, 0, 0]
+        np.testing.assert_allclose(alibi_slopes(heads, 4), half.numpy(), rtol=1e-6)
+
+
+def test_bloom_mpt_and_falcon(write):
+    bloom = load_architecture(
+        write("bloom/config.json", {"model_type": "bloom", "n_layer": 70, "n_head": 112})
+    )
+    assert (bloom.depth, bloom.layers[0].heads, bloom.name) == (70, 112, "bloom")
+    assert bloom.layers[0].positional == ALiBi()
+    assert len(set(bloom.layers[0].head_logits().slopes)) == 112
+    attention = {"alibi": True, "alibi_bias_max": 8}
+    mpt = {"model_type": "mpt", "n_layers": 32, "n_heads": 32, "attn_config": attention}
+    assert load_architecture(write("config.json", mpt)).layers[0].positional == ALiBi()
+    mpt["attn_config"] = {"alibi": False}
+    assert load_architecture(write("config.json", mpt)).layers[0].positional == NeedsMeasurement("learned")
+    falcon = {"model_type": "falcon", "num_hidden_layers": 36, "num_attention_heads": 64, "hidden_size": 4096}
+    assert load_architecture(write("config.json", falcon)).layers[0].positional == NeedsMeasurement("rotary")
+    slopes = load_architecture(write("config.json", falcon | {"alibi": True})).layers[0].head_logits().slopes
+    np.testing.assert_allclose(slopes, alibi_slopes(64) / 8)
+
+
+def test_rotary_families_say_what_is_missing(write):
+    llama = {"model_type": "llama", "num_hidden_layers": 30, "num_attention_heads": 9, "rope_theta": 1e5}
+    architecture = load_architecture(write("config.json", llama))
+    assert architecture.layers[0].positional == NeedsMeasurement("rotary")
+    assert architecture.mixing == AtInitialisation()
+    mixing, positional = architecture.assumptions
+    assert "no λ was given" in mixing
+    assert "needs measurement" in positional
+    windowed = load_architecture(
+        write("config.json", llama | {"model_type": "mistral", "sliding_window": 4096})
+    )
+    assert "sliding window of 4096" in windowed.assumptions[0]
+
+
+def test_every_registered_family_is_a_family_of_transformers():
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    assert set(FAMILIES) - {"RefinedWeb", "RefinedWebModel"} <= set(CONFIG_MAPPING_NAMES)
+
+
+def test_the_assumed_schedule_is_that_of_a_network_at_initialisation():
+    """Unit-variance updates added to a unit-variance stream: the ratio of norms, sampled."""
+    rng = np.random.default_rng(0)
+    stream, sampled = rng.normal(size=200_000), []
+    for _ in range(6):
+        attention = rng.normal(size=stream.size)
+        sampled.append(np.linalg.norm(attention) / (np.linalg.norm(stream) + np.linalg.norm(attention)))
+        stream = stream + attention + rng.normal(size=stream.size)
+    np.testing.assert_allclose(AtInitialisation().values(6), sampled, rtol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.toml", "depth = ", "not valid TOML"),
+        ("a.yaml", "depth: [1", "not valid YAML"),
+        ("a.json", "{", "not valid JSON"),
+        ("a.yaml", "- 1", "holds list, keys with values needed"),
+        ("a.txt", "depth = 1", "suffix '.txt' given"),
+        ("a.toml", "dept = 3", "unknown key 'dept'; did you mean 'depth'"),
+        ("a.toml", "depth = 3\n[mixing]\nkind='constant'\nvalue=1.5", "mixing.value: 1.5 given, a number ≤ 1"),
+        ("a.toml", "depth = 3\n[mixing]\nkind='constant'\nvalue=nan", "mixing.value: nan given"),
+        ("a.toml", "depth = 3\n[mixing]\nkind='constat'\nvalue=1", "kind 'constat' given.*did you mean 'constant'"),
+        ("a.toml", "depth = '3'", "depth: '3' given, a valid integer needed"),
+        ("a.toml", "depth = 3\nlayers = []", "a pattern of 0 given"),
+        ("a.json", {"depth": 3, "layers": [{}, {}]}, "a pattern of 2 given, one that divides the depth 3"),
+        ("a.json", {"depth": 1, "layers": [{"heads": 3, "positional": {"kind": "alibi", "slopes": [1, 2]}}]},
+         "slopes: 2 given, one or 3"),
+        ("a.json", {"depth": 1, "layers": [{"heads": 2, "head_weights": [0.5, 0.6]}]}, "head_weights: sum to 1.1"),
+        ("a.json", {"model_type": "gpt-bloom"}, "model_type: 'gpt-bloom' given"),
+        ("a.json", {"model_type": "bloom", "n_head": 4}, "key 'num_hidden_layers' is missing"),
+        ("a.yaml", PUBLISHED.replace("lambda_0: 0.5", "lambda_0: 1.5"), "lambda_0: 1.5 given"),
+        ("a.yaml", PUBLISHED.replace("num_heads", "num_head"), "unknown key.*did you mean 'num_heads'"),
+        ("a.yaml", PUBLISHED.replace("[[1.0]]", "[[1.0], [2.0]]"), "2 lists given, one or 3"),
+        ("a.yaml", PUBLISHED + "mask_config: {mask_type: full}", "mask_type: 'full' given, 'causal' needed"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said(write, name, content, words):
+    path = write(name, content)
+    with pytest.raises((InvalidValueError, InputFileError), match=words) as caught:
+        load_architecture(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_names_its_neighbour(write):
+    path = write("bloom.yaml", PUBLISHED)
+    with pytest.raises(InputFileError, match="no such file; did you mean 'bloom.yaml'"):
+        load_architecture(path.with_name("blom.yaml"))
+
+
+@pytest.mark.parametrize(
+    "build", [lambda: Constant(1.5), lambda: Decay(-1), lambda: Architecture(0), lambda: ALiBi([])]
+)
+def test_direct_construction_is_as_strict(build):
+    with pytest.raises(InvalidValueError):
+        build()

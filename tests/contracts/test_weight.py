@@ -1,0 +1,48 @@
+"""What the package may load, and when."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "transformers", "matplotlib", "xarray", "pandas", "h5py", "jinja2")
+
+
+def loaded_after(code: str) -> set[str]:
+    program = f"{code}\nimport sys\nprint(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import posbias",
+        "import posbias.measure, posbias.report, posbias.cli",
+        "import posbias; posbias.influence(posbias.Architecture(2), 8)",
+        "import posbias; posbias.load_architecture; posbias.Profile; posbias.load_profile; posbias.predictions",
+    ],
+)
+def test_light_parts_load_nothing_heavy(code):
+    assert not loaded_after(code) & set(HEAVY)
+
+
+def test_importing_the_package_does_no_work():
+    assert not loaded_after("import posbias") & {"numpy", "numba", "pydantic", "scipy"}
+
+
+def test_help_loads_nothing_heavy():
+    code = "from posbias.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass"
+    assert not loaded_after(code) & {*HEAVY, "numba", "scipy"}
+
+
+def test_every_public_name_is_there_and_documented():
+    import posbias
+
+    for name in posbias.__all__:
+        public = getattr(posbias, name)
+        if callable(public):
+            assert public.__doc__, name
+    with pytest.raises(AttributeError, match="no_such_name"):
+        posbias.no_such_name  # noqa: B018
+    assert set(posbias.__all__) <= set(dir(posbias))

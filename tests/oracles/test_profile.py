@@ -1,0 +1,124 @@
+"""Statistics of a profile against plain loops and SciPy, and the rules of the verdict at their edges."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from posbias.errors import InvalidValueError
+from posbias.profile import Profile, harmonic, spearman, uniform, wasserstein
+
+weights = st.integers(1, 120).flatmap(
+    lambda n: arrays(np.float64, n, elements=st.one_of(st.just(0.0), st.floats(1e-6, 1e6)))
+).filter(lambda w: w.sum() > 0)  # fmt: skip
+pairs = st.integers(3, 60).flatmap(
+    lambda n: st.tuples(*[arrays(np.float64, n, elements=st.floats(0.01, 10), unique=True)] * 2)
+)
+
+
+@given(weights)
+def test_summary_by_plain_loops(given_weights):
+    profile = Profile.from_weights(given_weights)
+    mass, n, s = list(profile.mass), profile.tokens, profile.summary
+    k = max(1, round(0.05 * n))
+    assert s.ends == k
+    assert s.first_mass == pytest.approx(sum(mass[:k]))
+    assert s.last_mass == pytest.approx(sum(mass[n - k :]))
+    sums = [sum(mass[a : a + k]) for a in range(n - k + 1)]
+    start = s.trough - (k - 1) // 2
+    assert sums[start] == pytest.approx(min(sums), abs=1e-12)
+    assert s.trough_depth == pytest.approx(1 - min(sums) / k * n, abs=1e-9)
+    assert s.entropy == pytest.approx(-sum(p * math.log(p) for p in mass if p > 0), abs=1e-9)
+    reached = next(d for d in range(1, n + 1) if sum(mass[n - d :]) >= 0.9 - 1e-12)
+    assert abs(s.effective_range - reached) <= 1
+    assert s.ratio[0] == pytest.approx(s.first_mass / k * n)
+    assert s.ratio[2] == pytest.approx(s.last_mass / k * n)
+
+
+@given(weights)
+def test_an_effective_range_holds_nine_tenths(given_weights):
+    profile = Profile.from_weights(given_weights)
+    reach = profile.summary.effective_range
+    assert profile.mass[-reach:].sum() >= 0.9 - 1e-12
+    assert profile.mass[profile.tokens - reach + 1 :].sum() < 0.9 + 1e-12
+
+
+@given(pairs)
+def test_spearman_and_wasserstein_equal_scipy(pair):
+    p, q = (one / one.sum() for one in pair)
+    places = np.arange(p.size) / (p.size - 1)
+    assert float(spearman(p, q)) == pytest.approx(scipy.stats.spearmanr(p, q).statistic, abs=1e-12)
+    expected = scipy.stats.wasserstein_distance(places, places, p, q)
+    assert float(wasserstein(p, q)) == pytest.approx(expected, abs=1e-12)
+
+
+@given(pairs)
+def test_wasserstein_is_a_distance_within_one(pair):
+    p, q = (one / one.sum() for one in pair)
+    assert float(wasserstein(p, p)) == 0
+    assert float(wasserstein(p, q)) == pytest.approx(float(wasserstein(q, p)))
+    assert 0 <= float(wasserstein(p, q)) <= 1
+    ends = np.zeros((2, p.size))
+    ends[0, 0] = ends[1, -1] = 1
+    assert float(wasserstein(*ends)) == pytest.approx(1)
+
+
+def test_spearman_of_a_constant_is_undefined():
+    assert math.isnan(float(spearman(uniform(9).mass, harmonic(9).mass)))
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "verdict"),
+    [(1.3, 1.3, "U"), (1.3, 1.0, "primacy"), (1.0, 1.3, "recency"), (1.2, 1.2, "flat"), (1.0, 1.0, "flat")],
+)
+def test_the_verdict_turns_at_a_quarter_above_the_trough(first, last, verdict):
+    weights = np.ones(100)
+    weights[:5], weights[-5:] = first, last
+    assert Profile.from_weights(weights).summary.verdict == verdict
+
+
+def test_only_positions_up_to_the_query_count():
+    profile = Profile(np.concatenate([uniform(40).mass, np.zeros(60)]), query=39)
+    assert profile.summary.tokens == 40
+    assert profile.summary.verdict == "flat"
+
+
+def test_without_first_renormalises_the_rest():
+    rest = Profile(np.array([0.5, 0.2, 0.3])).without_first()
+    np.testing.assert_allclose(rest.mass, [0.4, 0.6])
+    with pytest.raises(InvalidValueError, match="query"):
+        Profile(np.array([1.0])).without_first()
+
+
+def test_standard_error_is_that_of_resampling():
+    """The first-order error of the normalised mean against the spread of a bootstrap."""
+    rng = np.random.default_rng(3)
+    samples = rng.gamma(2.0, size=(400, 6)) * rng.gamma(1.0, size=(400, 1)) * np.arange(1, 7)
+    profile = Profile.from_samples(samples)
+    drawn = rng.integers(400, size=(4000, 400))
+    means = samples[drawn].mean(axis=1)
+    spread = (means / means.sum(axis=1, keepdims=True)).std(axis=0)
+    np.testing.assert_allclose(profile.se, spread, rtol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"mass": [0.5, 0.6]}, "mass: sums to 1.1"),
+        ({"mass": [1.5, -0.5]}, "mass: negative"),
+        ({"mass": [float("nan"), 1.0]}, "mass: negative or not finite"),
+        ({"mass": [1.0], "query": 3}, "query: 3"),
+    ],
+)
+def test_a_profile_that_is_no_distribution_is_refused(fields, named):
+    with pytest.raises(InvalidValueError, match=named):
+        Profile(np.array(fields.pop("mass")), **fields)
+
+
+def test_mass_cannot_be_changed():
+    with pytest.raises(ValueError, match="read-only"):
+        uniform(3).mass[0] = 1.0

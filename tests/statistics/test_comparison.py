@@ -1,0 +1,105 @@
+"""Comparisons: intervals that cover, a ceiling that means what it says, baselines always there."""
+
+import numpy as np
+import pytest
+
+from posbias.comparison import compare, compare_all
+from posbias.errors import InvalidValueError
+from posbias.estimate import Estimate, RunningMean
+from posbias.profile import Profile, harmonic, uniform
+from posbias.seeds import stream
+
+
+def measured(prompts: int, seed: int, noise: float = 1.0, tokens: int = 40) -> Profile:
+    rng = np.random.default_rng(seed)
+    truth = 1 + 4 * np.exp(-np.arange(tokens)[::-1] / 5)
+    return Profile.from_samples(truth * rng.gamma(1 / noise, noise, size=(prompts, tokens)))
+
+
+def test_a_profile_agrees_perfectly_with_itself():
+    q = measured(30, 1)
+    agreement = compare(q, q).agreements["p"]
+    assert agreement.spearman.value == pytest.approx(1)
+    assert agreement.wasserstein.value == 0
+    assert agreement.wasserstein_without_first.value == 0
+
+
+def test_same_seed_same_numbers_other_seed_other_intervals():
+    p, q = harmonic(40), measured(20, 2)
+    assert compare(p, q, seed=5).as_dict() == compare(p, q, seed=5).as_dict()
+    assert compare(p, q, seed=5).ceiling != compare(p, q, seed=6).ceiling
+
+
+def test_the_ceiling_is_the_agreement_of_independent_halves():
+    """Half against half of 2m prompts is what two independent measurements of m prompts reach."""
+    ceilings = [compare(uniform(40), measured(40, s)).ceiling for s in range(12)]
+    pairs = [compare(measured(20, 100 + s), measured(20, 200 + s)).agreements["p"] for s in range(60)]
+    for name in ("spearman", "wasserstein"):
+        mine = np.array([getattr(one, name).value for one in ceilings])
+        theirs = np.array([getattr(one, name).value for one in pairs])
+        error = np.hypot(mine.std(ddof=1) / np.sqrt(mine.size), theirs.std(ddof=1) / np.sqrt(theirs.size))
+        assert abs(mine.mean() - theirs.mean()) <= 4 * error
+
+
+def test_the_interval_shrinks_with_prompts():
+    def width(prompts):
+        low, high = compare(harmonic(40), measured(prompts, 3)).agreements["p"].wasserstein.interval
+        return high - low
+
+    assert width(400) < width(25) / 2.5
+
+
+def test_baselines_stand_beside_and_uniform_has_no_rank():
+    comparison = compare(harmonic(40), measured(10, 4))
+    assert set(comparison.baselines) == {"uniform", "recency_only"}
+    assert np.isnan(comparison.baselines["uniform"].spearman.value)
+    assert comparison.as_dict()["baselines"]["uniform"]["spearman"]["value"] is None
+    assert comparison.agreements["p"] == comparison.baselines["recency_only"]
+
+
+def test_without_prompts_there_is_no_interval_and_no_ceiling():
+    comparison = compare(uniform(10), harmonic(10))
+    assert comparison.ceiling is None
+    assert comparison.agreements["p"].wasserstein.interval is None
+
+
+def test_a_profile_that_sees_only_the_first_token_has_no_score_without_it():
+    p = Profile(np.array([1.0, 0, 0, 0]))
+    agreement = compare(p, uniform(4)).agreements["p"]
+    assert agreement.wasserstein.value == pytest.approx(0.5)
+    assert np.isnan(agreement.wasserstein_without_first.value)
+
+
+def test_lengths_must_match():
+    with pytest.raises(InvalidValueError, match="short: 9 positions given, 10 needed"):
+        compare_all({"short": uniform(9)}, uniform(10))
+    with pytest.raises(InvalidValueError, match="at least 3"):
+        compare(uniform(2), uniform(2))
+
+
+def test_estimates_print_the_digits_they_know():
+    assert str(Estimate(0.123456, 0.0123, 10)) == "0.123 ± 0.012"
+    assert str(Estimate.of(np.array([2.0]))) == "2"
+    samples = np.random.default_rng(0).normal(3, 2, 10_000)
+    estimate = Estimate.of(samples)
+    assert estimate.se == pytest.approx(0.02, rel=0.05)
+    assert abs(estimate.value - 3) <= 4 * estimate.se
+    low, high = estimate.interval
+    assert low < 3 < high
+
+
+def test_running_mean_equals_the_mean_far_from_zero():
+    samples = 1e9 + np.random.default_rng(1).normal(size=(1000, 3))
+    running = RunningMean()
+    for sample in samples:
+        running.add(sample)
+    np.testing.assert_allclose(running.mean - 1e9, samples.mean(axis=0) - 1e9, atol=1e-5)
+
+
+def test_streams_are_independent_and_repeatable():
+    a, b = stream(0, "one").normal(size=2000), stream(0, "two").normal(size=2000)
+    assert (a == stream(0, "one").normal(size=2000)).all()
+    assert abs(np.corrcoef(a, b)[0, 1]) < 4 / np.sqrt(2000)
+    for wrong in (-1, 1.5, True, "0"):
+        with pytest.raises(InvalidValueError, match="seed"):
+            stream(wrong, "one")
