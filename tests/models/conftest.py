@@ -22,16 +22,16 @@ def word_tokenizer():
 
 def llama(**changes):
     """A random Llama with grouped keys; weights wide enough that attention is far from uniform."""
-    sizes = dict(
-        vocab_size=64,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=64,
-        initializer_range=0.4,
-    )
+    sizes = {
+        "vocab_size": 64,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 64,
+        "initializer_range": 0.4,
+    }
     with torch.random.fork_rng():
         torch.manual_seed(3)
         config = transformers.LlamaConfig(**(sizes | changes), attn_implementation="eager")

@@ -74,14 +74,14 @@ def test_attention_without_softmax_is_refused(tiny, ids):
 
 def test_selfcheck_refuses_a_wrong_table_row(tiny, ids):
     wrong = dataclasses.replace(tiny, family=dataclasses.replace(tiny.family, query="k_proj"))
-    with pytest.raises(ModelError, match="the capture is wrong for tiny: .*rotation-free"):
+    with pytest.raises(ModelError, match=r"the capture is wrong for tiny: .*rotation-free"):
         selfcheck(wrong, ids)
 
 
 def test_selfcheck_refuses_a_model_that_answers_differently_each_time(build, ids):
-    restless = build(attention_dropout=0.5)
-    restless.model.train()
-    with torch.random.fork_rng(), pytest.raises(ModelError, match="differ with and without capture"):
+    restless, calls = build(), iter(range(9))
+    restless.model.lm_head.register_forward_hook(lambda module, given, made: made + 1e-6 * next(calls))
+    with pytest.raises(ModelError, match="differ with and without capture"):
         selfcheck(restless, ids)
 
 

@@ -1,6 +1,7 @@
 """Every number of the dataset against a naive computation that shares no code with the package."""
 
 import cmath
+import json
 import math
 
 import numpy as np
@@ -83,7 +84,7 @@ def measured(tiny, text):
 def passes(tiny, text, measured):
     """The plain passes of the very prompts that were measured."""
     words = tiny.tokenizer(text.read_text(), add_special_tokens=False)["input_ids"]
-    starts = eval(measured.attrs["starts"])
+    starts = json.loads(measured.attrs["starts"])
     return [
         (torch.tensor(words[at : at + TOKENS]), plain_pass(tiny.model, torch.tensor(words[at : at + TOKENS])))
         for at in starts
@@ -112,7 +113,7 @@ def test_logits_and_their_reductions(tiny, measured, passes):
         content = np.mean(
             [naive_logits(tiny.model, layer, made[0][layer], False) for _, made in passes], axis=0
         )
-        close = dict(rtol=1e-4, atol=1e-4)
+        close = {"rtol": 1e-4, "atol": 1e-4}
         np.testing.assert_allclose(measured.logits.values[layer], whole, **close)
         np.testing.assert_allclose(
             measured.logits_distance.values[layer], naive_distance_means(whole), **close

@@ -44,7 +44,7 @@ class Checkpoint:
         if self._path is None or not self._path.exists():
             return State()
         try:
-            with np.load(self._path, allow_pickle=False) as stored:
+            with self._path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 arrays = {name: stored[name] for name in stored.files}
             fingerprint = str(arrays.pop("fingerprint"))
             state = _state(arrays)

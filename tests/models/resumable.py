@@ -1,0 +1,16 @@
+"""A measurement to be killed: python resumable.py MODEL TEXT CHECKPOINT. Says each finished prompt on stdout."""
+
+import sys
+import time
+
+from posbias.measure import measure
+
+
+def tell(finished, total):
+    print(finished, flush=True)
+    time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    model, text, checkpoint = sys.argv[1:]
+    measure(model, text=text, tokens=10, prompts=20, checkpoint=checkpoint, progress=tell)

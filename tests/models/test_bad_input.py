@@ -1,0 +1,191 @@
+"""Bad input ends in one line that names the argument, what was given and what is right."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+import transformers
+
+from posbias.errors import InputFileError, InvalidValueError, ModelError, PosbiasError
+from posbias.measure import LoadedModel, load_model, measure
+from posbias.measure.memory import available_bytes, bytes_needed
+
+
+def one_line(caught):
+    assert isinstance(caught.value, PosbiasError)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"tokens": 1}, "tokens: 1 given, an integer ≥ 2"),
+        ({"tokens": 2.5}, r"tokens: 2\.5 given"),
+        ({"tokens": True}, "tokens: True given"),
+        ({"tokens": 65}, "tokens: 65 given, at most 64 fit the context of tiny"),
+        ({"prompts": 0}, "prompts: 0 given, an integer ≥ 1"),
+        ({"prompts": -3}, "prompts: -3 given"),
+        ({"seed": -1}, "seed: -1 given"),
+        ({"seed": "x"}, "seed: 'x' given"),
+    ],
+)
+def test_bad_numbers(tiny, text, changed, says):
+    with pytest.raises(InvalidValueError, match=says) as caught:
+        measure(tiny, text=text, **({"tokens": 8, "prompts": 2} | changed))
+    one_line(caught)
+
+
+def test_numbers_are_checked_before_the_model_is_loaded():
+    with pytest.raises(InvalidValueError, match="prompts: 0"):
+        measure("no such model", prompts=0)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, r"text: .* does not exist"),
+        (b"w1 \xff\xfe w2", r"text: .* is not UTF-8 \(byte 3\)"),
+        (b"", "has 0 tokens, shorter than one prompt of 8 tokens"),
+        (b"w1 w2 w3", "has 3 tokens, shorter than one prompt of 8 tokens"),
+        (b"w1 " * 20, "has 2 windows of 8 tokens, 3 prompts asked; give a longer text or at most 2 prompts"),
+    ],
+)
+def test_bad_texts(tiny, tmp_path, content, says):
+    path = tmp_path / "given.txt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputFileError, match=says) as caught:
+        measure(tiny, text=path, tokens=8, prompts=3)
+    assert one_line(caught).startswith("text: ")
+
+
+def test_a_folder_is_no_text(tiny, tmp_path):
+    with pytest.raises(InputFileError, match=r"text: .* is no file"):
+        measure(tiny, text=tmp_path, tokens=8, prompts=3)
+
+
+def test_absurd_sizes_are_refused_before_anything_is_allocated(build, text):
+    vast = build(max_position_embeddings=10**9)
+    with pytest.raises(InvalidValueError, match=r"tokens: 1000000 given, .* GiB are available") as caught:
+        measure(vast, text=text, tokens=10**6, prompts=1)
+    one_line(caught)
+    config = vast.model.config
+    assert (
+        bytes_needed(config, 512, True) > bytes_needed(config, 512, False) > bytes_needed(config, 256, False)
+    )
+    assert available_bytes() is None or available_bytes() > 2**20
+
+
+@pytest.mark.parametrize("where", ["weight of a layer", "output"])
+def test_activations_that_are_not_finite_are_located(tiny, text, where):
+    if where == "output":
+        tiny.model.lm_head.weight.data[3] = torch.inf
+        says = "model: the outputs of tiny are not finite in the prompt of the self-check"
+    else:
+        tiny.model.model.layers[1].self_attn.v_proj.weight.data[0, 0] = torch.nan
+        says = "model: the update of layer 1 is not finite in the prompt of the self-check"
+    with pytest.raises(ModelError, match=says) as caught:
+        measure(tiny, text=text, tokens=8, prompts=2)
+    one_line(caught)
+
+
+def test_a_later_prompt_that_overflows_is_named(tiny, tmp_path):
+    path = tmp_path / "one-bad-word.txt"
+    path.write_text("w1 w2 w3 w4 " * 6 + "w5 w6 w7 w8", encoding="utf-8")
+    tiny.model.model.embed_tokens.weight.data[6] = torch.inf
+    with pytest.raises(
+        ModelError, match=r"model: the stream of layer 0 is not finite in prompt \d \(tokens from 24\)"
+    ):
+        measure(tiny, text=path, tokens=4, prompts=7)
+
+
+@pytest.mark.parametrize("name", ["smolm2-135m", "smollm2"])
+def test_an_unknown_model_is_answered_with_the_nearest(name):
+    with pytest.raises(ModelError, match=f"model: '{name}' given, .*did you mean 'smollm2-135m'") as caught:
+        load_model(name)
+    one_line(caught)
+
+
+def test_missing_folders_and_files(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "weights.bin").write_bytes(b"x")
+    for path, says in (
+        (tmp_path / "nowhere", "given, needed"),
+        (tmp_path / "nowhere.gguf", "does not exist, a .gguf file needed"),
+        (tmp_path / "empty", "has no config.json"),
+        (tmp_path / "weights.bin", "neither a folder nor a .gguf file"),
+    ):
+        with pytest.raises(ModelError, match=says) as caught:
+            load_model(path)
+        assert one_line(caught).startswith("model: ")
+
+
+def test_damaged_folders(folder, tmp_path):
+    def broken(name, damage):
+        copy = tmp_path / name
+        shutil.copytree(folder, copy)
+        damage(copy)
+        with pytest.raises(ModelError) as caught:
+            load_model(copy)
+        return one_line(caught)
+
+    def edit(**changes):
+        def damage(copy):
+            config = json.loads((copy / "config.json").read_text())
+            (copy / "config.json").write_text(json.dumps(config | changes))
+
+        return damage
+
+    assert "could not be loaded" in broken("bad-json", lambda copy: (copy / "config.json").write_text("{"))
+    assert "could not be loaded" in broken("no-weights", lambda copy: (copy / "model.safetensors").unlink())
+    assert "could not be loaded" in broken(
+        "cut-weights", lambda copy: (copy / "model.safetensors").write_bytes(b"short")
+    )
+    assert "weights are missing" in broken("too-deep", edit(num_hidden_layers=4))
+    assert "0 decoder layers" in broken("no-layers", edit(num_hidden_layers=0))
+    unknown = broken("unknown", edit(model_type="gpt2"))
+    assert "family 'gpt2' is not known" in unknown
+    assert "families.py: Family(model_type='gpt2', layers=…" in unknown
+
+
+def test_a_model_without_decoder_layers(tiny):
+    bare = transformers.LlamaForCausalLM(tiny.model.config)
+    bare.model.layers = torch.nn.ModuleList()
+    with pytest.raises(
+        ModelError, match=r"0 decoder layers found at 'model\.layers', the configuration says 3"
+    ):
+        LoadedModel.of(bare, tiny.tokenizer, "bare")
+
+
+def test_a_tokenizer_of_another_model(build, text):
+    small = build(vocab_size=20)
+    with pytest.raises(ModelError, match="model: its tokenizer gives token 48, its embeddings end at 19"):
+        measure(small, text=text, tokens=8, prompts=2)
+
+
+@pytest.mark.parametrize("package", ["torch", "transformers", "xarray"])
+def test_a_missing_package_is_named_with_its_command(package):
+    script = (
+        f"import sys; sys.modules[{package!r}] = None\n"
+        "import posbias.measure\n"
+        "from posbias.errors import MissingPackageError\n"
+        "assert posbias.measure.available_models()\n"
+        "try: posbias.measure.measure\n"
+        "except MissingPackageError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"{package}: not installed")
+    assert "pip install 'posbias[measure]'" in done.stdout
+
+
+def test_importing_and_listing_stay_light():
+    script = (
+        "import sys, posbias.measure; posbias.measure.available_models(); posbias.measure.fetch\n"
+        "print({'torch', 'transformers', 'xarray', 'posbias.theory'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

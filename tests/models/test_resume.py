@@ -1,0 +1,135 @@
+"""An interrupted measurement goes on from its finished prompts and ends with the same bits."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from posbias.errors import InputFileError, OutputFileError
+from posbias.measure import discard_checkpoint, job_fingerprint, load_model, measure
+
+
+@pytest.fixture
+def job(text):
+    return {"text": text, "tokens": 10, "prompts": 20}
+
+
+def reported():
+    """A progress callback and the list it fills."""
+    numbers = []
+    return numbers, lambda finished, total: numbers.append(finished)
+
+
+def stop_after(prompts, error):
+    def progress(finished, total):
+        if finished == prompts:
+            raise error
+
+    return progress
+
+
+@pytest.mark.parametrize("prompts", [1, 7, 19, 20])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("power")])
+def test_resumed_results_are_bit_identical(tiny, job, tmp_path, prompts, error):
+    whole = measure(tiny, **job)
+    checkpoint = tmp_path / "job.npz"
+    with pytest.raises(type(error)):
+        measure(tiny, **job, checkpoint=checkpoint, progress=stop_after(prompts, error))
+    heard, progress = reported()
+    resumed = measure(tiny, **job, checkpoint=checkpoint, progress=progress)
+    assert heard == list(range(prompts, 21))
+    assert resumed.equals(whole)
+    assert checkpoint.exists(), "only the caller knows when the result is safe"
+    discard_checkpoint(checkpoint)
+    discard_checkpoint(checkpoint)
+    assert not list(tmp_path.glob("*job*"))
+
+
+def test_an_interruption_inside_a_prompt_loses_that_prompt_only(tiny, job, tmp_path):
+    whole = measure(tiny, **job)
+    checkpoint, calls = tmp_path / "job.npz", iter(range(10**6))
+
+    def interrupt(module, given):
+        # one call in the self-check's plain run, one under its capture, five prompts, then the sixth
+        if next(calls) == 7:
+            raise KeyboardInterrupt
+
+    hook = tiny.model.model.layers[2].mlp.register_forward_pre_hook(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        measure(tiny, **job, checkpoint=checkpoint)
+    hook.remove()
+    heard, progress = reported()
+    assert measure(tiny, **job, checkpoint=checkpoint, progress=progress).equals(whole)
+    assert heard[0] == 5
+
+
+@pytest.mark.parametrize("kill", [signal.SIGINT, signal.SIGKILL])
+def test_a_killed_process_resumes_bit_identically(folder, job, tmp_path, kill):
+    checkpoint = tmp_path / "job.npz"
+    script = Path(__file__).with_name("resumable.py")
+    command = [sys.executable, script, folder, job["text"], checkpoint]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if int(line) == 4:
+                process.send_signal(kill)
+                break
+        last = max([4, *(int(line) for line in process.stdout)])
+        process.wait()
+    assert process.returncode != 0
+    heard, progress = reported()
+    loaded = load_model(folder)
+    resumed = measure(loaded, **job, checkpoint=checkpoint, progress=progress)
+    assert 1 <= heard[0] < 20
+    if kill == signal.SIGINT:
+        assert heard[0] >= last
+    assert resumed.equals(measure(loaded, **job))
+
+
+def test_another_jobs_checkpoint_is_refused(tiny, job, tmp_path):
+    checkpoint = tmp_path / "job.npz"
+    measure(tiny, **job, checkpoint=checkpoint)
+    before = checkpoint.read_bytes()
+    with pytest.raises(InputFileError, match=r"checkpoint: .*job\.npz belongs to another job"):
+        measure(tiny, **{**job, "seed": 1}, checkpoint=checkpoint)
+    assert checkpoint.read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "garbage", "empty"])
+def test_a_damaged_checkpoint_is_said_and_started_over(tiny, job, tmp_path, damage):
+    checkpoint, said = tmp_path / "job.npz", []
+    whole = measure(tiny, **job, checkpoint=checkpoint)
+    content = bytearray(checkpoint.read_bytes())
+    if damage == "flipped":
+        content[len(content) // 2] ^= 0xFF
+    checkpoint.write_bytes(
+        {"cut": content[:-100], "garbage": b"not a checkpoint", "empty": b""}.get(damage, content)
+    )
+    heard, progress = reported()
+    assert measure(tiny, **job, checkpoint=checkpoint, progress=progress, say=said.append).equals(whole)
+    assert heard[0] == 0
+    assert any("damaged: starting over" in line for line in said)
+
+
+def test_a_checkpoint_that_cannot_be_written_is_an_error(tiny, job, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OutputFileError, match="cannot write"):
+        measure(tiny, **job, checkpoint=tmp_path / "file" / "job.npz")
+
+
+def test_the_fingerprint_follows_everything_that_decides_the_numbers(tiny, build, job, tmp_path):
+    other_text = tmp_path / "other.txt"
+    other_text.write_text(job["text"].read_text() + " w1", encoding="utf-8")
+    base = job_fingerprint(tiny, **job)
+    assert base == job_fingerprint(build(), **job, seed=0, dense_logits=False)
+    others = [
+        job_fingerprint(build(rms_norm_eps=1e-5), **job),
+        job_fingerprint(tiny, **{**job, "text": other_text}),
+        job_fingerprint(tiny, **{**job, "tokens": 9}),
+        job_fingerprint(tiny, **{**job, "prompts": 19}),
+        job_fingerprint(tiny, **job, seed=1),
+        job_fingerprint(tiny, **job, dense_logits=True),
+    ]
+    assert len({base, *others}) == 7
