@@ -24,6 +24,7 @@ app = App(
     help="Predict, measure and compare position bias in transformers: where a model looks in its context, "
     "and where it does not.",
     help_format="plaintext",
+    suppress_keyboard_interrupt=False,
 )
 
 Json = Annotated[bool, Parameter(name="--json", negative="")]

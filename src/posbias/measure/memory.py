@@ -17,9 +17,9 @@ def bytes_needed(config, tokens: int, dense_logits: bool) -> int:
     depth, heads, hidden = config.num_hidden_layers, config.num_attention_heads, config.hidden_size
     square = tokens * tokens
     means = 2 * depth * square * 8 * (2 + (heads if dense_logits else 0))
-    # per layer: attention and its float32 softmax; about sixteen vectors of hidden size, five of the MLP's
+    # per layer: the attention, about sixteen vectors of hidden size and five of the MLP's
     inner = getattr(config, "intermediate_size", 4 * hidden)
-    kept = depth * (2 * heads * square + tokens * (16 * hidden + 5 * inner)) * 4
+    kept = depth * (heads * square + tokens * (16 * hidden + 5 * inner)) * 4
     outputs = 4 * tokens * config.vocab_size * 4
     one_layer = 12 * heads * square * 4
     return means + kept + outputs + one_layer

@@ -54,7 +54,9 @@ def selfcheck(loaded: LoadedModel, ids: Int[Tensor, "position"]) -> dict[str, An
     with Capture(loaded.model, loaded.family, compare):
         outputs = predict(loaded.model, ids).outputs.detach()
     if not bool(torch.isfinite(outputs).all()):
-        raise ModelError(f"model: the outputs of {loaded.name} are not finite in the prompt of the self-check")
+        raise ModelError(
+            f"model: the outputs of {loaded.name} are not finite in the prompt of the self-check"
+        )
     result = {
         "tokens": ids.shape[0],
         "layers": len(attention_off),

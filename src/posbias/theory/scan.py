@@ -21,6 +21,7 @@ The rounding of γ itself would grow with distance; each block multiplies its ru
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Semaphore
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -148,12 +149,24 @@ def sweep(plan: Plan, row: Float[np.ndarray, "key"], threads: int = 1) -> Float[
         _sweep_span(row, 0, tokens, depth, 0, state, *_arrays(plan))
         return row
     arrays = _arrays(plan)
+    ready = [Semaphore(0) for _ in stages]
+    ready[0].release(len(spans))
+
+    def pass_through(stage: int) -> None:
+        try:
+            for low, high in spans:
+                ready[stage].acquire()
+                _sweep_span(row, low, high, *stages[stage], state, *arrays)
+                if stage + 1 < len(stages):
+                    ready[stage + 1].release()
+        finally:
+            # if this stage failed, those below must not wait for it for ever
+            if stage + 1 < len(stages):
+                ready[stage + 1].release(len(spans))
+
     with ThreadPoolExecutor(len(stages)) as pool:
-        for turn in range(len(spans) + len(stages) - 1):
-            active = [(s, turn - s) for s in range(len(stages)) if 0 <= turn - s < len(spans)]
-            jobs = [pool.submit(_sweep_span, row, *spans[c], *stages[s], state, *arrays) for s, c in active]
-            for job in jobs:
-                job.result()
+        for stage in [pool.submit(pass_through, stage) for stage in range(len(stages))]:
+            stage.result()
     return row
 
 

@@ -1,0 +1,29 @@
+"""Figures: each `draw_…` takes an axes and data, draws on it and returns it; it computes, saves and shows nothing.
+
+    figure = new_figure()
+    draw_profile(figure.subplots(), profile)
+    save_figure(figure, "profile.svg")
+
+One style for all: colour-blind safe colours (Okabe and Ito), positions from 0, influence in units of an
+even spread. matplotlib is loaded with the first figure, never its pyplot; the same data give the same bytes.
+"""
+
+from posbias.plots.influence import draw_cumulative, draw_influence, draw_profile
+from posbias.plots.layers import draw_kernels, draw_mixing, draw_norms, draw_sinks
+from posbias.plots.style import COLOURS, FILE_KINDS, THEMED, new_figure, picture_bytes, save_figure
+
+__all__ = [
+    "COLOURS",
+    "FILE_KINDS",
+    "THEMED",
+    "draw_cumulative",
+    "draw_influence",
+    "draw_kernels",
+    "draw_mixing",
+    "draw_norms",
+    "draw_profile",
+    "draw_sinks",
+    "new_figure",
+    "picture_bytes",
+    "save_figure",
+]

@@ -1,0 +1,197 @@
+"""The answer in plain words: sentences that follow from the numbers and from nothing else."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from posbias.comparison import Comparison, Score
+from posbias.estimate import Estimate
+from posbias.predictors import PREDICTORS
+from posbias.profile import Profile
+from posbias.report.evidence import Shape, Sink, shape, sink
+from posbias.report.scores import SPEARMAN, WASSERSTEIN, Measure, interval, number, overlap, percent
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_LABELS = {predictor.key: predictor.label for predictor in PREDICTORS}
+_PAPERS_OWN = "measured_kernels"
+_SINKS_AT = 5.0
+"""Token 0 counts as a sink when it draws so many times the attention of an even spread …"""
+_SPOILS_AT = 3.0
+"""… and spoils a prediction that gives it so many times its measured influence."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything the answer is made from."""
+
+    model: str
+    measured: Profile
+    predictions: Mapping[str, Profile]
+    comparison: Comparison
+    shape: Shape
+    sink: Sink
+
+
+def findings(
+    measurement: "xr.Dataset",
+    measured: Profile,
+    predictions: Mapping[str, Profile],
+    comparison: Comparison,
+    *,
+    seed: int = 0,
+) -> Findings:
+    """Gather what the answer is made from; `seed` draws the resamples of the trough."""
+    model = str(measurement.attrs.get("model", "the model"))
+    return Findings(model, measured, predictions, comparison, shape(measured, seed), sink(measurement))
+
+
+def answer(found: Findings) -> list[str]:
+    """The answer, a sentence or two to the entry: where the model looks, what it loses, what explains it."""
+    sentences = [_looks(found), _loses(found), _best(found), _ceiling(found), _papers_own(found)]
+    return [sentence for sentence in sentences if sentence]
+
+
+def _looks(found: Findings) -> str:
+    s = found.measured.summary
+    even = s.ends / s.tokens
+    opening = {
+        "U": "favours both ends over what lies between (U-shaped)",
+        "recency": "favours the most recent tokens (recency)",
+        "primacy": "favours the earliest tokens (primacy)",
+        "flat": "favours no part of its context (flat)",
+    }[s.verdict]
+    ends = "token" if s.ends == 1 else f"{s.ends} tokens"
+    return (
+        f"{found.model} {opening}: of the influence on the last of {s.tokens} tokens, the last {ends} hold "
+        f"{percent(found.shape.last)}, {_against(found.shape.last, even)}, and the first {ends} "
+        f"{percent(found.shape.first)}, {_against(found.shape.first, even)} ({100 * even:.1f} %)."
+    )
+
+
+def _against(share: Estimate, even: float) -> str:
+    """A share beside that of an even spread; one within its error says so."""
+    if abs(share.value - even) <= 1.96 * share.se:
+        return "about an even share"
+    ratio = share.value / even
+    if ratio >= 1.5:
+        return f"{ratio:.1f} times an even share"
+    return "a little over an even share" if ratio > 1 else f"{100 * (1 - ratio):.0f} % below an even share"
+
+
+def _loses(found: Findings) -> str:
+    s = found.measured.summary
+    place = s.trough / max(s.tokens - 1, 1)
+    part = "early part" if place < 0.2 else "late part" if place > 0.8 else "middle"
+    where = f"around position {s.trough} of 0 … {s.query}"
+    if found.shape.trough_range is not None:
+        low, high = found.shape.trough_range
+        where += f" ({low} to {high} in 95 % of resamples of the prompts)"
+    below = f"{percent(found.shape.depth)} below an even spread"
+    if s.verdict == "flat":
+        return f"No part of the context is lost: even at its least, {where}, influence is only {below}."
+    return f"It loses the {part}: influence is least {where}, {below}."
+
+
+def _best(found: Findings) -> str:
+    agreements = found.comparison.agreements
+    order, mass = SPEARMAN.best(agreements), WASSERSTEIN.best(agreements)
+    if not order or not mass:
+        return ""
+    if order[0] == mass[0]:
+        opening = (
+            f"Of {len(agreements)} predictors, {_label(order[0])} explains it best: "
+            f"{_score(found, SPEARMAN, order[0])}, {_score(found, WASSERSTEIN, mass[0])}."
+        )
+    else:
+        opening = (
+            f"No predictor is best in both respects: {_label(order[0])} orders the positions best "
+            f"({_score(found, SPEARMAN, order[0])}), {_label(mass[0])} puts the influence nearest to where it "
+            f"is ({_score(found, WASSERSTEIN, mass[0])})."
+        )
+    return opening + _rivals(found, SPEARMAN, order[0]) + _rivals(found, WASSERSTEIN, mass[0])
+
+
+def _rivals(found: Findings, measure: Measure, best: str) -> str:
+    """Who cannot be told from the best: their intervals meet."""
+    agreements = found.comparison.agreements
+    score = measure.of(agreements[best])
+    near = [key for key, one in agreements.items() if key != best and overlap(score, measure.of(one))]
+    if not near:
+        return ""
+    listed = " and ".join(filter(None, [", ".join(map(_label, near[:-1])), _label(near[-1])]))
+    return f" By {measure.name}, intervals overlap with {listed}, so these are not told apart."
+
+
+def _ceiling(found: Findings) -> str:
+    ceiling = found.comparison.ceiling
+    if ceiling is None:
+        return "With fewer than four prompts there is no ceiling to hold these scores against."
+    verdicts = []
+    for measure in (SPEARMAN, WASSERSTEIN):
+        for key in measure.best(found.comparison.agreements)[:1]:
+            best, limit = measure.of(found.comparison.agreements[key]), measure.of(ceiling)
+            verdicts.append(_beside(found, measure, best, limit))
+    return (
+        f"The ceiling, how well two random halves of the prompts agree with each other, is "
+        f"{_written(found, SPEARMAN, ceiling.spearman)} and "
+        f"{_written(found, WASSERSTEIN, ceiling.wasserstein)}: {'; '.join(verdicts)}."
+    )
+
+
+def _beside(found: Findings, measure: Measure, best: Score, limit: Score) -> str:
+    gap = number(abs(best.value - limit.value), measure.digits_in(found.comparison))
+    better = (best.value > limit.value) == measure.more_is_better
+    side = f"{gap} {'better' if better else 'short'}"
+    if overlap(best, limit):
+        return f"the best {measure.name} is {side}, within the intervals, so no further ranking is possible"
+    return f"the best {measure.name} is {side}, beyond the intervals"
+
+
+def _papers_own(found: Findings) -> str:
+    agreement = found.comparison.agreements.get(_PAPERS_OWN)
+    if agreement is None:
+        return ""
+    sentence = (
+        f"The paper's own predictor from measured attention, {_label(_PAPERS_OWN)}, scores "
+        f"{_score(found, SPEARMAN, _PAPERS_OWN)}, {_score(found, WASSERSTEIN, _PAPERS_OWN)}"
+    )
+    ignorant = found.comparison.baselines.get("uniform")
+    if ignorant is not None and agreement.wasserstein.value > ignorant.wasserstein.value:
+        sentence += f"; a plain even spread has {_written(found, WASSERSTEIN, ignorant.wasserstein)}"
+    return f"{sentence}.{_spoiled(found)}"
+
+
+def _spoiled(found: Findings) -> str:
+    """Why a sink spoils it; said only where token 0 is a sink and is given far more than it has."""
+    one, given = found.sink, float(found.predictions[_PAPERS_OWN].mass[0])
+    measured = float(found.measured.mass[0])
+    if one.share < _SINKS_AT * one.even or given < _SPOILS_AT * measured:
+        return ""
+    norm = ""
+    if one.norm_ratio >= _SPOILS_AT:
+        norm = (
+            f", although its norm, up to {one.norm_ratio:.0f} times the median of the other tokens', is divided "
+            "away by the normalisation before each layer reads it"
+        )
+    without = found.comparison.agreements[_PAPERS_OWN].wasserstein_without_first
+    return (
+        f" A sink spoils it: token 0 draws {one.share:.0%} of the attention (evenly spread: {one.even:.0%}; more "
+        f"than half in {one.ruled} of {one.heads} heads), so the rollout gives it {given:.0%} of the influence "
+        f"where {measured:.1%} is measured{norm}. Without token 0 it scores "
+        f"{_written(found, WASSERSTEIN, without)}."
+    ).replace("%", " %")
+
+
+def _label(key: str) -> str:
+    return f"‘{_LABELS.get(key, key)}’"
+
+
+def _score(found: Findings, measure: Measure, key: str) -> str:
+    return _written(found, measure, measure.of(found.comparison.agreements[key]))
+
+
+def _written(found: Findings, measure: Measure, score: Score) -> str:
+    digits = measure.digits_in(found.comparison)
+    return " ".join(filter(None, [measure.name, number(score.value, digits), interval(score, digits)]))

@@ -1,0 +1,92 @@
+"""The numbers behind the words: shares of positions with their errors, the trough, the sink."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from posbias.estimate import Estimate
+from posbias.profile import Profile
+from posbias.seeds import stream
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+RESAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Where a measured profile lies: shares of all influence, and the trough as seen over the prompts.
+
+    `first` and `last` are the shares of the first and last 5 %; `depth` how far the mean of the trough lies
+    below an even spread; `trough_range` holds the trough in 95 % of resamples of the prompts (None without
+    prompts).
+    """
+
+    first: Estimate
+    last: Estimate
+    depth: Estimate
+    trough_range: tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Token 0: its share of attention, what even attention would give, heads it rules, its norm.
+
+    `share` is the mean over layers and heads, `even` the mean of 1/(i + 1) over queries i ≥ 1, `ruled` the
+    number of `heads` where it draws more than half; `norm_ratio` the largest over layers of its norm over the
+    median of the other tokens'.
+    """
+
+    share: float
+    even: float
+    ruled: int
+    heads: int
+    norm_ratio: float
+
+
+def shape(measured: Profile, seed: int = 0) -> Shape:
+    """Shares of the ends and depth of the trough, each with its standard error over prompts."""
+    s = measured.summary
+    start = s.trough - (s.ends - 1) // 2
+    places = [(0, s.ends), (s.tokens - s.ends, s.tokens), (start, start + s.ends)]
+    first, last, trough = (_share(measured, left, right) for left, right in places)
+    even = s.ends / s.tokens
+    depth = Estimate(1.0 - trough.value / even, trough.se / even, trough.n)
+    return Shape(first, last, depth, _trough_range(measured, seed))
+
+
+def sink(measurement: "xr.Dataset") -> Sink:
+    """What is known of token 0 as a sink of attention."""
+    shares = measurement["sink_share"].values
+    norms = measurement["residual_norm"].values
+    return Sink(
+        share=float(shares.mean()),
+        even=float(np.mean(1.0 / np.arange(2, measurement.sizes["position"] + 1))),
+        ruled=int((shares > 0.5).sum()),
+        heads=int(shares.size),
+        norm_ratio=float((norms[:, 0] / np.median(norms[:, 1:], axis=1)).max()),
+    )
+
+
+def _share(profile: Profile, left: int, right: int) -> Estimate:
+    """Mass of positions left … right − 1; its error is that of a ratio of means over prompts."""
+    value = float(profile.mass[left:right].sum())
+    if profile.samples is None or len(profile.samples) < 2:
+        return Estimate(value, math.nan, 1)
+    inside = np.asarray(profile.samples)[:, left:right].sum(axis=1)
+    outside = np.asarray(profile.samples).sum(axis=1) - inside
+    grouped = Profile.from_samples(np.maximum(np.stack([inside, outside], axis=1), 0.0))
+    return Estimate(value, float(np.asarray(grouped.se)[0]), len(inside))
+
+
+def _trough_range(profile: Profile, seed: int) -> tuple[int, int] | None:
+    if profile.samples is None or len(profile.samples) < 2:
+        return None
+    samples = np.asarray(profile.samples)
+    drawn = stream(seed, "report.trough").integers(len(samples), size=(RESAMPLES, len(samples)))
+    troughs = [Profile.from_weights(samples[rows].sum(axis=0)).summary.trough for rows in drawn]
+    low, high = np.quantile(troughs, [0.025, 0.975], method="nearest")
+    return int(low), int(high)

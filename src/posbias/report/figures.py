@@ -1,0 +1,155 @@
+"""The report's figures: what stands on each, what to see in it, and how it goes into a page."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from posbias.plots import (
+    THEMED,
+    draw_cumulative,
+    draw_influence,
+    draw_kernels,
+    draw_mixing,
+    draw_norms,
+    draw_sinks,
+    new_figure,
+)
+from posbias.profile import Profile
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Illustration:
+    """A figure with its file name (no suffix), its title and its caption: what to see, and whose idea it is."""
+
+    name: str
+    title: str
+    caption: str
+    figure: "Figure"
+
+
+def illustrations(
+    measurement: "xr.Dataset", measured: Profile, predictions: Mapping[str, Profile]
+) -> list[Illustration]:
+    """All figures of the report, drawn."""
+
+    def drawn(name: str, title: str, caption: str, draw: Callable[[], "Figure"]) -> Illustration:
+        return Illustration(name, title, caption, draw())
+
+    return [
+        drawn(
+            "influence",
+            "Where it looks",
+            "Measured influence of every token on the prediction at the last one, in units of an even spread "
+            "(dashed). The band is the 95 % interval over prompts at each position (mean ± 1.96 standard "
+            "errors); shaded are the two ends and the trough that the answer speaks of. Logarithmic scale. "
+            "Method: Herasimchyk et al. 2026, Eq. (6).",
+            lambda: _influence(measured),
+        ),
+        drawn(
+            "predictors",
+            "What the predictors expect",
+            "One predictor to a panel (colour) over the measured influence (black, grey band as above), on one "
+            "scale; the dot is token 0. Curves that leave the panel at the bottom expect next to nothing "
+            "there. Last panel: all influence up to a position; the mean distance between two curves is their "
+            "Wasserstein distance, the dashed diagonal an even spread. Sources: see the method.",
+            lambda: _predictors(measured, predictions),
+        ),
+        drawn(
+            "mixing",
+            "How much attention changes the stream",
+            "Weight of attention against the residual, by layer: mean over prompts, bands hold 95 % of the "
+            "prompts. Where the two definitions part, one token of huge norm rules the norm of the sequence. "
+            "The rollouts use the first. Herasimchyk et al. 2026, Eqs. (1) and (5); the second is ours.",
+            lambda: _mixing(measurement),
+        ),
+        drawn(
+            "sinks",
+            "The first token",
+            "Left: attention that token 0 draws from later tokens, by head and layer; dashed is what even "
+            "attention would give it. Right: norm of the residual stream entering each layer. A token that "
+            "is far above the line on the left and far above the others on the right is a sink whose attention "
+            "counts for less than its weight says.",
+            lambda: _first_token(measurement),
+        ),
+        drawn(
+            "kernels",
+            "What attends to what",
+            "Attention averaged over prompts and heads, A of Eq. (4) in Herasimchyk et al. 2026, in layers from "
+            "bottom to top, on a logarithmic scale. A bright left edge is attention to token 0, a bright "
+            "diagonal attention to near tokens; stripes are single tokens of these prompts.",
+            lambda: _kernels(measurement),
+        ),
+    ]
+
+
+def _influence(measured: Profile) -> "Figure":
+    figure = new_figure(6.6, 3.1)
+    draw_influence(figure.subplots(), measured)
+    return figure
+
+
+def _predictors(measured: Profile, predictions: Mapping[str, Profile]) -> "Figure":
+    rows = len(predictions) // 3 + 1
+    figure = new_figure(6.6, 2.05 * rows)
+    panels = list(figure.subplots(rows, 3, squeeze=False).flat)
+    drawn = [
+        draw_influence(ax, measured, {name: one})
+        for ax, (name, one) in zip(panels, predictions.items(), strict=False)
+    ]
+    ends = [ax.get_ylim() for ax in drawn]
+    for place, ax in enumerate(drawn):
+        ax.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
+        ax.set_ylabel("influence" if place % 3 == 0 else "")
+        ax.tick_params(labelleft=place % 3 == 0)
+        ax.set_xlabel("position" if place + 3 >= len(panels) else "")
+    draw_cumulative(panels[len(drawn)], measured, predictions).set_xlabel("position")
+    for ax in panels[len(drawn) + 1 :]:
+        ax.set_axis_off()
+    return figure
+
+
+def _mixing(measurement: "xr.Dataset") -> "Figure":
+    figure = new_figure(6.6, 2.9)
+    draw_mixing(figure.subplots(), measurement)
+    return figure
+
+
+def _first_token(measurement: "xr.Dataset") -> "Figure":
+    figure = new_figure(6.6, 2.8)
+    left, right = figure.subplots(1, 2)
+    draw_sinks(left, measurement)
+    draw_norms(right, measurement)
+    return figure
+
+
+def _kernels(measurement: "xr.Dataset") -> "Figure":
+    count = min(6, measurement.sizes["layer"])
+    rows = -(-count // 3)
+    figure = new_figure(6.6, 2.05 * rows)
+    panels = list(figure.subplots(rows, min(count, 3), squeeze=False).flat)
+    draw_kernels(panels[:count], measurement)
+    for ax in panels[count:]:
+        ax.set_axis_off()
+    return figure
+
+
+def inline_svg(picture: bytes, name: str, title: str) -> str:
+    """An SVG file as an element for a page: as wide as its place, in the page's colours, ids its own.
+
+    Text, lines and background take the CSS variables that `plots.THEMED` names, so a page may go dark.
+    `title`, read to those who cannot see the figure, must hold no markup.
+    """
+    text = picture.decode()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'(\bid="|xlink:href="#|url\(#)', rf"\g<1>{name}-", text)
+    for colour, variable in THEMED.items():
+        text = text.replace(colour, f"var(--{variable})")
+    head, body = text.split(">", 1)
+    head = re.sub(r'\s(width|height|version)="[^"]*"', "", head)
+    return f'{head} role="img" aria-label="{title}">{body}'.strip()
