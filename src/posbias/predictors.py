@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Predictor:
-    """A way to predict influence: `label` for a legend, `method` in a sentence or two, `source` to cite."""
+    """A way to predict influence: `label` for a legend, `method` in a sentence or two, `source` to cite,
+    `needs` the variables of a measurement that it uses."""
 
     key: str
     letter: str
     label: str
     method: str
     source: str
+    needs: tuple[str, ...]
     predict: Callable[["xr.Dataset"], Float[np.ndarray, "position"]]
 
 
@@ -38,13 +40,13 @@ def predictions(measurement: "xr.Dataset") -> dict[str, Profile]:
     """
     profiles = {}
     for predictor in PREDICTORS:
-        try:
-            weights = predictor.predict(measurement)
-        except KeyError as error:
+        missing = [name for name in predictor.needs if name not in measurement]
+        if missing:
             raise InvalidValueError(
-                f"measurement: variable {error} is missing, needed by the predictor {predictor.label!r}"
-            ) from None
+                f"measurement: variable {missing[0]!r} is missing, needed by the predictor {predictor.label!r}"
+            )
         about = {"predictor": predictor.label, "source": predictor.source}
+        weights = predictor.predict(measurement)
         profiles[predictor.key] = Profile.from_weights(weights, measures="rollout", about=about)
     return profiles
 
@@ -140,6 +142,7 @@ PREDICTORS = (
         "Positional logits alone (measured logits minus those without rotation, by distance), no residual "
         "connection: every layer replaces the stream.",
         "Wu et al. 2025; Herasimchyk et al. 2026, §6.2 (a)",
+        ("positional_distance",),
         _attention_only,
     ),
     Predictor(
@@ -148,6 +151,7 @@ PREDICTORS = (
         "residual-aware, positional logits",
         "The same positional logits, mixed with the identity by the measured λ_t.",
         "Herasimchyk et al. 2026, Eqs. (2) to (4), §6.2 (b)",
+        ("positional_distance", "mixing"),
         _positional,
     ),
     Predictor(
@@ -157,6 +161,7 @@ PREDICTORS = (
         "Mean logits by distance with the diagonal, and the first column, as measured; softmax per head, "
         "mixed by the measured λ_t.",
         "after Herasimchyk et al. 2026, Proposition 4.5 and §6.2 (c)",
+        ("logits_distance", "logits_first_column", "mixing"),
         _fitted,
     ),
     Predictor(
@@ -165,6 +170,7 @@ PREDICTORS = (
         "residual-aware, measured kernels",
         "The attention itself, averaged over prompts and heads, mixed by the measured λ_t.",
         "Herasimchyk et al. 2026, §3",
+        ("kernel", "mixing"),
         _measured_kernels,
     ),
     Predictor(
@@ -175,6 +181,7 @@ PREDICTORS = (
         "‖W_O W_V diag(gain)‖²_F/d the strength of a head and r_j the RMS of the stream at key j; influence is "
         "the square root of the last row of B_T ⋯ B_1.",
         "posbias (no paper has it)",
+        ("energy_kernel",),
         _energy,
     ),
 )

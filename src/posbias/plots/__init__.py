@@ -8,7 +8,7 @@ One style for all: colour-blind safe colours (Okabe and Ito), positions from 0, 
 even spread. matplotlib is loaded with the first figure, never its pyplot; the same data give the same bytes.
 """
 
-from posbias.plots.influence import draw_cumulative, draw_influence, draw_profile
+from posbias.plots.influence import draw_cumulative, draw_influence, draw_profile, scale_influence
 from posbias.plots.layers import draw_kernels, draw_mixing, draw_norms, draw_sinks
 from posbias.plots.style import COLOURS, FILE_KINDS, THEMED, new_figure, picture_bytes, save_figure
 
@@ -26,4 +26,5 @@ __all__ = [
     "new_figure",
     "picture_bytes",
     "save_figure",
+    "scale_influence",
 ]

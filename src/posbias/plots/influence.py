@@ -17,13 +17,11 @@ FAINTEST = 1e-4
 """Influence below this, in units of an even spread, lies outside the picture."""
 
 
-def draw_influence(
-    ax: "Axes", measured: Profile, predictions: Mapping[str, Profile] | None = None
-) -> "Axes":
+def draw_influence(ax: "Axes", measured: Profile, predictions: Mapping[str, Profile] | None = None) -> "Axes":
     """Draw measured influence with its 95 % band, and predictions over it, on a logarithmic scale.
 
-    A single prediction is named above the axes in its colour, several in a legend; without any, the ends and the trough that the summary speaks of
-    are marked. Influence is in units of an even spread, mass × tokens.
+    A single prediction is named above the axes in its colour, several in a legend; without any, the ends
+    and the trough that the summary speaks of are marked. Influence is in units of an even spread, mass × tokens.
     """
     dress(ax, POSITION, INFLUENCE)
     position = np.arange(measured.query + 1)
@@ -41,7 +39,9 @@ def draw_influence(
     for name, prediction in (predictions or {}).items():
         line = _height(prediction)
         colour = COLOURS.get(name, ACCENT)
-        ax.plot(np.arange(line.size), line, color=colour, linewidth=LINE, label=_label(name, prediction), zorder=4)
+        ax.plot(
+            np.arange(line.size), line, color=colour, linewidth=LINE, label=_label(name, prediction), zorder=4
+        )
         ax.plot(0, line[0], "o", color=colour, markersize=3.5, clip_on=False, zorder=5)
         shown.append(line)
     _scale(ax, shown, height)
@@ -69,9 +69,14 @@ def draw_cumulative(ax: "Axes", measured: Profile, predictions: Mapping[str, Pro
     dress(ax, POSITION, "influence up to here")
     ax.plot([0, measured.query], [0, 1], color=MUTED, linewidth=THIN, linestyle=(0, (2, 2)))
     for name, prediction in predictions.items():
-        ax.plot(prediction.cumulative, color=COLOURS.get(name, ACCENT), linewidth=LINE, label=_label(name, prediction))
+        ax.plot(
+            prediction.cumulative,
+            color=COLOURS.get(name, ACCENT),
+            linewidth=LINE,
+            label=_label(name, prediction),
+        )
     ax.plot(measured.cumulative, color=INK, linewidth=LINE, label="measured", zorder=4)
-    direct_label(ax, "all of them, and measured (black)", INK)
+    direct_label(ax, "summed up to a position", INK)
     ax.set_xlim(-0.01 * measured.tokens, measured.query * 1.01)
     ax.set_ylim(0, 1.02)
     return ax
@@ -91,26 +96,44 @@ def _mark_ends(ax: "Axes", profile: Profile) -> None:
     s = profile.summary
     ax.axhline(1, color=MUTED, linewidth=THIN, linestyle=(0, (2, 2)), zorder=1)
     start = s.trough - (s.ends - 1) // 2
-    places = ((0, "first 5 %", "left"), (start, "trough", "center"), (s.query - s.ends + 1, "last 5 %", "right"))
+    places = (
+        (0, "first 5 %", "left"),
+        (start, "trough", "center"),
+        (s.query - s.ends + 1, "last 5 %", "right"),
+    )
     for left, text, side in places:
         ax.axvspan(left - 0.5, left + s.ends - 0.5, color=RULE, alpha=0.6, linewidth=0, zorder=0)
         anchor = {"left": left, "center": left + (s.ends - 1) / 2, "right": left + s.ends - 1}[side]
         ax.text(
-            anchor, 1.01, text, transform=ax.get_xaxis_transform(), ha=side, va="bottom", fontsize=SMALL, color=MUTED
+            anchor,
+            1.01,
+            text,
+            transform=ax.get_xaxis_transform(),
+            ha=side,
+            va="bottom",
+            fontsize=SMALL,
+            color=MUTED,
         )
 
 
-def _scale(ax: "Axes", shown: list[Float[np.ndarray, "..."]], decisive: Float[np.ndarray, "position"]) -> None:
-    """A logarithmic scale with plain numbers, as low as the decisive curve needs."""
+def _scale(
+    ax: "Axes", shown: list[Float[np.ndarray, "..."]], decisive: Float[np.ndarray, "position"]
+) -> None:
+    """A scale as low as the decisive curve needs and as high as any."""
+    positive = decisive[decisive > FAINTEST]
+    scale_influence(
+        ax, min(0.5, float(positive.min()) / 1.6), max(2.0, *(float(line.max()) * 1.4 for line in shown))
+    )
+    ax.set_xlim(-0.01 * decisive.size, decisive.size * 1.01)
+
+
+def scale_influence(ax: "Axes", low: float, high: float) -> "Axes":
+    """Give an axes of influence a logarithmic scale from `low` to `high`, with plain numbers on it."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    positive = decisive[decisive > FAINTEST]
-    low = min(0.5, float(positive.min()) / 1.6)
-    high = max(2.0, *(float(line.max()) * 1.4 for line in shown))
     ax.set_yscale("log")
     ax.set_ylim(low, high)
-    ax.set_xlim(-0.01 * decisive.size, decisive.size * 1.01)
-    few = (1.0, 2.0, 5.0) if high / low < 300 else (1.0,)
-    ax.yaxis.set_major_locator(LogLocator(subs=few))
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 300 else (1.0,)))
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     ax.yaxis.set_minor_formatter(NullFormatter())
+    return ax

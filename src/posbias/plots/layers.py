@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from posbias.plots.style import ACCENT, INK, LINE, MUTED, PAPER, SECOND, SMALL, TEXT, THIN, dress, key
+from posbias.plots.style import ACCENT, INK, LINE, MUTED, SECOND, SMALL, TEXT, THIN, dress, key
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -18,7 +18,8 @@ LAYER = "layer (0 = bottom)"
 def draw_mixing(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
     """Draw the weight of attention λ by layer, by both definitions: mean and central 95 % of prompts.
 
-    Frobenius norms over the sequence (Herasimchyk et al. 2026, Eq. 1), and the mean over tokens of each one's own ratio.
+    Frobenius norms over the sequence (Herasimchyk et al. 2026, Eq. 1), and the mean over tokens of each
+    one's own ratio.
     """
     dress(ax, LAYER, "weight of attention λ")
     variants = (
@@ -30,7 +31,16 @@ def draw_mixing(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
         layer = np.arange(values.shape[1])
         low, high = np.quantile(values, [0.025, 0.975], axis=0)
         ax.fill_between(layer, low, high, color=colour, alpha=0.2, linewidth=0)
-        ax.plot(layer, values.mean(axis=0), marker, linestyle="-", color=colour, markersize=3, linewidth=LINE, label=label)
+        ax.plot(
+            layer,
+            values.mean(axis=0),
+            marker,
+            linestyle="-",
+            color=colour,
+            markersize=3,
+            linewidth=LINE,
+            label=label,
+        )
     ax.set_ylim(bottom=0)
     _layers(ax, measurement.sizes["layer"])
     key(ax)
@@ -45,10 +55,20 @@ def draw_sinks(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
     dress(ax, LAYER, "attention on token 0")
     shares = measurement["sink_share"].values
     layer = np.arange(len(shares))
-    ax.plot(np.repeat(layer, shares.shape[1]), shares.reshape(-1), ".", color=MUTED, alpha=0.6, markersize=4, label="one head")
+    ax.plot(
+        np.repeat(layer, shares.shape[1]),
+        shares.reshape(-1),
+        ".",
+        color=MUTED,
+        alpha=0.6,
+        markersize=4,
+        label="one head",
+    )
     ax.plot(layer, shares.mean(axis=1), color=ACCENT, linewidth=LINE, label="mean")
     even = float(np.mean(1.0 / np.arange(2, measurement.sizes["position"] + 1)))
-    ax.axhline(even, color=INK, linewidth=THIN * 1.5, linestyle=(0, (4, 2)), label=f"even attention ({even:.2g})")
+    ax.axhline(
+        even, color=INK, linewidth=THIN * 1.5, linestyle=(0, (4, 2)), label=f"even attention ({even:.2g})"
+    )
     ax.set_ylim(-0.02, 1.0)
     _layers(ax, len(shares))
     key(ax)
@@ -56,11 +76,19 @@ def draw_sinks(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
 
 
 def draw_norms(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
-    """Draw the norm of the residual stream entering each layer: token 0, the median and the range of the others."""
+    """Draw the norm of the residual stream entering each layer: token 0, and median and range of the others."""
     dress(ax, LAYER, "norm of the residual stream")
     norms = measurement["residual_norm"].values
     layer, others = np.arange(len(norms)), norms[:, 1:]
-    ax.fill_between(layer, others.min(axis=1), others.max(axis=1), color=MUTED, alpha=0.3, linewidth=0, label="others: range")
+    ax.fill_between(
+        layer,
+        others.min(axis=1),
+        others.max(axis=1),
+        color=MUTED,
+        alpha=0.3,
+        linewidth=0,
+        label="others: range",
+    )
     ax.plot(layer, np.median(others, axis=1), color=INK, linewidth=LINE, label="median")
     ax.plot(layer, norms[:, 0], "o-", color=SECOND, markersize=3, linewidth=LINE, label="token 0")
     ax.set_yscale("log")
@@ -69,23 +97,42 @@ def draw_norms(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
     return ax
 
 
-def draw_kernels(axes: Sequence["Axes"], measurement: "xr.Dataset", layers: Sequence[int] | None = None) -> Sequence["Axes"]:
+def draw_kernels(
+    axes: Sequence["Axes"], measurement: "xr.Dataset", layers: Sequence[int] | None = None
+) -> Sequence["Axes"]:
     """Draw attention averaged over prompts and heads as heat maps, one layer on each axes, one colour scale.
 
     `layers` are as many as axes; without them they are spread evenly from bottom to top. The scale is
-    logarithmic from 10⁻⁴; the future, which a causal model never sees, is left blank.
+    logarithmic from 10⁻⁴; the future, which a causal model never sees, is left blank. A strip at the left
+    repeats the first column, which is often the brightest and too thin to see.
     """
     from matplotlib.colors import LogNorm
 
     depth, tokens = measurement.sizes["layer"], measurement.sizes["query"]
     chosen = np.linspace(0, depth - 1, len(axes)).round().astype(int) if layers is None else layers
-    norm, image = LogNorm(1e-4, 1.0, clip=True), None
+    image = None
     for ax, layer in zip(axes, chosen, strict=True):
         dress(ax, "key (attended)", "query (attending)")
         ax.grid(False)
+        ax.spines[:].set_visible(False)
         kernel = _past(measurement["kernel"].values[layer])
-        image = ax.imshow(kernel, norm=norm, cmap="viridis", origin="upper", interpolation="auto", aspect="equal")
-        ax.text(0.96, 0.95, f"layer {layer}", transform=ax.transAxes, ha="right", va="top", fontsize=TEXT, color=INK)
+        look = {"norm": LogNorm(1e-4, 1.0, clip=True), "cmap": "viridis", "interpolation": "nearest"}
+        image = ax.imshow(kernel, **look)
+        bottom = tokens - 0.5
+        ax.imshow(
+            kernel[:, :1], extent=(-0.08 * tokens, -0.04 * tokens, bottom, -0.5), aspect="equal", **look
+        )
+        ax.set(xlim=(-0.09 * tokens, bottom), ylim=(bottom, -0.5))
+        ax.text(
+            0.96,
+            0.95,
+            f"layer {layer}",
+            transform=ax.transAxes,
+            ha="right",
+            va="top",
+            fontsize=TEXT,
+            color=INK,
+        )
         ticks = [0, tokens // 2, tokens - 1]
         ax.set_xticks(ticks)
         ax.set_yticks(ticks)

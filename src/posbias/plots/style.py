@@ -62,7 +62,12 @@ def picture_bytes(figure: "Figure", kind: str) -> bytes:
         raise InvalidValueError(
             f"picture: {kind!r} given, one of {', '.join(FILE_KINDS)} needed{nearest(kind, FILE_KINDS)}"
         )
-    settings = {"svg.hashsalt": "posbias", "svg.fonttype": "path", "svg.id": None, "pdf.fonttype": 42}
+    settings: dict[Any, Any] = {
+        "svg.hashsalt": "posbias",
+        "svg.fonttype": "path",
+        "svg.id": None,
+        "pdf.fonttype": 42,
+    }
     buffer = io.BytesIO()
     with matplotlib.rc_context(settings):
         figure.savefig(buffer, format=kind, dpi=200, metadata=_UNDATED[kind])

@@ -55,7 +55,6 @@ def answer(found: Findings) -> list[str]:
 
 def _looks(found: Findings) -> str:
     s = found.measured.summary
-    even = s.ends / s.tokens
     opening = {
         "U": "favours both ends over what lies between (U-shaped)",
         "recency": "favours the most recent tokens (recency)",
@@ -65,19 +64,18 @@ def _looks(found: Findings) -> str:
     ends = "token" if s.ends == 1 else f"{s.ends} tokens"
     return (
         f"{found.model} {opening}: of the influence on the last of {s.tokens} tokens, the last {ends} hold "
-        f"{percent(found.shape.last)}, {_against(found.shape.last, even)}, and the first {ends} "
-        f"{percent(found.shape.first)}, {_against(found.shape.first, even)} ({100 * even:.1f} %)."
+        f"{percent(found.shape.last)} ({_against(found.shape.last, found)}) and the first {ends} hold "
+        f"{percent(found.shape.first)} ({_against(found.shape.first, found)})."
     )
 
 
-def _against(share: Estimate, even: float) -> str:
-    """A share beside that of an even spread; one within its error says so."""
-    if abs(share.value - even) <= 1.96 * share.se:
-        return "about an even share"
-    ratio = share.value / even
-    if ratio >= 1.5:
-        return f"{ratio:.1f} times an even share"
-    return "a little over an even share" if ratio > 1 else f"{100 * (1 - ratio):.0f} % below an even share"
+def _against(share: Estimate, found: Findings) -> str:
+    """A share beside an even spread and beside the trough."""
+    s = found.measured.summary
+    even = s.ends / s.tokens
+    trough = (1.0 - found.shape.depth.value) * even
+    beside = f", {share.value / trough:.2g} times the trough" if trough > 0 else ""
+    return f"{share.value / even:.2g} times an even share{beside}"
 
 
 def _loses(found: Findings) -> str:
@@ -128,25 +126,34 @@ def _ceiling(found: Findings) -> str:
     ceiling = found.comparison.ceiling
     if ceiling is None:
         return "With fewer than four prompts there is no ceiling to hold these scores against."
-    verdicts = []
-    for measure in (SPEARMAN, WASSERSTEIN):
-        for key in measure.best(found.comparison.agreements)[:1]:
-            best, limit = measure.of(found.comparison.agreements[key]), measure.of(ceiling)
-            verdicts.append(_beside(found, measure, best, limit))
-    return (
+    agreements = found.comparison.agreements
+    pairs = [
+        (measure, measure.of(agreements[key]), measure.of(ceiling))
+        for measure in (SPEARMAN, WASSERSTEIN)
+        for key in measure.best(agreements)[:1]
+    ]
+    gaps = " and ".join(_gap(found, *pair) for pair in pairs)
+    met = [overlap(best, limit) for _, best, limit in pairs]
+    sentence = (
         f"The ceiling, how well two random halves of the prompts agree with each other, is "
         f"{_written(found, SPEARMAN, ceiling.spearman)} and "
-        f"{_written(found, WASSERSTEIN, ceiling.wasserstein)}: {'; '.join(verdicts)}."
+        f"{_written(found, WASSERSTEIN, ceiling.wasserstein)}: {gaps}."
     )
+    if pairs and all(met):
+        sentence += (
+            " The intervals overlap: the best predict the whole about as well as one half predicts the other "
+            "(halves are noisier than the whole, so a perfect prediction would score higher)."
+        )
+    elif any(one is False for one in met):
+        sentence += " Intervals that lie apart mean more than chance."
+    return sentence
 
 
-def _beside(found: Findings, measure: Measure, best: Score, limit: Score) -> str:
+def _gap(found: Findings, measure: Measure, best: Score, limit: Score) -> str:
     gap = number(abs(best.value - limit.value), measure.digits_in(found.comparison))
     better = (best.value > limit.value) == measure.more_is_better
-    side = f"{gap} {'better' if better else 'short'}"
-    if overlap(best, limit):
-        return f"the best {measure.name} is {side}, within the intervals, so no further ranking is possible"
-    return f"the best {measure.name} is {side}, beyond the intervals"
+    overlaps = "" if overlap(best, limit) is not False else ", intervals apart"
+    return f"the best {measure.name} is {gap} {'better' if better else 'short of it'}{overlaps}"
 
 
 def _papers_own(found: Findings) -> str:
@@ -175,13 +182,22 @@ def _spoiled(found: Findings) -> str:
             f", although its norm, up to {one.norm_ratio:.0f} times the median of the other tokens', is divided "
             "away by the normalisation before each layer reads it"
         )
-    without = found.comparison.agreements[_PAPERS_OWN].wasserstein_without_first
     return (
-        f" A sink spoils it: token 0 draws {one.share:.0%} of the attention (evenly spread: {one.even:.0%}; more "
-        f"than half in {one.ruled} of {one.heads} heads), so the rollout gives it {given:.0%} of the influence "
-        f"where {measured:.1%} is measured{norm}. Without token 0 it scores "
-        f"{_written(found, WASSERSTEIN, without)}."
-    ).replace("%", " %")
+        f" A sink spoils it: token 0 draws {_whole(one.share)} of the attention (evenly spread: "
+        f"{_whole(one.even)}; more than half in {one.ruled} of {one.heads} heads), so the rollout gives it "
+        f"{_whole(given)} of the influence where {100 * measured:.1f} % is measured{norm}.{_without_it(found)}"
+    )
+
+
+def _without_it(found: Findings) -> str:
+    own = found.comparison.agreements[_PAPERS_OWN].wasserstein_without_first
+    even = found.comparison.baselines.get("uniform")
+    beside = f" (even spread: {_written(found, WASSERSTEIN, even.wasserstein_without_first)})" if even else ""
+    return f" With token 0 left out of the comparison it scores {_written(found, WASSERSTEIN, own)}{beside}."
+
+
+def _whole(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 def _label(key: str) -> str:

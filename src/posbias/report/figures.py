@@ -14,6 +14,7 @@ from posbias.plots import (
     draw_norms,
     draw_sinks,
     new_figure,
+    scale_influence,
 )
 from posbias.profile import Profile
 
@@ -55,8 +56,8 @@ def illustrations(
             "What the predictors expect",
             "One predictor to a panel (colour) over the measured influence (black, grey band as above), on one "
             "scale; the dot is token 0. Curves that leave the panel at the bottom expect next to nothing "
-            "there. Last panel: all influence up to a position; the mean distance between two curves is their "
-            "Wasserstein distance, the dashed diagonal an even spread. Sources: see the method.",
+            "there. Last panel: all influence up to a position (0 to 1); the mean distance between two curves is "
+            "their Wasserstein distance, the dashed diagonal an even spread. Sources: see the method.",
             lambda: _predictors(measured, predictions),
         ),
         drawn(
@@ -80,8 +81,9 @@ def illustrations(
             "kernels",
             "What attends to what",
             "Attention averaged over prompts and heads, A of Eq. (4) in Herasimchyk et al. 2026, in layers from "
-            "bottom to top, on a logarithmic scale. A bright left edge is attention to token 0, a bright "
-            "diagonal attention to near tokens; stripes are single tokens of these prompts.",
+            "bottom to top, on a logarithmic scale. The strip at the left repeats the first column, token 0, "
+            "which is too thin to see; a bright diagonal is attention to near tokens, stripes are single "
+            "tokens of these prompts.",
             lambda: _kernels(measurement),
         ),
     ]
@@ -103,11 +105,11 @@ def _predictors(measured: Profile, predictions: Mapping[str, Profile]) -> "Figur
     ]
     ends = [ax.get_ylim() for ax in drawn]
     for place, ax in enumerate(drawn):
-        ax.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
+        scale_influence(ax, min(low for low, _ in ends), max(high for _, high in ends))
         ax.set_ylabel("influence" if place % 3 == 0 else "")
         ax.tick_params(labelleft=place % 3 == 0)
         ax.set_xlabel("position" if place + 3 >= len(panels) else "")
-    draw_cumulative(panels[len(drawn)], measured, predictions).set_xlabel("position")
+    draw_cumulative(panels[len(drawn)], measured, predictions).set(xlabel="position", ylabel="")
     for ax in panels[len(drawn) + 1 :]:
         ax.set_axis_off()
     return figure

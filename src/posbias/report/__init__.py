@@ -1,0 +1,75 @@
+"""A measurement, its predictions and their agreement as one page that opens anywhere, offline, for good.
+
+The page begins with the answer in plain words; figures, tables, method, sources, caveats and provenance
+follow. Everything is inside it; each figure also stands beside it as PNG and SVG. The same measurement and
+seed give the same bytes.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from posbias.errors import MissingPackageError
+from posbias.files import write_bytes, write_text
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from posbias.comparison import Comparison
+    from posbias.profile import Profile
+
+__all__ = ["Report", "write_report"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written and found: the `page`, its `figures`, the `answer` by sentences, and the numbers."""
+
+    page: Path
+    figures: list[Path]
+    answer: list[str]
+    comparison: "Comparison"
+    predictions: "dict[str, Profile]"
+
+
+def write_report(measurement: "xr.Dataset", folder: str | os.PathLike[str], *, seed: int = 0) -> Report:
+    """Predict, compare, draw, and write `report.html` and the figures into `folder`, each whole or not at all.
+
+    `measurement` is a dataset as `docs/measurement.md` describes it; `seed` draws the resamples of the
+    prompts. Files of an earlier report are replaced. Raises `MissingPackageError` without matplotlib or
+    jinja2, `InvalidValueError` if the measurement lacks something, `OutputFileError` if a file cannot be
+    written.
+    """
+    _require("jinja2", "matplotlib")
+    from posbias.comparison import compare_all
+    from posbias.plots import picture_bytes
+    from posbias.predictors import measured_influence, predictions
+    from posbias.report.answer import answer, findings
+    from posbias.report.figures import illustrations
+    from posbias.report.page import Plate, render
+
+    measured, predicted = measured_influence(measurement), predictions(measurement)
+    comparison = compare_all(predicted, measured, seed=seed)
+    found = findings(measurement, measured, predicted, comparison, seed=seed)
+    sentences = answer(found)
+    plates, written = [], []
+    for one in illustrations(measurement, measured, predicted):
+        vector = picture_bytes(one.figure, "svg")
+        plates.append(Plate(one.name, one.title, one.caption, vector))
+        for kind, picture in (("svg", vector), ("png", picture_bytes(one.figure, "png"))):
+            written.append(write_bytes(Path(folder) / f"{one.name}.{kind}", picture))
+    page = render(measurement, found, sentences, plates, seed=seed)
+    return Report(write_text(Path(folder) / "report.html", page), written, sentences, comparison, predicted)
+
+
+def _require(*packages: str) -> None:
+    import importlib
+
+    for package in packages:
+        try:
+            importlib.import_module(package)
+        except ModuleNotFoundError:
+            raise MissingPackageError(
+                f"{package}: not installed, needed for a report; run: pip install 'posbias[report]'"
+            ) from None

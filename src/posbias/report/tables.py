@@ -1,0 +1,177 @@
+"""The report's tables, as text by row and column."""
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from posbias.comparison import Agreement, Comparison
+from posbias.estimate import Estimate
+from posbias.predictors import PREDICTORS
+from posbias.profile import Profile
+from posbias.report.evidence import Shape
+from posbias.report.scores import MEASURES, Measure, interval, number, percent
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_BASELINES = {"uniform": "even spread", "recency_only": "recency only, 1/(distance + 1)"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value, its interval or error in small print, and whether it is the best of its kind."""
+
+    value: str
+    around: str = ""
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a table: its name, its cells, and `kind`, by which lines are set apart."""
+
+    name: str
+    cells: list[Cell]
+    kind: str = ""
+
+
+def scores(comparison: Comparison) -> list[Row]:
+    """Predictors, then baselines, then the ceiling, by `MEASURES`; only predictors compete for the best."""
+    best = {measure.field: measure.best(comparison.agreements) for measure in MEASURES}
+    labels = {one.key: f"({one.letter}) {one.label}" for one in PREDICTORS}
+
+    def row(name: str, agreement: Agreement, kind: str, key: str = "") -> Row:
+        cells = [_cell(measure, agreement, comparison, key in best[measure.field]) for measure in MEASURES]
+        return Row(name, cells, kind)
+
+    rows = [row(labels.get(key, key), one, "predictor", key) for key, one in comparison.agreements.items()]
+    rows += [row(_BASELINES.get(key, key), one, "baseline") for key, one in comparison.baselines.items()]
+    if comparison.ceiling is not None:
+        rows.append(row("ceiling: half the prompts against the other half", comparison.ceiling, "ceiling"))
+    return rows
+
+
+def _cell(measure: Measure, agreement: Agreement, comparison: Comparison, best: bool) -> Cell:
+    score, digits = measure.of(agreement), measure.digits_in(comparison)
+    return Cell(number(score.value, digits), interval(score, digits), best)
+
+
+SHAPE_COLUMNS = (
+    "verdict",
+    "token 0",
+    "first 5 %",
+    "last 5 %",
+    "density first : middle : last",
+    "trough at",
+    "trough below even",
+    "90 % of influence within",
+    "entropy (nats)",
+)
+
+
+def shapes(measured: Profile, predictions: Mapping[str, Profile], shape: Shape) -> list[Row]:
+    """The statistics of the measured profile, with errors where they are known, and of each prediction."""
+    lead = _shape_cells(measured)
+    lead[2], lead[3], lead[6] = (Cell(percent(one)) for one in (shape.first, shape.last, shape.depth))
+    if measured.se is not None:
+        lead[1] = Cell(percent(Estimate(float(measured.mass[0]), float(measured.se[0]), 1)))
+    if shape.trough_range is not None:
+        lead[5] = Cell(str(measured.summary.trough), "[{}, {}]".format(*shape.trough_range))
+    labels = {one.key: f"({one.letter}) {one.label}" for one in PREDICTORS}
+    rows = [Row("measured", lead, "ceiling")]
+    return rows + [
+        Row(labels.get(key, key), _shape_cells(one), "predictor") for key, one in predictions.items()
+    ]
+
+
+def _shape_cells(profile: Profile) -> list[Cell]:
+    s = profile.summary
+    texts = (
+        s.verdict,
+        f"{100 * profile.mass[0]:.2f} %",
+        f"{100 * s.first_mass:.2f} %",
+        f"{100 * s.last_mass:.2f} %",
+        " : ".join(f"{one:.2f}" for one in s.ratio),
+        str(s.trough),
+        f"{100 * s.trough_depth:.1f} %",
+        f"{s.effective_range} tokens",
+        f"{s.entropy:.2f}",
+    )
+    return [Cell(text) for text in texts]
+
+
+LAYER_COLUMNS = ("λ_t", "λ by token", "attention on token 0", "largest head", "norm of token 0 / others")
+
+
+def layers(measurement: "xr.Dataset") -> list[Row]:
+    """Layer by layer: both weights of attention with their standard errors, and what token 0 draws and weighs."""
+    import numpy as np
+
+    sinks, norms = measurement["sink_share"].values, measurement["residual_norm"].values
+    ratio = norms[:, 0] / np.median(norms[:, 1:], axis=1)
+    return [
+        Row(
+            str(layer),
+            [
+                Cell(str(Estimate.of(measurement["mixing"].values[:, layer]))),
+                Cell(str(Estimate.of(measurement["mixing_token"].values[:, layer]))),
+                Cell(f"{100 * sinks[layer].mean():.1f} %"),
+                Cell(f"{100 * sinks[layer].max():.1f} %"),
+                Cell(f"{ratio[layer]:.3g}"),
+            ],
+        )
+        for layer in range(measurement.sizes["layer"])
+    ]
+
+
+_ATTRIBUTES = {
+    "model": "model",
+    "family": "family",
+    "checksum": "checksum of the model",
+    "text": "text",
+    "text_sha256": "SHA-256 of the text",
+    "tokens": "tokens in a prompt",
+    "prompts": "prompts",
+    "seed": "seed of the prompts",
+    "depth": "layers",
+    "heads": "heads",
+    "hidden_size": "width",
+    "dtype": "number type",
+    "attention": "attention implementation",
+    "selfcheck": "self-check",
+    "seconds": "seconds taken",
+    "versions": "versions",
+    "created": "measured at",
+    "starts": "where the prompts start",
+}
+
+
+def provenance(attributes: Mapping[Any, Any], seed: int) -> list[tuple[str, str]]:
+    """What made the measurement, name and text: the attributes in a fixed order, others after them."""
+    known = [(label, attributes[name]) for name, label in _ATTRIBUTES.items() if name in attributes]
+    others = [(str(name), value) for name, value in attributes.items() if name not in _ATTRIBUTES]
+    entries = itertools.chain(known, [("seed of the resampling", seed)], others)
+    return [(label, ", ".join(_texts(value))) for label, value in entries]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """An attribute as words; JSON objects and lists are taken apart."""
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError:
+            yield value
+            return
+    match value:
+        case dict():
+            yield from (f"{key.replace('_', ' ')} {' '.join(_texts(inner))}" for key, inner in value.items())
+        case list():
+            yield from (word for inner in value for word in _texts(inner))
+        case bool():
+            yield "yes" if value else "no"
+        case float():
+            yield f"{value:.3g}"
+        case _:
+            yield str(value)
