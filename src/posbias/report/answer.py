@@ -74,7 +74,7 @@ def _against(share: Estimate, found: Findings) -> str:
     s = found.measured.summary
     even = s.ends / s.tokens
     trough = (1.0 - found.shape.depth.value) * even
-    beside = f", {share.value / trough:.2g} times the trough" if trough > 0 else ""
+    beside = f", {share.value / trough:.2g} times the trough's" if trough > 0 else ""
     return f"{share.value / even:.2g} times an even share{beside}"
 
 

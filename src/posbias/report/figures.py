@@ -54,7 +54,7 @@ def illustrations(
         drawn(
             "predictors",
             "What the predictors expect",
-            "One predictor to a panel (colour) over the measured influence (black, grey band as above), on one "
+            "One predictor to a panel (colour) over the measured influence (thin line and band as above), on one "
             "scale; the dot is token 0. Curves that leave the panel at the bottom expect next to nothing "
             "there. Last panel: all influence up to a position (0 to 1); the mean distance between two curves is "
             "their Wasserstein distance, the dashed diagonal an even spread. Sources: see the method.",

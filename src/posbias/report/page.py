@@ -1,5 +1,6 @@
 """The page: everything found, set into the template."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -36,7 +37,17 @@ def render(
 ) -> str:
     """The whole page as HTML that needs no other file, no script and no network."""
     from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
+    from markupsafe import Markup, escape
+
+    def tied(text: str) -> str:
+        """Keep a number and its percent sign or error on one line."""
+        return text.replace(" %", "\N{NO-BREAK SPACE}%").replace(
+            " ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
+        )
+
+    def subscripts(text: str) -> Markup:
+        """λ_t with a real subscript."""
+        return Markup(re.sub(r"_([A-Za-z0-9]+(?:,[a-z]+)*)", r"<sub>\1</sub>", str(escape(text))))
 
     here = files("posbias.report")
     environment = Environment(
@@ -46,6 +57,7 @@ def render(
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters |= {"tied": tied, "subscripts": subscripts}
     template = environment.from_string(here.joinpath("report.html").read_text(encoding="utf-8"))
     return template.render(
         style=Markup(here.joinpath("report.css").read_text(encoding="utf-8")),

@@ -65,8 +65,8 @@ SHAPE_COLUMNS = (
     "last 5 %",
     "density first : middle : last",
     "trough at",
-    "trough below even",
-    "90 % of influence within",
+    "below even",
+    "90 % within",
     "entropy (nats)",
 )
 
@@ -74,9 +74,9 @@ SHAPE_COLUMNS = (
 def shapes(measured: Profile, predictions: Mapping[str, Profile], shape: Shape) -> list[Row]:
     """The statistics of the measured profile, with errors where they are known, and of each prediction."""
     lead = _shape_cells(measured)
-    lead[2], lead[3], lead[6] = (Cell(percent(one)) for one in (shape.first, shape.last, shape.depth))
+    lead[2], lead[3], lead[6] = map(_share, (shape.first, shape.last, shape.depth))
     if measured.se is not None:
-        lead[1] = Cell(percent(Estimate(float(measured.mass[0]), float(measured.se[0]), 1)))
+        lead[1] = _share(Estimate(float(measured.mass[0]), float(measured.se[0]), shape.first.n))
     if shape.trough_range is not None:
         lead[5] = Cell(str(measured.summary.trough), "[{}, {}]".format(*shape.trough_range))
     labels = {one.key: f"({one.letter}) {one.label}" for one in PREDICTORS}
@@ -84,6 +84,11 @@ def shapes(measured: Profile, predictions: Mapping[str, Profile], shape: Shape) 
     return rows + [
         Row(labels.get(key, key), _shape_cells(one), "predictor") for key, one in predictions.items()
     ]
+
+
+def _share(estimate: Estimate) -> Cell:
+    value, _, error = percent(estimate).removesuffix(" %").partition(" ± ")
+    return Cell(f"{value} %", f"± {error}" if error else "")
 
 
 def _shape_cells(profile: Profile) -> list[Cell]:

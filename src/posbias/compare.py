@@ -1,1 +1,0 @@
-from posbias.comparison import *  # temporary

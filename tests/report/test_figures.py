@@ -1,0 +1,140 @@
+"""Figures: pure functions of data and axes, with bytes that depend on nothing else."""
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+from posbias import plots
+from posbias.errors import InvalidValueError
+from posbias.predictors import measured_influence, predictions
+from posbias.profile import Profile, harmonic, uniform
+
+
+def draw(name, measurement):
+    """Each draw function on an axes of its own; returns figure, axes and what came back."""
+    measured, predicted = measured_influence(measurement), predictions(measurement)
+    figure = plots.new_figure()
+    ax = figure.subplots()
+    calls = {
+        "draw_influence": lambda: plots.draw_influence(ax, measured),
+        "draw_predictions": lambda: plots.draw_influence(ax, measured, predicted),
+        "draw_one": lambda: plots.draw_influence(ax, measured, {"energy": predicted["energy"]}),
+        "draw_cumulative": lambda: plots.draw_cumulative(ax, measured, predicted),
+        "draw_profile": lambda: plots.draw_profile(ax, predicted["positional"]),
+        "draw_mixing": lambda: plots.draw_mixing(ax, measurement),
+        "draw_sinks": lambda: plots.draw_sinks(ax, measurement),
+        "draw_norms": lambda: plots.draw_norms(ax, measurement),
+        "draw_kernels": lambda: plots.draw_kernels([ax], measurement)[0],
+    }
+    return figure, ax, calls[name]()
+
+
+DRAWN = [
+    "draw_influence",
+    "draw_predictions",
+    "draw_one",
+    "draw_cumulative",
+    "draw_profile",
+    "draw_mixing",
+    "draw_sinks",
+    "draw_norms",
+    "draw_kernels",
+]
+
+
+@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.parametrize("kind", plots.FILE_KINDS)
+def test_same_data_same_bytes(make_measurement, name, kind):
+    pictures = []
+    for _ in range(2):
+        figure, ax, back = draw(name, make_measurement("U", sink=True))
+        assert back is ax
+        assert ax.get_xlabel()
+        assert ax.get_ylabel()
+        pictures.append(plots.picture_bytes(figure, kind))
+    assert pictures[0] == pictures[1]
+    start = {"svg": b"<?xml", "png": b"\x89PNG\r\n\x1a\n", "pdf": b"%PDF"}[kind]
+    assert pictures[0].startswith(start)
+
+
+def test_files_carry_no_date(make_measurement, tmp_path):
+    figure, _, _ = draw("draw_mixing", make_measurement())
+    path = plots.save_figure(figure, tmp_path / "mixing.svg")
+    ET.parse(path)
+    text = path.read_text()
+    assert "<dc:date>" not in text
+    assert "matplotlib" not in text.lower().replace("matplotlib.axis", "")
+    assert [one.name for one in tmp_path.iterdir()] == ["mixing.svg"]
+
+
+def test_picture_is_a_picture(make_measurement, tmp_path):
+    import matplotlib.image
+
+    figure, _, _ = draw("draw_kernels", make_measurement())
+    pixels = matplotlib.image.imread(plots.save_figure(figure, tmp_path / "kernels.png"))
+    assert pixels.shape[:2] == (640, 1280)
+    assert pixels.std() > 0.05
+
+
+@pytest.mark.parametrize("name", ["figure", "figure.jpeg", "figure.svgg"])
+def test_other_kinds_are_refused(name, tmp_path):
+    with pytest.raises(InvalidValueError, match="svg, png, pdf"):
+        plots.save_figure(plots.new_figure(), tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_curves_show_the_numbers(make_measurement):
+    measurement = make_measurement("U")
+    measured = measured_influence(measurement)
+    _, ax, _ = draw("draw_predictions", measurement)
+    curves = {line.get_label(): line.get_ydata() for line in ax.get_lines()}
+    np.testing.assert_allclose(curves["measured"], measured.mass * measured.tokens)
+    np.testing.assert_allclose(
+        curves["energy rollout"], predictions(measurement)["energy"].mass * measured.tokens
+    )
+    _, ax, _ = draw("draw_sinks", measurement)
+    even = np.mean(1 / np.arange(2, measured.tokens + 1))
+    assert any(np.allclose(line.get_ydata(), even) for line in ax.get_lines())
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        uniform(1),
+        uniform(500),
+        harmonic(300),
+        Profile(np.eye(1, 50, 0)[0]),
+        Profile(np.eye(1, 50, 9)[0], query=9),
+        Profile.from_weights(10.0 ** -np.arange(200.0)),
+    ],
+    ids=["one", "flat", "harmonic", "collapsed", "itself", "steep"],
+)
+def test_any_profile_can_be_drawn(profile):
+    figure = plots.new_figure()
+    ax = plots.draw_profile(figure.subplots(), profile)
+    low, high = ax.get_ylim()
+    assert 0 < low < 1 < high
+    assert plots.picture_bytes(figure, "svg")
+
+
+def test_drawing_touches_no_global_state():
+    program = """
+import sys, matplotlib
+before = dict(matplotlib.rcParams)
+from posbias.plots import draw_profile, new_figure, picture_bytes
+from posbias.profile import harmonic
+figure = new_figure()
+draw_profile(figure.subplots(), harmonic(30))
+picture_bytes(figure, "svg")
+assert dict(matplotlib.rcParams) == before
+assert "matplotlib.pyplot" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
+
+
+def test_importing_plots_loads_no_matplotlib():
+    program = "import posbias.plots, sys; assert 'matplotlib' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,0 +1,189 @@
+"""The page stands alone, says what was found, and comes out the same every time."""
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from posbias.errors import InvalidValueError, OutputFileError
+from posbias.predictors import PREDICTORS
+from posbias.report import write_report
+from posbias.report.scores import MEASURES, number
+from posbias.sources import BIBLIOGRAPHY
+
+LOADING = {"src", "href", "xlink:href", "srcset", "data", "action", "poster"}
+EMPTY = {"meta", "link", "br", "img", "hr", "input"}
+
+
+class Reader(HTMLParser):
+    """Collects tags, their attributes, ids, text, and whether every tag is closed in turn."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.attributes, self.ids, self.words, self.open = [], [], [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        self.ids += [value for name, value in attrs if name == "id"]
+        if tag not in EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in EMPTY:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+
+def read(path):
+    reader = Reader()
+    reader.feed(path.read_text(encoding="utf-8"))
+    reader.close()
+    return reader
+
+
+def plain(reader):
+    return " ".join("".join(reader.words).replace("\N{NO-BREAK SPACE}", " ").split())
+
+
+def test_page_loads_nothing(report):
+    reader = read(report.page)
+    assert reader.open == []
+    assert not {"script", "link", "iframe", "object", "embed"} & set(reader.tags)
+    for tag, name, value in reader.attributes:
+        if name in LOADING:
+            assert value.startswith(("#", "data:")), (tag, name, value[:60])
+        assert not name.startswith("on")
+    assert not re.search(r"@import|url\((?!#)", report.page.read_text(encoding="utf-8"))
+
+
+def test_ids_are_unique_and_references_resolve(report):
+    reader = read(report.page)
+    assert len(reader.ids) == len(set(reader.ids))
+    text = report.page.read_text(encoding="utf-8")
+    used = set(re.findall(r'(?:xlink:href="#|url\(#)([^")]+)', text))
+    assert used
+    assert used <= set(reader.ids)
+
+
+def test_page_opens_with_the_answer_and_names_everything(report):
+    text = plain(read(report.page))
+    assert text.index(report.answer[0]) < text.index("Figure 1.")
+    for sentence in report.answer:
+        assert sentence in text
+    for predictor in PREDICTORS:
+        assert f"({predictor.letter}) {predictor.label}" in text
+        assert predictor.source in text
+    for source in BIBLIOGRAPHY.values():
+        assert source.title in text
+    for heading in ("Method", "Caveats", "Sources", "Provenance"):
+        assert f" {heading} " in text
+    assert "max deviation 2.9e-07, outputs identical yes" in text
+    assert "λ_t" not in text
+
+
+def test_numbers_in_the_table_are_those_of_the_comparison(report):
+    text = plain(read(report.page))
+    labels = {one.key: f"({one.letter}) {one.label}" for one in PREDICTORS}
+    for key, agreement in report.comparison.agreements.items():
+        digits = [measure.digits_in(report.comparison) for measure in MEASURES]
+        values = [number(m.of(agreement).value, d) for m, d in zip(MEASURES, digits, strict=True)]
+        pattern = re.escape(labels[key]) + "".join(rf"\s*{re.escape(v)}\s*\[[^\]]+\]" for v in values)
+        assert re.search(pattern, text), key
+
+
+def test_bold_marks_the_best_predictors_only(report):
+    page = report.page.read_text(encoding="utf-8")
+    rows = re.findall(r'<tr class="(\w+)">(.*?)</tr>', page, flags=re.DOTALL)
+    assert {kind for kind, row in rows if "<strong>" in row} == {"predictor"}
+    bold = sum(row.count("<strong>") for _, row in rows)
+    assert bold == sum(len(measure.best(report.comparison.agreements)) for measure in MEASURES)
+
+
+def test_same_measurement_and_seed_give_the_same_bytes(make_measurement, report, tmp_path):
+    again = write_report(make_measurement("U", sink=True), tmp_path, seed=3)
+    assert again.page.read_bytes() == report.page.read_bytes()
+    for one, other in zip(report.figures, again.figures, strict=True):
+        assert one.read_bytes() == other.read_bytes(), one.name
+    other = write_report(make_measurement("U", sink=True), tmp_path, seed=4)
+    assert other.page.read_bytes() != report.page.read_bytes()
+
+
+def test_figures_stand_beside_the_page(report):
+    names = {path.name for path in report.figures}
+    assert names == {
+        f"{name}.{kind}"
+        for name in ("influence", "predictors", "mixing", "sinks", "kernels")
+        for kind in ("svg", "png")
+    }
+    assert {path.name for path in report.page.parent.iterdir()} == names | {"report.html"}
+
+
+def test_names_are_text_and_never_markup(make_measurement, tmp_path):
+    measurement = make_measurement("flat", model="<script>alert(1)</script>", text="a & b", extra="<i>")
+    reader = read(write_report(measurement, tmp_path).page)
+    assert "script" not in reader.tags
+    assert "i" not in reader.tags
+    assert "Where <script>alert(1)</script> looks" in plain(reader)
+
+
+@pytest.mark.parametrize("prompts", [1, 2])
+def test_few_prompts_are_enough_for_a_page(make_measurement, tmp_path, prompts):
+    report = write_report(make_measurement("U", prompts=prompts), tmp_path)
+    assert report.comparison.ceiling is None
+    text = plain(read(report.page))
+    assert "ceiling: half" not in text
+    assert "nan" not in re.sub(r"[a-z]nan|nan[a-z]", "", text.lower())
+
+
+def test_bare_measurement_without_attributes_has_a_page(make_measurement, tmp_path):
+    measurement = make_measurement("U")
+    measurement.attrs = {}
+    assert "Where the model looks" in plain(read(write_report(measurement, tmp_path).page))
+
+
+def test_missing_variable_is_named_and_nothing_is_written(make_measurement, tmp_path):
+    with pytest.raises(InvalidValueError, match="energy_kernel"):
+        write_report(make_measurement("U").drop_vars("energy_kernel"), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folder_that_is_a_file_is_refused(make_measurement, tmp_path):
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(OutputFileError, match="taken"):
+        write_report(make_measurement("U"), tmp_path / "taken")
+    assert (tmp_path / "taken").read_text() == "mine"
+
+
+@pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
+def test_missing_package_says_what_to_install(package):
+    program = f"""
+import sys
+sys.modules["{package}"] = None
+from posbias.report import write_report
+from posbias.errors import MissingPackageError
+try:
+    write_report(None, "never")
+except MissingPackageError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert f"{package}: not installed" in done.stdout
+    assert "pip install 'posbias[report]'" in done.stdout
+
+
+def test_measured_numbers_survive_as_given(make_measurement, tmp_path):
+    measurement = make_measurement("U")
+    before = measurement.copy(deep=True)
+    write_report(measurement, tmp_path)
+    assert measurement.identical(before)
+    assert np.isnan(measurement["logits_distance"].values[..., -1]).all()
