@@ -1,5 +1,7 @@
 """The words follow from the numbers."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -38,8 +40,10 @@ def test_shares_in_the_words_are_those_of_the_profile(make_measurement):
     measurement = make_measurement("U")
     s = measured_influence(measurement).summary
     text = answered(measurement)[0]
-    assert f"last {s.ends} tokens hold {100 * s.last_mass:.1f}" in text
-    assert f"first {s.ends} tokens hold {100 * s.first_mass:.1f}" in text
+    for end, mass in (("last", s.last_mass), ("first", s.first_mass)):
+        said = re.search(rf"{end} {s.ends} tokens hold ([\d.]+) ± ([\d.]+) %", text)
+        assert said is not None
+        assert float(said[1]) == pytest.approx(100 * mass, abs=float(said[2]) / 10)
     assert f"around position {s.trough} " in answered(measurement)[1]
 
 

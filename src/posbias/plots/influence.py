@@ -42,9 +42,10 @@ def draw_influence(ax: "Axes", measured: Profile, predictions: Mapping[str, Prof
         ax.plot(
             np.arange(line.size), line, color=colour, linewidth=LINE, label=_label(name, prediction), zorder=4
         )
-        ax.plot(0, line[0], "o", color=colour, markersize=3.5, clip_on=False, zorder=5)
         shown.append(line)
     _scale(ax, shown, height)
+    for name, line in zip(predictions or {}, shown[1:], strict=True):
+        _mark_first(ax, line, COLOURS.get(name, ACCENT))
     if predictions and len(predictions) == 1:
         [(name, prediction)] = predictions.items()
         direct_label(ax, _label(name, prediction), COLOURS.get(name, ACCENT))
@@ -59,8 +60,8 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
     height = _height(profile)
     _mark_ends(ax, profile)
     ax.plot(np.arange(height.size), height, color=ACCENT, linewidth=LINE)
-    ax.plot(0, height[0], "o", color=ACCENT, markersize=3.5, clip_on=False)
     _scale(ax, [height], height)
+    _mark_first(ax, height, ACCENT)
     return ax
 
 
@@ -114,6 +115,12 @@ def _mark_ends(ax: "Axes", profile: Profile) -> None:
             fontsize=SMALL,
             color=MUTED,
         )
+
+
+def _mark_first(ax: "Axes", height: Float[np.ndarray, "position"], colour: str) -> None:
+    """A dot on the first token, which is easily lost against the axis, if it is in the picture."""
+    if height[0] >= ax.get_ylim()[0]:
+        ax.plot(0, height[0], "o", color=colour, markersize=3.5, clip_on=False, zorder=5)
 
 
 def _scale(
