@@ -15,7 +15,13 @@ from posbias.theory.mixing import Constant
 from posbias.theory.rollout import influence
 
 POSBIAS = Path(sys.executable).with_name("posbias")
-ARCHITECTURE = "depth = 6\n[mixing]\nkind = 'constant'\nvalue = 0.3\n[[layers]]\nheads = 4\n[layers.positional]\nkind = 'alibi'\n"
+ARCHITECTURE = """
+depth = 6
+mixing = {kind = "constant", value = 0.3}
+[[layers]]
+heads = 4
+positional = {kind = "alibi"}
+"""
 
 
 def run(*arguments, cwd=None, environment=None, limit_bytes=None):
@@ -115,7 +121,7 @@ def test_predict_draws(architecture, tmp_path, suffix):
         (["predict", "small.toml", "--query", "256"], "query: 256 given, a position from -256 to 255 needed"),
         (["predict", "small.toml", "--mixing", "nan"], "value: nan given"),
         (["predict", "small.toml", "--mixing", "atention_only"], "did you mean 'attention_only'"),
-        (["predict", "small.toml", "--plot", "p.bmpp"], "p.bmpp"),
+        (["predict", "small.toml", "--plot", "p.bmpp"], "'bmpp' given, one of svg, png, pdf needed"),
         (["predict", "small.toml", "--tokns", "4"], "--tokns"),
         (["preditc", "small.toml"], 'Did you mean "predict"'),
         (["compare", "small.toml", "list.json"], "small.toml: not valid JSON"),
