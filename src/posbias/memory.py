@@ -6,21 +6,40 @@ from pathlib import Path
 from posbias.errors import InvalidValueError
 
 
-def available() -> int:
-    """Bytes that can be allocated now without swapping; 8 GB where the system does not say."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return 8_000_000_000
+def available() -> int | None:
+    """Bytes that this process may still take without swapping; None where the system does not say."""
+    limits = [_free_of_the_machine(), _free_of_the_group()]
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def require(needed: int, argument: str, given: object) -> None:
     """Raise `InvalidValueError` naming `argument` if `needed` bytes are more than can be had."""
     free = available()
-    if needed > free:
+    if free is not None and needed > free:
         raise InvalidValueError(
             f"{argument}: {given} given; that takes about {needed / 1e9:,.1f} GB and {free / 1e9:,.1f} GB are free"
         )
+
+
+def _free_of_the_machine() -> int | None:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _free_of_the_group() -> int | None:
+    """What a container's control group (version 2) still allows."""
+    group = Path("/sys/fs/cgroup")
+    try:
+        most = (group / "memory.max").read_text().strip()
+        used = int((group / "memory.current").read_text())
+        return None if most == "max" else max(0, int(most) - used)
+    except (OSError, ValueError):
+        return None

@@ -168,6 +168,7 @@ def _attributes(
         "model": loaded.name,
         "family": loaded.family.model_type,
         "checksum": loaded.checksum,
+        "fingerprint": job.fingerprint,
         "text": source.name,
         "text_sha256": source.sha256,
         "tokens": job.tokens,
