@@ -19,5 +19,11 @@ _CHECKED = [
     "posbias.comparison",
     "posbias.theory.kernel",
     "posbias.theory.rollout",
+    *(
+        f"posbias.measure.{name}"
+        for name in ("capture", "content", "mixing", "kernels", "influence", "prompt")
+    ),
+    "posbias.measure.proof",
+    "posbias.measure.result",
 ]
 install_import_hook(_CHECKED, "beartype.beartype")

@@ -1,5 +1,6 @@
 """Tiny Llama models with a real tokenizer, and texts for them: everything here runs in milliseconds."""
 
+import os
 import random
 
 import pytest
@@ -8,6 +9,11 @@ import torch
 import transformers
 
 from posbias.measure import LoadedModel
+
+# one thread, here and in the processes that tests start: beside other work, threads waiting for each other
+# make tiny models several times slower
+os.environ["OMP_NUM_THREADS"] = "1"
+torch.set_num_threads(1)
 
 WORDS = [f"w{number}" for number in range(50)]
 
