@@ -31,6 +31,7 @@ Json = Annotated[bool, Parameter(name="--json", negative="")]
 Again = Annotated[bool, Parameter(name="--again", negative="")]
 Dense = Annotated[bool, Parameter(name="--dense-logits", negative="")]
 DEFAULT_MODEL = "smollm2-135m"
+COMPILING = "loading the sweep (compiled on first use, which takes some seconds)"
 
 
 @app.command
@@ -79,7 +80,7 @@ def predict(
     if mixing is not None:
         chosen = dataclasses.replace(chosen, mixing=_mixing(mixing))
     length = tokens if tokens is not None else read.tokens or 256
-    with _notice("compiling the sweep (once; it is kept for the next time)"):
+    with _notice(COMPILING):
         from posbias.theory.rollout import influence
 
         profile = influence(chosen, length, query, threads=threads)
@@ -318,7 +319,7 @@ def _answer(data: Any, lines: Callable[[], list[str]]) -> None:
 
 
 @contextmanager
-def _notice(line: str, after: float = 1.0) -> Iterator[None]:
+def _notice(line: str, after: float = 2.0) -> Iterator[None]:
     """Say `line` if what follows takes longer than `after` seconds."""
     timer = threading.Timer(after, _say, [line])
     timer.daemon = True

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
+from posbias.estimate import Estimate
 from posbias.plots.style import ACCENT, INK, LINE, MUTED, SECOND, SMALL, TEXT, THIN, dress, key
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ LAYER = "layer (0 = bottom)"
 
 
 def draw_mixing(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
-    """Draw the weight of attention λ by layer, by both definitions: mean and central 95 % of prompts.
+    """Draw the weight of attention λ by layer, by both definitions: mean over prompts, 95 % interval.
 
     Frobenius norms over the sequence (Herasimchyk et al. 2026, Eq. 1), and the mean over tokens of each
     one's own ratio.
@@ -29,8 +30,8 @@ def draw_mixing(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
     for name, label, colour, marker in variants:
         values = measurement[name].values
         layer = np.arange(values.shape[1])
-        low, high = np.quantile(values, [0.025, 0.975], axis=0)
-        ax.fill_between(layer, low, high, color=colour, alpha=0.2, linewidth=0)
+        low, high = zip(*(Estimate.of(column).interval for column in values.T), strict=True)
+        ax.fill_between(layer, low, high, color=colour, alpha=0.25, linewidth=0)
         ax.plot(
             layer,
             values.mean(axis=0),

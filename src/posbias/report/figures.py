@@ -63,9 +63,10 @@ def illustrations(
         drawn(
             "mixing",
             "How much attention changes the stream",
-            "Weight of attention against the residual, by layer: mean over prompts, bands hold 95 % of the "
-            "prompts. Where the two definitions part, one token of huge norm rules the norm of the sequence. "
-            "The rollouts use the first. Herasimchyk et al. 2026, Eqs. (1) and (5); the second is ours.",
+            "Weight of attention against the residual, by layer: mean over prompts with its 95 % interval "
+            "(± 1.96 standard errors). Where the two definitions part, one token of huge norm rules the norm "
+            "of the sequence. The rollouts use the first, Herasimchyk et al. 2026, Eqs. (1) and (5); the "
+            "second is what their code averages.",
             lambda: _mixing(measurement),
         ),
         drawn(
