@@ -21,7 +21,7 @@ lint: venv
 
 ## Speed, as ratios against the plain algorithm in the same run
 bench: venv
-	$(BIN)/python -m pytest benchmarks --benchmark-disable-gc --benchmark-columns=median,iqr,rounds -q -s
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest benchmarks --benchmark-disable-gc --benchmark-columns=median,iqr,rounds -q -s
 
 venv: $(STAMP)
 

@@ -1,15 +1,19 @@
 """Prints one table at the end of `make bench`: medians in this run, and what they are in ratio."""
 
 import math
+import sys
 
 
 def pytest_terminal_summary(terminalreporter, config):
+    _accuracy(terminalreporter)
     session = getattr(config, "_benchmarksession", None)
     if session is None or not session.benchmarks:
         return
     medians = {bench.name.removeprefix("test_"): bench.stats.median for bench in session.benchmarks}
     write = terminalreporter.write_line
-    terminalreporter.section("sweep against the plain algorithm, 70 layers × 112 heads")
+    terminalreporter.section(
+        "medians of this run, and ratios (sweep: 70 layers × 112 heads; window, by distance: 32 × 32)"
+    )
     write(f"{'':32}{'median':>12}  ratio")
     for name, seconds in medians.items():
         write(f"{name:32}{seconds:>10.4f} s  {_ratio(name, medians)}")
@@ -19,9 +23,23 @@ def pytest_terminal_summary(terminalreporter, config):
         write(f"growth from 4,096 to 1,000,000 tokens: time ∝ tokens^{exponent:.2f}")
 
 
+def _accuracy(terminalreporter) -> None:
+    module = sys.modules.get("test_accuracy")
+    if module is None or not module.WORST:
+        return
+    terminalreporter.section("accuracy: each engine against the dense product, entries above 1e-250")
+    line = terminalreporter.write_line
+    line(f"{'':28}{'worst relative':>16}{'smallest entry':>16}{'entries':>10}{'architectures':>15}")
+    for case, (worst, least, entries, drawn) in module.WORST.items():
+        line(f"{case:28}{worst:>16.1e}{least:>16.1e}{entries:>10,}{drawn:>15}")
+
+
 def _ratio(name: str, medians: dict[str, float]) -> str:
     kind, _, tokens = name.rstrip("]").partition("[")
+    encoding = tokens.partition("-")[0]
     against = {
+        "by_distance": (f"dense_by_distance[{encoding}]", "the dense algorithm"),
+        "window": (f"window_dense[{tokens}]", "the dense algorithm"),
         "sweep_one_core": (f"dense[{tokens}]", "the dense algorithm"),
         "sweep_uniform_one_core": (f"dense[{tokens}]", "the dense algorithm"),
         "sweep_two_cores": (f"sweep_one_core[{tokens}]", "one core"),

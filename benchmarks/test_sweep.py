@@ -31,7 +31,7 @@ def bloom(content: bool = True) -> Architecture:
 def swept(architecture: Architecture, tokens: int, threads: int = 1) -> np.ndarray:
     row = np.zeros(tokens)
     row[-1] = 1.0
-    return scan.sweep(scan.plan(architecture, tokens), row, threads)
+    return scan.sweep(scan.plan(architecture.stack, architecture.coefficients, tokens), row, threads)[0]
 
 
 def rounds(tokens: int) -> int:

@@ -1,9 +1,13 @@
 """Hypothesis strategies for architectures: every variant of every union, edges included."""
 
+import functools
+
+import numpy as np
 from hypothesis import strategies as st
 
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import CONTENTS, ConstantDiagonal, NoContent
+from posbias.theory.masks import MASKS, Causal, Full, Prefix, SlidingWindow
 from posbias.theory.mixing import (
     MIXINGS,
     AbnarZuidema,
@@ -13,31 +17,119 @@ from posbias.theory.mixing import (
     PerLayer,
     PowerDecay,
 )
-from posbias.theory.positional import POSITIONALS, ALiBi, Decay, NeedsMeasurement, NoPE
+from posbias.theory.positional import (
+    POSITIONALS,
+    T5,
+    ALiBi,
+    Decay,
+    DenseLogits,
+    KerpleLog,
+    KerplePower,
+    NeedsMeasurement,
+    NoPE,
+    RoPE,
+    Tabulated,
+)
+
+LONGEST = 300
+"""Texts of up to this many tokens fit every drawn table and matrix; prefixes are no longer than `SHORTEST`."""
+SHORTEST = 4
+LINEAR = (NoPE, ALiBi, Decay, NeedsMeasurement)
 
 fractions = st.floats(0, 1)
 slopes = st.one_of(st.just(0.0), st.floats(1e-12, 20), st.floats(0.001, 1))
 logits = st.one_of(st.just(0.0), st.floats(-30, 30), st.sampled_from([-1000.0, 1000.0]))
+moderate = st.floats(-20, 20)
+steps = st.floats(-3, 3)
+
+
+def exponential(heads: int) -> st.SearchStrategy:
+    """The encodings −m·d alone."""
+    return st.one_of(*(every for cls, every in _positionals(heads).items() if cls in LINEAR))
+
+
+def curved(heads: int) -> st.SearchStrategy:
+    """The encodings by distance that are no exponential family and hold for any length of text."""
+    every = _positionals(heads)
+    return st.one_of(*(every[cls] for cls in (RoPE, T5, KerpleLog, KerplePower)))
 
 
 def positionals(heads: int) -> st.SearchStrategy:
-    every = {
-        NoPE: st.just(NoPE()),
-        ALiBi: st.one_of(
-            st.builds(ALiBi, scale=st.floats(0.05, 2)),
-            st.builds(ALiBi, st.lists(slopes, min_size=heads, max_size=heads)),
-        ),
-        Decay: st.builds(Decay, slopes),
-        NeedsMeasurement: st.just(NeedsMeasurement("rotary")),
-    }
+    """Any encoding."""
+    every = _positionals(heads)
     assert set(every) == set(POSITIONALS), "a new encoding needs a strategy here"
     return st.one_of(*every.values())
 
 
+def _positionals(heads: int) -> dict[type, st.SearchStrategy]:
+    def each(numbers):
+        return st.lists(numbers, min_size=heads, max_size=heads)
+
+    return {
+        NoPE: st.just(NoPE()),
+        ALiBi: st.one_of(
+            st.builds(ALiBi, scale=st.floats(0.05, 2)),
+            st.builds(ALiBi, each(slopes)),
+        ),
+        Decay: st.builds(Decay, slopes),
+        RoPE: st.one_of(
+            st.builds(
+                RoPE,
+                each(st.lists(moderate, min_size=3, max_size=3)),
+                dimension=st.just(6),
+                base=st.floats(2, 1e6),
+            ),
+            st.builds(
+                RoPE,
+                st.lists(moderate, min_size=1, max_size=1),
+                st.lists(steps, min_size=1, max_size=1),
+                frequencies=st.lists(st.floats(0, 3), min_size=1, max_size=4),
+            ),
+        ),
+        T5: st.builds(T5, each(st.lists(moderate, min_size=8, max_size=8)), st.integers(5, 400)),
+        KerpleLog: st.builds(KerpleLog, each(st.floats(0, 10)), each(st.floats(0.001, 10))),
+        KerplePower: st.builds(KerplePower, each(st.floats(0, 2)), each(st.floats(0.1, 2))),
+        Tabulated: st.builds(_table, each(st.lists(moderate, min_size=4, max_size=4)), st.booleans()),
+        DenseLogits: st.builds(_matrix, st.integers(0, 4), st.sampled_from([1.0, 30.0, 800.0])),
+        NeedsMeasurement: st.just(NeedsMeasurement("rotary")),
+    }
+
+
+def _table(rows, steep: bool) -> Tabulated:
+    """A few drawn numbers repeated over all distances, on a slope where `steep`."""
+    slope = -2.5 if steep else 0.0
+    table = [[row[d % 4] + slope * d for d in range(LONGEST)] for row in rows]
+    return Tabulated(table, after=[row[::-1] for row in table])
+
+
+@functools.cache
+def _matrix(seed: int, spread: float) -> DenseLogits:
+    return DenseLogits(np.random.default_rng(seed).uniform(-spread, spread, (LONGEST, LONGEST)))
+
+
 def contents(heads: int) -> st.SearchStrategy:
     each = st.lists(logits, min_size=heads, max_size=heads)
-    every = {NoContent: st.just(NoContent()), ConstantDiagonal: st.builds(ConstantDiagonal, each, each)}
+    column = st.lists(st.one_of(moderate, logits), min_size=heads, max_size=heads)
+    every = {
+        NoContent: st.just(NoContent()),
+        ConstantDiagonal: st.one_of(
+            st.builds(ConstantDiagonal, each, each), st.builds(ConstantDiagonal, each, first_column=column)
+        ),
+    }
     assert set(every) == set(CONTENTS), "a new content needs a strategy here"
+    return st.one_of(*every.values())
+
+
+def masks() -> st.SearchStrategy:
+    every = {
+        Causal: st.just(Causal()),
+        SlidingWindow: st.builds(
+            SlidingWindow, st.one_of(st.integers(1, 9), st.integers(1, 400)), st.sampled_from([0, 0, 1, 2, 5])
+        ),
+        Prefix: st.builds(Prefix, st.integers(1, SHORTEST)),
+        Full: st.just(Full()),
+    }
+    assert set(every) == set(MASKS), "a new mask needs a strategy here"
     return st.one_of(*every.values())
 
 
@@ -55,23 +147,29 @@ def mixings(depth: int) -> st.SearchStrategy:
 
 
 @st.composite
-def layers(draw) -> Layer:
+def layers(draw, mask: st.SearchStrategy | None = None, positional=positionals, sinks: bool = True) -> Layer:
     heads = draw(st.integers(1, 5))
     weights = None
     if draw(st.booleans()):
         raw = draw(st.lists(st.integers(1, 8), min_size=heads, max_size=heads))
         weights = [one / sum(raw) for one in raw]
+    learned = None
+    if sinks and draw(st.integers(0, 3)) == 0:
+        learned = draw(st.lists(st.one_of(moderate, logits), min_size=heads, max_size=heads))
     return Layer(
         heads=heads,
-        positional=draw(positionals(heads)),
+        mask=draw(masks() if mask is None else mask),
+        positional=draw(positional(heads)),
         content=draw(contents(heads)),
         head_weights=weights,
         temperature=draw(st.sampled_from([1.0, 0.5, 3.0])),
+        sinks=learned,
     )
 
 
 @st.composite
-def architectures(draw, max_depth: int = 5) -> Architecture:
-    pattern = draw(st.lists(layers(), min_size=1, max_size=3))
+def architectures(draw, max_depth: int = 5, **choices) -> Architecture:
+    """`choices` as in `layers`: a strategy for the mask, one for the encoding, no learned sinks."""
+    pattern = draw(st.lists(layers(**choices), min_size=1, max_size=3))
     depth = len(pattern) * draw(st.integers(1, max(1, max_depth // len(pattern))))
-    return Architecture(depth=depth, layers=tuple(pattern), mixing=draw(mixings(depth)))
+    return Architecture(depth=depth, layers=tuple(pattern), mixing=draw(mixings(depth)), name="drawn")

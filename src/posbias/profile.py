@@ -14,18 +14,20 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.errors import InvalidValueError
+from posbias.estimate import Estimate
 
 SHARE = 0.05
 """The share of positions that counts as first and as last."""
 RISE = 1.25
 """How much denser than the trough an end must be to count as favoured."""
 
-Verdict = Literal["primacy", "recency", "U", "flat"]
+Verdict = Literal["primacy", "recency", "U", "flat", "middle"]
 
 
 @dataclass(frozen=True)
 class Summary:
-    """The statistics of a profile over positions 0 … query; each is defined at its field.
+    """The statistics of a profile over positions 0 … query (under masks that look ahead, over all that have
+    influence); each is defined at its field.
 
     `ends` is k = max(1, round(0.05·tokens)), the number of positions at either end.
     """
@@ -40,7 +42,8 @@ class Summary:
     trough: int
     """Centre of the k neighbouring positions with the least mass (the earliest such place)."""
     trough_depth: float
-    """1 − (mean mass in the trough)/(mean mass over all positions): 0 is flat, 1 is nothing at all."""
+    """1 − (mean mass in the trough)/(mean mass over all positions): 0 is flat, 1 is nothing at all. With prompts
+    it is cross-fitted (`Profile.trough_share`), so that choosing the least of noisy numbers does not deepen it."""
     ratio: tuple[float, float, float]
     """Mean mass per position of the first k, the middle, and the last k, in units of the mean over all."""
     effective_range: int
@@ -48,8 +51,9 @@ class Summary:
     entropy: float
     """−Σ p ln p, in nats."""
     verdict: Verdict
-    """An end is favoured when its k positions hold more than 1.25 times the mass of the trough's k: both ends
-    give U, one gives primacy or recency, none gives flat."""
+    """An end is favoured when its k positions hold more than 1.25 times the mass of the trough's k
+    (`Profile.trough_share`), and more than k positions of the middle do on average: both ends give U, one gives
+    primacy or recency. With none, it is middle where the middle so exceeds both ends by 1.25, else flat."""
 
     def as_dict(self) -> dict[str, Any]:
         """The statistics by name, ready for JSON."""
@@ -60,7 +64,8 @@ class Summary:
 class Profile:
     """Influence of every position on one token.
 
-    `mass` is float64, finite, ≥ 0 and sums to 1 (to 1e-9); `query` the 0-based position influenced;
+    `mass` is float64, finite, ≥ 0 and sums to 1 − `lost` (to 1e-9), where `lost` is what learned sinks took
+    (statistics are shares of what the positions hold); `query` the 0-based position influenced;
     `measures` what the numbers are ("rollout", "gradient", …); `samples` the unnormalised influences of the
     single prompts behind a measured mean, if any; `se` the standard error of `mass`; `about` where it came
     from. Raises `InvalidValueError` where any of that does not hold; `Profile.from_weights` normalises.
@@ -72,6 +77,7 @@ class Profile:
     samples: Float[np.ndarray, "prompt position"] | None = None
     se: Float[np.ndarray, "position"] | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
+    lost: float = 0.0
 
     def __post_init__(self):
         mass = np.array(self.mass, dtype=np.float64)
@@ -79,21 +85,27 @@ class Profile:
             raise InvalidValueError(f"mass: shape {mass.shape} given, one number per position needed")
         if not np.isfinite(mass).all() or (mass < 0).any():
             raise InvalidValueError("mass: negative or not finite somewhere, numbers ≥ 0 needed")
-        if abs(mass.sum() - 1.0) > 1e-9:
+        if not 0 <= self.lost <= 1 + 1e-9:
+            raise InvalidValueError(f"lost: {self.lost} given, a number between 0 and 1 needed")
+        if abs(mass.sum() + self.lost - 1.0) > 1e-9:
+            besides = f" beside the {self.lost:.9g} lost" if self.lost else ""
             raise InvalidValueError(
-                f"mass: sums to {mass.sum():.9g}, a sum of 1 needed (Profile.from_weights normalises)"
+                f"mass: sums to {mass.sum():.9g}{besides}, a sum of 1 needed (Profile.from_weights normalises)"
             )
-        if not -mass.size <= self.query < mass.size:
-            raise InvalidValueError(f"query: {self.query} given, a position of the {mass.size} needed")
+        whole = isinstance(self.query, int | np.integer) and not isinstance(self.query, bool)
+        if not whole or not -mass.size <= self.query < mass.size:
+            raise InvalidValueError(f"query: {self.query!r} given, a position of the {mass.size} needed")
         for name in ("samples", "se"):
             given = getattr(self, name)
-            if given is not None and np.shape(given)[-1:] != mass.shape:
+            if given is not None and (
+                np.shape(given)[-1:] != mass.shape or np.ndim(given) != 1 + (name == "samples")
+            ):
                 raise InvalidValueError(
                     f"{name}: shape {np.shape(given)} given, {mass.size} positions needed"
                 )
         mass.flags.writeable = False
         object.__setattr__(self, "mass", mass)
-        object.__setattr__(self, "query", self.query % mass.size)
+        object.__setattr__(self, "query", int(self.query) % mass.size)
 
     @classmethod
     def from_weights(cls, weights: Float[np.ndarray, "position"], **fields: Any) -> "Profile":
@@ -137,6 +149,42 @@ class Profile:
         """All statistics of the profile."""
         return _summarise(self)
 
+    def share(self, left: int, right: int) -> Estimate:
+        """Mass of positions left … right − 1, with its standard error over prompts (NaN without prompts).
+
+        Raises `InvalidValueError` for a stretch that is empty or leaves the positions.
+        """
+        if not 0 <= left < right <= self.tokens:
+            raise InvalidValueError(
+                f"left, right: {left}, {right} given, a stretch of 0 … {self.tokens} needed"
+            )
+        value = float(self.mass[left:right].sum())
+        if self.samples is None or len(self.samples) < 2:
+            return Estimate(value, math.nan, 1)
+        samples = np.asarray(self.samples)
+        inside, whole = samples[:, left:right].sum(axis=1), samples.sum(axis=1)
+        # the error of a ratio of means, to first order
+        residual = (inside - value * whole) / whole.mean()
+        return Estimate(value, float(residual.std(ddof=1) / math.sqrt(len(samples))), len(samples))
+
+    @cached_property
+    def trough_share(self) -> Estimate:
+        """Mass of the trough's k positions (k = max(1, round(0.05·tokens))).
+
+        With four prompts or more it is cross-fitted: the trough of either half of the prompts (every second
+        one) is read off the other half, and the two are averaged. The least of noisy numbers, read off the
+        numbers that chose it, would be too small on average.
+        """
+        seen = _seen(self)
+        ends = _ends(seen)
+        if self.samples is None or len(self.samples) < 4:
+            start = _least_stretch(self.mass[:seen], ends)
+            return self.share(start, start + ends)
+        halves = [Profile.from_samples(np.asarray(self.samples)[k::2, :seen]) for k in (0, 1)]
+        starts = [_least_stretch(half.mass, ends) for half in halves]
+        one, two = (half.share(at, at + ends) for half, at in zip(halves, starts[::-1], strict=True))
+        return Estimate((one.value + two.value) / 2, math.hypot(one.se, two.se) / 2, one.n + two.n)
+
     def without_first(self) -> "Profile":
         """The same profile with position 0 left out and the rest normalised anew.
 
@@ -151,18 +199,19 @@ class Profile:
 
 
 def _summarise(profile: Profile) -> Summary:
-    mass = profile.mass[: profile.query + 1]
+    mass = profile.mass[: _seen(profile)]
+    held = float(mass.sum()) if profile.lost and mass.any() else 1.0
+    mass = mass / held
     tokens = mass.size
-    ends = max(1, round(SHARE * tokens))
+    ends = _ends(tokens)
     first, last = float(mass[:ends].sum()), float(mass[-ends:].sum())
-    windows = np.lib.stride_tricks.sliding_window_view(mass, ends).sum(axis=1)
-    start = int(np.argmin(windows))
-    least = float(windows[start])
+    start = _least_stretch(mass, ends)
+    least = profile.trough_share.value / held
     middle = mass[ends:-ends]
     uniform = 1.0 / tokens
     positive = mass[mass > 0]
     backwards = np.cumsum(mass[::-1])
-    reached = np.flatnonzero(backwards >= 0.9)
+    reached = np.flatnonzero(backwards >= 0.9 - 1e-12)
     return Summary(
         tokens=tokens,
         query=profile.query,
@@ -177,18 +226,43 @@ def _summarise(profile: Profile) -> Summary:
             last / ends / uniform,
         ),
         effective_range=int(reached[0]) + 1 if reached.size else tokens,
-        entropy=float(-(positive * np.log(positive)).sum()),
-        verdict=_verdict(first, last, least),
+        entropy=abs(float((positive * np.log(positive)).sum())),
+        verdict=_verdict(first, last, least, float(middle.mean()) * ends if middle.size else 0.0),
     )
 
 
-def _verdict(first: float, last: float, least: float) -> Verdict:
-    primacy, recency = first > RISE * least, last > RISE * least
+def _ends(tokens: int) -> int:
+    """The number of positions that count as first, as last and as the trough."""
+    return max(1, round(SHARE * tokens))
+
+
+def _least_stretch(mass: Float[np.ndarray, "position"], length: int) -> int:
+    """Where the neighbouring positions with the least mass begin (the earliest such place).
+
+    Every stretch is the end of one block of that length and the start of the next, so that its sum is found
+    without subtracting, in O(positions).
+    """
+    blocks = np.pad(mass, (0, -mass.size % length)).reshape(-1, length)
+    ends = np.cumsum(blocks[:, ::-1], axis=1)[:, ::-1].reshape(-1)
+    starts = np.cumsum(blocks, axis=1).reshape(-1)
+    begin = np.arange(mass.size - length + 1)
+    sums = ends[begin] + np.where(begin % length, starts[begin + length - 1], 0.0)
+    return int(np.argmin(sums))
+
+
+def _seen(profile: Profile) -> int:
+    """Positions up to the query, or up to the last that has influence (under masks that look ahead)."""
+    after = np.flatnonzero(profile.mass[profile.query + 1 :])
+    return profile.query + 1 + (int(after[-1]) + 1 if after.size else 0)
+
+
+def _verdict(first: float, last: float, least: float, middle: float) -> Verdict:
+    primacy, recency = (end > RISE * least and end > middle for end in (first, last))
     if primacy and recency:
         return "U"
-    if primacy:
-        return "primacy"
-    return "recency" if recency else "flat"
+    if primacy or recency:
+        return "primacy" if primacy else "recency"
+    return "middle" if middle > RISE * max(first, last) else "flat"
 
 
 def ranks(values: Float[np.ndarray, "*batch position"]) -> Float[np.ndarray, "*batch position"]:

@@ -40,8 +40,23 @@ def _as_tuple(given: Any) -> Any:
     return tuple(given) if isinstance(given, list) else given
 
 
+def _as_rows(given: Any) -> Any:
+    """A flat list of numbers may stand for one row."""
+    given = _as_tuple(given)
+    flat = (
+        isinstance(given, tuple)
+        and given
+        and not any(isinstance(row, list | tuple | np.ndarray) for row in given)
+    )
+    return (given,) if flat else given
+
+
+Size = Annotated[int, Field(ge=1, le=100_000)]
+"""A number of layers or heads: an integer from 1 to 100,000."""
 Count = Annotated[int, Field(ge=1)]
 """An integer of at least one."""
+NaturalNumber = Annotated[int, Field(ge=0)]
+"""An integer of at least zero."""
 Fraction = Annotated[FiniteFloat, Field(ge=0, le=1)]
 """A number between 0 and 1."""
 NonNegative = Annotated[FiniteFloat, Field(ge=0)]
@@ -52,6 +67,10 @@ Numbers = Annotated[tuple[FiniteFloat, ...], Field(min_length=1), BeforeValidato
 """One or more finite numbers."""
 NonNegatives = Annotated[tuple[NonNegative, ...], Field(min_length=1), BeforeValidator(_as_tuple)]
 """One or more finite numbers of at least zero."""
+Positives = Annotated[tuple[Positive, ...], Field(min_length=1), BeforeValidator(_as_tuple)]
+"""One or more finite numbers above zero."""
+Rows = Annotated[tuple[Numbers, ...], Field(min_length=1), BeforeValidator(_as_rows)]
+"""One or more lists of finite numbers; a single list stands for one row."""
 Fractions = Annotated[tuple[Fraction, ...], Field(min_length=1), BeforeValidator(_as_tuple)]
 """One or more numbers between 0 and 1."""
 
@@ -92,6 +111,8 @@ def decode(cls: type[T], data: Any) -> T:
         return _adapter(cls).validate_json(json.dumps(data, default=str))
     except ValidationError as error:
         raise InvalidValueError(_explain(error, cls)) from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidValueError(f"its values cannot be spelt in JSON ({error}), plain ones needed") from None
 
 
 def encode(given: Any) -> Any:
@@ -135,6 +156,8 @@ def _explain_one(problem: Any, cls: type) -> str:
         case "value_error":
             message = str(problem["ctx"]["error"])
             return f"{key}: {message}" if key else message
+        case "too_short" if isinstance(problem["input"], list | tuple) and problem["input"]:
+            return f"{key}: {_shorten(problem['input'])} given, finite numbers needed"
         case _:
             return f"{key}: {_shorten(problem['input'])} given, {_needed(problem['msg'])} needed"
 
@@ -188,7 +211,7 @@ def read_mapping(path: str | os.PathLike[str]) -> dict[str, Any]:
             case ".toml":
                 data = tomllib.loads(text)
             case ".json":
-                data = json.loads(text)
+                data = json.loads(text, object_pairs_hook=_once)
             case ".yaml" | ".yml":
                 data = _read_yaml(text)
             case other:
@@ -198,16 +221,32 @@ def read_mapping(path: str | os.PathLike[str]) -> dict[str, Any]:
     except _yaml_error() as error:
         reason = " ".join(str(error).split())
         raise InputFileError(f"{path}: not valid YAML: {reason}") from None
+    except RecursionError:
+        raise InputFileError(f"{path}: nested too deeply to be read") from None
+    except (ValueError, TypeError) as error:
+        # a number of thousands of digits, a date that is none, a key that cannot be one, a key given twice
+        raise InputFileError(f"{path}: {error}") from None
     if not isinstance(data, dict):
-        raise InputFileError(f"{path}: holds {type(data).__name__}, keys with values needed")
+        held = "nothing" if data is None else type(data).__name__
+        raise InputFileError(f"{path}: holds {held}, keys with values needed")
     return data
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The pairs as a dictionary. Raises `ValueError` for a key given twice."""
+    made: dict[str, Any] = {}
+    for key, given in pairs:
+        if key in made:
+            raise ValueError(f"key {key!r} is given twice")
+        made[key] = given
+    return made
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
     """Read a UTF-8 file. Raises `InputFileError` when it is missing, a folder, unreadable or not UTF-8."""
     path = Path(path)
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         raise InputFileError(f"{path}: no such file{nearest(path.name, siblings)}") from None
@@ -237,6 +276,14 @@ def _yaml_loader() -> type:
         re.compile(r"^[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?[eE][-+]?[0-9]+$"),
         list("-+0123456789"),
     )
+
+    def mapping(self: Any, node: Any) -> dict[str, Any]:
+        self.flatten_mapping(node)
+        return _once(
+            [(self.construct_object(k, True), self.construct_object(v, True)) for k, v in node.value]
+        )
+
+    loader.add_constructor("tag:yaml.org,2002:map", mapping)
     return loader
 
 

@@ -8,9 +8,11 @@ import pytest
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.spec import encode
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.configs import FAMILIES, load_architecture, read_architecture
+from posbias.theory.configs import load_architecture, read_architecture
+from posbias.theory.huggingface import FAMILIES
+from posbias.theory.masks import SlidingWindow
 from posbias.theory.mixing import AtInitialisation, Constant, PowerDecay
-from posbias.theory.positional import ALiBi, Decay, NeedsMeasurement, alibi_slopes
+from posbias.theory.positional import ALiBi, Decay, NeedsMeasurement, NoPE, alibi_slopes
 
 OURS = """
 depth = 12
@@ -114,10 +116,50 @@ def test_rotary_families_say_what_is_missing(write):
     mixing, positional = architecture.assumptions
     assert "no λ was given" in mixing
     assert "needs measurement" in positional
-    windowed = load_architecture(
-        write("config.json", llama | {"model_type": "mistral", "sliding_window": 4096})
-    )
-    assert "sliding window of 4096" in windowed.assumptions[0]
+
+
+def _window(layer):
+    return layer.mask.width if isinstance(layer.mask, SlidingWindow) else None
+
+
+@pytest.mark.parametrize(
+    "family", ["mistral", "gemma2", "gemma3_text", "cohere2", "gpt_oss", "qwen2", "olmo3"]
+)
+def test_windows_by_layer_are_those_of_the_models(write, family):
+    """Against what transformers' own configuration makes of the same keys, with and without its list."""
+    from transformers import AutoConfig
+
+    given = {
+        "num_hidden_layers": 13,
+        "sliding_window": 512,
+        "use_sliding_window": True,
+        "max_window_layers": 4,
+    }
+    theirs = AutoConfig.for_model(family, **given)
+    types = getattr(theirs, "layer_types", None) or ["sliding_attention"] * 13
+    expected = [512 if kind == "sliding_attention" else None for kind in types]
+    bare = given | {"model_type": family, "num_attention_heads": 4}
+    for spelling in (bare, bare | {"layer_types": list(types)}):
+        architecture = load_architecture(write("config.json", spelling))
+        assert [_window(layer) for layer in architecture.stack] == expected
+
+
+def test_layers_without_rotation_have_no_encoding(write):
+    from transformers import SmolLM3Config
+
+    theirs = SmolLM3Config(num_hidden_layers=8)
+    bare = {"model_type": "smollm3", "num_hidden_layers": 8, "num_attention_heads": 4}
+    for spelling in (bare, bare | {"no_rope_layers": theirs.no_rope_layers}):
+        stack = load_architecture(write("config.json", spelling)).stack
+        assert [layer.positional != NoPE() for layer in stack] == [
+            bool(flag) for flag in theirs.no_rope_layers
+        ]
+
+
+def test_a_window_that_is_switched_off_is_causal(write):
+    qwen = {"model_type": "qwen2", "num_hidden_layers": 2, "num_attention_heads": 2, "sliding_window": 64}
+    off = load_architecture(write("config.json", qwen | {"use_sliding_window": False}))
+    assert [_window(layer) for layer in off.stack] == [None, None]
 
 
 def test_every_registered_family_is_a_family_of_transformers():
@@ -160,7 +202,14 @@ def test_the_assumed_schedule_is_that_of_a_network_at_initialisation():
         ("a.yaml", PUBLISHED.replace("lambda_0: 0.5", "lambda_0: 1.5"), "lambda_0: 1.5 given"),
         ("a.yaml", PUBLISHED.replace("num_heads", "num_head"), "unknown key.*did you mean 'num_heads'"),
         ("a.yaml", PUBLISHED.replace("[[1.0]]", "[[1.0], [2.0]]"), "2 lists given, one or 3"),
-        ("a.yaml", PUBLISHED + "mask_config: {mask_type: full}", "mask_type: 'full' given, 'causal' needed"),
+        ("a.yaml", PUBLISHED + "mask_config: {mask_type: sliding_window}", "window_size: missing"),
+        ("a.toml", "depth = 1\n[[layers]]\nmask = {kind = 'sliding_window', width = 0}",
+         "width: 0 given, a number ≥ 1"),
+        ("a.toml", "depth = 1\n[[layers]]\n[layers.positional]\nkind = 'rope'\namplitudes = [1]\ndimension = 7",
+         "dimension: 7 given, an even number needed"),
+        ("a.toml", "depth = 1\n[[layers]]\n[layers.positional]\nkind = 'tabulated'\ntable = [1, inf]",
+         "inf given"),
+        ("a.toml", "depth = 1\n[[layers]]\nheads = 6\ngroups = 4", "groups: 4 given, a number that divides the 6"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said(write, name, content, words):

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from architectures import architectures, layers
+from architectures import SHORTEST, architectures, exponential, layers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,16 +14,17 @@ from posbias.theory import scan
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
 from posbias.theory.kernel import dense_influence, layer_kernel
+from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.mixing import Constant, PerLayer
 from posbias.theory.positional import ALiBi, Decay, NoPE
-from posbias.theory.rollout import influence, rollout
+from posbias.theory.rollout import influence, rollout, trajectory
 
-tokens_up_to_300 = st.one_of(st.integers(1, 12), st.integers(120, 140), st.integers(250, 300))
+tokens_up_to_300 = st.one_of(st.integers(SHORTEST, 12), st.integers(120, 140), st.integers(250, 300))
 
 
 @given(architectures(), tokens_up_to_300)
 @settings(max_examples=300)
-def test_sweep_equals_dense_product_within_1e_12_relative(architecture, tokens):
+def test_influence_equals_dense_product_within_1e_12_relative(architecture, tokens):
     swept = influence(architecture, tokens).mass
     dense = dense_influence(architecture, tokens)
     large = dense > 1e-250
@@ -31,35 +32,103 @@ def test_sweep_equals_dense_product_within_1e_12_relative(architecture, tokens):
     assert (swept[~large] <= 1e-250).all()
 
 
-@given(architectures(), st.integers(1, 40))
-def test_every_row_is_a_distribution_over_the_past(architecture, tokens):
+@given(architectures(), st.integers(SHORTEST, 40))
+def test_every_row_is_a_distribution_over_what_it_may_see(architecture, tokens):
     matrix = rollout(architecture, tokens)
-    np.testing.assert_allclose(matrix.sum(axis=1), 1.0, atol=1e-12)
+    sinks = any(layer.sinks is not None for layer in architecture.layers)
+    if not sinks:
+        np.testing.assert_allclose(matrix.sum(axis=1), 1.0, atol=1e-12)
+    last = influence(architecture, tokens)
+    assert abs(last.mass.sum() + last.lost - 1.0) < 1e-12
+    assert sinks or last.lost == 0.0
     assert (matrix >= 0).all()
-    assert (np.triu(matrix, 1) == 0).all()
+    reach = [max(layer.mask.reach(i, tokens) for layer in architecture.layers) for i in range(tokens)]
+    seen = np.arange(tokens)[None, :] <= np.array(reach)[:, None]
+    assert (matrix[~seen] == 0).all()
 
 
-@given(architectures(), st.integers(1, 40), st.data())
+@given(layers(), st.floats(0, 1), st.integers(SHORTEST, 200))
+def test_the_sink_takes_what_the_tokens_lack(layer, lam, tokens):
+    """Against the dense kernel: what its row lacks to one, weighted by the row that is pushed through it."""
+    two = Architecture(depth=2, layers=(layer,), mixing=Constant(lam))
+    lacking = 1.0 - layer_kernel(layer, tokens).sum(axis=1)
+    first = influence(Architecture(depth=1, layers=(layer,), mixing=Constant(lam)), tokens)
+    expected = lam * lacking[-1] + lam * first.mass @ lacking
+    np.testing.assert_allclose(influence(two, tokens).lost, expected, rtol=1e-9, atol=1e-12)
+
+
+@given(architectures(max_depth=4), st.integers(SHORTEST, 60))
+def test_the_trajectory_ends_where_the_influence_is(architecture, tokens):
+    path = trajectory(architecture, tokens)
+    assert len(path) == architecture.depth + 1
+    assert path[0].mass[-1] == 1.0
+    np.testing.assert_allclose(path[-1].mass, influence(architecture, tokens).mass, rtol=1e-12, atol=1e-250)
+    shallow = Architecture(1, architecture.stack[:1], PerLayer(architecture.coefficients[:1]))
+    np.testing.assert_allclose(path[1].mass, influence(shallow, tokens).mass, rtol=1e-12, atol=1e-250)
+
+
+@given(architectures(positional=exponential), st.integers(SHORTEST, 200))
+def test_engines_agree(architecture, tokens):
+    streamed = influence(architecture, tokens, method="stream")
+    auto = influence(architecture, tokens)
+    np.testing.assert_allclose(auto.mass, streamed.mass, rtol=1e-12, atol=1e-250)
+    np.testing.assert_allclose(auto.lost, streamed.lost, rtol=1e-12, atol=1e-14)
+    assert set(streamed.about["method"]) == {"stream"}
+
+
+@given(layers(mask=st.just(Causal())), st.integers(1, 60), st.integers(0, 3))
+def test_a_window_of_the_whole_text_is_causal(layer, tokens, more):
+    window = dataclasses.replace(layer, mask=SlidingWindow(tokens + more))
+    causal, windowed = (
+        influence(Architecture(depth=3, layers=(one,), mixing=Constant(0.4)), tokens).mass
+        for one in (layer, window)
+    )
+    np.testing.assert_allclose(windowed, causal, rtol=1e-12, atol=1e-250)
+
+
+@given(layers(sinks=False), st.integers(SHORTEST, 60))
+def test_heads_count_through_their_weights_alone(layer, tokens):
+    """Doubling every head, by list or by groups, changes nothing."""
+    if isinstance(layer.positional, ALiBi) and layer.positional.slopes is None:
+        return
+    grouped = dataclasses.replace(
+        layer, heads=2 * layer.heads, groups=layer.heads, head_weights=_halved(layer.head_weights)
+    )
+    one, two = (
+        influence(Architecture(depth=2, layers=(each,), mixing=Constant(0.7)), tokens).mass
+        for each in (layer, grouped)
+    )
+    np.testing.assert_allclose(two, one, rtol=1e-12, atol=1e-250)
+
+
+def _halved(weights):
+    return None if weights is None else [weight / 2 for weight in weights for _ in range(2)]
+
+
+@given(architectures(), st.integers(SHORTEST, 40), st.data())
 def test_influence_of_a_query_is_its_row(architecture, tokens, data):
     query = data.draw(st.integers(-tokens, tokens - 1))
     row = rollout(architecture, tokens)[query]
+    np.testing.assert_array_equal(rollout(architecture, tokens, rows=[0, query])[1], row)
     np.testing.assert_array_equal(influence(architecture, tokens, query).mass, row)
 
 
-@given(layers(), st.integers(1, 30))
+@given(layers(), st.integers(SHORTEST, 30))
 def test_layer_kernel_rows_are_distributions_with_masked_zeros(layer, tokens):
     kernel = layer_kernel(layer, tokens)
-    np.testing.assert_allclose(kernel.sum(axis=1), 1.0, atol=1e-12)
+    if layer.sinks is None:
+        np.testing.assert_allclose(kernel.sum(axis=1), 1.0, atol=1e-12)
+    assert (kernel.sum(axis=1) < 1 + 1e-12).all()
     assert (kernel[~layer.mask.allowed(tokens)] == 0).all()
 
 
-@given(layers(), st.integers(1, 200), st.integers(1, 5))
+@given(layers(), st.integers(SHORTEST, 200), st.integers(1, 5))
 def test_without_mixing_nothing_moves(layer, tokens, depth):
     still = Architecture(depth=depth, layers=(layer,), mixing=Constant(0.0))
     assert influence(still, tokens).mass[-1] == 1.0
 
 
-@given(layers(), st.integers(1, 200))
+@given(layers(), st.integers(SHORTEST, 200))
 def test_slope_zero_is_no_encoding(layer, tokens):
     def with_positional(positional):
         return Architecture(
@@ -71,7 +140,7 @@ def test_slope_zero_is_no_encoding(layer, tokens):
         np.testing.assert_array_equal(influence(with_positional(zero), tokens).mass, expected)
 
 
-@given(architectures(max_depth=4), layers(), st.floats(0, 1), st.integers(1, 40))
+@given(architectures(max_depth=4), layers(), st.floats(0, 1), st.integers(SHORTEST, 40))
 def test_one_more_layer_is_one_more_factor(architecture, layer, lam, tokens):
     taller = Architecture(
         depth=architecture.depth + 1,

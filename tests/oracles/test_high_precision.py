@@ -68,6 +68,19 @@ def test_entries_below_1e_200_keep_their_digits():
     assert worst < 1e-12
 
 
+@pytest.mark.parametrize("lam", [1.0, 1.0 - 1e-8, 0.5])
+@pytest.mark.parametrize("diagonal", [-40.0, -30.0])
+@pytest.mark.parametrize("tokens", [2, 3, 4, 127, 128, 129, 130, 131, 257, 259])
+def test_a_token_that_hardly_keeps_itself_keeps_its_digits(tokens, diagonal, lam):
+    """What the last token keeps is (1 − λ) + λ·exp(δ)/Z, however small; no difference may be taken."""
+    layer = Layer(content=ConstantDiagonal([diagonal]))
+    mass = influence(Architecture(1, (layer,), Constant(lam)), tokens).mass
+    with mpmath.workdps(40):
+        own = mpmath.exp(diagonal)
+        kept = (1 - mpmath.mpf(lam)) + mpmath.mpf(lam) * own / (own + tokens - 1)
+    assert abs(mpmath.mpf(float(mass[-1])) / kept - 1) < 1e-12
+
+
 @pytest.mark.parametrize("slope", [0.003, 0.0101])
 def test_the_rounding_of_the_decay_does_not_add_up_over_a_long_text(slope):
     """One layer, one head: the last row is exp(−m·d)/Z exactly, checked down to 1e-240."""

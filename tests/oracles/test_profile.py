@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from posbias.errors import InvalidValueError
-from posbias.profile import Profile, harmonic, spearman, uniform, wasserstein
+from posbias.profile import Profile, _least_stretch, harmonic, spearman, uniform, wasserstein
 
 weights = st.integers(1, 120).flatmap(
     lambda n: arrays(np.float64, n, elements=st.one_of(st.just(0.0), st.floats(1e-6, 1e6)))
@@ -122,3 +122,54 @@ def test_a_profile_that_is_no_distribution_is_refused(fields, named):
 def test_mass_cannot_be_changed():
     with pytest.raises(ValueError, match="read-only"):
         uniform(3).mass[0] = 1.0
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=90), st.integers(1, 90))
+def test_the_least_stretch_is_the_least_of_all_sums(mass, length):
+    mass, length = np.array(mass), min(length, len(mass))
+    start = _least_stretch(mass, length)
+    sums = [mass[k : k + length].sum() for k in range(len(mass) - length + 1)]
+    assert 0 <= start < len(sums)
+    np.testing.assert_allclose(sums[start], min(sums), rtol=1e-12)
+
+
+def test_a_tiny_stretch_between_huge_ones_is_found():
+    """Differences of running sums would see 0 here."""
+    mass = np.full(1000, 1.0)
+    mass[400:480] = 1e-30
+    mass[430:480] = 1e-31
+    assert _least_stretch(mass, 50) == 430
+
+
+@pytest.mark.parametrize(
+    ("mass", "verdict"),
+    [
+        ([8, 1, 1, 8], "U"),
+        ([8, 1, 1, 1], "primacy"),
+        ([1, 1, 1, 8], "recency"),
+        ([1, 1, 1, 1], "flat"),
+        ([1, 9, 9, 1], "middle"),
+        # more than its trough, and yet what is lost
+        ([40, 4, 4, 4, 4, 4, 0.5, 1], "primacy"),
+    ],
+)
+def test_the_verdict_in_plain_cases(mass, verdict):
+    assert Profile.from_weights(np.array(mass, dtype=float)).summary.verdict == verdict
+
+
+def test_flat_noise_is_called_flat_and_its_trough_is_not_deep():
+    """The least of many noisy sums must not be read off the numbers that chose it."""
+    rng = np.random.default_rng(0)
+    deep, called = [], []
+    for _ in range(60):
+        profile = Profile.from_samples(rng.lognormal(0, 1, (32, 256)))
+        share = profile.trough_share
+        deep.append((13 / 256 - share.value) / share.se)
+        called.append(profile.summary.verdict)
+    assert abs(np.mean(deep)) < 4 / np.sqrt(60)
+    assert called.count("flat") >= 57
+
+
+def test_uniform_mass_needs_nine_tenths_of_the_positions():
+    for tokens in (10, 30, 70, 80, 90):
+        assert uniform(tokens).summary.effective_range == tokens * 9 // 10

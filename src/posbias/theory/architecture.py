@@ -6,14 +6,16 @@ an argument of the computation, not of the architecture.
     Architecture(depth=24, layers=(Layer(heads=16, positional=ALiBi()),), mixing=Constant(0.2))
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from posbias.errors import InvalidValueError
-from posbias.spec import Count, Fractions, Positive, value
+from posbias.spec import Count, Fractions, Numbers, Positive, Size, value
 from posbias.theory.content import Content, NoContent
+from posbias.theory.distance import DenseLogits, Tabulated, spread
 from posbias.theory.masks import Causal, Mask
 from posbias.theory.mixing import AtInitialisation, Mixing
 from posbias.theory.positional import NoPE, Positional
@@ -21,10 +23,16 @@ from posbias.theory.positional import NoPE, Positional
 
 @dataclass(frozen=True, eq=False)
 class HeadLogits:
-    """A layer's logits per head in softmax units: δ_h·1[i = j] − m_h·(i − j), and the weight of each head."""
+    """A layer's logits per head in softmax units, and the weight of each head.
 
-    slopes: Float[np.ndarray, "head"]
+    s_ij = bias_h(i − j) + diagonal_h·1[i = j] + first_h·1[j = 0]; `slopes` is m where bias_h(d) = −m_h·d for
+    d ≥ 0, else None. `sinks` holds the logit of the learned sink beside the keys, −inf without one.
+    """
+
+    slopes: Float[np.ndarray, "head"] | None
     diagonal: Float[np.ndarray, "head"]
+    first: Float[np.ndarray, "head"]
+    sinks: Float[np.ndarray, "head"]
     weights: Float[np.ndarray, "head"]
 
 
@@ -32,40 +40,96 @@ class HeadLogits:
 class Layer:
     """One attention layer: mask, positional logits, content logits, heads.
 
-    `head_weights` (one per head, summing to one) replace the uniform mean over heads of Herasimchyk et al.
-    2026, Eq. (4); `temperature` divides the logits. Raises `InvalidValueError` where counts do not fit.
+    Lists of numbers per head may hold one for all heads, one per head, or, with `groups` (key-value heads of
+    grouped-query attention, which divide the heads), one per group. `head_weights` (one per head, summing to
+    one) replace the uniform mean over heads of Herasimchyk et al. 2026, Eq. (4); `temperature` divides the
+    logits. `sinks` are logits of a learned sink beside the keys (GPT-OSS): what it draws is lost to the
+    tokens. Raises `InvalidValueError` where counts do not fit.
     """
 
-    heads: Count = 1
+    heads: Size = 1
     mask: Mask = field(default_factory=Causal)
     positional: Positional = field(default_factory=NoPE)
     content: Content = field(default_factory=NoContent)
     head_weights: Fractions | None = None
     temperature: Positive = 1.0
+    groups: Count | None = None
+    sinks: Numbers | None = None
 
     def __post_init__(self):
+        if self.groups is not None and self.heads % self.groups:
+            raise InvalidValueError(
+                f"groups: {self.groups} given, a number that divides the {self.heads} heads needed"
+            )
         self.head_logits()
+        if not isinstance(self.positional, DenseLogits | Tabulated):
+            self.positional.logits_at(np.zeros(1, dtype=np.int64), self.heads, self.groups)
         if self.head_weights is not None:
             if len(self.head_weights) != self.heads:
                 raise InvalidValueError(
                     f"head_weights: {len(self.head_weights)} given, {self.heads} (one per head) needed"
                 )
             total = float(np.sum(self.head_weights))
-            if abs(total - 1.0) > 1e-9:
-                raise InvalidValueError(f"head_weights: sum to {total:.9g}, a sum of 1 needed")
+            if abs(total - 1.0) > 1e-12:
+                raise InvalidValueError(f"head_weights: sum to {total:.13g}, a sum of 1 needed")
 
     def head_logits(self) -> HeadLogits:
-        """The layer's logits per head, divided by the temperature, with the weights of the heads."""
+        """What is constant in the layer's logits, divided by the temperature, with the weights of the heads."""
         weights = (
             np.full(self.heads, 1.0 / self.heads)
             if self.head_weights is None
             else np.array(self.head_weights)
         )
-        return HeadLogits(
-            self.positional.slopes_of(self.heads) / self.temperature,
-            self.content.diagonal_of(self.heads) / self.temperature,
+        slopes = self.positional.slopes_of(self.heads, self.groups)
+        sinks = np.full(self.heads, -np.inf)
+        if self.sinks is not None:
+            # a constant content logit lifts every key against the sink
+            constant = getattr(self.content, "constant", (0.0,))
+            sinks = spread("sinks", self.sinks, self.heads, self.groups)
+            sinks = sinks - spread("constant", constant, self.heads, self.groups) / self.temperature
+        made = HeadLogits(
+            None if slopes is None else slopes / self.temperature,
+            self.content.diagonal_of(self.heads, self.groups) / self.temperature,
+            self.content.first_column_of(self.heads, self.groups) / self.temperature,
+            sinks,
             weights,
         )
+        for name in ("slopes", "diagonal", "first"):
+            given = getattr(made, name)
+            if given is not None and not np.isfinite(given).all():
+                raise InvalidValueError(
+                    f"temperature: {self.temperature:g} given; logits divided by it overflow, a larger one needed"
+                )
+        return made
+
+    def bias(self, distance: Int[np.ndarray, "distance"]) -> Float[np.ndarray, "head distance"]:
+        """The positional logits at distances i − j, divided by the temperature, one row per head.
+
+        Raises `InvalidValueError` for logits that no distance determines, or that are not finite.
+        """
+        if isinstance(self.positional, DenseLogits):
+            raise InvalidValueError("positional: a dense matrix given, logits by distance needed")
+        logits = self.positional.logits_at(distance, self.heads, self.groups) / self.temperature
+        if not np.isfinite(logits).all():
+            raise InvalidValueError("positional: its logits overflow at these distances, finite ones needed")
+        return logits
+
+    def logits(self, tokens: int) -> Float[np.ndarray, "head query key"]:
+        """All logits of the layer for a text of `tokens` tokens, dense; mask and sink not yet applied."""
+        position = np.arange(tokens)
+        if isinstance(self.positional, DenseLogits):
+            one = self.positional.logits_of(tokens) / self.temperature
+            logits = np.repeat(one[None], self.heads, axis=0)
+        else:
+            behind = self.mask.reach(0, tokens)
+            far = self.mask.farthest(tokens)
+            bias = self.bias(np.arange(-behind, far + 1))
+            distance = position[:, None] - position[None, :]
+            logits = bias[:, np.clip(distance, -behind, far) + behind]
+        fixed = self.head_logits()
+        logits[:, position, position] += fixed.diagonal[:, None]
+        logits[:, :, 0] += fixed.first[:, None]
+        return logits
 
 
 @value
@@ -77,7 +141,7 @@ class Architecture:
     does not divide the depth or the mixing does not fit it.
     """
 
-    depth: Count
+    depth: Size
     layers: tuple[Layer, ...] = (Layer(),)
     mixing: Mixing = field(default_factory=AtInitialisation)
     name: str = ""
@@ -106,12 +170,15 @@ class Architecture:
         said = list(self.remarks)
         if self.mixing.assumed:
             said.append(self.mixing.assumed)
-        unmeasured = sorted(
-            {layer.positional.encoding for layer in self.layers if not layer.positional.exact}  # type: ignore[union-attr]
-        )
-        said.extend(
-            f"positional: {name} acts through queries and keys and needs measurement; left out here, "
-            "so this is mask and mixing only"
-            for name in unmeasured
-        )
+        caveats = {layer.positional.caveat for layer in self.layers if not layer.positional.exact}  # type: ignore[union-attr]
+        said.extend(f"positional: {caveat}" for caveat in sorted(caveats))
         return tuple(said)
+
+
+def shortest_pattern(stack: Sequence[Layer]) -> tuple[Layer, ...]:
+    """The shortest pattern whose repetition is the whole stack."""
+    depth = len(stack)
+    for period in range(1, depth + 1):
+        if depth % period == 0 and all(stack[t] == stack[t % period] for t in range(depth)):
+            return tuple(stack[:period])
+    return tuple(stack)

@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
-from posbias.errors import InvalidValueError
 from posbias.spec import Numbers, tag, value
+from posbias.theory.distance import spread
 
 
 @value
@@ -20,29 +20,37 @@ class NoContent:
 
     kind: Literal["none"] = tag(default="none")
 
-    def diagonal_of(self, heads: int) -> Float[np.ndarray, "head"]:
+    def diagonal_of(self, heads: int, groups: int | None = None) -> Float[np.ndarray, "head"]:
         """The logit that a token adds on itself: zero."""
+        return np.zeros(heads)
+
+    def first_column_of(self, heads: int, groups: int | None = None) -> Float[np.ndarray, "head"]:
+        """The logit that every token adds on the first: zero."""
         return np.zeros(heads)
 
 
 @value
 class ConstantDiagonal:
-    """s_ij = u_h + δ_h·1[i = j], per head, in the units of the softmax (Proposition 4.5).
+    """s_ij = u_h + δ_h·1[i = j] + f_h·1[j = 0], per head, in the units of the softmax (Proposition 4.5).
 
-    `diagonal` holds δ, `constant` u, each one number per head or one for all. The constant shifts a whole
-    row and so cancels in the softmax; it is kept because it is part of what was measured.
+    `diagonal` holds δ, `first_column` f (an attention sink on the first token, not in the paper), `constant`
+    u; each one number per head, one per group of heads, or one for all. The constant shifts a whole row and
+    so cancels in the softmax, unless there is a learned sink; it is kept because it is part of what was measured.
     """
 
     diagonal: Numbers
     constant: Numbers = (0.0,)
+    first_column: Numbers = (0.0,)
     kind: Literal["constant_diagonal"] = tag(default="constant_diagonal")
 
-    def diagonal_of(self, heads: int) -> Float[np.ndarray, "head"]:
-        """δ per head. Raises `InvalidValueError` if either count is neither one nor `heads`."""
-        for name, numbers in (("diagonal", self.diagonal), ("constant", self.constant)):
-            if len(numbers) not in (1, heads):
-                raise InvalidValueError(f"{name}: {len(numbers)} given, one or {heads} (one per head) needed")
-        return np.broadcast_to(np.array(self.diagonal, dtype=np.float64), heads)
+    def diagonal_of(self, heads: int, groups: int | None = None) -> Float[np.ndarray, "head"]:
+        """δ per head. Raises `InvalidValueError` if a count fits neither the heads nor their groups."""
+        spread("constant", self.constant, heads, groups)
+        return spread("diagonal", self.diagonal, heads, groups)
+
+    def first_column_of(self, heads: int, groups: int | None = None) -> Float[np.ndarray, "head"]:
+        """f per head. Raises `InvalidValueError` if the count fits neither the heads nor their groups."""
+        return spread("first_column", self.first_column, heads, groups)
 
 
 Content = Annotated[NoContent | ConstantDiagonal, Field(discriminator="kind")]

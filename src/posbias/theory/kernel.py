@@ -14,9 +14,13 @@ from posbias.theory.architecture import Architecture, Layer
 
 
 def masked_softmax(
-    logits: Float[np.ndarray, "*heads query key"], allowed: Bool[np.ndarray, "query key"]
+    logits: Float[np.ndarray, "*heads query key"],
+    allowed: Bool[np.ndarray, "query key"],
+    sink: float = -np.inf,
 ) -> Float[np.ndarray, "*heads query key"]:
     """Softmax over keys where `allowed`, zero elsewhere (Herasimchyk et al. 2026, §3), in float64.
+
+    `sink` is the logit of a learned sink beside the keys: rows then sum to less than one.
 
     Raises `InvalidValueError` for an admissible logit that is not finite or a query that may see no key.
     """
@@ -26,19 +30,21 @@ def masked_softmax(
     if not allowed.any(axis=-1).all():
         raise InvalidValueError("allowed: a query may attend to no key, at least one needed")
     masked = np.where(allowed, logits, -np.inf)
-    weights = np.exp(masked - masked.max(axis=-1, keepdims=True))
-    return weights / weights.sum(axis=-1, keepdims=True)
+    largest = np.maximum(masked.max(axis=-1, keepdims=True), sink)
+    weights = np.exp(masked - largest)
+    return weights / (weights.sum(axis=-1, keepdims=True) + np.exp(sink - largest))
 
 
 def layer_kernel(layer: Layer, tokens: int) -> Float[np.ndarray, "query key"]:
-    """The attention kernel of a layer, heads averaged by their weights: n×n float64."""
+    """The attention kernel of a layer, heads averaged by their weights: n×n float64.
+
+    Rows sum to one, or to less where a learned sink draws its share.
+    """
     allowed = layer.mask.allowed(tokens)
-    position = np.arange(tokens, dtype=np.float64)
-    distance = position[:, None] - position[None, :]
-    logits = layer.head_logits()
+    fixed = layer.head_logits()
     kernel = np.zeros((tokens, tokens))
-    for slope, diagonal, weight in zip(logits.slopes, logits.diagonal, logits.weights, strict=True):
-        kernel += weight * masked_softmax(-slope * distance + diagonal * np.eye(tokens), allowed)
+    for logits, sink, weight in zip(layer.logits(tokens), fixed.sinks, fixed.weights, strict=True):
+        kernel += weight * masked_softmax(logits, allowed, sink)
     return kernel
 
 

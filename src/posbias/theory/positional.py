@@ -1,36 +1,53 @@
-"""Logits that depend only on the distance between query and key.
+"""Logits that depend only on where query and key stand.
 
-With distance d = i − j ≥ 0, each of these adds −m·d to the logits of a head: no encoding is m = 0, ALiBi gives
-every head its slope, a decay mask gives all heads one rate. `exact` says whether that is the whole truth
-about the encoding, or whether part of it acts through queries and keys and needs a measurement.
+With distance d = i − j, each class gives the logit that a head adds at d (`logits_at`; d < 0 is a key after
+the query, which only prefix and full masks admit). Three of them are exponential families, −m·d for d ≥ 0:
+no encoding is m = 0, ALiBi gives every head its slope, a decay mask gives all heads one rate; `slopes_of`
+says their m, and None for the others. `exact` says whether that is the whole truth about the encoding, or
+whether part of it acts through queries and keys, so that a prediction rests on measured or chosen numbers.
 """
 
 import math
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from pydantic import Field
 
 from posbias.errors import InvalidValueError
 from posbias.spec import NonNegative, NonNegatives, Positive, tag, value
+from posbias.theory.distance import T5, DenseLogits, KerpleLog, KerplePower, RoPE, Tabulated, spread
+
+
+class _Exponential:
+    """−m·|d| on both sides, from `slopes_of`."""
+
+    exact: ClassVar[bool] = True
+
+    def slopes_of(self, heads: int, groups: int | None = None) -> Float[np.ndarray, "head"]:
+        raise NotImplementedError
+
+    def logits_at(
+        self, distance: Int[np.ndarray, "distance"], heads: int, groups: int | None = None
+    ) -> Float[np.ndarray, "head distance"]:
+        """Logits at the given distances i − j, one row per head."""
+        return -self.slopes_of(heads, groups)[:, None] * np.abs(distance)
 
 
 @value
-class NoPE:
+class NoPE(_Exponential):
     """No positional encoding: every admissible key gets the same logit."""
 
     kind: Literal["nope"] = tag(default="nope")
-    exact: ClassVar[bool] = True
 
-    def slopes_of(self, heads: int) -> Float[np.ndarray, "head"]:
+    def slopes_of(self, heads: int, groups: int | None = None) -> Float[np.ndarray, "head"]:
         """Decay of the logit per token of distance: zero."""
         return np.zeros(heads)
 
 
 @value
-class ALiBi:
-    """Linear biases: head h adds −m_h·(i − j) to its logits (Press et al. 2022).
+class ALiBi(_Exponential):
+    """Linear biases: head h adds −m_h·|i − j| to its logits (Press et al. 2022).
 
     `slopes` is one number ≥ 0 per head (or one for all) in the units of the softmax; left out, the standard
     ones of `alibi_slopes`. `scale` multiplies them, for models that divide by √d_head after adding the bias.
@@ -39,32 +56,37 @@ class ALiBi:
     slopes: NonNegatives | None = None
     scale: Positive = 1.0
     kind: Literal["alibi"] = tag(default="alibi")
-    exact: ClassVar[bool] = True
 
-    def slopes_of(self, heads: int) -> Float[np.ndarray, "head"]:
-        """Decay of the logit per token of distance. Raises `InvalidValueError` if the count is not `heads`."""
+    def slopes_of(self, heads: int, groups: int | None = None) -> Float[np.ndarray, "head"]:
+        """Decay of the logit per token of distance. Raises `InvalidValueError` if the count does not fit."""
         if self.slopes is None:
             return self.scale * alibi_slopes(heads)
-        if len(self.slopes) not in (1, heads):
-            raise InvalidValueError(f"slopes: {len(self.slopes)} given, one or {heads} (one per head) needed")
-        return self.scale * np.broadcast_to(np.array(self.slopes, dtype=np.float64), heads)
+        return self.scale * spread("slopes", self.slopes, heads, groups)
 
 
 @value
-class Decay:
-    """The decay mask: every head adds −m·(i − j), one rate m ≥ 0 for all (Wu et al. 2025, §4.2)."""
+class Decay(_Exponential):
+    """The decay mask: every head adds −m·(i − j), one rate m ≥ 0 for all, and 0 to keys after the query.
+
+    Source: Wu et al. 2025, §3.3.
+    """
 
     rate: NonNegative
     kind: Literal["decay"] = tag(default="decay")
-    exact: ClassVar[bool] = True
 
-    def slopes_of(self, heads: int) -> Float[np.ndarray, "head"]:
+    def slopes_of(self, heads: int, groups: int | None = None) -> Float[np.ndarray, "head"]:
         """Decay of the logit per token of distance: the rate, for every head."""
         return np.full(heads, self.rate)
 
+    def logits_at(
+        self, distance: Int[np.ndarray, "distance"], heads: int, groups: int | None = None
+    ) -> Float[np.ndarray, "head distance"]:
+        """Logits at the given distances i − j, one row per head; 0 where the key comes after the query."""
+        return -self.slopes_of(heads, groups)[:, None] * np.maximum(distance, 0)
+
 
 @value
-class NeedsMeasurement:
+class NeedsMeasurement(_Exponential):
     """An encoding that acts through queries and keys; without a measured model its part is left out.
 
     Rotary and learned encodings have no logit by distance that the configuration alone would give. What is
@@ -75,15 +97,28 @@ class NeedsMeasurement:
     kind: Literal["needs_measurement"] = tag(default="needs_measurement")
     exact: ClassVar[bool] = False
 
-    def slopes_of(self, heads: int) -> Float[np.ndarray, "head"]:
+    def slopes_of(self, heads: int, groups: int | None = None) -> Float[np.ndarray, "head"]:
         """Decay of the logit per token of distance: zero, the part that is known."""
         return np.zeros(heads)
 
+    @property
+    def caveat(self) -> str:
+        """What a prediction leaves out."""
+        return (
+            f"{self.encoding} acts through queries and keys and needs measurement; left out here, so this is "
+            "mask and mixing only"
+        )
 
-Positional = Annotated[NoPE | ALiBi | Decay | NeedsMeasurement, Field(discriminator="kind")]
+
+Positional = Annotated[
+    NoPE | ALiBi | Decay | RoPE | T5 | KerpleLog | KerplePower | Tabulated | DenseLogits | NeedsMeasurement,
+    Field(discriminator="kind"),
+]
 """The positional encodings."""
 
-POSITIONALS = (NoPE, ALiBi, Decay, NeedsMeasurement)
+POSITIONALS = (
+    NoPE, ALiBi, Decay, RoPE, T5, KerpleLog, KerplePower, Tabulated, DenseLogits, NeedsMeasurement
+)  # fmt: skip
 """Every class of the union, for tests, menus and tables."""
 
 

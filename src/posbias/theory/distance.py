@@ -1,0 +1,254 @@
+"""Encodings whose logits are not linear in the distance: rotary, bucketed, logarithmic, power, any table.
+
+Each gives the logit that a head adds at distance d = i − j (`logits_at`; d < 0 is a key after the query).
+They are members of the union `posbias.theory.positional.Positional`.
+"""
+
+import math
+from typing import ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from posbias.errors import InvalidValueError
+from posbias.spec import Count, NonNegatives, Positive, Positives, Rows, tag, value
+
+
+def spread(
+    name: str, given: tuple, heads: int, groups: int | None = None
+) -> Float[np.ndarray, "head *entries"]:
+    """One entry (a number or a row of them) per head, from one for all, one per group of heads, or one each.
+
+    Raises `InvalidValueError` naming `name` for any other count.
+    """
+    numbers = np.array(given, dtype=np.float64)
+    if len(numbers) == heads:
+        return numbers
+    if groups is not None and len(numbers) == groups:
+        return np.repeat(numbers, heads // groups, axis=0)
+    if len(numbers) == 1:
+        return np.repeat(numbers, heads, axis=0)
+    some = f"one, {groups} (one per group of heads)" if groups not in (None, 1, heads) else "one"
+    raise InvalidValueError(f"{name}: {len(numbers)} given, {some} or {heads} (one per head) needed")
+
+
+class _ByDistance:
+    """An encoding that is no exponential family."""
+
+    exact: ClassVar[bool] = True
+
+    def slopes_of(self, heads: int, groups: int | None = None) -> None:
+        """None: the logit is not linear in the distance."""
+
+
+@value
+class RoPE(_ByDistance):
+    """Rotary encoding as a bias by distance: Σ_l a_l·cos(d·θ_l + φ_l), one row of a and φ for all heads or each.
+
+    Rotating queries and keys by their positions turns their product, for fixed content, into this sum over
+    the pairs of dimensions (Wu et al. 2025, Appendix I; Lemma 4.6 is the case of one pair and φ = 0).
+    `amplitudes` a_l = |q_l|·|k_l| in softmax units and `phases` φ_l belong to content: they are chosen or
+    measured. θ_l are `frequencies` when given, else base^(−2l/dimension) for the `dimension`/2 pairs.
+    Raises `InvalidValueError` for an odd dimension or counts that do not fit.
+    """
+
+    amplitudes: Rows
+    phases: Rows = ((0.0,),)
+    base: Positive = 10_000.0
+    dimension: Count | None = None
+    frequencies: NonNegatives | None = None
+    kind: Literal["rope"] = tag(default="rope")
+    exact: ClassVar[bool] = False
+    caveat: ClassVar[str] = (
+        "rope's amplitudes and phases come from queries and keys; the prediction is as good as the ones given"
+    )
+
+    def __post_init__(self):
+        if (self.dimension is None) == (self.frequencies is None):
+            raise InvalidValueError("dimension or frequencies: exactly one of the two needed")
+        if self.dimension is not None and self.dimension % 2:
+            raise InvalidValueError(f"dimension: {self.dimension} given, an even number needed")
+        pairs = len(self.angles)
+        for name, rows in (("amplitudes", self.amplitudes), ("phases", self.phases)):
+            for row in rows:
+                if len(row) not in (1, pairs):
+                    raise InvalidValueError(f"{name}: {len(row)} given, one or {pairs} (one per pair) needed")
+
+    @property
+    def angles(self) -> Float[np.ndarray, "pair"]:
+        """θ_l, in radians per token."""
+        if self.frequencies is not None:
+            return np.array(self.frequencies, dtype=np.float64)
+        assert self.dimension is not None
+        return self.base ** (-np.arange(0, self.dimension, 2) / self.dimension)
+
+    def logits_at(
+        self, distance: Int[np.ndarray, "distance"], heads: int, groups: int | None = None
+    ) -> Float[np.ndarray, "head distance"]:
+        """Logits at the given distances i − j, one row per head."""
+        pairs = len(self.angles)
+        amplitudes, phases = (
+            spread(name, tuple(row if len(row) == pairs else row * pairs for row in rows), heads, groups)
+            for name, rows in (("amplitudes", self.amplitudes), ("phases", self.phases))
+        )
+        # cos(s + r) = cos s·cos r − sin s·sin r for d = 256·step + rest: few cosines and one matrix product
+        steps, rests = np.divmod(np.asarray(distance), 256)
+        known, place = np.unique(steps, return_inverse=True)
+        turned = phases[:, None, :] + known[None, :, None] * (256 * self.angles)
+        swung = amplitudes[:, None, :] * np.stack([np.cos(turned), -np.sin(turned)])
+        inner = np.outer(self.angles, np.arange(256))
+        table = swung[0] @ np.cos(inner) + swung[1] @ np.sin(inner)
+        return table[:, place, rests]
+
+
+@value
+class T5(_ByDistance):
+    """Learned biases for buckets of distances (Raffel et al. 2020, §2.1), one row for all heads or each.
+
+    Distances below buckets/2 have a bucket each, larger ones share logarithmic buckets up to `max_distance`,
+    beyond which all fall into the last. Keys after the query fall into the bucket of distance 0 (as in the
+    decoder). Each row holds one bias per bucket; `max_distance` must exceed half their number.
+    """
+
+    biases: Rows
+    max_distance: Count = 128
+    kind: Literal["t5"] = tag(default="t5")
+
+    def __post_init__(self):
+        sizes = {len(row) for row in self.biases}
+        if len(sizes) > 1 or min(sizes) < 2:
+            raise InvalidValueError(f"biases: rows of {sorted(sizes)} given, equal rows of at least 2 needed")
+        if self.max_distance <= min(sizes) // 2:
+            raise InvalidValueError(
+                f"max_distance: {self.max_distance} given, more than half the {min(sizes)} buckets needed"
+            )
+
+    def bucket_of(self, distance: Int[np.ndarray, "distance"]) -> Int[np.ndarray, "distance"]:
+        """The bucket of each distance i − j."""
+        buckets = len(self.biases[0])
+        exact = buckets // 2
+        clipped = np.maximum(distance, 0)
+        ratio = np.log(np.maximum(clipped, exact) / exact) / math.log(self.max_distance / exact)
+        far = np.minimum(exact + (ratio * (buckets - exact)).astype(np.int64), buckets - 1)
+        return np.where(clipped < exact, clipped, far)
+
+    def logits_at(
+        self, distance: Int[np.ndarray, "distance"], heads: int, groups: int | None = None
+    ) -> Float[np.ndarray, "head distance"]:
+        """Logits at the given distances i − j, one row per head."""
+        return spread("biases", self.biases, heads, groups)[:, self.bucket_of(np.asarray(distance))]
+
+
+@value
+class KerpleLog(_ByDistance):
+    """KERPLE's logarithmic kernel: −r₁·ln(1 + r₂·|d|), one r₁ ≥ 0 and r₂ > 0 for all heads or each.
+
+    Source: Chi et al. 2022.
+    """
+
+    scale: NonNegatives
+    rate: Positives = (1.0,)
+    kind: Literal["kerple_log"] = tag(default="kerple_log")
+
+    def logits_at(
+        self, distance: Int[np.ndarray, "distance"], heads: int, groups: int | None = None
+    ) -> Float[np.ndarray, "head distance"]:
+        """Logits at the given distances i − j, one row per head."""
+        scale, rate = spread("scale", self.scale, heads, groups), spread("rate", self.rate, heads, groups)
+        return -scale[:, None] * np.log1p(rate[:, None] * np.abs(distance))
+
+
+@value
+class KerplePower(_ByDistance):
+    """KERPLE's power kernel: −r₁·|d|^r₂ with r₁ ≥ 0 and 0 < r₂ ≤ 2, one for all heads or each.
+
+    Source: Chi et al. 2022. An exponent of 1 is ALiBi.
+    """
+
+    scale: NonNegatives
+    exponent: Positives = (1.0,)
+    kind: Literal["kerple_power"] = tag(default="kerple_power")
+
+    def __post_init__(self):
+        if max(self.exponent) > 2:
+            raise InvalidValueError(f"exponent: {max(self.exponent)} given, a number from 0 to 2 needed")
+
+    def logits_at(
+        self, distance: Int[np.ndarray, "distance"], heads: int, groups: int | None = None
+    ) -> Float[np.ndarray, "head distance"]:
+        """Logits at the given distances i − j, one row per head."""
+        scale = spread("scale", self.scale, heads, groups)
+        exponent = spread("exponent", self.exponent, heads, groups)
+        return -scale[:, None] * np.abs(np.asarray(distance, dtype=np.float64)) ** exponent[:, None]
+
+
+@value
+class Tabulated(_ByDistance):
+    """Any logits by distance: `table` holds them for d = 0, 1, 2, …, one row for all heads or each.
+
+    `after` holds those of keys after the query, d = −1, −2, …, which prefix and full masks need. For logits
+    fitted to a measured model, or an encoding that has no class here.
+    """
+
+    table: Rows
+    after: Rows | None = None
+    kind: Literal["tabulated"] = tag(default="tabulated")
+
+    def __post_init__(self):
+        for name, rows in (("table", self.table), ("after", self.after or ((0.0,),))):
+            if len({len(row) for row in rows}) > 1:
+                raise InvalidValueError(f"{name}: rows of different lengths given, equal ones needed")
+
+    def logits_at(
+        self, distance: Int[np.ndarray, "distance"], heads: int, groups: int | None = None
+    ) -> Float[np.ndarray, "head distance"]:
+        """Logits at the given distances i − j, one row per head.
+
+        Raises `InvalidValueError` for a distance beyond the table, or after the query without `after`.
+        """
+        distance = np.asarray(distance)
+        farthest, latest = int(distance.max(initial=0)), int(-distance.min(initial=0))
+        if farthest >= len(self.table[0]):
+            raise InvalidValueError(
+                f"table: {len(self.table[0])} distances given, at least {farthest + 1} needed for this text"
+            )
+        if latest and (self.after is None or latest > len(self.after[0])):
+            known = 0 if self.after is None else len(self.after[0])
+            raise InvalidValueError(
+                f"after: {known} distances given, at least {latest} needed where keys after the query are seen"
+            )
+        logits = spread("table", self.table, heads, groups)[:, np.maximum(distance, 0)]
+        if latest:
+            assert self.after is not None
+            later = spread("after", self.after, heads, groups)[:, np.maximum(-distance - 1, 0)]
+            logits = np.where(distance < 0, later, logits)
+        return logits
+
+
+@value
+class DenseLogits:
+    """Any logits by query and key: `matrix[i][j]`, the same for all heads.
+
+    For measured or invented logits that follow no law of distance. The text may be shorter than the matrix.
+    """
+
+    matrix: Rows
+    kind: Literal["dense"] = tag(default="dense")
+    exact: ClassVar[bool] = True
+
+    def __post_init__(self):
+        if any(len(row) != len(self.matrix) for row in self.matrix):
+            raise InvalidValueError(
+                f"matrix: {len(self.matrix)} rows given, each of {len(self.matrix)} numbers needed"
+            )
+
+    def slopes_of(self, heads: int, groups: int | None = None) -> None:
+        """None: the logit is not linear in the distance."""
+
+    def logits_of(self, tokens: int) -> Float[np.ndarray, "query key"]:
+        """The logits of the first `tokens` tokens. Raises `InvalidValueError` for a matrix too small."""
+        if tokens > len(self.matrix):
+            raise InvalidValueError(
+                f"matrix: {len(self.matrix)} tokens given, at least {tokens} needed for this text"
+            )
+        return np.array(self.matrix, dtype=np.float64)[:tokens, :tokens]
