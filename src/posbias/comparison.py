@@ -24,7 +24,13 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Score:
-    """A number and its central 95 % interval; NaN where it is undefined, None where there are no prompts."""
+    """A number and its 95 % interval; NaN where it is undefined, None where there are no prompts.
+
+    Of an agreement: value ± 1.96 bootstrap standard errors over prompts, within what the score can be. It is
+    about the score against a mean of **as many** prompts. Noise in that mean lowers Spearman and raises
+    Wasserstein for every prediction alike; the interval does not reach for the score without noise.
+    Of the ceiling: 95 % of the random splits.
+    """
 
     value: float
     interval: tuple[float, float] | None = None
@@ -76,7 +82,8 @@ def compare(p: Profile, q: Profile, *, seed: int = 0) -> Comparison:
     """Compare `p` with the reference `q`; the result's only agreement is called "p".
 
     Where `q` has prompts, they are resampled (1,000 times, from `seed`) with `p` held fixed, and split in
-    halves for the ceiling. Raises `InvalidValueError` if the profiles differ in length or have one position.
+    halves for the ceiling. Positions after the query are left out. Raises `InvalidValueError` if the profiles
+    differ in length or query, or have fewer than three positions.
     """
     return compare_all({"p": p}, q, seed=seed)
 
@@ -88,15 +95,35 @@ def compare_all(predictions: Mapping[str, Profile], measured: Profile, *, seed: 
             raise InvalidValueError(
                 f"{name}: {profile.tokens} positions given, {measured.tokens} needed, as in the reference"
             )
+        if profile.query != measured.query:
+            raise InvalidValueError(
+                f"{name}: influence on position {profile.query} given, on {measured.query} needed, as in the "
+                "reference"
+            )
+    measured = _seen(measured, "q")
     if measured.tokens < 3:
         raise InvalidValueError(f"q: {measured.tokens} positions given, at least 3 needed to compare")
     resampled = _bootstrap(measured, seed)
     baselines = {"uniform": uniform(measured.tokens), "recency_only": harmonic(measured.tokens)}
     return Comparison(
-        {name: _agreement(profile, measured, resampled) for name, profile in predictions.items()},
+        {name: _agreement(_seen(one, name), measured, resampled) for name, one in predictions.items()},
         {name: _agreement(profile, measured, resampled) for name, profile in baselines.items()},
         _ceiling(measured, seed),
     )
+
+
+def _seen(profile: Profile, name: str) -> Profile:
+    """The profile over positions 0 … query alone: later ones are empty by causality and say nothing."""
+    last = profile.query + 1
+    if last == profile.tokens:
+        return profile
+    if profile.mass[last:].any():
+        raise InvalidValueError(
+            f"{name}: influence of positions after the query {profile.query} given; to compare, a query at the "
+            "end of the text needed"
+        )
+    samples = None if profile.samples is None else profile.samples[:, :last]
+    return Profile.from_weights(profile.mass[:last], samples=samples)
 
 
 def _bootstrap(measured: Profile, seed: int) -> Float[np.ndarray, "resample position"] | None:
@@ -155,16 +182,30 @@ def _agreement(p: Profile, q: Profile, resampled: np.ndarray | None) -> Agreemen
         mine, theirs = _skip(p.mass, skip), _skip(q.mass, skip)
         others = None if resampled is None else _skip(resampled, skip)
         for measure in (spearman, wasserstein):
-            around = None if others is None else _interval(measure(mine, others))
-            scores.append(Score(float(measure(mine, theirs)), around))
+            value = float(measure(mine, theirs))
+            around = None if others is None else _around(value, measure(mine, others), _RANGE[measure])
+            scores.append(Score(value, around))
     return Agreement(*scores)
 
 
+_RANGE = {spearman: (-1.0, 1.0), wasserstein: (0.0, 1.0)}
+
+
+def _around(
+    value: float, resampled: Float[np.ndarray, "resample"], limits: tuple[float, float]
+) -> tuple[float, float] | None:
+    """value ± 1.96 standard errors, the part of it that the score can take."""
+    if np.isnan(resampled).any() or math.isnan(value):
+        return None
+    reach = 1.96 * float(resampled.std(ddof=1))
+    return max(limits[0], value - reach), min(limits[1], value + reach)
+
+
 def _spread(values: Float[np.ndarray, "split"]) -> Score:
-    return Score(float(values.mean()), _interval(values))
+    return Score(float(values.mean()), _central(values))
 
 
-def _interval(values: Float[np.ndarray, "resample"]) -> tuple[float, float] | None:
+def _central(values: Float[np.ndarray, "resample"]) -> tuple[float, float] | None:
     if np.isnan(values).any():
         return None
     low, high = np.quantile(values, [0.025, 0.975])

@@ -103,3 +103,37 @@ def test_streams_are_independent_and_repeatable():
     for wrong in (-1, 1.5, True, "0"):
         with pytest.raises(InvalidValueError, match="seed"):
             stream(wrong, "one")
+
+
+def test_positions_after_the_query_say_nothing():
+    """By causality they are empty in both; counted, they would be agreement for nothing."""
+    falling, rising = np.zeros(100), np.zeros(100)
+    falling[:51], rising[:51] = np.arange(51, 0, -1), np.arange(1, 52)
+    p, q = (Profile.from_weights(mass, query=50) for mass in (falling, rising))
+    short = compare(Profile.from_weights(falling[:51]), Profile.from_weights(rising[:51]))
+    assert compare(p, q).agreements == short.agreements
+    assert short.agreements["p"].spearman.value == pytest.approx(-1.0)
+
+
+def test_influence_on_different_tokens_is_not_compared():
+    mass = np.full(10, 0.1)
+    with pytest.raises(InvalidValueError, match="p: influence on position 4 given, on 9 needed"):
+        compare(Profile.from_weights(np.r_[mass[:5], np.zeros(5)], query=4), Profile(mass))
+
+
+def test_intervals_hold_the_score_against_as_many_other_prompts():
+    """Coverage on synthetic prompts: of the mean score against fresh means of as many prompts."""
+    rng = np.random.default_rng(0)
+    tokens, prompts, trials = 64, 32, 120
+    truth = 0.5 / (np.arange(tokens) + 1) + 1.0 / (tokens - np.arange(tokens)) ** 0.7 + 0.02
+    prediction = Profile.from_weights(truth * np.exp(rng.normal(0, 0.3, tokens)))
+    drawn = [truth * np.exp(rng.normal(0, 0.7, (prompts, tokens))) for _ in range(trials)]
+    scores = [
+        compare(prediction, Profile.from_samples(one), seed=k).agreements["p"] for k, one in enumerate(drawn)
+    ]
+    for name in ("spearman", "wasserstein"):
+        each = [getattr(score, name) for score in scores]
+        expected = np.mean([score.value for score in each])
+        inside = np.mean([score.interval[0] <= expected <= score.interval[1] for score in each])
+        assert inside >= 0.85
+        assert all(score.interval[0] <= score.value <= score.interval[1] for score in each)

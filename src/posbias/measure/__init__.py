@@ -19,19 +19,21 @@ if TYPE_CHECKING:
     from posbias.measure.loading import LoadedModel, load_model
     from posbias.measure.proof import selfcheck
     from posbias.measure.run import job_fingerprint, measure
-    from posbias.measure.text import prompts_from
+    from posbias.measure.text import check_counts, prompts_from, read_text
 
 __all__ = [
     "LoadedModel",
     "ModelRecord",
     "available_models",
     "cache_folder",
+    "check_counts",
     "discard_checkpoint",
     "fetch",
     "job_fingerprint",
     "load_model",
     "measure",
     "prompts_from",
+    "read_text",
     "selfcheck",
 ]
 
@@ -40,12 +42,14 @@ _HOME = {
     "ModelRecord": "cache",
     "available_models": "cache",
     "cache_folder": "cache",
+    "check_counts": "text",
     "discard_checkpoint": "checkpoint",
     "fetch": "fetching",
     "job_fingerprint": "run",
     "load_model": "loading",
     "measure": "run",
     "prompts_from": "text",
+    "read_text": "text",
     "selfcheck": "proof",
 }
 _OPTIONAL = {"torch", "transformers", "safetensors", "gguf", "accelerate", "xarray", "h5netcdf", "h5py"}

@@ -30,12 +30,14 @@ class Source:
 
 @dataclass(frozen=True)
 class ModelRecord:
-    """One model that can be measured by name; `cached` says whether it has been fetched into `folder`."""
+    """One model that can be measured by name; `cached` says whether it has been fetched whole into `folder`,
+    `state` the same in words: cached, not yet, or damaged (a file is missing or not of its size)."""
 
     name: str
     description: str
     licence: str
     cached: bool
+    state: str
     folder: Path
 
 
@@ -73,16 +75,27 @@ def model_folder(name: str) -> Path:
 
 def available_models() -> list[ModelRecord]:
     """Return the models that can be measured by name, and whether each is already here."""
+    states = {name: _state(model_folder(name)) for name in REGISTERED}
     return [
         ModelRecord(
-            name,
-            entry.description,
-            entry.licence,
-            (model_folder(name) / MANIFEST).exists(),
-            model_folder(name),
+            name, entry.description, entry.licence, states[name] == "cached", states[name], model_folder(name)
         )
         for name, entry in REGISTERED.items()
     ]
+
+
+def _state(folder: Path) -> str:
+    """What can be told of a fetched model without reading it through."""
+    if not (folder / MANIFEST).exists():
+        return "not yet"
+    try:
+        files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+        whole = files and all(
+            (folder / name).stat().st_size == entry["bytes"] for name, entry in files.items()
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        whole = False
+    return "cached" if whole else "damaged"
 
 
 def sha256_of(path: Path) -> str:

@@ -7,9 +7,11 @@ prompt, then streams, and can be interrupted and resumed at any prompt.
 import hashlib
 import importlib.metadata
 import json
+import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -106,13 +108,30 @@ def measure(
     job = _job(loaded, source, tokens, prompts, seed, dense_logits)
     keeper = Checkpoint(None if checkpoint is None else Path(checkpoint), job.fingerprint, say)
     state = keeper.load()
-    check = selfcheck(loaded, torch.from_numpy(drawn.ids[0][:_SELFCHECK_TOKENS]))
-    meter = PromptMeter(loaded, tokens, dense_logits)
-    say(f"measuring {loaded.name} on {prompts} prompts of {tokens} tokens from {source.name}")
-    state = _stream(meter, drawn, state, keeper, progress or _unwatched)
+    with _leaving_a_core():
+        check = selfcheck(loaded, torch.from_numpy(drawn.ids[0][:_SELFCHECK_TOKENS]))
+        meter = PromptMeter(loaded, tokens, dense_logits)
+        say(f"measuring {loaded.name} on {prompts} prompts of {tokens} tokens from {source.name}")
+        state = _stream(meter, drawn, state, keeper, progress or _unwatched)
     sizes = {"tokens": tokens, "prompts": prompts, "depth": config.num_hidden_layers}
     sizes |= {"heads": config.num_attention_heads}
     return dataset(state, meter.gains, sizes, _attributes(loaded, source, drawn, job, state, check))
+
+
+@contextmanager
+def _leaving_a_core() -> Iterator[None]:
+    """torch on all cores but one: with a thread on every core, anything else that runs stalls them all.
+
+    (On two cores the second thread gains a quarter when nothing else runs, and costs a factor of ten when
+    something does.) Fewer threads than that, as `OMP_NUM_THREADS` may ask, are left as they are.
+    """
+    before = torch.get_num_threads()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    torch.set_num_threads(min(before, max(1, cores - 1)))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _stream(

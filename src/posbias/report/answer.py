@@ -59,12 +59,13 @@ def _looks(found: Findings) -> str:
         "U": "favours both ends over what lies between (U-shaped)",
         "recency": "favours the most recent tokens (recency)",
         "primacy": "favours the earliest tokens (primacy)",
+        "middle": "favours the middle over both ends (middle)",
         "flat": "favours no part of its context (flat)",
     }[s.verdict]
-    ends = "token" if s.ends == 1 else f"{s.ends} tokens"
+    ends = "token holds" if s.ends == 1 else f"{s.ends} tokens hold"
     return (
-        f"{found.model} {opening}: of the influence on the last of {s.tokens} tokens, the last {ends} hold "
-        f"{percent(found.shape.last)} ({_against(found.shape.last, found)}) and the first {ends} hold "
+        f"{found.model} {opening}: of the influence on the last of {s.tokens} tokens, the last {ends} "
+        f"{percent(found.shape.last)} ({_against(found.shape.last, found)}) and the first {ends} "
         f"{percent(found.shape.first)} ({_against(found.shape.first, found)})."
     )
 
@@ -144,13 +145,13 @@ def _ceiling(found: Findings) -> str:
             " The intervals overlap: the best predict the whole about as well as one half predicts the other "
             "(halves are noisier than the whole, so a perfect prediction would score higher)."
         )
-    elif any(one is False for one in met):
-        sentence += " Intervals that lie apart mean more than chance."
     return sentence
 
 
 def _gap(found: Findings, measure: Measure, best: Score, limit: Score) -> str:
-    gap = number(abs(best.value - limit.value), measure.digits_in(found.comparison))
+    digits = measure.digits_in(found.comparison)
+    # the difference of the numbers as they are printed, so that a reader can take it
+    gap = number(abs(round(best.value, digits) - round(limit.value, digits)), digits)
     better = (best.value > limit.value) == measure.more_is_better
     overlaps = "" if overlap(best, limit) is not False else ", intervals apart"
     return f"the best {measure.name} is {gap} {'better' if better else 'short of it'}{overlaps}"
@@ -179,8 +180,8 @@ def _spoiled(found: Findings) -> str:
     norm = ""
     if one.norm_ratio >= _SPOILS_AT:
         norm = (
-            f", although its norm, up to {one.norm_ratio:.0f} times the median of the other tokens', is divided "
-            "away by the normalisation before each layer reads it"
+            f". The rollout takes no account of the normalisation, which divides its huge norm (up to "
+            f"{one.norm_ratio:.0f} times the median of the other tokens') away before each layer reads it"
         )
     return (
         f" A sink spoils it: token 0 draws {_whole(one.share)} of the attention (evenly spread: "

@@ -1,6 +1,5 @@
 """The numbers behind the words: shares of positions with their errors, the trough, the sink."""
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,8 +20,8 @@ class Shape:
     """Where a measured profile lies: shares of all influence, and the trough as seen over the prompts.
 
     `first` and `last` are the shares of the first and last 5 %; `depth` how far the mean of the trough lies
-    below an even spread; `trough_range` holds the trough in 95 % of resamples of the prompts (None without
-    prompts).
+    below an even spread (cross-fitted, see `Profile.trough_share`); `trough_range` holds the trough in 95 % of
+    resamples of the prompts (None without prompts).
     """
 
     first: Estimate
@@ -50,10 +49,8 @@ class Sink:
 def shape(measured: Profile, seed: int = 0) -> Shape:
     """Shares of the ends and depth of the trough, each with its standard error over prompts."""
     s = measured.summary
-    start = s.trough - (s.ends - 1) // 2
-    places = [(0, s.ends), (s.tokens - s.ends, s.tokens), (start, start + s.ends)]
-    first, last, trough = (_share(measured, left, right) for left, right in places)
-    even = s.ends / s.tokens
+    first, last = measured.share(0, s.ends), measured.share(s.tokens - s.ends, s.tokens)
+    trough, even = measured.trough_share, s.ends / s.tokens
     depth = Estimate(1.0 - trough.value / even, trough.se / even, trough.n)
     return Shape(first, last, depth, _trough_range(measured, seed))
 
@@ -69,17 +66,6 @@ def sink(measurement: "xr.Dataset") -> Sink:
         heads=int(shares.size),
         norm_ratio=float((norms[:, 0] / np.median(norms[:, 1:], axis=1)).max()),
     )
-
-
-def _share(profile: Profile, left: int, right: int) -> Estimate:
-    """Mass of positions left … right − 1; its error is that of a ratio of means over prompts."""
-    value = float(profile.mass[left:right].sum())
-    if profile.samples is None or len(profile.samples) < 2:
-        return Estimate(value, math.nan, 1)
-    inside = np.asarray(profile.samples)[:, left:right].sum(axis=1)
-    outside = np.asarray(profile.samples).sum(axis=1) - inside
-    grouped = Profile.from_samples(np.maximum(np.stack([inside, outside], axis=1), 0.0))
-    return Estimate(value, float(np.asarray(grouped.se)[0]), len(inside))
 
 
 def _trough_range(profile: Profile, seed: int) -> tuple[int, int] | None:
