@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from posbias.theory.architecture import Architecture, Layer
     from posbias.theory.configs import load_architecture
     from posbias.theory.content import ConstantDiagonal, NoContent
-    from posbias.theory.masks import Causal
+    from posbias.theory.distance import T5, DenseLogits, KerpleLog, KerplePower, RoPE, Tabulated
+    from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
     from posbias.theory.mixing import (
         AbnarZuidema,
         AtInitialisation,
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
         PowerDecay,
     )
     from posbias.theory.positional import ALiBi, Decay, NeedsMeasurement, NoPE, alibi_slopes
-    from posbias.theory.rollout import influence, rollout
+    from posbias.theory.presets import preset
+    from posbias.theory.rollout import influence, rollout, trajectory
+    from posbias.theory.variation import vary
 
 _HOME = {
     "Comparison": "comparison",
@@ -68,6 +71,18 @@ _HOME = {
     "NeedsMeasurement": "theory.positional",
     "NoPE": "theory.positional",
     "alibi_slopes": "theory.positional",
+    "RoPE": "theory.distance",
+    "T5": "theory.distance",
+    "KerpleLog": "theory.distance",
+    "KerplePower": "theory.distance",
+    "Tabulated": "theory.distance",
+    "DenseLogits": "theory.distance",
+    "SlidingWindow": "theory.masks",
+    "Prefix": "theory.masks",
+    "Full": "theory.masks",
+    "preset": "theory.presets",
+    "trajectory": "theory.rollout",
+    "vary": "theory.variation",
     "influence": "theory.rollout",
     "rollout": "theory.rollout",
 }
@@ -75,6 +90,7 @@ _HOME = {
 __version__ = "0.1.0"
 __all__ = [
     "PREDICTORS",
+    "T5",
     "ALiBi",
     "AbnarZuidema",
     "Architecture",
@@ -85,7 +101,11 @@ __all__ = [
     "Constant",
     "ConstantDiagonal",
     "Decay",
+    "DenseLogits",
     "Estimate",
+    "Full",
+    "KerpleLog",
+    "KerplePower",
     "Layer",
     "NeedsMeasurement",
     "NoContent",
@@ -93,8 +113,12 @@ __all__ = [
     "PerLayer",
     "PosbiasError",
     "PowerDecay",
+    "Prefix",
     "Profile",
+    "RoPE",
+    "SlidingWindow",
     "Summary",
+    "Tabulated",
     "alibi_slopes",
     "compare",
     "compare_all",
@@ -104,8 +128,11 @@ __all__ = [
     "load_profile",
     "measured_influence",
     "predictions",
+    "preset",
     "rollout",
     "save_measurement",
+    "trajectory",
+    "vary",
     "write_report",
 ]
 

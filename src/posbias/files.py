@@ -21,6 +21,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     Raises `OutputFileError` when the folder or the file cannot be written.
     """
     target = Path(path)
+    if target.exists() and not target.is_file():
+        kind = "a folder" if target.is_dir() else "no ordinary file"
+        raise OutputFileError(f"cannot write {target}: it is {kind}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=target.suffix, dir=target.parent)
@@ -62,6 +65,17 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def need_writable(path: str | os.PathLike[str]) -> None:
+    """Raise `OutputFileError` if nothing could be written at `path`; makes nothing, so long work can ask first."""
+    target = Path(path)
+    existing = next(folder for folder in (target, *target.absolute().parents) if folder.exists())
+    folder = existing if existing.is_dir() else existing.parent
+    if existing != target and not existing.is_dir():
+        raise OutputFileError(f"cannot write {target}: {existing} is no folder")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OutputFileError(f"cannot write {target}: no permission in {folder}")
 
 
 def write_bytes(path: str | os.PathLike[str], content: bytes) -> Path:

@@ -101,6 +101,7 @@ def profile_as_dict(profile: Profile) -> dict[str, Any]:
         "measures": profile.measures,
         "profile": profile.mass.tolist(),
         "summary": profile.summary.as_dict(),
+        "lost": profile.lost,
     }
 
 
@@ -119,7 +120,9 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
         return measured_influence(load_measurement(path))
     try:
         data = json.loads(read_text(path))
-    except json.JSONDecodeError as error:
+    except RecursionError:
+        raise InputFileError(f"{path}: nested too deeply; a prediction, a list or a .nc needed") from None
+    except ValueError as error:
         raise InputFileError(
             f"{path}: not valid JSON ({error}); a prediction, a list or a .nc needed"
         ) from None
@@ -127,13 +130,15 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
     if not isinstance(listed, list) or not all(_is_number(entry) for entry in listed) or not listed:
         raise InputFileError(f"{path}: holds no list of numbers and no key 'profile' with one")
     query = data.get("query", -1) if isinstance(data, dict) else -1
-    measures = data.get("measures", "rollout") if isinstance(data, dict) else "weights"
+    measures = str(data.get("measures", "rollout")) if isinstance(data, dict) else "weights"
+    if isinstance(query, bool) or not isinstance(query, int):
+        raise InputFileError(f"{path}: query: {query!r} given, an integer needed")
     try:
-        weights = np.array(listed, dtype=np.float64)
+        weights = np.array([float(entry) for entry in listed])
         if isinstance(data, dict):
-            return Profile(weights, query=query, measures=measures)
+            return Profile(weights, query=query, measures=measures, lost=data.get("lost", 0.0))
         return Profile.from_weights(weights, measures=measures)
-    except InvalidValueError as error:
+    except (InvalidValueError, OverflowError) as error:
         raise InputFileError(f"{path}: {error}") from None
 
 

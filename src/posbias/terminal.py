@@ -1,6 +1,7 @@
 """Answers as text for a terminal: a profile in blocks and words, a comparison as a table."""
 
 import itertools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -9,6 +10,7 @@ if TYPE_CHECKING:
 
     from posbias.comparison import Agreement, Comparison, Score
     from posbias.profile import Profile
+    from posbias.verify import Finding
 
 
 def describe(profile: "Profile") -> list[str]:
@@ -18,11 +20,42 @@ def describe(profile: "Profile") -> list[str]:
     return [
         blocks(profile.mass[: profile.query + 1]),
         f"verdict: {s.verdict}",
-        f"first {s.ends} tokens hold {s.first_mass:.2%}, last {s.ends} hold {s.last_mass:.2%}",
+        f"share of the first {s.ends}: {s.first_mass:.2%}, of the last {s.ends}: {s.last_mass:.2%}",
         f"density first : middle : last = {first:.2f} : {middle:.2f} : {last:.2f} (uniform = 1)",
         f"trough at position {s.trough} of 0 … {s.query}, {s.trough_depth:.0%} below uniform",
         f"90 % of the mass within {s.effective_range} tokens of the query; entropy {s.entropy:.2f} nats",
+        *([f"learned sinks took {profile.lost:.2%}"] if profile.lost else []),
     ]
+
+
+def describe_variation(quantity: str, varied: "Sequence[tuple[float, Profile]]") -> list[str]:
+    """Many profiles for a person: one line of blocks and a few numbers for each value."""
+    rows = [
+        [
+            f"{value:g}",
+            blocks(profile.mass[: profile.query + 1], 40),
+            profile.summary.verdict,
+            f"{profile.summary.first_mass:.1%}",
+            f"{profile.summary.last_mass:.1%}",
+            str(profile.summary.trough),
+        ]
+        for value, profile in varied
+    ]
+    return table([quantity, "profile", "verdict", "first 5 %", "last 5 %", "trough"], rows)
+
+
+def findings_table(findings: "list[Finding]") -> list[str]:
+    """What trying the statements gave: a line each, then a note for each that is not as printed."""
+    rows, notes = [], []
+    for finding in findings:
+        row = finding.as_dict()
+        name = f"{row['source']} {row['statement']}"
+        rows.append([name, row["verdict"], str(row["instances"]), f"{row['slack']:.2g}"])
+        if row["note"]:
+            notes.append(f"{name}: {row['note']}")
+    counts = [f"{sum(f.verdict == kind for f in findings)} {kind}" for kind in ("holds", "amended", "fails")]
+    lines = table(["statement", "verdict", "instances", "slack"], rows)
+    return [*lines, "", ", ".join(counts), *(["", *notes] if notes else [])]
 
 
 def blocks(mass: "Float[np.ndarray, 'position']", width: int = 64) -> str:

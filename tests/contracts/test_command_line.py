@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from posbias.cli import COMPILING
+from posbias.cli import COMPILING, main
 from posbias.theory.architecture import Architecture
 from posbias.theory.mixing import Constant
 from posbias.theory.rollout import influence
@@ -49,7 +49,9 @@ def architecture(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("command", ["predict", "measure", "compare", "report", "models"])
+@pytest.mark.parametrize(
+    "command", ["predict", "measure", "compare", "report", "verify", "presets", "models"]
+)
 def test_help_explains_every_parameter(command):
     done = run(command, "--help")
     assert done.returncode == 0
@@ -120,7 +122,7 @@ def test_predict_draws(architecture, tmp_path, suffix):
         (["predict", "small.toml", "--tokens", "9000000000000"], "that takes about"),
         (["predict", "small.toml", "--tokens", "many"], "many"),
         (["predict", "small.toml", "--query", "256"], "query: 256 given, a position from -256 to 255 needed"),
-        (["predict", "small.toml", "--mixing", "nan"], "value: nan given"),
+        (["predict", "small.toml", "--mixing", "nan"], "mixing: nan given"),
         (["predict", "small.toml", "--mixing", "atention_only"], "did you mean 'attention_only'"),
         (["predict", "small.toml", "--plot", "p.bmpp"], "'bmpp' given, one of svg, png, pdf needed"),
         (["predict", "small.toml", "--tokns", "4"], "--tokns"),
@@ -132,9 +134,39 @@ def test_predict_draws(architecture, tmp_path, suffix):
         (["compare", "list.json", "broken.nc"], "broken.nc: not a readable NetCDF file"),
         (["compare", "list.json", "other.nc"], "other.nc: no such file"),
         (["measure", "--out", "m.txt"], "out: 'm.txt' given, a name ending in .nc needed"),
+        (["measure", "--tokens", "0"], "tokens: 0 given, an integer ≥ 2 needed"),
+        (["measure", "--prompts", "0"], "prompts: 0 given"),
+        (["measure", "--text", "none.txt"], "none.txt does not exist"),
+        (["measure", "--out", "small.toml/m.nc"], "small.toml is no folder"),
+        (["measure", ""], "model: '' given"),
+        (["report", "--out", "r.nc"], "a folder needed"),
+        (["report", "broken.nc", "--tokens", "99"], "tokens: given with a finished measurement"),
+        (["models", "--again"], "--fetch MODEL needed"),
+        (["predict", "small.toml", "--tokens", "2.5"], "'2.5' given, an integer needed"),
+        (["predict", "small.toml", "--query", "1.5"], "'1.5' given, an integer needed"),
+        (["predict", "small.toml", "--out", "/dev/full"], "cannot write /dev/full: it is no ordinary file"),
+        (["predict", "small.toml", "--out", "."], "it is a folder"),
+        (["predict", "twice.yaml"], "key 'depth' is given twice"),
+        (["predict", "twice.json"], "key 'depth' is given twice"),
+        (["predict", "deep.json"], "nested too deeply"),
+        (["predict", "digits.json"], "digits"),
+        (["predict", "date.yaml"], "month must be in 1..12"),
+        (["predict", "circle.yaml"], "recursive"),
+        (["predict", "many.toml"], "depth: 1000000000 given, a number ≤ 100000"),
+        (["predict", "empty.yaml"], "holds nothing"),
+        (["predict", "small.toml", "--vary", "dept=1:4"], "did you mean 'depth'"),
+        (["predict", "small.toml", "--vary", "depth=1:4", "--depth-trajectory"], "one of the two needed"),
+        (["predict", "small.toml", "--method", "fft"], "method: 'fft' given, sweep or stream needed"),
+        (["predict", "small.toml", "--method", "swep"], "did you mean 'sweep'"),
+        (["predict", "blom-176b"], "no preset; did you mean 'bloom-176b'"),
+        (["verify", "wu-4.9"], "statement: 'wu-4.9' is not one of them; did you mean"),
+        (["compare", "list.json", "huge.json"], "huge.json: int too large"),
+        (["compare", "list.json", "query.json"], "query: 'a' given"),
+        (["compare", "list.json", "earlier.json"], "influence on position 2 given, on 1 needed"),
     ],
 )  # fmt: skip
-def test_bad_input_is_one_clear_line(architecture, tmp_path, arguments, words):
+def test_bad_input_is_one_clear_line(architecture, tmp_path, arguments, words, capsys, monkeypatch):
+    """The command's own entry, in this process: some sixty of them would start for two minutes."""
     files = {
         "broken.yaml": "depth: [1",
         "unknown.toml": "dept = 3",
@@ -145,17 +177,37 @@ def test_bad_input_is_one_clear_line(architecture, tmp_path, arguments, words):
         "negative.json": "[1, 2, -1]",
         "words.json": '{"profile": ["a"]}',
         "broken.nc": "not NetCDF",
+        "twice.yaml": "depth: 1\nmixing: {kind: constant, value: 0.1}\ndepth: 2\n",
+        "twice.json": '{"depth": 1, "depth": 2}',
+        "deep.json": "[" * 100_000,
+        "digits.json": '{"depth": ' + "9" * 5000 + "}",
+        "date.yaml": "name: 2024-13-45",
+        "circle.yaml": "depth: 1\nlayers: &a [*a]",
+        "many.toml": "depth = 1000000000",
+        "empty.yaml": "",
+        "huge.json": "[1" + "0" * 400 + ", 1, 1]",
+        "query.json": '{"profile": [0.25, 0.25, 0.5], "query": "a"}',
+        "earlier.json": '{"profile": [0.5, 0.5, 0.0], "query": 1}',
     }
     for name, content in files.items():
         (tmp_path / name).write_text(content)
     before = sorted(tmp_path.iterdir())
-    done = run(*arguments, cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert words in done.stderr
-    (line,) = [line for line in done.stderr.splitlines() if line != COMPILING]
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as exit:
+        main(arguments)
+    said = capsys.readouterr()
+    assert exit.value.code == 2
+    assert said.out == ""
+    assert words in said.err
+    (line,) = [line for line in said.err.splitlines() if line != COMPILING]
     assert line.startswith("posbias: ")
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_wrong_file_ends_the_process_with_2(tmp_path):
+    done = run("predict", "nowhere.toml", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "posbias: nowhere.toml: no such file\n"
 
 
 def test_debug_shows_where_it_happened(tmp_path):

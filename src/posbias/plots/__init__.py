@@ -10,21 +10,40 @@ even spread. matplotlib is loaded with the first figure, never its pyplot; the s
 
 from posbias.plots.influence import draw_cumulative, draw_influence, draw_profile, scale_influence
 from posbias.plots.layers import draw_kernels, draw_mixing, draw_norms, draw_sinks
-from posbias.plots.style import COLOURS, FILE_KINDS, THEMED, new_figure, picture_bytes, save_figure
+from posbias.plots.limits import draw_collapse, draw_critical_distance
+from posbias.plots.masks import draw_graph, draw_mask, mask_figure
+from posbias.plots.style import (
+    COLOURS,
+    FILE_KINDS,
+    THEMED,
+    check_kind,
+    new_figure,
+    picture_bytes,
+    save_figure,
+)
+from posbias.plots.variation import draw_variation, variation_figure
 
 __all__ = [
     "COLOURS",
     "FILE_KINDS",
     "THEMED",
+    "check_kind",
+    "draw_collapse",
+    "draw_critical_distance",
     "draw_cumulative",
+    "draw_graph",
     "draw_influence",
     "draw_kernels",
+    "draw_mask",
     "draw_mixing",
     "draw_norms",
     "draw_profile",
     "draw_sinks",
+    "draw_variation",
+    "mask_figure",
     "new_figure",
     "picture_bytes",
     "save_figure",
     "scale_influence",
+    "variation_figure",
 ]

@@ -50,6 +50,16 @@ def new_figure(width: float = 6.4, height: float = 3.2) -> "Figure":
     return Figure(figsize=(width, height), layout="constrained", facecolor=PAPER)
 
 
+def check_kind(path: str | os.PathLike[str]) -> str:
+    """The kind of picture that the suffix of `path` names. Raises `InvalidValueError` for none of `FILE_KINDS`."""
+    kind = Path(path).suffix.lower().removeprefix(".")
+    if kind not in FILE_KINDS:
+        raise InvalidValueError(
+            f"picture: {kind!r} given, one of {', '.join(FILE_KINDS)} needed{nearest(kind, FILE_KINDS)}"
+        )
+    return kind
+
+
 def picture_bytes(figure: "Figure", kind: str) -> bytes:
     """The figure as a file of one of `FILE_KINDS`: 200 dpi where it has pixels, text as outlines in SVG.
 
@@ -58,10 +68,7 @@ def picture_bytes(figure: "Figure", kind: str) -> bytes:
     """
     import matplotlib
 
-    if kind not in FILE_KINDS:
-        raise InvalidValueError(
-            f"picture: {kind!r} given, one of {', '.join(FILE_KINDS)} needed{nearest(kind, FILE_KINDS)}"
-        )
+    check_kind(f"picture.{kind}")
     settings: dict[Any, Any] = {
         "svg.hashsalt": "posbias",
         "svg.fonttype": "path",
@@ -79,7 +86,7 @@ def save_figure(figure: "Figure", path: str | os.PathLike[str]) -> Path:
 
     Raises `InvalidValueError` for a suffix not in `FILE_KINDS`, `OutputFileError` when it cannot be written.
     """
-    return write_bytes(path, picture_bytes(figure, Path(path).suffix.lower().removeprefix(".")))
+    return write_bytes(path, picture_bytes(figure, check_kind(path)))
 
 
 def dress(ax: "Axes", horizontal: str, vertical: str) -> None:

@@ -1,0 +1,19 @@
+"""Depth against the residual stream: attention alone collapses on the first token, below its bound."""
+
+from posbias import Architecture, AttentionOnly, Constant, Decay, Layer, PowerDecay
+from posbias.plots import draw_collapse, new_figure, save_figure
+from posbias.theory.limits import collapse
+
+layer = Layer(positional=Decay(0.1))
+mixings = {
+    "attention only": AttentionOnly(),
+    "λ = 0.2": Constant(0.2),
+    "λ = 0.5/(t + 1)²": PowerDecay(0.5, 2.0),
+}
+curves = {
+    name: collapse(Architecture(200, (layer,), mixing), tokens=16, position=1)
+    for name, mixing in mixings.items()
+}
+figure = new_figure(6.4, 3.8)
+draw_collapse(figure.subplots(), curves)
+save_figure(figure, "collapse.png")

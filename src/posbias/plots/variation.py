@@ -1,0 +1,111 @@
+"""What if, as a picture: profiles against the quantity that was varied."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float
+
+from posbias.plots.influence import scale_influence
+from posbias.plots.style import ACCENT, INK, LINE, MUTED, RULE, SMALL, TEXT, THIN, dress, new_figure
+from posbias.profile import Profile
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BINS = 256
+"""Places along the text that a heat map tells apart."""
+LEAST, MOST = 1 / 32, 32.0
+"""Influence, in units of an even spread, at the ends of the colour scale."""
+Varied = Sequence[tuple[float, Profile]]
+
+
+def variation_figure(quantity: str, varied: Varied) -> "Figure":
+    """The heat map of all profiles beside small multiples of six of them."""
+    figure = new_figure(9.6, 3.8)
+    left, right = figure.subfigures(1, 2, width_ratios=(1.0, 1.15)).flat  # type: ignore[union-attr]
+    draw_variation(left.subplots(), quantity, varied)
+    shown = np.unique(np.linspace(0, len(varied) - 1, min(6, len(varied))).round().astype(int))
+    columns = min(3, len(shown))
+    axes = right.subplots(-(-len(shown) // columns), columns, sharex=True, sharey=True, squeeze=False)
+    heights = [density(varied[k][1]) for k in shown]
+    high = max(4.0, *(float(height.max()) for height in heights)) * 1.3
+    for place, ax in enumerate(axes.flat):
+        if place >= len(shown):
+            ax.set_visible(False)
+            continue
+        value, _ = varied[shown[place]]
+        dress(ax, "", "")
+        ax.axhline(1, color=MUTED, linewidth=THIN, linestyle=(0, (2, 2)))
+        ax.plot(np.linspace(0, 1, heights[place].size), heights[place], color=ACCENT, linewidth=LINE)
+        scale_influence(ax, min(0.1, 1 / high), high)
+        ax.set_xlim(0, 1)
+        ax.set_title(f"{quantity} = {value:g}", fontsize=SMALL, color=INK, loc="left", pad=3)
+    right.supxlabel("place in the text (0 first, 1 the query)", fontsize=TEXT, color=INK)
+    right.supylabel("influence (even spread = 1)", fontsize=TEXT, color=INK)
+    return figure
+
+
+def draw_variation(ax: "Axes", quantity: str, varied: Varied) -> "Axes":
+    """Draw every profile as a row of colours: blue below an even spread, red above, one row per value."""
+    from matplotlib.colors import LogNorm
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    dress(ax, "place in the text (0 first, 1 the query)", quantity)
+    ax.grid(False)
+    image = np.stack([_resampled(density(profile)) for _, profile in varied])
+    values = np.array([value for value, _ in varied], dtype=np.float64)
+    edges = _edges(values)
+    drawn = ax.pcolormesh(
+        np.linspace(0, 1, image.shape[1] + 1),
+        edges,
+        np.clip(image, LEAST, MOST),
+        norm=LogNorm(LEAST, MOST),
+        cmap="RdBu_r",
+        rasterized=True,
+        linewidth=0,
+    )
+    if _geometric(values):
+        ax.set_yscale("log")
+        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
+        ax.yaxis.set_minor_formatter(NullFormatter())
+    ax.set_ylim(edges[0], edges[-1])
+    bar = ax.figure.colorbar(drawn, ax=ax, pad=0.02, ticks=[1 / 32, 1 / 8, 1 / 2, 1, 2, 8, 32])
+    bar.ax.set_yticklabels(["≤ 1/32", "1/8", "1/2", "1", "2", "8", "≥ 32"], fontsize=SMALL, color=INK)
+    bar.ax.minorticks_off()
+    bar.outline.set_edgecolor(RULE)  # type: ignore[union-attr]
+    bar.set_label("influence (even spread = 1)", fontsize=SMALL, color=INK)
+    return ax
+
+
+def density(profile: Profile) -> Float[np.ndarray, "position"]:
+    """Mass in units of an even spread over the positions up to the query."""
+    mass = profile.mass[: profile.query + 1]
+    return mass * mass.size
+
+
+def _resampled(height: Float[np.ndarray, "position"]) -> Float[np.ndarray, "place"]:
+    """Means over `BINS` equal stretches of the text; a short text keeps its positions, each over its stretch."""
+    total = np.concatenate([[0.0], np.cumsum(height)])
+    edges = np.linspace(0, height.size, BINS + 1)
+    return np.diff(np.interp(edges, np.arange(height.size + 1), total)) / np.diff(edges)
+
+
+def _geometric(values: Float[np.ndarray, "value"]) -> bool:
+    """Whether the values are spaced by ratios rather than by differences."""
+    if values.size < 3 or values.min() <= 0:
+        return False
+    steps, ratios = np.diff(values), np.diff(np.log(values))
+    return bool(np.ptp(ratios) / abs(ratios.mean()) < np.ptp(steps) / abs(steps.mean()))
+
+
+def _edges(values: Float[np.ndarray, "value"]) -> Float[np.ndarray, "edge"]:
+    """The boundaries of the rows: half way between neighbouring values, by ratio where they are so spaced."""
+    if values.size == 1:
+        return np.array([values[0] - 0.5, values[0] + 0.5])
+    scaled = np.log(values) if _geometric(values) else values
+    middles = (scaled[1:] + scaled[:-1]) / 2
+    edges = np.concatenate([[2 * scaled[0] - middles[0]], middles, [2 * scaled[-1] - middles[-1]]])
+    return np.exp(edges) if _geometric(values) else edges

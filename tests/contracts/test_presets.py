@@ -1,0 +1,204 @@
+"""Presets: each against the facts of its public configuration, written down here a second time."""
+
+import numpy as np
+import pytest
+
+from posbias.errors import InvalidValueError
+from posbias.theory.huggingface import from_huggingface
+from posbias.theory.masks import Causal, SlidingWindow
+from posbias.theory.positional import ALiBi, NeedsMeasurement, NoPE, alibi_slopes
+from posbias.theory.presets import PRESETS, preset
+from posbias.theory.rollout import influence
+
+# name: layers, heads, key-value heads, context in tokens
+CONFIGURATIONS = {
+    "bloom-560m": (24, 16, 16, 2048),
+    "bloom-1b1": (24, 16, 16, 2048),
+    "bloom-1b7": (24, 16, 16, 2048),
+    "bloom-3b": (30, 32, 32, 2048),
+    "bloom-7b1": (30, 32, 32, 2048),
+    "bloom-176b": (70, 112, 112, 2048),
+    "mpt-7b": (32, 32, 32, 2048),
+    "mpt-30b": (48, 64, 64, 8192),
+    "falcon-rw-1b": (24, 32, 32, 2048),
+    "falcon-rw-7b": (36, 64, 64, 2048),
+    "llama-3-8b": (32, 32, 8, 8192),
+    "llama-3-70b": (80, 64, 8, 8192),
+    "mistral-7b-v0.1": (32, 32, 8, 32768),
+    "gemma-2-2b": (26, 8, 4, 8192),
+    "gemma-2-9b": (42, 16, 8, 8192),
+    "gemma-2-27b": (46, 32, 16, 8192),
+    "gemma-3-1b": (26, 4, 1, 32768),
+    "gemma-3-4b": (34, 8, 4, 131072),
+    "gemma-3-12b": (48, 16, 8, 131072),
+    "gemma-3-27b": (62, 32, 16, 131072),
+    "gpt2": (12, 12, 12, 1024),
+    "gpt2-medium": (24, 16, 16, 1024),
+    "gpt2-large": (36, 20, 20, 1024),
+    "gpt2-xl": (48, 25, 25, 1024),
+    "pythia-70m": (6, 8, 8, 2048),
+    "pythia-160m": (12, 12, 12, 2048),
+    "pythia-410m": (24, 16, 16, 2048),
+    "pythia-1b": (16, 8, 8, 2048),
+    "pythia-1.4b": (24, 16, 16, 2048),
+    "pythia-2.8b": (32, 32, 32, 2048),
+    "pythia-6.9b": (32, 32, 32, 2048),
+    "pythia-12b": (36, 40, 40, 2048),
+    "smollm2-135m": (30, 9, 3, 8192),
+    "smollm2-360m": (32, 15, 5, 8192),
+    "smollm2-1.7b": (24, 32, 32, 8192),
+    "smollm3-3b": (36, 16, 4, 65536),
+    "gpt-oss-20b": (24, 64, 8, 131072),
+    "gpt-oss-120b": (36, 64, 8, 131072),
+}
+# family: Hugging Face's model_type and what its configuration says beside the counts
+FAMILIES = {
+    "bloom": {"model_type": "bloom"},
+    "mpt": {"model_type": "mpt", "attn_config": {"alibi": True, "alibi_bias_max": 8}},
+    "falcon-rw": {"model_type": "falcon", "alibi": True},
+    "llama-3": {"model_type": "llama"},
+    "mistral": {"model_type": "mistral", "sliding_window": 4096},
+    "gemma-2": {"model_type": "gemma2", "sliding_window": 4096},
+    "gemma-3": {"model_type": "gemma3_text", "sliding_window": 1024},
+    "gemma-3-1b": {"model_type": "gemma3_text", "sliding_window": 512},
+    "pythia": {"model_type": "gpt_neox"},
+    "smollm2": {"model_type": "llama"},
+    "smollm3": {"model_type": "smollm3"},
+    "gpt-oss": {"model_type": "gpt_oss", "sliding_window": 128},
+}
+HIDDEN_SIZES = {"falcon-rw-1b": 2048, "falcon-rw-7b": 4096}
+
+
+def configuration(name):
+    """The contents of a config.json with these facts."""
+    family = max((one for one in FAMILIES if name.startswith(one)), key=len)
+    depth, heads, _, _ = CONFIGURATIONS[name]
+    counts = {"num_hidden_layers": depth, "num_attention_heads": heads}
+    return FAMILIES[family] | counts | {"hidden_size": HIDDEN_SIZES.get(name)}
+
+
+def test_every_preset_is_checked_here():
+    assert set(PRESETS) == set(CONFIGURATIONS)
+    assert all(name == one.name == preset(name).name for name, one in PRESETS.items())
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_counts_are_those_of_the_configuration(name):
+    depth, heads, shared, context = CONFIGURATIONS[name]
+    architecture = preset(name)
+    assert architecture.depth == len(architecture.stack) == depth
+    assert {layer.heads for layer in architecture.stack} == {heads}
+    assert {layer.groups or heads for layer in architecture.stack} == {shared}
+    assert PRESETS[name].context == context
+
+
+@pytest.mark.parametrize("name", [name for name in CONFIGURATIONS if not name.startswith("gpt2")])
+def test_layers_are_those_read_from_a_config_json(name):
+    read = from_huggingface(configuration(name))
+    for layer, theirs in zip(preset(name).stack, read.stack, strict=True):
+        assert (layer.mask, layer.positional) == (theirs.mask, theirs.positional)
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_influence_is_a_distribution(name):
+    profile = influence(preset(name), tokens=300)
+    assert profile.mass.sum() + profile.lost == pytest.approx(1.0, abs=1e-12)
+    assert (profile.mass > 0).all()
+    assert profile.about["exact"] == isinstance(PRESETS[name].positional, ALiBi)
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_what_is_not_exact_is_said(name):
+    one, architecture = PRESETS[name], preset(name)
+    beside = [said for said in architecture.assumptions if not said.startswith("mixing: no λ was given")]
+    assert bool(beside) is not one.positional.exact
+    assert set(architecture.assumptions) < set(one.assumed)
+    assert one.assumed[-1].startswith("content:")
+    assert ("positional logits" in one.exact) is one.positional.exact
+    if isinstance(one.positional, NeedsMeasurement):
+        assert any(f"{one.positional.encoding} acts through queries and keys" in said for said in beside)
+
+
+def test_each_family_says_what_its_configuration_cannot():
+    said = {name: " ".join(preset(name).remarks) for name in PRESETS}
+    assert all("learned sinks" in said[name] for name in ("gpt-oss-20b", "gpt-oss-120b"))
+    assert all("capped at 50" in said[name] for name in PRESETS if name.startswith("gemma-2"))
+    assert all("image" in said[f"gemma-3-{size}"] for size in ("4b", "12b", "27b"))
+    assert all(layer.sinks is None for layer in preset("gpt-oss-20b").stack)
+
+
+def widths(name):
+    """The width of each layer's window, None where it sees all."""
+    masks = [layer.mask for layer in preset(name).stack]
+    assert all(isinstance(mask, Causal | SlidingWindow) for mask in masks)
+    return [mask.width if isinstance(mask, SlidingWindow) else None for mask in masks]
+
+
+def test_windows_alternate_as_published():
+    assert widths("mistral-7b-v0.1") == [4096] * 32
+    assert widths("gemma-2-9b") == [4096, None] * 21
+    assert widths("gemma-3-12b") == ([1024] * 5 + [None]) * 8
+    assert widths("gemma-3-1b") == ([512] * 5 + [None]) * 4 + [512] * 2
+    # ten of 62 layers are global, the last two local
+    assert widths("gemma-3-27b") == ([1024] * 5 + [None]) * 10 + [1024] * 2
+    assert widths("gpt-oss-20b") == [128, None] * 12
+    assert widths("llama-3-8b") == [None] * 32
+
+
+def test_every_fourth_layer_of_smollm3_has_no_encoding():
+    bare = [layer.positional == NoPE() for layer in preset("smollm3-3b").stack]
+    assert bare == [False, False, False, True] * 9
+
+
+def test_slopes_are_in_the_units_of_the_softmax():
+    for name, scale in (
+        ("bloom-176b", 1.0),
+        ("mpt-30b", 1.0),
+        ("falcon-rw-1b", 0.125),
+        ("falcon-rw-7b", 0.125),
+    ):
+        layer = preset(name).layers[0]
+        np.testing.assert_array_equal(layer.head_logits().slopes, scale * alibi_slopes(layer.heads))
+
+
+@pytest.mark.parametrize(
+    ("name", "model_type"),
+    [
+        ("mistral-7b-v0.1", "mistral"),
+        ("gemma-2-2b", "gemma2"),
+        ("gemma-3-4b", "gemma3_text"),
+        ("gpt2", "gpt2"),
+        ("smollm3-3b", "smollm3"),
+        ("gpt-oss-120b", "gpt_oss"),
+    ],
+)
+def test_defaults_of_transformers_agree(name, model_type):
+    """Configurations that transformers builds without any key, where they are those of a preset."""
+    from transformers import AutoConfig
+
+    theirs, architecture = AutoConfig.for_model(model_type), preset(name)
+    assert architecture.layers[0].heads == theirs.num_attention_heads
+    assert (architecture.layers[0].groups or architecture.layers[0].heads) == getattr(
+        theirs, "num_key_value_heads", theirs.num_attention_heads
+    )
+    if model_type != "gemma3_text":  # its default depth and window are no model's
+        assert architecture.depth == theirs.num_hidden_layers
+        window = getattr(theirs, "sliding_window", None)
+        assert set(widths(name)) - {None} == ({window} if window else set())
+        if getattr(theirs, "layer_types", None) is not None:
+            slides = [width is not None for width in widths(name)]
+            assert slides == [kind == "sliding_attention" for kind in theirs.layer_types]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("bloom-7b", r"preset: 'bloom-7b' given, .*; did you mean 'bloom-7b1'\?"),
+        ("GPT2-XL", r"did you mean 'gpt2-xl'\?"),
+        ("", r"preset: '' given, a name of `posbias presets` needed$"),
+        (None, r"preset: None given"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(name, words):
+    with pytest.raises(InvalidValueError, match=words):
+        preset(name)

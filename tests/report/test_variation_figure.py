@@ -1,0 +1,45 @@
+"""The picture of a varied quantity shows the profiles it was given."""
+
+import numpy as np
+import pytest
+
+from posbias.plots import draw_variation, new_figure, picture_bytes, variation_figure
+from posbias.plots.variation import BINS
+from posbias.profile import Profile
+
+
+def varied(values, tokens=512):
+    rng = np.random.default_rng(0)
+    return [(value, Profile.from_weights(rng.uniform(0.5, 2, tokens))) for value in values]
+
+
+def test_each_row_of_the_map_is_a_profile():
+    given = varied([1, 2, 3])
+    ax = draw_variation(new_figure().subplots(), "depth", given)
+    (mesh,) = ax.collections
+    image = np.asarray(mesh.get_array()).reshape(3, BINS)
+    for row, (_, profile) in zip(image, given, strict=True):
+        np.testing.assert_allclose(row, profile.mass.reshape(BINS, 2).mean(axis=1) * 512)
+    assert ax.get_ylim() == (0.5, 3.5)
+
+
+def test_a_text_shorter_than_the_map_keeps_its_positions():
+    profile = Profile(np.array([0.75, 0.25]))
+    (mesh,) = draw_variation(new_figure().subplots(), "depth", [(1, profile)]).collections
+    row = np.asarray(mesh.get_array()).ravel()
+    np.testing.assert_allclose(row, np.repeat([1.5, 0.5], BINS // 2))
+
+
+@pytest.mark.parametrize(("values", "scale"), [([1, 10, 100, 1000], "log"), ([0, 0.1, 0.2, 0.3], "linear")])
+def test_values_spaced_by_ratios_get_a_logarithmic_axis(values, scale):
+    assert draw_variation(new_figure().subplots(), "window", varied(values)).get_yscale() == scale
+
+
+@pytest.mark.parametrize("count", [1, 2, 6, 20])
+def test_small_multiples_show_the_first_and_the_last(count):
+    figure = variation_figure("depth", varied(range(1, count + 1)))
+    titles = [ax.get_title(loc="left") for ax in figure.axes if ax.get_title(loc="left")]
+    assert titles[0] == "depth = 1"
+    assert titles[-1] == f"depth = {count}"
+    assert len(titles) == min(6, count)
+    assert picture_bytes(figure, "png").startswith(b"\x89PNG")
