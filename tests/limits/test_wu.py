@@ -1,0 +1,443 @@
+"""The theorems of Wu et al. 2025: bounds hold, wrong ones are caught, constants and x* agree with mpmath."""
+
+import json
+import math
+from itertools import combinations_with_replacement
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from posbias.errors import InvalidValueError
+from posbias.plots import new_figure
+from posbias.plots.limits import draw_collapse, draw_critical_distance
+from posbias.theory import limits
+from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.distance import RoPE
+from posbias.theory.kernel import masked_softmax
+from posbias.theory.masks import Causal, Prefix, SlidingWindow
+from posbias.theory.mixing import AttentionOnly, Constant
+from posbias.theory.positional import ALiBi, Decay
+from posbias.theory.residual import smallest_admitted, suffix_bound, window_bound
+from posbias.theory.rollout import influence
+from posbias.verify import wu
+from posbias.verify.run import _plain, check, verify
+from posbias.verify.statement import Reading
+
+SEEDS = st.integers(0, 2**32 - 1)
+STANDING = [(one, one.amended or one.published) for one in wu.WU]
+FAILING = [one for one in wu.WU if one.witness is not None]
+
+
+def names(statements):
+    return [one.key for one in statements]
+
+
+def random_stack(seed, mask, tokens, layers, spread=2.0):
+    rng = np.random.default_rng(seed)
+    return masked_softmax(rng.normal(0, spread, (layers, tokens, tokens)), mask.allowed(tokens))
+
+
+def brute_rollout(kernels, query, key):
+    """P_ij as the sum over all walks of one step per layer, bottom layer first."""
+    tokens = len(kernels[0])
+    walks = [((key,), 1.0)]
+    for kernel in kernels:
+        walks = [((*w, i), p * kernel[i][w[-1]]) for w, p in walks for i in range(tokens) if kernel[i][w[-1]]]
+    return math.fsum(p for w, p in walks if w[-1] == query)
+
+
+# --- the table ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("statement", "reading"), STANDING, ids=names(wu.WU))
+@given(seed=SEEDS, edge=st.booleans())
+@settings(max_examples=60)
+def test_standing_readings_hold(statement, reading, seed, edge):
+    assert reading.slack(reading.draw(np.random.default_rng(seed), edge)) >= -reading.tolerance
+
+
+@pytest.mark.parametrize("statement", FAILING, ids=names(FAILING))
+def test_witnesses_fail_the_printed_reading_and_pass_the_amended(statement):
+    assert statement.published.slack(statement.witness) < -0.01
+    assert statement.amended.slack(statement.witness) >= -statement.amended.tolerance
+
+
+def test_verdicts():
+    found = {finding.statement.key: finding.verdict for finding in verify(wu.WU, instances=12)}
+    amended = {
+        "wu-4.4", "wu-4.5", "wu-4.5-distance", "wu-4.6", "wu-4.7", "wu-4.7-distance", "wu-B.2", "wu-C",
+        "wu-I.1", "wu-I.2",
+    }  # fmt: skip
+    assert {key for key, verdict in found.items() if verdict == "amended"} == amended
+    assert {key for key, verdict in found.items() if verdict == "holds"} == set(found) - amended
+    assert all(one.note and one.source == "wu2025" for one in wu.WU)
+
+
+@pytest.mark.parametrize("statement", wu.WU, ids=names(wu.WU))
+def test_instances_survive_a_file(statement):
+    for reading in filter(None, (statement.published, statement.amended)):
+        for edge in (False, True):
+            instance = reading.draw(np.random.default_rng(3), edge)
+            again = json.loads(json.dumps(_plain(instance)))
+            assert reading.slack(again) == reading.slack(instance)
+
+
+@pytest.mark.parametrize("kind", ["wu-4.6", "wu-4.7", "wu-I.1", "wu-I.2"])
+@given(seed=SEEDS, edge=st.booleans())
+@settings(max_examples=15)
+def test_drawn_rotary_instances_satisfy_the_hypotheses(kind, seed, edge):
+    reading = next(one for one in wu.WU if one.key == kind).published
+    one = reading.draw(np.random.default_rng(seed), edge)
+    queries, keys, angles = one["queries"], one["keys"], one["angles"]
+    tokens, first = queries.shape[1], angles.min()
+    cosine = np.einsum("tic,tjc->tij", queries, keys) / (
+        np.linalg.norm(queries, axis=-1)[:, :, None] * np.linalg.norm(keys, axis=-1)[:, None]
+    )
+    assert (np.arccos(np.clip(cosine, -1, 1)) <= one["delta"] * first + 1e-7).all()
+    if len(angles) == 1:
+        assert (one["delta"] + tokens - 1) * first <= np.pi + 1e-9
+    else:
+        shares = [np.linalg.norm(v.reshape(*v.shape[:-1], -1, 2), axis=-1) / np.linalg.norm(v, axis=-1)[..., None]
+                  for v in (queries, keys)]  # fmt: skip
+        beta = shares[0].min() * shares[1].min()
+        assert (
+            one["delta"] * np.pi * first / math.sqrt(beta) + 2 * (tokens - 1) * angles.max()
+            <= 2 * np.pi + 1e-9
+        )
+
+
+# --- a wrong bound is caught -------------------------------------------------------------------------------
+
+
+def wrong(key, change, monkeypatch):
+    """The verdict-bearing reading of a statement, tried with one function of `limits` made tighter."""
+    name, replacement = change
+    monkeypatch.setattr(limits, name, replacement(getattr(limits, name)))
+    statement = next(one for one in wu.WU if one.key == key)
+    return check(statement.amended or statement.published, 200, 0, f"wrong/{key}")
+
+
+def scaled_envelope(lower=1.0, upper=1.0):
+    def change(original):
+        def envelope(*args):
+            one = original(*args)
+            return limits.Envelope(
+                one.log_lower, one.log_upper, lower * one.lower_rate, upper * one.upper_rate, one.power
+            )
+
+        return envelope
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("key", "change"),
+    [
+        ("wu-A.1", ("log_attention_floor", lambda f: lambda *a: f(*a) + 1e-6)),
+        ("wu-4.1", ("log_collapse_bound", lambda f: lambda floors, j: f(np.minimum(1.001 * floors, 1), j))),
+        ("wu-4.2", ("log_window_bound", lambda f: lambda *a: 1.001 * f(*a) - 1e-6)),
+        ("wu-4.3", ("log_collapse_bound", lambda f: lambda floors, j: f(floors, j) * 1.001)),
+        ("wu-4.3", ("prefix_share", lambda f: lambda *a: f(*a) * 1.001)),
+        ("wu-B.1", ("hops", lambda f: lambda *a: max(f(*a) - 1, 0))),
+        ("wu-B.2", ("hops", lambda f: lambda *a: max(f(*a) - 1, 1))),
+        ("wu-4.4", ("decay_envelope", scaled_envelope(lower=0.999))),
+        ("wu-4.5", ("decay_envelope", scaled_envelope(upper=1.001))),
+        ("wu-4.5", ("log_walks", lambda f: lambda depth, d: f(max(depth - 1, 1), d))),
+        ("wu-4.5-distance", ("modal_distance", lambda f: lambda *a: f(*a) + 1)),
+        ("wu-4.5-distance", ("critical_distance", lambda f: lambda *a: f(*a) + 0.6)),
+        ("wu-4.6", ("rope_envelope", scaled_envelope(upper=6.0))),
+        ("wu-I.1", ("rope_envelope", scaled_envelope(upper=6.0))),
+        ("wu-4.7", ("rope_envelope", scaled_envelope(lower=0.1))),
+        ("wu-I.2", ("rope_envelope", scaled_envelope(upper=6.0))),
+        ("wu-4.7-distance", ("rope_critical_distance", lambda f: lambda *a: f(*a) * 1.001)),
+        ("wu-4.7-distance", ("rope_modal_distance", lambda f: lambda *a: f(*a) + 1)),
+    ],
+)
+def test_a_tighter_bound_is_caught(key, change, monkeypatch):
+    assert not wrong(key, change, monkeypatch).survived
+
+
+def test_a_lower_rate_of_least_instead_of_largest_is_caught():
+    reading = next(one for one in wu.WU if one.key == "wu-4.6").published
+    assert not check(Reading(reading.claim, reading.draw, reading.slack), 1000, 0, "printed").survived
+
+
+# --- collapse ----------------------------------------------------------------------------------------------
+
+
+@given(SEEDS, st.integers(2, 9), st.integers(1, 25), st.floats(0, 6))
+@settings(max_examples=60)
+def test_collapse_bound_covers_every_suffix(seed, tokens, depth, spread):
+    kernels = random_stack(seed, Causal(), tokens, depth, spread)
+    floors = np.array([smallest_admitted(kernel, Causal().allowed(tokens)) for kernel in kernels])
+    mixing = np.random.default_rng(seed).random(depth)
+    product, only = np.eye(tokens), np.eye(tokens)
+    for layer, (kernel, lam) in enumerate(zip(kernels, mixing, strict=True)):
+        product = ((1 - lam) * np.eye(tokens) + lam * kernel) @ product
+        only = kernel @ only
+        for j in range(tokens):
+            bound = np.exp(limits.log_collapse_bound(floors[: layer + 1], j)[-1])
+            assert only[:, j:].sum(axis=1).max() <= bound * (1 + 1e-12)
+            mixed = np.exp(limits.log_collapse_bound(floors[: layer + 1], j, mixing[: layer + 1])[-1])
+            assert product[:, j:].sum(axis=1).max() <= mixed * (1 + 1e-12)
+    equal = np.full(depth, floors.min())
+    np.testing.assert_allclose(
+        np.exp(limits.log_collapse_bound(equal, 1, mixing)), suffix_bound(mixing, floors.min(), 1), rtol=1e-12
+    )
+
+
+@given(SEEDS, st.integers(2, 10), st.integers(2, 12), st.integers(1, 40))
+@settings(max_examples=40)
+def test_windows_by_blocks_and_by_moves(seed, tokens, width, depth):
+    mask = SlidingWindow(width)
+    [kernel] = random_stack(seed, mask, tokens, 1)
+    floor = smallest_admitted(kernel, mask.allowed(tokens))
+    powers = [np.linalg.matrix_power(kernel, t) for t in range(1, depth + 1)]
+    for j in range(1, tokens):
+        bound = limits.log_window_bound(floor, j, tokens, width, depth)
+        assert all(
+            P[:, j:].sum(axis=1).max() <= np.exp(b) * (1 + 1e-12) for P, b in zip(powers, bound, strict=True)
+        )
+    # the note of Theorem 4.2: a (1 − ε)^t with a polynomial, whatever N/w
+    missing = powers[-1][-1, 1:].sum()
+    assert missing <= window_bound(np.ones(depth), floor, tokens - 1) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "width", "expected"), [(2, 2, 1), (5, 2, 4), (6, 3, 3), (7, 3, 3), (9, 100, 1), (1, 2, 0)]
+)
+def test_hops_are_the_layers_that_reach_everything(tokens, width, expected):
+    assert limits.hops(tokens, width) == expected
+    seen = np.linalg.matrix_power(SlidingWindow(width).allowed(tokens).astype(int), expected) > 0
+    assert seen[np.tri(tokens, dtype=bool)].all()
+    if expected:
+        before = np.linalg.matrix_power(SlidingWindow(width).allowed(tokens).astype(int), expected - 1) > 0
+        assert not before[np.tri(tokens, dtype=bool)].all()
+
+
+@given(SEEDS, st.integers(2, 8), st.integers(1, 8), st.integers(1, 15))
+@settings(max_examples=40)
+def test_every_query_keeps_a_share_of_the_prefix(seed, tokens, length, depth):
+    length = min(length, tokens)
+    kernels = random_stack(seed, Prefix(length), tokens, depth)
+    product = np.linalg.multi_dot([*kernels[::-1], np.eye(tokens)]) if depth else np.eye(tokens)
+    share = limits.prefix_share(kernels[0], length)
+    assert (share > 0).all()
+    assert (product[:, :length] >= share * (1 - 1e-12)).all()
+
+
+@given(st.integers(1, 50), st.floats(0, 400), st.floats(0, 900))
+def test_the_floor_is_attained(keys, bound, span):
+    logits = np.full((1, keys), bound + span)
+    logits[0, 0] = -bound
+    found = wu._log_softmax(logits, np.ones((1, keys), dtype=bool))[0, 0]
+    assert found == pytest.approx(limits.log_attention_floor(keys, bound, span), rel=1e-12, abs=1e-14)
+
+
+# --- envelopes ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("depth", "distance"), [(1, 4), (2, 3), (4, 5), (6, 0)])
+def test_walks_are_counted(depth, distance):
+    inner = list(combinations_with_replacement(range(distance + 1), depth - 1))
+    assert math.exp(limits.log_walks(depth, np.array([distance]))[0]) == pytest.approx(len(inner), rel=1e-12)
+
+
+@given(st.integers(1, 100_000), st.integers(0, 100_000))
+@settings(max_examples=40)
+def test_log_walks_against_mpmath(depth, distance):
+    with mpmath.workdps(40):
+        exact = mpmath.loggamma(depth + distance) - mpmath.loggamma(depth) - mpmath.loggamma(distance + 1)
+        found = limits.log_walks(depth, np.array([distance, 0]))
+        assert abs(found[0] - float(exact)) <= 1e-12 * float(exact) + 1e-30
+        assert found[1] == 0
+
+
+@given(SEEDS, st.integers(1, 6), st.integers(1, 4), st.floats(0, 4), st.floats(0, 5))
+@settings(max_examples=40)
+def test_decay_envelope_of_sums_over_walks(seed, tokens, depth, rate, spread):
+    rng = np.random.default_rng(seed)
+    content = rng.uniform(0, spread, (depth, tokens, tokens)) if spread else np.zeros((depth, tokens, tokens))
+    distance = np.subtract.outer(np.arange(tokens), np.arange(tokens))
+    kernels = masked_softmax(content - rate * distance, distance >= 0)
+    low, high = limits.decay_envelope(rate, spread, tokens).log_bounds(np.arange(tokens), depth)
+    for query in range(tokens):
+        for key in range(query + 1):
+            found = math.log(brute_rollout(kernels.tolist(), query, key))
+            assert low[query - key] - 1e-9 <= found <= high[query - key] + 1e-9
+
+
+def test_decay_constants_by_mpmath():
+    with mpmath.workdps(40):
+        for rate, span, tokens in [(0.1, 1.5, 7), (1e-9, 0.0, 3), (40.0, 2.0, 5), (0.0, 1.0, 4)]:
+            total = mpmath.fsum(mpmath.exp(-mpmath.mpf(rate) * k) for k in range(tokens))
+            envelope = limits.decay_envelope(rate, span, tokens)
+            assert envelope.log_lower == pytest.approx(float(-span - mpmath.log(total)), rel=1e-13)
+            assert (envelope.log_upper, envelope.lower_rate, envelope.power) == (span, rate, 1)
+
+
+@given(st.integers(2, 30), st.floats(0.5, 400), st.integers(1, 12))
+@settings(max_examples=30)
+def test_rope_envelope_of_the_package_s_own_rollout(tokens, amplitude, depth):
+    angle = np.pi / (tokens - 1)
+    layer = Layer(positional=RoPE(((amplitude,),), frequencies=(angle,)))
+    mass = influence(Architecture(depth, (layer,), AttentionOnly()), tokens, method="stream").mass[::-1]
+    one = np.array([amplitude])
+    low, high = limits.rope_envelope(one, one, np.array([angle]), 0.0, tokens).log_bounds(
+        np.arange(tokens), depth
+    )
+    seen = mass > 1e-290
+    assert (np.log(mass[seen]) <= high[seen] + 1e-9).all()
+    assert (np.log(mass[seen]) >= low[seen] - 1e-9).all()
+
+
+# --- critical distances ------------------------------------------------------------------------------------
+
+
+def real_peak(depth, fall, near):
+    """The real x at which log Γ(t+x+1) − log Γ(x+1) − ∫fall is highest, by bisection; 0 if it only falls."""
+    t = depth - 1
+
+    def slope(x):
+        return mpmath.fsum(1 / (mpmath.mpf(x) + k) for k in range(1, t + 1)) - fall(x)
+
+    if slope(0) <= 0:
+        return mpmath.mpf(0)
+    low, high = mpmath.mpf(0), mpmath.mpf(near + 2)
+    for _ in range(120):
+        middle = (low + high) / 2
+        low, high = (middle, high) if slope(middle) > 0 else (low, middle)
+    return low
+
+
+@given(st.integers(1, 40), st.floats(0.02, 5))
+@settings(max_examples=40)
+def test_decay_distance_by_brute_force_and_mpmath(depth, rate):
+    star = limits.critical_distance(depth, rate)
+    with mpmath.workdps(30):
+        assert star == pytest.approx(float((depth - 1) / mpmath.expm1(rate)), rel=1e-14)
+        real = real_peak(depth, lambda x: mpmath.mpf(rate), star)
+        assert real == 0 or star - 1 < real <= star - 0.5 + 1e-12
+        heights = [
+            mpmath.log(math.comb(depth - 1 + x, x)) - mpmath.mpf(rate) * x for x in range(int(star) + 20)
+        ]
+    assert limits.modal_distance(depth, rate) == max(range(len(heights)), key=heights.__getitem__)
+
+
+@given(st.integers(2, 40), st.floats(0.01, 3), st.floats(0.1, 20))
+@settings(max_examples=40)
+def test_rope_distance_by_brute_force_and_mpmath(depth, angle, rate):
+    star = limits.rope_critical_distance(depth, angle, rate)
+    with mpmath.workdps(40):
+        theta, c, t = mpmath.mpf(angle), mpmath.mpf(rate), depth - 1
+        root = mpmath.findroot(lambda x: mpmath.log(1 + t / x) - 2 * c * theta**2 * x, star)
+        assert star == pytest.approx(float(root), rel=1e-13)
+        real = real_peak(depth, lambda x: 2 * c * theta**2 * x, star)
+        assert real == 0 or star - 1 < real < star
+        heights = [mpmath.log(math.comb(t + x, x)) - c * (theta * x) ** 2 for x in range(int(star) + 20)]
+        best = limits.rope_modal_distance(depth, angle, rate)
+        assert max(heights) - heights[best] < 1e-12
+        assert star - 1 < best < star + 0.5
+
+
+@pytest.mark.parametrize(("depth", "angle", "rate"), [(5.0, 0.1, 1.0), (2.0, 1e-4, 1.0), (80.0, 0.3, 25.0)])
+def test_slopes_of_the_rope_distance(depth, angle, rate):
+    by_depth, by_angle = limits.critical_distance_slopes(depth, angle, rate)
+
+    def x(d, a):
+        t = d - 1
+        return mpmath.findroot(
+            lambda x: mpmath.log(1 + t / x) - 2 * rate * a**2 * x,
+            limits.rope_critical_distance(depth, angle, rate),
+        )
+
+    with mpmath.workdps(40):
+        d, a = mpmath.mpf(depth), mpmath.mpf(angle)
+        assert by_depth == pytest.approx(float(mpmath.diff(lambda v: x(v, a), d)), rel=1e-9)
+        assert by_angle == pytest.approx(float(mpmath.diff(lambda v: x(d, v), a)), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("depth", "angle", "rate"), [(1, 0.1, 1.0), (3, 1e-8, 1.0), (10**6, 1e-5, 1.0), (3, 50.0, 100.0)]
+)
+def test_rope_distance_far_out(depth, angle, rate):
+    x, t = limits.rope_critical_distance(depth, angle, rate), depth - 1
+    assert (x == 0) if t == 0 else math.log1p(t / x) == pytest.approx(2 * rate * angle**2 * x, rel=1e-12)
+
+
+def test_a_decay_rollout_peaks_at_the_modal_distance_and_rope_at_its_drift():
+    depths = [1, 2, 3, 5, 8, 12]
+    decay = limits.distance_curve(Decay(0.1), depths, 400)
+    np.testing.assert_array_equal(decay.rollout, decay.modal)
+    np.testing.assert_allclose(decay.drift, decay.predicted - 0.5, rtol=1e-9)
+    exact = [limits.log_walks(12, np.arange(100)) - 0.1 * np.arange(100) + 12 * math.log(-math.expm1(-0.1))]
+    mass = influence(Architecture(12, (Layer(positional=Decay(0.1)),), AttentionOnly()), 1000).mass[::-1]
+    np.testing.assert_allclose(np.log(mass[:100]), exact[0], atol=1e-9)
+    rope = limits.distance_curve(RoPE(((100.0,),), frequencies=(0.01,)), depths, 300)
+    assert (np.abs(rope.rollout - rope.drift)[1:] < 1).all()
+    assert (rope.rollout > 2 * rope.predicted)[-2:].all()
+    assert (np.abs(rope.modal - rope.predicted) <= 1).all()
+
+
+# --- figures and refusals ----------------------------------------------------------------------------------
+
+
+def test_figures_show_their_data():
+    layers = (Layer(heads=2, positional=ALiBi()),)
+    curves = {
+        name: limits.collapse(Architecture(6, layers, mixing), 12, 3)
+        for name, mixing in (("attention only", AttentionOnly()), ("residual", Constant(0.3)))
+    }
+    for name, mixing in (("attention only", AttentionOnly()), ("residual", Constant(0.3))):
+        mass = influence(Architecture(6, layers, mixing), 12).mass
+        assert curves[name].mass[-1] == mass[3]
+        assert curves[name].later[-1] == pytest.approx(mass[3:].sum(), rel=1e-14)
+        assert (curves[name].later <= np.exp(curves[name].log_bound) * (1 + 1e-12)).all()
+    left, right = new_figure().subplots(1, 2)
+    assert draw_collapse(left, curves) is left
+    np.testing.assert_array_equal(left.lines[0].get_ydata(), curves["attention only"].later)
+    np.testing.assert_array_equal(left.lines[5].get_ydata(), np.exp(curves["residual"].log_bound))
+    curve = limits.distance_curve(Decay(0.5), [1, 2, 4], 60)
+    assert draw_critical_distance(right, [curve]) is right
+    np.testing.assert_array_equal(right.lines[0].get_ydata(), curve.predicted)
+    np.testing.assert_array_equal(right.lines[3].get_ydata(), curve.rollout)
+    assert "decay, m = 0.5" in [text.get_text() for text in right.get_legend().get_texts()]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: limits.logit_bound(-1.0, 1.0, 1.0), "hidden_norm: -1.0 given"),
+        (lambda: limits.log_attention_floor(0, 1.0), "keys: 0 given"),
+        (lambda: limits.log_attention_floor(3, math.nan), "bound: nan given"),
+        (lambda: limits.log_collapse_bound(np.array([0.5]), 3), "position: 3 given"),
+        (lambda: limits.log_collapse_bound(np.array([1.5]), 0), "floors: "),
+        (lambda: limits.log_collapse_bound(np.array([0.1]), 1, np.array([0.1, 0.2])), "mixing: 2 λ given"),
+        (lambda: limits.hops(4, 1), "width: 1 given"),
+        (lambda: limits.log_window_bound(0.1, 0, 5, 2, 3), "position: 0 given"),
+        (lambda: limits.log_window_bound(1.0, 1, 5, 2, 3), "floor: 1.0 given"),
+        (lambda: limits.prefix_share(np.eye(3), 4), "length: 4 given"),
+        (lambda: limits.log_walks(0, np.array([1])), "depth: 0 given"),
+        (lambda: limits.log_walks(2, np.array([-1])), "distance: -1 given"),
+        (lambda: limits.decay_envelope(math.inf, 1.0, 3), "rate: inf given"),
+        (lambda: limits.rope_envelope(np.ones(1), np.ones(1), np.ones(1), 0.0, 5), "angles: deviation"),
+        (lambda: limits.rope_envelope(np.ones(1), np.ones(2), np.ones(2), 0.0, 2), "angles: shape"),
+        (lambda: limits.rope_envelope(np.zeros(1), np.ones(1), np.ones(1), 0.0, 2), "least: "),
+        (lambda: limits.critical_distance(0.5, 1.0), "depth: 0.5 given"),
+        (lambda: limits.modal_distance(3, 0.0), "rate: 0.0 given"),
+        (lambda: limits.rope_critical_distance(3, 0.0), "angle: 0.0 given"),
+        (lambda: limits.rope_critical_distance(3, 1e-170), "rate·angle²: 0.0 given"),
+        (lambda: limits.critical_distance_slopes(1, 0.1), "depth − 1: 0.0 given"),
+        (lambda: limits.drift_distance(np.zeros(1), 3), "logits: shape"),
+        (lambda: limits.distance_curve(ALiBi(), [2], 5), "positional: "),  # type: ignore[arg-type]
+        (lambda: limits.distance_curve(Decay(1.0), [], 5), "depths: none given"),
+        (lambda: limits.collapse(Architecture(1, (Layer(mask=Prefix(2)),)), 5, 1), "layers: another mask"),
+        (lambda: limits.collapse(Architecture(1), 5, 5), "position: 5 given"),
+    ],
+)  # fmt: skip
+def test_refusals_name_the_argument(call, message):
+    with pytest.raises(InvalidValueError, match=message):
+        call()
