@@ -19,6 +19,7 @@ _CHECKED = [
     "posbias.comparison",
     "posbias.theory.kernel",
     "posbias.theory.rollout",
+    "posbias.theory.residual",
     *(
         f"posbias.measure.{name}"
         for name in ("capture", "content", "mixing", "kernels", "influence", "prompt")

@@ -52,6 +52,13 @@ BIBLIOGRAPHY = {
             "2602.16837",
         ),
         Source(
+            "kim2026",
+            "Kim, Junu and Liu, Xiao and Lin, Zhenghao and Ji, Lei and Gong, Yeyun and Choi, Edward",
+            "LayerNorm Induces Recency Bias in Transformer Decoders",
+            2026,
+            "2509.21042",
+        ),
+        Source(
             "abnar2020",
             "Abnar, Samira and Zuidema, Willem",
             "Quantifying Attention Flow in Transformers",

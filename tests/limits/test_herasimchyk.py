@@ -18,8 +18,11 @@ from posbias.theory.kernel import layer_kernel, push
 from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.mixing import AtInitialisation, AttentionOnly, Constant, PerLayer, PowerDecay
 from posbias.theory.positional import ALiBi, Decay, NoPE
-from posbias.verify import herasimchyk
-from posbias.verify.herasimchyk import HERASIMCHYK
+from posbias.verify.herasimchyk import HERASIMCHYK, draws
+from posbias.verify.herasimchyk.forces import draw_encoding
+from posbias.verify.herasimchyk.infinite import deep_rollouts
+from posbias.verify.herasimchyk.margins import rollout_row
+from posbias.verify.herasimchyk.network import growing, run_network
 from posbias.verify.run import _plain, check, verify
 
 PARTS = 64
@@ -333,8 +336,8 @@ def test_instances_survive_json(reading):
 @settings(max_examples=300)
 def test_drawn_kernels_satisfy_the_hypotheses(seed, edge, positive):
     rng = np.random.default_rng(seed)
-    tokens, width = herasimchyk._size(rng, edge)
-    draw = herasimchyk._positive if positive else herasimchyk._monotone
+    tokens, width = draws.size(rng, edge)
+    draw = draws.positive if positive else draws.monotone
     kernel = draw(rng, tokens, width, edge)
     inside = SlidingWindow(width).allowed(tokens)
     assert (kernel[~inside] == 0).all()
@@ -347,7 +350,7 @@ def test_drawn_kernels_satisfy_the_hypotheses(seed, edge, positive):
 @given(st.integers(0, 2**32), st.booleans())
 def test_drawn_encodings_and_contents_satisfy_the_hypotheses(seed, edge):
     """Proposition 4.4: recency-favouring logits; a mean kernel that is monotone though its inputs are not."""
-    instance = herasimchyk._draw_encoding(np.random.default_rng(seed), edge)
+    instance = draw_encoding(np.random.default_rng(seed), edge)
     assert (np.diff(instance["positional"], axis=-1) >= 0).all()
     allowed = SlidingWindow(instance["width"]).allowed(instance["positional"].shape[-1])
     for layer in instance["content"]:
@@ -358,11 +361,11 @@ def test_drawn_encodings_and_contents_satisfy_the_hypotheses(seed, edge):
 
 @given(st.integers(0, 2**32))
 def test_rolled_rows_are_those_of_the_product(seed):
-    stack = herasimchyk._stack(np.random.default_rng(seed), False)
+    stack = draws.stack(np.random.default_rng(seed), False)
     product = np.eye(stack["kernels"].shape[-1])
     for A, lam in zip(stack["kernels"], stack["mixing"], strict=True):
         product = ((1 - lam) * np.eye(len(A)) + lam * A) @ product
-    row = herasimchyk._rollout_row(stack["kernels"], stack["mixing"])
+    row = rollout_row(stack["kernels"], stack["mixing"])
     np.testing.assert_allclose(row, product[-1], rtol=1e-12, atol=1e-300)
 
 
@@ -402,7 +405,8 @@ def test_a_bound_one_per_cent_too_tight_is_caught(key, name, factor, monkeypatch
 
 @pytest.mark.parametrize("key", ["A.2", "A.4", "4.2", "4.3", "4.4", "4.5", "4.5-layerwise", "A.1.2"])
 def test_dominance_the_wrong_way_round_is_caught(key, monkeypatch):
-    monkeypatch.setattr(herasimchyk, "dominance", lambda later, earlier: order.dominance(earlier, later))
+    forwards = order.dominance
+    monkeypatch.setattr(order, "dominance", lambda later, earlier: forwards(earlier, later))
     statement = BY_KEY[key]
     assert check(statement.amended or statement.published, 200, 0, "reversed").counterexample is not None
 
@@ -414,16 +418,15 @@ def test_without_monotone_kernels_the_statements_fail(key, monkeypatch):
         first = np.zeros(tokens, dtype=int) if ahead else np.maximum(0, last - width)
         return np.eye(tokens)[rng.integers(first, last)]
 
-    monkeypatch.setattr(herasimchyk, "_monotone", any_kernel)
+    monkeypatch.setattr(draws, "monotone", any_kernel)
     assert check(BY_KEY[key].published, 200, 0, "any kernel").counterexample is not None
 
 
 def test_one_depth_too_few_or_a_rate_too_fast_is_caught():
     """Theorem 5.4 (ii) with the rate of the next position: (j + 1)ε in place of jε."""
-    deep = herasimchyk._deep
 
     def too_fast(instance):
-        rollouts, mixing, floor = deep(instance)
+        rollouts, mixing, floor = deep_rollouts(instance)
         return float(residual.exponential_bound(mixing, floor, 2)[-1] - rollouts[-1, :, 1].max())
 
     wrong = replace(BY_KEY["5.4-ii"].published, slack=too_fast)
@@ -444,7 +447,7 @@ def test_bounded_value_products_do_not_bound_a_residual_stream():
         norms.append(state)
     assert norms[-1] == pytest.approx((9 / 8) ** 100, rel=1e-12)
     # the same by the code of the statement, whose slack is relative to the larger of bound and norm
-    witness = herasimchyk._growing([[1.0]], 1.0, 2.0, 200)
+    witness = growing([[1.0]], 1.0, 2.0, 200)
     expected = (2.0 - max(norms)) / max(norms)
     assert BY_KEY["5.3-i"].published.slack(witness) == pytest.approx(expected, rel=1e-9)
 
@@ -463,14 +466,14 @@ def test_the_second_token_keeps_a_share_although_total_mixing_diverges():
         return share
 
     assert kept(60) == kept(150) == pytest.approx(0.18249551842986955, rel=1e-9)
-    _, attention = herasimchyk._run(herasimchyk._growing([[0.0], [0.1]], 0.1, 30.0, 150))
+    _, attention = run_network(growing([[0.0], [0.1]], 0.1, 30.0, 150))
     assert math.prod(0.5 + 0.5 * A[1, 1] for A in attention) == pytest.approx(kept(150), rel=1e-9)
 
 
 def test_a_window_of_two_leaves_tokens_slower_than_printed():
     """Theorem 5.4 (ii) under a window: the last of four tokens keeps (3/4)^T, whatever C′ times e^(−3T/4)."""
     witness = BY_KEY["5.4-ii-window"].witness
-    rollouts, mixing, floor = herasimchyk._deep(witness)
+    rollouts, mixing, floor = deep_rollouts(witness)
     assert floor == 0.5
     np.testing.assert_allclose(rollouts[:, 3, 3], 0.75 ** np.arange(1, 201), rtol=1e-12)
     printed = np.exp(-3 * floor * np.cumsum(mixing))
@@ -490,7 +493,7 @@ def test_a_full_mask_and_rising_logits_need_not_be_monotone():
 def test_primacy_drift_needs_no_causal_mask(seed, mixing):
     """The note on Proposition 4.2: monotone kernels in which every token may see every other drift the same."""
     rng = np.random.default_rng(seed)
-    stack = [herasimchyk._monotone(rng, 6, 6, False, ahead=True) for _ in mixing]
+    stack = [draws.monotone(rng, 6, 6, False, ahead=True) for _ in mixing]
     product = np.eye(6)
     for A, lam in zip(stack, mixing, strict=True):
         deeper = ((1 - lam) * np.eye(6) + lam * A) @ product

@@ -186,6 +186,12 @@ def test_recursion_of_means_gives_the_second_layer(model):
     np.testing.assert_allclose(below(layers[1]), below(expected), rtol=1e-11)
 
 
+def test_more_anisotropy_is_not_more_recency():
+    """The numbers of the note on Figure 2: ten tokens at d = 16, Eq. 42 as printed."""
+    grown = [math.exp(layernorm.log_key_factors(10, 16, a, reading="published")[9]) for a in (0.0, 0.5, 0.75)]
+    assert grown == pytest.approx([1.163, 1.272, 1.132], abs=6e-4)
+
+
 @given(st.integers(2, 12), st.integers(1, 4096))
 def test_without_layernorm_by_recursion(tokens, dimension):
     scores = layernorm.scores_without_layernorm(tokens, dimension)
@@ -265,7 +271,8 @@ def test_simulation_is_the_model_token_by_token(residual, normalised):
 
 
 GRID = [
-    (256, 0.35, False), (256, 0.5, True), (256, 0.9, False), (576, 0.5, False), (1024, 0.5, True), (1024, 0.8, False),
+    (256, 0.35, False), (256, 0.5, True), (256, 0.9, False), (576, 0.5, False), (1024, 0.5, True),
+    (1024, 0.8, False),
 ]  # fmt: skip
 
 
@@ -330,7 +337,7 @@ def test_recency_share_counts_every_triple():
 
 # --- the statements ----------------------------------------------------------------------------------------
 
-VERDICTS = {key: "amended" for key in STATEMENTS} | {"kim-theorem-1": "holds", "kim-proposition-1": "holds"}
+VERDICTS = dict.fromkeys(STATEMENTS, "amended") | {"kim-theorem-1": "holds", "kim-proposition-1": "holds"}
 
 
 @pytest.mark.parametrize("key", STATEMENTS)

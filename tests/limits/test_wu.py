@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from posbias.errors import InvalidValueError
 from posbias.plots import new_figure
 from posbias.plots.limits import draw_collapse, draw_critical_distance
-from posbias.theory import limits
+from posbias.theory import critical, limits
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.distance import RoPE
 from posbias.theory.kernel import masked_softmax
@@ -22,13 +22,14 @@ from posbias.theory.mixing import AttentionOnly, Constant
 from posbias.theory.positional import ALiBi, Decay
 from posbias.theory.residual import smallest_admitted, suffix_bound, window_bound
 from posbias.theory.rollout import influence
-from posbias.verify import wu
 from posbias.verify.run import _plain, check, verify
 from posbias.verify.statement import Reading
+from posbias.verify.wu import WU
+from posbias.verify.wu.margins import log_softmax
 
 SEEDS = st.integers(0, 2**32 - 1)
-STANDING = [(one, one.amended or one.published) for one in wu.WU]
-FAILING = [one for one in wu.WU if one.witness is not None]
+STANDING = [(one, one.amended or one.published) for one in WU]
+FAILING = [one for one in WU if one.witness is not None]
 
 
 def names(statements):
@@ -52,7 +53,7 @@ def brute_rollout(kernels, query, key):
 # --- the table ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("statement", "reading"), STANDING, ids=names(wu.WU))
+@pytest.mark.parametrize(("statement", "reading"), STANDING, ids=names(WU))
 @given(seed=SEEDS, edge=st.booleans())
 @settings(max_examples=60)
 def test_standing_readings_hold(statement, reading, seed, edge):
@@ -66,17 +67,17 @@ def test_witnesses_fail_the_printed_reading_and_pass_the_amended(statement):
 
 
 def test_verdicts():
-    found = {finding.statement.key: finding.verdict for finding in verify(wu.WU, instances=12)}
+    found = {finding.statement.key: finding.verdict for finding in verify(WU, instances=12)}
     amended = {
         "wu-4.4", "wu-4.5", "wu-4.5-distance", "wu-4.6", "wu-4.7", "wu-4.7-distance", "wu-B.2", "wu-C",
         "wu-I.1", "wu-I.2",
     }  # fmt: skip
     assert {key for key, verdict in found.items() if verdict == "amended"} == amended
     assert {key for key, verdict in found.items() if verdict == "holds"} == set(found) - amended
-    assert all(one.note and one.source == "wu2025" for one in wu.WU)
+    assert all(one.note and one.source == "wu2025" for one in WU)
 
 
-@pytest.mark.parametrize("statement", wu.WU, ids=names(wu.WU))
+@pytest.mark.parametrize("statement", WU, ids=names(WU))
 def test_instances_survive_a_file(statement):
     for reading in filter(None, (statement.published, statement.amended)):
         for edge in (False, True):
@@ -89,7 +90,7 @@ def test_instances_survive_a_file(statement):
 @given(seed=SEEDS, edge=st.booleans())
 @settings(max_examples=15)
 def test_drawn_rotary_instances_satisfy_the_hypotheses(kind, seed, edge):
-    reading = next(one for one in wu.WU if one.key == kind).published
+    reading = next(one for one in WU if one.key == kind).published
     one = reading.draw(np.random.default_rng(seed), edge)
     queries, keys, angles = one["queries"], one["keys"], one["angles"]
     tokens, first = queries.shape[1], angles.min()
@@ -113,10 +114,11 @@ def test_drawn_rotary_instances_satisfy_the_hypotheses(kind, seed, edge):
 
 
 def wrong(key, change, monkeypatch):
-    """The verdict-bearing reading of a statement, tried with one function of `limits` made tighter."""
+    """The verdict-bearing reading of a statement, tried with one function of the theory made tighter."""
     name, replacement = change
-    monkeypatch.setattr(limits, name, replacement(getattr(limits, name)))
-    statement = next(one for one in wu.WU if one.key == key)
+    module = limits if hasattr(limits, name) else critical
+    monkeypatch.setattr(module, name, replacement(getattr(module, name)))
+    statement = next(one for one in WU if one.key == key)
     return check(statement.amended or statement.published, 200, 0, f"wrong/{key}")
 
 
@@ -161,7 +163,7 @@ def test_a_tighter_bound_is_caught(key, change, monkeypatch):
 
 
 def test_a_lower_rate_of_least_instead_of_largest_is_caught():
-    reading = next(one for one in wu.WU if one.key == "wu-4.6").published
+    reading = next(one for one in WU if one.key == "wu-4.6").published
     assert not check(Reading(reading.claim, reading.draw, reading.slack), 1000, 0, "printed").survived
 
 
@@ -233,7 +235,7 @@ def test_every_query_keeps_a_share_of_the_prefix(seed, tokens, length, depth):
 def test_the_floor_is_attained(keys, bound, span):
     logits = np.full((1, keys), bound + span)
     logits[0, 0] = -bound
-    found = wu._log_softmax(logits, np.ones((1, keys), dtype=bool))[0, 0]
+    found = log_softmax(logits, np.ones((1, keys), dtype=bool))[0, 0]
     assert found == pytest.approx(limits.log_attention_floor(keys, bound, span), rel=1e-12, abs=1e-14)
 
 
@@ -316,7 +318,7 @@ def real_peak(depth, fall, near):
 @given(st.integers(1, 40), st.floats(0.02, 5))
 @settings(max_examples=40)
 def test_decay_distance_by_brute_force_and_mpmath(depth, rate):
-    star = limits.critical_distance(depth, rate)
+    star = critical.critical_distance(depth, rate)
     with mpmath.workdps(30):
         assert star == pytest.approx(float((depth - 1) / mpmath.expm1(rate)), rel=1e-14)
         real = real_peak(depth, lambda x: mpmath.mpf(rate), star)
@@ -324,13 +326,13 @@ def test_decay_distance_by_brute_force_and_mpmath(depth, rate):
         heights = [
             mpmath.log(math.comb(depth - 1 + x, x)) - mpmath.mpf(rate) * x for x in range(int(star) + 20)
         ]
-    assert limits.modal_distance(depth, rate) == max(range(len(heights)), key=heights.__getitem__)
+    assert critical.modal_distance(depth, rate) == max(range(len(heights)), key=heights.__getitem__)
 
 
 @given(st.integers(2, 40), st.floats(0.01, 3), st.floats(0.1, 20))
 @settings(max_examples=40)
 def test_rope_distance_by_brute_force_and_mpmath(depth, angle, rate):
-    star = limits.rope_critical_distance(depth, angle, rate)
+    star = critical.rope_critical_distance(depth, angle, rate)
     with mpmath.workdps(40):
         theta, c, t = mpmath.mpf(angle), mpmath.mpf(rate), depth - 1
         root = mpmath.findroot(lambda x: mpmath.log(1 + t / x) - 2 * c * theta**2 * x, star)
@@ -338,20 +340,20 @@ def test_rope_distance_by_brute_force_and_mpmath(depth, angle, rate):
         real = real_peak(depth, lambda x: 2 * c * theta**2 * x, star)
         assert real == 0 or star - 1 < real < star
         heights = [mpmath.log(math.comb(t + x, x)) - c * (theta * x) ** 2 for x in range(int(star) + 20)]
-        best = limits.rope_modal_distance(depth, angle, rate)
+        best = critical.rope_modal_distance(depth, angle, rate)
         assert max(heights) - heights[best] < 1e-12
         assert star - 1 < best < star + 0.5
 
 
 @pytest.mark.parametrize(("depth", "angle", "rate"), [(5.0, 0.1, 1.0), (2.0, 1e-4, 1.0), (80.0, 0.3, 25.0)])
 def test_slopes_of_the_rope_distance(depth, angle, rate):
-    by_depth, by_angle = limits.critical_distance_slopes(depth, angle, rate)
+    by_depth, by_angle = critical.critical_distance_slopes(depth, angle, rate)
 
     def x(d, a):
         t = d - 1
         return mpmath.findroot(
             lambda x: mpmath.log(1 + t / x) - 2 * rate * a**2 * x,
-            limits.rope_critical_distance(depth, angle, rate),
+            critical.rope_critical_distance(depth, angle, rate),
         )
 
     with mpmath.workdps(40):
@@ -364,19 +366,19 @@ def test_slopes_of_the_rope_distance(depth, angle, rate):
     ("depth", "angle", "rate"), [(1, 0.1, 1.0), (3, 1e-8, 1.0), (10**6, 1e-5, 1.0), (3, 50.0, 100.0)]
 )
 def test_rope_distance_far_out(depth, angle, rate):
-    x, t = limits.rope_critical_distance(depth, angle, rate), depth - 1
+    x, t = critical.rope_critical_distance(depth, angle, rate), depth - 1
     assert (x == 0) if t == 0 else math.log1p(t / x) == pytest.approx(2 * rate * angle**2 * x, rel=1e-12)
 
 
 def test_a_decay_rollout_peaks_at_the_modal_distance_and_rope_at_its_drift():
     depths = [1, 2, 3, 5, 8, 12]
-    decay = limits.distance_curve(Decay(0.1), depths, 400)
+    decay = critical.distance_curve(Decay(0.1), depths, 400)
     np.testing.assert_array_equal(decay.rollout, decay.modal)
     np.testing.assert_allclose(decay.drift, decay.predicted - 0.5, rtol=1e-9)
     exact = [limits.log_walks(12, np.arange(100)) - 0.1 * np.arange(100) + 12 * math.log(-math.expm1(-0.1))]
     mass = influence(Architecture(12, (Layer(positional=Decay(0.1)),), AttentionOnly()), 1000).mass[::-1]
     np.testing.assert_allclose(np.log(mass[:100]), exact[0], atol=1e-9)
-    rope = limits.distance_curve(RoPE(((100.0,),), frequencies=(0.01,)), depths, 300)
+    rope = critical.distance_curve(RoPE(((100.0,),), frequencies=(0.01,)), depths, 300)
     assert (np.abs(rope.rollout - rope.drift)[1:] < 1).all()
     assert (rope.rollout > 2 * rope.predicted)[-2:].all()
     assert (np.abs(rope.modal - rope.predicted) <= 1).all()
@@ -388,7 +390,7 @@ def test_a_decay_rollout_peaks_at_the_modal_distance_and_rope_at_its_drift():
 def test_figures_show_their_data():
     layers = (Layer(heads=2, positional=ALiBi()),)
     curves = {
-        name: limits.collapse(Architecture(6, layers, mixing), 12, 3)
+        name: critical.collapse(Architecture(6, layers, mixing), 12, 3)
         for name, mixing in (("attention only", AttentionOnly()), ("residual", Constant(0.3)))
     }
     for name, mixing in (("attention only", AttentionOnly()), ("residual", Constant(0.3))):
@@ -400,7 +402,7 @@ def test_figures_show_their_data():
     assert draw_collapse(left, curves) is left
     np.testing.assert_array_equal(left.lines[0].get_ydata(), curves["attention only"].later)
     np.testing.assert_array_equal(left.lines[5].get_ydata(), np.exp(curves["residual"].log_bound))
-    curve = limits.distance_curve(Decay(0.5), [1, 2, 4], 60)
+    curve = critical.distance_curve(Decay(0.5), [1, 2, 4], 60)
     assert draw_critical_distance(right, [curve]) is right
     np.testing.assert_array_equal(right.lines[0].get_ydata(), curve.predicted)
     np.testing.assert_array_equal(right.lines[3].get_ydata(), curve.rollout)
@@ -426,16 +428,16 @@ def test_figures_show_their_data():
         (lambda: limits.rope_envelope(np.ones(1), np.ones(1), np.ones(1), 0.0, 5), "angles: deviation"),
         (lambda: limits.rope_envelope(np.ones(1), np.ones(2), np.ones(2), 0.0, 2), "angles: shape"),
         (lambda: limits.rope_envelope(np.zeros(1), np.ones(1), np.ones(1), 0.0, 2), "least: "),
-        (lambda: limits.critical_distance(0.5, 1.0), "depth: 0.5 given"),
-        (lambda: limits.modal_distance(3, 0.0), "rate: 0.0 given"),
-        (lambda: limits.rope_critical_distance(3, 0.0), "angle: 0.0 given"),
-        (lambda: limits.rope_critical_distance(3, 1e-170), "rate·angle²: 0.0 given"),
-        (lambda: limits.critical_distance_slopes(1, 0.1), "depth − 1: 0.0 given"),
-        (lambda: limits.drift_distance(np.zeros(1), 3), "logits: shape"),
-        (lambda: limits.distance_curve(ALiBi(), [2], 5), "positional: "),  # type: ignore[arg-type]
-        (lambda: limits.distance_curve(Decay(1.0), [], 5), "depths: none given"),
-        (lambda: limits.collapse(Architecture(1, (Layer(mask=Prefix(2)),)), 5, 1), "layers: another mask"),
-        (lambda: limits.collapse(Architecture(1), 5, 5), "position: 5 given"),
+        (lambda: critical.critical_distance(0.5, 1.0), "depth: 0.5 given"),
+        (lambda: critical.modal_distance(3, 0.0), "rate: 0.0 given"),
+        (lambda: critical.rope_critical_distance(3, 0.0), "angle: 0.0 given"),
+        (lambda: critical.rope_critical_distance(3, 1e-170), "rate·angle²: 0.0 given"),
+        (lambda: critical.critical_distance_slopes(1, 0.1), "depth − 1: 0.0 given"),
+        (lambda: critical.drift_distance(np.zeros(1), 3), "logits: shape"),
+        (lambda: critical.distance_curve(ALiBi(), [2], 5), "positional: "),  # type: ignore[arg-type]
+        (lambda: critical.distance_curve(Decay(1.0), [], 5), "depths: none given"),
+        (lambda: critical.collapse(Architecture(1, (Layer(mask=Prefix(2)),)), 5, 1), "layers: another mask"),
+        (lambda: critical.collapse(Architecture(1), 5, 5), "position: 5 given"),
     ],
 )  # fmt: skip
 def test_refusals_name_the_argument(call, message):

@@ -30,7 +30,9 @@ def cases(draw) -> tuple[Layer, int]:
     widths = st.one_of(st.integers(1, 9), st.integers(1, 400))
     mask = draw(
         st.one_of(
-            st.builds(SlidingWindow, widths, st.one_of(st.sampled_from([0, 0, 1, 2, 5]), st.integers(0, 320))),
+            st.builds(
+                SlidingWindow, widths, st.one_of(st.sampled_from([0, 0, 1, 2, 5]), st.integers(0, 320))
+            ),
             st.builds(Prefix, st.integers(1, tokens)),
             st.just(Full()),
             st.just(Causal()),
@@ -47,7 +49,9 @@ def cases(draw) -> tuple[Layer, int]:
     layer = Layer(
         heads=heads,
         mask=mask,
-        positional=draw(st.one_of(exponential(heads), st.builds(ALiBi, each(extreme)), st.builds(Decay, extreme))),
+        positional=draw(
+            st.one_of(exponential(heads), st.builds(ALiBi, each(extreme)), st.builds(Decay, extreme))
+        ),
         content=draw(st.builds(ConstantDiagonal, each(diagonals), each(bounded), each(bounded))),
         head_weights=[one / sum(raw) for one in raw] if draw(st.booleans()) else None,
         temperature=draw(st.sampled_from([1.0, 1.0, 3.0])),
@@ -88,7 +92,7 @@ def agree(layer: Layer, lam: float, row: np.ndarray) -> None:
 
 
 @given(cases(), fractions, st.integers(0, 9), kinds)
-@settings(max_examples=500)
+@settings(max_examples=400)
 def test_a_row_equals_its_product_with_the_kernel(case, lam, seed, kind):
     layer, tokens = case
     agree(layer, lam, rows(tokens, seed, kind))
@@ -150,7 +154,7 @@ LONG = 1_000_000
 
 
 def exact_entry(layer: Layer, row: np.ndarray, key: int) -> mpmath.mpf:
-    """(row · A)_key of a window without sinks or first column, by the definition; few entries of the row are set."""
+    """(row · A)_key by the definition, for a window alone and a row with few entries."""
     total = mpmath.mpf(0)
     width = layer.mask.width
     fixed = layer.head_logits()
@@ -184,6 +188,25 @@ def test_a_long_window_keeps_its_digits(slope):
                     assert key < 0 or out[key] <= 1.1e-250
                 else:
                     assert abs(mpmath.mpf(float(out[key])) / exact - 1) < 1e-12
+
+
+def test_the_rounding_of_the_decay_does_not_add_up():
+    """3,000,000 tokens with the decay, of a thousand, whose power over a tile is rounded most."""
+    tokens = 3_000_000
+    slopes = np.linspace(1.7e-4, 1.8e-4, 1000)
+    exact = np.exp(-slopes.astype(np.longdouble) * windows.TILE)
+    slope = float(slopes[np.argmax(np.abs(exact.astype(np.float64) / exact - 1))])
+    last = np.zeros(tokens)
+    last[-1] = 1.0
+    out, _ = windows.push(Layer(positional=ALiBi([slope])), 1.0, last)
+    first, _ = windows.push(Layer(mask=Full(), positional=ALiBi([slope])), 1.0, last[::-1])
+    with mpmath.workdps(40):
+        m = mpmath.mpf(slope)
+        total = mpmath.expm1(-m * tokens) / mpmath.expm1(-m)
+        for key in (1, 1000, 500_000, 1_400_000, 2_999_999):
+            exact = mpmath.exp(-m * (tokens - 1 - key)) / total
+            assert abs(mpmath.mpf(float(out[key])) / exact - 1) < 1e-12
+            assert abs(mpmath.mpf(float(first[tokens - 1 - key])) / exact - 1) < 1e-12
 
 
 @pytest.mark.parametrize("slope", [0.0, 1e-12, 1e-6, 1e-4])
@@ -224,6 +247,15 @@ def test_streaming_sinks_over_a_long_text_keep_their_digits():
             exact = far[key] / (near + sum(far))
             assert exact > mpmath.mpf("1e-250")
             assert abs(mpmath.mpf(float(out[key])) / exact - 1) < 1e-12
+
+
+def test_streaming_sinks_add_a_million_equal_terms():
+    """No encoding: a sink receives a share 1/(sinks + width) from every query that sees all it can."""
+    tokens = 1_000_000
+    out, _ = windows.push(Layer(1, SlidingWindow(2, sinks=1)), 1.0, np.full(tokens, 0.1))
+    # queries 0 and 1 see themselves and what is before them, the others three keys
+    exact = 0.1 * (1 + 1 / 2 + (tokens - 2) / 3)
+    assert abs(out[0] / exact - 1) < 1e-12
 
 
 def test_other_encodings_and_prefixes_beyond_the_text_are_refused():

@@ -102,7 +102,7 @@ def predict(
 def verify(
     *statements: str,
     all: Annotated[bool, Parameter(name="--all", negative="")] = False,
-    instances: Whole = 200,
+    instances: Whole = 1000,
     seed: Whole = 0,
     out: Path = Path("results/verify"),
     json: Json = False,
@@ -152,18 +152,19 @@ def presets(*, json: Json = False) -> None:
     json
         Print JSON on stdout.
     """
-    from posbias.theory.presets import PRESETS, preset
+    from posbias.theory.presets import PRESETS
 
     rows, records = [], []
-    for name in PRESETS:
-        known = preset(name)
-        heads = known.layers[0].heads
-        caveats = "; ".join(one for one in known.assumptions if not one.startswith("mixing")) or "exact"
-        rows.append([name, str(known.depth), str(heads), caveats])
-        records.append({"name": name, "depth": known.depth, "heads": heads, "assumptions": known.assumptions})
-    answer_with(
-        {"presets": records} if json else None, lambda: table(["preset", "layers", "heads", "beside λ"], rows)
-    )
+    for name, known in PRESETS.items():
+        window = f"{known.window:,}" if known.window else "–"
+        about = [name, f"{known.depth}", f"{known.heads}", f"{known.context:,}", window, known.exact]
+        rows.append(about)
+        records.append(
+            {"name": name, "depth": known.depth, "heads": known.heads, "context": known.context}
+            | {"window": known.window, "exact": known.exact, "assumed": list(known.assumed)}
+        )
+    head = ["preset", "layers", "heads", "context", "window", "what its configuration determines"]
+    answer_with({"presets": records} if json else None, lambda: table(head, rows))
 
 
 def _architecture(given: str) -> tuple[Any, int | None]:

@@ -1,11 +1,11 @@
-"""Wu et al. 2025 as functions: how fast depth collapses on the first tokens, and what decay sets against it.
+"""Wu et al. 2025 as functions: how fast attention alone collapses, and what envelopes decay sets.
 
 Without residual connections the rollout after t + 1 layers is P⁽ᵗ⁾ = A⁽ᵗ⁾⋯A⁽⁰⁾, a sum over walks through the
 mask. Two facts carry everything here. Where every admitted weight is at least ε (`log_attention_floor`), a
 query after position j sends at least jε before it in each layer: later positions lose their mass
 geometrically. And where a layer's weights lie between envelopes C·e^(−rate·dᵖ) in the distance d
-(`Envelope`), a walk of T steps over a distance d does too, and there are C(t+d, d) walks: the count grows
-with depth, the envelope falls with distance, and between them lies a critical distance.
+(`Envelope`), a walk of T steps over a distance d does too, and there are C(t+d, d) walks. Where the two
+balance is in `posbias.theory.critical`.
 
 Stated are the forms that survive checking (`posbias.verify.wu` tries the printed ones). Bounds are natural
 logarithms, for they under- and overflow. Positions count from 0, so the paper's j − 1 is j here; `depth` is
@@ -18,17 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.optimize import brentq
 
 from posbias.errors import InvalidValueError
-from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.distance import RoPE
-from posbias.theory.kernel import layer_kernel
-from posbias.theory.masks import Causal
-from posbias.theory.mixing import AttentionOnly
-from posbias.theory.positional import Decay
-from posbias.theory.residual import smallest_admitted
-from posbias.theory.rollout import trajectory
 
 BOUNDARY = 1e-9
 """How far an angle may be above π by rounding alone."""
@@ -47,7 +38,7 @@ def logit_bound(hidden_norm: float, weight_bound: float, value_bound: float) -> 
     for name, given in (
         ("hidden_norm", hidden_norm), ("weight_bound", weight_bound), ("value_bound", value_bound)
     ):  # fmt: skip
-        _non_negative(name, given)
+        non_negative(name, given)
     return (hidden_norm * value_bound * weight_bound) ** 2
 
 
@@ -55,12 +46,12 @@ def log_attention_floor(keys: int, bound: float, positional_range: float = 0.0) 
     """ln ε of Lemma A.1: ε = 1/(1 + (keys − 1)e^r), the least weight among `keys` with logits in ±`bound`.
 
     r = 2·bound + `positional_range`, the largest minus the smallest positional logit of a row (0 for RoPE,
-    which turns queries and keys but keeps their norms). Attained where one key is as low and all others as high
-    as can be. Raises `InvalidValueError` for keys < 1 or a number that is negative or not finite.
+    which turns queries and keys but keeps their norms). Attained where one key is as low and all others as
+    high as can be. Raises `InvalidValueError` for keys < 1 or a number that is negative or not finite.
     """
     if keys < 1:
         raise InvalidValueError(f"keys: {keys} given, an integer ≥ 1 needed")
-    spread = 2.0 * _non_negative("bound", bound) + _non_negative("positional_range", positional_range)
+    spread = 2.0 * non_negative("bound", bound) + non_negative("positional_range", positional_range)
     return -float(np.logaddexp(0.0, math.log(keys - 1) + spread)) if keys > 1 else 0.0
 
 
@@ -69,16 +60,16 @@ def log_collapse_bound(
 ) -> Float[np.ndarray, "layer"]:
     """ln Π(1 − jε_tλ_t) after each layer: the most that positions ≥ j hold together, for any query.
 
-    For the causal mask, and the prefix mask where j ≥ K; `floors` are the layers' ε, `mixing` their λ (default:
-    attention only, λ = 1). Theorems 4.1 and 4.3, whose C(1 − (j − 1)ε)^t with C = 1 − ε lies above it. With
-    j = 1 it says how much the first token has not yet drawn. Raises `InvalidValueError` for j < 0, ε or λ
-    outside [0, 1], or jε > 1, which no kernel has for a position of the text.
+    For the causal mask, and the prefix mask where j ≥ K; `floors` are the layers' ε, `mixing` their λ
+    (default: attention only, λ = 1). Theorems 4.1 and 4.3, whose C(1 − (j − 1)ε)^t with C = 1 − ε lies
+    above it. With j = 1 it says how much the first token has not yet drawn. Raises `InvalidValueError` for
+    j < 0, ε or λ outside [0, 1], or jε > 1, which no kernel has for a position of the text.
     """
     floors = _shares("floors", floors)
     weights = np.ones_like(floors) if mixing is None else _shares("mixing", mixing)
     if weights.shape != floors.shape:
         raise InvalidValueError(f"mixing: {weights.size} λ given, {floors.size} (one per layer) needed")
-    lost = _count("position", position, 0) * floors
+    lost = whole("position", position, 0) * floors
     if (lost > 1.0 + BOUNDARY).any():
         raise InvalidValueError(
             f"position: {position} given with a floor of {floors.max():.6g}, position·floor ≤ 1 needed"
@@ -90,9 +81,10 @@ def log_collapse_bound(
 def hops(tokens: int, width: int) -> int:
     """⌈(N − 1)/(w − 1)⌉: layers after which, under a window of `width` w, every token sees all before it.
 
-    Theorem 4.2. Raises `InvalidValueError` for tokens < 1 or a width < 2, under which tokens see only themselves.
+    Theorem 4.2. Raises `InvalidValueError` for tokens < 1 or a width < 2, under which tokens see only
+    themselves.
     """
-    return -(-(_count("tokens", tokens, 1) - 1) // (_count("width", width, 2) - 1))
+    return -(-(whole("tokens", tokens, 1) - 1) // (whole("width", width, 2) - 1))
 
 
 def log_window_bound(
@@ -100,14 +92,15 @@ def log_window_bound(
 ) -> Float[np.ndarray, "layer"]:
     """⌊layers/h⌋·ln(1 − jεʰ) after 1 … `depth` layers: the most that positions ≥ j ≥ 1 hold together.
 
-    For a window of `width`; h = `hops` layers together weigh every earlier token with at least εʰ (Lemma B.1).
-    Theorem 4.2 without its factor 1/2 in the exponent, without rounding N − 1 to a multiple of w − 1, and
-    for the whole suffix. Raises `InvalidValueError` for a position outside 1 … tokens − 1, and as `hops`.
+    For a window of `width`; h = `hops` layers together weigh every earlier token with at least εʰ (Lemma
+    B.1). Theorem 4.2 without its factor 1/2 in the exponent, without rounding N − 1 to a multiple of w − 1,
+    and for the whole suffix. Raises `InvalidValueError` for a position outside 1 … tokens − 1, and as
+    `hops`.
     """
     if not 1 <= position < tokens:
         raise InvalidValueError(f"position: {position} given, one from 1 to {tokens - 1} needed")
     together = hops(tokens, width)
-    blocks = np.arange(1, _count("depth", depth, 1) + 1) // together
+    blocks = np.arange(1, whole("depth", depth, 1) + 1) // together
     share = position * float(_shares("floor", [floor])[0]) ** together
     if not share < 1.0:
         raise InvalidValueError(f"floor: {floor} given, less than one over the keys a query sees needed")
@@ -166,7 +159,7 @@ def log_walks(depth: int, distance: Int[np.ndarray, "*distance"]) -> Float[np.nd
     A sum of d positive logarithms, within 1e-12 relative up to d = 100,000. Raises `InvalidValueError` for a
     depth < 1 or a negative distance.
     """
-    before = _count("depth", depth, 1) - 1
+    before = whole("depth", depth, 1) - 1
     distance = np.asarray(distance, dtype=np.int64)
     if (distance < 0).any():
         raise InvalidValueError(f"distance: {distance.min()} given, integers ≥ 0 needed")
@@ -175,15 +168,15 @@ def log_walks(depth: int, distance: Int[np.ndarray, "*distance"]) -> Float[np.nd
 
 
 def decay_envelope(rate: float, logit_range: float, tokens: int) -> Envelope:
-    """Lemma 4.4 for logits z_ij − m(i − j) with `rate` m and z within a range of I_max − I_min (`logit_range`).
+    """Lemma 4.4 for logits z_ij − m(i − j), `rate` m, z within a range I_max − I_min (`logit_range`).
 
     C_min = e^(−range)(1 − e^−m)/(1 − e^(−Nm)) and C_max = e^range. The printed C_max is smaller by 1 + e^−m,
     which row 1 does not have; the printed C_min has no N and is 0 at m = 0. Raises `InvalidValueError` for
     a rate or range that is negative or not finite, or tokens < 1.
     """
-    _non_negative("rate", rate)
-    total = np.logaddexp.reduce(-rate * np.arange(_count("tokens", tokens, 1)))
-    span = _non_negative("logit_range", logit_range)
+    non_negative("rate", rate)
+    total = np.logaddexp.reduce(-rate * np.arange(whole("tokens", tokens, 1)))
+    span = non_negative("logit_range", logit_range)
     return Envelope(-span - float(total), span, rate, rate, power=1)
 
 
@@ -196,11 +189,11 @@ def rope_envelope(
 ) -> Envelope:
     """Lemma I.1, and Lemma 4.6 for one pair: envelopes e^(−c·d²·Σθ_l²) for logits Σ_l a_l cos(φ_l − dθ_l).
 
-    `least` and `largest` bound a_l = |q_l|·|k_l| in each pair of dimensions over all tokens, `angles` are θ_l,
-    `deviation` bounds |φ_l| in radians (δθ₁ in Lemma 4.6, ½π√(1/β_qβ_k)·δθ₁ in Lemma I.1 by Lemma I.3). The
-    rates are Σa_lθ_l² below and that over π² above, with a_l the largest; printed below with the least,
-    which fails where cosines are negative. Raises `InvalidValueError` unless deviation + (tokens − 1)·θ_l ≤ π
-    for every pair, 0 < least ≤ largest, and there is one of each per pair.
+    `least` and `largest` bound a_l = |q_l|·|k_l| in each pair of dimensions over all tokens, `angles` are
+    θ_l, `deviation` bounds |φ_l| in radians (δθ₁ in Lemma 4.6, ½π√(1/β_qβ_k)·δθ₁ in Lemma I.1 by Lemma
+    I.3). The rates are Σa_lθ_l² below and that over π² above, with a_l the largest; printed below with the
+    least, which fails where cosines are negative. Raises `InvalidValueError` unless
+    deviation + (tokens − 1)·θ_l ≤ π for every pair, 0 < least ≤ largest, and there is one of each per pair.
     """
     least, largest, angles = (np.asarray(given, dtype=np.float64) for given in (least, largest, angles))
     if not least.shape == largest.shape == angles.shape or least.ndim != 1 or not least.size:
@@ -212,7 +205,7 @@ def rope_envelope(
         raise InvalidValueError(f"least: {least} given, numbers above 0 and at most {largest} needed")
     if (angles < 0).any():
         raise InvalidValueError(f"angles: {angles.min()} given, numbers ≥ 0 needed")
-    turn = _non_negative("deviation", deviation) + (_count("tokens", tokens, 1) - 1) * angles.max()
+    turn = non_negative("deviation", deviation) + (whole("tokens", tokens, 1) - 1) * angles.max()
     if not turn <= math.pi + BOUNDARY:
         raise InvalidValueError(
             f"angles: deviation + (tokens − 1)·angle reaches {turn:.6g}, at most π needed for the envelope"
@@ -228,224 +221,21 @@ def rope_envelope(
     )
 
 
-# --- Theorems 4.5 and 4.7, Appendix H: critical distances --------------------------------------------------
-
-
-def critical_distance(depth: float, rate: float) -> float:
-    """x* = t/(e^m − 1), where C(t+x, x)e^(−mx) is highest under Stirling's approximation (Theorem 4.5).
-
-    t = `depth` − 1, m = `rate`; ∞ at m = 0. Without the approximation the highest point lies in
-    (x* − 1, x* − ½], or at 0 where the harmonic number H_t is at most m. Raises `InvalidValueError` for
-    depth < 1 or a rate that is negative or not finite.
-    """
-    before = _layers_before(depth)
-    if _non_negative("rate", rate) == 0.0:
-        return math.inf if before else 0.0
-    return before * math.exp(-rate) / -math.expm1(-rate)
-
-
-def modal_distance(depth: int, rate: float) -> int:
-    """⌊x*⌋: the whole distance at which C(t+x, x)e^(−mx) is highest (at x* − 1 too, where x* is whole).
-
-    Exact: neighbouring values have the ratio e^−m(t + x)/x. Far from the first token the rollout of a decay
-    mask without content is this product times (1 − e^−m)^(t+1), a negative binomial distribution. Raises
-    `InvalidValueError` as `critical_distance`, and for a rate of 0, with which no distance is the highest.
-    """
-    found = critical_distance(depth, rate)
-    if not math.isfinite(found):
-        raise InvalidValueError(f"rate: {rate} given, a number above 0 needed")
-    return math.floor(found)
-
-
-def rope_critical_distance(depth: float, angle: float, rate: float = 1.0) -> float:
-    """The root x* of ln(1 + t/x) = 2cθ²x, where C(t+x, x)e^(−cθ²x²) is highest under Stirling's approximation.
-
-    t = `depth` − 1, θ = `angle` in radians per token, c = `rate` (the paper's L has c = 1, and its Appendix H
-    prints 2θ for 2θ²). Relative accuracy 1e-14. Without the approximation the highest point lies in
-    (x* − 1, x*), over whole distances in (x* − 1, x* + ½). Raises `InvalidValueError` for depth < 1 or an
-    angle or rate that is not above 0. Source: Theorem 4.7, Appendix H.
-    """
-    before = _layers_before(depth)
-    strength = _positive("rate·angle²", 2.0 * _positive("rate", rate) * _positive("angle", angle) ** 2)
-    if before == 0.0:
-        return 0.0
-    # with x = t·e^v the root depends on 2cθ²t alone, and lies between those of two simpler equations
-    scaled = strength * before
-    low, high = 2.0 / (scaled + math.sqrt(scaled * (scaled + 4.0))), 1.0 / math.sqrt(scaled)
-
-    def excess(v: float) -> float:
-        return math.log(math.log1p(math.exp(-v)) / scaled) - v
-
-    root = brentq(excess, math.log(low) - 1e-9, math.log(high) + 1e-9, xtol=1e-15)
-    return before * math.exp(root)  # type: ignore[arg-type]
-
-
-def rope_modal_distance(depth: int, angle: float, rate: float = 1.0) -> int:
-    """The whole distance at which C(t+x, x)e^(−cθ²x²) is highest: exact but where two neighbours tie.
-
-    The last x with ln(1 + t/x) ≥ (2x − 1)cθ², which the ratio of neighbours gives; 0 if there is none.
-    Raises `InvalidValueError` as `rope_critical_distance`.
-    """
-    before, near = _layers_before(depth), rope_critical_distance(depth, angle, rate)
-    found = math.floor(near)
-    following = found + 1
-    if before and math.log1p(before / following) >= (2 * following - 1) * rate * angle**2:
-        return following
-    return found
-
-
-def critical_distance_slopes(depth: float, angle: float, rate: float = 1.0) -> tuple[float, float]:
-    """∂x*/∂t > 0 and ∂x*/∂θ < 0 of `rope_critical_distance` for depth > 1: Appendix H with 2cθ² for its 2θ.
-
-    1/(2cθ²(x + t) + t/x) and −4cθx/(2cθ² + t/(x(x + t))). Raises `InvalidValueError` as there, and for depth 1.
-    """
-    before = _positive("depth − 1", _layers_before(depth))
-    x, strength = rope_critical_distance(depth, angle, rate), 2 * rate * angle**2
-    by_depth = 1.0 / (strength * (x + before) + before / x)
-    return by_depth, -4 * rate * angle * x / (strength + before / (x * (x + before)))
-
-
-def drift_distance(logits: Float[np.ndarray, "distance"], depth: int) -> float:
-    """Where the rollout of one logit per distance peaks, to second order, far from the first token: Tκ₁ − κ₃/2κ₂.
-
-    There the rollout of T = `depth` layers is the T-fold convolution of softmax(`logits`) over distances
-    0, 1, …; κ are that step's cumulants (Edgeworth). For a decay mask x* − ½ exactly; for RoPE it grows like
-    T, not like √T as `rope_critical_distance`. Not in the paper. Raises `InvalidValueError` for depth < 1 or
-    fewer than two logits.
-    """
-    logits = np.asarray(logits, dtype=np.float64)
-    if logits.ndim != 1 or logits.size < 2 or not np.isfinite(logits).all():
-        raise InvalidValueError(f"logits: shape {logits.shape} given, two finite numbers or more needed")
-    step, share = np.arange(logits.size), np.exp(logits - logits.max())
-    share = share / share.sum()
-    mean = float(share @ step)
-    second, third = (float(share @ (step - mean) ** order) for order in (2, 3))
-    return _count("depth", depth, 1) * mean - third / (2 * second)
-
-
-# --- what the figures show ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Collapse:
-    """What a query draws from `position` j, and from j and all `later` ones, after 0, 1, … layers.
-
-    `log_bound` is `log_collapse_bound` there, 0 before the first layer: no query draws more from j and later.
-    """
-
-    position: int
-    mass: Float[np.ndarray, "step"]
-    later: Float[np.ndarray, "step"]
-    log_bound: Float[np.ndarray, "step"]
-
-
-def collapse(architecture: Architecture, tokens: int, position: int, query: int = -1) -> Collapse:
-    """Mass of a position against depth with its bound, ε read off each layer's dense kernel.
-
-    Raises `InvalidValueError` for a mask that is not causal, a position or query outside the text.
-    """
-    if not all(isinstance(layer.mask, Causal) for layer in architecture.layers):
-        raise InvalidValueError(
-            "layers: another mask than the causal one given, Causal() needed for the bound"
-        )
-    if not 0 <= position < tokens:
-        raise InvalidValueError(f"position: {position} given, one from 0 to {tokens - 1} needed")
-    floors = {
-        layer: smallest_admitted(layer_kernel(layer, tokens), layer.mask.allowed(tokens))
-        for layer in set(architecture.layers)
-    }
-    bound = log_collapse_bound(
-        np.array([floors[layer] for layer in architecture.stack]), position, architecture.coefficients
-    )
-    masses = np.stack([profile.mass for profile in trajectory(architecture, tokens, query)])
-    later = masses[:, position:].sum(axis=1)
-    return Collapse(position, masses[:, position], later, np.concatenate([[0.0], bound]))
-
-
-@dataclass(frozen=True, eq=False)
-class DistanceCurve:
-    """Critical distances against depth: x* `predicted`, the whole distance `modal` where walks × envelope peak,
-    where the `rollout` itself peaks (its first token left out), and where `drift_distance` puts that."""
-
-    name: str
-    depth: Int[np.ndarray, "step"]
-    predicted: Float[np.ndarray, "step"]
-    modal: Int[np.ndarray, "step"]
-    rollout: Int[np.ndarray, "step"]
-    drift: Float[np.ndarray, "step"]
-
-
-def distance_curve(positional: Decay | RoPE, depths: Sequence[int], tokens: int) -> DistanceCurve:
-    """Critical distances of an attention-only causal network without content, for the last of `tokens` tokens.
-
-    For one pair of RoPE with amplitude a, a·cos(dθ) ≈ a − ½aθ²d² makes c = a/2. Raises `InvalidValueError` for
-    another encoding, several pairs or a phase, and for no depths.
-    """
-    if not len(depths):
-        raise InvalidValueError("depths: none given, one or more needed")
-    if isinstance(positional, Decay):
-        pairs = [
-            (critical_distance(depth, positional.rate), modal_distance(depth, positional.rate))
-            for depth in depths
-        ]
-        name = f"decay, m = {positional.rate:g}"
-    elif (
-        isinstance(positional, RoPE)
-        and np.shape(positional.amplitudes) == (1, 1)
-        and not np.any(positional.phases)
-    ):
-        angle, amplitude = float(positional.angles[0]), float(positional.amplitudes[0][0])
-        pairs = [
-            (
-                rope_critical_distance(depth, angle, amplitude / 2),
-                rope_modal_distance(depth, angle, amplitude / 2),
-            )
-            for depth in depths
-        ]
-        name = f"RoPE, θ = {angle:g}, a = {amplitude:g}"
-    else:
-        raise InvalidValueError(
-            "positional: another encoding given, Decay or RoPE with one pair and phase 0 needed"
-        )
-    layer = Layer(positional=positional)
-    profiles = trajectory(Architecture(max(depths), (layer,), AttentionOnly()), tokens)
-    logits = layer.bias(np.arange(tokens))[0]
-    predicted, modal = (np.array(column) for column in zip(*pairs, strict=True))
-    return DistanceCurve(
-        name,
-        np.array(depths),
-        predicted,
-        modal,
-        np.array([int(profiles[depth].mass[:0:-1].argmax()) for depth in depths]),
-        np.array([drift_distance(logits, depth) for depth in depths]),
-    )
-
-
 # --- what is asked of an argument --------------------------------------------------------------------------
 
 
-def _non_negative(name: str, given: float) -> float:
+def non_negative(name: str, given: float) -> float:
+    """`given`, if it is finite and ≥ 0. Raises `InvalidValueError` naming the argument."""
     if not 0 <= given < math.inf:
         raise InvalidValueError(f"{name}: {given} given, a finite number ≥ 0 needed")
     return given
 
 
-def _positive(name: str, given: float) -> float:
-    if not 0 < given < math.inf:
-        raise InvalidValueError(f"{name}: {given} given, a finite number above 0 needed")
-    return given
-
-
-def _count(name: str, given: int, least: int) -> int:
+def whole(name: str, given: int, least: int) -> int:
+    """`given`, if it is a whole number ≥ `least`. Raises `InvalidValueError` naming the argument."""
     if not isinstance(given, int | np.integer) or isinstance(given, bool) or given < least:
         raise InvalidValueError(f"{name}: {given!r} given, an integer ≥ {least} needed")
     return int(given)
-
-
-def _layers_before(depth: float) -> float:
-    if not 1 <= depth < math.inf:
-        raise InvalidValueError(f"depth: {depth} given, a finite number ≥ 1 needed")
-    return depth - 1.0
 
 
 def _shares(name: str, given: Float[np.ndarray, "layer"] | Sequence[float]) -> Float[np.ndarray, "layer"]:

@@ -11,6 +11,7 @@ window. In a tile Z_i is const + rate·(1 − γ^k)/(1 − γ) + decay·γ^k at 
 one row of weights serves all tiles. Sums below `FLOOR` become zero.
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -27,20 +28,20 @@ TILE = 128
 """Tokens whose sums run together; a multiple of four."""
 VANISHED = 41.5
 """exp(−41.5) is less than half a rounding of 1."""
-
-
+EVERY = 32
+"""Tiles after which the rounding of γ^`TILE` is set right: before, the correction would be rounded away."""
 FAST = {"reassoc", "contract", "nsz", "nnan", "ninf"}
 """Liberties of the innermost sums; none that could drop a small term."""
 
 
 class Powers(NamedTuple):
-    """γ^k and (1 − γ^k)/(1 − γ) for k = 0 … `TILE`, and what γ^`TILE` lacks to its exact value."""
+    """γ^k and (1 − γ^k)/(1 − γ) for k = 0 … `TILE`; `slack` is the relative error of γ^`TILE`."""
 
     slopes: Float[np.ndarray, "head"]
     gamma: Float[np.ndarray, "head"]
     powers: Float[np.ndarray, "offset head"]
     sums: Float[np.ndarray, "offset head"]
-    rest: Float[np.ndarray, "head"]
+    slack: Float[np.ndarray, "head"]
 
 
 class Weights(NamedTuple):
@@ -74,7 +75,10 @@ class Span(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Working memory: a tile's weights, the same where they are steady, and running sums."""
+    """Working memory: a tile's weights, the same where they are steady, and running sums.
+
+    `carry` is the sum over the tiles so far, and what roundings added to it too much.
+    """
 
     tile: Float[np.ndarray, "offset head"]
     own: Float[np.ndarray, "offset"]
@@ -85,20 +89,15 @@ class Room(NamedTuple):
     lifted: Float[np.ndarray, "offset head"]
     terms: Float[np.ndarray, "5 head"]
     local: Float[np.ndarray, "head"]
-    carry: Float[np.ndarray, "head"]
+    carry: Float[np.ndarray, "2 head"]
 
 
 class Block(NamedTuple):
-    """What a block of V tokens takes to hand on its tiles: γ to the power of tokens before a tile, after it, around it.
-
-    `whole` is γ^V, `rest` what it lacks to its exact value.
-    """
+    """γ to the power of the tokens of a block that come before a tile, after it, and before or after it."""
 
     reach: Float[np.ndarray, "tile head"]
     ahead: Float[np.ndarray, "tile head"]
     far: Float[np.ndarray, "tile head"]
-    whole: Float[np.ndarray, "head"]
-    rest: Float[np.ndarray, "head"]
 
 
 def push(
@@ -121,29 +120,30 @@ def push(
     slopes[slopes * tokens < 1e-18] = 0.0
     later = np.zeros_like(slopes) if isinstance(layer.positional, Decay) else slopes
     spans = _spans(layer, logits, slopes, later, tokens)
-    before, after, room = _powers(slopes), _powers(later), _room(len(slopes))
-    row, out = np.array(row, dtype=np.float64), np.zeros(tokens)
-    lost = 0.0
+    before, room = _powers(slopes), _room(len(slopes))
+    after = before if later is slopes else _powers(later)
+    row, out = np.require(row, np.float64, ["C", "W"]), np.zeros(tokens)
+    lam, keep, lost = float(mixing), 1.0 - float(mixing), 0.0
     for span in spans:
         if span.start < span.prefix - 1:
             _ascend(row, out, span, before, after, room)
         elif span.start < span.prefix:
-            out[span.start] += room.carry.sum()
+            out[span.start] += room.carry[0].sum()
     room.carry[:] = 0.0
-    everything = np.zeros_like(slopes)
+    everything = np.zeros((2, len(slopes)))
     for span in reversed(spans):
         if span.start >= span.behind + max(span.always, 1):
             block = _block(slopes, span.behind)
             # whole blocks: the keys before an incomplete one see all of it
             row = np.concatenate([row, np.zeros(span.behind)])
-            lost += _slide(row, out, span, before, after, room, block, everything, mixing, 1.0 - mixing)
+            lost += _slide(row, out, span, before, after, room, block, everything, lam, keep)
             room.carry[:] = 0.0
-            everything *= block.whole
+            everything *= _power(slopes, span.behind)
             continue
         if span.stop == span.always:
             room.carry[:] += everything
-        lost += _descend_span(row, out, span, before, after, room, mixing, 1.0 - mixing)
-    return out, mixing * lost
+        lost += _descend_span(row, out, span, before, after, room, lam, keep)
+    return out, lam * lost
 
 
 def _spans(layer: Layer, logits: HeadLogits, slopes, later, tokens: int) -> list[Span]:
@@ -167,7 +167,7 @@ def _spans(layer: Layer, logits: HeadLogits, slopes, later, tokens: int) -> list
     sliding = min(always + np.where(slopes > 0, fading, 0).max(), tokens) if always else 0
     spans = []
     edges = sorted({0, 1, behind + 1, behind + max(always, 1), always, max(prefix - 1, 0), tokens})
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in pairwise(edges):
         if start >= tokens:
             break
         weights, steady = causal, tokens
@@ -199,21 +199,15 @@ def _power(slopes, tokens):
     return np.where(value < FLOOR, 0.0, value)
 
 
-def _exact_power(slopes, tokens: int) -> tuple[np.ndarray, np.ndarray]:
-    """exp(−m·tokens) and what its rounding left out."""
-    exact = np.exp(-slopes.astype(np.longdouble) * tokens)
-    value = exact.astype(np.float64)
-    value[value < FLOOR] = 0.0
-    return value, np.where(value > 0, exact - value, 0.0).astype(np.float64)
-
-
 def _powers(slopes: Float[np.ndarray, "head"]) -> Powers:
     offsets = np.arange(TILE + 1.0)[:, None]
     powers = _power(slopes, offsets)
-    powers[TILE], rest = _exact_power(slopes, TILE)
+    exact = np.exp(-slopes.astype(np.longdouble) * TILE)
+    slack = np.zeros_like(slopes)
+    np.divide(exact - powers[TILE], powers[TILE], out=slack, where=powers[TILE] > 0, casting="same_kind")
     with np.errstate(invalid="ignore"):
         sums = np.where(slopes > 0, np.expm1(-slopes * offsets) / np.expm1(-slopes), offsets)
-    return Powers(slopes, powers[1].copy(), powers, sums, rest)
+    return Powers(slopes, powers[1].copy(), powers, sums, slack)
 
 
 def _block(slopes: Float[np.ndarray, "head"], behind: int) -> Block:
@@ -223,14 +217,13 @@ def _block(slopes: Float[np.ndarray, "head"], behind: int) -> Block:
         _power(slopes, starts),
         _power(slopes, behind - stops),
         _power(slopes, behind - (stops - starts)),
-        *_exact_power(slopes, behind),
     )
 
 
 def _room(heads: int) -> Room:
     tile, flat = np.zeros((TILE, heads)), np.zeros((1, heads))
     return Room(tile, np.zeros(TILE), np.zeros(TILE), flat, np.zeros(1), np.zeros(1), np.zeros_like(tile),
-                np.zeros((5, heads)), np.zeros(heads), np.zeros(heads))  # fmt: skip
+                np.zeros((5, heads)), np.zeros(heads), np.zeros((2, heads)))  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
@@ -241,7 +234,7 @@ def _geometric(slope, terms):
 
 @njit(cache=True, nogil=True)
 def _terms(span, before, after, a, length, terms):
-    """Z of a tile's k-th token, per head, as five factors: of 1, and of sums and powers of γ^k before and after."""
+    """What makes up Z in a tile, per head: factors of 1, of the sums and powers before, and of those after."""
     behind, always, weights = span.behind, span.always, span.weights
     for h in range(len(weights.here)):
         m = before.slopes[h]
@@ -264,29 +257,32 @@ def _terms(span, before, after, a, length, terms):
 
 
 @njit(cache=True, nogil=True)
-def _weigh(span, before, after, a, length, factor, terms, tile, own, taken):
-    """Tokens a … a + length − 1: `factor` times the heads' weights over Z; what each keeps, what its sink takes."""
-    weights = span.weights
+def _weigh(span, before, after, a, factor, terms, tile, own, taken):
+    """Tokens from a on: `factor` times the heads' weights over Z; what each keeps, what its sink takes."""
+    weights, length = span.weights, len(own)
     _terms(span, before, after, a, length, terms)
-    tile[:length] = terms[0]
-    _add_up(tile, length, terms[1], terms[2], before.sums, before.powers, False)
+    for k in range(length):
+        for h in range(tile.shape[1]):
+            tile[k, h] = terms[0, h]
+    _add_up(tile, terms[1], terms[2], before.sums, before.powers, length, 0)
     if a + length < span.prefix:
-        _add_up(tile, length, terms[3], terms[4], after.sums, after.powers, True)
-    _share(tile, length, factor, weights.here, weights.sinks, weights.heads, own, taken)
+        _add_up(tile, terms[3], terms[4], after.sums, after.powers, length, length - 1)
+    _share(tile, factor, weights.here, weights.sinks, weights.heads, own, taken)
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)
-def _add_up(tile, length, rate, decay, sums, powers, backwards):
+def _add_up(tile, rate, decay, sums, powers, length, last):
+    """Add rate·sums + decay·powers, the k-th of each to the k-th row, or to the one before `last` by k."""
     for k in range(length):
-        r = length - 1 - k if backwards else k
+        r = last - k if last > 0 else k
         for h in range(tile.shape[1]):
             tile[k, h] += rate[h] * sums[r, h] + decay[h] * powers[r, h]
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
-def _share(tile, length, factor, here, sinks, weights, own, taken):
+def _share(tile, factor, here, sinks, weights, own, taken):
     """Replace Z by the weight that it leaves to other tokens; note what is kept and what the sink takes."""
-    for k in range(length):
+    for k in range(len(own)):
         kept, lost = 0.0, 0.0
         for h in range(tile.shape[1]):
             share = weights[h] / tile[k, h]
@@ -301,20 +297,41 @@ def _prepare(span, before, after, room):
     """The weights where they are steady, once for the whole span."""
     if span.steady < span.stop:
         a = max(span.start, span.steady)
-        _weigh(span, before, after, a, 1, span.weights.there, room.terms, room.flat, room.flat_own, room.flat_taken)
+        _weigh(
+            span, before, after, a, span.weights.there, room.terms, room.flat, room.flat_own, room.flat_taken
+        )
         for k in range(TILE):
             for h in range(room.flat.shape[1]):
                 room.lifted[k, h] = before.powers[k, h] * room.flat[0, h]
 
 
 @njit(cache=True, nogil=True)
-def _pass_on(carry, local, power, rest, exactly):
-    """carry·power + local, `rest` added to the power where it is to be taken exactly."""
-    for h in range(len(carry)):
-        s = carry[h] * power[h] + local[h]
-        if exactly:
-            s += carry[h] * rest[h]
-        carry[h] = s if s > FLOOR else 0.0
+def _clear(sums):
+    for h in range(sums.size):
+        sums.flat[h] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def _add(carry, h, kept, term):
+    """carry = kept + term for one head, with its rounding error (Kahan)."""
+    term -= carry[1, h]
+    s = kept + term
+    carry[1, h] = (s - kept) - term
+    carry[0, h] = s
+    if s < FLOOR:
+        carry[0, h], carry[1, h] = 0.0, 0.0
+
+
+@njit(cache=True, nogil=True)
+def _pass_on(carry, local, powers, length, tile):
+    """Take `carry` over a tile whose own sum is `local`, setting the rounding of γ^`TILE` right now and then."""
+    for h in range(len(local)):
+        power = powers.powers[length, h]
+        kept = carry[0, h] * power
+        if tile % EVERY == EVERY - 1:
+            kept += kept * (EVERY * powers.slack[h])
+        carry[1, h] *= power
+        _add(carry, h, kept, local[h])
 
 
 @njit(cache=True, nogil=True)
@@ -333,12 +350,13 @@ def _descend(row, out, start, stop, span, before, after, room, lam, keep):
         tile, own, taken, step = room.flat, room.flat_own, room.flat_taken, 0
         if a < span.steady:
             tile, own, taken, step = room.tile, room.own, room.taken, 1
-            _weigh(span, before, after, a, length, span.weights.there, room.terms, tile, own, taken)
+            _weigh(span, before, after, a, span.weights.there, room.terms, tile, own[:length], taken)
         if a == 0:
             # a tile of one token, to which the later ones look through their own logit
-            room.carry[:] *= span.weights.first
+            for h in range(len(room.local)):
+                room.carry[0, h] *= span.weights.first[h]
         given, made = row[a : a + length], out[a : a + length]
-        _suffixes(given, made, tile, step, before.gamma, before.powers, room.carry, room.local)
+        _suffixes(given, made, tile, step, before.gamma, before.powers, room.carry[0], room.local)
         lost = 0.0
         for k in range(length):
             p = given[k]
@@ -346,7 +364,7 @@ def _descend(row, out, start, stop, span, before, after, room, lam, keep):
             p = keep * p + lam * (made[k] + own[step * k] * p)
             made[k] = p if p > FLOOR else 0.0
         drawn += lost
-        _pass_on(room.carry, room.local, before.powers[length], before.rest, length == TILE)
+        _pass_on(room.carry, room.local, before, length, (a - start) // TILE)
     return drawn
 
 
@@ -355,13 +373,17 @@ def _ascend(row, out, span, before, after, room):
     """A span of a prefix from first to last: add what `room.carry` and the earlier tokens pass on."""
     for a in range(span.start, span.stop, TILE):
         length = min(TILE, span.stop - a)
-        _weigh(span, before, after, a, length, span.weights.after, room.terms, room.tile, room.own, room.taken)
+        own, taken, tile = room.own[:length], room.taken[:length], room.lifted
+        _weigh(span, before, after, a, span.weights.after, room.terms, room.tile, own, taken)
         # the mirror image of going down
-        given, made = row[a : a + length][::-1].copy(), np.zeros(length)
-        tile = room.tile[:length][::-1].copy()
-        _suffixes(given, made, tile, 1, after.gamma, after.powers, room.carry, room.local)
-        out[a : a + length] += made[::-1]
-        _pass_on(room.carry, room.local, after.powers[length], after.rest, length == TILE)
+        for k in range(length):
+            own[k], taken[k] = row[a + length - 1 - k], 0.0
+            for h in range(tile.shape[1]):
+                tile[k, h] = room.tile[length - 1 - k, h]
+        _suffixes(own, taken, tile, 1, after.gamma, after.powers, room.carry[0], room.local)
+        for k in range(length):
+            out[a + k] += taken[length - 1 - k]
+        _pass_on(room.carry, room.local, after, length, (a - span.start) // TILE)
 
 
 @njit(cache=True, nogil=True)
@@ -375,10 +397,12 @@ def _slide(row, out, span, before, after, room, block, everything, lam, keep):
     width = span.behind
     for b in range(span.start + (span.stop - 1 - span.start) // width * width, span.start - 1, -width):
         e = min(b + width, span.stop)
-        room.carry[:] = 0.0
+        _clear(room.carry)
         drawn += _descend(row, out, b, e, span, before, after, room, lam, keep)
         if span.always > 0:
-            _pass_on(everything, room.carry, block.whole, block.rest, True)
+            for h in range(len(room.local)):
+                term = np.exp(-before.slopes[h] * (b - span.start)) * room.carry[0, h]
+                _add(everything, h, everything[0, h], term)
         _reach_back(row, out, b, span, before, after, room, block)
     return drawn
 
@@ -387,33 +411,34 @@ def _slide(row, out, span, before, after, room, block, everything, lam, keep):
 def _reach_back(row, out, b, span, before, after, room, block):
     """Add to the V keys before token b what those of the V tokens from b on that see them pass to them."""
     slopes, total, ahead = before.slopes, room.carry, room.terms[0]
-    total[:] = 0.0
+    _clear(total)
     for a in range(b, b + span.behind, TILE):
         length = min(TILE, b + span.behind - a)
         place = (a - b) // TILE
         lifted = room.lifted
         if a < span.steady:
             lifted = room.tile
-            _weigh(span, before, after, a, length, span.weights.there, room.terms, lifted, room.own, room.taken)
+            _weigh(
+                span, before, after, a, span.weights.there, room.terms, lifted, room.own[:length], room.taken
+            )
             for k in range(length):
                 for h in range(len(slopes)):
                     lifted[k, h] *= before.powers[k, h]
         for h in range(len(slopes)):
-            s = block.ahead[place, h] * total[h]
+            s = block.ahead[place, h] * total[0, h]
             ahead[h] = s if s > FLOOR else 0.0
         made = out[a - span.behind : a - span.behind + length]
         _prefixes(row[a : a + length], made, lifted, before.powers, ahead, block.far[place], room.local)
         for h in range(len(slopes)):
-            s = total[h] + block.reach[place, h] * room.local[h]
-            total[h] = s if s > FLOOR else 0.0
+            _add(total, h, total[0, h], block.reach[place, h] * room.local[h])
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, inline="never")
 def _suffixes(row, out, tile, step, gamma, powers, carry, local):
-    """out_k += Σ_h γ^(last − k)·carry + Σ_{i>k} γ^(i−k−1)·tile_i·row_i; the sum for k = −1, less carry, in `local`."""
+    """out_k += Σ_h γ^(last − k)·carry + Σ_{i>k} γ^(i−k−1)·tile_i·row_i; the latter for k = −1 in `local`."""
     last = len(row) - 1
     k = last
-    local[:] = 0.0
+    _clear(local)
     while k >= 3:
         p0, p1, p2, p3 = row[k], row[k - 1], row[k - 2], row[k - 3]
         c0, c1, c2, c3 = tile[step * k], tile[step * (k - 1)], tile[step * (k - 2)], tile[step * (k - 3)]
@@ -452,7 +477,7 @@ def _prefixes(row, out, lifted, powers, ahead, far, local):
     """out_k += Σ_h γ^(last − k)·(ahead + far·Σ_{i≤k} lifted_i·row_i); the sum for the last k in `local`."""
     last = len(row) - 1
     k = 0
-    local[:] = 0.0
+    _clear(local)
     while k + 3 <= last:
         p0, p1, p2, p3 = row[k], row[k + 1], row[k + 2], row[k + 3]
         t0, t1, t2, t3 = lifted[k], lifted[k + 1], lifted[k + 2], lifted[k + 3]

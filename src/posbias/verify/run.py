@@ -89,7 +89,7 @@ def check(reading: Reading, instances: int, seed: int, name: str, witness: Insta
 def verify(
     statements: Iterable[Statement],
     *,
-    instances: int = 200,
+    instances: int = 1000,
     seed: int = 0,
     progress: Callable[[Finding], object] | None = None,
 ) -> list[Finding]:
@@ -122,7 +122,7 @@ def select(statements: Iterable[Statement], keys: Iterable[str]) -> list[Stateme
 
 
 def save_counterexamples(findings: Iterable[Finding], folder: Path) -> list[Path]:
-    """Write each counterexample to `folder`/<key>-<reading>.json; `read_instance` gives it back."""
+    """Write each counterexample to `folder`/<key>-<reading>.json; docs/theorems.md says how to try it again."""
     written = []
     for finding in findings:
         for name, trial in (("published", finding.published), ("amended", finding.amended)):

@@ -1,0 +1,107 @@
+"""§5.1: what holds for one head, for the mean over heads.
+
+Order, floor and drift carry over to the mean kernel. The norm bound does not: a path may change heads
+between layers, so the products of one head's value matrices bound nothing.
+"""
+
+import numpy as np
+from numpy.random import Generator
+
+from posbias.theory import order, residual
+from posbias.theory.kernel import masked_softmax
+from posbias.verify.herasimchyk import draws
+from posbias.verify.herasimchyk.forces import slack_depth
+from posbias.verify.herasimchyk.margins import room, rounded, statement
+from posbias.verify.herasimchyk.network import alternating, draw_values, operator_norm
+from posbias.verify.statement import Instance, Reading, Statement
+
+
+def _draw_heads(rng: Generator, edge: bool) -> Instance:
+    (tokens, width), depth, heads = draws.size(rng, edge), int(rng.integers(1, 5)), int(rng.integers(1, 5))
+    kernels = [[draws.positive(rng, tokens, width, edge) for _ in range(heads)] for _ in range(depth)]
+    return {"heads": np.array(kernels), "mixing": draws.mixing(rng, depth, edge), "width": width}
+
+
+def _slack_heads(instance: Instance) -> float:
+    """Order, mask, row sums and floor of the mean kernel, and Proposition 4.2 for it."""
+    heads = np.asarray(instance["heads"], dtype=float)
+    allowed = draws.admitted(heads.shape[-1], instance["width"])
+    means = np.stack([residual.average_heads(layer) for layer in heads])
+    floor = min(float(kernel[allowed].min()) for kernel in heads.reshape(-1, *allowed.shape))
+    return min(
+        min(order.monotonicity(kernel).margin for kernel in means),
+        room(floor, [residual.smallest_admitted(kernel, allowed) for kernel in means]),
+        slack_depth({"kernels": means, "mixing": instance["mixing"]}),
+    )
+
+
+def _draw_head_values(rng: Generator, edge: bool) -> Instance:
+    tokens, dim, depth, heads = (int(rng.integers(1, high)) for high in (5, 4, 20, 4))
+    return {
+        "hidden": rng.normal(size=(tokens, dim)),
+        "heads": masked_softmax(rng.normal(size=(depth, heads, tokens, tokens)), np.tri(tokens, dtype=bool)),
+        "values": np.stack([draw_values(rng, depth, dim, edge) for _ in range(heads)], axis=1),
+        "mixing": draws.mixing(rng, depth, edge),
+    }
+
+
+def _draw_head_values_only(rng: Generator, edge: bool) -> Instance:
+    """λ = 1, where both readings of the residual dynamics are the same."""
+    instance = dict(_draw_head_values(rng, edge))
+    return instance | {"mixing": np.ones(len(instance["mixing"]))}
+
+
+def _slack_head_values(instance: Instance, amended: bool) -> float:
+    X, values = np.asarray(instance["hidden"], float), np.asarray(instance["values"], float)
+    start, largest, norms = np.linalg.norm(X, axis=1).max(), 0.0, []
+    products = np.broadcast_to(np.eye(X.shape[1]), values.shape[1:])
+    for kernels, value, lam in zip(np.asarray(instance["heads"]), values, instance["mixing"], strict=True):
+        X = (1 - lam) * X + lam * (kernels @ (X @ value)).mean(axis=0)
+        products = products @ value
+        largest = max(largest, float(operator_norm(products).max()))
+        norms.append(np.linalg.norm(X, axis=1).max())
+    bound = np.full(len(norms), start * largest)
+    if amended:
+        mixing = np.asarray(instance["mixing"], float)
+        bound = residual.hidden_state_bound(mixing, operator_norm(values).mean(axis=1), float(start))
+    return room(norms, bound)
+
+
+HEADS: tuple[Statement, ...] = (
+    statement(
+        "5.1",
+        "§5.1, multi-head averaging",
+        rounded(
+            "The mean of monotone kernels is monotone, its floor is at least the least of the heads', and "
+            "Proposition 4.2 holds for it.",
+            _draw_heads,
+            _slack_heads,
+        ),
+    ),
+    statement(
+        "5.1-values",
+        "§5.1, Lemma 5.3 (i) for heads",
+        Reading(
+            "With Assumption 5.2 uniform across heads, norms stay within ‖X⁽⁰⁾‖·C_V, C_V the largest product "
+            "of any one head's value matrices (λ = 1).",
+            _draw_head_values_only,
+            lambda instance: _slack_head_values(instance, amended=False),
+        ),
+        amended=Reading(
+            "Norms stay within the input's times Π(1 − λ + λ·mean_h‖W_V^h‖), for every λ.",
+            _draw_head_values,
+            lambda instance: _slack_head_values(instance, amended=True),
+        ),
+        witness={
+            "hidden": [[1.0]],
+            "heads": [[[[1.0]], [[1.0]]]] * 20,
+            "values": [
+                [one, other] for one, other in zip(alternating(2, 20), alternating(0.5, 20), strict=True)
+            ],
+            "mixing": [1.0] * 20,
+        },
+        note="Not verbatim: paths change heads between layers, so products of one head's matrices bound "
+        "nothing. Values 2, ½, … and ½, 2, … in two heads (products ≤ 2) grow by 5/4 per layer.",
+    ),
+)
+"""§5.1: averaging, and Lemma 5.3 (i) for heads."""

@@ -1,0 +1,103 @@
+"""A network that runs: X ← (1 − λ)X + λ·A·X·W_V, the residual update of §3, with A = softmax(X W_Q (X W_K)ᵀ).
+
+Assumption 5.2 bounds the products of the value matrices, not each of them. Drawn are networks whose
+products are bounded by construction (`draw_values`), and the sharpest case known (`growing`): values that
+alternate between large and small, whose products stay bounded while the residual stream grows.
+"""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy.random import Generator
+
+from posbias.theory import residual
+from posbias.theory.kernel import masked_softmax
+from posbias.verify.herasimchyk import draws
+from posbias.verify.herasimchyk.draws import Matrix
+from posbias.verify.statement import Instance
+
+
+def operator_norm(matrices: Any) -> Any:
+    """The largest singular value of each matrix."""
+    return np.linalg.norm(np.asarray(matrices, dtype=float), 2, axis=(-2, -1))
+
+
+def draw_values(rng: Generator, depth: int, dim: int, edge: bool) -> Float[np.ndarray, "layer out in"]:
+    """W_t with W_1⋯W_t = G_t for random invertible G_t, so that every product is bounded (Assumption 5.2)."""
+    turns = np.linalg.qr(rng.normal(size=(depth + 1, dim, dim)))[0]
+    stretch = (
+        rng.choice([0.2, 1.0, 2.0], (depth + 1, 1, dim)) if edge else rng.uniform(0.5, 1, (depth + 1, 1, dim))
+    )
+    products = turns * stretch
+    products[0] = np.eye(dim)
+    return np.linalg.solve(products[:-1], products[1:])
+
+
+def alternating(high: float, depth: int) -> list[list[list[float]]]:
+    """1×1 value matrices whose products stay at `high` or 1."""
+    return [[[high if layer % 2 == 0 else 1 / high]] for layer in range(depth)]
+
+
+def growing(hidden: list[list[float]], weight: float, high: float, depth: int) -> Instance:
+    """A network of width one with values high, 1/high, … and λ = ½: their products are at most `high`."""
+    weights = [[[weight]]] * depth
+    return {
+        "hidden": hidden,
+        "queries": weights,
+        "keys": weights,
+        "values": alternating(high, depth),
+        "mixing": [0.5] * depth,
+    }
+
+
+def draw_network(rng: Generator, edge: bool) -> Instance:
+    """A network under Assumptions 5.1 and 5.2: small weights, or at the edge values that grow."""
+    if edge and rng.random() < 0.3:  # a first token of zeros, others that grow
+        hidden = [[0.0]] + [[0.1]] * int(rng.integers(1, 4))
+        return growing(hidden, 0.1, float(rng.uniform(2, 40)), int(rng.integers(20, 61)))
+    tokens, dim, depth = (int(rng.integers(low, high)) for low, high in ((2, 6), (1, 4), (1, 25)))
+    scale = rng.choice([0.1, 1.0]) / np.sqrt(dim)
+    return {
+        "hidden": rng.normal(size=(tokens, dim)) * scale,
+        "queries": rng.normal(size=(depth, dim, dim)) * scale,
+        "keys": rng.normal(size=(depth, dim, dim)) * scale,
+        "values": draw_values(rng, depth, dim, edge),
+        "mixing": draws.mixing(rng, depth, edge),
+    }
+
+
+def assumed_constants(instance: Instance) -> tuple[float, float]:
+    """C of Assumption 5.1 and of the input (Frobenius, the largest of the usual norms), C_V of 5.2."""
+    weights = max(operator_norm(instance["queries"]).max(), operator_norm(instance["keys"]).max())
+    product, largest = np.eye(np.shape(instance["hidden"])[-1]), 0.0
+    for value in np.asarray(instance["values"], dtype=float):
+        product = product @ value
+        largest = max(largest, float(operator_norm(product)))
+    return max(float(weights), float(np.linalg.norm(instance["hidden"]))), largest
+
+
+def run_network(
+    instance: Instance, whole_stream: bool = False
+) -> tuple[Float[np.ndarray, "layer"], list[Matrix]]:
+    """The largest norm of a token after each layer, and the attention kernels (causal).
+
+    `whole_stream` multiplies the residual stream by W_V as well, as the proof of Lemma 5.3 does.
+    """
+    X = np.asarray(instance["hidden"], dtype=float)
+    allowed, norms, kernels = np.tri(len(X), dtype=bool), [], []
+    weights = (np.asarray(instance[key], dtype=float) for key in ("queries", "keys", "values", "mixing"))
+    for query, key, value, lam in zip(*weights, strict=True):
+        A = masked_softmax((X @ query) @ (X @ key).T, allowed)
+        X = (1 - lam) * (X @ value if whole_stream else X) + lam * A @ X @ value
+        kernels.append(A)
+        norms.append(np.linalg.norm(X, axis=1).max())
+    return np.array(norms), kernels
+
+
+def hidden_bound(instance: Instance) -> Float[np.ndarray, "layer"]:
+    """The norm bound of Lemma 5.3 (i) as amended, after each layer: ‖X‖·Π(1 − λ + λ‖W_V‖)."""
+    start = float(np.linalg.norm(instance["hidden"], axis=1).max())
+    return residual.hidden_state_bound(
+        np.asarray(instance["mixing"], float), operator_norm(instance["values"]), start
+    )

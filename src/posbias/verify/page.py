@@ -1,0 +1,66 @@
+"""The table of all statements as it stands in the documentation: what was claimed, what stands, and why.
+
+A page holds the table between two marks; `update_page` tries all statements and writes it anew, leaving the
+words around it alone. The table has verdicts and no margins, so that it does not change with the machine, the
+seed or the number of instances, unless a statement does.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from posbias.errors import InputFileError
+from posbias.files import write_text
+from posbias.verify import STATEMENTS
+from posbias.verify.run import Finding, verify
+from posbias.verify.statement import Statement
+
+BEGIN, END = "<!-- statements -->", "<!-- end of statements -->"
+"""The marks before and after the table."""
+
+
+def theorems_table(findings: Iterable[Finding]) -> str:
+    """The findings as a Markdown table, in the order given, and a line that counts the verdicts.
+
+    The claim is that of the reading that stands: as amended where the printed one fails.
+    """
+    lines = ["| statement | claim that stands | verdict | note |", "|---|---|---|---|"]
+    verdicts = []
+    for finding in findings:
+        row = finding.as_dict()
+        verdicts.append(row["verdict"])
+        cells = [f"`{row['key']}` {_escaped(row['statement'])}", _escaped(row["claim"])]
+        lines.append(f"| {' | '.join([*cells, row['verdict'], _escaped(row['note'])])} |")
+    counts = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in ("holds", "amended", "fails"))
+    return "\n".join([*lines, "", f"{len(verdicts)} statements: {counts}."])
+
+
+def page_table(page: str) -> str:
+    """What stands between the two marks of a page. Raises `InputFileError` unless there is one of each."""
+    return _parts(page)[1]
+
+
+def update_page(path: Path | str, instances: int = 1000, statements: Sequence[Statement] = STATEMENTS) -> str:
+    """Try `statements` and write their table into the page at `path`; returns the table.
+
+    Raises `InputFileError` for a page without the two marks.
+    """
+    before, _, after = _parts(Path(path).read_text(encoding="utf-8"))
+    table = theorems_table(verify(statements, instances=instances))
+    write_text(Path(path), f"{before}{BEGIN}\n{table}\n{END}{after}")
+    return table
+
+
+def _parts(page: str) -> tuple[str, str, str]:
+    begins, ends = page.count(BEGIN), page.count(END)
+    if (begins, ends) != (1, 1) or page.index(BEGIN) > page.index(END):
+        raise InputFileError(f"page: {begins} {BEGIN} and {ends} {END} given, one each in this order needed")
+    before, rest = page.split(BEGIN)
+    table, after = rest.split(END)
+    return before, table.strip("\n"), after
+
+
+def _escaped(text: str) -> str:
+    """Text of a table's cell: what Markdown would take for its own is marked."""
+    for sign in ("\\", "|", "*", "<"):
+        text = text.replace(sign, f"\\{sign}")
+    return text

@@ -1,0 +1,231 @@
+"""Theorems 4.1 to 4.3: attention alone collapses on the first token, or on the prefix, geometrically.
+
+A query after position j sends at least jε before it in every layer (after every h layers, under a window).
+The theorems claim that constants exist, which for a fixed text says little, so each takes those its proof
+gives: ε the smallest admitted weight, C = 1 − ε, at every t.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.random import Generator
+
+from posbias.theory import limits
+from posbias.theory.residual import smallest_admitted
+from posbias.verify.statement import Instance, Reading, Statement
+from posbias.verify.wu import draws
+from posbias.verify.wu.margins import SOURCE, Stack, below
+
+
+def _rollouts(instance: Instance) -> tuple[Stack, Stack]:
+    """The kernels of all layers, and P⁽ᵗ⁾ for every t."""
+    given = np.asarray(instance["kernels"], dtype=float)
+    kernels = given[np.arange(instance["depth"]) % len(given)]
+    product, products = np.eye(given.shape[-1]), []
+    for kernel in kernels:
+        product = kernel @ product
+        products.append(product)
+    return kernels, np.stack(products)
+
+
+def _floor(instance: Instance, kind: str) -> float:
+    kernels = np.asarray(instance["kernels"], dtype=float)
+    allowed = draws.mask_of(kind, instance["size"]).allowed(kernels.shape[-1])
+    return min(smallest_admitted(kernel, allowed) for kernel in kernels)
+
+
+def _slack_causal(instance: Instance) -> float:
+    """C(1 − (j − 1)ε)^t with C = 1 − ε, Nε ≤ 1, and what the first token has not drawn yet."""
+    _, P = _rollouts(instance)
+    floor, tokens = _floor(instance, "causal"), P.shape[-1]
+    t, j = np.arange(len(P))[:, None], np.arange(1, tokens)
+    printed = math.log1p(-floor) + t * np.log1p(-j * floor)
+    missing = limits.log_collapse_bound(np.full(len(P), floor), 1)
+    return min(
+        below(P[:, :, 1:].max(axis=1), printed),
+        below(P[:, :, 1:].sum(axis=2).max(axis=1), missing),
+        1 - tokens * floor,
+    )
+
+
+def _slack_joined(instance: Instance) -> float:
+    """Lemma B.1: every product of h consecutive kernels is at least εʰ where j ≤ i, and at most 1."""
+    kernels, floor, slack = np.asarray(instance["kernels"], float), _floor(instance, "window"), 1.0
+    tokens = kernels.shape[-1]
+    together = limits.hops(tokens, instance["size"])
+    for first in range(len(kernels)):
+        product = np.eye(tokens)
+        for step in range(together):
+            product = kernels[(first + step) % len(kernels)] @ product
+        least = float(product[np.tri(tokens, dtype=bool)].min())
+        slack = min(slack, 1 - floor**together / least if least else -math.inf, 1 - float(product.max()))
+    return slack
+
+
+def _slack_window(instance: Instance) -> float:
+    """(1 − εʰ)(1 − (j − 1)εʰ)^(t/2h), Nεʰ ≤ 1, and the blocks' bound on what the first has not drawn."""
+    _, P = _rollouts(instance)
+    floor, tokens, width = _floor(instance, "window"), P.shape[-1], instance["size"]
+    h = limits.hops(tokens, width)
+    t, j = np.arange(len(P))[:, None], np.arange(1, tokens)
+    printed = math.log1p(-(floor**h)) + t / (2 * h) * np.log1p(-j * floor**h)
+    missing = limits.log_window_bound(floor, 1, tokens, width, len(P))
+    return min(
+        below(P[:, :, 1:].max(axis=1), printed),
+        below(P[:, :, 1:].sum(axis=2).max(axis=1), missing),
+        1 - tokens * floor**h,
+    )
+
+
+def _slack_few_layers(instance: Instance, amended: bool) -> float:
+    """Appendix B.2 for t < h: (1 − ε)^((t+1)/(w−1)); amended 1 − ε, and the blocks' bound at every t."""
+    _, P = _rollouts(instance)
+    floor, tokens, width = _floor(instance, "window"), P.shape[-1], instance["size"]
+    largest = P[:, :, 1:].max(axis=1)
+    if not amended:
+        few = largest[: limits.hops(tokens, width)]
+        t = np.arange(len(few))[:, None]
+        return below(few, (t + 1) / (width - 1) * math.log1p(-floor))
+    suffix = np.flip(np.cumsum(np.flip(P, -1), axis=-1), -1).max(axis=1)
+    blocks = [limits.log_window_bound(floor, j, tokens, width, len(P)) for j in range(1, tokens)]
+    return min(below(largest, math.log1p(-floor)), below(suffix[:, 1:], np.stack(blocks, axis=1)))
+
+
+def _slack_prefix(instance: Instance) -> float:
+    """C(1 − (j − K)ε)^t with C = 1 − ε for j > K, κ = ε, and what the prefix has not drawn yet."""
+    kernels, P = _rollouts(instance)
+    floor, tokens, length = _floor(instance, "prefix"), P.shape[-1], instance["size"]
+    t, j = np.arange(len(P))[:, None], np.arange(length, tokens)
+    printed = math.log1p(-floor) + t * np.log1p(-(j + 1 - length) * floor)
+    missing = limits.log_collapse_bound(np.full(len(P), floor), length) if length < tokens else 0.0
+    share = limits.prefix_share(kernels[0], length)
+    return min(
+        below(P[:, :, length:].max(axis=1), printed),
+        below(P[:, :, length:].sum(axis=2).max(axis=1), missing),
+        float((1 - share / P[:, :, :length]).min()),
+        float(1 - floor / share.min()),
+        1 - tokens * floor,
+    )
+
+
+def _slack_ratio(instance: Instance, amended: bool) -> float:
+    """P_ik₁/P_ik₂ against the least A_lk₁/A_lk₂ of the bottom layer, over l ≤ min(i, K) or max(i, K)."""
+    kernels, P = _rollouts(instance)
+    length, slack = instance["size"], 1.0
+    bottom = kernels[0][:, :length, None] / kernels[0][:, None, :length]
+    for i in range(P.shape[-1]):
+        last = max(i + 1, length) if amended else min(i + 1, length)
+        ratio = P[1:, i, :length, None] / P[1:, i, None, :length]
+        slack = min(slack, float(np.min(1 - bottom[:last].min(axis=0) / ratio, initial=1.0)))
+    return slack
+
+
+def _kernels(kind: str) -> Callable[[Generator, bool], Instance]:
+    return lambda rng, edge: draws.stack(rng, edge, kind)
+
+
+COLLAPSE: tuple[Statement, ...] = (
+    Statement(
+        "wu-4.1",
+        "Theorem 4.1",
+        SOURCE,
+        Reading(
+            "causal: P_ij ≤ (1 − ε)(1 − (j − 1)ε)^t and 1 − P_i1 ≤ (1 − ε)^(t+1), ε the smallest admitted "
+            "weight",
+            _kernels("causal"),
+            _slack_causal,
+        ),
+        note="Holds with the proof's constants; the sharper (1 − (j − 1)ε)^(t+1) holds for all positions ≥ j "
+        "together. Nε < 1 wants an ε below the smallest weight where attention is uniform (there Nε = 1).",
+    ),
+    Statement(
+        "wu-4.2",
+        "Theorem 4.2",
+        SOURCE,
+        Reading(
+            "window: P_ij ≤ (1 − εʰ)(1 − (j − 1)εʰ)^(t/2h), h = ⌈(N − 1)/(w − 1)⌉, ε the smallest admitted "
+            "weight",
+            _kernels("window"),
+            _slack_window,
+        ),
+        note="Holds, but not by its proof (see Appendix B.2). (1 − (j − 1)εʰ)^⌊(t+1)/h⌋ holds for all "
+        "positions ≥ j together, without the ½ and without N − 1 divisible by w − 1. The rate is far from "
+        "sharp: every layer sends at least ε of a token's mass back, so 1 − P_i1 is at most (1 − ε)^t times "
+        "a polynomial of degree below N: N/w sets when that begins, not its rate.",
+    ),
+    Statement(
+        "wu-4.3",
+        "Theorem 4.3",
+        SOURCE,
+        Reading(
+            "prefix: P_ij ≤ (1 − ε)(1 − (j − K)ε)^t for j > K, P_ik ≥ κ = ε for k ≤ K; ε the smallest weight",
+            _kernels("prefix"),
+            _slack_prefix,
+        ),
+        note="Holds, κ at every depth and not only in the limit: P_ik is an average of column k of the "
+        "bottom kernel, which is at least ε. (1 − (j − 1)ε)^(t+1) is sharper. The proof's ratio fails (see "
+        "Appendix C).",
+    ),
+)
+"""Theorems 4.1 to 4.3."""
+
+PROOFS: tuple[Statement, ...] = (
+    Statement(
+        "wu-B.1",
+        "Lemma B.1",
+        SOURCE,
+        Reading(
+            "window: εʰ ≤ (A⁽ᵗ⁺ʰ⁻¹⁾⋯A⁽ᵗ⁾)_ij ≤ 1 for j ≤ i, h = ⌈(N − 1)/(w − 1)⌉",
+            _kernels("window"),
+            _slack_joined,
+        ),
+        note="Holds with c = εʰ. The proof's upper index N/w − 1 is (N − 1)/(w − 1) − 1.",
+    ),
+    Statement(
+        "wu-B.2",
+        "Theorem 4.2, proof (Appendix B.2)",
+        SOURCE,
+        Reading(
+            "P_ij ≤ (1 − ε)^((t+1)/(w−1)) for t < h and j > 1",
+            _kernels("window"),
+            lambda instance: _slack_few_layers(instance, amended=False),
+        ),
+        Reading(
+            "P_ij ≤ 1 − ε at every t (so ≤ (1 − ε)^((t+1)/h) for t < h), and all positions ≥ j hold at most "
+            "(1 − (j − 1)εʰ)^⌊(t+1)/h⌋ together",
+            _kernels("window"),
+            lambda instance: _slack_few_layers(instance, amended=True),
+        ),
+        note="Eqs. (8) and (9) give 1 − ε, no power of it: three tokens, w = 2, uniform weights, two layers "
+        "have P_32 = ½ > ¼; (t+1)/h may be meant. For t ≥ h, P̃⁽ᵏ⁾ is (k+1)h layers and so bounds t ≥ (k+1)h "
+        "− 1 only, not t = kh + r. And j = 1 must be left out of 'for all j ≤ i'.",
+        witness={"kernels": [[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]], "size": 2, "depth": 2},
+    ),
+    Statement(
+        "wu-C",
+        "Theorem 4.3, proof (Appendix C)",
+        SOURCE,
+        Reading(
+            "P_ik₁/P_ik₂ ≥ min A_lk₁⁽⁰⁾/A_lk₂⁽⁰⁾ over l ≤ min(i, K), for t > 0",
+            _kernels("prefix"),
+            lambda instance: _slack_ratio(instance, amended=False),
+        ),
+        Reading(
+            "the same over l ≤ max(i, K)",
+            _kernels("prefix"),
+            lambda instance: _slack_ratio(instance, amended=True),
+        ),
+        note="The sums run to max(i, K), and so must the minimum; min(i, K) is printed. κ needs no ratio: "
+        "P_ik is at least the least entry of column k in the bottom kernel.",
+        witness={
+            "kernels": [
+                [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.01, 0.49, 0.5]],
+                [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.01, 0.01, 0.98]],
+            ],
+            "size": 2,
+            "depth": 2,
+        },
+    ),
+)
+"""Lemma B.1, and the steps of Appendices B.2 and C."""

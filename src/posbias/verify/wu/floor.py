@@ -1,0 +1,76 @@
+"""Lemma A.1: attention never weighs an admitted key with less than ε, whatever the depth.
+
+Networks run, X ← A·X·W_V with A = softmax(X W_Q (X W_K)ᵀ), no residual, no 1/√d (§3.2). Their value
+matrices have bounded products, though single ones may be large.
+"""
+
+import numpy as np
+from numpy.random import Generator
+
+from posbias.theory import limits
+from posbias.verify.statement import Instance, Reading, Statement
+from posbias.verify.wu import draws
+from posbias.verify.wu.margins import SOURCE, log_below, log_softmax
+
+
+def _draw_network(rng: Generator, edge: bool) -> Instance:
+    """Value matrices with bounded products: rotations, scaled up and down again, sometimes singular."""
+    tokens, dim, depth = draws.length(rng, edge), int(rng.integers(1, 4)), int(rng.integers(1, 9))
+    scales = rng.choice([0.5, 1.0, 2.0], depth + 1) if edge else rng.uniform(0.5, 1.0, depth + 1)
+    values = np.linalg.qr(rng.normal(size=(depth, dim, dim)))[0] * (scales[1:] / scales[:-1])[:, None, None]
+    if rng.random() < 0.2:
+        values[rng.integers(depth)] *= 0.0
+    hidden = rng.normal(size=(tokens, dim)) / np.sqrt(dim)
+    weights = rng.normal(size=(2, depth, dim, dim)) * rng.choice([0.0, 0.3, 1.0]) / np.sqrt(dim)
+    if edge and rng.random() < 0.5:  # one key opposite to all others: sharp
+        hidden = np.ones((tokens, 1))
+        hidden[0] = -1.0
+        weights, values = np.full((2, 1, 1, 1), rng.choice([0.0, 1.0, 3.0])), np.ones((1, 1, 1))
+    kind = str(rng.choice(["causal", "window", "prefix", "full"]))
+    return {
+        "hidden": hidden,
+        "queries": weights[0],
+        "keys": weights[1],
+        "values": values,
+        "kind": kind,
+        "size": int(rng.integers(1, tokens + 1)),
+    }
+
+
+def _slack_floor(instance: Instance) -> float:
+    X = np.asarray(instance["hidden"], dtype=float)
+    weights = [np.asarray(instance[key], dtype=float) for key in ("queries", "keys", "values")]
+    allowed = draws.mask_of(instance["kind"], instance["size"]).allowed(len(X))
+    C = max(np.linalg.norm(one, 2, axis=(1, 2)).max() for one in weights[:2])
+    product, C_V = np.eye(X.shape[1]), 1.0
+    for value in weights[2]:
+        product = product @ value
+        C_V = max(C_V, float(np.linalg.norm(product, 2)))
+    start = float(np.linalg.norm(X, axis=1).max())
+    bound = limits.logit_bound(start, float(C), C_V)
+    log_floor = limits.log_attention_floor(int(allowed.sum(axis=1).max()), bound)
+    slack = 1.0
+    for query, key, value in zip(*weights, strict=True):
+        log_kernel = log_softmax((X @ query) @ (X @ key).T, allowed)
+        slack = min(slack, log_below(log_floor, log_kernel[allowed]))
+        X = np.exp(log_kernel) @ X @ value
+        slack = min(slack, 1 - float(np.linalg.norm(X, axis=1).max()) / (start * C_V))
+    return slack
+
+
+FLOOR: tuple[Statement, ...] = (
+    Statement(
+        "wu-A.1",
+        "Lemma A.1",
+        SOURCE,
+        Reading(
+            "A_ij ≥ 1/(1 + (k − 1)e^(2M)) with M = (max‖X_i⁽⁰⁾‖·C_V·C)² and k the most keys a query sees; "
+            "‖X_i⁽ᵗ⁾‖ ≤ max‖X_i⁽⁰⁾‖·C_V",
+            _draw_network,
+            _slack_floor,
+        ),
+        note="Holds, and the floor is attained. The C of Eq. (6) is not that of A1: it is max‖X_i‖·C_V·C. "
+        "Eq. (3)'s second line prints R_i for R_(i−j).",
+    ),
+)
+"""Lemma A.1."""
