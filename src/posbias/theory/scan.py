@@ -337,7 +337,7 @@ def _sweep_block(row, first, stop, length, lam, keep, gamma, state, tile, own, f
         k -= 1
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz", "nnan", "ninf"})
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "nnan", "ninf"})
 def _weigh(there_row, partial, here, there, sinks, weights):
     """Fill `there_row` with each head's share g/Z for later tokens; return Σ e/Z kept and Σ sink/Z lost."""
     kept, lost = 0.0, 0.0
