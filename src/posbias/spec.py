@@ -134,6 +134,8 @@ def _adapter(cls: type) -> TypeAdapter:
 def _explain(error: ValidationError, cls: type) -> str:
     """Key, value given and what would be right, for the first two things that are wrong."""
     problems = error.errors(include_url=False)
+    # a list whose entries are wrong is also called too short; the entries say it better
+    problems = [one for one in problems if one["type"] != "too_short" or not one["input"]] or problems
     lines = [_explain_one(problem, cls) for problem in problems[:2]]
     more = f" (and {len(problems) - 2} more)" if len(problems) > 2 else ""
     return "; ".join(lines) + more

@@ -87,13 +87,11 @@ class Layer:
             constant = getattr(self.content, "constant", (0.0,))
             sinks = spread("sinks", self.sinks, self.heads, self.groups)
             sinks = sinks - spread("constant", constant, self.heads, self.groups) / self.temperature
-        made = HeadLogits(
-            None if slopes is None else slopes / self.temperature,
-            self.content.diagonal_of(self.heads, self.groups) / self.temperature,
-            self.content.first_column_of(self.heads, self.groups) / self.temperature,
-            sinks,
-            weights,
-        )
+        diagonal = self.content.diagonal_of(self.heads, self.groups)
+        first = self.content.first_column_of(self.heads, self.groups)
+        with np.errstate(over="ignore"):
+            slopes = None if slopes is None else slopes / self.temperature
+            made = HeadLogits(slopes, diagonal / self.temperature, first / self.temperature, sinks, weights)
         for name in ("slopes", "diagonal", "first"):
             given = getattr(made, name)
             if given is not None and not np.isfinite(given).all():
@@ -109,7 +107,8 @@ class Layer:
         """
         if isinstance(self.positional, DenseLogits):
             raise InvalidValueError("positional: a dense matrix given, logits by distance needed")
-        logits = self.positional.logits_at(distance, self.heads, self.groups) / self.temperature
+        with np.errstate(over="ignore", invalid="ignore"):
+            logits = self.positional.logits_at(distance, self.heads, self.groups) / self.temperature
         if not np.isfinite(logits).all():
             raise InvalidValueError("positional: its logits overflow at these distances, finite ones needed")
         return logits
