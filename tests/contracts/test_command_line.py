@@ -193,7 +193,8 @@ def test_bad_input_is_one_clear_line(architecture, tmp_path, arguments, words, c
         "table.toml": "depth = 2\n[[layers]]\npositional = {kind = 'tabulated', table = [0.0, -1.0]}",
         "overflow.toml": "depth = 2\n[[layers]]\ntemperature = 1e-300\n"
         "positional = {kind = 'kerple_power', scale = [1e300], exponent = [2.0]}",
-        "cold.toml": "depth = 2\n[[layers]]\ntemperature = 1e-300\npositional = {kind = 'alibi', slopes = [1e300]}",
+        "cold.toml": "depth = 2\n[[layers]]\ntemperature = 1e-300\n"
+        "positional = {kind = 'alibi', slopes = [1e300]}",
         "huge.json": "[1" + "0" * 400 + ", 1, 1]",
         "query.json": '{"profile": [0.25, 0.25, 0.5], "query": "a"}',
         "earlier.json": '{"profile": [0.5, 0.5, 0.0], "query": 1}',
