@@ -21,7 +21,7 @@ from posbias.plots.style import (
     picture_bytes,
     save_figure,
 )
-from posbias.plots.variation import draw_variation, variation_figure
+from posbias.plots.variation import draw_growth, draw_variation, variation_figure
 
 __all__ = [
     "COLOURS",
@@ -32,6 +32,7 @@ __all__ = [
     "draw_critical_distance",
     "draw_cumulative",
     "draw_graph",
+    "draw_growth",
     "draw_influence",
     "draw_kernels",
     "draw_mask",

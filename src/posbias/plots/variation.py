@@ -1,13 +1,26 @@
 """What if, as a picture: profiles against the quantity that was varied."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
 
 from posbias.plots.influence import scale_influence
-from posbias.plots.style import ACCENT, INK, LINE, MUTED, RULE, SMALL, TEXT, THIN, dress, new_figure
+from posbias.plots.style import (
+    ACCENT,
+    COLOURS,
+    INK,
+    LINE,
+    MUTED,
+    RULE,
+    SMALL,
+    TEXT,
+    THIN,
+    dress,
+    key,
+    new_figure,
+)
 from posbias.profile import Profile
 
 if TYPE_CHECKING:
@@ -77,6 +90,19 @@ def draw_variation(ax: "Axes", quantity: str, varied: Varied) -> "Axes":
     bar.ax.minorticks_off()
     bar.outline.set_edgecolor(RULE)  # type: ignore[union-attr]
     bar.set_label("influence (even spread = 1)", fontsize=SMALL, color=INK)
+    return ax
+
+
+def draw_growth(ax: "Axes", measured: Mapping[str, tuple[Sequence[int], Sequence[float]]]) -> "Axes":
+    """Draw seconds against tokens, by name, both logarithmic, with the power that the last two points show."""
+    dress(ax, "tokens", "seconds")
+    for colour, (name, (tokens, seconds)) in zip(COLOURS.values(), measured.items(), strict=False):
+        power = np.log(seconds[-1] / seconds[-2]) / np.log(tokens[-1] / tokens[-2])
+        label = f"{name} (∝ tokens^{power:.2g})"
+        ax.plot(tokens, seconds, "o-", color=colour, linewidth=LINE, markersize=3, label=label)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log")
+    key(ax, columns=2)
     return ax
 
 
