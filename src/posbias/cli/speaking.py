@@ -8,17 +8,13 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from posbias.errors import InvalidValueError
-
 
 def _whole(type_: Any, tokens: Any) -> int:
     """An integer as it was typed: 2.5 is not rounded, 1e6 is refused."""
     try:
         return int(tokens[0].value)
     except ValueError:
-        raise InvalidValueError(
-            f"{tokens[0].keyword or 'number'}: {tokens[0].value!r} given, an integer needed"
-        ) from None
+        raise ValueError(f"{tokens[0].value!r} given, an integer needed") from None
 
 
 Whole = Annotated[int, Parameter(converter=_whole, n_tokens=1)]
