@@ -25,7 +25,17 @@ def describe(profile: "Profile") -> list[str]:
         f"trough at position {s.trough} of 0 … {s.query}, {s.trough_depth:.0%} below uniform",
         f"90 % of the mass within {s.effective_range} tokens of the query; entropy {s.entropy:.2f} nats",
         *([f"learned sinks took {profile.lost:.2%}"] if profile.lost else []),
+        *_engines(profile),
     ]
+
+
+def _engines(profile: "Profile") -> list[str]:
+    """How a predicted profile was computed: engines and the layers each took."""
+    used = profile.about.get("method")
+    if not used:
+        return []
+    layers = [f"{name} ({count} layer{'s' * (count > 1)})" for name, count in used.items()]
+    return [f"computed by {', '.join(layers)}"]
 
 
 def describe_variation(quantity: str, varied: "Sequence[tuple[float, Profile]]") -> list[str]:
