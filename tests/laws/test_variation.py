@@ -120,6 +120,12 @@ def test_a_value_that_cannot_be_is_refused(quantity, value, words):
         vary(interleaved(), quantity, [value], 50)
 
 
+@pytest.mark.parametrize("threads", [0, -1])
+def test_a_wrong_number_of_threads_is_refused(threads):
+    with pytest.raises(InvalidValueError, match=f"threads: {threads} given"):
+        vary(interleaved(), "depth", [1, 2], 50, threads=threads)
+
+
 def test_measured_mixing_ends_where_it_was_measured():
     measured = Architecture(3, (GLOBAL,), PerLayer([0.5, 0.3, 0.1]))
     two = Architecture(2, (GLOBAL,), PerLayer([0.5, 0.3]))

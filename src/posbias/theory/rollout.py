@@ -55,7 +55,7 @@ def influence(
     """
     _check_tokens(tokens, scan.plan_bytes(architecture.stack, tokens) if _is_count(tokens) else 0)
     position = _check_query(query, tokens)
-    mass, lost, used = _row(architecture, tokens, position, method, _cores(threads))
+    mass, lost, used = _row(architecture, tokens, position, method, cores(threads))
     about = {
         "architecture": architecture.name,
         "assumptions": list(architecture.assumptions),
@@ -87,7 +87,7 @@ def rollout(
     def fill(place: int) -> None:
         matrix[place] = _row(architecture, tokens, positions[place], method, 1)[0]
 
-    with ThreadPoolExecutor(_cores(threads)) as pool:
+    with ThreadPoolExecutor(cores(threads)) as pool:
         list(pool.map(fill, range(len(positions))))
     return matrix
 
@@ -117,7 +117,7 @@ def trajectory(
         part = Architecture(depth, architecture.stack[:depth], mixing, architecture.name, remarks)
         return influence(part, tokens, position, method=method, threads=1)
 
-    with ThreadPoolExecutor(_cores(threads)) as pool:
+    with ThreadPoolExecutor(cores(threads)) as pool:
         return [
             Profile(alone, query=position, about=about),
             *pool.map(after, range(1, architecture.depth + 1)),
@@ -213,7 +213,8 @@ def _check_query(query: int, tokens: int) -> int:
     return int(query) % tokens
 
 
-def _cores(threads: int | None) -> int:
+def cores(threads: int | None) -> int:
+    """The threads asked for, or one per core that may be used. Raises `InvalidValueError` unless ≥ 1."""
     if threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if not _is_count(threads):

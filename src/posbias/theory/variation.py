@@ -6,7 +6,6 @@
 A quantity is a row of `QUANTITIES`: how it changes an architecture, and how a range of it is spaced.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.mixing import Constant, PerLayer
 from posbias.theory.positional import Decay
-from posbias.theory.rollout import influence
+from posbias.theory.rollout import cores, influence
 
 STEPS = 33
 """Values that a range gives when it does not say how many."""
@@ -118,7 +117,7 @@ def vary(
         length = int(number) if quantity == "tokens" else tokens
         return number, influence(variant, length, query, method=method, threads=1)
 
-    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
+    with ThreadPoolExecutor(cores(threads)) as pool:
         return list(pool.map(at, values))
 
 
