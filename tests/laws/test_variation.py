@@ -96,6 +96,7 @@ def test_a_long_range_has_a_sensible_number_of_values():
         ("depth=a:3", "depth: 'a' given, an integer needed"),
         ("mixing=0:1:x", "mixing: 'x' given"),
         ("mixing=0:1:1", "1 values given, at least 2"),
+        ("mixing=0:1:100000000", "100000000 values given, at least 2 and at most 10,000"),
         ("mixing=0:1:2:3", "LOW:HIGH:COUNT needed"),
         ("window=0:100:3", "a number above zero needed"),
     ],

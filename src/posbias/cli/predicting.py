@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from posbias.cli.speaking import COMPILING, Json, Whole, answer_with, notice, say
 from posbias.errors import InputFileError, InvalidValueError, nearest
+from posbias.files import need_writable
 from posbias.terminal import describe, describe_variation, findings_table, table
 
 
@@ -135,6 +136,7 @@ def verify(
     from posbias.verify import STATEMENTS, save_counterexamples, select
     from posbias.verify import verify as try_all
 
+    need_writable(out)
     chosen = list(STATEMENTS) if all or not statements else select(STATEMENTS, statements)
     with tqdm(total=len(chosen), unit="statement", file=sys.stderr, dynamic_ncols=True) as bar:
         findings = try_all(chosen, instances=instances, seed=seed, progress=lambda _: bar.update())

@@ -21,8 +21,8 @@ from posbias.theory.mixing import Constant, PerLayer
 from posbias.theory.positional import Decay
 from posbias.theory.rollout import cores, influence
 
-STEPS = 33
-"""Values that a range gives when it does not say how many."""
+STEPS, MOST = 33, 10_000
+"""Values that a range gives when it does not say how many, and that it may ask for at most."""
 
 
 @dataclass(frozen=True)
@@ -143,8 +143,8 @@ def values_of(spelling: str) -> tuple[str, list[float]]:
     if first > last:
         raise InvalidValueError(f"{name}: {text!r} given, a range that rises needed")
     count = int(_number(name, rest[0], True)) if rest else STEPS
-    if count < 2:
-        raise InvalidValueError(f"{name}: {count} values given, at least 2 needed")
+    if not 2 <= count <= MOST:
+        raise InvalidValueError(f"{name}: {count} values given, at least 2 and at most {MOST:,} needed")
     if quantity.whole and not rest and last - first < 64:
         return name, list(range(int(first), int(last) + 1))
     if quantity.geometric and first <= 0:
