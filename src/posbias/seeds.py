@@ -16,7 +16,15 @@ def stream(seed: int, name: str) -> np.random.Generator:
 
     Raises `InvalidValueError` for a seed that is no integer or negative.
     """
+    return np.random.default_rng(sequence(seed, name))
+
+
+def sequence(seed: int, name: str, *place: int) -> np.random.SeedSequence:
+    """Return the seeds of part `place` (one or more integers ≥ 0) of the stream `name`.
+
+    For work cut into parts that may run in any order, each with a generator of its own. Raises as `stream`.
+    """
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InvalidValueError(f"seed: {seed!r} given, an integer ≥ 0 needed")
     word = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
-    return np.random.default_rng(np.random.SeedSequence(entropy=seed, spawn_key=(word,)))
+    return np.random.SeedSequence(entropy=seed, spawn_key=(word, *place))

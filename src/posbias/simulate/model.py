@@ -1,0 +1,74 @@
+"""The model of LayerNorm-induced recency: random embeddings, attention without parameters, a norm.
+
+    x_i = ε_i + √(α/(1−α))·v,  with ε_i and v from N(0, I/d)         (Kim et al. 2026, Eq. 6)
+    Y = norm(X),  S = YYᵀ/√d,  A = softmax(S) under the causal mask,  X ← A·Y (+ X)      (Eqs. 1, 2, 20)
+
+That is the order "pre" (norm, then attention). With "post", S = XXᵀ/√d and X ← norm(A·X (+ X)), so that the
+first layer sees the embeddings as they were drawn. A norm may have constant affine vectors: Y = gain·Ŷ + bias.
+"""
+
+import math
+from typing import Annotated, Literal
+
+from pydantic import Field, FiniteFloat
+
+from posbias.errors import InvalidValueError
+from posbias.spec import Count, Positive, Size, value
+
+Anisotropy = Annotated[FiniteFloat, Field(ge=0, lt=1)]
+NormName = Literal["layernorm", "rmsnorm", "none"]
+NORMS: tuple[NormName, ...] = ("layernorm", "rmsnorm", "none")
+
+
+@value
+class RecencyModel:
+    """Tokens of random embeddings in a stack of attention layers without parameters.
+
+    `dimension` is d, `anisotropy` α, `temperature` divides the scores beside √d, `gain` and `bias` are the
+    entries of constant affine vectors (LayerNorm's bias adds bias²·√d to every score and nothing else).
+    Raises `InvalidValueError` for α outside [0, 1), counts below 1, gain or bias without a norm that has them,
+    and for a norm of too few dimensions (1 for RMSNorm, 2 for LayerNorm: all its vectors are ± one vector).
+    Source: Kim et al. 2026, Sections 2 and 3, whose simulations have 10 tokens and 4 layers.
+    """
+
+    tokens: Annotated[int, Field(ge=2, le=1000)] = 10
+    dimension: Count = 16
+    anisotropy: Anisotropy = 0.5
+    norm: NormName = "layernorm"
+    residual: bool = False
+    depth: Size = 4
+    order: Literal["pre", "post"] = "pre"
+    temperature: Positive = 1.0
+    gain: Positive = 1.0
+    bias: FiniteFloat = 0.0
+
+    def __post_init__(self):
+        if self.norm == "none" and self.gain != 1.0:
+            raise InvalidValueError(f"gain: {self.gain} given with norm 'none', which has none; 1 needed")
+        if self.norm != "layernorm" and self.bias != 0.0:
+            raise InvalidValueError(f"bias: {self.bias} given with norm {self.norm!r}, 0 needed")
+        least = {"layernorm": 3, "rmsnorm": 2, "none": 1}[self.norm]
+        if self.dimension < least:
+            raise InvalidValueError(
+                f"dimension: {self.dimension} given, at least {least} needed with norm {self.norm!r}"
+            )
+
+    @property
+    def shared(self) -> float:
+        """√(α/(1−α)), the weight of the shared direction v (Eq. 6)."""
+        return math.sqrt(self.anisotropy / (1.0 - self.anisotropy))
+
+    @property
+    def scale(self) -> float:
+        """What inner products are multiplied with: 1/(√d·temperature)."""
+        return 1.0 / (math.sqrt(self.dimension) * self.temperature)
+
+    @property
+    def freedom(self) -> int:
+        """Dimensions in which directions are told apart: LayerNorm takes one away."""
+        return self.dimension - (self.norm == "layernorm")
+
+    @property
+    def triples(self) -> int:
+        """How many triples of positions i > j > k there are."""
+        return math.comb(self.tokens, 3)
