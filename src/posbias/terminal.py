@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from posbias.comparison import Agreement, Comparison, Score
     from posbias.profile import Profile
+    from posbias.simulate import RecencyResult
     from posbias.verify import Finding
 
 
@@ -66,6 +67,28 @@ def findings_table(findings: "list[Finding]") -> list[str]:
     counts = [f"{sum(f.verdict == kind for f in findings)} {kind}" for kind in ("holds", "amended", "fails")]
     lines = table(["statement", "verdict", "instances", "slack"], rows)
     return [*lines, "", ", ".join(counts), *(["", *notes] if notes else [])]
+
+
+def recency_table(result: "RecencyResult") -> list[str]:
+    """What a simulation says: a line for each layer, then what the words mean."""
+    scores, last = result.mean_scores.value, result.model.tokens - 1
+    probabilities = zip(result.recency_probability, result.exhibits_recency(), strict=True)
+    rows = [
+        [
+            str(layer + 1),
+            str(probability),
+            definition.verdict,
+            " ".join(f"{scores[layer, last, key]:.3f}" for key in (0, last // 2, last - 1)),
+        ]
+        for layer, (probability, definition) in enumerate(probabilities)
+    ]
+    head = [
+        "layer",
+        "recency probability",
+        "Definition 1",
+        "last query's mean scores: first, middle, last key",
+    ]
+    return [*table(head, rows), "", f"{result.samples:,} samples; ½ is no preference between two keys"]
 
 
 def blocks(mass: "Float[np.ndarray, 'position']", width: int = 64) -> str:

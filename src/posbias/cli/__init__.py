@@ -11,6 +11,7 @@ from cyclopts import App, CycloptsError
 from posbias import __version__
 from posbias.cli.measuring import compare, measure, models, report
 from posbias.cli.predicting import predict, presets, verify
+from posbias.cli.simulating import simulate
 from posbias.cli.speaking import COMPILING
 from posbias.errors import PosbiasError
 
@@ -25,7 +26,7 @@ app = App(
     help_format="plaintext",
     suppress_keyboard_interrupt=False,
 )
-for command in (predict, measure, compare, report, verify, presets, models):
+for command in (predict, measure, compare, report, simulate, verify, presets, models):
     app.command(command)
 
 

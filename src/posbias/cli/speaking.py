@@ -4,6 +4,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -17,6 +18,23 @@ def _whole(type_: Any, tokens: Any) -> int:
         raise ValueError(f"{tokens[0].value!r} given, an integer needed") from None
 
 
+def _many(type_: Any, tokens: Any) -> int:
+    """A large integer, as it was typed or in powers of ten: 1e7, 2.5e6; 2.5 is not rounded."""
+    word = tokens[0].value
+    try:
+        return int(word)
+    except ValueError:
+        pass
+    try:
+        number = Decimal(word)
+        if number.is_finite() and number.adjusted() < 30 and number == int(number):
+            return int(number)
+    except InvalidOperation:
+        pass
+    raise ValueError(f"{word!r} given, an integer such as 250000 or 1e7 needed")
+
+
+Many = Annotated[int, Parameter(converter=_many, n_tokens=1)]
 Whole = Annotated[int, Parameter(converter=_whole, n_tokens=1)]
 Json = Annotated[bool, Parameter(name="--json", negative="")]
 Again = Annotated[bool, Parameter(name="--again", negative="")]
@@ -33,6 +51,28 @@ def answer_with(data: Any, lines: Callable[[], list[str]]) -> None:
 
     sys.stdout.write((dump_json(data) if data is not None else "\n".join(lines())) + "\n")
     sys.stdout.flush()
+
+
+@contextmanager
+def bar_of(unit: str) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar on stderr with rate and remaining time: a function to call with (done, wanted or None)."""
+    from tqdm import tqdm
+
+    bars: list[Any] = []
+
+    def progress(done: int, wanted: int | None) -> None:
+        if not bars:
+            bars.append(tqdm(total=wanted, unit=unit, unit_scale=True, file=sys.stderr, dynamic_ncols=True))
+        if bars[0].total != wanted:
+            bars[0].total = wanted
+            bars[0].refresh()
+        bars[0].update(done - bars[0].n)
+
+    try:
+        yield progress
+    finally:
+        for bar in bars:
+            bar.close()
 
 
 @contextmanager

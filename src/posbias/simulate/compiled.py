@@ -8,7 +8,7 @@ compiler turns into vector instructions; for that exp is written out (to about o
 import numpy as np
 from numba import njit
 
-LANES = 64
+LANES = 128
 """Samples that pass through all layers together."""
 LOG2E = 1.4426950408889634
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
@@ -18,34 +18,35 @@ LEAST = -700.0
 """Exponents below this are taken as this: e^−700 beside a weight of 1 is nothing."""
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def exponentials(x, scratch):
-    """x ← e^x for −∞ < x ≤ 0, in place; `scratch` is as long as `x`."""
-    high, bits = scratch.view(np.int64), x.view(np.int64)
-    for s in range(LANES):
-        t = max(x[s], LEAST) * LOG2E + MAGIC
-        scratch[s] = t
-        whole = t - MAGIC
-        r = (max(x[s], LEAST) - whole * LN2_HIGH) - whole * LN2_LOW
-        p = 1.0 / 6227020800.0
-        p = p * r + 1.0 / 479001600.0
-        p = p * r + 1.0 / 39916800.0
-        p = p * r + 1.0 / 3628800.0
-        p = p * r + 1.0 / 362880.0
-        p = p * r + 1.0 / 40320.0
-        p = p * r + 1.0 / 5040.0
-        p = p * r + 1.0 / 720.0
-        p = p * r + 1.0 / 120.0
-        p = p * r + 1.0 / 24.0
-        p = p * r + 1.0 / 6.0
-        p = p * r + 0.5
-        p = p * r + 1.0
-        x[s] = p * r + 1.0
-    for s in range(LANES):
-        bits[s] += high[s] << 52
+    """x ← e^x for x ≤ 0 (or hardly above), in place; `scratch`, as long as x, holds powers of two meanwhile."""
+    powers, bits = scratch.view(np.int64), x.view(np.int64)
+    for s in range(x.size):
+        below = max(x[s], LEAST)
+        scratch[s] = below * LOG2E + MAGIC
+        whole = scratch[s] - MAGIC
+        r = (below - whole * LN2_HIGH) - whole * LN2_LOW
+        # Taylor's series to the 13th power, in two halves that a processor can take at the same time
+        q = r * r
+        odd = 1.0 / 6227020800.0
+        odd = odd * q + 1.0 / 39916800.0
+        odd = odd * q + 1.0 / 362880.0
+        odd = odd * q + 1.0 / 5040.0
+        odd = odd * q + 1.0 / 120.0
+        odd = odd * q + 1.0 / 6.0
+        even = 1.0 / 479001600.0
+        even = even * q + 1.0 / 3628800.0
+        even = even * q + 1.0 / 40320.0
+        even = even * q + 1.0 / 720.0
+        even = even * q + 1.0 / 24.0
+        even = even * q + 0.5
+        x[s] = 1.0 + (r + q * (even + r * odd))
+    for s in range(x.size):
+        bits[s] += powers[s] << 52
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 def embed(x, normals, chis, first, shared, unit, extra, freedom):
     """x ← the tokens of samples `first` to `first` + LANES: unit·(B + shared directions), row by row.
 
@@ -74,109 +75,151 @@ def embed(x, normals, chis, first, shared, unit, extra, freedom):
                 drawn += 1
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
-def normalise(x, i, start, stop, length, inverse):
-    """Scale token i to `length` over the columns from `start`; `inverse` gets one over the factor."""
-    square = np.zeros(LANES)
-    for k in range(start, stop):
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def normalise(x, factor, length, extra, freedom):
+    """Scale all tokens to `length`, the extra coordinates left out; `factor` [token, lane] is by how much."""
+    tokens = x.shape[0]
+    for i in range(tokens):
         for s in range(LANES):
-            square[s] += x[i, k, s] * x[i, k, s]
-    for s in range(LANES):
-        inverse[i, s] = np.sqrt(square[s]) / length
-        square[s] = 1.0 / inverse[i, s]
-    for k in range(start):
-        for s in range(LANES):
-            x[i, k, s] = 0.0
-    for k in range(start, stop):
-        for s in range(LANES):
-            x[i, k, s] *= square[s]
+            factor[i, s] = x[i, extra, s] * x[i, extra, s]
+        for k in range(extra + 1, extra + min(i + 1, freedom)):
+            for s in range(LANES):
+                factor[i, s] += x[i, k, s] * x[i, k, s]
+    flat = factor.reshape(tokens * LANES)
+    for e in range(flat.size):
+        flat[e] = length / np.sqrt(flat[e])
+    for i in range(tokens):
+        for k in range(extra):
+            for s in range(LANES):
+                x[i, k, s] = 0.0
+        for k in range(extra, extra + min(i + 1, freedom)):
+            for s in range(LANES):
+                x[i, k, s] *= factor[i, s]
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
-def attend(x, v, own, scale, offset, extra, freedom, last):
-    """Fill in scores and attention of one layer from its inputs x, and x ← A·x + own·x unless it is the last.
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def attend(x, v, scratch, scale, offset, top, extra, freedom):
+    """Fill in scores and attention of one layer from its inputs x.
 
-    `own` [token, lane] is the residual's weight on a token's own row. Rows go from the last token to the
-    first, since a row needs only those before it.
+    `top` is the score of a token with itself if that is the highest of its row and the same for all (as among
+    normalised tokens), else infinite: then the highest is looked for. `scratch` is as long as the scores.
     """
     tokens = x.shape[0]
     pairs = tokens * (tokens + 1) // 2
-    top, total, scratch = np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    for i in range(tokens - 1, -1, -1):
+    for i in range(tokens):
         row = i * (i + 1) // 2
         for j in range(i + 1):
-            score = v[row + j]
             for s in range(LANES):
-                score[s] = x[i, 0, s] * x[j, 0, s]
+                v[row + j, s] = x[i, 0, s] * x[j, 0, s]
             for k in range(1, extra + min(j + 1, freedom)):
                 for s in range(LANES):
-                    score[s] += x[i, k, s] * x[j, k, s]
+                    v[row + j, s] += x[i, k, s] * x[j, k, s]
+    flat = v[: 2 * pairs].reshape(2 * pairs * LANES)
+    scores, weights = flat[: pairs * LANES], flat[pairs * LANES :]
+    for e in range(scores.size):
+        scores[e] = scores[e] * scale + offset
+        weights[e] = scores[e] - top
+    if top == np.inf:
+        below_highest(v, tokens)
+    exponentials(weights, scratch)
+    total = np.empty(LANES)
+    for i in range(tokens):
+        first = pairs + i * (i + 1) // 2
+        total[:] = v[first]
+        for j in range(1, i + 1):
             for s in range(LANES):
-                score[s] = score[s] * scale + offset
-        for s in range(LANES):
-            top[s], total[s] = v[row + i, s], 0.0
-        for j in range(i):
-            for s in range(LANES):
-                top[s] = max(top[s], v[row + j, s])
-        for j in range(i + 1):
-            weight = v[pairs + row + j]
-            for s in range(LANES):
-                weight[s] = v[row + j, s] - top[s]
-            exponentials(weight, scratch)
-            for s in range(LANES):
-                total[s] += weight[s]
+                total[s] += v[first + j, s]
         for s in range(LANES):
             total[s] = 1.0 / total[s]
         for j in range(i + 1):
             for s in range(LANES):
-                v[pairs + row + j, s] *= total[s]
-        if last:
-            continue
+                v[first + j, s] *= total[s]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def below_highest(v, tokens):
+    """Set what is to become weights to the scores less the highest of their row."""
+    pairs = tokens * (tokens + 1) // 2
+    top = np.empty(LANES)
+    for i in range(tokens):
+        row = i * (i + 1) // 2
+        top[:] = v[row]
+        for j in range(1, i + 1):
+            for s in range(LANES):
+                top[s] = max(top[s], v[row + j, s])
+        for j in range(i + 1):
+            for s in range(LANES):
+                v[pairs + row + j, s] = v[row + j, s] - top[s]
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def mix(x, v, own, extra, freedom):
+    """x ← A·x + own·x, with `own` [token, lane] the residual's weight on a token's own row.
+
+    From the last token to the first, since a token needs only those before it as they were.
+    """
+    tokens = x.shape[0]
+    pairs = tokens * (tokens + 1) // 2
+    for i in range(tokens - 1, -1, -1):
+        first = pairs + i * (i + 1) // 2
         for k in range(extra + min(i + 1, freedom)):
             for s in range(LANES):
-                x[i, k, s] *= v[pairs + row + i, s] + own[i, s]
+                x[i, k, s] *= v[first + i, s] + own[i, s]
         for j in range(i):
             for k in range(extra + min(j + 1, freedom)):
                 for s in range(LANES):
-                    x[i, k, s] += v[pairs + row + j, s] * x[j, k, s]
+                    x[i, k, s] += v[first + j, s] * x[j, k, s]
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
-def compare(v, tokens, triples):
-    """Fill in steps, rises and shares of one layer from its scores; `triples` as in `Layout`."""
-    pairs = tokens * (tokens + 1) // 2
-    steps = 2 * pairs
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+def compare(v, tokens, found, counts, triples):
+    """Fill in steps, rises and shares of one layer from its scores; `triples` as in `Layout`.
+
+    `found` [lane] and `counts` [group, lane] are room for integers.
+    """
+    steps = tokens * (tokens + 1)
     rises = steps + tokens * (tokens - 1) // 2
     shares = rises + (tokens - 1) * (tokens - 2) // 2
-    gaps, distances = shares + tokens - 2, shares + 2 * (tokens - 2)
-    found = np.empty(LANES)
-    for g in range(triples.size):
-        for s in range(LANES):
-            v[shares + g, s] = 0.0
+    counts[:] = 0
     for i in range(1, tokens):
-        row = i * (i + 1) // 2
+        scores = v[i * (i + 1) // 2 :]
         for j in range(i):
+            step, left, right = v[steps + i * (i - 1) // 2 + j], scores[j], scores[j + 1]
             for s in range(LANES):
-                v[steps + i * (i - 1) // 2 + j, s] = v[row + j + 1, s] - v[row + j, s]
+                step[s] = right[s] - left[s]
         for j in range(1, i):
+            rise, first, score = v[rises + (i - 1) * (i - 2) // 2 + j - 1], scores[0], scores[j]
             for s in range(LANES):
-                v[rises + (i - 1) * (i - 2) // 2 + j - 1, s] = v[row + j, s] - v[row, s]
-                found[s] = 0.0
-            for k in range(j):
-                for s in range(LANES):
-                    later = 1.0 if v[row + j, s] > v[row + k, s] else 0.0
-                    found[s] += later
-                    v[gaps + j - k, s] += later
+                rise[s] = score[s] - first[s]
+            count_below(scores, j, found, counts[tokens - 2 :])
+            by_query, by_distance = counts[i - 1], counts[2 * (tokens - 2) + i - j]
             for s in range(LANES):
-                v[shares, s] += found[s]
-                v[shares + i - 1, s] += found[s]
-                v[distances + i - j, s] += found[s]
-    for g in range(triples.size):
+                by_query[s] += found[s]
+                by_distance[s] += found[s]
+    for i in range(2, tokens):
         for s in range(LANES):
-            v[shares + g, s] /= triples[g]
+            counts[0, s] += counts[i - 1, s]
+    for g in range(triples.size):
+        share, count, of = v[shares + g], counts[g], 1.0 / triples[g]
+        for s in range(LANES):
+            share[s] = count[s] * of
 
 
-@njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz"})
+@njit(cache=True, nogil=True, error_model="numpy")
+def count_below(scores, j, found, by_gap):
+    """found ← how many of the first j keys score below key j; by_gap[j − k] has each added."""
+    score = scores[j]
+    for s in range(LANES):
+        found[s] = 0
+    for k in range(j):
+        other, gap = scores[k], by_gap[j - k]
+        for s in range(LANES):
+            later = np.int64(score[s] > other[s])
+            found[s] += later
+            gap[s] += later
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc", "nsz"})
 def absorb(v, control, used, seen, mean, squares, products, centre, total, bottom):
     """Add the first `used` lanes of all features of a layer to moments of `seen` samples.
 
@@ -207,7 +250,7 @@ def absorb(v, control, used, seen, mean, squares, products, centre, total, botto
                 products[c] += product - first * total[c] * share
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")
 def run_block(
     normals, chis, used, depth, tokens, extra, freedom,
     shared, unit, length, bias, scale, before, after, residual,
@@ -220,24 +263,27 @@ def run_block(
     """
     x = np.zeros((tokens, extra + min(tokens, freedom), LANES))
     v, control = np.empty((mean.shape[1], LANES)), np.empty((mean.shape[1], LANES))
-    own = np.zeros((tokens, LANES))
+    scratch = np.empty(tokens * (tokens + 1) // 2 * LANES)
+    found, counts = np.empty(LANES, np.int64), np.empty((max(triples.size, 1), LANES), np.int64)
     centre, total = np.empty(products.shape[1]), np.empty(products.shape[1])
+    factor = np.empty((tokens, LANES))
+    own = np.full((tokens, LANES), 1.0 if residual else 0.0)
     for seen in range(0, used, LANES):
         lanes = min(LANES, used - seen)
         embed(x, normals, chis, seen, shared, unit, extra, freedom)
-        if residual and not before:
-            own[:] = 1.0
         for t in range(depth):
             if before:
-                for i in range(tokens):
-                    normalise(x, i, extra, extra + min(i + 1, freedom), length, own)
-                if not residual:
-                    own[:] = 0.0
+                normalise(x, factor, length, extra, freedom)
+                if residual:
+                    own[:] = 1.0 / factor
             here = control if t == 0 else v
-            attend(x, here, own, scale, bias if before or t else 0.0, extra, freedom, t == depth - 1)
-            compare(here, tokens, triples)
+            normed = before or (after and t > 0)
+            offset = bias if normed else 0.0
+            top = length * length * scale + offset if normed else np.inf
+            attend(x, here, scratch, scale, offset, top, extra, freedom)
+            compare(here, tokens, found, counts, triples)
             absorb(here, control, lanes, seen, mean[t], squares[t], products[t], centre, total, t == 0)
-            if after and t < depth - 1:
-                for i in range(tokens):
-                    normalise(x, i, extra, extra + min(i + 1, freedom), length, own)
-                own[:] = 1.0 if residual else 0.0
+            if t < depth - 1:
+                mix(x, here, own, extra, freedom)
+                if after:
+                    normalise(x, factor, length, extra, freedom)

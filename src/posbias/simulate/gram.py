@@ -16,6 +16,7 @@ from jaxtyping import Float
 
 from posbias.seeds import sequence
 from posbias.simulate.model import RecencyModel
+from posbias.simulate.normals import fill_with_normals
 from posbias.simulate.tally import Layout, Tally
 
 BLOCK = 2048
@@ -40,7 +41,8 @@ def draw_block(
     rng = np.random.Generator(np.random.SFC64(sequence(seed, STREAM, block)))
     diagonal = min(model.tokens, model.freedom)
     entries = sum(min(i, model.freedom) for i in range(model.tokens))
-    normals = rng.standard_normal((entries + model.tokens * extra_coordinates(model), BLOCK))
+    normals = np.empty((entries + model.tokens * extra_coordinates(model), BLOCK))
+    fill_with_normals(rng, normals)
     chis = np.empty((diagonal, BLOCK))
     for i in range(diagonal):
         rng.standard_gamma((model.freedom - i) / 2.0, out=chis[i])

@@ -48,8 +48,8 @@ def simulate_recency(
     to be that sure (then `samples` is the most). `engine` "gram" is exact in distribution at a cost that does
     not depend on d; "token_space" is the plain simulation, on one thread. `threads` (default: all cores) share
     out blocks of samples; seed and samples fix every byte of the result, and a longer run begins with the
-    samples of a shorter one. `progress` is called with (samples so far, samples wanted or None). Memory does
-    not grow with `samples`.
+    samples of a shorter one. `progress` is called with (samples so far, samples wanted: with `until_se` as
+    the errors so far let expect, at first None). Memory does not grow with `samples`.
 
     Raises `InvalidValueError` for samples or threads < 1, until_se ≤ 0 or with fewer than 3 tokens, a seed that is
     no integer ≥ 0, an unknown engine; `InterruptedSimulation` on Ctrl-C, with what was counted.
@@ -64,18 +64,26 @@ def simulate_recency(
     def result() -> RecencyResult:
         return RecencyResult(model, seed, engine, tally)
 
-    looked = 0
+    looked, wanted = 0, (most if until_se is None else None)
     with ExitStack() as stack:
         try:
             blocks = _blocks(stack, module, model, seed, most, workers)
             for block in blocks:
                 tally.merge(block)
-                if progress:
-                    progress(tally.count, None if until_se is not None and samples is None else most)
-                if until_se is not None and tally.count // ROUND > looked:
+                sure = False
+                if until_se is not None and (
+                    tally.count // ROUND > looked or tally.count >= (wanted or most)
+                ):
                     looked = tally.count // ROUND
-                    if all(p.se <= until_se for p in result().recency_probability):
-                        break
+                    worst = max(p.se for p in result().recency_probability)
+                    sure = worst <= until_se
+                    wanted = (
+                        tally.count if sure else min(most, int(tally.count * (worst / until_se) ** 2) + 1)
+                    )
+                if progress:
+                    progress(tally.count, wanted)
+                if sure:
+                    break
         except KeyboardInterrupt:
             raise InterruptedSimulation(result() if tally.count else None) from None
     return result()
