@@ -17,10 +17,27 @@ def pytest_terminal_summary(terminalreporter, config):
     write(f"{'':32}{'median':>12}  ratio")
     for name, seconds in medians.items():
         write(f"{name:32}{seconds:>10.4f} s  {_ratio(name, medians)}")
+    _per_sample(session, write)
     few, many = medians.get("sweep_one_core[4096]"), medians.get("sweep_one_core[1000000]")
     if few and many:
         exponent = math.log(many / few) / math.log(1_000_000 / 4096)
         write(f"growth from 4,096 to 1,000,000 tokens: time ∝ tokens^{exponent:.2f}")
+
+
+def _per_sample(session, write) -> None:
+    """What a sample of the LayerNorm simulation takes, and the ratio to torch's best in the same run."""
+    cost = {
+        bench.name.removeprefix("test_recency_"): bench.stats.median / bench.extra_info["samples"]
+        for bench in session.benchmarks
+        if "samples" in bench.extra_info
+    }
+    for name, seconds in cost.items():
+        ratios = [
+            f"{cost[torch] / seconds:.4g} × as fast as torch ({kind})"
+            for kind in ("same", "bare")
+            if (torch := f"torch[{kind}-{name.partition('[')[2]}") in cost and name.startswith("one_core")
+        ]
+        write(f"recency, {name:23}{seconds * 1e6:>8.2f} µs per sample  {', '.join(ratios)}")
 
 
 def _accuracy(terminalreporter) -> None:

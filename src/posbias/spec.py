@@ -168,7 +168,7 @@ def _needed(message: str) -> str:
     """Pydantic's message as a noun phrase: 'a valid number', 'a number ≤ 1'."""
     message = message.removeprefix("Input should be ").replace("greater than or equal to", "a number ≥")
     message = message.replace("less than or equal to", "a number ≤").replace("greater than", "a number >")
-    return message.replace("a valid tuple", "a list")
+    return message.replace("less than", "a number <").replace("a valid tuple", "a list")
 
 
 def _spell(place: list[Any]) -> str:

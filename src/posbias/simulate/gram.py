@@ -15,6 +15,8 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.seeds import sequence
+from posbias.simulate import compiled
+from posbias.simulate.compiled import LANES
 from posbias.simulate.model import RecencyModel
 from posbias.simulate.normals import fill_with_normals
 from posbias.simulate.tally import Layout, Tally
@@ -27,6 +29,12 @@ STREAM = "simulate/recency"
 def block_size(model: RecencyModel) -> int:
     """Samples per block: the same for every model."""
     return BLOCK
+
+
+def memory(model: RecencyModel) -> int:
+    """Bytes that a block takes while it is computed, its tally aside."""
+    entries = model.tokens * (model.tokens + 1) // 2
+    return 8 * (entries * BLOCK + 2 * Layout(model.tokens).size * LANES)
 
 
 def extra_coordinates(model: RecencyModel) -> int:
@@ -51,8 +59,6 @@ def draw_block(
 
 def run_block(model: RecencyModel, seed: int, block: int, samples: int = BLOCK) -> Tally:
     """The tally of the first `samples` samples of block number `block`."""
-    from posbias.simulate import compiled
-
     tally = Tally(Layout(model.tokens), model.depth, samples)
     normals, chis = draw_block(model, seed, block)
     length = 0.0 if model.norm == "none" else np.sqrt(model.dimension) * model.gain

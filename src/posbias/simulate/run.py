@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Literal
 
 from posbias.errors import InvalidValueError
+from posbias.memory import require
 from posbias.seeds import sequence
 from posbias.simulate.model import RecencyModel
 from posbias.simulate.result import RecencyResult
@@ -60,6 +61,7 @@ def simulate_recency(
     module, workers = _engine(engine), cores(threads) if engine == "gram" else 1
     most = samples if samples is not None else (MOST if until_se is not None else 1_000_000)
     tally = Tally(Layout(model.tokens), model.depth)
+    require(module.memory(model) * workers + 5 * workers * tally.nbytes, "tokens", model.tokens)
 
     def result() -> RecencyResult:
         return RecencyResult(model, seed, engine, tally)

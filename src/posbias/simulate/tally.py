@@ -77,6 +77,11 @@ class Tally:
     squares: Float[np.ndarray, "layer feature"] = field(init=False)
     products: Float[np.ndarray, "layer control"] = field(init=False)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the moments."""
+        return 8 * self.depth * (3 * self.layout.size - self.layout.steps)
+
     def __post_init__(self):
         features = self.layout.size
         self.mean = np.zeros((self.depth, features))
