@@ -1,0 +1,210 @@
+"""The attention-only network, many of them at once: weights stacked along a first axis `member`.
+
+    X ← A·X·W_V (+ X),   A = softmax(X·W_Q·(X·W_K)ᵀ/√d + bias) under the mask,   then a classifier at the last token
+
+(Wu et al. 2025, Section 3 and Appendix J: one head, no output projection, three hidden ReLU layers of width d.)
+Three rearrangements, none of which changes a value beyond rounding, make it fast: without rotary encoding
+X·(W_Q·W_Kᵀ)·Xᵀ needs one projection of the tokens instead of two; values are projected after they are mixed;
+and in the last layer only the last token's row is computed, since nothing else is read.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor
+
+from posbias.errors import InvalidValueError
+from posbias.spec import Positive, Size, tag, value
+from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
+from posbias.theory.mixing import AtInitialisation, AttentionOnly
+from posbias.theory.positional import Decay, NeedsMeasurement, NoPE
+from posbias.train.task import generator
+
+
+@value
+class Sinusoidal:
+    """Sines and cosines of the position, added to the tokens (Vaswani et al. 2017)."""
+
+    base: Positive = 10_000.0
+    kind: Literal["sinusoidal"] = tag(default="sinusoidal")
+
+
+@value
+class Rotary:
+    """Rotary encoding of queries and keys, half-split pairs of dimensions (Su et al. 2024)."""
+
+    base: Positive = 10_000.0
+    kind: Literal["rotary"] = tag(default="rotary")
+
+
+Encoding = Annotated[NoPE | Decay | Sinusoidal | Rotary, Field(discriminator="kind")]
+ENCODINGS = {
+    "none": NoPE(),
+    "sinusoidal": Sinusoidal(),
+    "rope": Rotary(),
+    "decay": Decay(-math.log(0.8)),
+}
+"""The encodings of Wu et al. by the name that commands use; decay with m = −ln 0.8 (Appendix J)."""
+HIDDEN = 3
+"""Hidden layers of the classifier."""
+
+
+@value
+class Network:
+    """An attention-only network: depth, residual connections, mask and encoding."""
+
+    depth: Size = 2
+    residual: bool = False
+    mask: Mask = Causal()
+    positional: Encoding = NoPE()
+
+    def architecture(self) -> Architecture:
+        """What the theory knows of it: mask, encoding by distance, mixing at initialisation.
+
+        Rotary and sinusoidal encodings act through content and need a measurement, which the architecture says.
+        """
+        known = self.positional
+        if not isinstance(known, NoPE | Decay):
+            known = NeedsMeasurement(known.kind)
+        mixing = AtInitialisation() if self.residual else AttentionOnly()
+        return Architecture(self.depth, (Layer(mask=self.mask, positional=known),), mixing)
+
+    def check(self, tokens: int) -> None:
+        """Raise `InvalidValueError` for a window or prefix that is longer than the sequence."""
+        size = {SlidingWindow: "width", Prefix: "length"}.get(type(self.mask))
+        if size is not None and getattr(self.mask, size) > tokens:
+            raise InvalidValueError(
+                f"mask.{size}: {getattr(self.mask, size)} given, at most the sequence's {tokens} tokens needed"
+            )
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """What is fixed in a group of networks: biases with the mask in them, encodings, residual weights."""
+
+    bias: Float[Tensor, "member query key"]
+    added: Float[Tensor, "member token dimension"] | None
+    cosine: Float[Tensor, "member token pair"] | None
+    sine: Float[Tensor, "member token pair"] | None
+    residual: Float[Tensor, "member"]
+    depth: int
+
+
+def wire(networks: Sequence[Network], tokens: int, dimension: int, device: str = "cpu") -> Wiring:
+    """Put networks of equal depth side by side. Raises `InvalidValueError` if they cannot be."""
+    if len({network.depth for network in networks}) != 1:
+        raise InvalidValueError("networks: different depths given, equal ones needed to train together")
+    bias, added, angles = [], [], []
+    for network in networks:
+        network.check(tokens)
+        distance = torch.arange(tokens)[:, None] - torch.arange(tokens)
+        row = torch.zeros(tokens, tokens, dtype=torch.float64)
+        if isinstance(network.positional, Decay):
+            logits = network.positional.logits_at(distance.reshape(-1).numpy(), 1)
+            row = torch.as_tensor(logits).reshape(tokens, tokens)
+        allowed = torch.as_tensor(network.mask.allowed(tokens))
+        bias.append(row.masked_fill(~allowed, -math.inf))
+        angle = _angles(network.positional, tokens, dimension)
+        added.append(_sinusoid(angle) if isinstance(network.positional, Sinusoidal) else None)
+        angles.append(angle if isinstance(network.positional, Rotary) else torch.zeros_like(angle))
+    rotary = any(isinstance(network.positional, Rotary) for network in networks)
+    nothing = torch.zeros(tokens, dimension, dtype=torch.float64)
+    stacked = torch.stack(angles)
+
+    def ready(x: Tensor) -> Tensor:
+        return x.to(device=device, dtype=torch.float32)
+
+    return Wiring(
+        bias=ready(torch.stack(bias)),
+        added=None
+        if not any(one is not None for one in added)
+        else ready(torch.stack([nothing if one is None else one for one in added])),
+        cosine=ready(stacked.cos()) if rotary else None,
+        sine=ready(stacked.sin()) if rotary else None,
+        residual=ready(torch.tensor([float(network.residual) for network in networks])),
+        depth=networks[0].depth,
+    )
+
+
+def initial_weights(depth: int, dimension: int, labels: int, seed: int) -> dict[str, Float[Tensor, "..."]]:
+    """One member's weights: uniform within ±1/√fan-in, as `torch.nn.Linear` has them."""
+    rng = generator(seed, "train/weights")
+
+    def uniform(fan_in: int, *shape: int) -> Tensor:
+        return (2.0 * torch.rand(*shape, generator=rng) - 1.0) / math.sqrt(fan_in)
+
+    d = dimension
+    return {
+        "query": uniform(d, depth, d, d),
+        "key": uniform(d, depth, d, d),
+        "value": uniform(d, depth, d, d),
+        "hidden": uniform(d, HIDDEN, d, d),
+        "hidden_bias": uniform(d, HIDDEN, d),
+        "output": uniform(d, d, labels),
+        "output_bias": uniform(d, labels),
+    }
+
+
+def forward(
+    weights: dict[str, Tensor],
+    wiring: Wiring,
+    tokens: Float[Tensor, "member sequence token dimension"],
+    attention: list[Tensor] | None = None,
+) -> Float[Tensor, "member sequence label"]:
+    """Logits of the labels. With a list `attention`, every layer's full attention is appended to it."""
+    members, sequences, length, d = tokens.shape
+    x = tokens if wiring.added is None else tokens + wiring.added[:, None]
+    for t in range(wiring.depth):
+        short = t == wiring.depth - 1 and attention is None
+        asking = x[:, :, -1:] if short else x
+        weight = _attention(weights, wiring, t, x, asking)
+        if attention is not None:
+            attention.append(weight)
+        mixed = torch.bmm(weight.flatten(0, 1), x.flatten(0, 1)).view(members, -1, d)
+        update = torch.bmm(mixed, weights["value"][:, t]).view(members, sequences, -1, d)
+        x = update + wiring.residual[:, None, None, None] * asking if bool(wiring.residual.any()) else update
+    y = x[:, :, -1]
+    for h in range(HIDDEN):
+        y = torch.relu(torch.baddbmm(weights["hidden_bias"][:, h, None], y, weights["hidden"][:, h]))
+    return torch.baddbmm(weights["output_bias"][:, None], y, weights["output"])
+
+
+def _attention(weights: dict[str, Tensor], wiring: Wiring, t: int, x: Tensor, asking: Tensor) -> Tensor:
+    """Attention of layer t [member, sequence, query, key], for the queries in `asking`."""
+    members, sequences, length, d = x.shape
+    queries = asking.shape[2]
+    query, key, scale = weights["query"][:, t], weights["key"][:, t], 1.0 / math.sqrt(d)
+    asked = asking.flatten(1, 2)
+    if wiring.cosine is None or wiring.sine is None:
+        asked = torch.bmm(asked, torch.bmm(query, key.transpose(1, 2)) * scale)
+        keys = x
+    else:
+        cosine, sine = wiring.cosine[:, None], wiring.sine[:, None]
+        keys = _rotate(torch.bmm(x.flatten(1, 2), key).view_as(x), cosine, sine)
+        asked = torch.bmm(asked, query * scale).view(members, sequences, queries, d)
+        asked = _rotate(asked, cosine[:, :, -queries:], sine[:, :, -queries:])
+    scores = torch.bmm(asked.reshape(-1, queries, d), keys.reshape(-1, length, d).transpose(1, 2))
+    scores = scores.view(members, sequences, queries, length) + wiring.bias[:, None, -queries:]
+    return torch.softmax(scores, dim=-1)
+
+
+def _rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([first * cosine - second * sine, first * sine + second * cosine], dim=-1)
+
+
+def _angles(positional: object, tokens: int, dimension: int) -> Tensor:
+    """Angles [token, pair] of rotary and sinusoidal encodings."""
+    base = getattr(positional, "base", 10_000.0)
+    pair = torch.arange(0, dimension, 2, dtype=torch.float64)
+    return torch.arange(tokens, dtype=torch.float64)[:, None] * base ** (-pair / dimension)
+
+
+def _sinusoid(angles: Tensor) -> Tensor:
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
