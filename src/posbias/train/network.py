@@ -1,8 +1,9 @@
 """The attention-only network, many of them at once: weights stacked along a first axis `member`.
 
-    X ← A·X·W_V (+ X),   A = softmax(X·W_Q·(X·W_K)ᵀ/√d + bias) under the mask,   then a classifier at the last token
+    X ← A·X·W_V (+ X),   A = softmax(X·W_Q·(X·W_K)ᵀ/√d + bias) under the mask
 
-(Wu et al. 2025, Section 3 and Appendix J: one head, no output projection, three hidden ReLU layers of width d.)
+then a classifier at the last token: three hidden ReLU layers of width d and an output layer (Wu et al. 2025,
+Section 3 and Appendix J; one head, no output projection).
 Three rearrangements, none of which changes a value beyond rounding, make it fast: without rotary encoding
 X·(W_Q·W_Kᵀ)·Xᵀ needs one projection of the tokens instead of two; values are projected after they are mixed;
 and in the last layer only the last token's row is computed, since nothing else is read.
@@ -21,7 +22,7 @@ from torch import Tensor
 from posbias.errors import InvalidValueError
 from posbias.spec import Positive, Size, tag, value
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
+from posbias.theory.masks import Causal, Mask, Prefix, SlidingWindow
 from posbias.theory.mixing import AtInitialisation, AttentionOnly
 from posbias.theory.positional import Decay, NeedsMeasurement, NoPE
 from posbias.train.task import generator
@@ -158,7 +159,7 @@ def forward(
     attention: list[Tensor] | None = None,
 ) -> Float[Tensor, "member sequence label"]:
     """Logits of the labels. With a list `attention`, every layer's full attention is appended to it."""
-    members, sequences, length, d = tokens.shape
+    members, sequences, _, d = tokens.shape
     x = tokens if wiring.added is None else tokens + wiring.added[:, None]
     for t in range(wiring.depth):
         short = t == wiring.depth - 1 and attention is None
