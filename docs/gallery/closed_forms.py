@@ -1,0 +1,75 @@
+"""The closed forms of Kim et al. 2026 against the truth: which reading becomes right as d grows, how fast.
+
+Lines: three tokens, integrated. Points: ten tokens, simulated; from d = 2,048 on their rise is lost to rounding.
+"""
+
+from posbias.plots import new_figure, save_figure
+from posbias.plots.closed_forms import draw_deviation, draw_reading_key
+from posbias.simulate import RecencyModel, simulate_recency
+from posbias.theory.deviation import deviation_curve
+from posbias.theory.layernorm import READINGS
+from posbias.theory.recency import exact_scores
+
+SAMPLES = 2**18
+INTEGRATED, SIMULATED = [2**k for k in range(3, 13)], [2**k for k in range(3, 11)]
+ISOTROPIC, RESIDUAL = {"anisotropy": 0.0}, {"anisotropy": 0.5, "residual": True}
+PANELS = {
+    "rise at α = 0: Eq. 42": ("rise", ISOTROPIC, None),
+    "rise at α = 0.5: Eq. 42": ("rise", {"anisotropy": 0.5}, -0.5),
+    "rise at α = 0.5, residual: Eq. 42": ("rise", RESIDUAL, -0.5),
+    "level at α = 0: Eq. 5": ("level", ISOTROPIC, None),
+    "level at α = 0.5, residual: Eqs. 33, 41": ("level", RESIDUAL, -1.0),
+    "level at α = 0 without LayerNorm: Eq. 19": ("level", {"anisotropy": 0.0, "norm": "none"}, -1.5),
+}
+
+
+def integrated(model):
+    """Relative rise and level of three tokens at each dimension, with what is not sure of them."""
+    found = {"rise": {}, "level": {}}
+    for d in INTEGRATED:
+        exact = exact_scores(3, d, nodes=8, **model)
+        (rise, rise_error), (level, error) = (
+            (exact.rises.value[1], exact.rises.error[1]),
+            (exact.scores.value[1, 2, 0], exact.scores.error[1, 2, 0]),
+        )
+        found["level"][d] = (level, error)
+        found["rise"][d] = (rise / level, (rise_error + error * abs(rise / level)) / level)
+    return found
+
+
+def simulated(model):
+    """Relative rise and level of ten tokens at each dimension, with standard errors."""
+    found = {"rise": {}, "level": {}}
+    for d in SIMULATED:
+        result = simulate_recency(RecencyModel(dimension=d, depth=2, **model), SAMPLES)
+        level, error = (part[1, 9, 0] for part in (result.mean_scores.value, result.mean_scores.se))
+        rise, rise_error = (part[1, 9, 8] for part in (result.rises.value, result.rises.se))
+        found["level"][d] = (level, error)
+        found["rise"][d] = (rise / level, ((rise_error / level) ** 2 + (rise * error / level**2) ** 2) ** 0.5)
+    return found
+
+
+def curves(quantity, found, tokens, model):
+    options = {name: value for name, value in model.items() if name != "norm"}
+    options["layernorm"] = model.get("norm") != "none"
+    return {
+        name: deviation_curve(quantity, found[quantity], tokens, **options, reading=name)
+        for name in reversed(READINGS)
+    }
+
+
+models = {str(model): model for _, model, _ in PANELS.values()}
+truth = {name: (integrated(model), simulated(model)) for name, model in models.items()}
+figure = new_figure(9.6, 5.4)
+axes = figure.subplots(2, 3, sharex=True)
+for ax, (name, (quantity, model, slope)) in zip(axes.flat, PANELS.items(), strict=True):
+    exact, sampled = truth[str(model)]
+    lines, points = curves(quantity, exact, 3, model), curves(quantity, sampled, 10, model)
+    draw_deviation(ax, lines, points, slope=slope)
+    ax.set_title(name, fontsize=8, loc="left", pad=4)
+for ax in axes[:, 1:].flat:
+    ax.set_ylabel("")
+for ax in axes[0]:
+    ax.set_xlabel("")
+draw_reading_key(axes[0, 0])
+save_figure(figure, "closed_forms.png")
