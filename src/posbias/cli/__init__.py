@@ -10,6 +10,7 @@ from cyclopts import App, CycloptsError
 
 from posbias import __version__
 from posbias.cli.measuring import compare, measure, models, report
+from posbias.cli.papers import paper
 from posbias.cli.predicting import predict, presets, verify
 from posbias.cli.simulating import simulate
 from posbias.cli.speaking import COMPILING
@@ -26,7 +27,7 @@ app = App(
     help_format="plaintext",
     suppress_keyboard_interrupt=False,
 )
-for command in (predict, measure, compare, report, simulate, verify, presets, models):
+for command in (predict, measure, compare, report, simulate, paper, verify, presets, models):
     app.command(command)
 
 

@@ -12,6 +12,7 @@ from posbias.plots.influence import draw_cumulative, draw_influence, draw_profil
 from posbias.plots.layers import draw_kernels, draw_mixing, draw_norms, draw_sinks
 from posbias.plots.limits import draw_collapse, draw_critical_distance
 from posbias.plots.masks import draw_graph, draw_mask, mask_figure
+from posbias.plots.recency import draw_key_factors, draw_scores, scores_figure
 from posbias.plots.style import (
     COLOURS,
     FILE_KINDS,
@@ -35,10 +36,12 @@ __all__ = [
     "draw_growth",
     "draw_influence",
     "draw_kernels",
+    "draw_key_factors",
     "draw_mask",
     "draw_mixing",
     "draw_norms",
     "draw_profile",
+    "draw_scores",
     "draw_sinks",
     "draw_variation",
     "mask_figure",
@@ -46,5 +49,6 @@ __all__ = [
     "picture_bytes",
     "save_figure",
     "scale_influence",
+    "scores_figure",
     "variation_figure",
 ]
