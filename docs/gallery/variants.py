@@ -1,6 +1,6 @@
 """LayerNorm's recency with parameters, heads, a feed-forward block, an encoding: sign and strength, by layer.
 
-Run as a script it draws the picture of docs/img (about five minutes); imported, a rough one of it.
+Run as a script it draws the picture of docs/img (five to ten minutes); imported, a rough one of it.
 """
 
 from posbias.plots import new_figure, save_figure

@@ -1,7 +1,7 @@
 """Answers as text for a terminal: a profile in blocks and words, a comparison as a table."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from posbias.comparison import Agreement, Comparison, Score
     from posbias.profile import Profile
-    from posbias.simulate import RecencyResult
+    from posbias.simulate import RecencyResult, VariantResult
     from posbias.verify import Finding
 
 
@@ -89,6 +89,24 @@ def recency_table(result: "RecencyResult") -> list[str]:
         "last query's mean scores: first, middle, last key",
     ]
     return [*table(head, rows), "", f"{result.samples:,} samples; ½ is no preference between two keys"]
+
+
+def variants_table(results: "Mapping[str, VariantResult]") -> list[str]:
+    """Recency probabilities of variants by layer: the mean over networks, and how far networks lie apart."""
+    rows = []
+    for name, result in results.items():
+        parts = [(name, result.score)] + ([(f"{name}, content", result.content)] if result.differs else [])
+        for label, part in parts:
+            cells = []
+            for mean, variance in zip(part.recency_probability, part.variance, strict=True):
+                spread = (
+                    f" ({max(variance.value, 0.0) ** 0.5:.3f})" if variance.value == variance.value else ""
+                )
+                cells.append(f"{mean}{spread}")
+            rows.append([label, *cells])
+    head = ["variant", *(f"layer {layer + 1}" for layer in range(len(rows[0]) - 1))]
+    lines = table(head, [row + [""] * (len(head) - len(row)) for row in rows])
+    return [*lines, "", "recency probability ± standard error (standard deviation over networks); ½: none"]
 
 
 def blocks(mass: "Float[np.ndarray, 'position']", width: int = 64) -> str:

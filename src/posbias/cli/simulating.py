@@ -1,14 +1,14 @@
-"""The commands that simulate: layernorm."""
+"""The commands that simulate: layernorm, variants."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from posbias.cli.speaking import COMPILING, Json, Many, Whole, answer_with, bar_of, notice
-from posbias.errors import InvalidValueError
+from posbias.cli.speaking import COMPILING, Json, Many, Whole, answer_with, bar_of
+from posbias.errors import InvalidValueError, nearest
 from posbias.files import need_writable
-from posbias.terminal import recency_table
+from posbias.terminal import recency_table, variants_table
 
 simulate = App(name="simulate", help="Simulate position bias in controlled cases.", help_format="plaintext")
 
@@ -74,14 +74,7 @@ def layernorm(
     json
         Print JSON on stdout.
     """
-    # what can be known to be wrong is said before anything is drawn
-    if plot is not None:
-        from posbias.plots import check_kind
-
-        check_kind(plot)
-    for target in (out, plot):
-        if target is not None:
-            need_writable(target)
+    _check_targets(out, plot)
     if tokens < 3:
         raise InvalidValueError(f"tokens: {tokens} given, at least 3 needed for a recency probability")
     from posbias.simulate import InterruptedSimulation, RecencyModel, simulate_recency
@@ -97,7 +90,7 @@ def layernorm(
         temperature=temperature,
     )
     interrupted: InterruptedSimulation | None = None
-    with bar_of("sample") as progress, notice(COMPILING):
+    with bar_of("sample", COMPILING) as progress:
         try:
             result = simulate_recency(
                 model,
@@ -118,6 +111,101 @@ def layernorm(
         raise KeyboardInterrupt(
             f"{result.samples:,} samples are counted above, standard errors at most {worst:.2g}"
         )
+
+
+@simulate.command
+def variants(
+    *names: str,
+    d: Annotated[Whole | None, Parameter(name=["--d", "--dimension"])] = None,
+    alpha: Annotated[float | None, Parameter(name=["--alpha", "--anisotropy"])] = None,
+    tokens: Whole | None = None,
+    layers: Annotated[Whole | None, Parameter(name=["--layers", "--depth"])] = None,
+    networks: Whole = 100,
+    inputs: Whole = 200,
+    seed: Whole = 0,
+    out: Path | None = None,
+    plot: Path | None = None,
+    json: Json = False,
+) -> None:
+    """Add parts of a real layer to the simulation, drawn at initialisation: does the recency bias survive?
+
+    Projections, heads, a feed-forward block, rotary encoding and ALiBi, singly and together. Every variant is
+    given many networks, each with many inputs: the mean over networks says whether there is a preference they
+    share, the spread whether each has one of its own.
+
+    Parameters
+    ----------
+    names
+        Variants, such as tied or rope. Default: all; an unknown name lists them.
+    d
+        Dimension of the embeddings, in every variant. Default: what the variant says, mostly 64.
+    alpha
+        Their anisotropy, in every variant. Default: what the variant says, mostly 0.5.
+    tokens
+        Number of embeddings. Default: 10.
+    layers
+        Number of layers. Default: 4.
+    networks
+        Networks drawn for each variant.
+    inputs
+        Inputs that each network is given.
+    seed
+        Seed of the draw.
+    out
+        Write the answer as JSON to this file.
+    plot
+        Draw the recency probabilities to this file (.png, .svg or .pdf).
+    json
+        Print JSON on stdout.
+    """
+    import dataclasses
+
+    from posbias.simulate import VARIANTS, simulate_variant
+
+    _check_targets(out, plot)
+    for name in names:
+        if name not in VARIANTS:
+            raise InvalidValueError(
+                f"variant: {name!r} given, one of {', '.join(VARIANTS)} needed{nearest(name, VARIANTS)}"
+            )
+    given = {"dimension": d, "anisotropy": alpha, "tokens": tokens, "depth": layers}
+    changes = {field: number for field, number in given.items() if number is not None}
+    chosen = {name: VARIANTS[name] for name in names or VARIANTS}
+    chosen = {
+        name: dataclasses.replace(variant, model=dataclasses.replace(variant.model, **changes))
+        for name, variant in chosen.items()
+    }
+    results: dict[str, Any] = {}
+    with bar_of("network") as progress:
+        for number, (name, variant) in enumerate(chosen.items()):
+
+            def drawn(done: int, _: int, before: int = number * networks) -> None:
+                progress(before + done, len(chosen) * networks)
+
+            results[name] = simulate_variant(variant, networks, inputs, seed=seed, progress=drawn)
+    answer = {"variants": [{"name": name} | result.as_dict() for name, result in results.items()]}
+    if out is not None:
+        from posbias.store import save_json
+
+        save_json(answer, out)
+    if plot is not None:
+        from posbias import plots
+
+        figure = plots.new_figure(6.8, 1.6 + 0.32 * sum(1 + r.differs for r in results.values()))
+        plots.draw_variants(figure.subplots(), results)
+        plots.save_figure(figure, plot)
+    answer_with(answer if json else None, lambda: variants_table(results))
+
+
+def _check_targets(out: Path | None, plot: Path | None) -> None:
+    """Say what is known to be wrong with the files to be written before anything is drawn."""
+    if plot is not None:
+        from posbias.plots import check_kind
+
+        check_kind(plot)
+    for target in (out, plot):
+        if target is not None:
+            need_writable(target)
 
 
 def _hand_over(result: Any, out: Path | None, plot: Path | None, json: bool, interrupted: bool) -> None:

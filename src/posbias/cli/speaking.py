@@ -3,7 +3,7 @@
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any
 
@@ -54,25 +54,34 @@ def answer_with(data: Any, lines: Callable[[], list[str]]) -> None:
 
 
 @contextmanager
-def bar_of(unit: str) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar on stderr with rate and remaining time: a function to call with (done, wanted or None)."""
+def bar_of(unit: str, waiting: str | None = None) -> Iterator[Callable[[int, int | None], None]]:
+    """A bar on stderr with rate and remaining time: a function to call with (done, wanted or None).
+
+    The line `waiting` is said if the first call takes more than two seconds to come.
+    """
     from tqdm import tqdm
 
     bars: list[Any] = []
+    with ExitStack() as patience:
+        if waiting is not None:
+            patience.enter_context(notice(waiting))
 
-    def progress(done: int, wanted: int | None) -> None:
-        if not bars:
-            bars.append(tqdm(total=wanted, unit=unit, unit_scale=True, file=sys.stderr, dynamic_ncols=True))
-        if bars[0].total != wanted:
-            bars[0].total = wanted
-            bars[0].refresh()
-        bars[0].update(done - bars[0].n)
+        def progress(done: int, wanted: int | None) -> None:
+            patience.close()
+            if not bars:
+                bars.append(
+                    tqdm(total=wanted, unit=unit, unit_scale=True, file=sys.stderr, dynamic_ncols=True)
+                )
+            if bars[0].total != wanted:
+                bars[0].total = wanted
+                bars[0].refresh()
+            bars[0].update(done - bars[0].n)
 
-    try:
-        yield progress
-    finally:
-        for bar in bars:
-            bar.close()
+        try:
+            yield progress
+        finally:
+            for bar in bars:
+                bar.close()
 
 
 @contextmanager

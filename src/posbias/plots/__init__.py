@@ -22,6 +22,7 @@ from posbias.plots.style import (
     picture_bytes,
     save_figure,
 )
+from posbias.plots.variants import draw_variants
 from posbias.plots.variation import draw_growth, draw_variation, variation_figure
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "draw_profile",
     "draw_scores",
     "draw_sinks",
+    "draw_variants",
     "draw_variation",
     "mask_figure",
     "new_figure",

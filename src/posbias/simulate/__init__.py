@@ -11,13 +11,18 @@
 from posbias.simulate.model import NORMS, RecencyModel
 from posbias.simulate.result import Averages, Recency, RecencyResult
 from posbias.simulate.run import InterruptedSimulation, simulate_recency
+from posbias.simulate.variants import VARIANTS, Variant, VariantResult, simulate_variant
 
 __all__ = [
     "NORMS",
+    "VARIANTS",
     "Averages",
     "InterruptedSimulation",
     "Recency",
     "RecencyModel",
     "RecencyResult",
+    "Variant",
+    "VariantResult",
     "simulate_recency",
+    "simulate_variant",
 ]

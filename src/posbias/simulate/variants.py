@@ -3,12 +3,12 @@
 A variant adds parts of a real layer at initialisation to a `RecencyModel`, all of them drawn, none learned:
 
     Q = Y·W_Q,  K = Y·W_K,  V = Y·W_V,  S = QKᵀ/√d_h per head (+ an encoding),  O = softmax(S)·V·W_O (+ X)
-    X ← O,  or with a feed-forward block  X ← norm(O)·W_1 → activation → ·W_2 + O           (Kim et al., §2.1)
+    X ← O,  or with a feed-forward block  X ← max(norm(O)·W_1, 0)·W_2 + O          (Kim et al. 2026, §2.1)
 
 A network is one draw of the weights and of the direction that embeddings share (a property of an embedding
 table, not of a text), and is given many inputs. With W_Q and W_K independent, −W_Q is as likely as W_Q and
-turns every score around: over networks the recency probability is ½ at every layer, whatever each of them
-does. So a network's own probability is what is estimated, and its spread over networks stands beside its mean.
+turns every QKᵀ around: without ALiBi the recency probability over networks is ½ at every layer, whatever each
+of them does. So a network's own probability is estimated, and its spread over networks stands beside its mean.
 """
 
 import math
@@ -18,18 +18,18 @@ from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import erf
 
 from posbias.errors import InvalidValueError
-from posbias.estimate import Estimate
 from posbias.seeds import sequence
 from posbias.simulate.model import RecencyModel
+from posbias.simulate.over_networks import OverNetworks
+from posbias.simulate.token_space import normalised
 from posbias.spec import Positive, Size, encode, value
 from posbias.theory.kernel import masked_softmax
 from posbias.theory.positional import alibi_slopes
 
 Array = Float[np.ndarray, "..."]
-Weights = dict[str, Float[np.ndarray, "input output"]]
+Weights = dict[str, Array]
 STREAM = "simulate/variants"
 BASE = 10_000.0
 """Base of the rotary frequencies (Su et al. 2024)."""
@@ -37,8 +37,6 @@ WIDEN = 4
 """Width of the feed-forward block in units of d (Vaswani et al. 2017)."""
 NUMBERS = 2**19
 """About how many numbers of one kind are held at a time."""
-SECOND_MOMENTS = {"relu": 0.5, "gelu": 1.0 / 3.0 + 1.0 / (2.0 * math.pi * math.sqrt(3.0))}
-"""E[f(z)²] of the activations f for a standard normal z."""
 
 
 @value
@@ -49,10 +47,11 @@ class Variant:
     with standard deviation gain/√(rows), which with gain 1 keeps the variance of what they act on (GPT-2's
     0.02 is gain 0.55 at its d = 768). `heads` split d; `groups` of heads share keys and values (default: none
     do), drawn for the group where keys or values have a matrix of their own, else the mean of its heads'
-    (Ainslie et al. 2023). `feed_forward` names the activation of a block of width 4d, scaled to keep variance;
-    its residual connection is always there, `model.residual` being that of attention. `positional` is ALiBi
-    with its standard slopes per head, or rotary with base 10,000, dimension l of a head paired with l + d_h/2.
-    `direction` says how often the embeddings' shared direction is drawn; the paper draws it for every input.
+    (Ainslie et al. 2023). `feed_forward` adds a block of width 4d with ReLU, which halves the second moment:
+    W_2 makes up for it. Its residual connection is always there, `model.residual` being that of attention.
+    `positional` is ALiBi with its standard slopes per head, or rotary with base 10,000, dimension l of a head
+    paired with l + d_h/2. `direction` says how often the embeddings' shared direction is drawn; the paper
+    draws it for every input.
 
     Raises `InvalidValueError` for heads that do not divide d, groups that do not divide heads, an odd head
     dimension with "rope", fewer than 3 tokens, order "post", or a gain without weights.
@@ -63,7 +62,7 @@ class Variant:
     values: bool = False
     heads: Size = 1
     groups: Size | None = None
-    feed_forward: Literal["none", "relu", "gelu"] = "none"
+    feed_forward: bool = False
     positional: Literal["none", "rope", "alibi"] = "none"
     gain: Positive = 1.0
     direction: Literal["network", "input"] = "network"
@@ -109,12 +108,13 @@ class Variant:
             shapes["key"] = (d, shared)
         if self.values:
             shapes |= {"value": (d, shared), "output": (d, d)}
-        if self.feed_forward != "none":
+        if self.feed_forward:
             shapes |= {"up": (d, WIDEN * d), "down": (WIDEN * d, d)}
         return shapes
 
 
-_PLAIN, _BARE = RecencyModel(dimension=64), RecencyModel(dimension=64, norm="none")
+_BARE = RecencyModel(dimension=64, norm="none")
+_BLOCK = {"values": True, "heads": 4, "feed_forward": True}
 
 VARIANTS: dict[str, Variant] = {
     "plain": Variant(),
@@ -124,73 +124,19 @@ VARIANTS: dict[str, Variant] = {
     "tied-heads": Variant(projections="tied", heads=4),
     "tied-grouped": Variant(projections="tied", heads=4, groups=2),
     "values": Variant(values=True),
+    "feed-forward": Variant(feed_forward=True),
+    "feed-forward-isotropic": Variant(RecencyModel(dimension=64, anisotropy=0.0), feed_forward=True),
     "independent": Variant(projections="independent"),
-    "independent-grouped": Variant(projections="independent", values=True, heads=4, groups=2),
     "independent-per-input": Variant(projections="independent", direction="input"),
-    "feed-forward": Variant(feed_forward="relu"),
-    "feed-forward-isotropic": Variant(RecencyModel(dimension=64, anisotropy=0.0), feed_forward="relu"),
-    "block": Variant(
-        RecencyModel(dimension=64, residual=True),
-        projections="independent", values=True, heads=4, feed_forward="gelu",
-    ),
+    "independent-no-norm": Variant(_BARE, projections="independent"),
+    "block-tied": Variant(RecencyModel(dimension=64, residual=True), projections="tied", **_BLOCK),
+    "block": Variant(RecencyModel(dimension=64, residual=True), projections="independent", **_BLOCK),
     "rope": Variant(heads=4, positional="rope"),
     "rope-no-norm": Variant(_BARE, heads=4, positional="rope"),
     "alibi": Variant(heads=4, positional="alibi"),
     "alibi-no-norm": Variant(_BARE, heads=4, positional="alibi"),
-}  # fmt: skip
+}
 """The variants of the gallery's figure: 10 tokens, 4 layers, d = 64, α = 0.5 unless the name says otherwise."""
-
-
-@dataclass(frozen=True)
-class OverNetworks:
-    """Recency probabilities, network by network and layer by layer, and what they say about all networks.
-
-    `share` is a network's mean over its inputs, `noise` the variance of that mean, `halves` the means over the
-    even and the odd inputs. All properties are one `Estimate` per layer, with errors over networks.
-    """
-
-    share: Float[np.ndarray, "network layer"]
-    noise: Float[np.ndarray, "network layer"]
-    halves: Float[np.ndarray, "2 network layer"]
-
-    @property
-    def recency_probability(self) -> tuple[Estimate, ...]:
-        """The mean over networks; ½ is no preference, or none that networks agree on."""
-        return _per_layer(self.share)
-
-    @property
-    def variance(self) -> tuple[Estimate, ...]:
-        """The variance over networks without that of the inputs; it estimates without bias, so below 0 too."""
-        networks = len(self.share)
-        if networks < 2:
-            return tuple(Estimate(math.nan, math.nan, 1) for _ in self.share[0])
-        apart = (self.share - self.share.mean(axis=0)) ** 2 * (networks / (networks - 1))
-        return _per_layer(apart - self.noise)
-
-    @property
-    def strength(self) -> tuple[Estimate, ...]:
-        """The mean over networks of |RP − ½| as far as other inputs tell its sign, times the sign they tell.
-
-        One half of the inputs gives the sign, the other the size, and the other way round. Noise alone gives 0
-        in the mean, and never more than the mean of |RP − ½|, which it tends to with the number of inputs.
-        """
-        first, second = self.halves - 0.5
-        return _per_layer((first * np.sign(second) + second * np.sign(first)) / 2.0)
-
-    @property
-    def recent(self) -> tuple[Estimate, ...]:
-        """The share of networks whose recency probability, as measured, is above ½."""
-        return _per_layer((np.sign(self.share - 0.5) + 1.0) / 2.0)
-
-    def as_dict(self) -> list[dict[str, Any]]:
-        """One dictionary per layer, for JSON; an error that one network does not have is None."""
-        kinds = ("recency_probability", "variance", "strength", "recent")
-        layers = zip(*(getattr(self, kind) for kind in kinds), strict=True)
-        return [
-            {"layer": layer + 1}
-            | {kind: _plain(estimate) for kind, estimate in zip(kinds, estimates, strict=True)}
-            for layer, estimates in enumerate(layers)
-        ]
 
 
 @dataclass(frozen=True)
@@ -210,6 +156,11 @@ class VariantResult:
     def networks(self) -> int:
         """How many networks were drawn."""
         return len(self.score.share)
+
+    @property
+    def differs(self) -> bool:
+        """Whether an encoding makes the score differ from its content."""
+        return self.variant.positional != "none"
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as plain dictionaries and lists, for JSON."""
@@ -264,9 +215,8 @@ def draw_weights(variant: Variant, seed: int, network: int) -> tuple[Weights, ..
 
     def draw(name: str, shape: tuple[int, int], layer: int) -> Array:
         rng = np.random.default_rng(sequence(seed, f"{STREAM}/{name}", network, layer))
-        # so that what an activation passes on has the variance that it was given
-        moment = SECOND_MOMENTS[variant.feed_forward] if name == "down" else 1.0
-        return rng.standard_normal(shape) * (variant.gain / math.sqrt(shape[0] * moment))
+        kept = 0.5 if name == "down" else 1.0  # of the second moment, by ReLU
+        return rng.standard_normal(shape) * (variant.gain / math.sqrt(shape[0] * kept))
 
     shapes = variant.shapes.items()
     return tuple({name: draw(name, s, layer) for name, s in shapes} for layer in range(variant.model.depth))
@@ -280,9 +230,7 @@ def draw_inputs(
     rng = np.random.default_rng(sequence(seed, f"{STREAM}/inputs", network))
     one = np.random.default_rng(sequence(seed, f"{STREAM}/direction", network))
     shared = one.standard_normal(model.dimension)
-    widest = max(
-        model.dimension * max(1, WIDEN * (variant.feed_forward != "none")), model.tokens * variant.heads
-    )
+    widest = max(model.dimension * max(1, WIDEN * variant.feed_forward), model.tokens * variant.heads)
     size = max(1, NUMBERS // (model.tokens * widest))
     for first in range(0, inputs, size):
         count = min(size, inputs - first)
@@ -302,7 +250,7 @@ def run_layers(
     model = variant.model
     causal = np.tri(model.tokens, dtype=bool)
     for layer in weights:
-        y = _norm(x, model)
+        y = normalised(model, x)
         query, key, values = _heads(y, variant, layer)
         scale = 1.0 / (math.sqrt(variant.head_dimension) * model.temperature)
         content = scale * query @ key.swapaxes(-1, -2)
@@ -318,40 +266,31 @@ def run_layers(
         mixed = (attention @ values).swapaxes(1, 2).reshape(x.shape)
         mixed = mixed @ layer["output"] if variant.values else mixed
         x = mixed + x if model.residual else mixed
-        if variant.feed_forward != "none":
-            x = x + _activate(_norm(x, model) @ layer["up"], variant.feed_forward) @ layer["down"]
+        if variant.feed_forward:
+            x = x + np.maximum(normalised(model, x) @ layer["up"], 0.0) @ layer["down"]
 
 
 # --- the parts of a layer ------------------------------------------------------------------------------
 
 
-def _norm(x: Array, model: RecencyModel) -> Array:
-    if model.norm == "none":
-        return x
-    centred = x - x.mean(axis=-1, keepdims=True) if model.norm == "layernorm" else x
-    size = np.sqrt(np.mean(centred**2, axis=-1, keepdims=True))
-    return centred * (model.gain / size) + model.bias
-
-
 def _heads(y: Array, variant: Variant, weights: Weights) -> tuple[Array, Array, Array]:
     """Queries, keys and values [input, head, token, head dimension]."""
     inputs, tokens, _ = y.shape
+    within = variant.heads // variant.key_heads
 
-    def split(name: str, heads: int) -> Array:
-        projected = y @ weights[name] if name in weights else y
+    def split(projected: Array, heads: int) -> Array:
         return projected.reshape(inputs, tokens, heads, -1).swapaxes(1, 2)
 
-    def shared(name: str, otherwise: str) -> Array:
-        """One for every head: a group's own, or else the mean of what its heads have instead."""
-        within = variant.heads // variant.key_heads
+    def shared(name: str, each: Array) -> Array:
+        """For every head what its group has: a projection of its own, or else the mean of what each head has."""
         if name in weights:
-            kept = split(name, variant.key_heads)
+            kept = split(y @ weights[name], variant.key_heads)
         else:
-            each = split(otherwise, variant.heads)
             kept = each.reshape(inputs, variant.key_heads, within, tokens, -1).mean(axis=2)
         return np.repeat(kept, within, axis=1)
 
-    return split("query", variant.heads), shared("key", "query"), shared("value", "none")
+    query = split(y @ weights["query"] if "query" in weights else y, variant.heads)
+    return query, shared("key", query), shared("value", split(y, variant.heads))
 
 
 def _rotate(
@@ -363,10 +302,6 @@ def _rotate(
     first, second = np.split(x, 2, axis=-1)
     cos, sin = np.cos(angle), np.sin(angle)
     return np.concatenate([first * cos - second * sin, first * sin + second * cos], axis=-1)
-
-
-def _activate(x: Array, activation: str) -> Array:
-    return np.maximum(x, 0.0) if activation == "relu" else 0.5 * x * (1.0 + erf(x / math.sqrt(2.0)))
 
 
 # --- counting ------------------------------------------------------------------------------------------
@@ -391,12 +326,3 @@ def recency_share(scores: Float[np.ndarray, "input head query key"]) -> Float[np
         queries = scores[:, :, j + 1 :]
         later += (queries[..., j, None] > queries[..., :j]).sum(axis=(1, 2, 3))
     return later / (heads * math.comb(tokens, 3))
-
-
-def _per_layer(samples: Float[np.ndarray, "network layer"]) -> tuple[Estimate, ...]:
-    return tuple(Estimate.of(column) for column in samples.T)
-
-
-def _plain(estimate: Estimate) -> dict[str, float | None]:
-    pair = {"value": estimate.value, "se": estimate.se}
-    return {name: number if math.isfinite(number) else None for name, number in pair.items()}

@@ -1,0 +1,307 @@
+"""Variants: the engine against loops written from the equations, and against the Gram engine; what must hold."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from posbias.errors import InvalidValueError
+from posbias.simulate import RecencyModel, compiled, gram, variants
+from posbias.simulate.tally import Layout, Tally
+from posbias.simulate.variants import (
+    VARIANTS,
+    OverNetworks,
+    Variant,
+    draw_inputs,
+    draw_weights,
+    recency_share,
+    run_layers,
+    simulate_variant,
+)
+from posbias.theory.positional import alibi_slopes
+
+
+def plain_norm(row, model):
+    if model.norm == "none":
+        return row
+    mean = sum(row) / len(row) if model.norm == "layernorm" else 0.0
+    size = math.sqrt(sum((entry - mean) ** 2 for entry in row) / len(row))
+    return np.array([(entry - mean) / size * model.gain + model.bias for entry in row])
+
+
+def turned(vector, position):
+    half = len(vector) // 2
+    out = np.array(vector)
+    for pair in range(half):
+        angle = position * 10_000 ** (-2 * pair / len(vector))
+        turn = complex(vector[pair], vector[pair + half]) * complex(math.cos(angle), math.sin(angle))
+        out[pair], out[pair + half] = turn.real, turn.imag
+    return out
+
+
+def head_vectors(row, weights, name, variant, of="key"):
+    """What each head has of one normalised token: its slice of the projection, or its group's."""
+    size, within = variant.head_dimension, variant.heads // variant.key_heads
+    mine = "query" if name == "key" and variant.projections == "tied" else name
+    projected = row @ weights[mine] if mine in weights else row
+    slices = [projected[k : k + size] for k in range(0, len(projected), size)]
+    if name == "query":
+        return slices
+    groups = [range(g * within, (g + 1) * within) for g in range(variant.key_heads)]
+    kept = slices if name in weights else [sum(slices[h] for h in group) / within for group in groups]
+    return [kept[h // within] for h in range(variant.heads)]
+
+
+def plain_layers(x, variant, weights):
+    """One input through all layers, token by token and head by head."""
+    model, size, n = variant.model, variant.head_dimension, variant.model.tokens
+    scale = math.sqrt(size) * model.temperature
+    for layer in weights:
+        y = [plain_norm(row, model) for row in x]
+        q, k, v = (
+            [head_vectors(row, layer, name, variant) for row in y] for name in ("query", "key", "value")
+        )
+        score, content, attention = (np.full((variant.heads, n, n), np.nan) for _ in range(3))
+        out = []
+        for i in range(n):
+            heads = []
+            for h in range(variant.heads):
+                for j in range(i + 1):
+                    content[h, i, j] = q[i][h] @ k[j][h] / scale
+                    score[h, i, j] = content[h, i, j]
+                    if variant.positional == "rope":
+                        score[h, i, j] = turned(q[i][h], i) @ turned(k[j][h], j) / scale
+                    if variant.positional == "alibi":
+                        score[h, i, j] -= alibi_slopes(variant.heads)[h] * (i - j)
+                top = max(score[h, i, : i + 1])
+                weight = [math.exp(score[h, i, j] - top) for j in range(i + 1)]
+                attention[h, i, : i + 1] = np.array(weight) / sum(weight)
+                heads.append(sum(attention[h, i, j] * v[j][h] for j in range(i + 1)))
+            mixed = np.concatenate(heads)
+            mixed = mixed @ layer["output"] if variant.values else mixed
+            out.append(mixed + x[i] if model.residual else mixed)
+        if variant.feed_forward:
+            out = [o + np.maximum(plain_norm(o, model) @ layer["up"], 0) @ layer["down"] for o in out]
+        x = out
+        yield score, content, attention
+
+
+@st.composite
+def variant_values(draw):
+    heads = draw(st.sampled_from([1, 2, 4]))
+    norm = draw(st.sampled_from(["layernorm", "rmsnorm", "none"]))
+    model = RecencyModel(
+        tokens=draw(st.integers(3, 5)),
+        dimension=heads * draw(st.sampled_from([2, 4])) + (4 if heads == 1 else 0),
+        anisotropy=draw(st.sampled_from([0.0, 0.6])),
+        norm=norm,
+        residual=draw(st.booleans()),
+        depth=3,
+        temperature=draw(st.sampled_from([1.0, 1.7])),
+        gain=1.0 if norm == "none" else draw(st.sampled_from([1.0, 0.8])),
+        bias=draw(st.sampled_from([0.0, 0.3])) if norm == "layernorm" else 0.0,
+    )
+    variant = Variant(
+        model,
+        projections=draw(st.sampled_from(["none", "tied", "independent"])),
+        values=draw(st.booleans()),
+        heads=heads,
+        groups=draw(st.sampled_from([None, *(g for g in (1, 2, 4) if heads % g == 0)])),
+        feed_forward=draw(st.booleans()),
+        positional=draw(st.sampled_from(["none", "rope", "alibi"])),
+        direction=draw(st.sampled_from(["network", "input"])),
+    )
+    return replace(variant, gain=draw(st.sampled_from([1.0, 0.5]))) if variant.shapes else variant
+
+
+@given(variant=variant_values(), seed=st.integers(0, 2**32))
+@settings(max_examples=60)
+def test_layers_are_those_of_plain_loops(variant, seed):
+    weights = draw_weights(variant, seed, 1)
+    (x,) = draw_inputs(variant, seed, 1, 2)
+    seen = np.tri(variant.model.tokens, dtype=bool)
+    for one in range(2):
+        layers = zip(run_layers(x, variant, weights), plain_layers(x[one], variant, weights), strict=True)
+        for mine, plain in layers:
+            for a, b in zip(mine, plain, strict=True):
+                np.testing.assert_allclose(a[one][:, seen], b[:, seen], rtol=1e-9, atol=1e-11)
+            assert (mine[2][one][:, ~seen] == 0).all()
+
+
+@pytest.mark.parametrize("norm", ["layernorm", "rmsnorm", "none"])
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize(("tokens", "dimension"), [(10, 16), (6, 5)])
+def test_without_additions_it_is_the_gram_engine(norm, residual, tokens, dimension):
+    """The rows of a block's triangular factor, as vectors in d dimensions, give the block's own tally."""
+    bias = 0.2 if norm == "layernorm" else 0.0
+    model = RecencyModel(tokens, dimension, 0.6, norm, residual, temperature=1.3, bias=bias)
+    normals, chis = gram.draw_block(model, 5, 0)
+    rank = min(tokens, model.freedom)
+    rows = np.zeros((tokens, rank, compiled.LANES))
+    compiled.embed(rows, normals, chis, 0, model.shared, 1 / math.sqrt(dimension), 0, model.freedom)
+    # an orthonormal basis of what LayerNorm leaves (or of everything), as many vectors of it as needed
+    start = np.eye(dimension)
+    start[:, 0] = 1.0 if norm == "layernorm" else start[:, 0]
+    basis = np.linalg.qr(start)[0][:, int(norm == "layernorm") :][:, :rank]
+    x = np.einsum("tks,dk->std", rows, basis)
+    drawn = list(run_layers(x, Variant(model), draw_weights(Variant(model), 0, 0)))
+    mine = Tally.of_scores(*(np.stack([layer[k][:, 0] for layer in drawn]) for k in (0, 2)))
+    theirs = gram.run_block(model, 5, 0, compiled.LANES)
+    np.testing.assert_allclose(mine.mean, theirs.mean, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(mine.squares, theirs.squares, rtol=1e-7, atol=1e-11)
+
+
+def test_shares_are_those_of_the_tally():
+    scores = np.random.default_rng(0).normal(size=(1, 40, 7, 7))
+    place = Layout(7).shares
+    tally = Tally.of_scores(scores, scores)
+    share = recency_share(scores[0][:, None])
+    assert share.mean() == pytest.approx(tally.mean[0, place], rel=1e-14)
+    assert ((share - share.mean()) ** 2).sum() == pytest.approx(tally.squares[0, place], rel=1e-12)
+    both = recency_share(np.stack([scores[0], -scores[0]], axis=1))
+    np.testing.assert_allclose(both, 0.5, rtol=1e-15)  # heads count alike
+
+
+@pytest.mark.parametrize("positional", ["none", "rope"])
+@pytest.mark.parametrize("heads", [1, 4])
+def test_minus_w_q_turns_every_score_around(positional, heads):
+    """So that the recency probability over networks with independent W_Q and W_K is ½."""
+    model = RecencyModel(dimension=16, depth=3)
+    variant = Variant(model, projections="independent", values=True, heads=heads, positional=positional)
+    weights = draw_weights(variant, 3, 0)
+    flipped = (*weights[:-1], weights[-1] | {"query": -weights[-1]["query"]})
+    (x,) = draw_inputs(variant, 3, 0, 50)
+    *_, (score, _, _) = run_layers(x, variant, weights)
+    *_, (other, _, _) = run_layers(x, variant, flipped)
+    np.testing.assert_array_equal(score, -other)
+    np.testing.assert_allclose(recency_share(score) + recency_share(other), 1.0, rtol=1e-14)
+
+
+def test_rotation_keeps_lengths_and_sees_distances_only():
+    """Equal tokens: rotary scores depend on i − j alone, and are the content's on the diagonal."""
+    variant = Variant(RecencyModel(dimension=12, depth=1), heads=2, positional="rope")
+    x = np.repeat(np.random.default_rng(0).normal(size=(3, 1, 12)), 10, axis=1)
+    ((score, content, _),) = run_layers(x, variant, ({},))
+    np.testing.assert_allclose(score[..., 1:, 1:], score[..., :-1, :-1], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(np.diagonal(score, 0, 2, 3), np.diagonal(content, 0, 2, 3), rtol=1e-12)
+    assert np.abs(score - content).max() > 0.1
+
+
+@pytest.mark.parametrize("name", ["plain", "block", "rope"])
+def test_a_smaller_run_is_the_beginning_of_a_larger_one(name):
+    small, same, more = (simulate_variant(VARIANTS[name], *size, seed=4) for size in ((2, 8), (2, 8), (3, 8)))
+    assert json.dumps(small.as_dict()) == json.dumps(same.as_dict())
+    np.testing.assert_array_equal(small.score.share, more.score.share[:2])
+    assert (simulate_variant(VARIANTS[name], 2, 8, seed=5).score.share != small.score.share).any()
+    short, long = (np.concatenate(list(draw_inputs(VARIANTS[name], 4, 1, inputs))) for inputs in (8, 20))
+    np.testing.assert_array_equal(short, long[:8])
+
+
+@pytest.mark.parametrize("name", ["independent-per-input", "block"])
+def test_how_many_inputs_are_held_at_a_time_changes_nothing(name, monkeypatch):
+    whole = simulate_variant(VARIANTS[name], 1, 21)
+    monkeypatch.setattr(variants, "NUMBERS", 4_000)
+    assert len(list(draw_inputs(VARIANTS[name], 0, 0, 21))) > 1
+    cut = simulate_variant(VARIANTS[name], 1, 21)
+    np.testing.assert_array_equal(whole.score.share, cut.score.share)
+
+
+def test_variants_with_equal_parts_get_equal_numbers():
+    tied, independent = (draw_weights(VARIANTS[name], 2, 5) for name in ("block-tied", "block"))
+    for a, b in zip(tied, independent, strict=True):
+        assert set(b) - set(a) == {"key"}
+        for name in a:
+            np.testing.assert_array_equal(a[name], b[name])
+    assert (tied[0]["query"] != tied[1]["query"]).any()
+    assert (tied[0]["query"] != draw_weights(VARIANTS["block-tied"], 2, 6)[0]["query"]).any()
+
+
+@pytest.mark.parametrize("projections", ["tied", "independent"])
+def test_a_gain_of_both_projections_is_a_temperature(projections):
+    model = RecencyModel(dimension=16, temperature=1.5)
+    given = Variant(model, projections=projections, heads=2, gain=0.5)
+    other = Variant(replace(model, temperature=6.0), projections=projections, heads=2)
+    (x,) = draw_inputs(given, 1, 0, 5)
+    layers = (run_layers(x, one, draw_weights(one, 1, 0)) for one in (given, other))
+    for mine, theirs in zip(*layers, strict=True):
+        np.testing.assert_allclose(mine[0], theirs[0], rtol=1e-11, atol=1e-12)
+
+
+def test_weights_keep_variance():
+    variant = Variant(projections="independent", values=True, heads=4, groups=1, feed_forward=True)
+    (layer, *_) = draw_weights(replace(variant, model=RecencyModel(dimension=512, depth=1)), 0, 0)
+    z = np.random.default_rng(1).normal(size=(200, 512))
+    hidden = np.maximum(z @ layer["up"], 0.0)
+    for out in (z @ layer["query"], z @ layer["key"], z @ layer["value"], hidden @ layer["down"]):
+        assert np.mean(out**2) == pytest.approx(1.0, abs=0.05)
+    assert layer["key"].shape == layer["value"].shape == (512, 128)
+
+
+def test_numbers_over_networks_are_what_they_say():
+    share = np.array([[0.4, 0.5], [0.7, 0.9]])
+    halves = np.stack([share + 0.05, share - 0.05])
+    found = OverNetworks(share, np.full((2, 2), 0.01), halves)
+    assert [p.value for p in found.recency_probability] == pytest.approx([0.55, 0.7])
+    assert found.recency_probability[0].se == pytest.approx(0.15)
+    assert [p.value for p in found.variance] == pytest.approx([0.045 - 0.01, 0.08 - 0.01])
+    assert [p.value for p in found.strength] == pytest.approx([(0.1 + 0.2) / 2, (-0.05 + 0.4) / 2])
+    assert [p.value for p in found.recent] == [0.5, 0.75]
+    every = OverNetworks(share + 0.2, np.zeros((2, 2)), halves + 0.2).recent[0]
+    assert (every.value, every.se) == (1.0, 0.5)
+
+
+def test_one_network_has_a_value_and_no_error():
+    calls = []
+    result = simulate_variant(VARIANTS["alibi"], 1, 2, progress=lambda *done: calls.append(done))
+    assert calls == [(1, 1)]
+    answer = json.loads(json.dumps(result.as_dict(), allow_nan=False))
+    assert answer["networks"] == 1
+    assert answer["inputs"] == 2
+    assert [layer["layer"] for layer in answer["score"]] == [1, 2, 3, 4]
+    assert answer["content"][1]["recency_probability"] == {
+        "value": result.content.share[0, 1],
+        "se": None,
+    }
+    assert answer["content"][1]["variance"] == {"value": None, "se": None}
+    assert answer["variant"]["positional"] == "alibi"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"heads": 7}, "heads: 7 given, a divisor of the dimension 64 needed"),
+        ({"heads": 4, "groups": 3}, "groups: 3 given, a divisor of the 4 heads needed"),
+        ({"groups": 2}, "groups: 2 given, a divisor of the 1 heads needed"),
+        ({"heads": 64, "positional": "rope"}, "even head dimension needed with 'rope'"),
+        ({"heads": 0}, "heads.*0 given"),
+        ({"gain": 2.0}, "gain: 2.0 given without any weights"),
+        ({"gain": 0.0, "values": True}, "gain: 0.0 given, a number > 0"),
+        ({"projections": "both"}, "projections"),
+        ({"positional": "t5"}, "positional"),
+        ({"model": RecencyModel(tokens=2)}, "tokens: 2 given, at least 3 needed"),
+        ({"model": RecencyModel(order="post")}, "order: 'post' given, 'pre' needed"),
+    ],
+)
+def test_variants_that_cannot_be_are_refused(options, message):
+    with pytest.raises(InvalidValueError, match=message):
+        Variant(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"networks": 0}, "networks: 0 given, an integer ≥ 1 needed"),
+        ({"networks": 2.0}, "networks: 2.0 given"),
+        ({"networks": True}, "networks: True given"),
+        ({"inputs": 1}, "inputs: 1 given, an integer ≥ 2 needed"),
+        ({"seed": -1}, "seed: -1 given"),
+        ({"seed": 0.5}, "seed: 0.5 given"),
+    ],
+)
+def test_runs_that_cannot_be_are_refused(options, message):
+    with pytest.raises(InvalidValueError, match=message):
+        simulate_variant(VARIANTS["plain"], **({"networks": 1, "inputs": 2} | options))
