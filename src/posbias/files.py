@@ -70,6 +70,8 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 def need_writable(path: str | os.PathLike[str]) -> None:
     """Raise `OutputFileError` if nothing could be written at `path`; makes nothing, so long work can ask first."""
     target = Path(path)
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        raise OutputFileError(f"cannot write {target}: it is no ordinary file")
     existing = next(folder for folder in (target, *target.absolute().parents) if folder.exists())
     folder = existing if existing.is_dir() else existing.parent
     if existing != target and not existing.is_dir():
