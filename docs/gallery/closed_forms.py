@@ -33,7 +33,7 @@ def integrated(model):
             (exact.scores.value[1, 2, 0], exact.scores.error[1, 2, 0]),
         )
         found["level"][d] = (level, error)
-        found["rise"][d] = (rise / level, (rise_error + error * abs(rise / level)) / level)
+        found["rise"][d] = (rise / level, rise_error / abs(level) + error * abs(rise) / level**2)
     return found
 
 

@@ -8,6 +8,7 @@ One style for all: colour-blind safe colours (Okabe and Ito), positions from 0, 
 even spread. matplotlib is loaded with the first figure, never its pyplot; the same data give the same bytes.
 """
 
+from posbias.plots.closed_forms import draw_deviation, draw_reading_key
 from posbias.plots.influence import draw_cumulative, draw_influence, draw_profile, scale_influence
 from posbias.plots.layers import draw_kernels, draw_mixing, draw_norms, draw_sinks
 from posbias.plots.limits import draw_collapse, draw_critical_distance
@@ -33,6 +34,7 @@ __all__ = [
     "draw_collapse",
     "draw_critical_distance",
     "draw_cumulative",
+    "draw_deviation",
     "draw_graph",
     "draw_growth",
     "draw_influence",
@@ -42,6 +44,7 @@ __all__ = [
     "draw_mixing",
     "draw_norms",
     "draw_profile",
+    "draw_reading_key",
     "draw_scores",
     "draw_sinks",
     "draw_variants",

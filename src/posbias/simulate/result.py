@@ -195,8 +195,9 @@ class RecencyResult:
         products = self.tally.products[:, start - first : stop - first]
         slope = np.divide(products, controls, out=np.zeros_like(products), where=controls > 0)[1:]
         value[1:] -= slope * (value[0] - known)
-        # rounding may leave less than nothing where two layers agree in every digit
-        se[1:] = _error(np.maximum(squares[1:] - slope * products[1:], 0.0), self.samples, 2)
+        # where two layers agree in every digit, what is left of the variance is no less than rounding
+        left = squares[1:] - slope * products[1:]
+        se[1:] = _error(np.maximum(left, 4 * np.finfo(float).eps * squares[1:]), self.samples, 2)
         return value, se
 
     def _shares(self, part: slice, *, controlled: bool) -> tuple[Array, Array]:

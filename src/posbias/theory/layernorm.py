@@ -8,7 +8,10 @@ where h rises by about (1 − α)ρ per position. That is all of the recency, an
 
 `published` is the letter of the paper, `corrected` (the default) what a simulation gives: the published
 constants differ from line to line, and r_ij, replaced by α there, stands in an exponent, where its
-fluctuation of order 1/√d counts (`fluctuation_factor`). Positions count from 0: the paper's j − 1 is j here.
+fluctuation of order 1/√d counts (`fluctuation_factor`, κ). `means` has the right constants but not κ: it stays
+off by the factor κ however large d. Corrected, what is left of the rise S_ij − S_i0 tends to −α(1 − α)²/(2√d)
+of it, the level's to (1 − α²)/(2d), and at α = 0 without residual both vanish like e^−√d. For few dimensions
+see `posbias.theory.recency`. Positions count from 0: the paper's j − 1 is j here.
 """
 
 import math
@@ -22,7 +25,8 @@ from scipy.special import hyp2f1, poch
 from posbias.errors import InvalidValueError
 from posbias.theory.kernel import masked_softmax
 
-ReadingName = Literal["corrected", "published"]
+ReadingName = Literal["corrected", "means", "published"]
+READINGS: tuple[ReadingName, ...] = ("corrected", "means", "published")
 LEAST_DIMENSION = 4
 """The least dimension of the corrected reading: below it the mean of the fluctuating weights diverges at α → 1."""
 NODES = 400
@@ -69,32 +73,51 @@ def fluctuation_factor(dimension: int, anisotropy: float = 0.0) -> float:
     < 4 or α outside [0, 1).
     """
     _check(dimension, anisotropy, least=LEAST_DIMENSION)
-    d, centre = dimension, math.atanh(anisotropy)
-    width = max(45.0 / (d - 2), 16.0 / math.sqrt(d - 2))
-    node, weight = _quadrature()
+    centre = math.atanh(anisotropy)
+    u, weight = correlation_rule(dimension - 1, anisotropy)
+    cosh = np.cosh(u + centre) / math.cosh(centre)
+    # r − α = sinh(u)/(cosh(z) cosh(ζ)) and (1 − r²)/(1 − α²) = cosh(ζ)²/cosh(z)²
+    lift = math.sqrt(dimension) * np.sinh(u) / (cosh * math.cosh(centre) ** 2)
+    return float(np.sum(weight * np.exp(lift) / cosh**2))
+
+
+def correlation_rule(
+    freedom: int, anisotropy: float = 0.0, count: int = NODES
+) -> tuple[Float[np.ndarray, "node"], Float[np.ndarray, "node"]]:
+    """Nodes and weights for means over r = tanh(u + artanh α), the correlation of two tokens of correlation α.
+
+    `freedom` ≥ 2 is the number of dimensions that directions have: d − 1 under LayerNorm, d without. The nodes
+    are values of u = Fisher's z less its mean's leading part; the density is Hotelling's (1953). Raises
+    `InvalidValueError` for freedom < 2 or α outside [0, 1).
+    """
+    if freedom < 2:
+        raise InvalidValueError(f"freedom: {freedom} given, an integer ≥ 2 needed")
+    _check(freedom, anisotropy)
+    k, centre = freedom - 1, math.atanh(anisotropy)
+    width = max(45.0 / k, 16.0 / math.sqrt(k))
+    node, weight = _quadrature(count)
     u = width * node
     cosh = np.cosh(u + centre) / math.cosh(centre)
-    constant = (d - 2) / (poch(d - 1, 0.5) * math.sqrt(2 * math.pi))
-    log_density = 0.5 * np.log(cosh) - (d - 1.5) * np.log1p(2 * np.sinh(0.5 * u) ** 2)  # the last: ln cosh u
-    series = hyp2f1(0.5, 0.5, d - 0.5, 0.5 + 0.5 * anisotropy * np.tanh(u + centre))
-    # r − α = sinh(u)/(cosh(z) cosh(ζ)) and (1 − r²)/(1 − α²) = cosh(ζ)²/cosh(z)², with z = u + ζ, α = tanh ζ
-    lift = math.sqrt(d) * np.sinh(u) / (cosh * math.cosh(centre) ** 2)
-    return float(constant * width * np.sum(weight * series * np.exp(log_density + lift) / cosh**2))
+    constant = k / (poch(k + 1, 0.5) * math.sqrt(2 * math.pi))
+    log_density = 0.5 * np.log(cosh) - (k + 0.5) * np.log1p(2 * np.sinh(0.5 * u) ** 2)  # the last: ln cosh u
+    series = hyp2f1(0.5, 0.5, k + 1.5, 0.5 + 0.5 * anisotropy * np.tanh(u + centre))
+    return u, constant * width * weight * series * np.exp(log_density)
 
 
 @cache
-def _quadrature() -> tuple[Float[np.ndarray, "node"], Float[np.ndarray, "node"]]:
-    return np.polynomial.legendre.leggauss(NODES)
+def _quadrature(count: int) -> tuple[Float[np.ndarray, "node"], Float[np.ndarray, "node"]]:
+    return np.polynomial.legendre.leggauss(count)
 
 
 def cross_weight(dimension: int, anisotropy: float = 0.0, *, reading: ReadingName = "corrected") -> float:
     """ρ, the weight of another token in units of the token's own, e^√d, before normalisation.
 
-    Published: e^(−(1−α)√d), the law of large numbers. Corrected: κ times that, the mean weight with which
-    another token enters the scores. Underflows to 0 beyond (1 − α)√d of about 700. Raises
-    `InvalidValueError` as `fluctuation_factor` does (the published reading takes any dimension ≥ 1).
+    Published and means: e^(−(1−α)√d), the law of large numbers. Corrected: κ times that, the mean weight with
+    which another token enters the scores. Underflows to 0 beyond (1 − α)√d of about 700. Raises
+    `InvalidValueError` as `fluctuation_factor` does (the other readings take any dimension ≥ 1).
     """
-    factor = 1.0 if _published(reading) else fluctuation_factor(dimension, anisotropy)
+    _check_reading(reading)
+    factor = fluctuation_factor(dimension, anisotropy) if reading == "corrected" else 1.0
     _check(dimension, anisotropy)
     return factor * math.exp(-(1.0 - anisotropy) * math.sqrt(dimension))
 
@@ -104,13 +127,14 @@ def residual_coefficient(
 ) -> float:
     """What the residual connection adds to a token's weight on its own normalised y; 0 without one.
 
-    x = ‖x‖·y/√d with ‖x‖² = 1/(1−α) makes it 1/√(d(1−α)). Published: 1, the paper's γ in Eqs. 34 to 42
+    x = ‖x‖·y/√d with ‖x‖² = 1/(1−α) makes it 1/√(d(1−α)). Published alone: 1, the paper's γ in Eqs. 34 to 42
     (Eq. 26 has √d‖x‖γ, Eqs. 27 to 33 dγ). Raises `InvalidValueError` for dimension < 1 or α outside [0, 1).
     """
     _check(dimension, anisotropy)
+    _check_reading(reading)
     if not residual:
         return 0.0
-    return 1.0 if _published(reading) else 1.0 / math.sqrt(dimension * (1.0 - anisotropy))
+    return 1.0 if reading == "published" else 1.0 / math.sqrt(dimension * (1.0 - anisotropy))
 
 
 def normalisers(
@@ -178,7 +202,7 @@ def query_factors(
     weight = cross_weight(dimension, anisotropy, reading=reading)
     own = residual_coefficient(dimension, anisotropy, residual=residual, reading=reading)
     scale = math.sqrt(dimension)
-    if _published(reading):
+    if reading == "published":
         own, scale = dimension * own, dimension
     others = weight / normalisers(tokens, dimension, anisotropy, reading=reading)
     inner = dimension * (1.0 + own) * (anisotropy * (1.0 + own) + (1.0 - anisotropy) * others)
@@ -213,8 +237,8 @@ def isotropic_scores(
     mean score is κ → √e times the printed one, its rise per position κ² → e times. Raises as
     `log_key_factors` does.
     """
-    if not _published(reading):
-        return second_layer_scores(tokens, dimension)
+    if reading != "published":
+        return second_layer_scores(tokens, dimension, reading=reading)
     published = query_factors(tokens, dimension, reading="published") / math.sqrt(dimension)
     return _causal(
         np.outer(published, key_factors(tokens, dimension, reading="published")), math.sqrt(dimension)
@@ -234,7 +258,8 @@ def scores_without_layernorm(
     """
     _check(dimension, 0.0)
     position, own = _positions(tokens), math.exp(1.0 / math.sqrt(dimension))
-    unit = 1.0 if _published(reading) else 1.0 / math.sqrt(dimension)
+    _check_reading(reading)
+    unit = 1.0 if reading == "published" else 1.0 / math.sqrt(dimension)
     below = np.repeat(unit / (own + position)[:, None], tokens, axis=1)
     return _causal(below, unit * (own**2 + position) / (own + position) ** 2)
 
@@ -287,10 +312,9 @@ def _positions(tokens: int) -> Float[np.ndarray, "position"]:
     return np.arange(float(tokens))
 
 
-def _published(reading: str) -> bool:
-    if reading not in ("corrected", "published"):
-        raise InvalidValueError(f"reading: {reading!r} given, 'corrected' or 'published' needed")
-    return reading == "published"
+def _check_reading(reading: str) -> None:
+    if reading not in READINGS:
+        raise InvalidValueError(f"reading: {reading!r} given, one of {', '.join(READINGS)} needed")
 
 
 def _check(dimension: int, anisotropy: float, least: int = 1) -> None:

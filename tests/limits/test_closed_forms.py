@@ -1,0 +1,189 @@
+"""The closed forms of layer 2 as d grows: which reading becomes right, and how fast."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posbias.errors import InvalidValueError
+from posbias.simulate import RecencyModel, simulate_recency
+from posbias.theory import layernorm
+from posbias.theory.deviation import NOISIEST, closed_form, deviation_curve
+from posbias.theory.recency import exact_scores
+
+HALF = {"anisotropy": 0.5}
+
+
+def found(dimensions, quantity, **model):
+    """What `deviation_curve` takes, of three tokens."""
+    pairs = {}
+    for d in dimensions:
+        exact = exact_scores(3, d, nodes=8, **model)
+        level = exact.scores.value[1, 2, 0]
+        pairs[d] = (level if quantity == "level" else exact.rises.value[1] / level, 0.0)
+    return pairs
+
+
+def deviations(dimensions, quantity, reading="corrected", norm="layernorm", **model):
+    pairs = found(dimensions, quantity, norm=norm, **model)
+    options = {"layernorm": norm == "layernorm", "reading": reading}
+    return deviation_curve(quantity, pairs, 3, **model, **options).deviation
+
+
+# --- rates -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize(("alpha", "dimension"), [(0.25, 1024), (0.5, 2048), (0.75, 4096)])
+def test_what_is_left_of_the_rise_falls_like_one_over_root_d(alpha, dimension, residual):
+    """−α(1 − α)²/(2√d): weights and lengths are correlated, and the weights' exponent tilts them."""
+    (off,) = deviations([dimension], "rise", anisotropy=alpha, residual=residual)
+    limit = -alpha * (1 - alpha) ** 2 / (2 * math.sqrt(dimension))
+    assert off == pytest.approx(limit, rel=0.3 if residual else 0.06)
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("alpha", [0.25, 0.5, 0.75])
+def test_what_is_left_of_the_level_falls_like_one_over_d(alpha, residual):
+    """E r = α − α(1 − α²)/(2d): the mean of a sample correlation."""
+    off = deviations([512, 2048], "level", anisotropy=alpha, residual=residual)
+    assert off * [512, 2048] == pytest.approx((1 - alpha**2) / 2, rel=0.02)
+
+
+@pytest.mark.parametrize("quantity", ["rise", "level"])
+def test_isotropic_forms_are_right_up_to_the_weight_itself(quantity):
+    dimensions = np.array([16, 32, 64, 128])
+    off = deviations(dimensions.tolist(), quantity, anisotropy=0.0)
+    weight = np.exp(-np.sqrt(dimensions))
+    assert (off > weight).all()
+    assert (off < 4 * weight).all()
+
+
+def test_equation_nineteen_over_root_d_is_right_to_a_power_of_three_halves():
+    off = deviations([64, 256, 1024, 4096], "level", norm="none", anisotropy=0.0)
+    slopes = np.diff(np.log(np.abs(off))) / math.log(4)
+    np.testing.assert_allclose(slopes, -1.5, atol=0.06)
+
+
+# --- readings that do not become right ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_without_kappa_the_rise_stays_off_by_it(residual):
+    off = deviations([1024], "rise", "means", residual=residual, **HALF)
+    kappa = layernorm.fluctuation_factor(1024, 0.5)
+    assert off == pytest.approx(1 / kappa - 1, abs=0.003)
+    assert abs(off[0]) > 50 * abs(deviations([1024], "rise", residual=residual, **HALF)[0])
+
+
+def test_printed_residual_coefficient_leaves_less_than_half_of_the_rise():
+    """γ = 1 for g = 1/√(d(1 − α)): the rise is too small by (1 + g)/2, beside κ, as d grows."""
+    (off,) = deviations([1024], "rise", "published", residual=True, **HALF)
+    g = layernorm.residual_coefficient(1024, 0.5, residual=True)
+    kappa = layernorm.fluctuation_factor(1024, 0.5)
+    assert 1 + off == pytest.approx((1 + g) / 2 / kappa, rel=0.01)
+
+
+def test_printed_levels_are_off_by_powers_of_d():
+    for d in (256, 1024):
+        plain = deviations([d], "level", "published", **HALF)[0]
+        assert 1 + plain == pytest.approx(math.sqrt(d), rel=0.01)  # Eq. 41: d for √d
+        residual = deviations([d], "level", "published", residual=True, **HALF)[0]
+        assert 1 + residual == pytest.approx(math.sqrt(d) * ((1 + d) / 2) ** 2, rel=0.05)  # Eq. 33: dγ for γ
+        isotropic = deviations([d], "level", "published", norm="none", anisotropy=0.0)[0]
+        assert 1 + isotropic == pytest.approx(math.sqrt(d), rel=0.01)  # Eqs. 17 to 19: no 1/√d
+    (five,) = deviations([128], "level", "published", anisotropy=0.0)
+    assert 1 + five == pytest.approx(1 / layernorm.fluctuation_factor(128), rel=1e-4)
+
+
+# --- ten tokens, simulated ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("residual", [False, True])
+def test_ten_simulated_tokens_decide_for_the_corrected_form(residual):
+    rise, level = {}, {}
+    for d in (256, 512, 1024):
+        model = RecencyModel(dimension=d, depth=2, residual=residual)
+        result = simulate_recency(model, 2**17, seed=2, threads=1)
+        below, error = (part[1, 9, 0] for part in (result.mean_scores.value, result.mean_scores.se))
+        last, last_error = (part[1, 9, 8] for part in (result.rises.value, result.rises.se))
+        level[d] = (below, error)
+        rise[d] = (last / below, math.hypot(last_error / below, last * error / below**2))
+    for quantity, pairs in (("rise", rise), ("level", level)):
+        curve = deviation_curve(quantity, pairs, 10, residual=residual, **HALF)
+        assert (curve.dimension == [256, 512, 1024]).all()
+        assert (np.abs(curve.deviation) < 4 * curve.se + 0.005).all()
+    for reading in ("means", "published"):
+        curve = deviation_curve("rise", rise, 10, residual=residual, reading=reading, **HALF)
+        assert (curve.deviation < -0.18).all()
+        assert (np.abs(curve.deviation) > 50 * curve.se).all()
+
+
+# --- the forms and the curve -------------------------------------------------------------------------------
+
+
+@given(st.integers(3, 12), st.integers(4, 900), st.floats(0.0, 0.95), st.booleans())
+def test_rise_and_level_are_those_of_the_scores(tokens, dimension, alpha, residual):
+    model = {"anisotropy": alpha, "residual": residual}
+    for reading in layernorm.READINGS:
+        row = layernorm.second_layer_scores(tokens, dimension, **model, reading=reading)[-1]
+        rise = closed_form("rise", tokens, dimension, **model, reading=reading)
+        assert rise == pytest.approx(row[-2] / row[0] - 1, rel=1e-6, abs=1e-14)
+        if alpha or residual:
+            assert closed_form("level", tokens, dimension, **model, reading=reading) == row[0]
+
+
+@given(st.integers(3, 12), st.integers(4, 900), st.floats(0.0, 0.95), st.booleans())
+def test_the_reading_of_means_is_their_recursion(tokens, dimension, alpha, residual):
+    model = {"anisotropy": alpha, "residual": residual}
+    scores = layernorm.second_layer_scores(tokens, dimension, **model, reading="means")
+    expected = layernorm.limit_scores(2, tokens, dimension, **model)[1]
+    causal = np.tri(tokens, dtype=bool)
+    np.testing.assert_allclose(scores[causal], expected[causal], rtol=1e-11)
+
+
+def test_isotropic_readings_differ_by_kappa_alone():
+    means = layernorm.isotropic_scores(4, 36, reading="means")
+    published = layernorm.isotropic_scores(4, 36, reading="published")
+    np.testing.assert_allclose(means, published, rtol=1e-13)
+    assert (layernorm.isotropic_scores(4, 36)[3, :3] > 1.4 * means[3, :3]).all()
+
+
+def test_a_curve_holds_deviations_with_their_errors_and_leaves_noise_out():
+    right = {d: closed_form("rise", 5, d, 0.5) for d in (16, 64, 256)}
+    pairs = {
+        256: (right[256] / 1.5, 0.01 * right[256]),
+        16: (right[16] / 0.9, 0.2 * right[16]),
+        64: (right[64], 1.01 * NOISIEST * right[64]),
+    }
+    curve = deviation_curve("rise", pairs, 5, 0.5)
+    assert curve.dimension.tolist() == [16, 256]
+    assert curve.deviation == pytest.approx([-0.1, 0.5])
+    assert curve.se == pytest.approx([0.2 * 0.9**2, 0.01 * 1.5**2])
+    assert curve.known.tolist() == [False, True]
+    assert deviation_curve("level", {16: (1.0, math.inf)}, 5).dimension.size == 0
+
+
+def test_a_negative_value_may_be_known():
+    assert deviation_curve("level", {16: (-1.0, 0.1)}, 5).dimension.tolist() == [16]
+
+
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [
+        (lambda: closed_form("slope", 5, 16), "quantity"),
+        (lambda: closed_form("rise", 2, 16), "tokens"),
+        (lambda: closed_form("rise", 5, 16, layernorm=False), "layernorm"),
+        (lambda: closed_form("level", 5, 16, 0.5, layernorm=False), "layernorm"),
+        (lambda: closed_form("level", 5, 16, residual=True, layernorm=False), "layernorm"),
+        (lambda: closed_form("level", 5, 16, reading="exact"), "reading"),
+        (lambda: closed_form("level", 5, 16, reading="exact", layernorm=False), "reading"),
+        (lambda: closed_form("rise", 5, 16, 1.0), "anisotropy"),
+        (lambda: closed_form("level", 5, 3), "dimension"),
+    ],
+)
+def test_bad_arguments_are_named(call, argument):
+    with pytest.raises(InvalidValueError, match=f"^{argument}: "):
+        call()
