@@ -24,6 +24,8 @@ NUMBERS = 2**21
 """Numbers that the samples of a block take, about (16 MiB)."""
 LARGEST = 4096
 """Samples per block at most."""
+HIGHEST = 1e150
+"""Scores from here on are refused: their squares would not be finite."""
 
 Embeddings = Float[np.ndarray, "sample token dimension"]
 PerLayer = Float[np.ndarray, "layer sample query key"]
@@ -75,13 +77,19 @@ def layer_scores(model: RecencyModel, x: Embeddings) -> tuple[PerLayer, PerLayer
     """Scores and attention of all layers for embeddings x (Kim et al. 2026, Eqs. 1, 2 and 20 with γ = 1).
 
     Scores are those before the mask, so symmetric; attention is zero above the diagonal. Raises
-    `InvalidValueError` for scores that are not finite.
+    `InvalidValueError` for scores that are not finite, or of 1e150 and more.
     """
     causal = np.tri(model.tokens, dtype=bool)
     scores, attention = [], []
     for layer in range(model.depth):
         y = normalised(model, x) if model.order == "pre" else x
-        s = y @ y.swapaxes(1, 2) / (math.sqrt(model.dimension) * model.temperature)
+        with np.errstate(over="ignore", invalid="ignore"):
+            s = y @ y.swapaxes(1, 2) / (math.sqrt(model.dimension) * model.temperature)
+        if not np.abs(s).max() < HIGHEST:
+            raise InvalidValueError(
+                f"model: {model} given, its scores in layer {layer + 1} reach {HIGHEST:.0e} or are not finite; "
+                "a higher temperature, or a lower gain, bias or depth needed"
+            )
         a = masked_softmax(s, causal)
         scores.append(s)
         attention.append(a)
