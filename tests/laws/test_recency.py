@@ -99,6 +99,17 @@ def test_bias_shifts_scores_alone():
     )
 
 
+def test_a_large_bias_hides_no_difference():
+    plain, biased = (simulate_recency(RecencyModel(bias=bias), 2000) for bias in (0.0, 1e8))
+    assert biased.recency_probability == plain.recency_probability
+
+
+def test_scores_beyond_float64_are_refused():
+    for fields in ({"temperature": 1e-310}, {"gain": 1e200}, {"bias": 1e200}):
+        with pytest.raises(InvalidValueError, match="not finite"):
+            simulate_recency(RecencyModel(**fields), 10)
+
+
 def test_half_in_the_first_layer_and_no_finer_than_one_triple():
     result = simulate_recency(RecencyModel(dimension=4096, anisotropy=0.0, depth=2), 5000)
     first, second = result.recency_probability

@@ -98,7 +98,7 @@ def normalise(x, factor, length, extra, freedom):
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
-def attend(x, v, scratch, scale, offset, top, extra, freedom):
+def attend(x, v, scratch, scale, top, extra, freedom):
     """Fill in scores and attention of one layer from its inputs x.
 
     `top` is the score of a token with itself if that is the highest of its row and the same for all (as among
@@ -117,7 +117,7 @@ def attend(x, v, scratch, scale, offset, top, extra, freedom):
     flat = v[: 2 * pairs].reshape(2 * pairs * LANES)
     scores, weights = flat[: pairs * LANES], flat[pairs * LANES :]
     for e in range(scores.size):
-        scores[e] = scores[e] * scale + offset
+        scores[e] *= scale
         weights[e] = scores[e] - top
     if top == np.inf:
         below_highest(v, tokens)
@@ -253,13 +253,13 @@ def absorb(v, control, used, seen, mean, squares, products, centre, total, botto
 @njit(cache=True, nogil=True, error_model="numpy")
 def run_block(
     normals, chis, used, depth, tokens, extra, freedom,
-    shared, unit, length, bias, scale, before, after, residual,
+    shared, unit, length, scale, before, after, residual,
     triples, mean, squares, products,
 ):  # fmt: skip
     """Take the first `used` samples of a block through all layers into the moments of an empty tally.
 
     `length` is that of a normalised token (0: no norm), `before` and `after` say whether the norm comes
-    before or after attention, `bias` what it adds to scores, `scale` what inner products are multiplied with.
+    before or after attention, `scale` what inner products are multiplied with.
     """
     x = np.zeros((tokens, extra + min(tokens, freedom), LANES))
     v, control = np.empty((mean.shape[1], LANES)), np.empty((mean.shape[1], LANES))
@@ -278,9 +278,8 @@ def run_block(
                     own[:] = 1.0 / factor
             here = control if t == 0 else v
             normed = before or (after and t > 0)
-            offset = bias if normed else 0.0
-            top = length * length * scale + offset if normed else np.inf
-            attend(x, here, scratch, scale, offset, top, extra, freedom)
+            top = length * length * scale if normed else np.inf
+            attend(x, here, scratch, scale, top, extra, freedom)
             compare(here, tokens, found, counts, triples)
             absorb(here, control, lanes, seen, mean[t], squares[t], products[t], centre, total, t == 0)
             if t < depth - 1:

@@ -14,6 +14,7 @@ are asked for and however many threads share them out.
 import numpy as np
 from jaxtyping import Float
 
+from posbias.errors import InvalidValueError
 from posbias.seeds import sequence
 from posbias.simulate import compiled
 from posbias.simulate.compiled import LANES
@@ -58,7 +59,14 @@ def draw_block(
 
 
 def run_block(model: RecencyModel, seed: int, block: int, samples: int = BLOCK) -> Tally:
-    """The tally of the first `samples` samples of block number `block`."""
+    """The tally of the first `samples` samples of block number `block`.
+
+    A bias is left out until the end: it adds the same to every score of a normalised layer, and beside a large
+    one their differences would lose their digits. Raises `InvalidValueError` for samples < 1 or above `BLOCK`,
+    and for scores whose squares are not finite.
+    """
+    if not 1 <= samples <= BLOCK:
+        raise InvalidValueError(f"samples: {samples} given, an integer from 1 to {BLOCK} needed")
     tally = Tally(Layout(model.tokens), model.depth, samples)
     normals, chis = draw_block(model, seed, block)
     length = 0.0 if model.norm == "none" else np.sqrt(model.dimension) * model.gain
@@ -73,7 +81,6 @@ def run_block(model: RecencyModel, seed: int, block: int, samples: int = BLOCK) 
         model.shared,
         1.0 / np.sqrt(model.dimension),
         length,
-        model.bias**2 * model.dimension * model.scale,
         model.scale,
         model.norm != "none" and model.order == "pre",
         model.norm != "none" and model.order == "post",
@@ -83,4 +90,13 @@ def run_block(model: RecencyModel, seed: int, block: int, samples: int = BLOCK) 
         tally.squares,
         tally.products,
     )
+    first = int(model.order == "post")
+    with np.errstate(over="ignore"):
+        tally.mean[first:, : tally.layout.pairs] += model.bias * model.bias * model.dimension * model.scale
+    for layer in range(model.depth):
+        if not (np.isfinite(tally.mean[layer]).all() and np.isfinite(tally.squares[layer]).all()):
+            raise InvalidValueError(
+                f"model: {model} given, its scores in layer {layer + 1} or their squares are not finite; "
+                "a higher temperature, or a lower gain, bias or depth needed"
+            )
     return tally

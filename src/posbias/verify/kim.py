@@ -20,7 +20,8 @@ from jaxtyping import Float
 from numpy.random import Generator
 
 from posbias.seeds import stream
-from posbias.theory.kernel import masked_softmax
+from posbias.simulate.model import RecencyModel
+from posbias.simulate.token_space import embeddings, layer_scores
 from posbias.theory.layernorm import (
     ReadingName,
     cross_weight,
@@ -61,22 +62,11 @@ def simulated_scores(
 ) -> Scores:
     """YYᵀ/√d of layers 1 to `depth` for `samples` drawn inputs (Eqs. 2, 6, 20), the mask not yet applied.
 
-    The plain reference in float64, LayerNorm without affine and without ε; all samples at once, so for small
-    numbers of them.
+    From `posbias.simulate.token_space`; all samples at once, so for small numbers of them.
     """
-    rng = stream(seed, "verify/kim/embeddings")
-    shared = math.sqrt(anisotropy / (1.0 - anisotropy)) * rng.standard_normal((samples, 1, dimension))
-    x = (rng.standard_normal((samples, tokens, dimension)) + shared) / math.sqrt(dimension)
-    causal, layers = np.tri(tokens, dtype=bool), []
-    for layer in range(depth):
-        y = x
-        if layernorm:
-            y = x - x.mean(axis=-1, keepdims=True)
-            y = y / np.sqrt((y**2).mean(axis=-1, keepdims=True))
-        layers.append(y @ y.swapaxes(1, 2) / math.sqrt(dimension))
-        if layer < depth - 1:
-            x = masked_softmax(layers[-1], causal) @ y + (x if residual else 0.0)
-    return np.stack(layers)
+    norm = "layernorm" if layernorm else "none"
+    model = RecencyModel(tokens, dimension, anisotropy, norm, residual, depth)
+    return layer_scores(model, embeddings(stream(seed, "verify/kim/embeddings"), model, samples))[0]
 
 
 def _first_order(
