@@ -150,7 +150,7 @@ def test_memory_does_not_grow_with_samples():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     first, second = (int(word) / 1024 for word in done.stdout.split())
     assert second < 300
-    assert second < first + 20
+    assert second < first + 60  # 180,000 samples of 528 numbers would be 760 MB
 
 
 def test_variants_give_means_over_networks_and_a_picture(tmp_path):
