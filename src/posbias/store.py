@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.errors import InputFileError, InvalidValueError, MissingPackageError
-from posbias.files import replacing, write_text
+from posbias import netcdf
+from posbias.errors import InputFileError, InvalidValueError
+from posbias.files import write_text
 from posbias.predictors import measured_influence
 from posbias.profile import Profile
 from posbias.spec import read_text
@@ -27,16 +28,7 @@ _LARGE = ("kernel", "energy_kernel", "logits")
 
 def save_measurement(measurement: "xr.Dataset", path: str | os.PathLike[str]) -> Path:
     """Write a measurement to a NetCDF file. Raises `OutputFileError` if that fails, leaving nothing behind."""
-    encoding = {
-        name: {"dtype": "float32", "zlib": True, "complevel": 4} for name in _LARGE if name in measurement
-    }
-    with replacing(path) as temporary:
-        try:
-            measurement.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
-        except RuntimeError as error:
-            # HDF5 reports a failed write (a full disk) this way
-            raise OSError(None, str(error).splitlines()[0]) from error
-    return Path(path)
+    return netcdf.save(measurement, path, compressed=_LARGE, dtype="float32")
 
 
 def load_measurement(path: str | os.PathLike[str]) -> "xr.Dataset":
@@ -44,33 +36,7 @@ def load_measurement(path: str | os.PathLike[str]) -> "xr.Dataset":
 
     Raises `InputFileError` when the file is missing, is not NetCDF or does not hold a measurement.
     """
-    xarray = _xarray()
-    path = Path(path)
-    if not path.is_file():
-        raise InputFileError(f"{path}: no such file")
-    try:
-        with xarray.open_dataset(path, engine="h5netcdf") as dataset:
-            measurement = dataset.load()
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise InputFileError(
-            f"{path}: not a readable NetCDF file ({' '.join(str(error).split())[:120]})"
-        ) from None
-    if measurement.attrs.get("posbias_kind") != "measurement":
-        raise InputFileError(
-            f"{path}: NetCDF, but not a posbias measurement; write one with 'posbias measure'"
-        )
-    return measurement
-
-
-def _xarray() -> Any:
-    try:
-        import h5netcdf  # noqa: F401
-        import xarray
-    except ModuleNotFoundError as error:
-        raise MissingPackageError(
-            f"{error.name}: not installed, needed for .nc files; run: pip install 'posbias[measure]'"
-        ) from None
-    return xarray
+    return netcdf.load(path, "measurement", written_by="posbias measure")
 
 
 def dump_json(data: Any) -> str:

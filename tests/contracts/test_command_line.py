@@ -50,7 +50,7 @@ def architecture(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", ["predict", "measure", "compare", "report", "verify", "presets", "models"]
+    "command", ["predict", "measure", "compare", "report", "train", "verify", "presets", "models"]
 )
 def test_help_explains_every_parameter(command):
     done = run(command, "--help")

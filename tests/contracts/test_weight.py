@@ -18,7 +18,7 @@ def loaded_after(code: str) -> set[str]:
     "code",
     [
         "import posbias",
-        "import posbias.measure, posbias.report, posbias.cli",
+        "import posbias.measure, posbias.report, posbias.cli, posbias.simulate, posbias.train, posbias.papers",
         "import posbias; posbias.influence(posbias.Architecture(2), 8)",
         "import posbias; posbias.load_architecture; posbias.Profile; posbias.load_profile; posbias.predictions",
     ],

@@ -14,6 +14,7 @@ from posbias.cli.papers import paper
 from posbias.cli.predicting import predict, presets, verify
 from posbias.cli.simulating import simulate
 from posbias.cli.speaking import COMPILING
+from posbias.cli.training import train
 from posbias.errors import PosbiasError
 
 __all__ = ["COMPILING", "app", "main"]
@@ -21,13 +22,13 @@ __all__ = ["COMPILING", "app", "main"]
 app = App(
     name="posbias",
     version=__version__,
-    help="Predict, measure and compare position bias in transformers: where a model looks in its context, "
-    "and where it does not. Add --debug to any command to see the traceback of an error; POSBIAS_CACHE names the "
-    "folder of fetched models.",
+    help="Predict, measure, compare, simulate and train position bias in transformers: where a model looks in its "
+    "context, and where it does not. Add --debug to any command to see the traceback of an error; POSBIAS_CACHE "
+    "names the folder of fetched models.",
     help_format="plaintext",
     suppress_keyboard_interrupt=False,
 )
-for command in (predict, measure, compare, report, simulate, paper, verify, presets, models):
+for command in (predict, measure, compare, report, simulate, train, paper, verify, presets, models):
     app.command(command)
 
 

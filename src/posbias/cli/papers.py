@@ -1,35 +1,39 @@
-"""The command that draws the papers' figures again."""
+"""The commands that draw the papers' figures again."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from cyclopts import App, Parameter
 
 from posbias.cli.speaking import COMPILING, Again, Json, Many, Whole, answer_with, bar_of, notice, say
 from posbias.terminal import table
 
+paper = App(
+    name="paper", help="Draw a paper's figures again, and check what it states.", help_format="plaintext"
+)
 
-def paper(
-    name: str,
+
+@paper.command
+def kim2026(
     what: str = "all",
     *,
     samples: Many = 10_000_000,
     reading: Literal["corrected", "published"] | None = None,
-    out: Path | None = None,
+    out: Path = Path("results/kim2026"),
     seed: Whole = 0,
     threads: Whole | None = None,
     again: Again = False,
     json: Json = False,
 ) -> None:
-    """Draw a paper's figures again, every number with its error, and check those that the paper prints.
+    """Draw the figures of Kim et al. 2026, every number with its error, and check those that the paper prints.
 
     Figures are written as SVG and PNG, beside table.csv and table.json. Finished simulations are kept, and used
     by every figure that needs them; after Ctrl-C the same command goes on from there.
 
     Parameters
     ----------
-    name
-        Citation key of the paper: kim2026.
     what
         The figure, fig1 to fig7, or all. The anisotropies of fig2, fig5, fig6 and fig7 are our choice: the
         paper's text does not give them.
@@ -39,7 +43,7 @@ def paper(
         The closed form drawn as a line in fig2 and fig7: corrected (the default) or as published. The other is
         dashed.
     out
-        The folder to write to. Default: results/NAME.
+        The folder to write to.
     seed
         Seed of the draw.
     threads
@@ -49,15 +53,69 @@ def paper(
     json
         Print JSON on stdout.
     """
-    from posbias.papers import find_paper
+    from posbias.papers import kim2026 as module
 
-    module = find_paper(name)
     settings: dict[str, Any] = {"samples": samples, "seed": seed, "threads": threads, "reading": reading}
     with _watched() as (progress, tell):
-        made = module.reproduce(
-            what, out=out or Path("results") / name, again=again, progress=progress, say=tell, **settings
-        )
+        made = module.reproduce(what, out=out, again=again, progress=progress, say=tell, **settings)
     answer_with(made.as_dict() if json else None, lambda: _lines(made, module.describe))
+
+
+@paper.command
+def wu2025(
+    *what: str,
+    full: Annotated[bool, Parameter(name="--full", negative="--quick")] = False,
+    out: Path = Path("results/wu2025"),
+    device: str = "cpu",
+    threads: Whole | None = None,
+    again: Again = False,
+    json: Json = False,
+) -> None:
+    """Train the retrieval experiments of Wu et al. 2025 and draw their figures, each with its claims judged.
+
+    Figures are written as SVG and PNG, beside a page with the gap of every cell (.md) and the same as JSON.
+    Trained cells are kept, and used by every figure that needs them; after Ctrl-C the same command goes on.
+
+    Parameters
+    ----------
+    what
+        The figures, fig2 to fig24, or all. Default: fig2.
+    full
+        The paper's effort (--full: 5 networks per cell, 100,000 iterations, 10,000 test sequences) or minutes
+        of a laptop (--quick, the default: 3 networks, 1,000 to 2,500 iterations, 2,000 sequences).
+    out
+        The folder to write to.
+    device
+        Where to train: cpu, cuda.
+    threads
+        Cores to use. Default: all.
+    again
+        Train even what is there already.
+    json
+        Print JSON on stdout.
+    """
+    from posbias.papers.wu2025 import make
+
+    with bar_of("iteration") as progress:
+        made = make(
+            what or ("fig2",),
+            out,
+            quick=not full,
+            again=again,
+            device=device,
+            workers=threads,
+            progress=progress,
+            say=say,
+        )
+    answer_with(made.as_dict() if json else None, lambda: _trained_lines(made))
+
+
+def _trained_lines(made: Any) -> list[str]:
+    """The gaps of all cells, the claims of every figure, and the files."""
+    lines = table(*made.table())
+    for name, claims in made.claims.items():
+        lines += ["", name, *(f"  {claim}" for claim in claims)]
+    return [*lines, "", *(f"file: {path}" for path in made.files)]
 
 
 @contextmanager

@@ -8,23 +8,10 @@ A paper's module has `FIGURES`, by name, and `reproduce`; the simulations behind
 """
 
 from collections.abc import Iterable
-from importlib import import_module
-from types import ModuleType
 
 from posbias.errors import InvalidValueError, nearest
 
-PAPERS = ("kim2026",)
-"""Citation keys of the papers whose figures can be drawn."""
-
-__all__ = ["PAPERS", "find_figures", "find_paper"]
-
-
-def find_paper(name: str) -> ModuleType:
-    """The module of a paper. Raises `InvalidValueError` for one that is not there, naming the nearest."""
-    if name not in PAPERS:
-        needed = PAPERS[0] if len(PAPERS) == 1 else f"one of {', '.join(PAPERS)}"
-        raise InvalidValueError(f"paper: {name!r} given, {needed} needed{nearest(name, PAPERS)}")
-    return import_module(f"posbias.papers.{name}")
+__all__ = ["find_figures"]
 
 
 def find_figures(what: str, known: Iterable[str]) -> tuple[str, ...]:

@@ -4,9 +4,11 @@
 
 then a classifier at the last token: three hidden ReLU layers of width d and an output layer (Wu et al. 2025,
 Section 3 and Appendix J; one head, no output projection).
-Three rearrangements, none of which changes a value beyond rounding, make it fast: without rotary encoding
-X·(W_Q·W_Kᵀ)·Xᵀ needs one projection of the tokens instead of two; values are projected after they are mixed;
-and in the last layer only the last token's row is computed, since nothing else is read.
+Rearrangements, none of which changes a value beyond rounding, make it fast. Without rotary encoding
+X·(W_Q·W_Kᵀ)·Xᵀ needs one projection of the tokens instead of two. Values are projected after they are mixed,
+and as late as possible: what a layer hands on stays a sum of tokens times matrices, and the matrices (few and
+small) are multiplied with each other. In the last layer only the last token's row is computed, since nothing
+else is read.
 """
 
 import math
@@ -15,7 +17,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Complex, Float
 from pydantic import Field
 from torch import Tensor
 
@@ -25,6 +27,7 @@ from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.masks import Causal, Mask, Prefix, SlidingWindow
 from posbias.theory.mixing import AtInitialisation, AttentionOnly
 from posbias.theory.positional import Decay, NeedsMeasurement, NoPE
+from posbias.train.attention import attend
 from posbias.train.task import generator
 
 
@@ -91,13 +94,19 @@ class Wiring:
 
     bias: Float[Tensor, "member query key"]
     added: Float[Tensor, "member token dimension"] | None
-    cosine: Float[Tensor, "member token pair"] | None
-    sine: Float[Tensor, "member token pair"] | None
+    rotation: Complex[Tensor, "member token pair"] | None
     residual: Float[Tensor, "member"]
+    residuals: bool
     depth: int
 
 
-def wire(networks: Sequence[Network], tokens: int, dimension: int, device: str = "cpu") -> Wiring:
+def wire(
+    networks: Sequence[Network],
+    tokens: int,
+    dimension: int,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Wiring:
     """Put networks of equal depth side by side. Raises `InvalidValueError` if they cannot be."""
     if len({network.depth for network in networks}) != 1:
         raise InvalidValueError("networks: different depths given, equal ones needed to train together")
@@ -119,16 +128,16 @@ def wire(networks: Sequence[Network], tokens: int, dimension: int, device: str =
     stacked = torch.stack(angles)
 
     def ready(x: Tensor) -> Tensor:
-        return x.to(device=device, dtype=torch.float32)
+        return x.to(device=device, dtype=dtype)
 
     return Wiring(
         bias=ready(torch.stack(bias)),
         added=None
         if not any(one is not None for one in added)
         else ready(torch.stack([nothing if one is None else one for one in added])),
-        cosine=ready(stacked.cos()) if rotary else None,
-        sine=ready(stacked.sin()) if rotary else None,
+        rotation=torch.complex(ready(stacked.cos()), ready(stacked.sin())) if rotary else None,
         residual=ready(torch.tensor([float(network.residual) for network in networks])),
+        residuals=any(network.residual for network in networks),
         depth=networks[0].depth,
     )
 
@@ -159,45 +168,41 @@ def forward(
     attention: list[Tensor] | None = None,
 ) -> Float[Tensor, "member sequence label"]:
     """Logits of the labels. With a list `attention`, every layer's full attention is appended to it."""
-    members, sequences, _, d = tokens.shape
-    x = tokens if wiring.added is None else tokens + wiring.added[:, None]
-    for t in range(wiring.depth):
+    y, carried = tokens if wiring.added is None else tokens + wiring.added[:, None], None
+    stacks = (weights[name].unbind(1) for name in ("query", "key", "value"))
+    for t, (query, key, value_) in enumerate(zip(*stacks, strict=True)):
         short = t == wiring.depth - 1 and attention is None
-        asking = x[:, :, -1:] if short else x
-        weight = _attention(weights, wiring, t, x, asking)
+        asking, answering = _projections(_times(carried, query), _times(carried, key), wiring)
+        mixed, asker, weight = attend(y, asking, answering, wiring.bias, wiring.rotation, short)
         if attention is not None:
             attention.append(weight)
-        mixed = torch.bmm(weight.flatten(0, 1), x.flatten(0, 1)).view(members, -1, d)
-        update = torch.bmm(mixed, weights["value"][:, t]).view(members, sequences, -1, d)
-        x = update + wiring.residual[:, None, None, None] * asking if bool(wiring.residual.any()) else update
-    y = x[:, :, -1]
-    for h in range(HIDDEN):
-        y = torch.relu(torch.baddbmm(weights["hidden_bias"][:, h, None], y, weights["hidden"][:, h]))
+        y, carried = mixed, _times(carried, value_)
+        if wiring.residuals:
+            y, carried = _settle(y, carried, wiring.residual[:, None, None, None] * asker), None
+    y = y[:, :, -1] if carried is None else torch.bmm(y[:, :, -1], carried)
+    for matrix, bias in zip(weights["hidden"].unbind(1), weights["hidden_bias"].unbind(1), strict=True):
+        y = torch.relu(torch.baddbmm(bias[:, None], y, matrix))
     return torch.baddbmm(weights["output_bias"][:, None], y, weights["output"])
 
 
-def _attention(weights: dict[str, Tensor], wiring: Wiring, t: int, x: Tensor, asking: Tensor) -> Tensor:
-    """Attention of layer t [member, sequence, query, key], for the queries in `asking`."""
-    members, sequences, length, d = x.shape
-    queries = asking.shape[2]
-    query, key, scale = weights["query"][:, t], weights["key"][:, t], 1.0 / math.sqrt(d)
-    asked = asking.flatten(1, 2)
-    if wiring.cosine is None or wiring.sine is None:
-        asked = torch.bmm(asked, torch.bmm(query, key.transpose(1, 2)) * scale)
-        keys = x
-    else:
-        cosine, sine = wiring.cosine[:, None], wiring.sine[:, None]
-        keys = _rotate(torch.bmm(x.flatten(1, 2), key).view_as(x), cosine, sine)
-        asked = torch.bmm(asked, query * scale).view(members, sequences, queries, d)
-        asked = _rotate(asked, cosine[:, :, -queries:], sine[:, :, -queries:])
-    scores = torch.bmm(asked.reshape(-1, queries, d), keys.reshape(-1, length, d).transpose(1, 2))
-    scores = scores.view(members, sequences, queries, length) + wiring.bias[:, None, -queries:]
-    return torch.softmax(scores, dim=-1)
+def _projections(query: Tensor, key: Tensor, wiring: Wiring) -> tuple[Tensor, Tensor | None]:
+    """What turns tokens into queries and keys; one matrix W_Q·W_Kᵀ does it unless both are rotated."""
+    d = query.shape[-1]
+    query = query / math.sqrt(d)
+    if wiring.rotation is None:
+        return torch.bmm(query, key.transpose(1, 2)), None
+    # the half-split pairs (i, i + d/2) are put next to each other, in queries and keys alike
+    neighbours = torch.arange(d, device=query.device).view(2, -1).T.flatten()
+    return query[:, :, neighbours], key[:, :, neighbours]
 
 
-def _rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat([first * cosine - second * sine, first * sine + second * cosine], dim=-1)
+def _times(left: Tensor | None, matrix: Tensor) -> Tensor:
+    return matrix if left is None else torch.bmm(left, matrix)
+
+
+def _settle(y: Tensor, matrix: Tensor, kept: Tensor) -> Tensor:
+    """y·matrix + kept."""
+    return torch.baddbmm(kept.flatten(1, 2), y.flatten(1, 2), matrix).view_as(y)
 
 
 def _angles(positional: object, tokens: int, dimension: int) -> Tensor:

@@ -78,6 +78,8 @@ class RetrievalTask:
             raise InvalidValueError(
                 f"classes: {self.classes} given, at least items / burstiness = {self.kinds} needed"
             )
+        if self.answers is not None and len(set(self.answers)) < len(self.answers):
+            raise InvalidValueError(f"answers: {list(self.answers)} given, different items needed")
         for name, places in (("answers", self.answers or ()), ("middle", (self.middle or 0,))):
             for place in places:
                 if place >= self.items:
@@ -99,6 +101,13 @@ class RetrievalTask:
     def deviation(self) -> float:
         """Standard deviation of a component of an embedding."""
         return 1.0 / self.dimension if self.embedding == "deviation" else 1.0 / math.sqrt(self.dimension)
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """What centre and noise (or shared direction) are multiplied by: 1/√(1 + γ²) and γ/√(1 + γ²)."""
+        fixed = self.inputs == "fixed_vocabulary"
+        weight = self.shared_direction if fixed else self.within_class_noise
+        return 1.0 / math.hypot(1.0, weight), weight / math.hypot(1.0, weight)
 
     @property
     def places(self) -> dict[str, int]:
@@ -158,17 +167,10 @@ def make_world(task: RetrievalTask, seed: int) -> World:
 
 def training_batch(task: RetrievalTask, world: World, seed: int, iteration: int, size: int) -> Batch:
     """Batch number `iteration`: known classes, the answer at a random allowed item."""
-    rng = generator(seed, "train/batch", iteration)
-    kinds = _distinct(task, size, rng)
-    slots = _slots(task, size, rng)
-    classes = kinds.gather(1, slots)
-    allowed = torch.tensor(task.answers if task.answers is not None else range(task.items))
-    answer = allowed[torch.randint(len(allowed), (size,), generator=rng)]
-    asked = classes.gather(1, answer[:, None])
-    centres = world.centres[torch.cat([classes, asked], dim=1)]
-    items = _vectors(task, world, centres, rng)
-    labels = world.class_labels[classes]
-    return Batch(_interleave(items, world.label_vectors[labels]), world.class_labels[asked[:, 0]])
+    from posbias.train.feed import Feed
+
+    tokens, target = Feed([task], [world], [seed], size).batch(iteration)
+    return Batch(tokens[0], target[0])
 
 
 def paired_tests(
@@ -209,23 +211,12 @@ def _novel(task: RetrievalTask, seed: int, place: tuple[int, ...], size: int):
     rng = generator(seed, "train/test", *place)
     centres = torch.randn(size, task.kinds, task.dimension, generator=rng) * task.deviation
     kind_labels = torch.randint(task.labels, (size, task.kinds), generator=rng)
-    return centres, _slots(task, size, rng), kind_labels, rng
+    return centres, slots(task, size, rng), kind_labels, rng
 
 
-def _distinct(task: RetrievalTask, size: int, rng: torch.Generator) -> Int[Tensor, "sequence kind"]:
-    """Different classes for each sequence, every set equally likely."""
-    chosen = torch.empty(size, 0, dtype=torch.long)
-    for drawn in range(task.kinds):
-        new = torch.randint(task.classes - drawn, (size, 1), generator=rng)
-        for earlier in chosen.sort(dim=1).values.unbind(1):
-            new += new >= earlier[:, None]
-        chosen = torch.cat([chosen, new], dim=1)
-    return chosen
-
-
-def _slots(task: RetrievalTask, size: int, rng: torch.Generator) -> Int[Tensor, "sequence item"]:
+def slots(task: RetrievalTask, size: int, rng: torch.Generator) -> Int[Tensor, "sequence item"]:
     """Which of a sequence's classes stands at which item: each B times, in random order."""
-    return torch.rand(size, task.items, generator=rng).argsort(dim=1) % task.kinds
+    return torch.rand(size, task.items, generator=rng, device=rng.device).argsort(dim=1) % task.kinds
 
 
 def _vectors(task: RetrievalTask, world: World, centres: Tensor, rng: torch.Generator) -> Tensor:
@@ -236,12 +227,11 @@ def _vectors(task: RetrievalTask, world: World, centres: Tensor, rng: torch.Gene
 
 def _mix(task: RetrievalTask, world: World, centres: Tensor, noise: Tensor | None) -> Tensor:
     """Items from class centres: (μ + γη)/√(1 + γ²), or (μ + λω)/√(1 + λ²)."""
+    kept, other = task.shares
     if task.inputs == "fixed_vocabulary":
-        weight, other = task.shared_direction, world.direction
-    else:
-        assert noise is not None
-        weight, other = task.within_class_noise, noise
-    return (centres + weight * other) / math.sqrt(1.0 + weight**2)
+        return kept * centres + other * world.direction
+    assert noise is not None
+    return kept * centres + other * noise
 
 
 def _interleave(items: Tensor, labels: Tensor) -> Float[Tensor, "sequence token dimension"]:

@@ -1,0 +1,296 @@
+"""The command that trains: the controlled retrieval experiments of Wu et al. 2025."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from posbias.cli.speaking import Again, Json, Many, Whole, answer_with, bar_of, say
+from posbias.errors import InvalidValueError
+from posbias.terminal import table
+
+if TYPE_CHECKING:
+    from posbias.estimate import Estimate
+    from posbias.train import Cell, Evaluation, Experiment
+
+Flag = Annotated[bool, Parameter(negative="")]
+EFFORTS = {"quick": (2_500, 2_000), "full": (100_000, 10_000)}
+"""Iterations, and test sequences per position or pair."""
+_TASK = (
+    *("items", "dimension", "classes", "labels", "burstiness", "inputs", "within_class_noise"),
+    *("shared_direction", "embedding", "middle"),
+)
+_TRAINING = ("iterations", "batch", "learning_rate", "weight_decay")
+
+
+def train(
+    spec: Path | None = None,
+    *,
+    mask: str | None = None,
+    positional: str | None = None,
+    depth: Whole | None = None,
+    residual: bool | None = None,
+    seeds: Whole | None = None,
+    iterations: Many | None = None,
+    inputs: Literal["gaussian_mixture", "fixed_vocabulary"] | None = None,
+    answers: str | None = None,
+    embedding: Literal["variance", "deviation"] | None = None,
+    items: Whole | None = None,
+    dimension: Whole | None = None,
+    classes: Whole | None = None,
+    labels: Whole | None = None,
+    burstiness: Whole | None = None,
+    within_class_noise: float | None = None,
+    shared_direction: float | None = None,
+    middle: Whole | None = None,
+    batch: Whole | None = None,
+    learning_rate: float | None = None,
+    weight_decay: float | None = None,
+    quick: Flag = False,
+    full: Flag = False,
+    sequences: Many | None = None,
+    device: str = "cpu",
+    threads: Whole | None = None,
+    out: Path | None = None,
+    again: Again = False,
+    json: Json = False,
+) -> None:
+    """Train small networks to retrieve a label from their context, and measure which positions they favour.
+
+    Several seeds train as one ensemble (a cell); its curves, gaps, attention and sinks are kept as NetCDF, its
+    weights as safetensors, and are not trained again. After Ctrl-C the same command goes on from there.
+
+    Parameters
+    ----------
+    spec
+        A TOML, YAML or JSON file with the experiment's keys instead of the options, and with [sweep] a list of
+        values for any of them: one cell for every combination.
+    mask
+        causal (the default), full, window=WIDTH or prefix=LENGTH, in tokens; a sequence has 2·items + 1.
+    positional
+        The positional encoding: none (the default), sinusoidal, rope or decay.
+    depth
+        Number of attention layers. Default: 2.
+    residual
+        Add a layer's input to its output. Default: no.
+    seeds
+        Number of networks, each with its own weights, classes and data. Default: 5.
+    iterations
+        Batches to train on. Default: 2500.
+    inputs
+        Items vary within their class (gaussian_mixture, the default) or are one vector per class that share a
+        direction (fixed_vocabulary).
+    answers
+        Items that training asks for: all (the default), or first, middle, last or numbers from 0, with commas.
+    embedding
+        Components of embeddings have variance 1/d (the paper, default) or standard deviation 1/d (its code).
+    items
+        Items with their labels in a sequence. Default: 8.
+    dimension
+        Dimension of items, labels and network. Default: 64.
+    classes
+        Classes in training. Default: 2048.
+    labels
+        Labels. Default: 32.
+    burstiness
+        How often each class of a sequence stands in it. Default: 4.
+    within_class_noise
+        How much items of a class differ (gaussian_mixture). Default: 0.75.
+    shared_direction
+        How much of their vectors all classes share (fixed_vocabulary). Default: 0.75.
+    middle
+        The item, from 0, that gaps call the middle. Default: half of items, the fifth of eight.
+    batch
+        Sequences per iteration. Default: 128.
+    learning_rate
+        Of AdamW. Default: 0.001.
+    weight_decay
+        Of AdamW. Default: 0.000001.
+    quick
+        2500 iterations, 2000 test sequences: the defaults, minutes on one core.
+    full
+        100,000 iterations, 10,000 test sequences, as in the paper: an hour at depth 2 on one core.
+    sequences
+        Test sequences for each position or pair, such as 1e4. Default: 2000.
+    device
+        Where to train: cpu or cuda. On cuda compatible cells of a sweep train together.
+    threads
+        Cores to use: cells of a sweep train side by side, one on each. Default: all.
+    out
+        The folder to write to. Default: results/train/NAME.
+    again
+        Train even what is there already; the new files are written beside it.
+    json
+        Print JSON on stdout.
+    """
+    given = {
+        **{"mask": mask, "positional": positional, "depth": depth, "residual": residual, "seeds": seeds},
+        **{"iterations": iterations, "inputs": inputs, "answers": answers, "embedding": embedding},
+        **{"items": items, "dimension": dimension, "classes": classes, "labels": labels},
+        **{"burstiness": burstiness, "within_class_noise": within_class_noise},
+        **{"shared_direction": shared_direction, "middle": middle, "batch": batch},
+        **{"learning_rate": learning_rate, "weight_decay": weight_decay},
+        **{"quick": quick or None, "full": full or None},
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    _check(given, sequences, spec, threads)
+    experiments, swept = _experiments(spec, given)
+    from posbias.train import run_cells
+    from posbias.train.spelling import words_of
+
+    name = spec.stem if spec is not None else words_of(experiments[0])
+    with bar_of("iteration") as progress:
+        cells = run_cells(
+            experiments,
+            out or Path("results") / "train" / name,
+            sequences=EFFORTS["full" if full else "quick"][1] if sequences is None else sequences,
+            again=again,
+            device=device,
+            workers=threads,
+            progress=progress,
+            say=say,
+        )
+    answer = {"cells": [cell.as_dict() for cell in cells]} if swept else cells[0].as_dict()
+    answer_with(answer if json else None, lambda: _sweep_lines(cells) if swept else _lines(cells[0]))
+
+
+def _check(given: dict[str, Any], sequences: int | None, spec: Path | None, threads: int | None) -> None:
+    """Refuse options that exclude each other."""
+    if spec is not None and given:
+        raise InvalidValueError(
+            f"{next(iter(given))}: given with a spec file, which says it; one of the two needed"
+        )
+    if "quick" in given and "full" in given:
+        raise InvalidValueError("full: given together with --quick, one of the two needed")
+    for effort in EFFORTS:
+        for name, value in (("iterations", given.get("iterations")), ("sequences", sequences)):
+            if effort in given and value is not None:
+                raise InvalidValueError(f"{name}: given together with --{effort}, one of the two needed")
+    if threads is not None and threads < 1:
+        raise InvalidValueError(f"threads: {threads} given, an integer ≥ 1 needed")
+
+
+def _experiments(spec: Path | None, given: dict[str, Any]) -> "tuple[list[Experiment], bool]":
+    """What to train, from a file or from options, and whether it is a sweep."""
+    from posbias.train import Experiment, Network, RetrievalTask, read_experiments
+    from posbias.train.spelling import answers_of, encoding_of, mask_of
+
+    if spec is not None:
+        return read_experiments(spec)
+    read = {"mask": mask_of, "positional": encoding_of}
+    about = {
+        name: read.get(name, _same)(given[name]) for name in (*read, "depth", "residual") if name in given
+    }
+    task = {name: given[name] for name in _TASK if name in given}
+    if "answers" in given:
+        task["answers"] = answers_of(given["answers"], RetrievalTask(**task))
+    training = {name: given[name] for name in _TRAINING if name in given}
+    if "full" in given:
+        training["iterations"] = EFFORTS["full"][0]
+    if "seeds" in given:
+        if not 1 <= given["seeds"] <= 10_000:
+            raise InvalidValueError(f"seeds: {given['seeds']} given, an integer from 1 to 10,000 needed")
+        training["seeds"] = tuple(range(given["seeds"]))
+    return [Experiment(task=RetrievalTask(**task), network=Network(**about), **training)], False
+
+
+def _same(given: Any) -> Any:
+    return given
+
+
+def _lines(cell: "Cell") -> list[str]:
+    """One cell: its gaps beside what kernels and theory predict, how well it does, and what that means."""
+    from posbias.train import agreement
+
+    evaluation, agreed = cell.evaluation, agreement(cell.rollout, cell.evaluation)
+    own, theory = agreed["residual" if "residual" in agreed else "attention"], agreed["theory"]
+    rows = [
+        [
+            pair,
+            _told(gap.all, gap.over_all.over_sequences),
+            _told(gap.informative, gap.over_informative.over_sequences),
+            _told(own.predicted[pair]),
+            _told(theory.predicted[pair]),
+        ]
+        for pair, gap in evaluation.gaps.items()
+    ]
+    head = ["gap", "all sequences", "informative", "own kernels say", "theory says"]
+    places = [
+        f"{value:.2f}" for value in evaluation.as_dict()["accuracy_by_position"]["value"] if value is not None
+    ]
+    return [
+        *table(head, rows),
+        "",
+        f"in-context accuracy {_told(evaluation.in_context_accuracy.over_members)}, "
+        f"loss {_told(evaluation.loss.over_members)}; by position of the answer {' '.join(places)}",
+        words(cell),
+        *(f"theory: {assumption}" for assumption in cell.rollout.assumptions),
+        *_stopped(cell),
+        f"cell: {cell.path}",
+    ]
+
+
+def _sweep_lines(cells: "Sequence[Cell]") -> list[str]:
+    """Many cells: a line for each, on all sequences and on informative ones."""
+    from posbias.train.spelling import common_words
+
+    names, pairs = common_words([cell.experiment for cell in cells]), list(cells[0].evaluation.gaps)
+    lines: list[str] = []
+    for kind, title in (("all", "gaps on all sequences"), ("informative", "gaps on informative sequences")):
+        rows = [
+            [
+                name,
+                *(_told(getattr(one.gaps[pair], kind)) for pair in pairs),
+                _told(one.in_context_accuracy.over_members),
+                _told(one.loss.over_members),
+            ]
+            for name, one in zip(names, (cell.evaluation for cell in cells), strict=True)
+        ]
+        lines += [*table([title, *pairs, "in-context accuracy", "loss"], rows), ""]
+    for name, cell in zip(names, cells, strict=True):
+        lines += [f"{name}: {line}" for line in (words(cell), *_stopped(cell))]
+    return [*lines, *(f"cell: {cell.path}" for cell in cells)]
+
+
+def words(cell: "Cell") -> str:
+    """What the gaps on informative sequences say, for a person; told at 95 % (Student's t over networks)."""
+    evaluation, task = cell.evaluation, cell.experiment.task
+    copying, guessing = task.burstiness / task.items, 1.0 / task.labels
+    accuracy = evaluation.in_context_accuracy.over_members.value
+    if not accuracy >= (copying + guessing) / 2:
+        return (
+            f"the networks do not read labels off their context yet ({accuracy:.2f}; guessing is {guessing:.2f}, "
+            f"copying any label {copying:.2f}): their gaps say nothing"
+        )
+    signs = {pair: _sign(evaluation, pair) for pair in evaluation.gaps}
+    parts = [pair.split("-")[::sign] for pair, sign in signs.items() if sign]
+    told = [f"{winner} over {loser}" for winner, loser in parts]
+    untold = [" and ".join(pair.split("-")) for pair, sign in signs.items() if not sign]
+    said = [f"favours {', '.join(told)}"] if told else []
+    said += [f"no preference told between {', nor '.join(untold)}"] if untold else []
+    return "; ".join(said)
+
+
+def _sign(evaluation: "Evaluation", pair: str) -> int:
+    """−1 or 1 where a gap is told from zero, else 0; with one network by the error over sequences."""
+    from scipy.special import stdtrit
+
+    averages = evaluation.gaps[pair].over_informative
+    one = averages.over_members if averages.over_members.n > 1 else averages.over_sequences
+    spread = float(stdtrit(max(one.n - 1, 1), 0.975)) * one.se
+    return 0 if not abs(one.value) > spread else 1 if one.value > 0 else -1
+
+
+def _stopped(cell: "Cell") -> list[str]:
+    return [
+        f"stopped: seed {seed} at iteration {at}, its loss was not finite; left out"
+        for seed, at in cell.trained.stopped.items()
+    ]
+
+
+def _told(estimate: "Estimate", otherwise: "Estimate | None" = None) -> str:
+    """An estimate with its error; with one network, with the error of `otherwise`."""
+    if estimate.value != estimate.value:
+        return "–"
+    return str(estimate if estimate.n > 1 or otherwise is None else otherwise)

@@ -1,0 +1,266 @@
+"""What the figures are said to show, as sentences with a verdict and the number behind it.
+
+A claim is a list of effects, each a difference that the sentence says is above zero (or, for a null control,
+near zero), with its standard error over independently seeded networks and Welch's degrees of freedom. It holds
+when every effect is surely there (Student's t, each at 5 %: the test of an "and"), fails when one effect is
+surely not there: below zero, or smaller than `LEAST` (Bonferroni over effects: the test of an "or"), and is
+undecided otherwise. Networks that have not learnt to retrieve from their context say nothing about position;
+they are left out, and an effect that is left with fewer than two networks is flawed: it decides nothing.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Literal, get_args
+
+import numpy as np
+from jaxtyping import Float
+from scipy import stats
+
+Verdict = Literal["holds", "fails", "undecided"]
+PAIRS = ("first-middle", "first-last", "middle-last")
+"""The pairs of items whose accuracies are compared."""
+LEVEL = 0.05
+LEAST = 0.02
+"""A gap, or a difference of gaps, below this is taken for none."""
+NEAR = 0.05
+"""Up to this, a null control may be off."""
+LEARNT = 0.3
+"""In-context accuracy from which a network counts as having learnt to copy a label of its context (about ½;
+guessing among all 32 labels: 0.03)."""
+_EXACT = 1e-12
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """A cell's accuracy gaps by pair, [member], with loss and in-context accuracy, [member].
+
+    `informative` are the gaps on the sequences where the compared labels differ. NaN for a stopped member.
+    """
+
+    gaps: Mapping[str, Float[np.ndarray, "member"]]
+    accuracy: Float[np.ndarray, "member"]
+    loss: Float[np.ndarray, "member"]
+    informative: Mapping[str, Float[np.ndarray, "member"]]
+
+    @property
+    def means(self) -> tuple[float, float]:
+        """In-context accuracy and loss, over all networks that were not stopped; NaN if all were."""
+        kept = np.isfinite(self.loss)
+        if not kept.any():
+            return math.nan, math.nan
+        return float(self.accuracy[kept].mean()), float(self.loss[kept].mean())
+
+    @property
+    def learnt(self) -> np.ndarray:
+        """Which members have learnt: finite, and at least `LEARNT` accurate in context."""
+        finite = np.isfinite(self.loss) & np.isfinite(np.stack([self.gaps[pair] for pair in PAIRS])).all(
+            axis=0
+        )
+        return finite & (self.accuracy >= LEARNT)
+
+    def of(self, pair: str) -> Float[np.ndarray, "network"]:
+        """The gap of those that have learnt."""
+        return np.asarray(self.gaps[pair], dtype=np.float64)[self.learnt]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One difference: what it is of, its value, standard error and degrees of freedom.
+
+    `near` says that it is claimed to be about zero, not above. `flaw` says why it decides nothing. `tests` is
+    the number of differences among which it was picked, by which its p-value is multiplied. `sign` is −1 where the
+    quantity is claimed to be below zero, and `value` its negative.
+    """
+
+    where: str
+    value: float = math.nan
+    se: float = math.nan
+    freedom: float = math.nan
+    near: bool = False
+    flaw: str = ""
+    tests: int = 1
+    sign: int = 1
+
+    def __post_init__(self):
+        if not self.flaw and not (math.isfinite(self.value) and math.isfinite(self.se)):
+            object.__setattr__(self, "flaw", "no finite number")
+
+    def probability(self, beyond: float = 0.0) -> float:
+        """One-sided p-value against "the true value is at most `beyond`"."""
+        if self.se <= _EXACT:
+            return 0.0 if self.value > beyond else 1.0
+        return float(stats.t.sf((self.value - beyond) / self.se, self.freedom))
+
+    @property
+    def p(self) -> float:
+        """The p-value of the claim: that it is above zero, or, for `near`, within ± `NEAR`."""
+        if self.flaw:
+            return math.nan
+        if not self.near:
+            return min(1.0, self.tests * self.probability())
+        return max(self.probability(-NEAR), 1.0 - self.probability(NEAR))
+
+    @property
+    def against(self) -> float:
+        """The p-value of the opposite: that it is below `LEAST`, or, for `near`, outside ± `NEAR`."""
+        if self.flaw:
+            return math.nan
+        if not self.near:
+            return 1.0 - self.probability(LEAST)
+        return min(1.0, 2.0 * min(self.probability(NEAR), 1.0 - self.probability(-NEAR)))
+
+    def verdict(self, effects: int = 1) -> Verdict:
+        """What this one effect says, as one of so many."""
+        if self.flaw:
+            return "undecided"
+        if self.p < LEVEL:
+            return "holds"
+        return "fails" if self.against < LEVEL / effects else "undecided"
+
+    def __str__(self) -> str:
+        if self.flaw:
+            return f"{self.where}: {self.flaw}"
+        size = f"{signed_text(self.sign * self.value)} ± {self.se:.3f}".replace(" ", "\xa0")
+        return f"{self.where} {size}, {p_text(self.p)}"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence and the effects it is about."""
+
+    sentence: str
+    effects: tuple[Effect, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """`holds` if every effect does, `fails` if any does, else `undecided`."""
+        found = {effect.verdict(len(self.effects)) for effect in self.effects}
+        if "fails" in found:
+            return "fails"
+        return "holds" if found == {"holds"} else "undecided"
+
+    @property
+    def deciding(self) -> Effect:
+        """The effect that the verdict hangs on: the one that fails, else the least sure."""
+        order = {"fails": 0, "undecided": 1, "holds": 2}
+
+        def place(effect: Effect) -> tuple[int, float]:
+            return order[effect.verdict(len(self.effects))], -math.inf if effect.flaw else -effect.p
+
+        return min(self.effects, key=place)
+
+    def __str__(self) -> str:
+        """'holds: sentence (least sure of 3: RoPE first-last: +0.120 ± 0.010, p = 0.003)'."""
+        parts = len(self.effects)
+        held = sum(effect.verdict(parts) == "holds" for effect in self.effects)
+        lead = f"{held} of {parts} hold; " if parts > 1 else ""
+        return f"{self.verdict}: {self.sentence} ({lead}{self.deciding})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        effects = [
+            {
+                "where": one.where,
+                "value": one.sign * one.value,
+                "se": one.se,
+                "p": one.p,
+                "verdict": one.verdict(len(self.effects)),
+                "flaw": one.flaw,
+            }
+            for one in self.effects
+        ]
+        return {"claim": self.sentence, "verdict": self.verdict, "effects": effects}
+
+
+# --- effects -----------------------------------------------------------------------------------------------
+
+
+def mean_effect(where: str, values: Float[np.ndarray, "network"], *, near: bool = False) -> Effect:
+    """That the mean of `values`, one per network, is above zero (or near it)."""
+    values = np.asarray(values, dtype=np.float64)
+    if values.size < 2:
+        return Effect(where, near=near, flaw=_too_few(values.size))
+    se = float(values.std(ddof=1) / math.sqrt(values.size))
+    return Effect(where, float(values.mean()), se, values.size - 1.0, near)
+
+
+def difference_effect(
+    where: str, more: Float[np.ndarray, "network"], less: Float[np.ndarray, "other"]
+) -> Effect:
+    """That the mean of `more` is above that of `less`, the networks being different ones (Welch's test)."""
+    sides = [np.asarray(side, dtype=np.float64) for side in (more, less)]
+    if min(side.size for side in sides) < 2:
+        return Effect(where, flaw=_too_few(min(side.size for side in sides)))
+    shares = [float(side.var(ddof=1)) / side.size for side in sides]
+    total = sum(shares)
+    spread = sum(share**2 / (side.size - 1) for share, side in zip(shares, sides, strict=True))
+    freedom = total**2 / spread if spread > 0 else math.inf
+    return Effect(where, float(sides[0].mean() - sides[1].mean()), math.sqrt(total), freedom)
+
+
+def signed(where: str, cell: Gaps, pair: str, sign: int = 1) -> Effect:
+    """That a cell's gap is above zero (sign 1) or below it (−1)."""
+    return replace(mean_effect(f"{where} {pair}", sign * cell.of(pair)), sign=sign)
+
+
+def null(where: str, cell: Gaps) -> tuple[Effect, ...]:
+    """That all gaps of a cell are near zero."""
+    return tuple(mean_effect(f"{where} {pair}", cell.of(pair), near=True) for pair in PAIRS)
+
+
+def rises(where: str, deep: Gaps, shallow: Gaps, pair: str = "first-last") -> Effect:
+    """That a gap is larger in one cell than in another."""
+    return difference_effect(f"{where} {pair}", deep.of(pair), shallow.of(pair))
+
+
+def _too_few(networks: int) -> str:
+    return f"{networks or 'no'} network{'s' * (networks != 1)} learnt to retrieve, two needed"
+
+
+# --- claims of another form --------------------------------------------------------------------------------
+
+
+def turns(sentence: str, series: Mapping[str, Mapping[str, Gaps]], pair: str = "first-last") -> Claim:
+    """That a gap both rises and falls along at least one series of named cells, from neighbour to neighbour.
+
+    Its two effects are the surest rise and the surest fall of the series where both are surest, their p-values
+    times the number of steps looked at.
+    """
+    steps = [
+        [rises(f"{name}, {a} to {b},", cells[b], cells[a], pair) for a, b in pairwise(cells)]
+        for name, cells in series.items()
+    ]
+    steps = [[step for step in one if not step.flaw] for one in steps]
+    tests, found = sum(map(len, steps)), []
+    for sound in steps:
+        if len(sound) < 2:
+            continue
+        up = min(sound, key=lambda step: step.probability())
+        down = max(sound, key=lambda step: step.probability())
+        found.append(
+            (
+                replace(up, tests=tests),
+                replace(down, value=-down.value, tests=tests, sign=-1),
+            )
+        )
+    if not found:
+        return Claim(sentence, (Effect(f"{pair}", flaw="fewer than two steps between cells that learnt"),))
+    return Claim(sentence, min(found, key=lambda both: max(effect.p for effect in both)))
+
+
+def signed_text(value: float) -> str:
+    """'+0.120' or '−0.120'."""
+    return f"{value:+.3f}".replace("-", "−")
+
+
+def p_text(p: float) -> str:
+    """'p = 0.03', or 'p < 1e-5' for one so small that normal theory is not to be trusted with it."""
+    return (f"p = {p:.2g}" if p >= 1e-5 else "p < 1e-5").replace(" ", "\xa0")
+
+
+def count(claims: Iterable[Claim]) -> dict[Verdict, int]:
+    """How many claims hold, fail and are undecided."""
+    verdicts = [claim.verdict for claim in claims]
+    return {kind: verdicts.count(kind) for kind in get_args(Verdict)}

@@ -1,0 +1,77 @@
+"""The numbers behind the figures: every cell's gaps with loss and in-context accuracy, as rows and as a page."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from posbias.estimate import Estimate
+from posbias.papers.wu2025.claims import LEARNT, PAIRS, Claim, Gaps, count, signed_text
+from posbias.papers.wu2025.figures import Setting
+from posbias.sources import cite
+
+HEAD = ("setting", *(pair.replace("-", "–") for pair in PAIRS), "accuracy", "loss", "learnt")
+"""What the columns of a table of gaps are."""
+
+
+def rows_of(setting: Setting, gaps: Gaps) -> list[dict[str, Any]]:
+    """A cell's gaps, one row for each pair, for JSON: of the networks that have learnt, and of every one."""
+    learnt = gaps.learnt
+    return [
+        {
+            "setting": str(setting),
+            "pair": pair,
+            "learnt": int(learnt.sum()),
+            "members": int(learnt.size),
+            "gap": _estimate(gaps.of(pair)),
+            "every_gap": gaps.gaps[pair],
+            "every_informative_gap": gaps.informative[pair],
+            "in_context_accuracy": gaps.accuracy,
+            "loss": gaps.loss,
+        }
+        for pair in PAIRS
+    ]
+
+
+def page_of(name: str, gaps: Mapping[Setting, Gaps], claims: Sequence[Claim], note: str) -> str:
+    """A figure in words: what was trained, the table of gaps, the claims with every effect."""
+    lines = [
+        f"# {cite('wu2025').short}, Figure {name.removeprefix('fig')}",
+        "",
+        f"{note}. Gaps are means over the networks that have learnt to retrieve from their context (in-context "
+        f"accuracy of at least {LEARNT}) with their standard error; accuracy and loss, on new classes, are means "
+        "over all.",
+        "",
+        f"| {' | '.join(HEAD)} |",
+        f"|{'---|' * len(HEAD)}",
+        *(f"| {' | '.join(row_of(setting, one))} |" for setting, one in gaps.items()),
+        "",
+        ", ".join(f"{number} {verdict}" for verdict, number in count(claims).items()),
+        "",
+    ]
+    for claim in claims:
+        lines += [f"- **{claim.verdict}**: {claim.sentence}", *(f"  - {one}" for one in claim.effects)]
+    return "\n".join(lines) + "\n"
+
+
+def row_of(setting: Setting, gaps: Gaps) -> list[str]:
+    """A cell in words, under `HEAD`."""
+    learnt = gaps.learnt
+    shown = [_signed(gaps.of(pair)) for pair in PAIRS]
+    means = [f"{mean:.2f}" for mean in gaps.means]
+    return [str(setting), *shown, *means, f"{learnt.sum()} of {learnt.size}"]
+
+
+def _signed(values: np.ndarray) -> str:
+    if not values.size:
+        return "–"
+    estimate = Estimate.of(values)
+    error = f" ± {estimate.se:.3f}" if values.size > 1 else ""
+    return f"{signed_text(estimate.value)}{error}"
+
+
+def _estimate(values: np.ndarray) -> dict[str, float] | None:
+    if not values.size:
+        return None
+    estimate = Estimate.of(values)
+    return {"value": estimate.value, "se": estimate.se}
