@@ -18,6 +18,7 @@ def pytest_terminal_summary(terminalreporter, config):
     for name, seconds in medians.items():
         write(f"{name:32}{seconds:>10.4f} s  {_ratio(name, medians)}")
     _per_sample(session, write)
+    _per_iteration(session, write)
     few, many = medians.get("sweep_one_core[4096]"), medians.get("sweep_one_core[1000000]")
     if few and many:
         exponent = math.log(many / few) / math.log(1_000_000 / 4096)
@@ -38,6 +39,23 @@ def _per_sample(session, write) -> None:
             if (torch := f"torch[{kind}-{name.partition('[')[2]}") in cost and name.startswith("one_core")
         ]
         write(f"recency, {name:23}{seconds * 1e6:>8.2f} µs per sample  {', '.join(ratios)}")
+
+
+def _per_iteration(session, write) -> None:
+    """Iterations × members per second of training, and the ratio to the plain loop and to one member alone."""
+    rate = {
+        bench.name.removeprefix("test_training_"): bench.extra_info["member_iterations"] / bench.stats.median
+        for bench in session.benchmarks
+        if "member_iterations" in bench.extra_info
+    }
+    for name, speed in rate.items():
+        kind, _, case = name.rstrip("]").partition("[")
+        network, _, members = case.rpartition("-")
+        against = [] if kind == "plain" else [(f"plain[{network}]", "the plain loop")]
+        if members == "5":
+            against.append((f"ensemble[{network}-1]", "one alone"))
+        ratios = [f"{speed / rate[other]:.4g} × as fast as {said}" for other, said in against if other in rate]
+        write(f"training, {name:22}{speed:>8.1f} member-iterations/s  {', '.join(ratios)}")
 
 
 def _accuracy(terminalreporter) -> None:

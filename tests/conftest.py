@@ -24,6 +24,8 @@ _CHECKED = [
         f"posbias.measure.{name}"
         for name in ("capture", "content", "mixing", "kernels", "influence", "prompt")
     ),
+    *(f"posbias.train.{name}" for name in ("task", "feed", "network", "attention")),
+    *(f"posbias.simulate.{name}" for name in ("token_space", "tally", "gram")),
     "posbias.measure.proof",
     "posbias.measure.result",
 ]
