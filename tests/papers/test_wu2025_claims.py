@@ -204,3 +204,19 @@ def test_a_flat_series_turns_no_more_often_than_the_level_says():
 def test_verdicts_are_counted():
     claims = [Claim("a", (effect(kind),)) for kind in ("holds", "holds", "fails")]
     assert count(claims) == {"holds": 2, "fails": 1, "undecided": 0}
+
+
+def test_a_sentence_names_what_holds_and_what_does_not():
+    named = tuple(
+        Effect(where, one.value, one.se, one.freedom)
+        for where, one in (
+            ("decay", effect("holds")),
+            ("RoPE", effect("fails")),
+            ("none", effect("undecided")),
+        )
+    )
+    text = str(Claim("deeper is earlier", named))
+    assert text.startswith(
+        "fails: deeper is earlier (holds for decay; fails for RoPE; undecided for none; RoPE −0.300"
+    )
+    assert "(4 of 4 hold; " in str(Claim("so", (effect("holds"),) * 4))

@@ -29,6 +29,8 @@ NEAR = 0.05
 LEARNT = 0.3
 """In-context accuracy from which a network counts as having learnt to copy a label of its context (about ½;
 guessing among all 32 labels: 0.03)."""
+NAMED = 3
+"""Up to so many effects, a sentence names those that hold and those that do not."""
 _EXACT = 1e-12
 
 
@@ -152,10 +154,16 @@ class Claim:
         return min(self.effects, key=place)
 
     def __str__(self) -> str:
-        """'holds: sentence (least sure of 3: RoPE first-last: +0.120 ± 0.010, p = 0.003)'."""
+        """'fails: sentence (holds for decay; fails for RoPE; RoPE −0.120 ± 0.010, p = 1)'."""
         parts = len(self.effects)
-        held = sum(effect.verdict(parts) == "holds" for effect in self.effects)
-        lead = f"{held} of {parts} hold; " if parts > 1 else ""
+        by_verdict = {
+            kind: [one.where for one in self.effects if one.verdict(parts) == kind]
+            for kind in get_args(Verdict)
+        }
+        lead = f"{len(by_verdict['holds'])} of {parts} hold; " if parts > 1 else ""
+        if 1 < parts <= NAMED and len(by_verdict["holds"]) < parts:
+            named = (f"{kind} for {', '.join(places)}" for kind, places in by_verdict.items() if places)
+            lead = f"{'; '.join(named)}; "
         return f"{self.verdict}: {self.sentence} ({lead}{self.deciding})"
 
     def as_dict(self) -> dict[str, Any]:

@@ -181,7 +181,9 @@ def _draw_sinks(part: "SubFigure", figure: SinkFigure, outcomes: Outcomes) -> No
             words = note_of(gaps).replace("\n", ", ")
             ax.set_title(f"{title} ({words})", fontsize=SMALL, color=INK, pad=4)
             ax.set_ylabel(f"{name}\nsink metric".strip() if place == 0 else "", fontsize=SMALL, color=INK)
-            ax.set_xlabel("token" if row[0] is axes[-1, 0] else "", fontsize=SMALL, color=INK)
+            ax.set_xlabel(
+                "token (even: items, odd: labels)" if row[0] is axes[-1, 0] else "", fontsize=SMALL, color=INK
+            )
     sink_key(part)
 
 

@@ -240,18 +240,18 @@ def _window_claims(rows: Mapping[str, list[tuple[Setting, Sinks]]]) -> list[Clai
     ends = {row: (cells[0][1], cells[-1][1]) for row, cells in rows.items()}
     return [
         Claim(
-            "The wider the window, the more the first token draws",
+            "The wider the window, the larger the first token's part of the metric of all tokens",
             tuple(
-                difference_effect(row, wide.trained[:, 0], narrow.trained[:, 0])
+                difference_effect(
+                    row, *(one.trained[:, 0] / one.trained.sum(axis=1) for one in (wide, narrow))
+                )
                 for row, (narrow, wide) in ends.items()
             ),
         ),
         Claim(
-            "… measured from what even attention gives it",
+            "… and the more the first token exceeds what even attention gives it",
             tuple(
-                difference_effect(
-                    row, wide.trained[:, 0] - wide.uniform[0], narrow.trained[:, 0] - narrow.uniform[0]
-                )
+                difference_effect(row, *(one.trained[:, 0] - one.uniform[0] for one in (wide, narrow)))
                 for row, (narrow, wide) in ends.items()
             ),
         ),
