@@ -233,8 +233,13 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
     assert not any(map(alive, workers))
     assert len(list(folder.glob(".*.checkpoint"))) == 2
     resumed, _, seen = started(tmp_path, 100_000)
+    assert resumed.stderr is not None
+    deadline = time.monotonic() + 60
+    while seen.count("resuming after") < 2:  # one line of each worker
+        assert time.monotonic() < deadline
+        seen += resumed.stderr.read(1)
     os.kill(resumed.pid, signal.SIGINT)
-    assert (seen + resumed.communicate(timeout=60)[1]).count("resuming after") == 2
+    resumed.communicate(timeout=60)
 
 
 def test_workers_do_not_outlive_a_killed_parent(tmp_path):

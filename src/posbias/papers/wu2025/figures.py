@@ -83,7 +83,7 @@ class Effort:
         return f"{words}, {self.sequences:,} test sequences"
 
 
-QUICK = Effort("quick", (0, 1, 2), {2: 2500, 4: 2000, 6: 2000, 8: 1500, 10: 1500}, 2000)
+QUICK = Effort("quick", (0, 1, 2), {2: 2500, 4: 2000, 6: 1500, 8: 1250, 10: 1000}, 2000)
 """Fifteen minutes for Figure 2 on two cores: networks have learnt to copy a label of their context, no more."""
 FULL = Effort("full", (0, 1, 2, 3, 4), dict.fromkeys(DEEP, 100_000), 10_000)
 """The paper's."""
