@@ -242,6 +242,14 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
     resumed.communicate(timeout=60)
 
 
+def test_files_that_lie_around_take_no_modules_place(tmp_path):
+    (tmp_path / "fractions.py").write_text("raise RuntimeError('taken for the module of that name')\n")
+    (tmp_path / "short.toml").write_text(SPEC.format(iterations=2))
+    command = [POSBIAS, "train", "short.toml", "--sequences", "20", "--threads", "2", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_workers_do_not_outlive_a_killed_parent(tmp_path):
     process, workers, _ = started(tmp_path, 100_000)
     process.kill()

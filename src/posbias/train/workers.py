@@ -55,7 +55,8 @@ def share_out(jobs: list[dict[str, Any]], workers: int, hear: Callable[[int, dic
 @contextmanager
 def _processes(count: int) -> Iterator[list[subprocess.Popen]]:
     """So many workers, stopped at the end, with time for their checkpoints."""
-    command = [sys.executable, "-m", "posbias.train.workers"]
+    # -P: files in the folder one works in must not take the place of modules
+    command = [sys.executable, "-P", "-m", "posbias.train.workers"]
     one_thread = os.environ | {"OMP_NUM_THREADS": "1"}
     processes = []
     try:
