@@ -54,7 +54,9 @@ def _per_iteration(session, write) -> None:
         against = [] if kind == "plain" else [(f"plain[{network}]", "the plain loop")]
         if members == "5":
             against.append((f"ensemble[{network}-1]", "one alone"))
-        ratios = [f"{speed / rate[other]:.4g} × as fast as {said}" for other, said in against if other in rate]
+        ratios = [
+            f"{speed / rate[other]:.4g} × as fast as {said}" for other, said in against if other in rate
+        ]
         write(f"training, {name:22}{speed:>8.1f} member-iterations/s  {', '.join(ratios)}")
 
 
