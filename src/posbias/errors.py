@@ -32,6 +32,10 @@ class MissingPackageError(PosbiasError):
     """An optional package is needed for this part and is not installed."""
 
 
+class WorkerError(PosbiasError):
+    """A process that was doing a part of the work ended before its time."""
+
+
 def nearest(word: str, choices: Iterable[str]) -> str:
     """Return `"; did you mean 'x'?"` for the choice nearest to `word`, or an empty string."""
     close = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.5)

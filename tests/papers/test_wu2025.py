@@ -24,7 +24,9 @@ from posbias.papers.wu2025.statements import Sinks
 from posbias.papers.wu2025.tables import page_of, rows_of
 from posbias.plots import picture_bytes
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
+from posbias.train.kernels import agreement
 from posbias.train.loop import Trained
+from posbias.train.results import load_cell
 
 SEEDS, TOKENS = (0, 1, 2), 17
 
@@ -321,6 +323,27 @@ def test_figures_are_trained_drawn_and_written(made):
     assert {claim.verdict for claim in result.claims["fig10"]} == {"undecided"}
     assert "0 of 2" in (folder / "fig10.md").read_text()
     assert json.dumps(result.as_dict()["claims"])
+
+
+def test_every_cell_stands_beside_what_rollouts_predict_of_it(made):
+    folder, result = made
+    page, about = (folder / "fig10.md").read_text(), json.loads((folder / "fig10.json").read_text())
+    for path in sorted((folder / "cells").glob("*.nc")):
+        cell = load_cell(path)
+        found = agreement(cell.rollout, cell.evaluation)
+        (setting,) = (s for s, one in result.outcomes.items() if s.network == cell.experiment.network)
+        assert about["predicted"][str(setting)] == json.loads(json.dumps(to_plain(found)))
+        assert {"own kernels, attention only", "theory"} <= {one.label for one in found.values()}
+        for one in found.values():
+            told = f"{signed_text(one.predicted['first-last'].value)} {one.signs['first-last']} |"
+            section = page.split(f"**{one.label}**")[1].split("**")[0]
+            (row,) = (line for line in section.splitlines() if line.startswith(f"| {setting} |"))
+            assert told in row
+            assert row.endswith(f"| {one.order} |")
+
+
+def to_plain(found):
+    return {name: one.as_dict() for name, one in found.items()}
 
 
 def test_what_is_trained_is_not_trained_again(made):

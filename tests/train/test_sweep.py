@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.errors import InputFileError, InvalidValueError
+from posbias.errors import InputFileError, InvalidValueError, WorkerError
 from posbias.spec import encode
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.train import cells, checkpoints
@@ -348,6 +348,6 @@ def test_a_worker_that_dies_is_missed(tmp_path):
             for one in children() - before:
                 os.kill(one, signal.SIGKILL)
 
-    with pytest.raises(RuntimeError, match="a worker ended with code"):
+    with pytest.raises(WorkerError, match=r"one of them was ended by SIGKILL .* the same command goes on"):
         share_out([job], 1, kill)
     assert children() <= before

@@ -133,6 +133,11 @@ class Agreement:
     orders: Mapping[str, Verdict]
 
     @property
+    def label(self) -> str:
+        """The profile in words."""
+        return LABELS[self.profile]
+
+    @property
     def order(self) -> Verdict:
         """Whether the order of the gaps is the predicted one, as far as it is told."""
         found = set(self.orders.values())
@@ -146,7 +151,7 @@ class Agreement:
 
         return {
             "profile": self.profile,
-            "label": LABELS[self.profile],
+            "label": self.label,
             "carrier": self.carrier,
             "predicted": told(self.predicted),
             "measured": told(self.measured),

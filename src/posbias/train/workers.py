@@ -33,8 +33,8 @@ def share_out(jobs: list[dict[str, Any]], workers: int, hear: Callable[[int, dic
     """Do the jobs in so many processes; `hear` is called, in this thread, with a job's number and its news.
 
     A job is the keyword arguments of `posbias.train.cells.finish` in JSON's terms. Raises what a job raised (a
-    `PosbiasError` as itself, anything else as `RuntimeError` with its traceback's last line), after the other
-    workers have stopped; so does KeyboardInterrupt.
+    `PosbiasError` as itself, anything else as `RuntimeError` with its traceback's last line), `WorkerError` for
+    a process that was ended from without, after the other workers have stopped; so does KeyboardInterrupt.
     """
     waiting: queue.SimpleQueue[tuple[int, dict[str, Any]]] = queue.SimpleQueue()
     for numbered in enumerate(jobs):
@@ -101,11 +101,18 @@ def _feed(process: subprocess.Popen, waiting: queue.SimpleQueue, news: queue.Sim
         told: dict[str, Any] = {}
         while not {"finished", "failed"} & set(told):
             line = process.stdout.readline()  # type: ignore[union-attr]
-            lost = {"failed": f"a worker ended with code {process.poll()}", "kind": "RuntimeError"}
-            told = json.loads(line) if line else lost
+            told = json.loads(line) if line else {"failed": _lost(process), "kind": "WorkerError"}
             news.put((number, told))
         if "failed" in told:
             return
+
+
+def _lost(process: subprocess.Popen) -> str:
+    """What to say of a process that hung up."""
+    code = process.wait(PATIENCE)
+    how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+    memory = " (which is how a machine that runs out of memory ends one)" if code == -signal.SIGKILL else ""
+    return f"workers: one of them {how}{memory}; finished cells are kept, the same command goes on from there"
 
 
 def main() -> None:

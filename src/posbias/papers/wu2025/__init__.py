@@ -6,9 +6,9 @@
     print(*made.claims["fig2"], sep="\n")
 
 Each figure is written as SVG and PNG with its claims beneath, as a page of text (NAME.md: the gap of every cell
-with loss and in-context accuracy, then the claims) and as JSON. Trained cells are kept in `cells`, where every
-figure finds those it shares with others; an interrupted run goes on from there. `figures` says what is trained,
-`statements` what is claimed, `claims` how claims are judged.
+with loss and in-context accuracy, the claims, what rollouts predict of the gaps) and as JSON. Trained cells are
+kept in `cells`, where every figure finds those it shares with others; an interrupted run goes on from there.
+`figures` says what is trained, `statements` what is claimed, `claims` how claims are judged.
 """
 
 import os
@@ -109,6 +109,8 @@ def make(
 
 def outcome_of(cell: "Cell") -> Outcome:
     """What figures and claims need of a finished cell."""
+    from posbias.train.kernels import agreement
+
     evaluation = cell.evaluation
     gaps = Gaps(
         {name: gap.over_all.values for name, gap in evaluation.gaps.items()},
@@ -119,7 +121,8 @@ def outcome_of(cell: "Cell") -> Outcome:
     counted, whole = cell.sinks, np.isfinite(gaps.loss)
     metrics = (counted.metric()[whole], counted.metric_untrained()[whole], counted.metric_uniform())
     sinks = Sinks(*metrics, gaps.learnt[whole])
-    return Outcome(gaps, sinks, cell.attention[0], cell.trained)
+    agreements = agreement(cell.rollout, evaluation)
+    return Outcome(gaps, sinks, cell.attention[0], cell.trained, agreements)
 
 
 def _names(figures: str | Iterable[str]) -> list[str]:
@@ -137,11 +140,18 @@ def _write(name: str, folder: Path, outcomes: Outcomes, claims: Sequence[Claim],
     picture = draw(figure, shown, claims, spent.describe(shown))
     files = [save_figure(picture, folder / f"{name}.{kind}") for kind in KINDS]
     gaps = {setting: one.gaps for setting, one in shown.items()}
-    files.append(write_text(folder / f"{name}.md", page_of(name, gaps, claims, spent.describe(shown))))
+    predicted = {setting: one.agreements for setting, one in shown.items()}
+    files.append(
+        write_text(folder / f"{name}.md", page_of(name, gaps, claims, spent.describe(shown), predicted))
+    )
     about = {
         "figure": name,
         "effort": spent.name,
         "claims": [claim.as_dict() for claim in claims],
         "cells": [row for setting, one in gaps.items() for row in rows_of(setting, one)],
+        "predicted": {
+            str(setting): {profile: one.as_dict() for profile, one in agreements.items()}
+            for setting, agreements in predicted.items()
+        },
     }
     return [*files, save_json(about, folder / f"{name}.json")]

@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
     from matplotlib.figure import SubFigure
 
+    from posbias.train.kernels import Agreement
     from posbias.train.loop import Trained
 
 _LINE, _COLUMNS = 0.135, 150
@@ -48,12 +49,14 @@ _INK_OF = {"holds": COLOURS["fitted"], "fails": SECOND, "undecided": MUTED}
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is known of a trained cell: gaps, sinks, the first network's attention, and learning curves."""
+    """What is known of a trained cell: gaps, sinks, the first network's attention, learning curves, and what
+    its own kernels and the theory predict of the gaps, by the names of `posbias.train.kernels.LABELS`."""
 
     gaps: Gaps
     sinks: Sinks
     attention: Float[np.ndarray, "layer query key"]
     trained: "Trained"
+    agreements: Mapping[str, "Agreement"] = field(default_factory=dict)
 
 
 Outcomes = Mapping[Setting, Outcome]

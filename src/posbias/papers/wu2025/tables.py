@@ -1,7 +1,7 @@
 """The numbers behind the figures: every cell's gaps with loss and in-context accuracy, as rows and as a page."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -9,6 +9,9 @@ from posbias.estimate import Estimate
 from posbias.papers.wu2025.claims import LEARNT, PAIRS, Claim, Gaps, count, signed_text
 from posbias.papers.wu2025.figures import Setting
 from posbias.sources import cite
+
+if TYPE_CHECKING:
+    from posbias.train.kernels import Agreement
 
 HEAD = ("setting", *(pair.replace("-", "–") for pair in PAIRS), "accuracy", "loss", "learnt")
 """What the columns of a table of gaps are."""
@@ -33,8 +36,14 @@ def rows_of(setting: Setting, gaps: Gaps) -> list[dict[str, Any]]:
     ]
 
 
-def page_of(name: str, gaps: Mapping[Setting, Gaps], claims: Sequence[Claim], note: str) -> str:
-    """A figure in words: what was trained, the table of gaps, the claims with every effect."""
+def page_of(
+    name: str,
+    gaps: Mapping[Setting, Gaps],
+    claims: Sequence[Claim],
+    note: str,
+    predicted: Mapping[Setting, Mapping[str, "Agreement"]] | None = None,
+) -> str:
+    """A figure in words: what was trained, the gaps, the claims with every effect, what rollouts predict."""
     lines = [
         f"# {cite('wu2025').short}, Figure {name.removeprefix('fig')}",
         "",
@@ -51,7 +60,40 @@ def page_of(name: str, gaps: Mapping[Setting, Gaps], claims: Sequence[Claim], no
     ]
     for claim in claims:
         lines += [f"- **{claim.verdict}**: {claim.sentence}", *(f"  - {one}" for one in claim.effects)]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines + _predictions(predicted or {})) + "\n"
+
+
+def _predictions(predicted: Mapping[Setting, Mapping[str, "Agreement"]]) -> list[str]:
+    """What rollouts predict of the gaps, each with its verdict, and how often a decided sign is right."""
+    by_profile: dict[str, list[tuple[Setting, Agreement]]] = {}
+    for setting, agreements in predicted.items():
+        for agreement in agreements.values():
+            by_profile.setdefault(agreement.label, []).append((setting, agreement))
+    if not by_profile:
+        return []
+    lines = [
+        "",
+        "Do the gaps follow a rollout? Predicted gap of the labels' masses on informative sequences, and whether "
+        "the measured sign agrees where both are told from zero; the size is not predicted.",
+        "",
+    ]
+    for profile, cells in by_profile.items():
+        found = [sign for _, one in cells for sign in one.signs.values()]
+        right, wrong = found.count("holds"), found.count("fails")
+        lines += [
+            f"**{profile}**: {right} of {right + wrong} decided signs right, {found.count('undecided')} undecided",
+            "",
+            f"| setting | {' | '.join(pair.replace('-', '–') for pair in PAIRS)} | order |",
+            f"|{'---|' * (len(PAIRS) + 2)}",
+            *(
+                f"| {setting} | "
+                + " | ".join(f"{signed_text(one.predicted[pair].value)} {one.signs[pair]}" for pair in PAIRS)
+                + f" | {one.order} |"
+                for setting, one in cells
+            ),
+            "",
+        ]
+    return lines[:-1]
 
 
 def row_of(setting: Setting, gaps: Gaps) -> list[str]:
