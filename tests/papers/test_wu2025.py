@@ -1,14 +1,16 @@
 """Figures 2 to 24 of Wu et al. 2025: which cells they need, what is claimed of them, and what is drawn."""
 
 import json
+import shutil
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 
 from posbias.errors import InvalidValueError, OutputFileError
-from posbias.papers.wu2025 import FIGURES, FULL, GROUPS, QUICK, Effort, Setting, make
+from posbias.papers.wu2025 import FIGURES, FULL, GROUPS, QUICK, Effort, Setting, make, outcome_of
 from posbias.papers.wu2025.claims import PAIRS, Gaps, signed_text
 from posbias.papers.wu2025.drawing import Outcome, claims_of, draw
 from posbias.papers.wu2025.figures import (
@@ -283,6 +285,19 @@ def test_a_figure_shows_its_panels_its_learners_and_its_claims(name):
     assert first == second
 
 
+def test_notes_of_neighbouring_groups_do_not_run_into_each_other():
+    figure = FIGURES["fig5"]
+    outcomes = {
+        setting: replace(one, gaps=replace(one.gaps, accuracy=np.array([0.6, 0.05, 0.05])))
+        for setting, one in depth_outcomes(figure).items()
+    }
+    picture = draw(figure, outcomes, [])
+    picture.draw_without_rendering()
+    for ax in picture.axes:
+        boxes = [label.get_window_extent() for label in ax.get_xticklabels() if "loss" in label.get_text()]
+        assert all(a.x1 < b.x0 for a, b in pairwise(boxes))
+
+
 def test_the_page_has_a_row_for_every_cell_and_every_effect():
     figure = FIGURES["fig4"]
     outcomes = depth_outcomes(figure)
@@ -325,8 +340,16 @@ def test_figures_are_trained_drawn_and_written(made):
     assert json.dumps(result.as_dict()["claims"])
 
 
-def test_every_cell_stands_beside_what_rollouts_predict_of_it(made):
-    folder, result = made
+@pytest.fixture
+def all_learnt(monkeypatch):
+    """Thirty iterations count as having learnt."""
+    monkeypatch.setattr("posbias.papers.wu2025.claims.LEARNT", 0.0)
+
+
+def test_every_cell_stands_beside_what_rollouts_predict_of_it(made, all_learnt, tmp_path):
+    folder = tmp_path / "learnt"
+    shutil.copytree(made[0] / "cells", folder / "cells")
+    result = make("fig10", folder, effort=BRIEF, workers=1)
     page, about = (folder / "fig10.md").read_text(), json.loads((folder / "fig10.json").read_text())
     for path in sorted((folder / "cells").glob("*.nc")):
         cell = load_cell(path)
@@ -340,6 +363,25 @@ def test_every_cell_stands_beside_what_rollouts_predict_of_it(made):
             (row,) = (line for line in section.splitlines() if line.startswith(f"| {setting} |"))
             assert told in row
             assert row.endswith(f"| {one.order} |")
+
+
+def test_rollouts_are_held_against_networks_that_have_learnt_only(made):
+    folder, _ = made
+    cell = load_cell(min((folder / "cells").glob("*.nc")))
+
+    def outcome_at(*accuracy: float) -> Outcome:
+        learnt = replace(cell.evaluation.in_context_accuracy, values=np.array(accuracy))
+        return outcome_of(replace(cell, evaluation=replace(cell.evaluation, in_context_accuracy=learnt)))
+
+    for one in outcome_at(0.6, 0.05).agreements.values():
+        assert {estimate.n for estimate in (*one.predicted.values(), *one.measured.values())} == {1}
+    idle = outcome_at(0.05, 0.05)
+    for one in idle.agreements.values():
+        assert {*one.signs.values(), *one.orders.values()} == {"undecided"}
+    setting = Setting(residual=cell.experiment.network.residual)
+    page = page_of("fig10", {setting: idle.gaps}, [], "", {setting: idle.agreements})
+    assert f"| {setting} | – | – | – | undecided |" in page
+    assert "**theory**: 0 of 0 decided signs right, 3 undecided" in page
 
 
 def to_plain(found):

@@ -201,6 +201,35 @@ def test_a_flat_series_turns_no_more_often_than_the_level_says():
     assert share(verdicts, "holds") < 0.05
 
 
+def test_a_series_that_turns_is_not_failed_for_another_or_for_a_surer_step():
+    """A true but noisy turn stays open: one sure step without a rise is not the lack of any."""
+    rng = np.random.default_rng(7)
+
+    def series(*steps: tuple[float, float]) -> dict[str, Gaps]:
+        return {f"{k}": gaps(*one, members=3) for k, one in enumerate(steps)}
+
+    def gaps(level: float, noise: float, members: int) -> Gaps:
+        drawn = {pair: rng.normal(level, noise, members) for pair in PAIRS}
+        return Gaps(drawn, np.full(members, 0.6), np.full(members, 1.5), drawn)
+
+    flat, bent = [(0.0, 0.002)] * 5, [(0.1 * (k % 2), 0.06) for k in range(5)]
+    beside = [turns("bends", {"a": series(*flat), "b": series(*bent)}).verdict for _ in range(200)]
+    within = [turns("bends", {"a": series(*flat[:3], *bent)}).verdict for _ in range(200)]
+    assert share(beside, "fails") < 0.05
+    assert share(within, "fails") < 0.05
+    assert turns("bends", {"a": series(*flat)}).verdict == "fails"
+
+
+def test_a_series_with_cells_that_have_not_learnt_cannot_fail_to_turn():
+    def series(accuracy: float) -> dict[str, Gaps]:
+        return {f"depth {k}": gaps(0.1 * k, noise=0.001, seed=k) for k in range(3)} | {
+            "depth 3": gaps(0.0, accuracy=accuracy)
+        }
+
+    assert turns("bends", {"a": series(0.6)}).verdict == "holds"
+    assert turns("bends", {"a": series(0.05)}).verdict == "undecided"
+
+
 def test_verdicts_are_counted():
     claims = [Claim("a", (effect(kind),)) for kind in ("holds", "holds", "fails")]
     assert count(claims) == {"holds": 2, "fails": 1, "undecided": 0}

@@ -226,6 +226,7 @@ def test_which_experiments_train_together(change, fits):
         ({"seeds": ()}, "seeds"),
         ({"seeds": (1, 1)}, r"seeds: \[1, 1\] given, different ones needed"),
         ({"seeds": (-1,)}, "seeds"),
+        ({"seeds": (0, 2**63)}, "seeds: 9223372036854775808 given, numbers below"),
         ({"iterations": 0}, "iterations"),
         ({"batch": 0}, "batch"),
         ({"learning_rate": 0.0}, "learning_rate"),

@@ -10,14 +10,17 @@ from posbias.spec import Count, NonNegative, Positive, value
 from posbias.train.network import Network, Rotary, Sinusoidal
 from posbias.train.task import Places, RetrievalTask
 
+SEEDS = 2**63
+"""Seeds stay below this: cells name their members by them, as integers of 64 bits."""
+
 
 @value
 class Experiment:
     """One cell: `network` trained on `task` once per seed, with AdamW, and watched every `evaluate_every`.
 
     `iterations` batches of `batch` sequences each. Defaults are those of Wu et al. 2025, Appendix J, but for
-    the iterations (100,000 there). Raises `InvalidValueError` for a seed given twice, a window or prefix
-    longer than the sequence, and an odd dimension with an encoding that pairs dimensions.
+    the iterations (100,000 there). Raises `InvalidValueError` for a seed given twice or of more than 63
+    bits, a window or prefix longer than the sequence, and an odd dimension with an encoding that pairs dimensions.
     """
 
     task: RetrievalTask = RetrievalTask()
@@ -32,6 +35,8 @@ class Experiment:
     def __post_init__(self):
         if len(set(self.seeds)) < len(self.seeds):
             raise InvalidValueError(f"seeds: {list(self.seeds)} given, different ones needed")
+        if max(self.seeds) >= SEEDS:
+            raise InvalidValueError(f"seeds: {max(self.seeds)} given, numbers below 2⁶³ needed")
         self.network.check(self.task.tokens)
         if isinstance(self.network.positional, Rotary | Sinusoidal) and self.task.dimension % 2:
             raise InvalidValueError(

@@ -14,7 +14,7 @@ kept in `cells`, where every figure finds those it shares with others; an interr
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,8 @@ from posbias.plots.style import new_figure, save_figure
 from posbias.store import save_json
 
 if TYPE_CHECKING:
+    from posbias.train.kernels import Rollout
+    from posbias.train.probes import Evaluation
     from posbias.train.results import Cell
 
 __all__ = ["FIGURES", "FULL", "GROUPS", "QUICK", "Effort", "Made", "Setting", "make", "outcome_of"]
@@ -121,8 +123,22 @@ def outcome_of(cell: "Cell") -> Outcome:
     counted, whole = cell.sinks, np.isfinite(gaps.loss)
     metrics = (counted.metric()[whole], counted.metric_untrained()[whole], counted.metric_uniform())
     sinks = Sinks(*metrics, gaps.learnt[whole])
-    agreements = agreement(cell.rollout, evaluation)
+    agreements = agreement(*_learnt_only(cell.rollout, evaluation, gaps.learnt))
     return Outcome(gaps, sinks, cell.attention[0], cell.trained, agreements)
+
+
+def _learnt_only(
+    rollout: "Rollout", evaluation: "Evaluation", learnt: np.ndarray
+) -> "tuple[Rollout, Evaluation]":
+    """Profiles and gaps without the networks that have not learnt: their gaps say nothing of position."""
+    profiles = {name: np.where(learnt[:, None], one, np.nan) for name, one in rollout.profiles.items()}
+    gaps = {
+        pair: replace(
+            gap, over_all=gap.over_all.only(learnt), over_informative=gap.over_informative.only(learnt)
+        )
+        for pair, gap in evaluation.gaps.items()
+    }
+    return replace(rollout, profiles=profiles), replace(evaluation, gaps=gaps)
 
 
 def _names(figures: str | Iterable[str]) -> list[str]:

@@ -72,8 +72,9 @@ class Effect:
     """One difference: what it is of, its value, standard error and degrees of freedom.
 
     `near` says that it is claimed to be about zero, not above. `flaw` says why it decides nothing. `tests` is
-    the number of differences among which it was picked, by which its p-value is multiplied. `sign` is −1 where the
-    quantity is claimed to be below zero, and `value` its negative.
+    the number of differences among which it was picked, by which its p-value is multiplied, and `opposite` the
+    p-value against all of them, if it was. `sign` is −1 where the quantity is claimed to be below zero, and
+    `value` its negative.
     """
 
     where: str
@@ -84,6 +85,7 @@ class Effect:
     flaw: str = ""
     tests: int = 1
     sign: int = 1
+    opposite: float | None = None
 
     def __post_init__(self):
         if not self.flaw and not (math.isfinite(self.value) and math.isfinite(self.se)):
@@ -109,6 +111,8 @@ class Effect:
         """The p-value of the opposite: that it is below `LEAST`, or, for `near`, outside ± `NEAR`."""
         if self.flaw:
             return math.nan
+        if self.opposite is not None:
+            return self.opposite
         if not self.near:
             return 1.0 - self.probability(LEAST)
         return min(1.0, 2.0 * min(self.probability(NEAR), 1.0 - self.probability(-NEAR)))
@@ -234,28 +238,35 @@ def turns(sentence: str, series: Mapping[str, Mapping[str, Gaps]], pair: str = "
     """That a gap both rises and falls along at least one series of named cells, from neighbour to neighbour.
 
     Its two effects are the surest rise and the surest fall of the series where both are surest, their p-values
-    times the number of steps looked at.
+    times the number of steps looked at. It fails only if every series surely lacks a rise, or a fall, at each of
+    its steps; a step from or to a cell that has not learnt might be one.
     """
     steps = [
         [rises(f"{name}, {a} to {b},", cells[b], cells[a], pair) for a, b in pairwise(cells)]
         for name, cells in series.items()
     ]
+    whole = not any(step.flaw for one in steps for step in one)
     steps = [[step for step in one if not step.flaw] for one in steps]
-    tests, found = sum(map(len, steps)), []
-    for sound in steps:
-        if len(sound) < 2:
-            continue
-        up = min(sound, key=lambda step: step.probability())
-        down = max(sound, key=lambda step: step.probability())
-        found.append(
-            (
-                replace(up, tests=tests),
-                replace(down, value=-down.value, tests=tests, sign=-1),
-            )
+    tests = sum(map(len, steps))
+    found = [
+        tuple(
+            _surest([replace(step, value=sign * step.value, sign=sign) for step in sound], tests, whole)
+            for sign in (1, -1)
         )
+        for sound in steps
+        if len(sound) > 1
+    ]
     if not found:
         return Claim(sentence, (Effect(f"{pair}", flaw="fewer than two steps between cells that learnt"),))
-    return Claim(sentence, min(found, key=lambda both: max(effect.p for effect in both)))
+    claims = [Claim(sentence, both) for both in found]
+    left = [claim for claim in claims if claim.verdict != "fails"] or claims
+    return min(left, key=lambda claim: max(effect.p for effect in claim.effects))
+
+
+def _surest(steps: list[Effect], tests: int, whole: bool) -> Effect:
+    """The surest of effects of which one at least is claimed; it fails, if these are all, where each does."""
+    opposite = max(step.against for step in steps) if whole else 1.0
+    return replace(min(steps, key=lambda step: step.probability()), tests=tests, opposite=opposite)
 
 
 def signed_text(value: float) -> str:

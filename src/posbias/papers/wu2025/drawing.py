@@ -145,7 +145,9 @@ def _draw_gap_rows(part: "SubFigure", figure: DepthFigure | DataFigure, outcomes
             gaps = {group: outcomes[cell].gaps for group, cell in cells.items()}
             shown = {group: {pair: _finite(one, pair) for pair in PAIRS} for group, one in gaps.items()}
             pale = [group for group, one in gaps.items() if one.learnt.sum() < 2]
-            draw_gaps(ax, shown, notes={group: note_of(one) for group, one in gaps.items()}, pale=pale)
+            # five groups stand so close that "2 of 3 learnt" would run into the next
+            notes = {group: note_of(one).replace(" learnt", "\nlearnt") for group, one in gaps.items()}
+            draw_gaps(ax, shown, notes=notes, pale=pale)
             ax.set_title(title, fontsize=TEXT, color=INK, pad=4)
             ax.set_ylabel(f"{name}\naccuracy gap".strip() if place == 0 else "", fontsize=SMALL, color=INK)
             ax.tick_params(labelleft=place == 0)

@@ -1,5 +1,6 @@
 """The numbers behind the figures: every cell's gaps with loss and in-context accuracy, as rows and as a page."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -73,8 +74,9 @@ def _predictions(predicted: Mapping[Setting, Mapping[str, "Agreement"]]) -> list
         return []
     lines = [
         "",
-        "Do the gaps follow a rollout? Predicted gap of the labels' masses on informative sequences, and whether "
-        "the measured sign agrees where both are told from zero; the size is not predicted.",
+        "Do the gaps follow a rollout? Predicted gap of the labels' masses on informative sequences, over the "
+        "networks that have learnt, and whether the measured sign agrees where both are told from zero; the size "
+        "is not predicted.",
         "",
     ]
     for profile, cells in by_profile.items():
@@ -86,14 +88,18 @@ def _predictions(predicted: Mapping[Setting, Mapping[str, "Agreement"]]) -> list
             f"| setting | {' | '.join(pair.replace('-', '–') for pair in PAIRS)} | order |",
             f"|{'---|' * (len(PAIRS) + 2)}",
             *(
-                f"| {setting} | "
-                + " | ".join(f"{signed_text(one.predicted[pair].value)} {one.signs[pair]}" for pair in PAIRS)
-                + f" | {one.order} |"
+                f"| {setting} | " + " | ".join(_predicted(one, pair) for pair in PAIRS) + f" | {one.order} |"
                 for setting, one in cells
             ),
             "",
         ]
     return lines[:-1]
+
+
+def _predicted(agreement: "Agreement", pair: str) -> str:
+    """'+0.120 holds', or a dash where no network has learnt."""
+    value = agreement.predicted[pair].value
+    return "–" if math.isnan(value) else f"{signed_text(value)} {agreement.signs[pair]}"
 
 
 def row_of(setting: Setting, gaps: Gaps) -> list[str]:
