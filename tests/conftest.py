@@ -26,10 +26,11 @@ _CHECKED = [
     "posbias.theory.residual",
     *(
         f"posbias.measure.{name}"
-        for name in ("capture", "content", "mixing", "kernels", "influence", "prompt")
+        for name in ("capture", "scores", "content", "mixing", "kernels", "influence", "prompt")
     ),
     *(f"posbias.train.{name}" for name in ("task", "feed", "network", "attention")),
     *(f"posbias.simulate.{name}" for name in ("tally", "gram")),
+    *(f"posbias.papers.herasimchyk2026.{name}" for name in ("levels", "agreement", "homogeneity")),
     "posbias.measure.proof",
     "posbias.measure.result",
 ]

@@ -28,6 +28,10 @@ class ModelError(PosbiasError):
     """A language model could not be found, loaded, recognised or measured."""
 
 
+class NonFiniteError(ModelError):
+    """Activations, outputs or a gradient of a model are not finite in a prompt; others may be fine."""
+
+
 class MissingPackageError(PosbiasError):
     """An optional package is needed for this part and is not installed."""
 

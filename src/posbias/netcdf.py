@@ -18,6 +18,8 @@ from posbias.files import replacing
 if TYPE_CHECKING:
     import xarray as xr
 
+_CHECKSUM = "content_checksum"  # (a measurement's `checksum` is its model's)
+
 
 def save(
     dataset: "xr.Dataset",
@@ -29,13 +31,13 @@ def save(
 ) -> Path:
     """Write a dataset; its variables among `compressed` are, as `dtype` if one is given.
 
-    With `checksum`, the attribute of that name is added. Raises `OutputFileError` if writing fails, leaving
+    With `checksum`, the attribute `content_checksum` is added. Raises `OutputFileError` if writing fails, leaving
     nothing behind.
     """
     how = {"zlib": True, "complevel": 4} | ({} if dtype is None else {"dtype": dtype})
     encoding = {name: how for name in compressed if name in dataset}
     if checksum:
-        dataset = dataset.assign_attrs(checksum=_checksum(dataset))
+        dataset = dataset.assign_attrs({_CHECKSUM: _checksum(dataset)})
     with replacing(path) as temporary:
         try:
             dataset.to_netcdf(temporary, engine="h5netcdf", encoding=encoding)
@@ -64,7 +66,7 @@ def load(path: str | os.PathLike[str], kind: str, *, written_by: str) -> "xr.Dat
         ) from None
     if dataset.attrs.get("posbias_kind") != kind:
         raise InputFileError(f"{path}: NetCDF, but not a posbias {kind}; write one with {written_by!r}")
-    if "checksum" in dataset.attrs and dataset.attrs.pop("checksum") != _checksum(dataset):
+    if _CHECKSUM in dataset.attrs and dataset.attrs.pop(_CHECKSUM) != _checksum(dataset):
         raise InputFileError(f"{path}: damaged, its content does not match its checksum")
     return dataset
 

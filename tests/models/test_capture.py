@@ -1,17 +1,20 @@
 """The capture sees what the model does and changes nothing."""
 
-import dataclasses
-
 import pytest
 import torch
+from tiny import seen_layers, tiny_model
+from torch.utils.checkpoint import checkpoint
 
 from posbias.errors import ModelError
 from posbias.measure import LoadedModel, selfcheck
 from posbias.measure.capture import Capture
 from posbias.measure.influence import predict
+from posbias.measure.watching import mark_of
+
+ATTENTIONS = ["eager", "sdpa"]
 
 
-def seen_layers(loaded, ids):
+def both(loaded, ids):
     layers = []
     with Capture(loaded.model, loaded.family, layers.append):
         outputs = predict(loaded.model, ids).outputs.detach()
@@ -21,7 +24,7 @@ def seen_layers(loaded, ids):
 def test_attention_rebuilt_from_captured_logits_is_the_models_own(tiny, ids):
     with torch.no_grad():
         own = tiny.model(ids[None], output_attentions=True).attentions
-    layers, _ = seen_layers(tiny, ids)
+    layers = seen_layers(tiny, ids)
     assert [seen.layer for seen in layers] == [0, 1, 2]
     for seen, attention in zip(layers, own, strict=True):
         assert (seen.logits.double().softmax(-1) - attention[0]).abs().max() < 1e-5
@@ -29,53 +32,124 @@ def test_attention_rebuilt_from_captured_logits_is_the_models_own(tiny, ids):
         assert attention.std() > 0.05, "a test on uniform attention would prove little"
 
 
-def test_outputs_are_bit_identical_with_and_without_capture(tiny, ids):
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_outputs_are_bit_identical_with_and_without_capture(attention, ids):
+    loaded = tiny_model("llama", 0, attention)
     with torch.no_grad():
-        plain = tiny.model(ids[None]).logits[0]
-    _, captured = seen_layers(tiny, ids)
+        plain = loaded.model(ids[None]).logits[0]
+    _, captured = both(loaded, ids)
     with torch.no_grad():
-        after = tiny.model(ids[None]).logits[0]
+        after = loaded.model(ids[None]).logits[0]
     assert torch.equal(plain, captured)
     assert torch.equal(plain, after)
 
 
-def test_gradients_are_bit_identical_with_and_without_capture(tiny, ids):
+@pytest.mark.parametrize("family", ["llama", "bloom", "falcon", "gpt_oss", "llama4_text", "gptj"])
+def test_gradients_are_bit_identical_with_and_without_capture(family, ids):
+    loaded = tiny_model(family)
+
     def gradient(prediction):
         return torch.autograd.grad(prediction.outputs[-1].sum(), prediction.embeddings)[0]
 
-    plain = gradient(predict(tiny.model, ids))
-    with Capture(tiny.model, tiny.family, lambda seen: None):
-        prediction = predict(tiny.model, ids)
+    plain = gradient(predict(loaded.model, ids))
+    with Capture(loaded.model, loaded.family, lambda seen: None):
+        prediction = predict(loaded.model, ids)
     assert torch.equal(plain, gradient(prediction))
 
 
-def test_nothing_stays_hooked_after_an_error_inside(tiny, ids):
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_what_is_seen_holds_no_graph(attention, ids):
+    for seen in seen_layers(tiny_model("qwen2", 0, attention), ids):
+        tensors = [seen.stream, seen.update, seen.values, seen.mixed, seen.output_weight]
+        tensors += [*seen.scores.dense(), *seen.content.dense()]
+        assert not any(tensor.requires_grad for tensor in tensors)
+
+
+def test_nothing_stays_hooked_or_marked_after_an_error_inside(ids):
+    loaded = tiny_model("gptj")
+
     def fail(seen):
+        assert mark_of(loaded.model.transformer.h[0].attn.embed_positions) is not None
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), Capture(tiny.model, tiny.family, fail):
-        predict(tiny.model, ids)
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in tiny.model.modules())
+    with pytest.raises(KeyboardInterrupt), Capture(loaded.model, loaded.family, fail):
+        predict(loaded.model, ids)
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in loaded.model.modules())
+    assert all(mark_of(tensor) is None for tensor in [*loaded.model.buffers(), *loaded.model.parameters()])
+
+
+def test_a_layer_that_is_computed_again_is_seen_once(tiny, ids):
+    """As activation checkpointing does it: each layer runs a second time in the backward pass."""
+    layers, calls = [], [0]
+    for layer in tiny.model.model.layers:
+        forward = layer.forward
+
+        def again(*given, forward=forward, **named):
+            calls[0] += 1
+            return checkpoint(forward, *given, use_reentrant=False, **named)
+
+        layer.forward = again
+    with Capture(tiny.model, tiny.family, layers.append):
+        prediction = predict(tiny.model, ids)
+        (gradient,) = torch.autograd.grad(prediction.outputs[-1].sum(), prediction.embeddings)
+    assert [seen.layer for seen in layers] == [0, 1, 2]
+    assert torch.isfinite(gradient).all()
 
 
 def test_selfcheck_reports_what_it_compared(tiny, ids):
     report = selfcheck(tiny, ids)
     assert report["outputs_identical"] is True
-    assert report["max_deviation"] < 1e-6
-    assert report["rotation_deviation"] < 1e-6
-    assert (report["tokens"], report["layers"]) == (12, 3)
+    assert report["causal"] is True
+    for name in ("max_deviation", "mixed_deviation", "rotation_deviation"):
+        assert 0 < report[name] < 1e-6
+    assert (report["tokens"], report["layers"], report["content"]) == (12, 3, 3)
+    assert report["attention"] == "eager"
 
 
-def test_attention_without_softmax_is_refused(tiny, ids):
-    tiny.model.set_attn_implementation("sdpa")
-    with pytest.raises(ModelError, match="seen in 0 of 3 layers"):
-        seen_layers(tiny, ids)
+@pytest.mark.parametrize("attention", ATTENTIONS)
+@pytest.mark.parametrize("family", ["llama", "gemma3_text", "gpt_neox"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_models_in_half_precision_are_seen_to_their_rounding(dtype, family, attention, ids):
+    loaded = tiny_model(family, 0, attention)
+    loaded.model.to(dtype)
+    report = selfcheck(loaded, ids)
+    assert report["outputs_identical"] is True
+    exact = seen_layers(tiny_model(family, 0, attention), ids)
+    for seen, reference in zip(seen_layers(loaded, ids)[:1], exact, strict=False):
+        assert seen.stream.dtype == dtype
+        assert seen.logits.dtype == torch.float32
+        assert (seen.attention - reference.attention).abs().max() < 0.2
 
 
-def test_selfcheck_refuses_a_wrong_table_row(tiny, ids):
-    wrong = dataclasses.replace(tiny, family=dataclasses.replace(tiny.family, query="k_proj"))
-    with pytest.raises(ModelError, match=r"the capture is wrong for tiny: .*rotation-free"):
-        selfcheck(wrong, ids)
+def test_positions_that_no_argument_carries_are_not_guessed(ids):
+    """Rotations computed where no layer is told of them: content is None, and the row that needs it is refused."""
+    loaded = tiny_model("llama")
+    for layer in loaded.model.model.layers:
+        forward = layer.forward
+        # a rotation the layer fetches for itself
+        layer.forward = lambda x, forward=forward, **named: forward(x, **named, position_embeddings=stash[0])
+    stash, trunk = [], loaded.model.model
+    rotary = trunk.rotary_emb.forward
+
+    def hide(*given, **named):
+        stash[:] = [rotary(*given, **named)]
+
+    trunk.rotary_emb.forward = hide
+    for layer in trunk.layers:
+        # dropped from the arguments before anybody can see it
+        layer.register_forward_pre_hook(
+            lambda m, given, named: (given, {k: v for k, v in named.items() if k != "position_embeddings"}),
+            with_kwargs=True,
+        )
+    assert all(seen.content is None for seen in seen_layers(loaded, ids))
+    with pytest.raises(ModelError, match="could be told in 0 of 3 layers, the row of 'llama' needs all"):
+        selfcheck(loaded, ids)
+
+
+def test_one_prompt_at_a_time(tiny, ids):
+    says = r"a stream of shape \[2, 12, 32\] given, one prompt at a time"
+    with pytest.raises(ModelError, match=says), Capture(tiny.model, tiny.family, lambda seen: None):
+        tiny.model(ids.repeat(2, 1))
 
 
 def test_selfcheck_refuses_a_model_that_answers_differently_each_time(build, ids):
@@ -83,6 +157,30 @@ def test_selfcheck_refuses_a_model_that_answers_differently_each_time(build, ids
     restless.model.lm_head.register_forward_hook(lambda module, given, made: made + 1e-6 * next(calls))
     with pytest.raises(ModelError, match="differ with and without capture"):
         selfcheck(restless, ids)
+
+
+def test_what_is_not_finite_is_named(ids):
+    loaded = tiny_model("llama", 0, "sdpa")
+    loaded.model.model.layers[1].self_attn.q_proj.weight[0, 0] = torch.inf
+    with pytest.raises(
+        ModelError, match="the attention of layer 1 is not finite in the prompt of the self-check"
+    ):
+        selfcheck(loaded, ids)
+
+
+@pytest.mark.parametrize("family", ["llama", "bloom", "gptj"])
+def test_layers_whose_weights_come_and_go_are_seen_alike(family, ids):
+    """Weights off the device between uses, as accelerate leaves models larger than one device."""
+    import accelerate
+
+    plain = seen_layers(tiny_model(family), ids)
+    loaded = tiny_model(family)
+    accelerate.cpu_offload(loaded.model, execution_device=torch.device("cpu"))
+    for one, other in zip(plain, seen_layers(loaded, ids), strict=True):
+        assert torch.equal(one.update, other.update)
+        assert torch.equal(one.attention, other.attention)
+        assert torch.equal(one.content.dense()[0], other.content.dense()[0])
+        assert torch.equal(one.output_weight, other.output_weight)
 
 
 def test_a_model_in_memory_is_known_by_its_weights(tiny, build):

@@ -7,13 +7,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import nn
 
 from posbias.measure import measure
-from posbias.measure.content import distance_means
-from posbias.measure.kernels import energy_kernel, head_gains
+from posbias.measure.kernels import energy_kernel
+from posbias.measure.monotonicity import TOLERANCES, noise_floor, violations
 
 TOKENS, PROMPTS = 12, 3
 
@@ -130,6 +128,77 @@ def test_logits_and_their_reductions(tiny, measured, passes):
             )
 
 
+def test_content_is_what_is_left_without_rotation(tiny, measured, passes):
+    close = {"rtol": 1e-4, "atol": 1e-4}
+    for layer in range(3):
+        each = np.array([naive_logits(tiny.model, layer, made[0][layer], False) for _, made in passes])
+        content = each.mean(axis=0)
+        np.testing.assert_allclose(measured.content.values[layer], content, **close)
+        np.testing.assert_allclose(
+            measured.content_distance.values[layer], naive_distance_means(content), **close
+        )
+        for head in range(4):
+            pairs = [(i, j) for i in range(TOKENS) for j in range(1, i)]
+            values = [each[prompt, head, i, j] for prompt in range(PROMPTS) for i, j in pairs]
+            assert measured.content_mean.values[layer, head] == pytest.approx(np.mean(values), rel=1e-4)
+            assert measured.content_variance.values[layer, head] == pytest.approx(np.var(values), rel=1e-4)
+            column = measured.content_first_column.values[layer, head]
+            np.testing.assert_allclose(column, content[head, :, 0], **close)
+            diagonal = measured.content_diagonal.values[layer, head]
+            np.testing.assert_allclose(diagonal, np.diag(content[head]), **close)
+            assert measured.constant_diagonal_r2.values[layer, head] == pytest.approx(
+                np.mean([r_squared(one[head]) for one in each]), rel=1e-3
+            )
+
+
+def r_squared(matrix):
+    """Of least squares on a constant and an indicator of the diagonal, keys from 1, by a general solver."""
+    pairs = [(i, j) for i in range(TOKENS) for j in range(1, i + 1)]
+    values = np.array([matrix[pair] for pair in pairs])
+    design = np.array([[1.0, float(i == j)] for i, j in pairs])
+    fitted = design @ np.linalg.lstsq(design, values, rcond=None)[0]
+    return 1 - ((values - fitted) ** 2).sum() / ((values - values.mean()) ** 2).sum()
+
+
+def test_each_heads_part_of_the_mixing(tiny, measured, passes):
+    for prompt, (_, (streams, updates, attention, _)) in enumerate(passes):
+        for layer, block in enumerate(tiny.model.model.layers):
+            normed = block.input_layernorm(streams[layer])
+            values = (normed @ block.self_attn.v_proj.weight.T).double().detach().numpy()
+            out = block.self_attn.o_proj.weight.double().numpy()
+            size = np.linalg.norm(streams[layer].double()) + np.linalg.norm(updates[layer].double())
+            whole = 0
+            for head in range(4):
+                shared = slice(8 * (head // 2), 8 * (head // 2) + 8)
+                part = attention[layer][head] @ values[:, shared] @ out[:, 8 * head : 8 * head + 8].T
+                whole = whole + part
+                expected = np.linalg.norm(part) / size
+                assert measured.mixing_head.values[prompt, layer, head] == pytest.approx(expected, rel=1e-5)
+            np.testing.assert_allclose(whole, updates[layer].double(), rtol=1e-3, atol=1e-4)
+
+
+def test_massive_activations(measured, passes):
+    for prompt, (_, (streams, _, _, _)) in enumerate(passes):
+        for layer, stream in enumerate(streams):
+            norms = stream.double().norm(dim=1).numpy()
+            ratio = measured.massive_ratio.values[prompt, layer]
+            assert ratio == pytest.approx(norms.max() / np.median(norms), rel=1e-6)
+            assert measured.massive_token.values[prompt, layer] == norms.argmax()
+
+
+def test_monotonicity_is_that_of_the_mean_kernel_and_its_halves(measured, passes):
+    attention = np.array([made[2] for _, made in passes]).mean(axis=2)
+    even, odd = attention[::2].mean(axis=0), attention[1::2].mean(axis=0)
+    np.testing.assert_array_equal(measured.tolerance, TOLERANCES)
+    for layer in range(3):
+        found = violations(attention[:, layer].mean(axis=0))
+        # one triple of those whose surplus is within rounding of a tolerance may count here and not there
+        np.testing.assert_allclose(measured.monotonicity_rate.values[layer], found.rate, atol=2e-3)
+        assert measured.monotonicity_gap.values[layer] == pytest.approx(found.gap, rel=1e-3)
+        floor = noise_floor(even[layer], odd[layer], 2 / 3)
+        assert measured.monotonicity_floor.values[layer] == pytest.approx(floor, abs=4e-3)
+
+
 def test_kernels_and_sinks(measured, passes):
     attention = np.array([made[2] for _, made in passes])
     np.testing.assert_allclose(measured.kernel.values, attention.mean(axis=(0, 2)), rtol=1e-6)
@@ -137,6 +206,12 @@ def test_kernels_and_sinks(measured, passes):
     np.testing.assert_allclose(
         measured.sink_share.values, attention[:, :, :, 1:, 0].mean(axis=(0, 3)), rtol=1e-6
     )
+    queries = np.arange(TOKENS, 0, -1)
+    received = attention.sum(axis=3).mean(axis=0) / queries
+    np.testing.assert_allclose(measured.attention_received.values, received, rtol=1e-6)
+    above = (attention > 0.2).sum(axis=3).mean(axis=0) / queries
+    np.testing.assert_allclose(measured.sink_metric.values, above, rtol=1e-12)
+    assert abs(measured.missing_mass.values).max() < 1e-6
 
 
 def test_energy_kernel_is_the_einsum(tiny, measured, passes):
@@ -179,34 +254,16 @@ def test_without_rotation_there_is_no_positional_part(tiny, text):
     assert abs(flat.logits_distance.values[..., :-1]).max() > 0.1
 
 
-@given(st.integers(1, 3), st.integers(2, 9), st.integers(0, 10**6))
-def test_distance_means_equal_the_naive_loop(heads, tokens, seed):
-    logits = np.random.default_rng(seed).normal(size=(heads, tokens, tokens))
-    logits[:, np.triu(np.ones((tokens, tokens), bool), 1)] = -3.4e38
-    np.testing.assert_allclose(
-        distance_means(torch.from_numpy(logits)), naive_distance_means(logits), rtol=1e-12, atol=1e-14
-    )
-
-
-def test_distance_means_are_summed_in_float64():
-    logits = torch.full((1, 1500, 1500), 0.1, dtype=torch.float32)
-    exact = float(np.float32(0.1))
-    np.testing.assert_allclose(distance_means(logits)[0, :-1], exact, rtol=1e-14)
-
-
 def test_energy_kernel_on_a_case_done_by_hand():
     attention = torch.tensor([[[1.0, 0.0], [0.5, 0.5]], [[1.0, 0.0], [1.0, 0.0]]])
-    found = energy_kernel(attention, np.array([2.0, 3.0]), np.array([1.0, 4.0]))
-    np.testing.assert_allclose(found, [[5.0, 0.0], [3.5, 0.125]])
-
-
-def test_gains_need_what_the_row_names(tiny):
-    assert head_gains(tiny.model, tiny.family).shape == (3, 4)
+    weights = torch.tensor([[2.0, 3.0]]).T / torch.tensor([1.0, 4.0])
+    np.testing.assert_allclose(energy_kernel(attention, weights), [[5.0, 0.0], [3.5, 0.125]])
 
 
 def test_the_dataset_keeps_its_contract(measured):
     assert dict(measured.sizes) == {
         "prompt": 3, "layer": 3, "head": 4, "position": 12, "query": 12, "key": 12, "distance": 12,
+        "tolerance": 6,
     }  # fmt: skip
     assert {name: values.dims for name, values in measured.data_vars.items()} == {
         "influence": ("prompt", "position"),
@@ -215,21 +272,38 @@ def test_the_dataset_keeps_its_contract(measured):
         "loss": ("prompt",),
         "mixing": ("prompt", "layer"),
         "mixing_token": ("prompt", "layer"),
+        "mixing_head": ("prompt", "layer", "head"),
+        "massive_ratio": ("prompt", "layer"),
+        "massive_token": ("prompt", "layer"),
         "residual_norm": ("layer", "position"),
         "update_norm": ("layer", "position"),
         "logits_distance": ("layer", "head", "distance"),
         "logits_diagonal": ("layer", "head", "position"),
         "logits_first_column": ("layer", "head", "position"),
         "positional_distance": ("layer", "head", "distance"),
+        "content_mean": ("layer", "head"),
+        "content_variance": ("layer", "head"),
+        "content_distance": ("layer", "head", "distance"),
+        "content_distance_variance": ("layer", "head", "distance"),
+        "content_diagonal": ("layer", "head", "position"),
+        "content_first_column": ("layer", "head", "position"),
+        "constant_diagonal_r2": ("layer", "head"),
         "kernel": ("layer", "query", "key"),
         "sink_share": ("layer", "head"),
+        "attention_received": ("layer", "head", "position"),
+        "sink_metric": ("layer", "head", "position"),
+        "missing_mass": ("layer", "head"),
+        "monotonicity_rate": ("layer", "tolerance"),
+        "monotonicity_gap": ("layer",),
+        "monotonicity_floor": ("layer",),
         "energy_kernel": ("layer", "query", "key"),
         "head_gain": ("layer", "head"),
         "logits": ("layer", "head", "query", "key"),
+        "content": ("layer", "head", "query", "key"),
     }
     for name, values in measured.data_vars.items():
-        assert values.dtype == (np.int64 if name == "next_token" else np.float64)
-    for name in measured.dims:
+        assert values.dtype == (np.int64 if name in ("next_token", "massive_token") else np.float64)
+    for name in set(measured.dims) - {"tolerance"}:
         assert (measured[name].values == np.arange(measured.sizes[name])).all()
     assert measured.attrs["posbias_kind"] == "measurement"
     assert all(isinstance(value, (str, int, float)) for value in measured.attrs.values())
@@ -237,5 +311,5 @@ def test_the_dataset_keeps_its_contract(measured):
 
 def test_dense_logits_only_when_asked_and_the_rest_is_the_same(tiny, text, measured):
     sparse = measure(tiny, text=text, tokens=TOKENS, prompts=PROMPTS, seed=1)
-    assert "logits" not in sparse
-    assert measured.drop_vars("logits").equals(sparse)
+    assert not {"logits", "content"} & set(sparse)
+    assert measured.drop_vars(["logits", "content"]).equals(sparse)

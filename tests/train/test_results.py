@@ -109,7 +109,7 @@ def changed_attribute(path, checksum=True, **attributes):
     with xr.open_dataset(path, engine="h5netcdf") as opened:
         data = opened.load()
     if checksum:
-        data.attrs.pop("checksum")
+        data.attrs.pop("content_checksum")
     netcdf.save(data.assign_attrs(attributes), path, checksum=checksum)
 
 

@@ -9,9 +9,11 @@ import sys
 from cyclopts import App, CycloptsError
 
 from posbias import __version__
-from posbias.cli.measuring import compare, measure, models, report
+from posbias.cli.measuring import compare, measure, report
+from posbias.cli.models import models
 from posbias.cli.papers import paper
 from posbias.cli.predicting import predict, presets, verify
+from posbias.cli.retrieving import retrieve
 from posbias.cli.simulating import simulate
 from posbias.cli.speaking import COMPILING
 from posbias.cli.training import train
@@ -28,7 +30,7 @@ app = App(
     help_format="plaintext",
     suppress_keyboard_interrupt=False,
 )
-for command in (predict, measure, compare, report, simulate, train, paper, verify, presets, models):
+for command in (predict, measure, retrieve, compare, report, simulate, train, paper, verify, presets, models):
     app.command(command)
 
 

@@ -1,64 +1,88 @@
 """The commands that measure a model, compare profiles and write the report."""
 
-import itertools
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
 
-from cyclopts import Parameter
-
+from posbias.cli.asking import DEFAULT_MODEL, Flag, Loading, Names, Prompting
+from posbias.cli.measured import cost_of, decoded, measured, results_of
 from posbias.cli.speaking import Again, Json, Whole, answer_with, say
 from posbias.errors import InvalidValueError
-from posbias.files import need_writable
-from posbias.terminal import comparison_table, describe, table
+from posbias.terminal import comparison_table, describe
 
-Dense = Annotated[bool, Parameter(name="--dense-logits", negative="")]
-DEFAULT_MODEL = "smollm2-135m"
+_LOADING, _PROMPTING = Loading(), Prompting()
 
 
 def measure(
     model: str = DEFAULT_MODEL,
     *,
-    text: Path | None = None,
     tokens: Whole = 256,
     prompts: Whole = 32,
     seed: Whole = 0,
+    prompting: Prompting = _PROMPTING,
+    influences: Names = (),
+    target: str | None = None,
+    rollouts: Names = (),
+    dense_logits: Flag = False,
+    head_kernels: Flag = False,
+    loading: Loading = _LOADING,
+    dry_run: Flag = False,
     out: Path | None = None,
-    dense_logits: Dense = False,
     again: Again = False,
     json: Json = False,
 ) -> None:
     """Measure a real model: mixing, logits, attention, sinks and gradient influence, into one NetCDF file.
 
-    An interrupted measurement goes on from its finished prompts when the same command is given again.
+    An interrupted measurement goes on from its finished prompts when the same command is given again. Started by
+    `torchrun --nproc-per-node N -m posbias measure …`, N processes share the prompts.
 
     Parameters
     ----------
     model
-        A name that `posbias models` lists, a model folder, or a .gguf file.
-    text
-        UTF-8 text to cut the prompts from. Default: the bundled State of the Union addresses.
+        A name that `posbias models` lists, a model folder, a .gguf file, or the id of a model on a hub.
     tokens
         Length of every prompt.
     prompts
         Number of prompts, drawn without replacement.
     seed
         Seed of the draw.
-    out
-        The file to write. Default: results/NAME/measurement.nc.
+    influences
+        Gradients beside that of the predicted token's probability, with commas: logit, log_probability, target,
+        input (gradient times input).
+    target
+        The token whose probability the influence "target" is about, as text.
+    rollouts
+        Rollouts of every prompt's own attention, with commas: kernel, value (weighted by value norms), energy.
     dense_logits
         Also keep the mean logits of every layer and head as n×n matrices (large).
+    head_kernels
+        Also keep the averaged attention of every head as n×n matrices (large).
+    dry_run
+        Say what it would cost in memory and time, and measure nothing.
+    out
+        The file to write. Default: results/NAME/measurement.nc.
     again
         Measure even if the file is there already; the new one is written beside it.
     json
         Print JSON on stdout.
     """
-    job = {"text": text, "tokens": tokens, "prompts": prompts, "seed": seed, "dense_logits": dense_logits}
     if out is not None and out.suffix != ".nc":
         raise InvalidValueError(f"out: {str(out)!r} given, a name ending in .nc needed")
-    measurement, written = _measurement(model, out or _results(model, job), job, again)
+    asked = {"tokens": tokens, "prompts": prompts, "seed": seed, **prompting.as_job()}
+    asked |= {"influences": influences, "rollouts": rollouts}
+    asked |= {"dense_logits": dense_logits, "head_kernels": head_kernels}
+    if (target is None) == ("target" in influences):
+        raise InvalidValueError(
+            f"target: {target!r} given with influences {','.join(influences) or 'none'}; a token needed with "
+            "the influence 'target', and only with it"
+        )
+    place = out or results_of(model, prompting, asked)
+    if dry_run:
+        cost = cost_of(model, loading, asked, target)
+        answer_with(cost.as_dict() if json else None, cost.lines)
+        return
+    made = measured(model, place, loading, asked, again, target)
+    if made is None:
+        return
+    measurement, written = made
     from posbias.predictors import measured_influence, measured_mixing
 
     profile = measured_influence(measurement)
@@ -66,11 +90,13 @@ def measure(
         "file": str(written),
         "model": measurement.attrs["model"],
         "tokens": tokens,
-        "prompts": prompts,
+        "prompts": measurement.sizes["prompt"],
         "influence": profile.mass,
         "summary": profile.summary.as_dict(),
         "mixing": measured_mixing(measurement),
         "sink_share": float(measurement["sink_share"].mean()),
+        "selfcheck": decoded(measurement.attrs["selfcheck"]),
+        "skipped": decoded(measurement.attrs["skipped"]),
     }
     answer_with(answer if json else None, lambda: [*describe(profile), f"measurement: {written}"])
 
@@ -103,10 +129,11 @@ def compare(p: Path, q: Path, *, seed: Whole = 0, json: Json = False) -> None:
 def report(
     source: str = DEFAULT_MODEL,
     *,
-    text: Path | None = None,
     tokens: Whole | None = None,
     prompts: Whole | None = None,
     seed: Whole = 0,
+    prompting: Prompting = _PROMPTING,
+    loading: Loading = _LOADING,
     out: Path | None = None,
     again: Again = False,
     json: Json = False,
@@ -117,8 +144,6 @@ def report(
     ----------
     source
         A model (as for `posbias measure`), or the .nc of a finished measurement.
-    text
-        UTF-8 text to cut the prompts from. Default: the bundled State of the Union addresses.
     tokens
         Length of every prompt. Default: 256.
     prompts
@@ -139,13 +164,11 @@ def report(
     if source.endswith(".nc"):
         from posbias.store import load_measurement
 
-        for name, given in (
-            ("text", text),
-            ("tokens", tokens),
-            ("prompts", prompts),
-            ("again", again or None),
-        ):
-            if given is not None:
+        given = {"tokens": tokens, "prompts": prompts, "again": again or None}
+        given |= {name: value or None for name, value in vars(prompting).items()}
+        given |= {name: value for name, value in vars(loading).items() if value != getattr(_LOADING, name)}
+        for name, value in given.items():
+            if value is not None:
                 raise InvalidValueError(
                     f"{name}: given with a finished measurement, which it cannot change; a model needed"
                 )
@@ -153,126 +176,18 @@ def report(
         measurement, written = load_measurement(source), Path(source)
         folder = out or written.parent
     else:
-        job = {"text": text, "tokens": tokens if tokens is not None else 256, "dense_logits": False}
-        job |= {"prompts": prompts if prompts is not None else 32, "seed": seed}
-        measurement, written = _measurement(source, out or _results(source, job), job, again)
+        asked = {"tokens": 256 if tokens is None else tokens, "prompts": 32 if prompts is None else prompts}
+        asked |= {"seed": seed, **prompting.as_job()}
+        made = measured(source, out or results_of(source, prompting, asked), loading, asked, again)
+        if made is None:
+            return
+        measurement, written = made
         folder = written.parent
     say("comparing and drawing …")
-    made = write_report(measurement, folder, seed=seed)
-    labels = {key: profile.about["predictor"] for key, profile in made.predictions.items()}
-    answer = {"page": str(made.page), "measurement": str(written), "answer": made.answer}
+    page = write_report(measurement, folder, seed=seed)
+    labels = {key: profile.about["predictor"] for key, profile in page.predictions.items()}
+    answer = {"page": str(page.page), "measurement": str(written), "answer": page.answer}
     answer_with(
-        answer | made.comparison.as_dict() if json else None,
-        lambda: [*made.answer, "", *comparison_table(made.comparison, labels), "", f"report: {made.page}"],
+        answer | page.comparison.as_dict() if json else None,
+        lambda: [*page.answer, "", *comparison_table(page.comparison, labels), "", f"report: {page.page}"],
     )
-
-
-def models(*, fetch: str | None = None, again: Again = False, json: Json = False) -> None:
-    """List the models that can be named, and whether they are on this machine.
-
-    Parameters
-    ----------
-    fetch
-        Download and convert this model now.
-    again
-        Fetch it anew even if it is there.
-    json
-        Print JSON on stdout.
-    """
-    import dataclasses
-
-    from posbias import measure as measuring
-
-    if again and fetch is None:
-        raise InvalidValueError("again: given alone, --fetch MODEL needed with it")
-    if fetch is not None:
-        folder = measuring.fetch(fetch, again=again, say=say)
-        answer_with({"model": fetch, "folder": str(folder)} if json else None, lambda: [f"{fetch}: {folder}"])
-        return
-    records = [dataclasses.asdict(record) for record in measuring.available_models()]
-    rows = [[r["name"], r["state"], r["licence"], r["description"]] for r in records]
-    answer_with(
-        {"models": [{k: str(v) if isinstance(v, Path) else v for k, v in r.items()} for r in records]}
-        if json
-        else None,
-        lambda: table(["model", "on disk", "licence", "what"], rows),
-    )
-
-
-def _results(model: str, job: dict[str, Any]) -> Path:
-    """results/NAME, where NAME says model, tokens × prompts, and text and seed unless they are the default."""
-    name = f"{Path(model).name}-{job['tokens']}x{job['prompts']}"
-    if job["text"] is not None:
-        name += f"-{job['text'].stem}"
-    if job["seed"]:
-        name += f"-seed{job['seed']}"
-    return Path("results") / name
-
-
-def _measurement(model: str, place: Path, job: dict[str, Any], again: bool) -> tuple[Any, Path]:
-    """Measure, or take what is there: `place` is the .nc file to write, or the folder to write it in.
-
-    A finished measurement of the same job is used as it is; one of another job stays, and the new one is
-    written beside it (as with `again`). What an interruption leaves is resumed.
-    """
-    # what can be known to be wrong is said before the model is loaded
-    if not model:
-        raise InvalidValueError("model: '' given, a name, a model folder or a .gguf file needed")
-    need_writable(place)
-    from posbias import measure as measuring
-    from posbias.store import load_measurement, save_measurement
-
-    measuring.check_counts(job["tokens"], job["prompts"], job["seed"])
-    measuring.read_text(job["text"])
-    loaded = measuring.load_model(model, say)
-    fingerprint = measuring.job_fingerprint(loaded, **job)
-    places = _places(place)
-    while (target := next(places)).exists():
-        found = load_measurement(target)
-        if found.attrs.get("fingerprint") == fingerprint and not again:
-            say(f"already measured: {target} (--again measures anew)")
-            return found, target
-    checkpoint = target.with_name(f".{target.stem}-{fingerprint[:12]}.partial.npz")
-    with _progress_bar() as (progress, seen):
-        try:
-            measurement = measuring.measure(loaded, checkpoint=checkpoint, progress=progress, say=say, **job)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"{seen[0]} of {job['prompts']} prompts are kept, the same command goes on from there"
-            ) from None
-    save_measurement(measurement, target)
-    measuring.discard_checkpoint(checkpoint)
-    return measurement, target
-
-
-def _places(place: Path) -> Iterator[Path]:
-    """`place` and the names beside it: a.nc, a-2.nc, …, or folder/measurement.nc, folder-2/measurement.nc, …"""
-    for number in itertools.count(1):
-        suffix = "" if number == 1 else f"-{number}"
-        if place.suffix == ".nc":
-            yield place.with_name(f"{place.stem}{suffix}.nc")
-        else:
-            yield place.with_name(place.name + suffix) / "measurement.nc"
-
-
-@contextmanager
-def _progress_bar() -> Iterator[tuple[Callable[[int, int], None], list[int]]]:
-    """A bar of prompts on stderr: a function to call with (finished, total), and what it last heard."""
-    from tqdm import tqdm
-
-    seen = [0]
-    bars: list[Any] = []
-
-    def progress(finished: int, total: int) -> None:
-        if not bars:
-            bars.append(
-                tqdm(total=total, initial=finished, unit="prompt", file=sys.stderr, dynamic_ncols=True)
-            )
-        bars[0].update(finished - bars[0].n)
-        seen[0] = finished
-
-    try:
-        yield progress, seen
-    finally:
-        for bar in bars:
-            bar.close()

@@ -16,28 +16,40 @@ if TYPE_CHECKING:
     from posbias.measure.cache import ModelRecord, available_models, cache_folder
     from posbias.measure.checkpoint import discard_checkpoint
     from posbias.measure.fetching import fetch
+    from posbias.measure.job import Request
     from posbias.measure.loading import LoadedModel, load_model
-    from posbias.measure.proof import selfcheck
-    from posbias.measure.run import job_fingerprint, measure
+    from posbias.measure.memory import estimate_cost
+    from posbias.measure.proof import prove_family, selfcheck
+    from posbias.measure.run import for_length, job_fingerprint, measure
+    from posbias.measure.sharing import group
     from posbias.measure.text import check_counts, prompts_from, read_text
 
 __all__ = [
     "LoadedModel",
     "ModelRecord",
+    "Request",
     "available_models",
     "cache_folder",
     "check_counts",
     "discard_checkpoint",
+    "estimate_cost",
     "fetch",
+    "for_length",
+    "group",
     "job_fingerprint",
     "load_model",
     "measure",
     "prompts_from",
+    "prove_family",
     "read_text",
     "selfcheck",
 ]
 
 _HOME = {
+    "group": "sharing",
+    "Request": "job",
+    "for_length": "run",
+    "estimate_cost": "memory",
     "LoadedModel": "loading",
     "ModelRecord": "cache",
     "available_models": "cache",
@@ -49,6 +61,7 @@ _HOME = {
     "load_model": "loading",
     "measure": "run",
     "prompts_from": "text",
+    "prove_family": "proof",
     "read_text": "text",
     "selfcheck": "proof",
 }

@@ -1,7 +1,8 @@
-"""Where fetched models lie, and proof that they lie there whole.
+"""The models that can be named: where they lie, and proof that they lie there whole.
 
-Each registered model is one folder under `cache_folder()`, written in one step, with a `manifest.json` that
-holds the size and SHA-256 of every file. Loading checks all of them: a damaged file is named, not loaded.
+The small ones of our own come with the package, a folder each. Every other is fetched into a folder under
+`cache_folder()`, written in one step, with a `manifest.json` that holds the size and SHA-256 of every file.
+Loading checks all of them: a damaged file is named, not loaded.
 """
 
 import hashlib
@@ -16,6 +17,7 @@ import platformdirs
 from posbias.errors import ModelError
 
 MANIFEST = "manifest.json"
+_BUNDLED = Path(__file__).parent / "models"
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,8 @@ class Source:
 
 @dataclass(frozen=True)
 class ModelRecord:
-    """One model that can be measured by name; `cached` says whether it has been fetched whole into `folder`,
-    `state` the same in words: cached, not yet, or damaged (a file is missing or not of its size)."""
+    """One model that can be measured by name; `cached` says whether it lies whole in `folder`, `state` the
+    same in words: bundled, cached, not yet, or damaged (a file is missing or not of its size)."""
 
     name: str
     description: str
@@ -73,15 +75,37 @@ def model_folder(name: str) -> Path:
     return cache_folder() / "models" / name
 
 
+def bundled_folder(name: str) -> Path:
+    """Return the folder of a model that comes with the package."""
+    return _BUNDLED / name
+
+
+def bundled_names() -> list[str]:
+    """Return the names of the models that come with the package, sorted."""
+    return sorted(config.parent.name for config in _BUNDLED.glob("*/config.json"))
+
+
 def available_models() -> list[ModelRecord]:
     """Return the models that can be measured by name, and whether each is already here."""
     states = {name: _state(model_folder(name)) for name in REGISTERED}
-    return [
+    fetched = [
         ModelRecord(
             name, entry.description, entry.licence, states[name] == "cached", states[name], model_folder(name)
         )
         for name, entry in REGISTERED.items()
     ]
+    return fetched + [_bundled_record(name) for name in bundled_names()]
+
+
+def _bundled_record(name: str) -> ModelRecord:
+    folder = bundled_folder(name)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    whole = (folder / "model.safetensors").is_file()
+    description = (
+        f"a small decoder of our own, positions by {config['encoding']}: {config['num_hidden_layers']} layers, "
+        f"{config['num_attention_heads']} heads, {config['max_position_embeddings']} tokens"
+    )
+    return ModelRecord(name, description, "MIT", whole, "bundled" if whole else "damaged", folder)
 
 
 def _state(folder: Path) -> str:

@@ -1,168 +1,197 @@
 """Seeing inside a forward pass without changing it.
 
-A torch function mode watches every operation inside a decoder layer. The first four-dimensional softmax gives
-the logits and the attention weights the model really uses. Its result is tagged, the tag follows every
-operation, and at the first addition with an untagged tensor of the stream's shape the tagged operand is
-Attn(X) as really added: after output projections, norms and multipliers, whatever the family has there (a
-hook on the attention module gets that wrong in several families). Queries and keys before rotation come from
-hooks on the modules that the family's row names. One layer is held at a time.
+A torch function mode watches every operation inside a decoder layer (`watching.py` says how). What enters and
+leaves the softmax, or what is handed to a fused attention, gives the scores; the operand finally added to the
+stream is Attn(X) as really added, after output projections, norms and multipliers, whatever the family has
+there (a hook on the attention module gets that wrong in several families). Cosines and sines of rotations
+arrive as an argument of the layer; from there on a second, unrotated copy of queries and keys is computed
+beside the model's own. One layer is held at a time.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from posbias.errors import ModelError
+from posbias.errors import ModelError, NonFiniteError
 from posbias.measure.families import Family, decoder_layers, part
-
-_SOFTMAX = {functional.softmax, torch.softmax, Tensor.softmax}
-_ADDITIONS = {"add", "__add__", "__radd__", "__iadd__", "add_"}
-_QUESTIONS = {"__get__", "size", "dim"}
-_TAG = "_posbias_from_attention"
+from posbias.measure.marks import Twin, set_mark, unrotated
+from posbias.measure.scores import Factored, Given, Scores
+from posbias.measure.watching import Watch
 
 
 @dataclass(frozen=True)
 class SeenLayer:
     """What one decoder layer did with one prompt; tensors are detached, in the model's own precision.
 
-    `stream` is the residual stream X entering the layer, `update` is Attn(X) as added to it; `logits` are
-    what enters the softmax (scaled as the model scales them; masked entries hold its mask value),
-    `attention` what leaves it; `query` and `key` are taken before any rotation.
+    `stream` is the residual stream X entering the layer, `update` is Attn(X) as added to it. `scores` are the
+    layer's logits and attention, `content` those of the same attention with positions taken out: rotation by
+    no angle, biases that depend on position left away (None where that cannot be told); embedded positions
+    are part of it, and so is a factor on the queries that grows with their position; `turned` says whether the
+    layer rotates. Under ALiBi the logits
+    of each row are shifted so that the bias of a token to itself is 0. `values` are per query head, `mixed` is
+    attention · values as it enters the output projection, `output_weight` that projection (None where
+    something else comes first).
     """
 
     layer: int
     stream: Float[Tensor, "position hidden"]
     update: Float[Tensor, "position hidden"]
-    logits: Float[Tensor, "head query key"]
-    attention: Float[Tensor, "head query key"]
-    query: Float[Tensor, "head query channel"]
-    key: Float[Tensor, "head key channel"]
+    scores: Scores
+    content: Factored | None = None
+    turned: bool = False
+    values: Float[Tensor, "head position channel"] | None = None
+    mixed: Float[Tensor, "position _"] | None = None
+    output_weight: Float[Tensor, "_ _"] | None = None
+
+    @property
+    def logits(self) -> Float[Tensor, "head query key"]:
+        """All logits at once, for short prompts; −inf where hidden."""
+        return self.scores.dense()[0]
+
+    @property
+    def attention(self) -> Float[Tensor, "head query key"]:
+        """All attention at once, for short prompts."""
+        return self.scores.dense()[1]
 
     def check_finite(self, prompt: str) -> None:
-        """Raise `ModelError`, naming layer and `prompt`, when stream, update or attention is not finite."""
-        for name in ("stream", "attention", "update"):
-            if not bool(torch.isfinite(getattr(self, name)).all()):
-                raise ModelError(f"model: the {name} of layer {self.layer} is not finite in {prompt}")
+        """Raise `NonFiniteError`, naming layer and `prompt`, when stream, attention or update is not finite."""
+        finite = {
+            "stream": bool(torch.isfinite(self.stream).all()),
+            "attention": self.scores.finite(),
+            "update": bool(torch.isfinite(self.update).all()),
+        }
+        for name, right in finite.items():
+            if not right:
+                raise NonFiniteError(f"model: the {name} of layer {self.layer} is not finite in {prompt}")
 
 
 class Capture(TorchFunctionMode):
-    """Calls `see(SeenLayer)` once for each decoder layer while the block runs one forward pass.
+    """Calls `see(SeenLayer)` once for each decoder layer while the block runs one forward pass of one prompt.
 
-    The model must run with eager attention and batch size 1. On leaving the block, raises `ModelError` when a
-    layer was not seen. Use a new one for each forward pass.
+    Eager and fused (sdpa) attention are seen; gradients may be on. On leaving the block, raises `ModelError`
+    when a layer was not seen. Use a new one for each forward pass.
     """
 
     def __init__(self, model: Any, family: Family, see: Callable[[SeenLayer], None]):
         super().__init__()
         self._layers = decoder_layers(model, family)
         self._family = family
-        self._heads = model.config.num_attention_heads
+        self._kind = family.positional_kind(model.config)
         self._see = see
-        self._seen: list[int] = []
+        self._seen: set[int] = set()
         self._hooks: list[Any] = []
-        self._layer: int | None = None
-        self._parts: dict[str, Tensor] = {}
+        self._index = 0
+        self._watch: Watch | None = None
+        self._rotates = _mentions_rotation(model.config)
+        self._rotations: list[Tensor] = []
 
     def __enter__(self):
         for index, layer in enumerate(self._layers):
-            attention = part(layer, self._family.attention)
             self._hooks += [
                 layer.register_forward_pre_hook(self._entering(index), with_kwargs=True),
                 layer.register_forward_hook(self._leaving),
-                part(attention, self._family.query).register_forward_hook(self._keeping("query")),
-                part(attention, self._family.key).register_forward_hook(self._keeping("key")),
             ]
         return super().__enter__()
 
     def __exit__(self, kind, error, trace):
         for hook in self._hooks:
             hook.remove()
+        self._watch = None
+        for tensor in self._rotations:
+            set_mark(tensor, None)
         super().__exit__(kind, error, trace)
-        if error is None and self._seen != list(range(len(self._layers))):
+        unseen = [index for index in range(len(self._layers)) if index not in self._seen]
+        if error is None and unseen:
             raise ModelError(
-                f"model: attention was seen in {len(self._seen)} of {len(self._layers)} layers; a softmax "
-                "attention run with attn_implementation='eager' is needed in each"
+                f"model: attention was seen in {len(self._seen)} of {len(self._layers)} layers, not in layer "
+                f"{', '.join(map(str, unseen[:8]))}; a softmax attention is needed in each, run with "
+                f"attn_implementation={' or '.join(map(repr, self._family.attention))}"
             )
 
     def _entering(self, index: int):
         def hook(module, positional, named):
-            self._layer = index
-            self._parts = {"stream": positional[0] if positional else named["hidden_states"]}
+            # a layer run again, as activation checkpointing does, is not seen again
+            if index in self._seen:
+                return
+            stream = positional[0] if positional else named["hidden_states"]
+            if stream.dim() != 3 or stream.shape[0] != 1:
+                raise ModelError(
+                    f"model: a stream of shape {list(stream.shape)} given, one prompt at a time needed"
+                )
+            self._index, self._watch = index, Watch(stream)
+            self._mark_rotations(module, named.get("position_embeddings"))
 
         return hook
 
     def _leaving(self, module, positional, output):
-        self._layer, self._parts = None, {}
+        self._watch = None
 
-    def _keeping(self, name: str):
-        def hook(module, positional, output):
-            if self._layer is not None:
-                self._parts[name] = output
-
-        return hook
+    def _mark_rotations(self, layer: Any, given: Any) -> None:
+        """Give the rotations that this layer will use their twins, which turn by no angle."""
+        if isinstance(given, Tensor) and given.is_complex():
+            pairs = [(given, given.detach().abs().to(given.dtype))]
+        elif isinstance(given, (tuple, list)) and len(given) == 2:
+            pairs = list(zip(given, unrotated((given[0], given[1])), strict=True))
+        elif self._family.rotation is not None:
+            table = part(layer, self._family.rotation)
+            pairs = [(table, torch.cat(unrotated(table.detach().chunk(2, dim=-1)), dim=-1))]
+        else:
+            return
+        self._rotates = False
+        for tensor, twin in pairs:
+            set_mark(tensor, Twin(twin))
+            self._rotations.append(tensor)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if self._layer is None or getattr(func, "__name__", "") in _QUESTIONS:
-            return func(*args, **kwargs)
-        operands = [item for item in _flat([*args, *kwargs.values()]) if isinstance(item, Tensor)]
-        tagged = [operand for operand in operands if hasattr(operand, _TAG)]
-        if tagged and self._is_the_update(func, operands, tagged):
-            self._finish(tagged[0])
-        result = func(*args, **kwargs)
-        if self._layer is not None:
-            if func in _SOFTMAX and "attention" not in self._parts and operands[0].dim() == 4:
-                self._parts |= {"logits": operands[0], "attention": result}
-                setattr(result, _TAG, True)
-            elif tagged:
-                for item in _flat([result]):
-                    if isinstance(item, Tensor):
-                        setattr(item, _TAG, True)
+        watch = self._watch
+        if watch is None:
+            return func(*args, **(kwargs or {}))
+        result = watch.run(func, args, kwargs or {})
+        if watch.done:
+            self._finish(watch)
         return result
 
-    def _is_the_update(self, func, operands: list[Tensor], tagged: list[Tensor]) -> bool:
-        return (
-            getattr(func, "__name__", "") in _ADDITIONS
-            and len(operands) == 2
-            and len(tagged) == 1
-            and operands[0].shape == operands[1].shape == self._parts["stream"].shape
-        )
-
-    def _finish(self, update: Tensor) -> None:
+    def _finish(self, watch: Watch) -> None:
         """Hand over the layer just completed, then look no further until the next one begins."""
-        index, parts = self._layer, self._parts
-        self._layer, self._parts = None, {}
-        if index is None or not {"query", "key"} <= parts.keys():
-            raise ModelError(
-                f"model: layer {index} made no queries or keys where its family's table row says"
-            )
+        self._watch = None
+        update = watch.update
+        if watch.scores is None or update is None:
+            return
         with torch.no_grad():
+            scores, content = self._told_apart(watch)
             self._see(
                 SeenLayer(
-                    layer=index,
-                    stream=parts["stream"].detach()[0],
+                    layer=self._index,
+                    stream=watch.stream.detach()[0].to(update.device),
                     update=update.detach()[0],
-                    logits=parts["logits"].detach()[0],
-                    attention=parts["attention"].detach()[0],
-                    query=self._by_head(parts["query"]),
-                    key=self._by_head(parts["key"]),
+                    scores=scores,
+                    content=content,
+                    turned=watch.turned,
+                    values=watch.values,
+                    mixed=watch.mixed,
+                    output_weight=watch.output_weight,
                 )
             )
-        self._seen.append(index)
+        self._seen.add(self._index)
 
-    def _by_head(self, projected: Tensor) -> Tensor:
-        """[1, position, kv-heads · channels] → [head, position, channel], shared key heads repeated."""
-        channels = part(self._layers[0], f"{self._family.attention}.head_dim")
-        split = projected.detach()[0].unflatten(-1, (-1, channels)).transpose(0, 1)
-        return split.repeat_interleave(self._heads // split.shape[0], dim=0)
+    def _told_apart(self, watch: Watch) -> tuple[Scores, Factored | None]:
+        """The scores, and what they are without positions when the kind of encoding lets that be told."""
+        scores, plain = watch.scores, watch.plain
+        assert isinstance(scores, (Given, Factored))
+        unturned = self._kind == "rotary" or (self._kind == "inferred" and self._rotates)
+        if plain is None or (unturned and not watch.turned):
+            return scores, None
+        if self._kind == "alibi" or (self._kind == "inferred" and not watch.turned):
+            scores = replace(scores, shift=scores.diagonal() - plain.diagonal())
+        return scores, plain
 
 
-def _flat(items: list) -> list:
-    """Open lists and tuples one level: operands and results of torch functions nest no deeper."""
-    return [inner for item in items for inner in (item if isinstance(item, (list, tuple)) else [item])]
+def _mentions_rotation(config: Any) -> bool:
+    """Whether a configuration speaks of rotary encodings in any key that holds something."""
+    keys = config.get_text_config().to_dict()
+    return any(("rope" in key or "rotary" in key) and value is not None for key, value in keys.items())

@@ -6,6 +6,7 @@ passed, so it costs at most a twentieth of the run. Whoever asked for it removes
 `discard_checkpoint`, once the result is safely stored.
 """
 
+import re
 import time
 import zipfile
 import zlib
@@ -90,8 +91,26 @@ class Checkpoint:
 
 
 def discard_checkpoint(path: str | Path) -> None:
-    """Remove a checkpoint whose measurement has been stored; a missing file is fine."""
+    """Remove a checkpoint whose measurement has been stored, those of further processes too.
+
+    A missing file is fine.
+    """
     Path(path).unlink(missing_ok=True)
+    for _, place in ranked(Path(path)):
+        place.unlink(missing_ok=True)
+
+
+def of_rank(path: Path | None, rank: int) -> Path | None:
+    """Return where a process keeps its checkpoint: job.npz for the first, job.1.npz, job.2.npz, … for others."""
+    return path if path is None or rank == 0 else path.with_name(f"{path.stem}.{rank}{path.suffix}")
+
+
+def ranked(path: Path) -> list[tuple[int, Path]]:
+    """Return the checkpoints beside `path` that processes other than the first left, by their number."""
+    ours = re.compile(rf"{re.escape(path.stem)}\.([1-9]\d*){re.escape(path.suffix)}")
+    there = path.parent.iterdir() if path.parent.is_dir() else []
+    found = ((ours.fullmatch(place.name), place) for place in there)
+    return sorted((int(match[1]), place) for match, place in found if match)
 
 
 def _arrays(state: State) -> dict[str, np.ndarray]:

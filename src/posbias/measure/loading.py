@@ -1,44 +1,47 @@
 """From a name to a model that is ready to be measured.
 
-A name is a registered model, a folder in Hugging Face's layout, or a `.gguf` file. Only local files are
-read: no hub is asked, whatever `HF_HUB_OFFLINE` says. Weights are float32, gradients to parameters are off,
-and attention is the eager one, which the capture can see through.
+A name is a model that `available_models` lists, a folder in Hugging Face's layout, a `.gguf` file, or the id of
+a model on a hub (`organisation/model`). Only for the last is a network asked, and not under `HF_HUB_OFFLINE=1`.
+By default weights are float32 on the CPU. Gradients to parameters are off, and attention is one that the
+family's row says transformers computes rightly.
 """
 
 import hashlib
-import io
 import json
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, redirect_stderr
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 
-from posbias.errors import MissingPackageError, ModelError, nearest
+from posbias.errors import InvalidValueError, ModelError, nearest
 from posbias.measure.cache import (
     MANIFEST,
     REGISTERED,
+    bundled_folder,
+    bundled_names,
     checksum_of_files,
     model_folder,
     sha256_of,
     verify,
 )
-from posbias.measure.families import Family, decoder_layers, family_of
-from posbias.measure.fetching import fetch, need_converters, silent
+from posbias.measure.families import Family, decoder_layers
+from posbias.measure.fetching import fetch, silent
+from posbias.measure.formats import attention_for, check_config, family_for, from_folder, from_gguf
+from posbias.measure.hub import has_safetensors, is_hub_id, snapshot
+from posbias.measure.placing import DeviceMap, Placement
 
-_READ = (".json", ".safetensors", ".model", ".txt", ".jinja")
+_READ = (".json", ".safetensors", ".model", ".tiktoken", ".txt", ".jinja")
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model ready to be measured, its tokenizer, its family's row, and the checksum of its weights.
+    """A model ready to be measured, its tokenizer, its family's row, and the checksum of its files.
 
-    `seconds` is how long loading took. Make one with `load_model`, or from a model in memory with `of`.
+    `seconds` is how long loading took, `revision` the commit of a model from a hub. Make one with `load_model`,
+    or from a model in memory with `of`.
     """
 
     model: Any
@@ -47,63 +50,101 @@ class LoadedModel:
     name: str
     checksum: str
     seconds: float = 0.0
+    revision: str | None = None
+
+    @property
+    def verified(self) -> bool:
+        """Whether the family is in the table; if not, only the self-check at hand speaks for the capture."""
+        return self.family.checked
+
+    @property
+    def attention(self) -> str:
+        """The attention implementation in use, "eager" or "sdpa"."""
+        return self.model.config._attn_implementation
+
+    @property
+    def dtype(self) -> str:
+        """What the weights are held as, such as "float32"."""
+        return str(self.model.dtype).removeprefix("torch.")
+
+    @property
+    def device(self) -> torch.device:
+        """Where prompts are to be put: where the embeddings are (the CPU while those are on disk)."""
+        place = self.model.get_input_embeddings().weight.device
+        return torch.device("cpu") if place.type == "meta" else place
 
     @classmethod
-    def of(cls, model: Any, tokenizer: Any, name: str) -> "LoadedModel":
-        """Prepare a model that is already in memory (it is switched to eager attention and evaluation).
+    def of(cls, model: Any, tokenizer: Any, name: str, attention: str | None = None) -> "LoadedModel":
+        """Prepare a model that is already in memory (it is switched to evaluation, and to `attention`).
 
-        Raises `ModelError` for an unknown family or a model without decoder layers.
+        `attention` as of `load_model`. Raises `ModelError` for a model without decoder layers or one whose
+        attention cannot be switched, `InvalidValueError` for an attention that is wrong for the family.
         """
         digest = hashlib.sha256(model.config.to_json_string().encode())
         for key, tensor in sorted(model.state_dict().items()):
             digest.update(key.encode())
-            digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+            digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
         vocabulary = getattr(tokenizer, "get_vocab", dict)()
         digest.update(json.dumps(sorted(vocabulary.items())).encode())
-        return _prepared(model, tokenizer, name, digest.hexdigest(), 0.0)
+        return _prepared(model, tokenizer, name, digest.hexdigest(), attention)
 
 
-def load_model(name: str | Path, say: Callable[[str], None] | None = None) -> LoadedModel:
-    """Load a registered model (fetched first if need be), a local folder or a `.gguf` file, in float32.
+@dataclass(frozen=True)
+class _Found:
+    """Where a model's files are, what it is called, and the SHA-256 over what is read of them."""
 
-    Raises `ModelError` when it is unknown, missing, damaged, of an unknown family or without decoder layers.
+    path: Path
+    name: str
+    checksum: str
+    revision: str | None = None
+
+
+def load_model(
+    name: str | Path,
+    say: Callable[[str], None] | None = None,
+    *,
+    revision: str | None = None,
+    dtype: str = "float32",
+    device: str = "cpu",
+    device_map: DeviceMap = None,
+    attention: str | None = None,
+    trust_remote_code: bool = False,
+) -> LoadedModel:
+    """Load a model by name, folder, `.gguf` file or hub id; what is not here yet is fetched first.
+
+    `revision`: branch, tag or commit of a hub id. `dtype`: "float32", "bfloat16", "float16", or "auto" for the
+    one stored. `device`: "cpu", "cuda", "cuda:1", "mps". `device_map`: "auto" or another strategy of accelerate,
+    a map from modules to devices ("disk" is one), or a JSON file of one. `attention`: "eager" or "sdpa", None
+    for the family's default. `trust_remote_code`: run Python files that come with the model. `say` hears stages.
+
+    A family outside the table loads with `verified` False. Raises `ModelError` when the model is unknown,
+    missing, damaged, cannot be downloaded, needs code that is not trusted, has no decoder layers or a tokenizer
+    of another model; `InvalidValueError` for an argument that is wrong here; `MissingPackageError`.
     """
     say = say or silent
+    placement = Placement.of(dtype, device, device_map)
+    found = _find(name, revision, trust_remote_code, say)
     begin = time.perf_counter()
-    if isinstance(name, str) and name in REGISTERED:
-        folder = model_folder(name)
-        if (folder / MANIFEST).exists():
-            checksum = verify(folder, name)
-        else:
-            checksum = verify(fetch(name, say=say), name)
-            begin = time.perf_counter()
-        say(f"{name}: loading")
-        model, tokenizer = from_folder(folder)
-        return _prepared(model, tokenizer, name, checksum, time.perf_counter() - begin)
-    path = Path(name).expanduser()
-    if path.suffix == ".gguf":
-        if not path.is_file():
-            raise ModelError(f"model: {path} does not exist, a .gguf file needed")
-        say(f"{path.name}: unpacking weights, this takes half a minute")
-        model, tokenizer = from_gguf(path)
-        checksum = sha256_of(path)
+    if found.path.suffix == ".gguf":
+        say(f"{found.name}: unpacking weights, this takes half a minute")
+        model, tokenizer = from_gguf(found.path, placement, attention)
     else:
-        check_folder(name)
-        say(f"{path.name}: loading")
-        model, tokenizer = from_folder(path)
-        checksum = checksum_of_files(
-            (file.name, sha256_of(file)) for file in path.iterdir() if file.suffix in _READ and file.is_file()
-        )
-    return _prepared(model, tokenizer, path.name, checksum, time.perf_counter() - begin)
+        say(f"{found.name}: loading")
+        model, tokenizer = from_folder(found.path, placement, attention, trust_remote_code)
+    _check_vocabulary(model, tokenizer)
+    loaded = _prepared(model, tokenizer, found.name, found.checksum, attention)
+    seconds = time.perf_counter() - begin
+    return LoadedModel(model, tokenizer, loaded.family, found.name, found.checksum, seconds, found.revision)
 
 
 def check_folder(name: str | Path) -> None:
     """Raise `ModelError` unless `name` is a folder with a `config.json`."""
     path = Path(name).expanduser()
     if not path.exists():
+        known = [*REGISTERED, *bundled_names()]
         raise ModelError(
-            f"model: {str(name)!r} given, needed {', '.join(map(repr, REGISTERED))}, or a folder or .gguf file "
-            f"that exists{nearest(str(name), REGISTERED)}"
+            f"model: {str(name)!r} given, needed {', '.join(map(repr, known))}, a folder or .gguf file "
+            f"that exists, or the id of a model on a hub (organisation/model){nearest(str(name), known)}"
         )
     if not path.is_dir():
         raise ModelError(f"model: {path} is neither a folder nor a .gguf file")
@@ -111,105 +152,64 @@ def check_folder(name: str | Path) -> None:
         raise ModelError(f"model: {path} has no config.json, a folder written by save_pretrained needed")
 
 
-def from_folder(folder: Path) -> tuple[Any, Any]:
-    """Return model and tokenizer of a folder that `save_pretrained` wrote. Raises `ModelError`."""
-    with quiet_transformers(), _as_model_error(folder):
-        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
-        _check_config(config)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        model = _whole(
-            transformers.AutoModelForCausalLM.from_pretrained(
-                folder,
-                config=config,
-                dtype=torch.float32,
-                attn_implementation="eager",
-                use_safetensors=True,
-                local_files_only=True,
-                output_loading_info=True,
-            )
+def _find(name: str | Path, revision: str | None, trusted: bool, say: Callable[[str], None]) -> _Found:
+    path = Path(name).expanduser()
+    hub = isinstance(name, str) and not path.exists() and is_hub_id(name) and path.suffix != ".gguf"
+    if hub:
+        say(f"{name}: looking in the hub's cache, then on the hub")
+        folder = snapshot(str(name), revision, code=trusted)
+        return _Found(folder, str(name), _checksum(folder, trusted), folder.name)
+    if revision is not None:
+        raise InvalidValueError(
+            f"revision: {revision!r} given with {str(name)!r}, only a hub id has revisions"
         )
-    return model, tokenizer
+    if isinstance(name, str) and name in REGISTERED:
+        folder = model_folder(name)
+        if not (folder / MANIFEST).exists():
+            fetch(name, say=say)
+        return _Found(folder, name, verify(folder, name))
+    if isinstance(name, str) and name in bundled_names():
+        folder = bundled_folder(name)
+        return _Found(folder, name, _checksum(folder, False))
+    if path.suffix == ".gguf":
+        if not path.is_file():
+            raise ModelError(f"model: {path} does not exist, a .gguf file needed")
+        return _Found(path, path.name, sha256_of(path))
+    check_folder(name)
+    return _Found(path, path.name, _checksum(path, trusted))
 
 
-def from_gguf(file: Path) -> tuple[Any, Any]:
-    """Return model (float32, unpacked) and tokenizer of a GGUF file.
-
-    Raises `ModelError`, or `MissingPackageError` when a package for GGUF files is not installed.
-    """
-    need_converters()
-    # transformers shows a bar here that its own switch does not reach
-    bar = nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO())
-    with bar, quiet_transformers(), _as_model_error(file):
-        where = {"gguf_file": file.name, "local_files_only": True}
-        tokenizer = transformers.AutoTokenizer.from_pretrained(file.parent, **where)
-        model = _whole(
-            transformers.AutoModelForCausalLM.from_pretrained(
-                file.parent,
-                quantization_config=transformers.GgufConfig(dequantize=True),
-                dtype=torch.float32,
-                attn_implementation="eager",
-                output_loading_info=True,
-                **where,
-            )
-        )
-    return model, tokenizer
+def _checksum(folder: Path, trusted: bool) -> str:
+    """Return the SHA-256 over the files that loading reads."""
+    read = {file for file in folder.iterdir() if file.suffix in _READ and file.is_file()}
+    if trusted:
+        read |= set(folder.glob("*.py"))
+    if not has_safetensors(folder):
+        read |= set(folder.glob("pytorch_model*.bin"))
+    return checksum_of_files((file.name, sha256_of(file)) for file in read)
 
 
-@contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """Silence transformers' progress bars and warnings inside the block."""
-    logging = transformers.utils.logging
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
-
-
-def _prepared(model: Any, tokenizer: Any, name: str, checksum: str, seconds: float) -> LoadedModel:
-    _check_config(model.config)
-    family = family_of(model.config.model_type)
+def _prepared(model: Any, tokenizer: Any, name: str, checksum: str, attention: str | None) -> LoadedModel:
+    check_config(model.config)
+    family = family_for(model.config)
     decoder_layers(model, family)
     model.eval().requires_grad_(False)
-    model.set_attn_implementation("eager")
-    return LoadedModel(model, tokenizer, family, name, checksum, seconds)
+    chosen = attention_for(model.config, attention)
+    if model.config._attn_implementation != chosen:
+        model.set_attn_implementation(chosen)
+        if model.config._attn_implementation != chosen:
+            raise ModelError(
+                f"model: {type(model).__name__} was made with {model.config._attn_implementation!r} attention "
+                f"and cannot be switched to {chosen!r}; make it with attn_implementation={chosen!r}"
+            )
+    return LoadedModel(model, tokenizer, family, name, checksum)
 
 
-def _check_config(config: Any) -> None:
-    family_of(config.model_type)
-    if config.num_hidden_layers < 1:
+def _check_vocabulary(model: Any, tokenizer: Any) -> None:
+    """Refuse a tokenizer of another model. (Tokens added to a vocabulary may well have no embedding.)"""
+    rows = model.get_input_embeddings().weight.shape[0]
+    if tokenizer.vocab_size > rows:
         raise ModelError(
-            f"model: {config.num_hidden_layers} decoder layers, a model with at least one needed"
+            f"model: its tokenizer knows {tokenizer.vocab_size} tokens, its embeddings end at {rows - 1}: "
+            "the two do not belong together"
         )
-
-
-def _whole(loaded: Any) -> Any:
-    """Refuse a model some of whose weights were not in its files: transformers would make them up."""
-    model, report = loaded
-    absent = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
-    if absent:
-        raise ModelError(
-            f"model: {len(absent)} weights are missing or misshapen in its files, first {absent[0]}"
-        )
-    return model
-
-
-@contextmanager
-def _as_model_error(path: Path) -> Iterator[None]:
-    """Turn what a third party raises on bad files, which is nearly anything, into one line."""
-    try:
-        yield
-    except (ModelError, MissingPackageError):
-        raise
-    except ImportError as error:
-        raise MissingPackageError(
-            f"{error.name or 'a package'}: not installed, loading {path.name} needs it; "
-            "run: pip install 'posbias[measure]'"
-        ) from error
-    except Exception as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ModelError(f"model: {path} could not be loaded: {first}") from error

@@ -1,121 +1,177 @@
-"""Measuring: prompts one by one, one forward and one backward pass each, memory that does not grow.
+"""Measuring: prompts one by one, one forward pass and its backward passes each, memory that does not grow.
 
 `measure` is the only entry: it checks what was asked before anything heavy, proves the capture on the first
-prompt, then streams, and can be interrupted and resumed at any prompt.
+prompt, then streams, and can be interrupted and resumed at any prompt, by as many processes as there are.
 """
 
-import hashlib
-import importlib.metadata
-import json
 import os
 import platform
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import xarray as xr
 
-from posbias.errors import InvalidValueError, ModelError, PosbiasError
+from posbias.errors import InvalidValueError, ModelError
 from posbias.measure.accumulate import State
-from posbias.measure.checkpoint import Checkpoint
+from posbias.measure.families import decoder_layers, need_causal
 from posbias.measure.fetching import silent
+from posbias.measure.influence import Economy, economy
+from posbias.measure.jacobian import HeadGains, gains_of
+from posbias.measure.job import Job, Request, TextSource
+from posbias.measure.kernels import KERNEL_TOKENS
 from posbias.measure.loading import LoadedModel, load_model
 from posbias.measure.memory import check_memory
 from posbias.measure.prompt import PromptMeter
 from posbias.measure.proof import selfcheck
 from posbias.measure.result import dataset
-from posbias.measure.text import Prompts, Text, check_counts, prompts_from, read_text
+from posbias.measure.sharing import Group, group
+from posbias.measure.streaming import Skipped, Stream
+from posbias.measure.text import Prompts
 
 _SELFCHECK_TOKENS = 64
+LONG = KERNEL_TOKENS
+"""Above so many tokens fused attention is taken where the family has it, and layers are computed again."""
 
 
-@dataclass(frozen=True)
-class _Job:
-    """All that decides the numbers of a measurement."""
-
-    model: str
-    text: str
-    tokens: int
-    prompts: int
-    seed: int
-    dense_logits: bool
-    versions: tuple[tuple[str, str], ...]
-
-    @property
-    def fingerprint(self) -> str:
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
-
-
-def job_fingerprint(
-    model: LoadedModel | str | Path = "smollm2-135m",
-    *,
-    text: str | Path | None = None,
-    tokens: int = 256,
-    prompts: int = 32,
-    seed: int = 0,
-    dense_logits: bool = False,
-) -> str:
+def job_fingerprint(model: LoadedModel | str | Path = "smollm2-135m", **asked: Any) -> str:
     """Return the SHA-256 of everything that decides a measurement's numbers: name its checkpoint after it.
 
-    Pass the `LoadedModel` that goes to `measure`; a name is loaded only for its checksum. Raises what
-    `measure` raises for the same arguments.
+    `asked` are the arguments of `measure` that are fields of `posbias.measure.job.Request`. Pass the
+    `LoadedModel` that goes to `measure`; a name is loaded only for its checksum. Raises what `measure` raises
+    for the same arguments.
     """
-    check_counts(tokens, prompts, seed)
-    source = read_text(text)
-    loaded = model if isinstance(model, LoadedModel) else load_model(model)
-    return _job(loaded, source, tokens, prompts, seed, dense_logits).fingerprint
+    request = Request(**asked)
+    _ = request.source
+    return request.of(_loaded(model, request, silent)).fingerprint
 
 
 def measure(
     model: LoadedModel | str | Path = "smollm2-135m",
     *,
-    text: str | Path | None = None,
+    text: TextSource = None,
     tokens: int = 256,
     prompts: int = 32,
     seed: int = 0,
+    packed: bool = True,
+    minimum_tokens: int | None = None,
+    scramble: bool = False,
     dense_logits: bool = False,
+    head_kernels: bool = False,
+    influences: tuple[str, ...] = (),
+    rollouts: tuple[str, ...] = (),
+    target: int | None = None,
     checkpoint: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> xr.Dataset:
     """Measure attention, mixing, logits and influence of a language model on prompts cut from a text.
 
-    `model`: a registered name, a folder, a `.gguf` file, or a `LoadedModel`. `text`: a UTF-8 file, None for
-    the bundled one. `checkpoint`: a file that lets an interrupted measurement go on with bit-identical
-    results; it stays, so that nothing is lost before the result is stored, then call `discard_checkpoint`.
-    `progress` hears (finished, total) before the first prompt and after each; `say` hears stages.
+    `model`: what `load_model` takes, or a `LoadedModel`. What is measured of it and on what: see the fields of
+    `posbias.measure.job.Request`. `checkpoint`: a file that lets an interrupted measurement go on with
+    bit-identical results; it stays, so that nothing is lost before the result is stored, then call
+    `discard_checkpoint`. `progress` hears (finished, total) before the first prompt and after each; `say` hears
+    stages. Started by `torchrun`, each process measures a share of the prompts, and all return the same.
 
     Returns the dataset of `docs/measurement.md`. Quantities: Herasimchyk et al. 2026 (arXiv 2602.16837),
     Eq. 1 and 5 (mixing), 4 (kernel), 6 (influence). Raises `InvalidValueError` for bad or too large numbers,
     `InputFileError` for a bad text or another job's checkpoint, `OutputFileError` when the checkpoint cannot
-    be written, `ModelError` for a model that cannot be found, loaded, recognised, captured, or is not finite.
+    be written, `ModelError` for a model that cannot be found, loaded, captured, is not causal, or is not finite
+    in any prompt, `WorkerError` when another process is gone.
     """
-    say = say or silent
-    check_counts(tokens, prompts, seed)
-    source = read_text(text)
-    loaded = model if isinstance(model, LoadedModel) else load_model(model, say)
-    config = loaded.model.config
-    if tokens > config.max_position_embeddings:
+    request = Request(
+        text=text,
+        tokens=tokens,
+        prompts=prompts,
+        seed=seed,
+        packed=packed,
+        minimum_tokens=minimum_tokens,
+        scramble=scramble,
+        dense_logits=dense_logits,
+        head_kernels=head_kernels,
+        influences=influences,
+        rollouts=rollouts,
+        target=target,
+    )
+    _ = request.source  # what is wrong with the text is said before a model is loaded
+    with group() as processes:
+        told = (say or silent) if processes.first else silent
+        heard = (progress or _unwatched) if processes.first else _unwatched
+        path = None if checkpoint is None else Path(checkpoint)
+        return _measured(_loaded(model, request, told), request, path, processes, heard, told)
+
+
+def _loaded(model: LoadedModel | str | Path, request: Request, say: Callable[[str], None]) -> LoadedModel:
+    if isinstance(model, LoadedModel):
+        return model
+    return for_length(load_model(model, say), request.tokens)
+
+
+def for_length(loaded: LoadedModel, tokens: int) -> LoadedModel:
+    """Return the model with the attention to take at this length: fused above `LONG`, where that is right."""
+    if tokens > LONG and "sdpa" in loaded.family.attention and loaded.attention != "sdpa":
+        loaded.model.set_attn_implementation("sdpa")
+    return loaded
+
+
+def _measured(
+    loaded: LoadedModel,
+    request: Request,
+    checkpoint: Path | None,
+    processes: Group,
+    progress: Callable[[int, int], None],
+    say: Callable[[str], None],
+) -> xr.Dataset:
+    need_causal(loaded.family, "measuring the influence on the last token")
+    config = loaded.model.config.get_text_config()
+    context = getattr(config, "max_position_embeddings", None)
+    if context is not None and request.tokens > context:
         raise InvalidValueError(
-            f"tokens: {tokens} given, at most {config.max_position_embeddings} fit the context of {loaded.name}"
+            f"tokens: {request.tokens} given, at most {context} fit the context of {loaded.name}"
         )
-    check_memory(config, tokens, dense_logits)
-    drawn = _prompts(loaded, source, tokens, prompts, seed)
-    job = _job(loaded, source, tokens, prompts, seed, dense_logits)
-    keeper = Checkpoint(None if checkpoint is None else Path(checkpoint), job.fingerprint, say)
-    state = keeper.load()
+    check_memory(config, request.tokens, request.dense_logits, request.head_kernels)
+    drawn = _drawn(loaded, request)
+    job = request.of(loaded)
     with _leaving_a_core():
-        check = selfcheck(loaded, torch.from_numpy(drawn.ids[0][:_SELFCHECK_TOKENS]))
-        meter = PromptMeter(loaded, tokens, dense_logits)
-        say(f"measuring {loaded.name} on {prompts} prompts of {tokens} tokens from {source.name}")
-        state = _stream(meter, drawn, state, keeper, progress or _unwatched)
-    sizes = {"tokens": tokens, "prompts": prompts, "depth": config.num_hidden_layers}
-    sizes |= {"heads": config.num_attention_heads}
-    return dataset(state, meter.gains, sizes, _attributes(loaded, source, drawn, job, state, check))
+        short = torch.from_numpy(drawn.ids[0][:_SELFCHECK_TOKENS])
+        check = selfcheck(loaded, short)
+        gains = _gains(loaded, request, short, say)
+        layers = decoder_layers(loaded.model, loaded.family)
+
+        def spare() -> Economy:
+            found = economy(loaded.model, layers, short)
+            for note in found.notes:
+                say(note)
+            return found
+
+        saving = spare() if request.tokens > LONG else None
+        meter = PromptMeter(loaded, request.tokens, request.wanted, gains, saving)
+        source = request.source.name
+        say(f"measuring {loaded.name} on {request.prompts} prompts of {request.tokens} tokens from {source}")
+        stream = Stream(
+            meter, drawn, processes, spare=spare, target=request.target, progress=progress, say=say
+        )
+        state, skipped = stream.run(checkpoint, job.fingerprint)
+    attributes = _attributes(loaded, request, job, drawn, state, skipped, check, processes)
+    return dataset(
+        state, None if gains is None else gains.strength, _sizes(loaded, request, state), attributes
+    )
+
+
+def _gains(
+    loaded: LoadedModel, request: Request, ids: torch.Tensor, say: Callable[[str], None]
+) -> HeadGains | None:
+    """Head gains for energy kernels and rollouts; None, with a word, where the model does not show them."""
+    try:
+        return gains_of(loaded.model, loaded.family, ids)
+    except ModelError as error:
+        if "energy" in request.rollouts:
+            raise
+        say(f"no energy kernels: {error}")
+        return None
 
 
 @contextmanager
@@ -134,35 +190,8 @@ def _leaving_a_core() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _stream(
-    meter: PromptMeter, drawn: Prompts, state: State, keeper: Checkpoint, progress: Callable[[int, int], None]
-) -> State:
-    """Measure the prompts that `state` lacks; whatever stops it, finished prompts reach the checkpoint."""
-    total = len(drawn.starts)
-    try:
-        progress(state.finished, total)
-        while state.finished < total:
-            begin = time.perf_counter()
-            index = state.finished
-            prompt = f"prompt {index} (tokens from {drawn.starts[index]})"
-            sample, row = meter.measure(drawn.ids[index], prompt)
-            # one assignment: an interruption sees the state before this prompt or after it
-            state = state.extended(sample, row, time.perf_counter() - begin)
-            progress(state.finished, total)
-            keeper.keep_up(state)
-        keeper.write(state)
-    except BaseException as error:
-        try:
-            keeper.write(state)
-        except PosbiasError as failure:
-            if failure is not error:
-                error.add_note(str(failure))
-        raise
-    return state
-
-
-def _prompts(loaded: LoadedModel, source: Text, tokens: int, prompts: int, seed: int) -> Prompts:
-    drawn = prompts_from(loaded.tokenizer, source, tokens=tokens, prompts=prompts, seed=seed)
+def _drawn(loaded: LoadedModel, request: Request) -> Prompts:
+    drawn = request.draw(loaded)
     vocabulary = loaded.model.get_input_embeddings().num_embeddings
     if drawn.ids.max() >= vocabulary:
         raise ModelError(
@@ -172,37 +201,59 @@ def _prompts(loaded: LoadedModel, source: Text, tokens: int, prompts: int, seed:
     return drawn
 
 
-def _job(loaded: LoadedModel, source: Text, tokens: int, prompts: int, seed: int, dense_logits: bool) -> _Job:
-    versions = tuple(
-        (name, importlib.metadata.version(name)) for name in ("posbias", "torch", "transformers", "numpy")
-    )
-    return _Job(loaded.checksum, source.sha256, tokens, prompts, seed, bool(dense_logits), versions)
+def _sizes(loaded: LoadedModel, request: Request, state: State) -> dict[str, int]:
+    config = loaded.model.config.get_text_config()
+    return {
+        "tokens": request.tokens,
+        "prompts": state.finished,
+        "depth": len(decoder_layers(loaded.model, loaded.family)),
+        "heads": config.num_attention_heads,
+    }
 
 
 def _attributes(
-    loaded: LoadedModel, source: Text, drawn: Prompts, job: _Job, state: State, check: dict[str, Any]
+    loaded: LoadedModel,
+    request: Request,
+    job: Job,
+    drawn: Prompts,
+    state: State,
+    skipped: Skipped,
+    check: dict[str, Any],
+    processes: Group,
 ) -> dict[str, Any]:
-    config = loaded.model.config
-    return {
+    config = loaded.model.config.get_text_config()
+    attributes = {
         "model": loaded.name,
         "family": loaded.family.model_type,
+        "verified": int(loaded.verified),
+        "positional": loaded.family.positional_kind(loaded.model.config),
         "checksum": loaded.checksum,
         "fingerprint": job.fingerprint,
-        "text": source.name,
-        "text_sha256": source.sha256,
-        "tokens": job.tokens,
-        "prompts": job.prompts,
-        "seed": job.seed,
-        "dtype": str(loaded.model.dtype).removeprefix("torch."),
-        "attention": "eager",
+        "text": request.source.name,
+        "text_sha256": request.source.sha256,
+        "tokens": request.tokens,
+        "prompts": request.prompts,
+        "seed": request.seed,
+        "asked": job.asked,
+        "skipped": {str(index): why for index, why in skipped.items()},
+        "left_out": drawn.left_out,
+        "dtype": loaded.dtype,
+        "attention": loaded.attention,
         "depth": config.num_hidden_layers,
         "heads": config.num_attention_heads,
         "hidden_size": config.hidden_size,
-        "starts": drawn.starts.tolist(),
+        "head_size": getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
+        "starts": np.asarray(drawn.starts).tolist(),
         "versions": dict(job.versions) | {"python": platform.python_version()},
         "seconds": {"load": loaded.seconds, "measure": state.seconds},
+        "processes": processes.size,
         "selfcheck": check,
     }
+    if drawn.documents is not None:
+        attributes["documents"] = drawn.documents.tolist()
+    if loaded.revision is not None:
+        attributes["revision"] = loaded.revision
+    return attributes
 
 
 def _unwatched(finished: int, total: int) -> None:

@@ -1,0 +1,115 @@
+"""The commands about models: which can be named, and what is known of their families."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from posbias.cli.speaking import Again, Json, answer_with, say
+from posbias.errors import InvalidValueError, ModelError
+from posbias.terminal import table
+
+Check = Annotated[bool, Parameter(name="--check", negative="")]
+
+models = App(
+    name="models",
+    help="List the models that can be named, and whether they are on this machine; `models families` lists "
+    "the families that are known.",
+    help_format="plaintext",
+)
+
+
+@models.default
+def available(*, fetch: str | None = None, again: Again = False, json: Json = False) -> None:
+    """List the models that can be named, and whether they are on this machine.
+
+    Parameters
+    ----------
+    fetch
+        Download and convert this model now.
+    again
+        Fetch it anew even if it is there.
+    json
+        Print JSON on stdout.
+    """
+    import dataclasses
+
+    from posbias import measure as measuring
+
+    if again and fetch is None:
+        raise InvalidValueError("again: given alone, --fetch MODEL needed with it")
+    if fetch is not None:
+        folder = measuring.fetch(fetch, again=again, say=say)
+        answer_with({"model": fetch, "folder": str(folder)} if json else None, lambda: [f"{fetch}: {folder}"])
+        return
+    records = [dataclasses.asdict(record) for record in measuring.available_models()]
+    rows = [[r["name"], r["state"], r["licence"], r["description"]] for r in records]
+    answer_with(
+        {"models": [{k: str(v) if isinstance(v, Path) else v for k, v in r.items()} for r in records]}
+        if json
+        else None,
+        lambda: table(["model", "on disk", "licence", "what"], rows),
+    )
+
+
+@models.command
+def families(*, check: Check = False, json: Json = False) -> None:
+    """List the model families whose measurement is proven by tests; any other has to pass a check each time.
+
+    Parameters
+    ----------
+    check
+        Prove every row now, on tiny random models, and show how far the capture was off.
+    json
+        Print JSON on stdout.
+    """
+    from posbias.measure.families import FAMILIES
+
+    rows = [family.as_dict() for family in FAMILIES.values()]
+    if check:
+        for row in rows:
+            _prove(row)
+    answer_with({"families": rows} if json else None, lambda: _family_table(rows, check))
+    failed = [row["model_type"] for row in rows if not row["checked"]]
+    if failed:
+        raise ModelError(
+            f"model: the check failed for {', '.join(failed)}; the table is not to be trusted there"
+        )
+
+
+def _prove(row: dict[str, Any]) -> None:
+    """Add what a check of a row found: `checked` then says what is so now."""
+    from posbias.measure import prove_family
+
+    say(f"checking {row['model_type']}")
+    row["checks"] = list(prove_family(row["model_type"]))
+    row["checked"] = all(found["passed"] for found in row["checks"])
+
+
+def _family_table(rows: list[dict[str, Any]], check: bool) -> list[str]:
+    head = ["family", "positions", "attention", "also"]
+    lines = [[row["model_type"], row["positional"], " ".join(row["attentions"]), _also(row)] for row in rows]
+    if check:
+        head.append("largest deviation")
+        for line, row in zip(lines, rows, strict=True):
+            line.append(_deviation(row["checks"]))
+    return table(head, lines)
+
+
+def _also(row: dict[str, Any]) -> str:
+    words = {
+        "parallel": "parallel blocks",
+        "window": "windows",
+        "sinks": "learned sinks",
+        "soft_cap": "soft cap",
+    }
+    said = [word for key, word in words.items() if row[key]] + ([] if row["causal"] else ["not causal"])
+    return ", ".join([*said, *row["defects"]])
+
+
+def _deviation(checks: list[dict[str, Any]]) -> str:
+    wrong = [found["error"] for found in checks if not found["passed"]]
+    if wrong:
+        return f"FAILED: {wrong[0]}"
+    keys = ("max_deviation", "mixed_deviation", "rotation_deviation")
+    return f"{max(found[key] for found in checks for key in keys):.1e}"

@@ -1,0 +1,195 @@
+"""What retrieval by position says: a curve with intervals, the ends against the middle, and a verdict.
+
+A curve means something only where the model can do the task. Two things are asked first: does it pick the right
+thing more often than by chance, and is the right thing more likely than when somebody else is asked for? A
+model that copies whatever stands last passes the first question at that position, and fails the second.
+Comparisons between positions are differences within trials, so what makes a trial hard cancels.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+
+from posbias.errors import InvalidValueError
+from posbias.estimate import Estimate
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+QUANTITIES = ("accuracy", "choice", "margin", "margin_mean", "control_margin", "lift")
+"""What a curve has by position; `lift` is the margin against the others' mean less that of the control."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share of `n` trials with its 95 % interval (Wilson's, which stays inside 0 to 1)."""
+
+    value: float
+    interval: tuple[float, float]
+    n: int
+
+    @classmethod
+    def of(cls, hits: Float[np.ndarray, "prompt"]) -> "Share":
+        """The share of ones among zeros and ones."""
+        from scipy.stats import binomtest
+
+        k, n = int(hits.sum()), int(hits.size)
+        low, high = binomtest(k, n).proportion_ci(method="wilson")
+        return cls(k / n, (float(low), float(high)), n)
+
+
+@dataclass(frozen=True)
+class RetrievalCurve:
+    """Retrieval by position, over `prompts` trials.
+
+    `depth`, `token`: mean place of the fact, as a share of what else there is and in tokens. `curves`: by
+    quantity and position, a `Share` or an `Estimate` (nats). `gaps`: by quantity, first − middle and last −
+    middle, within trials. `overall`: choice and lift over all positions. `chance`: the share that guessing
+    among the `candidates` gets right. `able` says whether the curve means something, `verdict` its shape.
+    """
+
+    model: str
+    job: dict[str, Any]
+    prompts: int
+    candidates: int
+    depth: Float[np.ndarray, "position"]
+    token: Float[np.ndarray, "position"]
+    tokens: float
+    curves: dict[str, list[Share | Estimate]]
+    gaps: dict[str, dict[str, Estimate]]
+    overall: dict[str, Estimate]
+
+    @property
+    def chance(self) -> float:
+        return 1.0 / self.candidates
+
+    @property
+    def able(self) -> bool:
+        """Whether choice lies above chance and, in a list, lift above 0, each with its 95 % interval.
+
+        Around a needle there is nothing else to copy: there a lift of 0 is no failure.
+        """
+        picks = self.overall["choice"].interval[0] > self.chance
+        return bool(picks and (self.job["task"] == "needle" or self.overall["lift"].interval[0] > 0))
+
+    @property
+    def verdict(self) -> str:
+        """`U`, `primacy`, `recency`, `middle`, `none told`, or `at chance`: by the margins' gaps.
+
+        An end is favoured (or not) when its gap's 95 % interval leaves 0 out.
+        """
+        if not self.able:
+            return "at chance"
+        first, last = (_sign(gap) for gap in self.gaps["margin"].values())
+        if first > 0 and last > 0:
+            return "U"
+        if first > 0 or last > 0:
+            return "primacy" if first > 0 else "recency"
+        return "middle" if first < 0 or last < 0 else "none told"
+
+    def sentences(self) -> list[str]:
+        """The answer in words: what the model can do, then what position does to it."""
+        choice, lift = self.overall["choice"], self.overall["lift"]
+        greedy = np.mean([share.value for share in self.curves["accuracy"]])
+        said = [
+            f"{self.model} prefers the right thing among {self.candidates} in {choice.value:.0%} of prompts "
+            f"(95 % interval {_percent(choice.interval)}, chance {self.chance:.0%}) and writes it in "
+            f"{greedy:.0%}; asking for it rather than for somebody else adds {lift} nats"
+        ]
+        if not self.able:
+            return [*said, "at chance: the curve shows where it copies from, not what it can find"]
+        for name, gap in self.gaps["margin"].items():
+            told = {1: "favoured", -1: "at a disadvantage", 0: "no difference told"}[_sign(gap)]
+            said.append(f"{name}: {gap} nats, {self.gaps['accuracy'][name]} in accuracy: {told}")
+        return [*said, f"verdict: {_VERDICTS[self.verdict]}"]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as plain dictionaries and lists, ready for JSON."""
+        places = [
+            {"position": k, "depth": float(self.depth[k]), "token": float(self.token[k])}
+            | {name: _plain(entries[k]) for name, entries in self.curves.items()}
+            for k in range(len(self.depth))
+        ]
+        return {
+            "model": self.model,
+            "job": self.job,
+            "prompts": self.prompts,
+            "candidates": self.candidates,
+            "chance": self.chance,
+            "tokens": self.tokens,
+            "able": self.able,
+            "verdict": self.verdict,
+            "overall": {name: _plain(one) for name, one in self.overall.items()},
+            "positions": places,
+            "differences": {
+                quantity: {name: _plain(gap) for name, gap in gaps.items()}
+                for quantity, gaps in self.gaps.items()
+            },
+            "answer": self.sentences(),
+        }
+
+
+_VERDICTS = {
+    "U": "a U: both ends are found better than the middle",
+    "primacy": "primacy: the first place is found better than the middle, the last is not",
+    "recency": "recency: the last place is found better than the middle, the first is not",
+    "middle": "the middle is found better than an end",
+    "none told": "no difference between the ends and the middle can be told",
+}
+
+
+def retrieval_curve(retrieval: "xr.Dataset") -> RetrievalCurve:
+    """The curve of a dataset that `retrieve` made: means over prompts, which are independent.
+
+    Raises `InvalidValueError` for a dataset that is no retrieval.
+    """
+    if retrieval.attrs.get("posbias_kind") != "retrieval":
+        raise InvalidValueError(
+            f"retrieval: a dataset of kind {retrieval.attrs.get('posbias_kind')!r} given, 'retrieval' needed"
+        )
+    held = {name: np.asarray(retrieval[name].values) for name in QUANTITIES if name in retrieval}
+    held["lift"] = (retrieval["margin_mean"] - retrieval["control_margin_mean"]).values
+    first, middle, last = 0, retrieval.sizes["position"] // 2, -1
+    curves: dict[str, list[Share | Estimate]] = {
+        name: [
+            Share.of(column) if name in ("accuracy", "choice") else Estimate.of(column)
+            for column in held[name].T
+        ]
+        for name in QUANTITIES
+    }
+    gaps = {
+        name: {
+            "first - middle": Estimate.of(held[name][:, first] - held[name][:, middle]),
+            "last - middle": Estimate.of(held[name][:, last] - held[name][:, middle]),
+        }
+        for name in QUANTITIES
+    }
+    return RetrievalCurve(
+        model=str(retrieval.attrs["model"]),
+        job=json.loads(retrieval.attrs["job"]),
+        prompts=retrieval.sizes["prompt"],
+        candidates=retrieval.sizes["candidate"],
+        depth=retrieval["depth"].values.mean(axis=0),
+        token=retrieval["token"].values.mean(axis=0),
+        tokens=float(retrieval["tokens"].values.mean()),
+        curves=curves,
+        gaps=gaps,
+        overall={name: Estimate.of(held[name].mean(axis=1)) for name in ("choice", "lift")},
+    )
+
+
+def _sign(gap: Estimate) -> int:
+    low, high = gap.interval
+    return int(low > 0) - int(high < 0)
+
+
+def _percent(interval: tuple[float, float]) -> str:
+    return f"{max(0.0, interval[0]):.0%} to {min(1.0, interval[1]):.0%}"
+
+
+def _plain(one: Share | Estimate) -> dict[str, Any]:
+    about = {"se": one.se} if isinstance(one, Estimate) else {}
+    return {"value": one.value, **about, "interval": list(one.interval), "n": one.n}

@@ -1,0 +1,197 @@
+"""Logits and attention of one layer, a block of queries at a time.
+
+A layer's attention is heads · tokens² numbers: 18 GB over the layers of a small model at 4,096 tokens. Nobody
+needs them at once. Under eager attention the model makes them itself, one layer at a time, and `Given` hands
+out slices. Otherwise `Factored` keeps what they are made of (queries and keys after rotation, the scale, the
+additive bias, the mask, the soft cap, learned sinks: heads · tokens · channels numbers) and computes rows
+again on demand, normalised by log-sum-exp.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+BLOCK_BYTES = 64 * 2**20
+_HALVINGS: ContextVar[int] = ContextVar("halvings of blocks", default=0)
+
+
+@contextmanager
+def halved(times: int) -> Iterator[None]:
+    """Make blocks half as large, so many times over, for everything that goes through scores inside."""
+    token = _HALVINGS.set(times)
+    try:
+        yield
+    finally:
+        _HALVINGS.reset(token)
+
+
+def halvings() -> int:
+    """Return how many times blocks are halved here."""
+    return _HALVINGS.get()
+
+
+class Scores(ABC):
+    """Logits [head query key] and attention [head query key] of one layer and prompt, row by row.
+
+    Logits are in softmax units, float32 (float64 for a float64 model), −inf where a key is hidden; they may
+    differ from the model's by a constant per row, which a softmax cannot notice. Attention sums to one over
+    keys, or to less where learned sinks take a part.
+    """
+
+    heads: int
+    tokens: int
+
+    @abstractmethod
+    def rows(
+        self, start: int, stop: int
+    ) -> tuple[Float[Tensor, "head query key"], Float[Tensor, "head query key"]]:
+        """Return logits and attention of the queries `start` … `stop` − 1 to all keys."""
+
+    @abstractmethod
+    def finite(self) -> bool:
+        """Return whether all that the attention is made of is finite."""
+
+    @abstractmethod
+    def diagonal(self) -> Float[Tensor, "head query"]:
+        """Return the logits of every token to itself, without forming any matrix."""
+
+    def blocks(
+        self, size: int | None = None
+    ) -> Iterator[tuple[slice, Float[Tensor, "head query key"], Float[Tensor, "head query key"]]]:
+        """Yield (queries, logits, attention) for blocks of `size` queries, by default of at most 64 MB each."""
+        size = size or block_size(self.heads, self.tokens)
+        for start in range(0, self.tokens, size):
+            stop = min(start + size, self.tokens)
+            yield slice(start, stop), *self.rows(start, stop)
+
+    def dense(self) -> tuple[Float[Tensor, "head query key"], Float[Tensor, "head query key"]]:
+        """Return logits and attention of all queries at once: for short prompts."""
+        return self.rows(0, self.tokens)
+
+
+def block_size(heads: int, tokens: int) -> int:
+    """Return how many queries' logits and attention (float32, all heads) fit 64 MB, or less inside `halved`;
+    at least one."""
+    return min(tokens, max(1, (BLOCK_BYTES >> halvings()) // (8 * heads * tokens)))
+
+
+@dataclass(frozen=True)
+class Given(Scores):
+    """Scores that the model made itself: what entered its softmax and what left it.
+
+    `shift` is subtracted from the logits of each row. Entries of half the type's lowest number or below are
+    a mask's.
+    """
+
+    logits: Float[Tensor, "head query key"]
+    attention: Float[Tensor, "head query key"]
+    shift: Float[Tensor, "head query"] | None = None
+
+    @property
+    def heads(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.logits.shape[0]
+
+    @property
+    def tokens(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.logits.shape[1]
+
+    def finite(self) -> bool:
+        return bool(torch.isfinite(self.attention).all())
+
+    def diagonal(self) -> Float[Tensor, "head query"]:
+        own = single(self.logits.diagonal(dim1=1, dim2=2))
+        return own if self.shift is None else own - self.shift
+
+    def rows(
+        self, start: int, stop: int
+    ) -> tuple[Float[Tensor, "head query key"], Float[Tensor, "head query key"]]:
+        given = self.logits[:, start:stop]
+        logits = single(given)
+        if self.shift is not None:
+            logits = logits - self.shift[:, start:stop, None]
+        return logits.masked_fill(hidden_by(given), -torch.inf), single(self.attention[:, start:stop])
+
+
+@dataclass(frozen=True)
+class Factored(Scores):
+    """Scores as cap · tanh(scale · q·k / cap) + bias, masked, normalised with the sinks.
+
+    `key` may have fewer heads than `query`: each serves the next heads / key heads of them. `mask` is boolean
+    (True: visible) or additive; with `only_hides` an additive one hides where it is very low and adds nothing.
+    `causal` hides later keys; `sinks` are logits of one more place per head that takes mass and gives nothing.
+    """
+
+    query: Float[Tensor, "head query channel"]
+    key: Float[Tensor, "shared key channel"]
+    scale: float
+    mask: Float[Tensor, "#head #query key"] | Bool[Tensor, "#head #query key"] | None = None
+    only_hides: bool = False
+    causal: bool = False
+    cap: float | None = None
+    sinks: Float[Tensor, "head"] | None = None
+    shift: Float[Tensor, "head query"] | None = None
+
+    @property
+    def heads(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.query.shape[0]
+
+    @property
+    def tokens(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.query.shape[1]
+
+    def finite(self) -> bool:
+        return bool(torch.isfinite(self.query).all() and torch.isfinite(self.key).all())
+
+    def rows(
+        self, start: int, stop: int
+    ) -> tuple[Float[Tensor, "head query key"], Float[Tensor, "head query key"]]:
+        shared = self.key.shape[0]
+        query = single(self.query[:, start:stop]).unflatten(0, (shared, -1))
+        logits = self._capped((query @ single(self.key)[:, None].transpose(2, 3)).flatten(0, 1) * self.scale)
+        sinks = None if self.sinks is None else single(self.sinks)[:, None, None]
+        if self.shift is not None:
+            shift = self.shift[:, start:stop, None]
+            logits, sinks = logits - shift, None if sinks is None else sinks - shift
+        logits = self._masked(logits, start, stop)
+        total = logits.logsumexp(dim=2, keepdim=True)
+        total = total if sinks is None else torch.logaddexp(total, sinks)
+        # a row that sees nothing has attention zero, not NaN
+        return logits, (logits - total.clamp(min=torch.finfo(total.dtype).min)).exp_()
+
+    def _capped(self, logits: Tensor) -> Tensor:
+        return logits if self.cap is None else self.cap * torch.tanh(logits / self.cap)
+
+    def _masked(self, logits: Tensor, start: int, stop: int) -> Tensor:
+        if self.mask is not None:
+            mask = self.mask if self.mask.shape[1] == 1 else self.mask[:, start:stop]
+            if mask.dtype != torch.bool and not self.only_hides:
+                logits = logits + single(mask)
+            logits = logits.masked_fill(~mask if mask.dtype == torch.bool else hidden_by(mask), -torch.inf)
+        if self.causal:
+            keys = torch.arange(self.tokens, device=logits.device)
+            logits = logits.masked_fill(keys > keys[start:stop, None], -torch.inf)
+        return logits
+
+    def diagonal(self) -> Float[Tensor, "head query"]:
+        key = self.key.repeat_interleave(self.heads // self.key.shape[0], dim=0)
+        logits = self._capped((single(self.query) * single(key)).sum(dim=2) * self.scale)
+        if self.mask is not None and self.mask.dtype != torch.bool and not self.only_hides:
+            whole = self.mask.expand(-1, self.tokens, -1)
+            logits = logits + single(whole.diagonal(dim1=1, dim2=2))
+        return logits if self.shift is None else logits - self.shift
+
+
+def single(values: Tensor) -> Tensor:
+    """Return `values` in float32, or as they are when in float64."""
+    return values if values.dtype == torch.float64 else values.float()
+
+
+def hidden_by(values: Tensor) -> Tensor:
+    """Return where additive masks have hidden something: at half the type's lowest number or below."""
+    return values <= torch.finfo(values.dtype).min / 2

@@ -1,0 +1,73 @@
+"""Attention sinks: tokens that draw more than their share, and the massive activations behind them.
+
+A sink shows in the columns of the attention: how much a key receives, and in how many rows it receives more
+than τ. Both are shares of the queries that can see the key, so that uniform attention and windows compare:
+
+    sink_j(τ) = Σ_i 1{A_ij > τ} / Σ_i M_ij,  M the mask  (Wu et al. 2025, Appendix K.4, after Gu et al. 2025)
+
+Uniform causal attention is no zero of the metric: at τ = .2 its first four rows exceed τ. Sinks go with a
+residual stream whose norm at one token is many times that of the others.
+"""
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+THRESHOLD = 0.2
+"""τ of Wu et al. 2025."""
+
+
+class Received:
+    """What each key receives, summed over queries in float64; `add` takes each query once, in any order."""
+
+    def __init__(self, heads: int, tokens: int, threshold: float = THRESHOLD):
+        self._threshold = threshold
+        self._total = np.zeros((heads, tokens))
+        self._above = np.zeros((heads, tokens))
+        self._seers = np.zeros(tokens)
+        self._of_first_query = np.zeros(heads)
+
+    def add(
+        self, start: int, attention: Float[Tensor, "head query key"], unseen: Bool[Tensor, "query key"]
+    ) -> None:
+        """Add the rows of queries `start`, `start` + 1, …, whose attention is 0 where `unseen`.
+
+        A block may end with the last key that any of its queries sees.
+        """
+        keys = attention.shape[2]
+        self._total[:, :keys] += attention.sum(dim=1, dtype=torch.float64).cpu().numpy()
+        self._above[:, :keys] += (attention > self._threshold).sum(dim=1).cpu().numpy()
+        self._seers[:keys] += (~unseen).sum(dim=0).cpu().numpy()
+        if start == 0:
+            self._of_first_query = attention[:, 0, 0].double().cpu().numpy()
+
+    def mean(self) -> Float[np.ndarray, "head key"]:
+        """Return the attention each key receives, mean over the queries that see it; NaN where none does."""
+        return self._share(self._total)
+
+    def metric(self) -> Float[np.ndarray, "head key"]:
+        """Return the share of the queries seeing a key that give it more than τ; NaN where none does."""
+        return self._share(self._above)
+
+    def first_token(self) -> Float[np.ndarray, "head"]:
+        """Return the attention that token 0 receives, mean over all queries that have a choice (i ≥ 1)."""
+        return (self._total[:, 0] - self._of_first_query) / (self._total.shape[1] - 1)
+
+    def missing(self) -> Float[np.ndarray, "head"]:
+        """Return 1 − the mean row sum: what goes to learned sinks; without them rounding, about 1e-7."""
+        return 1 - self._total.sum(axis=1) / self._total.shape[1]
+
+    def _share(self, sums: Float[np.ndarray, "head key"]) -> Float[np.ndarray, "head key"]:
+        empty = np.full_like(sums, np.nan)
+        return np.divide(sums, self._seers, out=empty, where=np.broadcast_to(self._seers > 0, sums.shape))
+
+
+def massive(norms: Float[np.ndarray, "position"]) -> tuple[float, int]:
+    """Return the largest norm of a residual stream over the median one, and the position that has it.
+
+    A ratio near one says that no token is massive. Infinite where the median is 0.
+    """
+    token = int(norms.argmax())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(norms[token] / np.median(norms)), token

@@ -1,0 +1,267 @@
+"""Encodings under control: small models that differ in nothing else, measured, predicted and compared.
+
+    from posbias.papers.encodings import make
+
+    made = make("results/encodings")
+    print(*made.page.claims, sep="\n")
+
+No paper has this comparison: its models differ in size, text and training too. Predictions are the levels of
+Herasimchyk et al. 2026 (rollouts of each architecture with its measured λ_t) and the energy rollout. Measurements
+are kept in `cells` and found again.
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from posbias.comparison import Comparison, compare_all
+from posbias.estimate import Estimate
+from posbias.files import need_writable, write_text
+from posbias.papers.herasimchyk2026.agreement import Agreement
+from posbias.papers.herasimchyk2026.cells import Corpus, Effort, Progress, Say, Wanted, check, gather
+from posbias.papers.herasimchyk2026.levels import Curves, curves_of
+from posbias.papers.herasimchyk2026.pages import Block, Page
+from posbias.papers.wu2025.claims import Claim, mean_effect
+from posbias.plots.captions import captioned_figure, settle
+from posbias.plots.encodings import SIZE, EncodingCurves, draw_encodings
+from posbias.plots.style import INK, new_figure, save_figure
+from posbias.predictors import PREDICTORS
+from posbias.profile import Profile
+from posbias.store import save_json
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+MODELS = ("tiny-alibi", "tiny-nope", "tiny-rope", "tiny-window", "tiny-learned")
+"""The family that comes with the package."""
+PROMPTS = 128
+_SCORES = {"spearman": 2, "wasserstein": 3}
+
+
+@dataclass(frozen=True, eq=False)
+class Encoding:
+    """One model: λ and losses by prompt, levels with measured influence, the energy rollout as level "e"."""
+
+    mixing: np.ndarray
+    loss: np.ndarray
+    curves: Curves
+    comparison: Comparison
+
+    @property
+    def measured(self) -> Profile:
+        """Measured influence."""
+        assert self.curves.measured is not None
+        return self.curves.measured
+
+
+@dataclass(frozen=True)
+class Made:
+    """What was made: files, and the page behind them: tables in words, claims, every number."""
+
+    files: tuple[Path, ...]
+    page: Page
+    seconds: float
+
+    @property
+    def pages(self) -> dict[str, Page]:
+        """The page by its name, as `posbias.papers.herasimchyk2026.make` gives them."""
+        return {"encodings": self.page}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything but the picture itself, for JSON."""
+        return {
+            "files": [str(path) for path in self.files],
+            "claims": [claim.as_dict() for claim in self.page.claims],
+            **self.page.data,
+            "seconds": self.seconds,
+        }
+
+
+def make(
+    folder: str | os.PathLike[str],
+    *,
+    models: Sequence[str] = MODELS,
+    prompts: int = PROMPTS,
+    tokens: int = 256,
+    seed: int = 0,
+    again: bool = False,
+    progress: Progress | None = None,
+    say: Say | None = None,
+) -> Made:
+    """Measure the models on the bundled text (held out of their training), and write the figure and its numbers.
+
+    `models`: names, folders, hub ids, or `.nc` of finished measurements. Writes encodings.svg, .png, .md and
+    .json into `folder`. `progress` hears (finished, total) prompts of each model, `say` hears stages. Raises
+    `InvalidValueError` for counts that cannot be right, `OutputFileError` before any work if `folder` cannot be
+    written, and as `posbias.measure.measure`.
+    """
+    began, folder = time.monotonic(), Path(folder)
+    effort = Effort("encodings", prompts, prompts)
+    check(models, [None], [tokens], effort)
+    need_writable(folder / "cells" / "cell.nc")
+    new_figure()  # is matplotlib there?
+    cells = gather(
+        models,
+        {Corpus(): Wanted((tokens,))},
+        folder / "cells",
+        effort,
+        seed=seed,
+        again=again,
+        progress=progress,
+        say=say,
+    )
+    shown = [encoding_of(cell, seed) for cell in cells.values()]
+    note = (
+        f"{len(shown)} models on {prompts} prompts of {tokens} tokens that none was trained on; λ is the weight "
+        "of attention (Eq. 1 of Herasimchyk et al. 2026), influence the gradient of the predicted token's "
+        "probability (Eq. 6). Intervals and bands: 95 % over prompts."
+    )
+    data = {"models": [_data(one) for one in shown]}
+    page = Page("Encodings under control", note, _blocks(shown), _claims(shown, seed), data)
+    figure = _figure(shown, note)
+    files = [save_figure(figure, folder / f"encodings.{kind}") for kind in ("svg", "png")]
+    files.append(write_text(folder / "encodings.md", _text(page)))
+    about = {**data, "note": note, "claims": [claim.as_dict() for claim in page.claims]}
+    files.append(save_json(about, folder / "encodings.json"))
+    return Made(tuple(files), page, time.monotonic() - began)
+
+
+def encoding_of(measurement: "xr.Dataset", seed: int = 0) -> Encoding:
+    """A measured model with its levels and, where its energy kernels were measured, the energy rollout.
+
+    Raises `InvalidValueError` for a measurement that lacks a variable that the levels need.
+    """
+    curves = curves_of(measurement, str(measurement.attrs.get("text", "")))
+    energy = next(one for one in PREDICTORS if one.key == "energy")
+    levels = dict(curves.levels)
+    if all(name in measurement for name in energy.needs):
+        about = {"predictor": f"(e) {energy.label}"}
+        levels["e"] = Profile.from_weights(energy.predict(measurement), measures="rollout", about=about)
+    curves = Curves(curves.model, curves.corpus, levels, curves.measured, curves.additive, curves.remarks)
+    assert curves.measured is not None
+    return Encoding(
+        measurement["mixing"].values,
+        measurement["loss"].values,
+        curves,
+        compare_all(levels, curves.measured, seed=seed),
+    )
+
+
+def _figure(shown: Sequence[Encoding], note: str) -> Any:
+    figure, part = captioned_figure(*SIZE, [(note, INK)])
+    draw_encodings(
+        part,
+        [EncodingCurves(one.curves.model, one.mixing, one.measured, one.curves.levels) for one in shown],
+    )
+    return settle(figure)
+
+
+def _blocks(shown: Sequence[Encoding]) -> tuple[Block, ...]:
+    """What was measured, and how well each prediction agrees, by score."""
+    head = ["model", "perplexity", "λ bottom", "λ mean", "λ top", "first 5 %", "last 5 %", "trough", "shape"]
+    measured = Block("Measured", head, [_row(one) for one in shown])
+    letters = sorted({letter for one in shown for letter in one.curves.levels})
+    head = ["model", *(f"({letter})" for letter in letters), "uniform", "recency only", "ceiling"]
+    return (
+        measured,
+        *(
+            Block(
+                f"{score.title()} with the measured influence",
+                head,
+                [_scores(one, score, letters) for one in shown],
+            )
+            for score in _SCORES
+        ),
+    )
+
+
+def _row(one: Encoding) -> list[str]:
+    summary, loss = one.measured.summary, Estimate.of(one.loss)
+    perplexity = Estimate(float(np.exp(loss.value)), float(np.exp(loss.value)) * loss.se, loss.n)
+    places = (one.mixing[:, 0], one.mixing.mean(axis=1), one.mixing[:, -1])
+    ends = summary.ends
+    shares = (
+        one.measured.share(0, ends),
+        one.measured.share(one.measured.tokens - ends, one.measured.tokens),
+    )
+    numbers = (perplexity, *map(Estimate.of, places), *shares)
+    return [one.curves.model, *map(str, numbers), str(summary.trough), summary.verdict]
+
+
+def _scores(one: Encoding, score: str, letters: Sequence[str]) -> list[str]:
+    agreements, found = one.comparison.agreements, one.comparison
+    cells = [getattr(agreements[letter], score) if letter in agreements else None for letter in letters]
+    cells += [getattr(baseline, score) for baseline in found.baselines.values()]
+    cells.append(None if found.ceiling is None else getattr(found.ceiling, score))
+    return [one.curves.model, *(_score(cell, _SCORES[score]) for cell in cells)]
+
+
+def _score(score: Any, digits: int) -> str:
+    if score is None or score.value != score.value:
+        return "–"
+    around = f" [{score.interval[0]:.{digits}f}, {score.interval[1]:.{digits}f}]" if score.interval else ""
+    return f"{score.value:.{digits}f}{around}".replace("-", "−")
+
+
+def _claims(shown: Sequence[Encoding], seed: int) -> list[Claim]:
+    """What the paper states of large models, on these: λ falls, the residual stream matters to the prediction."""
+    half = shown[0].mixing.shape[1] // 2
+    agreements = [Agreement(one.curves, seed) for one in shown]
+    return [
+        Claim(
+            "λ falls with depth: its mean over the lower half of the layers exceeds that over the upper",
+            tuple(
+                mean_effect(one.curves.model, one.mixing[:, :half].mean(1) - one.mixing[:, -half:].mean(1))
+                for one in shown
+            ),
+        ),
+        Claim(
+            "Residual-aware rollout (b) is nearer to the measured influence than attention alone (a) "
+            "(difference of Wasserstein distances)",
+            tuple(one.difference(one.curves.model, "wasserstein", "a", "b") for one in agreements),
+        ),
+        Claim(
+            "The energy rollout (e) is nearer still than (b)",
+            tuple(
+                one.difference(one.curves.model, "wasserstein", "b", "e")
+                for one in agreements
+                if "e" in one.curves.levels
+            ),
+        ),
+    ]
+
+
+def _data(one: Encoding) -> dict[str, Any]:
+    """Every number behind the figure, in full."""
+    se = one.measured.se
+    return {
+        "model": one.curves.model,
+        "loss": _estimate(one.loss),
+        "mixing": [_estimate(layer) for layer in one.mixing.T],
+        "influence": {
+            "mass": one.measured.mass.tolist(),
+            "se": None if se is None else np.asarray(se).tolist(),
+            "summary": one.measured.summary.as_dict(),
+        },
+        "predictions": {letter: level.mass.tolist() for letter, level in one.curves.levels.items()},
+        "agreement": one.comparison.as_dict(),
+    }
+
+
+def _estimate(samples: np.ndarray) -> dict[str, float]:
+    estimate = Estimate.of(samples)
+    return {"value": estimate.value, "se": estimate.se, "n": estimate.n}
+
+
+def _text(page: Page) -> str:
+    """The page as Markdown, under a title of its own: it is no paper's."""
+    lines = [f"# {page.title}", "", page.note, ""]
+    for block in page.blocks:
+        lines += [f"{block.caption}:", "", f"| {' | '.join(block.head)} |", f"|{'---|' * len(block.head)}"]
+        lines += [*(f"| {' | '.join(row)} |" for row in block.rows), ""]
+    return "\n".join([*lines, *(f"- {claim}" for claim in page.claims)]) + "\n"

@@ -1,0 +1,90 @@
+"""What Herasimchyk et al. 2026 print: Tables 1 to 6 and the numbers of Section 4, as data.
+
+Models are called as in the paper (`bloom-7b` is the hub's bloom-7b1). Tables 2 and 3 repeat the FineWeb-Edu
+columns of Tables 4 and 5 for two models. `HUB` adds what the tables do not say: the preset whose slopes the model
+really has, and the size of a head, by whose square root its logits are divided.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+LEVELS = ("a", "b", "c")
+"""The paper's levels: attention only, residual-aware, residual-aware with constant content."""
+CORPORA = ("FineWeb-Edu", "DCLM-Baseline", "Wikipedia")
+TOKENS = 256
+"""Length of the prompts behind Tables 2 to 6."""
+PROMPTS = 1000
+LENGTHS = (64, 256, 1024, 2048)
+"""Lengths at which λ is measured here; the paper shows 2,048."""
+TABLE1: dict[str, tuple[float, int]] = {
+    "falcon-rw-7b": (7, 36),
+    "mpt-7b": (7, 32),
+    "mpt-30b": (30, 48),
+    "bloom-7b": (7, 30),
+    "bloom-176b": (176, 70),
+}
+"""Model → parameters in billions, depth."""
+FEATURED = ("bloom-176b", "mpt-7b")
+"""The models of Tables 2 and 3."""
+TABLE4: dict[str, dict[str, tuple[float, float, float]]] = {
+    "falcon-rw-7b": dict(
+        zip(CORPORA, ((-0.52, 0.60, 0.90), (-0.81, 0.62, 0.88), (-0.83, 0.61, 0.90)), strict=True)
+    ),
+    "mpt-7b": dict(
+        zip(CORPORA, ((-0.43, 0.88, 0.53), (-0.35, 0.79, 0.47), (-0.56, 0.93, 0.68)), strict=True)
+    ),
+    "mpt-30b": dict(
+        zip(CORPORA, ((-0.56, 0.62, 0.81), (-0.47, 0.61, 0.63), (-0.68, 0.48, 0.83)), strict=True)
+    ),
+    "bloom-7b": dict(
+        zip(CORPORA, ((-0.44, 0.83, 0.50), (-0.35, 0.77, 0.41), (-0.58, 0.93, 0.66)), strict=True)
+    ),
+    "bloom-176b": dict(
+        zip(CORPORA, ((-0.57, 0.91, 0.83), (-0.52, 0.86, 0.80), (-0.49, 0.98, 0.96)), strict=True)
+    ),
+}
+"""Spearman by model, corpus and level."""
+TABLE5: dict[str, dict[str, tuple[float, float, float]]] = {
+    "falcon-rw-7b": dict(
+        zip(CORPORA, ((0.63, 0.19, 0.16), (0.66, 0.19, 0.15), (0.68, 0.21, 0.13)), strict=True)
+    ),
+    "mpt-7b": dict(zip(CORPORA, ((0.62, 0.09, 0.10), (0.59, 0.06, 0.12), (0.66, 0.13, 0.06)), strict=True)),
+    "mpt-30b": dict(zip(CORPORA, ((0.61, 0.16, 0.05), (0.58, 0.14, 0.03), (0.65, 0.20, 0.09)), strict=True)),
+    "bloom-7b": dict(zip(CORPORA, ((0.63, 0.04, 0.18), (0.61, 0.03, 0.18), (0.67, 0.08, 0.14)), strict=True)),
+    "bloom-176b": dict(
+        zip(CORPORA, ((0.65, 0.08, 0.01), (0.63, 0.06, 0.02), (0.69, 0.11, 0.05)), strict=True)
+    ),
+}
+"""1-Wasserstein by model, corpus and level."""
+TABLE6: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
+    "falcon-rw-7b": ((0.53, 0.15), (0.45, 0.16)),
+    "mpt-7b": ((0.58, 0.16), (0.47, 0.20)),
+    "mpt-30b": ((0.75, 0.18), (0.73, 0.17)),
+    "bloom-7b": ((0.54, 0.18), (0.47, 0.20)),
+    "bloom-176b": ((0.86, 0.13), (0.84, 0.14)),
+}
+"""Model → (mean, standard deviation) over layers and heads, on the diagonal and below it."""
+VIOLATIONS, GAP = 1e-6, 2e-6
+"""Section 4: the largest share of violating triples, and the mean gap of those that do violate."""
+BINS = 199
+"""Bins of Table 6 in the authors' code (200 edges); the paper does not print them."""
+
+
+@dataclass(frozen=True)
+class Hub:
+    """A printed model on the hub: its `preset`, the name of its rollout files, and the size of its heads."""
+
+    preset: str
+    stem: str
+    head_size: int
+
+
+HUB: dict[str, Hub] = {
+    "falcon-rw-7b": Hub("falcon-rw-7b", "falcon-rw-7b", 64),
+    "mpt-7b": Hub("mpt-7b", "mpt-7b", 128),
+    "mpt-30b": Hub("mpt-30b", "mpt-30b", 112),
+    "bloom-7b": Hub("bloom-7b1", "bloom-7b1", 128),
+    "bloom-176b": Hub("bloom-176b", "bloom", 128),
+}
+Reading = Literal["corrected", "published"]
+"""`corrected`: what the model does. `published`: what the paper's code takes for it (see `levels`)."""

@@ -1,0 +1,301 @@
+"""What the paper says of its figures and tables (§4, §6 and the appendices), as claims on measured models.
+
+How claims are judged: `posbias.papers.wu2025.claims`. Errors are over prompts (bootstrap, or Student's t), for
+Table 6 over layers and heads, which share their prompts, so that it is too small there. A rollout has no error of
+its own: what is said of one alone holds or does not. Densities are in units of an even spread.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from jaxtyping import Float
+
+from posbias.estimate import Estimate
+from posbias.papers.herasimchyk2026.agreement import Agreement, trough
+from posbias.papers.herasimchyk2026.cells import Key, names
+from posbias.papers.herasimchyk2026.homogeneity import Fit, Homogeneity
+from posbias.papers.herasimchyk2026.levels import Curves
+from posbias.papers.herasimchyk2026.order import Order
+from posbias.papers.herasimchyk2026.printed import TABLE4, TABLE5, VIOLATIONS
+from posbias.papers.wu2025.claims import Claim, Effect, mean_effect
+from posbias.profile import RISE, SHARE, Profile, spearman, uniform, wasserstein
+
+Mixings = Mapping[Key, Float[np.ndarray, "prompt layer"]]
+UNMEASURED = "influence was not measured here"
+
+
+# --- mixing ------------------------------------------------------------------------------------------------
+
+
+def mixing_claims(mixings: Mixings) -> list[Claim]:
+    """Figure 1: that λ_t falls with depth, for every model and length."""
+    sentence = "λ falls with depth: its mean over the lower half of the layers exceeds that over the upper"
+    return [Claim(sentence, tuple(_fall(_at(key, mixings), mixing) for key, mixing in mixings.items()))]
+
+
+def corpora_claims(mixings: Mixings) -> list[Claim]:
+    """Figure 4: the same on every corpus, and that λ_t is one for all (as a table that shares λ assumes)."""
+    effects = []
+    first = names(mixings, "corpus")[0]
+    for key, mixing in mixings.items():
+        reference = Key(key.model, first, key.tokens)
+        if key.corpus != first and reference in mixings:
+            where = f"{key.model}, {key.tokens} tokens, {key.corpus}, largest over layers"
+            effects.append(_apart(where, mixing, mixings[reference]))
+    claims = mixing_claims(mixings)
+    if effects:
+        claims.append(Claim(f"λ is that of {first} on every other corpus, layer by layer", tuple(effects)))
+    return claims
+
+
+def _fall(where: str, mixing: Float[np.ndarray, "prompt layer"]) -> Effect:
+    half = mixing.shape[1] // 2
+    if not half:
+        return Effect(where, flaw="one layer, two needed")
+    return mean_effect(where, mixing[:, :half].mean(axis=1) - mixing[:, -half:].mean(axis=1))
+
+
+def _apart(
+    where: str, one: Float[np.ndarray, "prompt layer"], other: Float[np.ndarray, "prompt layer"]
+) -> Effect:
+    """That two schedules are near each other in the layer where they are furthest apart."""
+    if min(len(one), len(other)) < 2:
+        return Effect(where, near=True, flaw="one prompt, two needed")
+    change = one.mean(axis=0) - other.mean(axis=0)
+    layer = int(np.abs(change).argmax())
+    se = math.hypot(Estimate.of(one[:, layer]).se, Estimate.of(other[:, layer]).se)
+    return Effect(where, float(change[layer]), se, min(len(one), len(other)) - 1.0, near=True)
+
+
+def _at(key: Key, mixings: Mixings) -> str:
+    several = len(names(mixings, "corpus")) > 1
+    return f"{key.model}, {key.tokens} tokens" + (f", {key.corpus}" if several else "")
+
+
+# --- levels ------------------------------------------------------------------------------------------------
+
+
+def level_claims(shown: Sequence[Curves], seed: int = 0) -> list[Claim]:
+    """Figures 2 and 3: what levels and measured curves are said to look like."""
+    content = [one for one in shown if "c" in one.levels]
+    claims = [
+        Claim(
+            "(a) Attention-only rollout collapses onto the first token (more than half of the mass)",
+            tuple(Effect(_of(one), float(one.levels["a"].mass[0]) - 0.5, 0.0, math.inf) for one in shown),
+        ),
+        Claim(
+            "(b) Residual-aware rollout is U-shaped: both ends are denser than 1.25 times the trough",
+            tuple(effect for one in shown for effect in _ends(_of(one), one.levels["b"])),
+        ),
+    ]
+    if content:
+        claims += [
+            Claim(
+                "(c) Constant content shifts mass toward later positions (mean position, share of the text)",
+                tuple(_shift(one) for one in content),
+            ),
+            Claim(
+                "… and lowers the primacy peak (density of the first 5 %)",
+                tuple(_first(one) for one in content),
+            ),
+            Claim(
+                "… and keeps the U",
+                tuple(effect for one in content for effect in _ends(_of(one), one.levels["c"])),
+            ),
+        ]
+    return [
+        *claims,
+        Claim(
+            "(measured) Influence is U-shaped",
+            tuple(effect for one in shown for effect in _measured_ends(one)),
+        ),
+        Claim(
+            "The minimum of (b) lies where that of the measured influence does (share of the text)",
+            tuple(_minimum(one, seed) for one in shown),
+        ),
+    ]
+
+
+def _of(one: Curves) -> str:
+    return f"{one.model}, {one.corpus}" if one.corpus else one.model
+
+
+def _ends(where: str, profile: Profile) -> list[Effect]:
+    """That a rollout's first and last 5 % exceed its trough by `RISE`."""
+    s = profile.summary
+    least = RISE * profile.trough_share.value * s.tokens / s.ends
+    return [
+        Effect(f"{where}, {name}", density - least, 0.0, math.inf)
+        for name, density in (("first", s.ratio[0]), ("last", s.ratio[2]))
+    ]
+
+
+def _measured_ends(one: Curves) -> list[Effect]:
+    measured, ends = one.measured, ("first", "last")
+    if measured is None:
+        return [Effect(f"{_of(one)}, {name}", flaw=UNMEASURED) for name in ends]
+    tokens, width = measured.tokens, measured.summary.ends
+    least, even = measured.trough_share, width / tokens
+    shares = (measured.share(0, width), measured.share(tokens - width, tokens))
+    effects = []
+    for name, share in zip(ends, shares, strict=True):
+        value = (share.value - RISE * least.value) / even
+        se = math.hypot(share.se, RISE * least.se) / even
+        effects.append(Effect(f"{_of(one)}, {name}", value, se, share.n - 1.0))
+    return effects
+
+
+def _shift(one: Curves) -> Effect:
+    place = np.linspace(0.0, 1.0, one.levels["b"].tokens)
+    return Effect(_of(one), float((one.levels["c"].mass - one.levels["b"].mass) @ place), 0.0, math.inf)
+
+
+def _first(one: Curves) -> Effect:
+    before, after = (one.levels[letter].summary.ratio[0] for letter in "bc")
+    return Effect(_of(one), before - after, 0.0, math.inf)
+
+
+def _minimum(one: Curves, seed: int) -> Effect:
+    if one.measured is None:
+        return Effect(_of(one), near=True, flaw=UNMEASURED)
+    tokens, width = one.measured.tokens, max(1, round(SHARE * one.measured.tokens))
+    at = int(trough(np.asarray(one.levels["b"].mass), width))
+
+    def distance(measured: np.ndarray) -> np.ndarray:
+        return (at - trough(measured, width)) / (tokens - 1)
+
+    return Agreement(one, seed).effect(_of(one), distance, near=True)
+
+
+# --- agreement ---------------------------------------------------------------------------------------------
+
+
+def spearman_claims(shown: Sequence[Agreement]) -> list[Claim]:
+    """Tables 2 and 4: that (b) ranks better than (a), and than (c), which (a) does not do at all."""
+    return [
+        Claim(
+            "(b) has a higher Spearman correlation than (a)",
+            tuple(one.difference(_of(one.curves), "spearman", "b", "a") for one in shown),
+        ),
+        Claim(
+            "(b) has the highest: above (c) too",
+            tuple(one.difference(_of(one.curves), "spearman", "b", "c") for one in shown),
+        ),
+        Claim(
+            "(a) performs poorly: its Spearman correlation is negative",
+            tuple(_negative(one) for one in shown),
+        ),
+    ]
+
+
+def wasserstein_claims(shown: Sequence[Agreement]) -> list[Claim]:
+    """Tables 3 and 5: that (b) is nearer than (a), and (c) than (b), and (a) further than an even spread."""
+    return [
+        Claim(
+            "(b) is nearer than (a), by Wasserstein distance",
+            tuple(one.difference(_of(one.curves), "wasserstein", "a", "b") for one in shown),
+        ),
+        Claim(
+            "(c) is nearer than (b)",
+            tuple(one.difference(_of(one.curves), "wasserstein", "b", "c") for one in shown),
+        ),
+        Claim(
+            "(a) performs poorly: an even spread is nearer",
+            tuple(_beyond_even(one) for one in shown),
+        ),
+    ]
+
+
+def _negative(one: Agreement) -> Effect:
+    predicted = np.asarray(one.curves.levels["a"].mass)
+    effect = one.effect(_of(one.curves), lambda measured: -spearman(predicted, measured))
+    return Effect(effect.where, effect.value, effect.se, effect.freedom, flaw=effect.flaw, sign=-1)
+
+
+def _beyond_even(one: Agreement) -> Effect:
+    predicted = np.asarray(one.curves.levels["a"].mass)
+    even = np.asarray(uniform(predicted.size).mass)
+    return one.effect(
+        _of(one.curves), lambda measured: wasserstein(predicted, measured) - wasserstein(even, measured)
+    )
+
+
+def printed_claims(score: str) -> list[Claim]:
+    """The same of the numbers that the paper prints, which carry no error."""
+    table = TABLE4 if score == "spearman" else TABLE5
+    rows = {f"{model}, {corpus}": values for model, by in table.items() for corpus, values in by.items()}
+    up, better = (1.0, "higher") if score == "spearman" else (-1.0, "nearer")
+    pair = "(b) is higher than (c)" if score == "spearman" else "(c) is nearer than (b)"
+    return [
+        Claim(
+            f"(the paper's own numbers) (b) is {better} than (a)",
+            tuple(Effect(where, up * (b - a), 0.0, math.inf) for where, (a, b, _) in rows.items()),
+        ),
+        Claim(
+            f"(the paper's own numbers) {pair}",
+            tuple(Effect(where, b - c, 0.0, math.inf) for where, (_, b, c) in rows.items()),
+        ),
+    ]
+
+
+# --- content and order -------------------------------------------------------------------------------------
+
+
+def homogeneity_claims(shown: Sequence[Homogeneity]) -> list[Claim]:
+    """Table 6: that entries are homogeneous within either region, more than normal numbers would seem."""
+    return [
+        Claim(
+            "Mean content logits are more homogeneous than normal numbers of the same mean and deviation",
+            tuple(
+                mean_effect(f"{one.model}, {region}", value - null)
+                for one in shown
+                for region, value, null in one.regions()
+            ),
+        )
+    ]
+
+
+def content_claims(fits: Mapping[str, Fit]) -> list[Claim]:
+    """Figure 5: that constant and diagonal explain most of the mean content logits, with one sign of δ."""
+    signs = []
+    for model, fit in fits.items():
+        positive = float((fit.offset > 0).mean())
+        signs.append(Effect(model, min(positive, 1.0 - positive), 0.0, math.inf, near=True))
+    return [
+        Claim(
+            "A constant with an offset on the diagonal explains most of the variance of mean content (R² − ½)",
+            tuple(_explained(model, fit) for model, fit in fits.items()),
+        ),
+        Claim(
+            "The diagonal shifts all heads the same way (share of heads with the rarer sign of δ)",
+            tuple(signs),
+        ),
+    ]
+
+
+def _explained(model: str, fit: Fit) -> Effect:
+    """That R² is above one half; undecided where noise may be what is not explained."""
+    r2, most = (values[np.isfinite(values)] for values in (fit.r2, fit.most))
+    effect = mean_effect(model, r2 - 0.5)
+    if effect.verdict() == "fails" and most.mean() > 0.5:
+        return Effect(model, flaw=f"R² {r2.mean():.2f} as it is, up to {most.mean():.2f} without noise")
+    return effect
+
+
+def order_claims(shown: Sequence[Order]) -> list[Claim]:
+    """Section 4: that at most 10⁻⁶ of all triples violate Assumption 4.1; undecided within sampling noise."""
+    return [
+        Claim(
+            f"At most {VIOLATIONS:.0e} of all triples violate stochastic monotonicity (powers of ten below that)",
+            tuple(_rate(one) for one in shown),
+        )
+    ]
+
+
+def _rate(one: Order) -> Effect:
+    floor = f", noise floor {one.floor:.2g}" if math.isfinite(one.floor) else ""
+    where = f"{one.model}, {one.corpus} (rate {one.rate:.2g}{floor})"
+    if VIOLATIONS < one.rate <= one.floor:
+        return Effect(where, flaw="within the noise of so few prompts")
+    return Effect(where, math.log10(VIOLATIONS) - math.log10(max(one.rate, 1e-12)), 0.0, math.inf)

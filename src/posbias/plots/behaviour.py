@@ -1,0 +1,104 @@
+"""Retrieval by position as pictures: how often, by how much, and beside the influence of the same places.
+
+Accuracy has its chance level, the margin its zero and the control: what the model would have said unasked.
+"""
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from posbias.measure.behaviour import RetrievalCurve
+from posbias.plots.style import (
+    ACCENT,
+    COLOURS,
+    INK,
+    LINE,
+    MUTED,
+    SECOND,
+    SMALL,
+    THIN,
+    dress,
+    key,
+    new_figure,
+)
+from posbias.profile import Profile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PLACE = "place of the answer (0 = first, 1 = last)"
+_SHARES = (("choice", "preferred among the candidates", ACCENT, "o"), ("accuracy", "written", SECOND, "s"))
+_MARGINS = (
+    ("margin", "asked for it", ACCENT, "o"),
+    ("control_margin", "asked for somebody else", MUTED, "s"),
+)
+
+
+def draw_retrieval(
+    ax: "Axes", curve: RetrievalCurve, quantity: Literal["share", "margin"] = "share"
+) -> "Axes":
+    """Draw retrieval by place of the answer, with 95 % intervals over prompts.
+
+    `share`: how often the answer is preferred and written, with chance dashed. `margin`: its log-probability
+    less the best other's, in nats, with 0 dashed, and the same where somebody else is asked for.
+    """
+    dress(ax, PLACE, "share of prompts" if quantity == "share" else "margin (nats)")
+    level = curve.chance if quantity == "share" else 0.0
+    ax.axhline(level, color=MUTED, linewidth=THIN, linestyle=(0, (2, 2)), zorder=1)
+    if quantity == "share":
+        ax.text(1.0, level, "chance", fontsize=SMALL, color=MUTED, ha="right", va="bottom")
+    lines = _SHARES if quantity == "share" else _MARGINS
+    for shift, (name, label, colour, marker) in zip((-0.006, 0.006), lines, strict=True):
+        entries = curve.curves[name]
+        height = np.array([one.value for one in entries])
+        ends = np.array([one.interval for one in entries])
+        # a share of exactly 0 or 1 may differ from its interval's end in the last bit
+        lengths = np.maximum(0.0, np.array([height - ends[:, 0], ends[:, 1] - height]))
+        ax.errorbar(
+            curve.depth + shift, height, lengths, fmt=f"{marker}-", color=colour, markersize=3.5, linewidth=LINE,
+            elinewidth=THIN * 1.5, capsize=1.5, label=label,
+        )  # fmt: skip
+    if quantity == "share":
+        ax.set_ylim(-0.02, 1.02)
+    ax.set_xlim(-0.03, 1.03)
+    key(ax, columns=2)
+    return ax
+
+
+def draw_places(ax: "Axes", measured: Profile, others: "Mapping[str, Profile] | None" = None) -> "Axes":
+    """Draw influence by place (0 = first token, 1 = last), even spread = 1, on a logarithmic scale.
+
+    `measured` is black; `others`, predictions of it, are in their colours.
+    """
+    dress(ax, "place of the token (0 = first, 1 = last)", "influence (even spread = 1)")
+    ax.axhline(1.0, color=MUTED, linewidth=THIN, linestyle=(0, (2, 2)), zorder=1)
+    for name, profile in {"measured": measured, **(others or {})}.items():
+        seen = profile.query + 1
+        height = profile.mass[:seen] * seen
+        colour = INK if profile is measured else COLOURS.get(name, ACCENT)
+        place = np.arange(seen) / max(1, seen - 1)
+        label = "measured" if profile is measured else str(profile.about.get("predictor", name))
+        ax.plot(place, np.where(height > 0, height, np.nan), color=colour, linewidth=0.9, label=label)
+    ax.set_yscale("log")
+    ax.set_xlim(-0.03, 1.03)
+    key(ax, columns=2)
+    return ax
+
+
+def retrieval_figure(
+    curve: RetrievalCurve, measured: Profile | None = None, others: "Mapping[str, Profile] | None" = None
+) -> "Figure":
+    """Shares and margins by place, and beside them the influence by place of the same model, if given."""
+    panels = 2 if measured is None else 3
+    figure = new_figure(3.2 * panels, 2.9)
+    axes = figure.subplots(1, panels)
+    draw_retrieval(axes[0], curve, "share")
+    draw_retrieval(axes[1], curve, "margin")
+    if measured is not None:
+        draw_places(axes[2], measured, others)
+    if not curve.able:
+        figure.suptitle("at chance: where it copies from, not what it finds", fontsize=SMALL, color=MUTED)
+    return figure

@@ -1,0 +1,464 @@
+"""Models by name, folder or hub id come out as they are in their files, or one line says why not."""
+
+import gc
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import small_hub
+import torch
+import transformers
+from conftest import WORDS, llama, word_tokenizer
+
+from posbias import memory
+from posbias.errors import InputFileError, InvalidValueError, ModelError
+from posbias.measure import LoadedModel, available_models, load_model
+from posbias.measure.cache import bundled_names
+from posbias.measure.families import FAMILIES
+from posbias.measure.placing import Placement, devices
+from posbias.measure.specimens import specimen
+
+
+def save(model, path, **saving):
+    model.save_pretrained(path, **saving)
+    word_tokenizer().save_pretrained(path)
+    return path
+
+
+def refusal(kind, *given, **named):
+    with pytest.raises(kind) as caught:
+        load_model(*given, **named)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def logits(model, ids):
+    with torch.no_grad():
+        return model(ids[None], use_cache=False).logits
+
+
+def edit_config(folder, **changes):
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+# every family
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_folder_of_every_family_loads_as_it_was_saved(name, tmp_path, ids):
+    model = specimen(name)
+    loaded = load_model(save(model, tmp_path / name))
+    assert type(loaded.model) is type(model)
+    assert loaded.family is FAMILIES[name]
+    assert loaded.verified
+    assert loaded.attention == FAMILIES[name].attention[0] == loaded.model.config._attn_implementation
+    assert not loaded.model.training
+    assert not any(weight.requires_grad for weight in loaded.model.parameters())
+    assert torch.equal(logits(loaded.model, ids), logits(model, ids))
+
+
+def test_a_family_outside_the_table_loads_unverified(tmp_path):
+    assert "nemotron" not in FAMILIES
+    config = transformers.NemotronConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+    )
+    loaded = load_model(save(transformers.NemotronForCausalLM(config), tmp_path / "other"))
+    assert (loaded.verified, loaded.family.model_type) == (False, "nemotron")
+
+
+def test_an_encoder_loads_with_its_head_or_bare(tmp_path, ids):
+    masked = specimen("bert")
+    headed = load_model(save(masked, tmp_path / "headed")).model
+    assert type(headed) is transformers.BertForMaskedLM
+    bare = load_model(save(masked.bert, tmp_path / "bare")).model
+    assert type(bare) is transformers.BertModel
+    with torch.no_grad():
+        assert torch.equal(bare(ids[None]).last_hidden_state, masked.bert(ids[None]).last_hidden_state)
+
+
+def test_a_model_of_two_streams_is_refused(tmp_path):
+    config = transformers.T5Config(vocab_size=64, d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=4)
+    folder = save(transformers.T5ForConditionalGeneration(config), tmp_path / "two")
+    assert "'t5' has an encoder and a decoder" in refusal(ModelError, folder)
+
+
+# numbers and attention
+
+
+def test_numbers_are_those_asked_for(tmp_path):
+    half = llama().to(torch.bfloat16)
+    folder = save(half, tmp_path / "half")
+    assert load_model(folder).dtype == "float32"
+    assert load_model(folder, dtype="auto").dtype == "bfloat16"
+    for dtype in ("bfloat16", "float16"):
+        loaded = load_model(folder, dtype=dtype)
+        assert loaded.dtype == dtype
+        expected = half.model.embed_tokens.weight.to(getattr(torch, dtype))
+        assert torch.equal(loaded.model.model.embed_tokens.weight, expected)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"dtype": "float23"}, "dtype: 'float23' given, one of .*did you mean 'float32'"),
+        ({"device": "tpu:7"}, "device: 'tpu:7' given, here are 'cpu'"),
+        ({"device": "cpu7"}, "device: 'cpu7' given"),
+        ({"device_map": "evenly"}, "device_map: 'evenly' given, one of auto, balanced"),
+        ({"device_map": {}}, r"device_map: \{\} given"),
+        ({"device_map": {"model": "tpu:7"}}, "device_map: 'tpu:7' given for 'model'"),
+        ({"device_map": {"model": True}}, "device_map: True given for 'model'"),
+        (
+            {"device_map": {"model": "cpu", "model.norm": "disk"}},
+            "'model' and 'model.norm' given, the first con",
+        ),
+        ({"device_map": {"": "disk", "model.norm": "cpu"}}, "'' and 'model.norm' given, the first contains"),
+        ({"attention": "flash"}, "attention: 'flash' given, 'eager' or 'sdpa' needed for family 'llama'"),
+        ({"revision": "v2"}, "revision: 'v2' given with .*, only a hub id has revisions"),
+    ],
+)
+def test_what_cannot_be_right_is_refused(folder, given, says):
+    with pytest.raises(InvalidValueError, match=says) as caught:
+        load_model(folder, **given)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_device_and_a_map_are_too_many(folder, monkeypatch):
+    monkeypatch.setattr("posbias.measure.placing.devices", lambda: ["cpu", "cuda", "cuda:0"])
+    said = refusal(InvalidValueError, folder, device="cuda", device_map="auto")
+    assert "device: 'cuda' given with device_map" in said
+
+
+def test_an_accelerator_is_offered_only_where_torch_sees_one():
+    assert devices()[0] == "cpu"
+    if torch.accelerator.is_available():
+        assert len(devices()) == 2 + torch.accelerator.device_count()
+    else:
+        assert devices() == ["cpu"]
+
+
+def test_the_attention_asked_for_is_used_or_refused_with_the_reason(folder, tmp_path, ids):
+    eager, fused = load_model(folder), load_model(folder, attention="sdpa")
+    assert (eager.attention, fused.attention) == ("eager", "sdpa")
+    torch.testing.assert_close(logits(fused.model, ids), logits(eager.model, ids), rtol=1e-4, atol=1e-4)
+    falcon = save(specimen("falcon"), tmp_path / "falcon")
+    assert "attention: 'eager' given, 'sdpa' needed" in refusal(InvalidValueError, falcon, attention="eager")
+    assert "eager counts ALiBi twice" in refusal(InvalidValueError, falcon, attention="eager")
+
+
+def test_a_model_in_memory_is_switched_or_refused(tiny):
+    assert LoadedModel.of(tiny.model, tiny.tokenizer, "tiny", "sdpa").attention == "sdpa"
+    config = transformers.FalconConfig(
+        vocab_size=64, hidden_size=32, num_hidden_layers=1, num_attention_heads=4, alibi=True
+    )
+    made = transformers.FalconForCausalLM._from_config(config, attn_implementation="eager")
+    with pytest.raises(ModelError, match="make it with attn_implementation='sdpa'"):
+        LoadedModel.of(made, tiny.tokenizer, "falcon")
+
+
+# places
+
+
+def test_a_map_onto_one_device_changes_no_bit(folder, tmp_path, ids):
+    plain = logits(load_model(folder).model, ids)
+    file = tmp_path / "map.json"
+    file.write_text('{"": "cpu"}')
+    for given in ({"": "cpu"}, file, str(file)):
+        assert torch.equal(logits(load_model(folder, device_map=given).model, ids), plain)
+    file.write_text("{")
+    assert "cannot be read as JSON" in refusal(InputFileError, folder, device_map=file)
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+def test_weights_on_disk_change_no_bit_and_leave_nothing(folder, tmp_path, ids, pickled, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "offloaded"))
+    (tmp_path / "offloaded").mkdir()
+    plain = logits(load_model(folder).model, ids)
+    if pickled:  # only safetensors can stay where they are
+        torch.save(llama().state_dict(), folder / "pytorch_model.bin")
+        (folder / "model.safetensors").unlink()
+    places = {f"model.layers.{layer}": "disk" if layer == 1 else "cpu" for layer in range(3)}
+    places |= dict.fromkeys(("model.embed_tokens", "model.norm", "model.rotary_emb", "lm_head"), "cpu")
+    loaded = load_model(folder, device_map=places)
+    assert loaded.model.model.layers[1].mlp.up_proj.weight.device.type == "meta"
+    assert any((tmp_path / "offloaded").rglob("*.safetensors")) == pickled
+    assert loaded.device == torch.device("cpu")
+    assert torch.equal(logits(loaded.model, ids), plain)
+    embedded = loaded.model.get_input_embeddings()(ids[None]).requires_grad_()
+    loaded.model(inputs_embeds=embedded, use_cache=False).logits[0, -1, 3].backward()
+    assert embedded.grad is not None
+    assert embedded.grad.norm() > 0
+    del loaded, embedded
+    gc.collect()
+    assert not any((tmp_path / "offloaded").iterdir())
+
+
+def test_weights_larger_than_memory_are_refused_before_they_are_read(folder, monkeypatch):
+    bytes_stored = (folder / "model.safetensors").stat().st_size
+    monkeypatch.setattr(memory, "available", lambda: bytes_stored - 1)
+    said = refusal(InvalidValueError, folder)
+    assert "model: tiny-llama in float32 given; that takes about" in said
+    assert load_model(folder, dtype="bfloat16").dtype == "bfloat16"
+    assert load_model(folder, device_map="auto").attention == "eager"
+
+
+def test_the_default_is_float32_on_the_cpu():
+    assert Placement.of("float32", "cpu", None) == Placement()
+
+
+# what is in the files
+
+
+def test_a_tokenizer_of_another_model_is_refused(tmp_path):
+    folder = save(llama(vocab_size=20), tmp_path / "small")
+    said = refusal(ModelError, folder)
+    assert f"its tokenizer knows {len(WORDS) + 1} tokens, its embeddings end at 19" in said
+
+
+def test_tokens_added_to_a_vocabulary_need_no_embedding(tmp_path):
+    folder = save(llama(vocab_size=len(WORDS) + 1), tmp_path / "added")
+    tokenizer = word_tokenizer()
+    tokenizer.add_tokens(["<image>"])
+    tokenizer.save_pretrained(folder)
+    assert len(load_model(folder).tokenizer) == len(WORDS) + 2
+
+
+def test_code_that_comes_with_a_model_runs_only_when_trusted(folder, tmp_path, monkeypatch, ids):
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.syspath_prepend(str(tmp_path / "modules"))
+    plain = logits(load_model(folder).model, ids)
+    (folder / "curious.py").write_text(
+        "from pathlib import Path\n"
+        "from transformers import LlamaConfig, LlamaForCausalLM\n"
+        f"Path({str(tmp_path / 'ran')!r}).touch()\n"
+        "class CuriousConfig(LlamaConfig):\n    model_type = 'curious'\n"
+        "class CuriousModel(LlamaForCausalLM):\n    config_class = CuriousConfig\n"
+    )
+    auto_map = {"AutoConfig": "curious.CuriousConfig", "AutoModelForCausalLM": "curious.CuriousModel"}
+    edit_config(folder, model_type="curious", auto_map=auto_map)
+    said = refusal(ModelError, folder)
+    assert "needs Python files of its own" in said
+    assert "--trust-remote-code" in said
+    assert not (tmp_path / "ran").exists()
+    loaded = load_model(folder, trust_remote_code=True)
+    assert (tmp_path / "ran").exists()
+    assert (loaded.family.model_type, loaded.verified) == ("curious", False)
+    assert torch.equal(logits(loaded.model, ids), plain)
+    before = loaded.checksum
+    (folder / "curious.py").write_text((folder / "curious.py").read_text() + "\n")
+    assert load_model(folder, trust_remote_code=True).checksum != before
+
+
+def test_pickled_weights_load_and_cannot_run_anything(folder, tmp_path, ids):
+    before = load_model(folder)
+    torch.save(before.model.state_dict(), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    loaded = load_model(folder)
+    assert torch.equal(logits(loaded.model, ids), logits(before.model, ids))
+    assert loaded.checksum != before.checksum
+
+    class Trap:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "ran",))
+
+    torch.save({"model.embed_tokens.weight": Trap()}, folder / "pytorch_model.bin")
+    assert "could not be loaded" in refusal(ModelError, folder)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_missing_part_of_the_weights_is_named(tmp_path):
+    folder = save(llama(), tmp_path / "parts", max_shard_size="20KB")
+    parts = sorted(folder.glob("model-*.safetensors"))
+    assert len(parts) > 1
+    load_model(folder)
+    parts[1].unlink()
+    assert f"it has no {parts[1].name}" in refusal(ModelError, folder)
+    (folder / "model.safetensors.index.json").write_text("[]")
+    assert "it has no readable model.safetensors.index.json" in refusal(ModelError, folder)
+
+
+# models that come with the package
+
+
+@pytest.mark.parametrize("name", bundled_names())
+def test_a_bundled_model_loads_by_name(name):
+    (record,) = [record for record in available_models() if record.name == name]
+    assert (record.cached, record.state, record.licence) == (True, "bundled", "MIT")
+    loaded = load_model(name)
+    assert loaded.name == name
+    assert loaded.verified
+    assert loaded.model.config.encoding in record.description
+
+
+def test_a_folder_under_the_bundled_ones_is_a_model_by_its_name(tmp_path, monkeypatch, ids):
+    model = specimen("posbias_tiny")
+    save(model, tmp_path / "tiny-try")
+    monkeypatch.setattr("posbias.measure.cache._BUNDLED", tmp_path)
+    assert bundled_names() == ["tiny-try"]
+    assert [record.name for record in available_models()][-1] == "tiny-try"
+    assert torch.equal(logits(load_model("tiny-try").model, ids), logits(model, ids))
+    said = refusal(ModelError, "tiny-tray")
+    assert "did you mean 'tiny-try'" in said
+    (tmp_path / "tiny-try" / "model.safetensors").unlink()
+    assert available_models()[-1].state == "damaged"
+
+
+# models from a hub
+
+
+@pytest.fixture
+def cached(folder, tmp_path, monkeypatch):
+    """The tiny model in a hub's cache, at the branch main and at one commit."""
+    import huggingface_hub
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    place = tmp_path / "hub" / "models--someone--small"
+    (place / "refs").mkdir(parents=True)
+    (place / "refs" / "main").write_text(small_hub.COMMIT)
+    (place / "snapshots").mkdir()
+    folder.rename(place / "snapshots" / small_hub.COMMIT)
+    return place / "snapshots" / small_hub.COMMIT
+
+
+def test_a_hub_id_loads_from_the_cache_without_a_network(cached, ids):
+    loaded = load_model(small_hub.NAME)
+    assert (loaded.name, loaded.revision) == (small_hub.NAME, small_hub.COMMIT)
+    same = load_model(small_hub.NAME, revision=small_hub.COMMIT)
+    assert same.checksum == loaded.checksum == load_model(cached).checksum
+    assert torch.equal(logits(loaded.model, ids), logits(load_model(cached).model, ids))
+
+
+def test_what_the_cache_lacks_is_said_with_what_to_do(cached):
+    for given in ({"name": "someone/other"}, {"name": small_hub.NAME, "revision": "v2"}):
+        said = refusal(ModelError, **given)
+        assert "is no folder here, and not or not whole in the hub's cache; HF_HUB_OFFLINE is set" in said
+    (cached / "model.safetensors").unlink()
+    said = refusal(ModelError, small_hub.NAME)
+    assert "has no model.safetensors" in said
+    assert "HF_HUB_OFFLINE is set: unset it, or give a folder or a .gguf file" in said
+
+
+def test_a_folder_goes_before_a_hub_id(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "someone").mkdir()
+    folder.rename(tmp_path / small_hub.NAME)
+    assert load_model(small_hub.NAME).revision is None
+
+
+def test_an_interrupted_download_is_one_line_and_keeps_what_is_whole(tmp_path):
+    files = {
+        "config.json": b'{"model_type": "llama"}',
+        "model.safetensors": bytes(300_000),
+        "extra.md": b"not read",
+        "consolidated.safetensors": b"a copy for another program",
+        "code.py": b"only on trust",
+    }
+    script = (
+        "import sys\n"
+        "from posbias.errors import ModelError\n"
+        "from posbias.measure.hub import snapshot\n"
+        "try: print(snapshot(sys.argv[1], sys.argv[2] or None))\n"
+        "except ModelError as error: print(error)\n"
+    )
+
+    def ask(hub, name=small_hub.NAME, revision="", offline="0"):
+        environment = os.environ | {
+            "HF_ENDPOINT": hub.url,
+            "HF_HOME": str(tmp_path),
+            "HF_HUB_OFFLINE": offline,
+            "HF_HUB_DISABLE_XET": "1",
+            "NO_PROXY": "127.0.0.1",
+        }
+        command = [sys.executable, "-c", script, name, revision]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert done.stderr == ""
+        return done.stdout.strip()
+
+    again = "check the network, then run the same again (files that arrived whole are kept)"
+    with small_hub.serving(files, breaks="model.safetensors") as hub:
+        said = ask(hub)
+        assert said.startswith(f"model: '{small_hub.NAME}' could not be downloaded: ")
+        assert said.endswith(again)
+        assert "\n" not in said
+        assert "not whole in the hub's cache" in ask(hub, offline="1")
+        hub.breaks = None
+        hub.asked.clear()
+        snapshot = Path(ask(hub))
+        assert hub.asked == ["model.safetensors"]
+        assert {file.name for file in snapshot.iterdir()} == {"config.json", "model.safetensors"}
+        assert (snapshot / "model.safetensors").read_bytes() == files["model.safetensors"]
+        assert ask(hub, offline="1") == str(snapshot)
+        assert "has no revision 'v9', a branch, tag or commit needed" in ask(hub, revision="v9")
+        assert "not on the hub or private there" in ask(hub, name="someone/else")
+    assert ask(hub) == str(snapshot), "a hub that is gone is not needed"
+
+
+# GGUF files
+
+
+def interleaved(weight, heads):
+    """Rows of a query or key map as GGUF files hold them: the two halves of a head's channels in turn."""
+    return weight.reshape(heads, 2, -1, weight.shape[1]).transpose(1, 2).reshape(weight.shape)
+
+
+def write_gguf(model, path, merge='" #'):
+    """Write a Llama to a GGUF file, in float32, with a byte-pair tokenizer of single characters."""
+    gguf = pytest.importorskip("gguf")
+    config = model.config
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(10_000.0)
+    writer.add_vocab_size(config.vocab_size)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list([*map(chr, range(33, 32 + config.vocab_size)), '"#'])
+    writer.add_token_merges([merge])
+    writer.add_bos_token_id(0)
+    writer.add_eos_token_id(1)
+    names = {"self_attn.": "attn_", "mlp.": "ffn_", "_proj": "", "attn_o.": "attn_output."}
+    names |= {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
+    names |= {"model.layers.": "blk.", "model.embed_tokens": "token_embd", "model.norm": "output_norm"}
+    for name, weight in model.state_dict().items():
+        for theirs, ours in names.items():
+            name = name.replace(theirs, ours)
+        heads = {"attn_q.": config.num_attention_heads, "attn_k.": config.num_key_value_heads}
+        for part, number in heads.items():
+            if part in name:
+                weight = interleaved(weight, number)
+        writer.add_tensor(name.replace("lm_head", "output"), weight.contiguous().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_a_gguf_file_loads_as_the_model_it_holds(tmp_path, ids):
+    model = llama()
+    path = write_gguf(model, tmp_path / "small.gguf")
+    loaded = load_model(path)
+    assert (loaded.name, loaded.family.model_type, loaded.dtype) == ("small.gguf", "llama", "float32")
+    assert torch.equal(logits(loaded.model, ids), logits(model, ids))
+    half = load_model(path, dtype="bfloat16", attention="sdpa")
+    assert (half.dtype, half.attention, half.checksum) == ("bfloat16", "sdpa", loaded.checksum)
+    path.write_bytes(path.read_bytes()[:200])
+    assert f"{path} could not be loaded: " in refusal(ModelError, path)
+
+
+def test_a_tokenizer_that_makes_rust_panic_is_one_line(tmp_path):
+    path = write_gguf(llama(), tmp_path / "odd.gguf", merge="! !")
+    assert f"{path} could not be loaded: " in refusal(ModelError, path)

@@ -1,0 +1,409 @@
+"""Retrieval by position: the prompts are what they claim, scores equal plain passes, verdicts follow the data."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import tokenizers
+import torch
+import transformers
+
+from posbias import netcdf
+from posbias.errors import InputFileError, InvalidValueError, ModelError
+from posbias.estimate import Estimate
+from posbias.measure import LoadedModel, wordings
+from posbias.measure.behaviour import Share, retrieval_curve
+from posbias.measure.continuations import Reader, reuse_is_exact
+from posbias.measure.haystack import CHOICES, Keys, Needle
+from posbias.measure.retrieval import retrieval_fingerprint, retrieval_job, retrieve
+from posbias.measure.text import read_text
+
+os.environ["OMP_NUM_THREADS"] = "1"
+torch.set_num_threads(1)
+TEXT = read_text(None).content[:60_000]
+CHAT = "{% for m in messages %}<{{ m.role }}> {{ m.content | trim }}\n{% endfor %}<assistant> "
+SIZES = {"vocab_size": 300, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+
+
+def tokenizer_of(vocabulary):
+    """A byte-level tokenizer: 256 bytes alone (every word several tokens), or with merges learnt from a text."""
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([TEXT[:20_000]], trainer)
+    made = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+    made.chat_template = CHAT
+    return made
+
+
+BYTES, MERGED = tokenizer_of(256), tokenizer_of(1500)
+
+
+def model_of(kind="llama", **changes):
+    torch.manual_seed(5)
+    sizes = SIZES | changes
+    longer = {"max_position_embeddings": 2048}
+    match kind:
+        case "llama":
+            config = transformers.LlamaConfig(**sizes, **longer, intermediate_size=48, num_key_value_heads=2)
+        case "mistral":
+            config = transformers.MistralConfig(
+                **sizes, **longer, intermediate_size=48, num_key_value_heads=2, sliding_window=16
+            )
+        case "bloom":
+            config = transformers.BloomConfig(
+                vocab_size=sizes["vocab_size"], hidden_size=32, n_layer=2, n_head=4
+            )
+        case "gpt2":
+            config = transformers.GPT2Config(
+                vocab_size=sizes["vocab_size"], n_embd=32, n_layer=2, n_head=4, n_positions=2048
+            )
+        case "mamba":
+            config = transformers.MambaConfig(
+                vocab_size=sizes["vocab_size"], hidden_size=32, num_hidden_layers=2, state_size=4
+            )
+    config.initializer_range = 0.3
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    for parameter in model.parameters():
+        if parameter.dim() > 1:
+            parameter.data.normal_(0, 0.3)
+    return model
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    return LoadedModel.of(model_of(), BYTES, "tiny")
+
+
+@pytest.fixture
+def job():
+    return retrieval_job("keys", pairs=4, positions=3, prompts=4)
+
+
+# ── prompts ──
+
+
+@pytest.mark.parametrize("wording", list(wordings.WORDINGS["keys"]))
+def test_only_the_place_of_the_asked_pair_changes(wording):
+    trials = Keys(MERGED, wording, 4, seed=3, pairs=7)
+    for index in range(3):
+        trial = trials.trial(index)
+        thing = trial.answers[0].strip()
+        assert trial.depths == (0.0, 2 / 6, 4 / 6, 1.0)
+        assert len(set(trial.answers)) == 7
+        remainders = set()
+        for text, place, depth in zip(trial.asked, trial.places, trial.depths, strict=True):
+            assert text[place:].startswith(thing)
+            others = [text.index(f"{other.strip()}") for other in trial.answers[1:]]
+            assert sum(other < place for other in others) == round(6 * depth)
+            assert others == sorted(others), "the others keep their order"
+            remainders.add("".join(sorted(text)))
+        assert len(remainders) == 1
+
+
+def test_the_order_of_the_others_and_the_facts_differ_between_trials():
+    trials = Keys(MERGED, "list", 3, seed=0, pairs=6)
+    assert len({trials.trial(k).asked[0] for k in range(20)}) == 20
+    assert trials.trial(3) == Keys(MERGED, "list", 3, seed=0, pairs=6).trial(3)
+    assert trials.trial(3) != Keys(MERGED, "list", 3, seed=1, pairs=6).trial(3)
+
+
+def test_the_control_asks_for_somebody_who_does_not_occur():
+    trial = Keys(MERGED, "list", 3, seed=0, pairs=6).trial(0)
+    for asked, control in zip(trial.asked, trial.control, strict=True):
+        listed = [line.split(":")[0] for line in asked.splitlines()[:-1]]
+        assert asked.splitlines()[-1].rstrip(":") in listed
+        assert control.splitlines()[-1].rstrip(":") not in listed
+        assert asked.splitlines()[:-1] == control.splitlines()[:-1]
+
+
+@pytest.mark.parametrize("tokenizer", [BYTES, MERGED], ids=["bytes", "merged"])
+@pytest.mark.parametrize("length", [150, 900])
+def test_as_many_pairs_as_fit_the_length(tokenizer, length):
+    trials = Keys(tokenizer, "list", 3, seed=0, length=length)
+    longest = max(trials.tokens(text) for k in range(4) for text in trials.trial(k).asked)
+    assert longest <= length
+    more = Keys(tokenizer, "list", 3, seed=0, pairs=trials.pairs + 1)
+    assert max(more.tokens(text) for k in range(4) for text in more.trial(k).asked) > length
+
+
+def test_things_of_one_list_have_equally_many_tokens_where_the_tokenizer_allows():
+    trial = Keys(BYTES, "list", 3, seed=0, pairs=9).trial(0)
+    assert len({len(answer) for answer in trial.answers}) == 1
+    many = Keys(BYTES, "list", 3, seed=0, pairs=400).trial(0)
+    assert len(set(many.answers)) == 400
+
+
+@pytest.mark.parametrize("wording", list(wordings.WORDINGS["needle"]))
+@pytest.mark.parametrize(("length", "positions"), [(600, 3), (1500, 6)])
+def test_a_needle_lies_between_sentences_and_nothing_else_changes(wording, length, positions):
+    trials = Needle(BYTES, wording, positions, 0, text=TEXT, name="t", length=length)
+    for index in range(3):
+        trial = trials.trial(index)
+        name = trial.asked[0].split("What is ")[1].split("'s")[0]
+        fact = f"{name}'s secret word is {trial.answers[0].strip()}."
+        assert len(trial.answers) == CHOICES
+        assert trial.depths[0] == 0.0
+        assert trial.depths[-1] == 1.0
+        np.testing.assert_allclose(trial.depths, np.linspace(0, 1, positions), atol=0.5 / (positions - 1))
+        around = set()
+        for text, place in zip(trial.asked, trial.places, strict=True):
+            assert length - 30 < trials.tokens(text) <= length + 1
+            assert text[place:].startswith(trial.answers[0].strip() + ".")
+            before, after = text.split(fact)
+            before = before.removeprefix("<user> ").strip()
+            assert before == "" or before[-1] in ".!?\"')]"
+            around.add(" ".join((before + " " + after).split()))
+            for other in trial.answers[1:]:
+                assert f"{other} " not in text
+        assert len(around) == 1
+
+
+def test_no_word_begins_with_another():
+    for words in (wordings.NAMES, wordings.SURNAMES, wordings.THINGS, wordings.QUALITIES):
+        assert len(set(words)) == len(words)
+        assert not [(a, b) for a in words for b in words if a != b and b.startswith(a)]
+
+
+# ── scores ──
+
+
+@pytest.mark.parametrize("kind", ["llama", "mistral", "bloom", "gpt2"])
+def test_cached_scores_equal_plain_ones(kind):
+    model = model_of(kind)
+    random = np.random.default_rng(1)
+    shared = random.integers(0, 256, 30).tolist()
+    endings = [random.integers(0, 256, count).tolist() for count in (3, 1, 5, 3)]
+    reader = Reader(model)
+    for cut, tail in ((30, 9), (12, 20), (12, 20), (30, 1), (0, 7)):
+        prompt = shared[:cut] + random.integers(0, 256, tail).tolist()
+        found, plain = reader.endings(prompt, endings), Reader(model, reuse=False).endings(prompt, endings)
+        np.testing.assert_allclose(found.log_probability, plain.log_probability, atol=2e-4)
+        np.testing.assert_array_equal(found.greedy, plain.greedy)
+    assert reuse_is_exact(model, [(shared, endings), (shared[:20], endings)])
+
+
+def test_plain_scores_are_sums_of_log_softmax_and_greedy_is_what_generate_writes():
+    model = model_of()
+    prompt = [5, 17, 200, 3, 9, 9]
+    with torch.no_grad():
+        written = model.generate(
+            torch.tensor([prompt]), max_new_tokens=4, do_sample=False, pad_token_id=0, eos_token_id=None
+        )[0, 6:].tolist()  # fmt: skip
+        endings = [written, written[:2], [*written[:3], (written[3] + 1) % 256], [7, 7]]
+        expected = []
+        for ending in endings:
+            logits = model(torch.tensor([prompt + ending])).logits[0].double().numpy()
+            steps = logits[5 : 5 + len(ending)]
+            log_z = np.log(np.exp(steps).sum(axis=1))
+            expected.append(sum(steps[k, t] - log_z[k] for k, t in enumerate(ending)))
+    for reuse in (False, True):
+        found = Reader(model, reuse=reuse).endings(prompt, endings)
+        np.testing.assert_allclose(found.log_probability, expected, atol=1e-4)
+        assert found.greedy.tolist()[:3] == [True, True, False]
+
+
+def test_a_model_without_such_a_cache_is_read_plainly():
+    model = model_of("mamba")
+    assert not reuse_is_exact(model, [([1, 2, 3, 4], [[5, 6], [7, 8]])])
+
+
+def test_an_interrupted_pass_leaves_no_wrong_cache():
+    model = model_of()
+    reader, endings = Reader(model), [[1, 2], [3, 4]]
+    reader.endings(list(range(20)), endings)
+
+    def interrupt(module, given):
+        raise KeyboardInterrupt
+
+    hook = model.model.layers[1].register_forward_pre_hook(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        reader.endings([*range(10), *range(40, 50)], endings)
+    hook.remove()
+    prompt = [*range(10), *range(60, 75)]
+    np.testing.assert_allclose(
+        reader.endings(prompt, endings).log_probability,
+        Reader(model, reuse=False).endings(prompt, endings).log_probability,
+        atol=2e-4,
+    )
+
+
+# ── the whole ──
+
+
+def test_the_dataset_has_every_candidate_and_what_follows_from_them(loaded, job):
+    told = []
+    found = retrieve(loaded, job, progress=lambda done, total: told.append(done))
+    assert told == [0, 1, 2, 3, 4]
+    assert dict(found.sizes) == {"prompt": 4, "position": 3, "candidate": 4}
+    scores = found.log_probability.values
+    np.testing.assert_array_equal(found.margin, scores[..., 0] - scores[..., 1:].max(axis=-1))
+    np.testing.assert_allclose(found.margin_mean, scores[..., 0] - scores[..., 1:].mean(axis=-1))
+    np.testing.assert_array_equal(found.choice, scores[..., 0] > scores[..., 1:].max(axis=-1))
+    control = found.control_log_probability.values
+    np.testing.assert_array_equal(found.control_margin, control[..., 0] - control[..., 1:].max(axis=-1))
+    assert (np.diff(found.token, axis=1) > 0).all()
+    assert json.loads(found.attrs["job"])["pairs"] == 4
+    trials = Keys(loaded.tokenizer, job.wording, 3, 0, pairs=4)
+    trial = trials.trial(2)
+    prompt = loaded.tokenizer(trial.asked[1])["input_ids"]
+    endings = [loaded.tokenizer(answer)["input_ids"] for answer in trial.answers]
+    assert min(map(len, endings)) > 1
+    plain = Reader(loaded.model, reuse=False).endings(prompt, endings)
+    np.testing.assert_allclose(scores[2, 1], plain.log_probability, atol=2e-4)
+    np.testing.assert_array_equal(found.accuracy[2, 1], plain.greedy[0])
+    assert found.token[2, 1] == len(loaded.tokenizer(trial.asked[1][: trial.places[1]])["input_ids"])
+
+
+@pytest.mark.parametrize("stop", [2])
+def test_an_interrupted_run_goes_on_with_the_same_bits(loaded, job, tmp_path, stop):
+    whole, checkpoint = retrieve(loaded, job), tmp_path / "c.npz"
+
+    def interrupt(done, total):
+        if done == stop:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        retrieve(loaded, job, checkpoint=checkpoint, progress=interrupt)
+    heard = []
+    again = retrieve(loaded, job, checkpoint=checkpoint, progress=lambda done, total: heard.append(done))
+    assert heard[0] == stop
+    assert again.equals(whole)
+    other = retrieval_job("keys", pairs=4, positions=3, prompts=4, seed=1)
+    with pytest.raises(InputFileError, match="belongs to another job"):
+        retrieve(loaded, other, checkpoint=checkpoint)
+
+
+def test_a_needle_is_asked_for(loaded, tmp_path):
+    path = tmp_path / "t.txt"
+    path.write_text(TEXT, encoding="utf-8")
+    job = retrieval_job("needle", length=500, positions=3, prompts=2)
+    found = retrieve(loaded, job, text=path)
+    assert found.sizes["candidate"] == CHOICES
+    assert (found.tokens > 450).all()
+    other = tmp_path / "u.txt"
+    other.write_text(TEXT[:-1], encoding="utf-8")
+    assert retrieval_fingerprint(loaded, job, path) != retrieval_fingerprint(loaded, job, other)
+
+
+def test_a_copying_model_is_found_out(loaded, job):
+    """The real run's dataset with other scores: a model that always says the last thing finds nothing."""
+    found = retrieve(loaded, retrieval_job("keys", pairs=4, positions=3, prompts=12))
+    noise = np.random.default_rng(0).normal(0, 0.05, (2, 12, 3))
+    # gaps are then exactly what is put in
+    noise -= noise.mean(axis=1, keepdims=True)
+
+    def curve(asked, control):
+        noisy = asked + noise[0]
+        scores = {
+            "margin": noisy, "margin_mean": noisy + 1, "choice": (noisy > 0).astype(float),
+            "control_margin": control + 0 * noisy,
+            "control_margin_mean": control + 1 + noise[1],
+        }  # fmt: skip
+        return retrieval_curve(found.assign({k: (("prompt", "position"), v) for k, v in scores.items()}))
+
+    last_only = curve(np.array([-3.0, -3.0, 3.0]), np.array([-3.0, -3.0, 3.0]))
+    assert last_only.overall["choice"].interval[0] > last_only.chance
+    assert not last_only.able
+    assert last_only.verdict == "at chance"
+    assert "at chance" in last_only.sentences()[-1]
+    for margins, verdict in (
+        ([3.0, 1.0, 2.0], "U"),
+        ([3.0, 1.0, 1.0], "primacy"),
+        ([0.5, 1.0, 2.0], "recency"),
+        ([0.5, 1.0, 0.6], "middle"),
+        ([1.0, 1.0, 1.0], "none told"),
+    ):
+        made = curve(np.array(margins), np.array([-3.0, -3.0, -3.0]))
+        assert made.able
+        assert made.verdict == verdict
+        gap = made.gaps["margin"]["first - middle"]
+        assert gap.value == pytest.approx(margins[0] - margins[1], abs=1e-9)
+
+
+def test_gaps_are_paired(loaded, job):
+    found = retrieve(loaded, job)
+    made = retrieval_curve(found)
+    expected = Estimate.of(found.margin.values[:, 2] - found.margin.values[:, 1])
+    assert made.gaps["margin"]["last - middle"] == expected
+    assert made.curves["accuracy"][0].n == 4
+
+
+@pytest.mark.parametrize(("hits", "n"), [(0, 10), (10, 10), (3, 7), (1, 1000)])
+def test_intervals_of_shares_are_wilsons(hits, n):
+    share = Share.of(np.repeat([1.0, 0.0], [hits, n - hits]))
+    z, p = 1.959963984540054, hits / n
+    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    np.testing.assert_allclose(share.interval, [middle - half, middle + half], atol=1e-12)
+
+
+def test_the_file_holds_the_whole(loaded, job, tmp_path):
+    found = retrieve(loaded, job)
+    path = netcdf.save(found, tmp_path / "r.nc", checksum=True)
+    read = netcdf.load(path, "retrieval", written_by="posbias retrieve")
+    assert read.equals(found)
+    assert retrieval_curve(read).as_dict() == retrieval_curve(found).as_dict()
+
+
+# ── bad input ──
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"pairs": 3, "positions": 4}, "positions: 4 given, at most the 3 pairs"),
+        ({"positions": 2}, "positions: 2 given, a number ≥ 3 needed"),
+        ({"pairs": 0}, "positions: 0 given|pairs: 0 given"),
+        ({"pairs": 4, "length": 100}, "length: given together with pairs"),
+        ({"task": "needle", "pairs": 4}, "pairs: 4 given, none needed"),
+        ({"task": "nedle"}, "did you mean 'needle'"),
+        ({"wording": "lst"}, "did you mean 'list'"),
+        ({"prompts": 1}, "prompts: 1 given, a number ≥ 2 needed"),
+        ({"seed": -1}, "seed: -1 given"),
+    ],
+)
+def test_wrong_jobs_are_refused(options, words):
+    with pytest.raises(InvalidValueError, match=words):
+        retrieval_job(**options)
+
+
+def test_what_tokenizer_text_and_context_cannot_hold_is_refused(loaded, tmp_path):
+    with pytest.raises(InvalidValueError, match=r"length: 20 tokens given, at least \d+ needed for 5 pairs"):
+        retrieve(loaded, retrieval_job("keys", length=20))
+    with pytest.raises(InvalidValueError, match=r"at most 2048 fit the context of tiny"):
+        retrieve(loaded, retrieval_job("keys", pairs=300))
+    with pytest.raises(InvalidValueError, match="pairs: 1000001 owners needed"):
+        retrieve(loaded, retrieval_job("keys", pairs=1_000_000))
+    with pytest.raises(InvalidValueError, match=r"length: 60 tokens given; the fact and the question alone"):
+        retrieve(loaded, retrieval_job("needle", length=60, positions=3))
+    with pytest.raises(InvalidValueError, match="its sentences end too rarely"):
+        retrieve(loaded, retrieval_job("needle", length=500, positions=40))
+    short = tmp_path / "short.txt"
+    short.write_text("One. Two. Three.", encoding="utf-8")
+    with pytest.raises(InputFileError, match=r"short\.txt has 3 words"):
+        retrieve(loaded, retrieval_job("needle", length=500), text=short)
+    with pytest.raises(InvalidValueError, match="text: given with the task keys"):
+        retrieve(loaded, retrieval_job("keys"), text=short)
+
+
+def test_models_that_cannot_be_asked_are_refused(loaded, job):
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0, "a": 1}, unk_token="[UNK]"))
+    words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    blind = transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]")
+    with pytest.raises(ModelError, match="its tokenizer tells 1 owners apart, 5 needed"):
+        retrieve(LoadedModel.of(model_of(), blind, "blind"), job)
+    with pytest.raises(ModelError, match="no chat template"):
+        Keys(blind, "chat", 3, 0, pairs=4)
+    with pytest.raises(ModelError, match="do not belong together"):
+        retrieve(LoadedModel.of(model_of(vocab_size=90), BYTES, "small"), job)
+    broken = model_of()
+    broken.lm_head.weight.data[:] = float("nan")
+    with pytest.raises(ModelError, match="not finite"):
+        retrieve(LoadedModel.of(broken, BYTES, "broken"), job)

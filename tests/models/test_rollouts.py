@@ -1,0 +1,334 @@
+"""Rollouts pushed through recomputed blocks against dense float64 products, and head gains against Jacobians."""
+
+import gc
+import math
+import weakref
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny import RUNS, tiny_model
+
+from posbias.errors import InvalidValueError, ModelError
+from posbias.measure import rollouts as module
+from posbias.measure.capture import Capture, SeenLayer
+from posbias.measure.families import decoder_layers
+from posbias.measure.influence import Economy, predict
+from posbias.measure.jacobian import (
+    HeadGains,
+    HeadJacobian,
+    estimated_gains,
+    gains_of,
+    norm_square,
+    plain_strength,
+    stretch,
+)
+from posbias.measure.replay import recording
+from posbias.measure.rollouts import KINDS, Rollouts, value_norms
+from posbias.measure.scores import Factored
+from posbias.seeds import stream
+
+
+def dense(layers, gains):
+    """The three rollouts as products of whole matrices, written from their definitions; the top layer first."""
+    tokens = layers[0].scores.tokens
+    rows = {name: np.eye(tokens)[-1] for name in KINDS.values()}
+    for layer in reversed(layers):
+        attention = layer.attention.double().numpy()
+        x, added = layer.stream.double().numpy(), layer.update.double().numpy()
+        mixing = np.linalg.norm(added) / (np.linalg.norm(x) + np.linalg.norm(added))
+        eye, heads = np.eye(tokens), len(attention)
+        writing = layer.output_weight.double().numpy().reshape(x.shape[1], heads, -1)
+        sizes = np.array(
+            [
+                [np.linalg.norm(writing[:, h] @ layer.values[h, j].double().numpy()) for j in range(tokens)]
+                for h in range(heads)
+            ]
+        )
+        weighted = sum(attention[h] * sizes[h] for h in range(heads))
+        weighted = weighted / weighted.sum(axis=1, keepdims=True)
+        centred = x - x.mean(axis=1, keepdims=True)
+        squares = {"rms": (x**2).mean(axis=1), "layer": (centred**2).mean(axis=1), "none": np.ones(tokens)}
+        norm, epsilon = gains.norm[layer.layer], gains.epsilon[layer.layer]
+        square = squares[norm] + (0.0 if norm == "none" else epsilon)
+        energy = sum(gains.strength[layer.layer, h] * attention[h] ** 2 for h in range(heads)) / square
+        if gains.stretched[layer.layer]:
+            factor = stretch(layer.update, layer.mixed, layer.output_weight).numpy()
+            energy = factor[:, None] ** 2 * energy
+        rows["rollout_kernel"] = rows["rollout_kernel"] @ (
+            (1 - mixing) * eye + mixing * attention.mean(axis=0)
+        )
+        rows["rollout_value"] = rows["rollout_value"] @ ((1 - mixing) * eye + mixing * weighted)
+        rows["rollout_energy"] = rows["rollout_energy"] @ (eye + energy)
+    return rows | {"rollout_energy": np.sqrt(rows["rollout_energy"])}
+
+
+def synthetic(seed, heads, shared, tokens, depth, window, sinks):
+    """Layers with random factors, in float64: no model."""
+    rng = torch.Generator().manual_seed(seed)
+    draw = lambda *shape: torch.randn(*shape, generator=rng, dtype=torch.float64)  # noqa: E731
+    keys = torch.arange(tokens)
+    mask = (keys[:, None] - keys[None, :] < window)[None] if window else None
+    layers = []
+    for index in range(depth):
+        scores = Factored(
+            2 * draw(heads, tokens, 3),
+            draw(shared, tokens, 3),
+            scale=0.7,
+            causal=True,
+            mask=mask,
+            sinks=draw(heads) if sinks else None,
+        )
+        layers.append(
+            SeenLayer(
+                layer=index,
+                stream=draw(tokens, 6) * torch.exp(draw(tokens, 1)),
+                update=draw(tokens, 6),
+                scores=scores,
+                values=draw(heads, tokens, 2),
+                mixed=draw(tokens, 2 * heads),
+                output_weight=draw(6, 2 * heads),
+            )
+        )
+    gains = HeadGains(
+        strength=draw(depth, heads).square().numpy(),
+        norm=tuple(("rms", "layer", "none")[index % 3] for index in range(depth)),
+        epsilon=(1e-3,) * depth,
+        stretched=tuple(index % 2 == 1 for index in range(depth)),
+    )
+    return layers, gains
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    grouped=st.sampled_from([(1, 1), (2, 1), (4, 2), (3, 3)]),
+    tokens=st.integers(1, 17),
+    depth=st.integers(1, 4),
+    window=st.sampled_from([0, 1, 3]),
+    sinks=st.booleans(),
+    block=st.integers(1, 20),
+)
+def test_rows_equal_dense_products(seed, grouped, tokens, depth, window, sinks, block):
+    layers, gains = synthetic(seed, *grouped, tokens, depth, window, sinks)
+    rollouts = Rollouts(tokens, gains=gains)
+    for layer in layers:
+        rollouts.see(layer)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_BLOCK_ENTRIES", block * grouped[0] * tokens)
+        rows = rollouts.rows()
+    expected = dense(layers, gains)
+    assert rows.keys() == expected.keys()
+    for name, row in rows.items():
+        np.testing.assert_allclose(row, expected[name], rtol=1e-11, atol=1e-300, err_msg=name)
+    assert rows["rollout_value"].sum() == pytest.approx(1)
+    assert rows["rollout_kernel"].sum() <= 1 + 1e-12
+    assert sinks or rows["rollout_kernel"].sum() == pytest.approx(1)
+
+
+def test_no_attention_leaves_everything_where_it_is():
+    layers, gains = synthetic(1, 2, 2, 7, 3, 0, False)
+    still = replace(gains, strength=np.zeros_like(gains.strength))
+    rollouts = Rollouts(7, gains=still)
+    for layer in layers:
+        rollouts.see(replace(layer, update=torch.zeros_like(layer.update)))
+    for row in rollouts.rows().values():
+        np.testing.assert_array_equal(row, np.eye(7)[-1])
+
+
+def test_of_a_layer_its_scores_alone_are_kept(ids):
+    loaded, alive = tiny_model("llama", 0, "sdpa"), []
+    rollouts = Rollouts(len(ids), ("kernel", "value"), layers=decoder_layers(loaded.model))
+
+    def see(layer):
+        alive.append([weakref.ref(item) for item in (layer, layer.update, layer.values, layer.content)])
+        rollouts.see(layer)
+
+    with rollouts, Capture(loaded.model, loaded.family, see):
+        predict(loaded.model, ids)
+    gc.collect()
+    assert [one() for each in alive for one in each] == [None] * 12
+    assert rollouts.rows()["rollout_value"].sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("family", "number", "attention"), RUNS)
+def test_every_family_against_dense_products(family, number, attention, ids):
+    loaded = tiny_model(family, number, attention)
+    layers = decoder_layers(loaded.model)
+    gains = gains_of(loaded.model, loaded.family, ids, probes=2)
+    seen, kept = [], Rollouts(len(ids), gains=gains)
+    again = Rollouts(len(ids), gains=gains, layers=layers)
+
+    def see(layer):
+        seen.append(layer)
+        kept.see(layer)
+        again.see(layer)
+
+    with again, Capture(loaded.model, loaded.family, see):
+        predict(loaded.model, ids, Economy(tuple(layers)))
+    rows, repeated = kept.rows(), again.rows()
+    for name, expected in dense(seen, gains).items():
+        # factors and attention are float32: rows of the model's own softmax sum to one to 1e-7
+        np.testing.assert_allclose(rows[name], expected, rtol=2e-5, atol=1e-7, err_msg=name)
+        np.testing.assert_array_equal(repeated[name], rows[name], err_msg=name)
+        assert (rows[name] >= 0).all()
+
+
+def test_attention_that_the_model_makes_is_not_kept(tiny):
+    ids = torch.arange(1, 33)
+    layers, alive = decoder_layers(tiny.model), []
+    rollouts = Rollouts(32, ("kernel",), layers=layers)
+
+    def see(layer):
+        alive.append(weakref.ref(layer.scores.attention))
+        rollouts.see(layer)
+
+    with rollouts, Capture(tiny.model, tiny.family, see):
+        predict(tiny.model, ids, Economy(tuple(layers)))
+    gc.collect()
+    assert [one() for one in alive] == [None, None, None]
+    assert rollouts.rows()["rollout_kernel"].sum() == pytest.approx(1)
+
+
+def test_plain_strengths_are_frobenius_norms():
+    rng = np.random.default_rng(4)
+    gain, value, output = rng.normal(size=6), rng.normal(size=(4, 6)), rng.normal(size=(6, 8))
+    found = plain_strength(*map(torch.from_numpy, (gain, value, output)), heads=4)
+    for head in range(4):
+        shared = value[2 * (head // 2) : 2 * (head // 2) + 2]
+        whole = output[:, 2 * head : 2 * head + 2] @ shared @ np.diag(gain)
+        assert found[head] == pytest.approx(np.linalg.norm(whole) ** 2 / 6, rel=1e-12)
+
+
+def test_jacobian_products_equal_whole_jacobians():
+    rng = torch.Generator().manual_seed(2)
+    gain, reading, writing = (torch.randn(*shape, generator=rng).double() for shape in [(6,), (4, 6), (6, 8)])
+
+    def values_of(x):
+        normed = torch.nn.functional.layer_norm(x, (6,)) * gain
+        return (normed @ reading.T).unflatten(-1, (2, 2)).transpose(-2, -3)
+
+    x = torch.randn(1, 3, 6, generator=rng).double().requires_grad_(True)
+    found = HeadJacobian(x, values_of(x), writing)
+    assert found.norm() == "layer"
+    direction = torch.randn(1, 3, 6, generator=rng).double()
+    whole = torch.autograd.functional.jacobian(lambda one: values_of(one[None, None])[0], x[0, 1].detach())
+    expected = [
+        (writing[:, 2 * h : 2 * h + 2] @ whole[h // 2, 0] @ direction[0, 1]).square().sum() for h in range(4)
+    ]
+    np.testing.assert_allclose(found.square(direction)[:, 1].numpy(), expected, rtol=1e-12)
+    # random ±1 directions: unbiased for the squared Frobenius norm
+    samples = found.squares(stream(0, "test"), 400)[:, :, 1]
+    exact = [float((writing[:, 2 * h : 2 * h + 2] @ whole[h // 2, 0]).square().sum()) / 6 for h in range(4)]
+    error = samples.std(axis=0, ddof=1) / math.sqrt(400)
+    assert (abs(samples.mean(axis=0) - exact) <= 4 * error).all()
+
+
+def test_estimated_gains_of_llama_agree_with_exact_ones(tiny):
+    ids = torch.arange(1, 49)
+    exact = gains_of(tiny.model, tiny.family, ids)
+    found = estimated_gains(tiny.model, decoder_layers(tiny.model), ids, probes=24)
+    assert exact.se is None
+    assert found.se is not None
+    assert found.norm == exact.norm == ("rms",) * 3
+    assert found.epsilon == exact.epsilon
+    with torch.no_grad(), recording(decoder_layers(tiny.model)) as calls:
+        tiny.model(ids[None], use_cache=False)
+    for layer, call in enumerate(calls):
+        # the exact strength counts the token's own direction too, which the norm takes out
+        left_out = _own_direction(call.layer, call.positional[0][0])
+        assert (left_out > 0).all()
+        truth = exact.strength[layer] - left_out
+        assert (abs(found.strength[layer] - truth) <= 4 * found.se[layer]).all()
+        assert (found.se[layer] <= 0.05 * truth).all()
+
+
+def _own_direction(layer, states):
+    """Mean over tokens of what J loses to the norm: ‖M x̂‖² (2 − s) s / d, x̂ of length one, s = ‖x‖²/(d r²)."""
+    x = states.double()
+    size = x.square().mean(dim=1)
+    share = (size / (size + layer.input_layernorm.variance_epsilon))[:, None]
+    unit = x / x.norm(dim=1, keepdim=True) * layer.input_layernorm.weight.double()
+    values = (unit @ layer.self_attn.v_proj.weight.double().T).unflatten(1, (2, -1)).repeat_interleave(2, 1)
+    writing = layer.self_attn.o_proj.weight.double().unflatten(1, (4, -1))
+    parts = torch.einsum("dhc,jhc->jhd", writing, values).square().sum(dim=2) / x.shape[1]
+    return (parts * (2 - share) * share).mean(dim=0).numpy()
+
+
+NORM = {
+    **dict.fromkeys(["llama", "gemma2", "phi3", "granite", "gpt_oss"], "rms"),
+    **dict.fromkeys(["gpt2", "opt", "gpt_neox", "falcon", "bloom", "mpt", "cohere2", "gptj"], "layer"),
+    **dict.fromkeys(["olmo2", "bert"], "none"),
+}
+
+
+@pytest.mark.parametrize("family", NORM)
+def test_the_norm_before_attention_is_told_from_the_jacobian(family, ids):
+    loaded = tiny_model(family)
+    found = estimated_gains(loaded.model, decoder_layers(loaded.model), ids, probes=2)
+    assert set(found.norm) == {NORM[family]}
+    assert set(found.stretched) == {family in ("gemma2", "olmo2", "granite")}
+
+
+def test_estimates_depend_on_the_seed_alone(tiny, ids):
+    layers = decoder_layers(tiny.model)
+    one, same, other = (estimated_gains(tiny.model, layers, ids, seed=seed) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(one.strength, same.strength)
+    assert (one.strength != other.strength).all()
+
+
+def test_norm_squares():
+    x = torch.tensor([[1.0, 2.0, 3.0, 6.0]])
+    assert norm_square(x, "rms", 0.5).tolist() == [13.0]
+    assert norm_square(x, "layer", 0.5).tolist() == [4.0]
+    assert norm_square(x, "none", 0.5).tolist() == [1.0]
+
+
+def test_value_norms_are_those_of_each_heads_part():
+    rng = torch.Generator().manual_seed(7)
+    values, weight = torch.randn(2, 3, 4, generator=rng), torch.randn(5, 8, generator=rng)
+    values, weight = values.double(), weight.double()
+    for head in range(2):
+        part = values[head] @ weight[:, 4 * head : 4 * head + 4].T
+        np.testing.assert_allclose(value_norms(values, weight)[head], part.norm(dim=1), rtol=1e-12)
+
+
+def test_refusals(tiny, ids):
+    with pytest.raises(InvalidValueError, match=r"kinds: 'kernels' given.*did you mean 'kernel'"):
+        Rollouts(4, ("kernels",))
+    with pytest.raises(InvalidValueError, match="gains: None given"):
+        Rollouts(4, ("energy",))
+    layers, gains = synthetic(0, 2, 2, 5, 2, 0, False)
+    with pytest.raises(InvalidValueError, match="layer 1 of 5 tokens given, layer 0 of 5 needed"):
+        Rollouts(5, gains=gains).see(layers[1])
+    with pytest.raises(InvalidValueError, match="layer 0 of 5 tokens given, layer 0 of 6 needed"):
+        Rollouts(6, gains=gains).see(layers[0])
+    with pytest.raises(ModelError, match="values of layer 0 could not be told"):
+        Rollouts(5, gains=gains).see(replace(layers[0], values=None))
+
+
+@pytest.mark.real_model
+def test_smollm2_at_64_tokens():
+    from posbias.measure.loading import load_model
+    from posbias.measure.text import prompts_from, read_text
+
+    loaded = load_model("smollm2-135m")
+    drawn = prompts_from(loaded.tokenizer, read_text(None), tokens=64, prompts=1, seed=0)
+    ids = torch.from_numpy(drawn.ids[0])
+    gains = gains_of(loaded.model, loaded.family, ids)
+    seen, rollouts = [], Rollouts(64, gains=gains, layers=decoder_layers(loaded.model))
+    with (
+        rollouts,
+        Capture(loaded.model, loaded.family, lambda layer: (seen.append(layer), rollouts.see(layer))),
+    ):
+        predict(loaded.model, ids)
+    rows = rollouts.rows()
+    for name, expected in dense(seen, gains).items():
+        np.testing.assert_allclose(rows[name], expected, rtol=1e-4, atol=1e-7, err_msg=name)
+    estimated = estimated_gains(loaded.model, decoder_layers(loaded.model), ids)
+    assert estimated.norm == gains.norm
+    # what the norm takes out is one direction of 576, unless tokens lie along few of them
+    ratio = estimated.strength / gains.strength
+    assert 0.9 < np.median(ratio) < 1.01

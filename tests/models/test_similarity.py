@@ -1,0 +1,98 @@
+"""Shannon similarity (Eq. 9) against counting by hand, and both readings of its range."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posbias.errors import InvalidValueError
+from posbias.measure.similarity import PUBLISHED_BINS, content_similarity, shannon_similarity
+
+
+def naive(entries, bins, low, high):
+    """Bin by bin with plain floats; a bin holds its lower edge, the last one both."""
+    counts = [0] * bins
+    for entry in entries:
+        if low <= entry <= high:
+            counts[min(bins - 1, int((entry - low) / (high - low) * bins))] += 1
+    total = sum(counts)
+    entropy = -sum(count / total * math.log(count / total) for count in counts if count)
+    return 1 - entropy / math.log(bins)
+
+
+def matrices(layers=2, heads=3, tokens=7, seed=0):
+    """Random content, NaN above the diagonal."""
+    drawn = np.random.default_rng(seed).normal(size=(layers, heads, tokens, tokens))
+    drawn *= np.arange(1, heads + 1)[:, None, None]
+    drawn[..., np.triu(np.ones((tokens, tokens), bool), 1)] = np.nan
+    return drawn
+
+
+@given(st.lists(st.integers(-40, 40), min_size=1, max_size=30), st.integers(2, 9))
+def test_similarity_is_one_minus_normalised_entropy(entries, bins):
+    # a span of bins · 16 around integers: no entry is within rounding of an edge it is not on
+    low, high = -64.0, -64.0 + 16 * bins
+    inside = [entry for entry in entries if low <= entry <= high]
+    found = shannon_similarity(np.array(entries, float), bins, (low, high))
+    if inside:
+        assert found == pytest.approx(naive(inside, bins, low, high), abs=1e-14)
+        assert -1e-15 <= found <= 1
+    else:
+        assert math.isnan(found)
+
+
+def test_extremes():
+    assert shannon_similarity(np.full(5, 2.0), 10, (2.0, 2.0)) == 1
+    assert shannon_similarity(np.full(5, 2.0), 10, (0.0, 3.0)) == 1
+    assert shannon_similarity(np.arange(8.0), 8, (0.0, 7.0)) == pytest.approx(0, abs=1e-15)
+
+
+@pytest.mark.parametrize("bins", [2, 20, PUBLISHED_BINS])
+def test_own_range_of_each_set(bins):
+    content = matrices()
+    found = content_similarity(content, bins)
+    for layer, head in np.ndindex(2, 3):
+        matrix = content[layer, head]
+        lower = [matrix[i, j] for i in range(7) for j in range(i)]
+        for values, similarity in ((np.diag(matrix), found.diagonal), (lower, found.below)):
+            expected = naive(values, bins, min(values), max(values))
+            assert similarity[layer, head] == pytest.approx(expected, abs=1e-14)
+
+
+def test_the_own_range_does_not_notice_the_width_the_shared_one_does():
+    content = matrices(layers=1, heads=2, tokens=60)
+    content[0, 1] = content[0, 0] * 0.1
+    own, shared = (content_similarity(content, 20, span) for span in ("own", "shared"))
+    np.testing.assert_allclose(own.below[0, 0], own.below[0, 1], atol=0.01)
+    assert shared.below[0, 1] > shared.below[0, 0] + 0.3
+
+
+def test_the_shared_range_is_from_quantiles_of_all_entries():
+    content = matrices(layers=2, heads=2, tokens=30, seed=4)
+    everything = content[~np.isnan(content)]
+    low, high = np.quantile(everything, 0.005), np.quantile(everything, 0.995)
+    found = content_similarity(content, PUBLISHED_BINS, "shared")
+    lower = [content[1, 0, i, j] for i in range(30) for j in range(i)]
+    assert found.below[1, 0] == pytest.approx(naive(lower, PUBLISHED_BINS, low, high), abs=1e-12)
+
+
+def test_masked_entries_do_not_count_and_no_entries_have_no_similarity():
+    content = matrices(layers=1, heads=1, tokens=6)
+    content[0, 0, 5, 1] = np.nan
+    lower = [content[0, 0, i, j] for i in range(6) for j in range(i) if (i, j) != (5, 1)]
+    found = content_similarity(content, 5)
+    assert found.below[0, 0] == pytest.approx(naive(lower, 5, min(lower), max(lower)), abs=1e-14)
+    assert np.isnan(content_similarity(np.ones((1, 1, 1, 1)), 5).below[0, 0])
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(InvalidValueError, match="bins: 1"):
+        content_similarity(matrices(), 1)
+    with pytest.raises(InvalidValueError, match=r"span: 'owm'.*'own'"):
+        content_similarity(matrices(), 5, "owm")
+    with pytest.raises(InvalidValueError, match="content: shape"):
+        content_similarity(np.ones((2, 3, 4)), 5)
+    with pytest.raises(InvalidValueError, match="span"):
+        shannon_similarity(np.ones(3), 5, (1.0, 0.0))

@@ -1,0 +1,346 @@
+"""The small family of our own: encodings against plain loops, training repeatable, models as shipped."""
+
+import json
+import math
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+import posbias.measure
+from posbias.errors import InputFileError, InvalidValueError
+from posbias.measure.text import read_text
+from posbias.measure.tiny import corpus as texts
+from posbias.measure.tiny.config import ENCODINGS, TinyConfig, alibi_slopes
+from posbias.measure.tiny.model import TinyForCausalLM, register
+from posbias.measure.tiny.recipe import Training, batches, fresh_model, held_out_loss, loss_of
+from posbias.measure.tiny.train import Run, main
+
+register()
+SHIPPED = sorted((Path(posbias.measure.__file__).parent / "models").glob("tiny-*"))
+SMALL = {
+    "vocab_size": 20,
+    "hidden_size": 16,
+    "intermediate_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 16,
+}
+
+
+def small(encoding, attention="eager", **changes):
+    """A random model in float64, gains off one, weights wide enough that attention is far from even."""
+    window = 3 if encoding == "window" else None
+    config = TinyConfig(encoding, sliding_window=window, attn_implementation=attention, **(SMALL | changes))
+    with torch.random.fork_rng():
+        torch.manual_seed(4)
+        model = TinyForCausalLM(config).double().eval()
+        for one in model.parameters():
+            one.data.normal_(std=0.6) if one.dim() == 2 else one.data.uniform_(0.5, 1.5)
+    return model
+
+
+def ids(length=12, rows=1):
+    return torch.from_numpy(np.random.default_rng(7).integers(0, 20, (rows, length)))
+
+
+def reference(model, tokens):
+    """Logits [position, token] of one prompt from the equations, number by number."""
+    w = {name: one.detach().numpy() for name, one in model.named_parameters()}
+    c, out = model.config, []
+    size = c.head_dim
+
+    def norm(x, gain):
+        return gain * x / math.sqrt(sum(x * x) / len(x) + c.rms_norm_eps)
+
+    def turned(x, position):
+        if c.encoding not in ("rope", "window"):
+            return x
+        half, y = size // 2, x.copy()
+        for pair in range(half):
+            angle = position * 10_000.0 ** (-2 * pair / size)
+            a, b = x[pair], x[pair + half]
+            y[pair] = a * math.cos(angle) - b * math.sin(angle)
+            y[pair + half] = a * math.sin(angle) + b * math.cos(angle)
+        return y
+
+    stream = [w["model.embed_tokens.weight"][token].copy() for token in tokens]
+    if c.encoding == "learned":
+        stream = [x + w["model.embed_positions.weight"][place] for place, x in enumerate(stream)]
+    for layer in range(c.num_hidden_layers):
+        at = f"model.layers.{layer}."
+        normed = [norm(x, w[at + "input_layernorm.weight"]) for x in stream]
+        q, k, v = ([w[at + f"self_attn.{name}_proj.weight"] @ x for x in normed] for name in ("q", "k", "v"))
+        new = []
+        for i, x in enumerate(stream):
+            heads = []
+            first = max(0, i - c.sliding_window + 1) if c.encoding == "window" else 0
+            for h in range(c.num_attention_heads):
+                of = slice(h * size, (h + 1) * size)
+                logits = []
+                for j in range(first, i + 1):
+                    logit = turned(q[i][of], i) @ turned(k[j][of], j) / math.sqrt(size)
+                    if c.encoding == "alibi":
+                        logit -= 2 ** (-8 * (h + 1) / c.num_attention_heads) * (i - j)
+                    logits.append(math.exp(logit))
+                heads.append(
+                    sum(p * v[j][of] for p, j in zip(logits, range(first, i + 1), strict=True)) / sum(logits)
+                )
+            x = x + w[at + "self_attn.o_proj.weight"] @ np.concatenate(heads)
+            inner = w[at + "mlp.up_proj.weight"] @ norm(x, w[at + "post_attention_layernorm.weight"])
+            inner = np.array([0.5 * z * (1 + math.erf(z / math.sqrt(2))) for z in inner])
+            new.append(x + w[at + "mlp.down_proj.weight"] @ inner)
+        stream = new
+    out = [w["model.embed_tokens.weight"] @ norm(x, w["model.norm.weight"]) for x in stream]
+    return np.array(out)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_the_model_is_its_equations(encoding, attention):
+    model, tokens = small(encoding, attention), ids()
+    ours = model(tokens).logits[0].detach().numpy()
+    assert np.abs(ours - reference(model, tokens[0].tolist())).max() < 1e-11 * np.abs(ours).max()
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_implementations_can_be_switched_and_agree(encoding):
+    model, tokens = small(encoding), ids(rows=3)
+    eager = model(tokens, output_attentions=True)
+    model.set_attn_implementation("sdpa")
+    assert model.config._attn_implementation == "sdpa"
+    assert (eager.logits - model(tokens).logits).abs().max() < 1e-12
+    rows = torch.stack(eager.attentions).sum(-1)
+    assert (rows - 1).abs().max() < 1e-12
+    assert all((one.triu(1) == 0).all() for one in eager.attentions)
+
+
+def test_embeddings_in_place_of_ids_checkpointing_and_padding_change_nothing():
+    tokens = ids()
+    for encoding in ENCODINGS:
+        model = small(encoding)
+        plain = model(tokens).logits
+        vectors = model.get_input_embeddings()(tokens)
+        assert torch.equal(plain, model(inputs_embeds=vectors).logits)
+        # the second is its name before transformers 5.20 or so
+        getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)()
+        model.train()
+        assert torch.equal(plain, model(tokens).logits)
+        model.eval()
+        padded = torch.cat([torch.zeros(1, 3, dtype=torch.int64), tokens], dim=1)
+        mask = torch.tensor([[0] * 3 + [1] * 12])
+        places = torch.arange(-3, 12).clamp(min=0)[None]
+        got = model(padded, attention_mask=mask, position_ids=places).logits[:, 3:]
+        assert (got - plain).abs().max() < 1e-11
+
+
+def test_what_each_encoding_can_and_cannot_see():
+    # without an encoding, swapping two earlier tokens leaves the last one's logits as they are in one layer
+    swapped = ids().clone()
+    swapped[0, [2, 5]] = swapped[0, [5, 2]]
+    for encoding in ENCODINGS:
+        model = small(encoding, num_hidden_layers=1, **({"intermediate_size": 8}))
+        moved = (model(ids()).logits - model(swapped).logits)[0, -1].abs().max()
+        if encoding in ("nope", "window"):
+            # both tokens are out of a window of three
+            assert moved < 1e-12
+        else:
+            assert moved > 1e-3
+    # relative encodings notice no shift of all positions, learned ones do
+    for encoding in ENCODINGS:
+        model = small(encoding)
+        shifted = model(ids(), position_ids=torch.arange(4, 16)[None]).logits
+        moved = (model(ids()).logits - shifted).abs().max()
+        assert (moved > 1e-3) if encoding == "learned" else (moved < 1e-11)
+
+
+def test_slopes_are_those_of_the_paper():
+    assert alibi_slopes(8).tolist() == [2.0**-power for power in range(1, 9)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"encoding": "alibii"}, "encoding: 'alibii'"),
+        ({"encoding": "window"}, "sliding_window: None"),
+        ({"encoding": "rope", "sliding_window": 8}, "sliding_window: 8"),
+        ({"num_attention_heads": 3}, "num_attention_heads: 3"),
+    ],
+)
+def test_a_wrong_configuration_is_named(fields, named):
+    with pytest.raises(InvalidValueError, match=named):
+        TinyConfig(**fields)
+
+
+def test_positions_beyond_the_learned_ones_and_ambiguous_inputs_are_refused():
+    with pytest.raises(InvalidValueError, match="position 16 given, learned positions end at 15"):
+        small("learned")(ids(17))
+    with pytest.raises(InvalidValueError, match="exactly one"):
+        small("nope")()
+
+
+# training ---------------------------------------------------------------------------------------------------
+
+
+QUICK = {"vocabulary": 280, "hidden": 16, "perceptron": 24, "layers": 2, "heads": 2, "context": 16}
+QUICK |= {"batch": 2, "warmup": 2, "log_every": 2, "rate": 0.02}
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    """Two documents of English that is not held out: the package's own docstrings."""
+    folder = tmp_path_factory.mktemp("words")
+    paths = [folder / "a.txt", folder / "b.txt"]
+    for path, module in zip(paths, (texts, torch.nn.functional), strict=True):
+        path.write_text("\n".join(str(one.__doc__) for one in vars(module).values())[:9000], encoding="utf-8")
+    return paths
+
+
+@pytest.fixture(scope="module")
+def material(words):
+    corpus = texts.from_files(words)
+    # the bundled text is long: a piece of it is enough to look at
+    corpus = texts.Corpus(corpus.documents, corpus.held_out[:3000], corpus.left_out)
+    return corpus, texts.train_tokenizer(corpus, QUICK["vocabulary"], QUICK["context"])
+
+
+def test_shared_weights_and_windows_are_the_same_for_every_encoding():
+    first = dict(fresh_model(Training("alibi", **QUICK)).named_parameters())
+    spread = first["model.layers.0.mlp.down_proj.weight"]
+    assert abs(spread.std().item() - (24 * 4) ** -0.5) < 0.01
+    stream = np.arange(900)
+    windows = list(batches(stream, Training("alibi", steps=40, **QUICK), 0))
+    for encoding in ENCODINGS:
+        other = dict(fresh_model(Training(encoding, window=4, **QUICK)).named_parameters())
+        extra = {"model.embed_positions.weight"} if encoding == "learned" else set()
+        assert other.keys() - first.keys() == extra
+        assert all(torch.equal(first[name], other[name]) for name in first)
+        again = batches(stream, Training(encoding, steps=40, **QUICK), 7)
+        assert all(torch.equal(a, b) for a, b in zip(windows[7:], again, strict=True))
+    # within an epoch no token is a target twice, and the text is nearly used up
+    epoch = torch.cat(windows[:26])[:, 1:].flatten()
+    assert epoch.unique().numel() == epoch.numel() == 26 * 2 * 16
+    assert (windows[0][:, 1:] - windows[0][:, :-1] == 1).all()
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_training_learns(encoding, material, tmp_path):
+    corpus, tokenizer = material
+    training = Training(encoding, steps=30, window=4, **QUICK)
+    run = Run(training, corpus, tokenizer, tmp_path / "one.safetensors")
+    before = held_out_loss(run.model, run.held_out)
+    run.go(lambda line: None)
+    assert run.log[-1]["step"] == 30
+    assert run.log[-1]["loss"] < run.log[0]["loss"] - 0.5
+    assert held_out_loss(run.model, run.held_out) < before - 0.3
+
+
+def test_a_training_that_was_stopped_ends_with_the_same_bits(material, tmp_path):
+    corpus, tokenizer = material
+    training = Training("learned", steps=9, **QUICK)
+    whole = Run(training, corpus, tokenizer, tmp_path / "whole.safetensors")
+    whole.go(lambda line: None)
+    Run(training, corpus, tokenizer, tmp_path / "cut.safetensors").go(lambda line: None, stop_at=5)
+    resumed = Run(training, corpus, tokenizer, tmp_path / "cut.safetensors")
+    resumed.go(lambda line: None)
+    assert resumed.step == 9
+    for name, one in whole.model.named_parameters():
+        assert torch.equal(one, dict(resumed.model.named_parameters())[name])
+    assert [line["loss"] for line in whole.log] == [line["loss"] for line in resumed.log]
+    other = Run(Training("learned", steps=10, **QUICK), corpus, tokenizer, tmp_path / "cut.safetensors")
+    with pytest.raises(InputFileError, match="another training"):
+        other.go(lambda line: None)
+
+
+@torch.no_grad()
+def test_the_losses_are_cross_entropies(material):
+    corpus, tokenizer = material
+    model = fresh_model(Training("rope", **QUICK)).eval()
+    stream = texts.tokens_of(tokenizer, corpus.held_out)
+    window = torch.from_numpy(stream[:17])[None]
+    chances = torch.log_softmax(model(window[:, :-1]).logits[0].double(), dim=-1)
+    expected = -np.mean([chances[place, window[0, place + 1]].item() for place in range(16)])
+    assert abs(float(loss_of(model, window)) - expected) < 1e-6
+    assert abs(held_out_loss(model, stream, 1) - expected) < 1e-6
+    assert abs(float(model(window, labels=window).loss) - float(loss_of(model, window))) < 1e-6
+
+
+def test_the_command_writes_a_model_that_loads(words, tmp_path, capsys):
+    arguments = ["--encoding", "window", "--out", str(tmp_path / "models"), "--work", str(tmp_path / "work")]
+    arguments += ["--text", *map(str, words), "--steps", "4", "--batch", "2", "--context", "256"]
+    arguments += ["--vocabulary", "260", "--hidden", "16", "--perceptron", "16", "--heads", "2"]
+    arguments += ["--layers", "1", "--warmup", "1", "--log-every", "2"]
+    assert main(arguments) == 0
+    last = json.loads(capsys.readouterr().out)
+    folder = tmp_path / "models" / "tiny-window"
+    log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    assert log[-1] == last
+    assert [line["step"] for line in log[:-1]] == [2, 4]
+    settings = json.loads((folder / "training.json").read_text())
+    assert settings["training"]["encoding"] == "window"
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    assert (model.config.sliding_window, model.config.hidden_size) == (64, 16)
+    assert model.lm_head.weight is model.model.embed_tokens.weight
+    loss = held_out_loss(model.eval(), texts.tokens_of(tokenizer, read_text(None).content), 40)
+    assert abs(loss - last["held_out_loss"]) < 0.2
+    assert main([*arguments[:-1], "3"]) == 2
+    assert "another training" in capsys.readouterr().err
+
+
+def test_what_is_bundled_is_left_out_of_the_training_text(tmp_path):
+    bundled = read_text(None).content.split("\n\n")
+    named = {"1": "Other  words   here.", "2": bundled[3].replace(" ", "  ", 3), "3": bundled[-1] + "\n"}
+    corpus = texts.without_bundled(named)
+    assert (corpus.documents, corpus.left_out) == (("Other words here.",), ("2", "3"))
+    with pytest.raises(InputFileError, match="nothing is left of 1 documents"):
+        texts.without_bundled({"2": bundled[3]})
+    wrong = tmp_path / "wrong.tgz"
+    with tarfile.open(wrong, "w:gz") as packed:
+        packed.add(__file__, "package/data/1.txt")
+    with pytest.raises(InputFileError, match=texts.ARCHIVE_SHA256):
+        texts.from_archive(wrong)
+
+
+# as shipped -------------------------------------------------------------------------------------------------
+
+
+def test_the_shipped_models_differ_in_their_encoding_alone():
+    assert SHIPPED, "no trained model is shipped"
+    size = sum(file.stat().st_size for folder in SHIPPED for file in folder.iterdir())
+    assert size < 14e6
+    heads = [json.loads((folder / "training.json").read_text()) for folder in SHIPPED]
+    assert {folder.name for folder in SHIPPED} == {f"tiny-{one['training']['encoding']}" for one in heads}
+    for one in heads:
+        del one["training"]["encoding"]
+        assert one == heads[0]
+    for folder in SHIPPED:
+        assert (folder / "tokenizer.json").read_bytes() == (SHIPPED[0] / "tokenizer.json").read_bytes()
+    assert len(heads[0]["text"]["left_out"]) == 12
+
+
+@pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
+def test_a_shipped_model_is_what_its_log_says(folder):
+    log = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    assert folder.name == f"tiny-{config.encoding}"
+    stored = safetensors.torch.load_file(folder / "model.safetensors")
+    assert all(one.isfinite().all() and one.dtype == torch.float16 for one in stored.values())
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    held_out = read_text(None).content
+    assert tokenizer.decode(tokenizer(held_out[:2000])["input_ids"]) == held_out[:2000]
+    # logged before the weights were rounded, on the same first windows
+    loss = held_out_loss(model, texts.tokens_of(tokenizer, held_out[:60_000]), 32)
+    assert abs(loss - log[-2]["held_out_loss"]) < 2e-3
+    assert log[-1]["held_out_perplexity"] < 0.2 * config.vocab_size
+    # it uses its context: late tokens are easier than early ones
+    shuffled = np.random.default_rng(0).permuted(np.arange(256))
+    stream = texts.tokens_of(tokenizer, held_out[:30_000])[: 257 * 16].reshape(16, 257)
+    with torch.no_grad():
+        scrambled = float(loss_of(model, torch.from_numpy(np.c_[stream[:, shuffled], stream[:, -1:]])))
+    assert scrambled > loss + 1
