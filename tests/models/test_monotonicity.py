@@ -128,7 +128,9 @@ def test_halves_that_agree_have_no_floor():
 def test_unequal_halves_weigh_as_their_prompts():
     even, odd = halves(decaying(24, 0.05), 9, 4)
     assert noise_floor(even, odd, share=5 / 9) != noise_floor(even, odd)
-    assert noise_floor(even, odd, share=5 / 9) == pytest.approx(noise_floor(odd, even, share=4 / 9), rel=1e-14)
+    assert noise_floor(even, odd, share=5 / 9) == pytest.approx(
+        noise_floor(odd, even, share=4 / 9), rel=1e-14
+    )
     for share in (0, 1, np.nan):
         with pytest.raises(InvalidValueError, match="share"):
             noise_floor(even, odd, share)

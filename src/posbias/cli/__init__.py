@@ -9,6 +9,7 @@ import sys
 from cyclopts import App, CycloptsError
 
 from posbias import __version__
+from posbias.cli import residual as _residual  # noqa: F401 (adds its commands to `paper`)
 from posbias.cli.measuring import compare, measure, report
 from posbias.cli.models import models
 from posbias.cli.papers import paper
