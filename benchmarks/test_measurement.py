@@ -39,7 +39,7 @@ def model():
     from posbias.measure import available_models
 
     if not any(record.name == "smollm2-135m" and record.cached for record in available_models()):
-        pytest.skip("smollm2-135m is not in the cache: run `posbias models fetch smollm2-135m`")
+        pytest.skip("smollm2-135m is not in the cache: run `posbias models --fetch smollm2-135m`")
 
 
 @pytest.mark.parametrize(

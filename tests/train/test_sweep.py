@@ -307,6 +307,23 @@ def test_what_was_trained_and_not_tested_is_not_trained_again(tmp_path, monkeypa
     assert sorted(path.suffix for path in (tmp_path / "cut").iterdir()) == [".nc", ".safetensors"]
 
 
+def test_learning_curves_can_be_read_while_it_trains(tmp_path):
+    seen = []
+
+    def progress(done, total):
+        logs = [path.read_text().splitlines() for path in tmp_path.glob("*.log.jsonl")]
+        seen.extend([json.loads(line) for line in lines] for lines in logs)
+
+    (cell,) = run_cells([TINY], tmp_path, sequences=50, workers=1, progress=progress)
+    assert seen
+    assert not list(tmp_path.glob("*.jsonl"))
+    curves = cell.trained.curves
+    for step, row in enumerate(seen[-1]):
+        assert row["iteration"] == curves["iteration"][step]
+        np.testing.assert_array_equal(row["loss"], curves["loss"][:, step])
+        np.testing.assert_array_equal(row["first-last"], curves["first-last"][:, step])
+
+
 def test_wrong_settings_are_refused_before_anything_is_trained(tmp_path):
     for settings, words in (
         ({"sequences": 0}, "sequences: 0 given, an integer ≥ 1 needed"),

@@ -66,7 +66,7 @@ def test_resumed_results_are_bit_identical(whole, tmp_path, at):
     same(train(JOB, checkpoint=checkpoint, threads=1, progress=progress, say=said.append), whole)
     assert numbers == list(range(at + 1, 61))
     assert said == [f"resuming after {at} iterations from {checkpoint}"]
-    assert [path.name for path in tmp_path.iterdir()] == ["job.safetensors"]
+    assert {path.name for path in tmp_path.iterdir()} == {"job.safetensors", "job.log.jsonl"}
 
 
 def test_a_process_killed_at_any_time_resumes_bit_identically(whole, tmp_path):

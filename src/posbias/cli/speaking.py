@@ -42,7 +42,11 @@ COMPILING = "loading compiled code (compiled on first use, which takes some seco
 
 
 def say(line: str) -> None:
-    sys.stderr.write(line + "\n")
+    if "tqdm" in sys.modules:
+        # above a bar, if one is there
+        sys.modules["tqdm"].tqdm.write(line, file=sys.stderr)
+    else:
+        sys.stderr.write(line + "\n")
     sys.stderr.flush()
 
 

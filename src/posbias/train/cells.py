@@ -18,7 +18,7 @@ from posbias import netcdf
 from posbias.errors import InputFileError, InvalidValueError, OutputFileError
 from posbias.files import need_writable
 from posbias.spec import decode, encode, fingerprint
-from posbias.train.loop import Trained, train
+from posbias.train.loop import Trained, log_of, train
 from posbias.train.probes import compared
 from posbias.train.results import (
     Cell,
@@ -135,6 +135,7 @@ def finish(
         for one, path in zip(trained, job.paths, strict=True):
             save_trained(one, weights_path(path))
     job.checkpoint.unlink(missing_ok=True)
+    log_of(job.checkpoint).unlink(missing_ok=True)
     for one, path in zip(trained, job.paths, strict=True):
         assert one is not None
         save_cell(measure_cell(one, sequences), path)

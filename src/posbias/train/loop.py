@@ -13,6 +13,7 @@ which it was sound, and its curves are NaN from there on.
 """
 
 import hashlib
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,7 +27,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from posbias.errors import InvalidValueError
+from posbias.files import write_text
 from posbias.spec import fingerprint
+from posbias.train.averages import plain
 from posbias.train.checkpoints import Checkpoint
 from posbias.train.ensemble import Ensemble
 from posbias.train.specification import Experiment, compatible
@@ -104,8 +107,9 @@ def train(
 
     `checkpoint` is a file that is written every few seconds and gone on from when it is there; on the same
     machine with the same `threads` (default: those of torch) the result is the same to the bit. It stays after the
-    end, for the caller to remove once the result is safe. `progress` is called with (iterations done, to do),
-    `say` with what is worth a line: a stopped member, a checkpoint that was used or is damaged.
+    end, for the caller to remove once the result is safe, as does the file `log_of(checkpoint)`, in which the
+    learning curves so far are written at every evaluation, as JSON lines. `progress` is called with (iterations
+    done, to do), `say` with what is worth a line: a stopped member, a checkpoint that was used or is damaged.
 
     Raises `InvalidValueError` for experiments that are not compatible, a device that is not there, threads < 1;
     `InputFileError` for a checkpoint of other experiments; `OutputFileError` when it cannot be written.
@@ -126,6 +130,8 @@ def train(
             if ensemble.iteration % ensemble.every == 0 or ensemble.finished:
                 for line in ensemble.look():
                     say(line)
+                if checkpoint is not None:
+                    _log(checkpoint, ensemble)
             ensemble.seconds = before + time.monotonic() - begin
             file.keep_up(ensemble.state)
             if progress:
@@ -134,6 +140,20 @@ def train(
             file.write(ensemble.state)
         trained = _results(experiments, ensemble, device)
     return trained[0] if isinstance(experiment, Experiment) else trained
+
+
+def log_of(checkpoint: Path) -> Path:
+    """Return where the learning curves of a run with this checkpoint are to be seen while it runs."""
+    return checkpoint.with_name(f"{checkpoint.stem.removeprefix('.')}.log.jsonl")
+
+
+def _log(checkpoint: Path, ensemble: Ensemble) -> None:
+    """Write the curves so far: a line for each evaluation, a number for each member."""
+    lines = []
+    for step, iteration in enumerate(ensemble.curves["iteration"].tolist()):
+        found = {name: plain(curve[..., step]) for name, curve in ensemble.curves.items()}
+        lines.append(json.dumps(found | {"iteration": iteration}) + "\n")
+    write_text(log_of(checkpoint), "".join(lines))
 
 
 def _results(experiments: list[Experiment], ensemble: Ensemble, device: str) -> list[Trained]:
