@@ -107,7 +107,9 @@ def _by_distance(logits: Float[np.ndarray, "head distance"]) -> Float[np.ndarray
 
 
 def _averaged(logits: Float[np.ndarray, "head query key"]) -> Float[np.ndarray, "query key"]:
-    return masked_softmax(logits, np.tri(logits.shape[-1], dtype=bool)).mean(axis=0)
+    """The mean over heads of the softmax over earlier keys; those beyond a layer's window have no logit."""
+    seen = np.tri(logits.shape[-1], dtype=bool) & np.isfinite(logits).any(axis=0)
+    return masked_softmax(logits, seen).mean(axis=0)
 
 
 def _attention_only(measurement: "xr.Dataset") -> np.ndarray:

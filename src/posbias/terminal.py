@@ -18,13 +18,14 @@ def describe(profile: "Profile") -> list[str]:
     """A profile for a person: the shape in blocks and the statistics in words."""
     s = profile.summary
     first, middle, last = s.ratio
+    reach = "token" if s.effective_range == 1 else "tokens"
     return [
         blocks(profile.mass[: profile.query + 1]),
         f"verdict: {s.verdict}",
         f"share of the first {s.ends}: {s.first_mass:.2%}, of the last {s.ends}: {s.last_mass:.2%}",
         f"density first : middle : last = {first:.2f} : {middle:.2f} : {last:.2f} (uniform = 1)",
         f"trough at position {s.trough} of 0 … {s.query}, {s.trough_depth:.0%} below uniform",
-        f"90 % of the mass within {s.effective_range} tokens of the query; entropy {s.entropy:.2f} nats",
+        f"90 % of the mass within {s.effective_range} {reach} of the query; entropy {s.entropy:.2f} nats",
         *([f"learned sinks took {profile.lost:.2%}"] if profile.lost else []),
         *_engines(profile),
     ]

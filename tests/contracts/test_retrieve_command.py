@@ -43,7 +43,7 @@ def model(tmp_path_factory):
         torch.manual_seed(2)
         config = transformers.LlamaConfig(
             vocab_size=256, hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2,
-            max_position_embeddings=1024, initializer_range=0.5,
+            max_position_embeddings=512, initializer_range=0.5,
         )  # fmt: skip
         made = transformers.LlamaForCausalLM(config)
     folder = tmp_path_factory.mktemp("models") / "bytes"
@@ -168,7 +168,7 @@ def _width(path):
         ("--task needle --text none.txt", "none.txt does not exist"),
         ("--text t.txt", "text: given with the task keys"),
         ("--length 20", "length: 20 tokens given, at least"),
-        ("--pairs 400", "at most 1024 fit the context of bytes"),
+        ("--pairs 60", "at most 512 fit the context of bytes"),
         ("--wording chat", "no chat template"),
         ("--task needle --length 40", "the fact and the question alone take"),
     ],

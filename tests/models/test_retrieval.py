@@ -358,9 +358,10 @@ def test_the_file_holds_the_whole(loaded, job, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        ({"pairs": 2}, "positions: 3 given, at most the 2 pairs"),
         ({"pairs": 3, "positions": 4}, "positions: 4 given, at most the 3 pairs"),
         ({"positions": 2}, "positions: 2 given, a number ≥ 3 needed"),
-        ({"pairs": 0}, "positions: 0 given|pairs: 0 given"),
+        ({"pairs": 0}, "pairs: 0 given, a number ≥ 1 needed"),
         ({"pairs": 4, "length": 100}, "length: given together with pairs"),
         ({"task": "needle", "pairs": 4}, "pairs: 4 given, none needed"),
         ({"task": "nedle"}, "did you mean 'needle'"),

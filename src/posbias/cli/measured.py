@@ -37,7 +37,9 @@ def cost_of(model: str, loading: Loading, asked: Asked, target: str | None) -> A
     from posbias import measure as measuring
 
     loaded = loading.load(model, asked["tokens"])
-    return measuring.estimate_cost(loaded, measuring.Request(**_with_target(asked, loaded, target)))
+    request = measuring.Request(**_with_target(asked, loaded, target))
+    measuring.prepared(loaded, request)
+    return measuring.estimate_cost(loaded, request)
 
 
 def decoded(attribute: str) -> Any:
@@ -124,9 +126,6 @@ def _made(
 
     fingerprint = measuring.job_fingerprint(loaded, **job)
     checkpoint = target.with_name(f".{target.stem}-{fingerprint[:12]}.partial.npz")
-    if processes.first:
-        for line in measuring.estimate_cost(loaded, measuring.Request(**job)).lines():
-            say(line)
     with _progress_bar() as (progress, seen):
         try:
             measurement = measuring.measure(loaded, checkpoint=checkpoint, progress=progress, say=say, **job)

@@ -69,11 +69,10 @@ def measure(
     asked = {"tokens": tokens, "prompts": prompts, "seed": seed, **prompting.as_job()}
     asked |= {"influences": influences, "rollouts": rollouts}
     asked |= {"dense_logits": dense_logits, "head_kernels": head_kernels}
-    if (target is None) == ("target" in influences):
-        raise InvalidValueError(
-            f"target: {target!r} given with influences {','.join(influences) or 'none'}; a token needed with "
-            "the influence 'target', and only with it"
-        )
+    if target is None and "target" in influences:
+        raise InvalidValueError("target: none given, --target TEXT needed with the influence 'target'")
+    if target is not None and "target" not in influences:
+        raise InvalidValueError(f"target: {target!r} given, --influences target needed with it")
     place = out or results_of(model, prompting, asked)
     if dry_run:
         cost = cost_of(model, loading, asked, target)

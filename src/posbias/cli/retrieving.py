@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from posbias.cli.asking import DEFAULT_MODEL, Loading, need_model
 from posbias.cli.speaking import Again, Json, Whole, answer_with, bar_of, say
 from posbias.errors import InvalidValueError
 from posbias.files import need_writable
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
     from posbias.measure.retrieval import RetrievalJob
 
 KIND, FILE = "retrieval", "retrieval.nc"
+_SHORT = 256
+_LOADING = Loading()
 PICTURES = ("retrieval.svg", "retrieval.png")
 
 
 def retrieve(
-    model: str = "smollm2-135m",
+    model: str = DEFAULT_MODEL,
     *,
     task: Literal["keys", "needle"] = "keys",
     pairs: Whole | None = None,
@@ -30,8 +33,9 @@ def retrieve(
     positions: Whole | None = None,
     prompts: Whole = 64,
     wording: str | None = None,
-    text: Path | None = None,
+    text: str | None = None,
     seed: Whole = 0,
+    loading: Loading = _LOADING,
     measurement: Path | None = None,
     out: Path | None = None,
     again: Again = False,
@@ -45,11 +49,11 @@ def retrieve(
     Parameters
     ----------
     model
-        A name that `posbias models` lists, a model folder, or a .gguf file.
+        A name that `posbias models` lists, a model folder, a .gguf file, or the id of a model on a hub.
     task
         keys: a list of who owns what, and a question for one owner. needle: one fact in running text.
     pairs
-        Pairs in the list (keys). Default: 4, unless --length is given.
+        Pairs in the list (keys). Default: 5, unless --length is given.
     length
         Tokens of a prompt: as many pairs as fit (keys), or text and question (needle). Default: 256 (needle).
     positions
@@ -59,7 +63,7 @@ def retrieve(
     wording
         keys: json, list, belongs or chat. needle: plain or chat. Default: the first.
     text
-        Text that the needle lies in. Default: the bundled State of the Union addresses.
+        Text that the needle lies in, as for `posbias measure`. Default: the bundled State of the Union addresses.
     seed
         Seed of facts, order and text.
     measurement
@@ -71,19 +75,28 @@ def retrieve(
     json
         Print JSON on stdout.
     """
+    from posbias.measure import read_text
     from posbias.measure.behaviour import retrieval_curve
     from posbias.measure.retrieval import retrieval_job
+    from posbias.store import load_measurement
 
     job = retrieval_job(
         task, pairs=pairs, length=length, wording=wording, positions=positions, prompts=prompts, seed=seed
     )
     if out is not None and out.suffix:
         raise InvalidValueError(f"out: {str(out)!r} given, a folder needed (the answer is several files)")
-    retrieval, folder, loaded = _retrieval(
-        model, job, text, out or _results(model, job, text), measurement, again
-    )
+    need_model(model)
+    place = out or _results(model, job, text)
+    need_writable(place)
+    beside = None if measurement is None else load_measurement(measurement)
+    if job.task == "needle":
+        read_text(text)
+    loaded = loading.load(model, job.length or _SHORT)
+    if beside is not None:
+        _check_same_model(beside, loaded, measurement)
+    retrieval, folder = _retrieval(loaded, job, text, place, again)
     curve = retrieval_curve(retrieval)
-    pictures = _draw(curve, folder, loaded)
+    pictures = _draw(curve, folder, beside)
     answer = {
         "file": str(folder / FILE),
         "pictures": [str(picture) for picture in pictures],
@@ -93,31 +106,21 @@ def retrieve(
 
 
 def _retrieval(
-    model: str, job: "RetrievalJob", text: Path | None, place: Path, measurement: Path | None, again: bool
-) -> "tuple[xr.Dataset, Path, xr.Dataset | None]":
-    """Ask, or take what is there: the dataset, its folder, and the measurement to draw beside it."""
-    if not model:
-        raise InvalidValueError("model: '' given, a name, a model folder or a .gguf file needed")
-    need_writable(place)
-    from posbias import measure as measuring
+    loaded: "LoadedModel", job: "RetrievalJob", text: str | None, place: Path, again: bool
+) -> "tuple[xr.Dataset, Path]":
+    """Ask, or take what is there: the dataset and its folder."""
     from posbias import netcdf
+    from posbias.measure import discard_checkpoint
     from posbias.measure.retrieval import retrieval_fingerprint
     from posbias.measure.retrieval import retrieve as ask
-    from posbias.store import load_measurement
 
-    beside = None if measurement is None else load_measurement(measurement)
-    if job.task == "needle":
-        measuring.read_text(text)
-    loaded = measuring.load_model(model, say=say)
-    if beside is not None:
-        _check_same_model(beside, loaded, measurement)
     fingerprint = retrieval_fingerprint(loaded, job, text)
     places = _places(place)
     while (folder := next(places)).exists() and (folder / FILE).exists():
         found = netcdf.load(folder / FILE, KIND, written_by="posbias retrieve")
         if found.attrs.get("fingerprint") == fingerprint and not again:
             say(f"already asked: {folder / FILE} (--again asks anew)")
-            return found, folder, beside
+            return found, folder
     checkpoint = folder / f".retrieval-{fingerprint[:12]}.partial.npz"
     done = [0]
     with bar_of("prompt") as progress:
@@ -133,8 +136,8 @@ def _retrieval(
                 f"{done[0]} of {job.prompts} prompts are kept, the same command goes on from there"
             ) from None
     netcdf.save(retrieval, folder / FILE, checksum=True)
-    measuring.discard_checkpoint(checkpoint)
-    return retrieval, folder, beside
+    discard_checkpoint(checkpoint)
+    return retrieval, folder
 
 
 def _check_same_model(beside: "xr.Dataset", loaded: "LoadedModel", measurement: Path | None) -> None:
@@ -184,11 +187,11 @@ def _share(share: Any) -> str:
     return f"{share.value:.2f} [{share.interval[0]:.2f}, {share.interval[1]:.2f}]"
 
 
-def _results(model: str, job: "RetrievalJob", text: Path | None) -> Path:
+def _results(model: str, job: "RetrievalJob", text: str | None) -> Path:
     """results/NAME, where NAME says model, task and size, and what is not the default."""
     size = f"{job.pairs}pairs" if job.pairs is not None else f"{job.length}tokens"
     name = f"{Path(model).name}-{job.task}-{size}-{job.wording}-{job.positions}x{job.prompts}"
-    name += f"-{text.stem}" if text is not None else ""
+    name += f"-{Path(text).stem}" if text is not None else ""
     return Path("results") / (name + (f"-seed{job.seed}" if job.seed else ""))
 
 

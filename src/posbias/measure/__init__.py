@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from posbias.measure.loading import LoadedModel, load_model
     from posbias.measure.memory import estimate_cost
     from posbias.measure.proof import prove_family, selfcheck
-    from posbias.measure.run import for_length, job_fingerprint, measure
+    from posbias.measure.run import for_length, job_fingerprint, measure, prepared
     from posbias.measure.sharing import group
     from posbias.measure.text import check_counts, prompts_from, read_text
 
@@ -39,6 +39,7 @@ __all__ = [
     "job_fingerprint",
     "load_model",
     "measure",
+    "prepared",
     "prompts_from",
     "prove_family",
     "read_text",
@@ -60,6 +61,7 @@ _HOME = {
     "job_fingerprint": "run",
     "load_model": "loading",
     "measure": "run",
+    "prepared": "run",
     "prompts_from": "text",
     "prove_family": "proof",
     "read_text": "text",

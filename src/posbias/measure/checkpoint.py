@@ -73,6 +73,11 @@ class Checkpoint:
         self._written = state.finished
         return state
 
+    def forgotten(self) -> State:
+        """Return an empty state in place of the one that was loaded; the next writing replaces the file."""
+        self._written = 0
+        return State()
+
     def keep_up(self, state: State) -> None:
         """Write `state` if writing has become cheap against the time since the last writing."""
         if time.monotonic() - self._last >= _PATIENCE * self._cost:

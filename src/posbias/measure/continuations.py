@@ -107,7 +107,7 @@ class Reader:
                 yield _own(row[: len(ending) - 1], ending[1:])
 
     def _tensor(self, ids: list[list[int]]) -> Tensor:
-        return torch.tensor(ids, device=self._model.device)
+        return torch.tensor(ids, device=self._model.get_input_embeddings().weight.device)
 
 
 def reuse_is_exact(model: Any, asked: Sequence[tuple[Sequence[int], Sequence[Sequence[int]]]]) -> bool:

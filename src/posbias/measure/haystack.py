@@ -13,23 +13,20 @@ question, only to where a thing stands and to what the model likes to say.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from posbias import seeds
 from posbias.errors import InputFileError, InvalidValueError, ModelError
-from posbias.measure.wordings import NAMES, QUALITIES, SURNAMES, THINGS, WORDINGS, Wording
+from posbias.measure.wordings import NAMES, QUALITIES, SURNAMES, THINGS, WORDINGS, Pool, Wording
 
 CHOICES = 8
 """Things that a needle's answer is compared with, itself included; the others do not stand in the text."""
 _FITTED = 4
 _DRAWS = 200
-_VARIETY = 32
-_Encode = Callable[[Sequence[str]], list[list[int]]]
 
 
 @dataclass(frozen=True)
@@ -57,9 +54,9 @@ class Trials:
     def __init__(self, tokenizer: Any, task: str, wording: str, positions: int, seed: int):
         self.tokenizer, self.positions, self._seed = tokenizer, positions, seed
         self._wording: Wording = WORDINGS[task][wording]
-        self._names = _Pool(self.encode, NAMES, SURNAMES, "owners")
+        self._names = Pool(self.encode, NAMES, SURNAMES, "owners")
         joint = self._wording.joint
-        self._things = _Pool(self.encode, THINGS, QUALITIES, "things", before=True, joint=joint)
+        self._things = Pool(self.encode, THINGS, QUALITIES, "things", before=True, joint=joint)
         if self._wording.chat and not getattr(tokenizer, "chat_template", None):
             raise ModelError(
                 f"wording: {wording!r} given, but the model's tokenizer has no chat template; "
@@ -263,61 +260,3 @@ class Needle(Trials):
 
 def _joined(words: list[str]) -> str:
     return " ".join(word for word in words if word)
-
-
-class _Pool:
-    """Words to draw from, in groups of equally many tokens; `others` go behind the words, or before them.
-
-    `joint` is what stands right before a word where its tokens count.
-    """
-
-    def __init__(
-        self,
-        encode: _Encode,
-        words: Sequence[str],
-        others: Sequence[str],
-        what: str,
-        *,
-        before: bool = False,
-        joint: str = " ",
-    ):
-        self._encode, self._words, self._what, self._joint = encode, words, what, joint
-        self._joined = [f"{b} {a}" if before else f"{a} {b}" for a in words for b in others]
-
-    def of(self, needed: int) -> list[str]:
-        """At least `needed` words: of equally many tokens, as few as there are enough of, else two words each.
-
-        When even those are too few, words of any number of tokens, of which none begins with another. Raises
-        `InvalidValueError` when there are too few at all, `ModelError` when the tokenizer does not tell them
-        apart.
-        """
-        if needed > len(self._joined):
-            raise InvalidValueError(
-                f"pairs: {needed} {self._what} needed for them, at most {len(self._joined)} are known"
-            )
-        for groups in self._alone, self._in_twos:
-            for _, group in sorted(groups.items()):
-                if len(group) >= max(needed, _VARIETY):
-                    return group
-        told = [word for group in self._in_twos.values() for word in group]
-        if len(told) < needed:
-            raise ModelError(f"model: its tokenizer tells {len(told)} {self._what} apart, {needed} needed")
-        return told
-
-    @cached_property
-    def _alone(self) -> dict[int, list[str]]:
-        return self._groups(self._words)
-
-    @cached_property
-    def _in_twos(self) -> dict[int, list[str]]:
-        return self._groups(self._joined)
-
-    def _groups(self, words: Sequence[str]) -> dict[int, list[str]]:
-        """Words by their number of tokens; of words with the same tokens only the first."""
-        groups: dict[int, list[str]] = {}
-        seen: set[tuple[int, ...]] = set()
-        for word, ids in zip(words, self._encode([self._joint + word for word in words]), strict=True):
-            if tuple(ids) not in seen:
-                groups.setdefault(len(ids), []).append(word)
-            seen.add(tuple(ids))
-        return groups

@@ -83,7 +83,7 @@ def memory_parts(
         "means": 8 * depth * _kept(tokens, heads, square, wanted),
         "graph": one_graph + depth * each * tokens * hidden if recompute else depth * one_graph,
         "outputs": 2 * each * rows * config.vocab_size,
-        "one layer": _COPIES * block + (4 * _DENSE_COPIES * heads * square if eager else 0),
+        "one layer": _COPIES * block + (4 * _DENSE_COPIES * heads * square if eager else 2 * each * square),
     }
 
 

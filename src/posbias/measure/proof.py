@@ -142,7 +142,8 @@ class _Comparison:
             difference = everything - everything.roll((half, 0), dims=(1, 2))
         else:
             return
-        self.content.append(float(difference.abs().max()) / _size(seen.content))
+        biases = float(self.remainders[seen.layer].abs().max())
+        self.content.append(float(difference.abs().max()) / (_size(seen.content) + biases))
 
 
 def _shares(scores: Factored) -> Tensor:

@@ -13,25 +13,24 @@ import platform
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import xarray as xr
-from pydantic import Field
 
-from posbias import seeds
-from posbias.errors import InvalidValueError, ModelError, PosbiasError, nearest
+from posbias.errors import InvalidValueError, ModelError, PosbiasError
 from posbias.measure.accumulate import State
 from posbias.measure.checkpoint import Checkpoint
 from posbias.measure.continuations import Reader, reuse_is_exact
 from posbias.measure.fetching import silent
 from posbias.measure.haystack import Keys, Needle, Trial, Trials
 from posbias.measure.loading import LoadedModel, load_model
+from posbias.measure.questions import RetrievalJob, retrieval_job
 from posbias.measure.text import read_text
-from posbias.measure.wordings import WORDINGS
-from posbias.spec import Count, NaturalNumber, encode, value
+from posbias.spec import encode
 
-_PAIRS, _LENGTH = 4, 256
+__all__ = ["RetrievalJob", "retrieval_fingerprint", "retrieval_job", "retrieve"]
+
 _ROWS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "log_probability": (
         ("prompt", "position", "candidate"),
@@ -59,67 +58,10 @@ _ROWS: dict[str, tuple[tuple[str, ...], str, str]] = {
 }
 
 
-@value
-class RetrievalJob:
-    """What is asked of a model: all that decides the numbers, but for the model and the text.
-
-    `task` is `keys` (a list of `pairs`, or as many as `length` tokens hold) or `needle` (running text of
-    `length` tokens); one of `pairs` and `length` is given. Raises `InvalidValueError` for what cannot be right.
-    """
-
-    task: Literal["keys", "needle"]
-    pairs: Count | None
-    length: Count | None
-    wording: str
-    positions: int = Field(ge=3)
-    prompts: int = Field(ge=2)
-    seed: NaturalNumber = 0
-
-    def __post_init__(self):
-        if self.task == "needle" and self.pairs is not None:
-            raise InvalidValueError(f"pairs: {self.pairs} given, none needed: the task needle has one fact")
-        if (self.pairs is None) == (self.length is None):
-            raise InvalidValueError("length: given together with pairs, one of the two needed")
-        if self.pairs is not None and self.positions > self.pairs:
-            raise InvalidValueError(
-                f"positions: {self.positions} given, at most the {self.pairs} pairs of the list can be told apart"
-            )
-        known = WORDINGS[self.task]
-        if self.wording not in known:
-            raise InvalidValueError(
-                f"wording: {self.wording!r} given, one of {', '.join(known)} needed for the task {self.task}"
-                f"{nearest(self.wording, known)}"
-            )
-
-
-def retrieval_job(
-    task: str = "keys",
-    *,
-    pairs: int | None = None,
-    length: int | None = None,
-    wording: str | None = None,
-    positions: int | None = None,
-    prompts: int = 64,
-    seed: int = 0,
-) -> RetrievalJob:
-    """A job with what is not given filled in: 4 pairs, or 256 tokens around a needle, and 5 positions at most.
-
-    Raises `InvalidValueError` for values that cannot be right.
-    """
-    if task not in WORDINGS:
-        raise InvalidValueError(f"task: {task!r} given, keys or needle needed{nearest(task, WORDINGS)}")
-    if pairs is None and length is None:
-        pairs, length = (_PAIRS, None) if task == "keys" else (None, _LENGTH)
-    if positions is None:
-        positions = min(5, pairs) if pairs is not None else 5
-    seeds.stream(seed, "retrieval")
-    first = next(iter(WORDINGS[task]))
-    return RetrievalJob(task, pairs, length, wording or first, positions, prompts, seed)  # type: ignore[arg-type]
-
-
 def retrieval_fingerprint(model: LoadedModel, job: RetrievalJob, text: str | Path | None = None) -> str:
     """SHA-256 of all that decides the numbers of a job: name its checkpoint after it. Raises as `retrieve`."""
-    about = {"model": model.checksum, "job": encode(job), "versions": _versions()}
+    about = {"model": model.checksum, "dtype": model.dtype, "attention": model.attention}
+    about |= {"job": encode(job), "versions": _versions()}
     if job.task == "needle":
         about["text"] = read_text(text).sha256
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
@@ -293,7 +235,8 @@ def _dataset(state: State, loaded: LoadedModel, job: RetrievalJob, about: dict[s
         "model": loaded.name,
         "family": loaded.model.config.model_type,
         "checksum": loaded.checksum,
-        "dtype": str(loaded.model.dtype).removeprefix("torch."),
+        "dtype": loaded.dtype,
+        "attention": loaded.attention,
         "job": json.dumps(encode(job)),
         **about,
         "versions": json.dumps(_versions() | {"python": platform.python_version()}),

@@ -24,7 +24,7 @@ from posbias.measure.jacobian import HeadGains, gains_of
 from posbias.measure.job import Job, Request, TextSource
 from posbias.measure.kernels import KERNEL_TOKENS
 from posbias.measure.loading import LoadedModel, load_model
-from posbias.measure.memory import check_memory
+from posbias.measure.memory import check_memory, estimate_cost
 from posbias.measure.prompt import PromptMeter
 from posbias.measure.proof import selfcheck
 from posbias.measure.result import dataset
@@ -117,6 +117,27 @@ def for_length(loaded: LoadedModel, tokens: int) -> LoadedModel:
     return loaded
 
 
+def prepared(loaded: LoadedModel, request: Request) -> Prompts:
+    """Check what can be known before any prompt is run, and cut the prompts.
+
+    Raises `ModelError` for a model without attention or one that is not causal, `InvalidValueError` for more
+    tokens than the context or the memory hold, `InputFileError` for too short a text.
+    """
+    need_causal(loaded.family, "measuring the influence on the last token")
+    config = loaded.model.config.get_text_config()
+    if not getattr(config, "num_attention_heads", None):
+        raise ModelError(
+            f"model: {loaded.name} ({loaded.family.model_type}) has no attention heads, one that attends needed"
+        )
+    context = getattr(config, "max_position_embeddings", None)
+    if context is not None and request.tokens > context:
+        raise InvalidValueError(
+            f"tokens: {request.tokens} given, at most {context} fit the context of {loaded.name}"
+        )
+    check_memory(config, request.tokens, request.dense_logits, request.head_kernels)
+    return _drawn(loaded, request)
+
+
 def _measured(
     loaded: LoadedModel,
     request: Request,
@@ -125,19 +146,18 @@ def _measured(
     progress: Callable[[int, int], None],
     say: Callable[[str], None],
 ) -> xr.Dataset:
-    need_causal(loaded.family, "measuring the influence on the last token")
-    config = loaded.model.config.get_text_config()
-    context = getattr(config, "max_position_embeddings", None)
-    if context is not None and request.tokens > context:
-        raise InvalidValueError(
-            f"tokens: {request.tokens} given, at most {context} fit the context of {loaded.name}"
-        )
-    check_memory(config, request.tokens, request.dense_logits, request.head_kernels)
-    drawn = _drawn(loaded, request)
+    drawn = prepared(loaded, request)
     job = request.of(loaded)
     with _leaving_a_core():
+        for line in estimate_cost(loaded, request).lines():
+            say(line)
         short = torch.from_numpy(drawn.ids[0][:_SELFCHECK_TOKENS])
         check = selfcheck(loaded, short)
+        if not check["causal"]:
+            raise ModelError(
+                f"model: {loaded.name} attends to later tokens, measuring the influence on the last token needs "
+                "a causal model"
+            )
         gains = _gains(loaded, request, short, say)
         layers = decoder_layers(loaded.model, loaded.family)
 

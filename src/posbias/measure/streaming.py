@@ -9,7 +9,7 @@ processes which this run does not have.
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -59,7 +59,12 @@ class Stream:
         """
         keeper = Checkpoint(of_rank(path, self._group.rank), fingerprint, self._say)
         state = self._adopted(keeper.load(), path, fingerprint)
-        done = set().union(*self._group.exchange(_indices(state)))
+        shares = self._group.exchange(_indices(state))
+        kept = _disjoint(shares)
+        if self._group.rank not in kept:
+            # an earlier run took these over into another checkpoint: they must not count twice
+            state = keeper.forgotten()
+        done = set().union(*(shares[rank] for rank in kept))
         total = len(self._drawn.ids)
         mine = self._group.share([index for index in range(total) if index not in done])
         state, skipped = self._measured(state, mine, len(done), keeper)
@@ -152,6 +157,15 @@ class Stream:
 
 def _indices(state: State) -> set[int]:
     return {int(row["index"]) for row in state.rows}
+
+
+def _disjoint(shares: Sequence[set[int]]) -> list[int]:
+    """The places of those shares that have no prompt in common with one kept before them."""
+    kept: list[int] = []
+    for place, share in enumerate(shares):
+        if not any(share & shares[other] for other in kept):
+            kept.append(place)
+    return kept
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

@@ -122,6 +122,10 @@ class Watch:
         if isinstance(product, Product) and product.before is not None:
             logits = product.before.flatten(0, -3)
         logits, attention = logits[..., :tokens], attention[..., :tokens]
+        if self.stream.dtype == torch.float16 != logits.dtype:
+            # masked in half precision, then upcast: the mask's lowest number is no longer the lowest there is
+            unseen = logits <= torch.finfo(torch.float16).min / 2
+            logits = logits.masked_fill(unseen, torch.finfo(logits.dtype).min)
         self.scores = Given(logits, attention)
         if isinstance(product, Product) and product.scale is not None:
             query, channels = product.query.flatten(0, -3), product.query.shape[-1]

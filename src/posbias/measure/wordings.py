@@ -4,7 +4,14 @@ A wording is some pieces of text; the facts go between opening and question. Sho
 tokenizers have one token for each; no word begins with another.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+
+from posbias.errors import InvalidValueError, ModelError
+
+_VARIETY = 32
+_Encode = Callable[[Sequence[str]], list[list[int]]]
 
 
 @dataclass(frozen=True)
@@ -87,3 +94,61 @@ NAMES, SURNAMES, THINGS, QUALITIES = (
     tuple(words.split()) for words in (_NAMES, _SURNAMES, _THINGS, _QUALITIES)
 )
 """First names, and names behind them where first names are too few; things, and what goes before those."""
+
+
+class Pool:
+    """Words to draw from, in groups of equally many tokens; `others` go behind the words, or before them.
+
+    `joint` is what stands right before a word where its tokens count.
+    """
+
+    def __init__(
+        self,
+        encode: _Encode,
+        words: Sequence[str],
+        others: Sequence[str],
+        what: str,
+        *,
+        before: bool = False,
+        joint: str = " ",
+    ):
+        self._encode, self._words, self._what, self._joint = encode, words, what, joint
+        self._joined = [f"{b} {a}" if before else f"{a} {b}" for a in words for b in others]
+
+    def of(self, needed: int) -> list[str]:
+        """At least `needed` words: of equally many tokens, as few as there are enough of, else two words each.
+
+        When even those are too few, words of any number of tokens, of which none begins with another. Raises
+        `InvalidValueError` when there are too few at all, `ModelError` when the tokenizer does not tell them
+        apart.
+        """
+        if needed > len(self._joined):
+            raise InvalidValueError(
+                f"pairs: {needed} {self._what} needed for them, at most {len(self._joined)} are known"
+            )
+        for groups in self._alone, self._in_twos:
+            for _, group in sorted(groups.items()):
+                if len(group) >= max(needed, _VARIETY):
+                    return group
+        told = [word for group in self._in_twos.values() for word in group]
+        if len(told) < needed:
+            raise ModelError(f"model: its tokenizer tells {len(told)} {self._what} apart, {needed} needed")
+        return told
+
+    @cached_property
+    def _alone(self) -> dict[int, list[str]]:
+        return self._groups(self._words)
+
+    @cached_property
+    def _in_twos(self) -> dict[int, list[str]]:
+        return self._groups(self._joined)
+
+    def _groups(self, words: Sequence[str]) -> dict[int, list[str]]:
+        """Words by their number of tokens; of words with the same tokens only the first."""
+        groups: dict[int, list[str]] = {}
+        seen: set[tuple[int, ...]] = set()
+        for word, ids in zip(words, self._encode([self._joint + word for word in words]), strict=True):
+            if tuple(ids) not in seen:
+                groups.setdefault(len(ids), []).append(word)
+            seen.add(tuple(ids))
+        return groups

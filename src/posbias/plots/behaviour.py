@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from posbias.measure.behaviour import RetrievalCurve
+from posbias.plots.influence import FAINTEST, scale_influence
 from posbias.plots.style import (
     ACCENT,
     COLOURS,
@@ -75,14 +76,19 @@ def draw_places(ax: "Axes", measured: Profile, others: "Mapping[str, Profile] | 
     """
     dress(ax, "place of the token (0 = first, 1 = last)", "influence (even spread = 1)")
     ax.axhline(1.0, color=MUTED, linewidth=THIN, linestyle=(0, (2, 2)), zorder=1)
+    shown = [np.ones(1)]
     for name, profile in {"measured": measured, **(others or {})}.items():
         seen = profile.query + 1
         height = profile.mass[:seen] * seen
         colour = INK if profile is measured else COLOURS.get(name, ACCENT)
         place = np.arange(seen) / max(1, seen - 1)
         label = "measured" if profile is measured else str(profile.about.get("predictor", name))
-        ax.plot(place, np.where(height > 0, height, np.nan), color=colour, linewidth=0.9, label=label)
-    ax.set_yscale("log")
+        height = np.where(height > FAINTEST, height, np.nan)
+        ax.plot(place, height, color=colour, linewidth=0.9, label=label)
+        shown.append(height)
+    scale_influence(
+        ax, 0.8 * float(np.nanmin(np.concatenate(shown))), 1.2 * float(np.nanmax(np.concatenate(shown)))
+    )
     ax.set_xlim(-0.03, 1.03)
     key(ax, columns=2)
     return ax

@@ -233,6 +233,11 @@ def check(
         twice = [one for one in given if given.count(one) > 1]
         if twice:
             raise InvalidValueError(f"{name}: {twice[0]} given twice, once needed")
+    # a cell is known by the name of its text, which for files is that without folders
+    called = [Path(one).name for one in corpora if one is not None and not one.startswith("datasets:")]
+    twice = [one for one in called if called.count(one) > 1]
+    if twice:
+        raise InvalidValueError(f"corpora: two texts are called {twice[0]}, different names needed")
     for tokens in lengths:
         if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 3:
             raise InvalidValueError(f"lengths: {tokens!r} given, integers ≥ 3 needed")

@@ -55,6 +55,8 @@ NEEDED = (
 """Variables of a measurement that the levels rest on."""
 LINEAR = 1e-3
 """Positional logits count as ALiBi's when no pair is further than this share of the largest from a line."""
+_ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
+"""What logits and attention of a model in half precision are good to."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,9 @@ def curves_of(
         levels["d"] = _named("d", _fitted(measurement, reading))
     lost = float(measurement["missing_mass"].max()) if "missing_mass" in measurement else 0.0
     remarks = (
-        ("learned sinks draw attention that no level knows of",) if np.isfinite(lost) and lost > 1e-6 else ()
+        ("learned sinks draw attention that no level knows of",)
+        if np.isfinite(lost) and lost > max(1e-6, _rounding(measurement))
+        else ()
     )
     name = str(measurement.attrs.get("model", ""))
     return Curves(name, corpus, levels, measured_influence(measurement), slopes is not None, remarks)
@@ -138,7 +142,8 @@ def slopes_of(measurement: "xr.Dataset") -> Float[np.ndarray, "layer head"] | No
 
     The positional logit of a token to itself less that to token 0 is m·i: in this difference drops out whatever
     a model adds to a whole row (BLOOM, MPT and Falcon add m·j). A line through it is the slope where every point
-    lies within `LINEAR` of the largest, and some head has one. Raises as `curves_of`.
+    lies within `LINEAR` of the largest (four roundings in half precision), and some head has one. Raises as
+    `curves_of`.
     """
     need(measurement, NEEDED)
     own = measurement["logits_diagonal"].values - measurement["content_diagonal"].values
@@ -147,11 +152,13 @@ def slopes_of(measurement: "xr.Dataset") -> Float[np.ndarray, "layer head"] | No
     position = np.arange(rise.shape[-1], dtype=np.float64)
     seen = np.isfinite(rise)
     kept = np.where(seen, rise, 0.0)
+    if not seen[..., 1:].any(axis=-1).all():
+        return None  # content could not be told in some layer
     slopes = (kept * position).sum(axis=-1) / (seen * position**2).sum(axis=-1)
     reach = np.abs(slopes).max() * position[-1]
     off = np.abs(np.where(seen, rise - slopes[..., None] * position, 0.0)).max()
     # float32 logits of some tens are good to a few millionths each
-    if reach < 0.01 or off > LINEAR * reach or slopes.min() < -LINEAR:
+    if reach < 0.01 or off > max(LINEAR, 4 * _rounding(measurement)) * reach or slopes.min() < -LINEAR:
         return None
     return np.maximum(slopes, 0.0)
 
@@ -210,6 +217,11 @@ def without_residual(architecture: Architecture) -> Architecture:
 def profile_of(letter: str, architecture: Architecture, tokens: int) -> Profile:
     """The influence that an architecture predicts for a text of so many tokens, named after its level."""
     return _named(letter, influence(architecture, tokens, threads=1).mass)
+
+
+def _rounding(measurement: "xr.Dataset") -> float:
+    """The relative rounding of what the model computed; 0 for float32, which tolerances cover."""
+    return _ROUNDING.get(str(measurement.attrs.get("dtype", "")), 0.0)
 
 
 def _named(letter: str, weights: Float[np.ndarray, "position"]) -> Profile:
