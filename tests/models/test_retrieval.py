@@ -408,3 +408,15 @@ def test_models_that_cannot_be_asked_are_refused(loaded, job):
     broken.lm_head.weight.data[:] = float("nan")
     with pytest.raises(ModelError, match="not finite"):
         retrieve(LoadedModel.of(broken, BYTES, "broken"), job)
+
+
+@pytest.mark.real_model
+def test_smollm2_finds_things_by_their_owners():
+    from posbias.measure import load_model
+
+    curve = retrieval_curve(
+        retrieve(load_model("smollm2-135m"), retrieval_job("keys", pairs=5, positions=3, prompts=8, seed=1))
+    )
+    # over 200 prompts: lift 1.9 ± .07, choice .53 where chance is .20
+    assert curve.overall["lift"].value > 1.0
+    assert curve.overall["choice"].value > 0.3

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from posbias.comparison import Comparison, compare_all
 from posbias.papers.herasimchyk2026.levels import Curves
@@ -83,7 +83,7 @@ class Agreement:
         return SCORES[score](np.asarray(self.curves.levels[letter].mass), measured)
 
 
-def trough(mass: Float[np.ndarray, "*batch position"], width: int) -> np.ndarray:
+def trough(mass: Float[np.ndarray, "*batch position"], width: int) -> Int[np.ndarray, "*batch"]:
     """The centre of the `width` neighbouring positions with the least mass, the earliest such place."""
     sums = np.lib.stride_tricks.sliding_window_view(mass, width, axis=-1).sum(axis=-1)
-    return sums.argmin(axis=-1) + (width - 1) // 2
+    return np.asarray(sums.argmin(axis=-1) + (width - 1) // 2)
