@@ -1,9 +1,8 @@
 """Figures 2 to 24 drawn: panels in the paper's layout, under each group what its networks can do, then claims."""
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
@@ -25,6 +24,7 @@ from posbias.papers.wu2025.statements import (
     matched,
     sink_claims,
 )
+from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.retrieval import (
     draw_attention_map,
     draw_gaps,
@@ -33,7 +33,7 @@ from posbias.plots.retrieval import (
     gap_key,
     sink_key,
 )
-from posbias.plots.style import COLOURS, INK, MUTED, SECOND, SMALL, TEXT, new_figure
+from posbias.plots.style import COLOURS, INK, MUTED, SECOND, SMALL, TEXT
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from posbias.train.kernels import Agreement
     from posbias.train.loop import Trained
 
-_LINE, _COLUMNS = 0.135, 150
-"""Inches of a claim's line, and its characters at the figures' width."""
 _INK_OF = {"holds": COLOURS["fitted"], "fails": SECOND, "undecided": MUTED}
 
 
@@ -76,12 +74,8 @@ def claims_of(figure: Figure, outcomes: Outcomes) -> list[Claim]:
 
 def draw(figure: Figure, outcomes: Outcomes, claims: Sequence[Claim], note: str = "") -> "Picture":
     """Draw a figure with its claims beneath; `note` says in a line what was trained."""
-    height = _height(figure)
-    lines = [(note, MUTED), *((_wrapped(claim), _INK_OF[claim.verdict]) for claim in claims)]
-    beneath = 0.1 + _LINE * sum(text.count("\n") + 1 for text, _ in lines)
-    picture = new_figure(8.0, height + beneath)
-    above = picture.add_subfigure((grid := picture.add_gridspec(2, 1, height_ratios=(height, beneath)))[0])
-    below = picture.add_subfigure(grid[1])
+    lines = [(note, MUTED), *((str(claim), _INK_OF[claim.verdict]) for claim in claims)]
+    picture, above = captioned_figure(8.0, _height(figure), lines)
     match figure:
         case MapFigure():
             _draw_maps(above, figure, outcomes)
@@ -91,27 +85,7 @@ def draw(figure: Figure, outcomes: Outcomes, claims: Sequence[Claim], note: str 
             _draw_depths(above, figure, outcomes)
         case DataFigure():
             _draw_gap_rows(above, figure, outcomes)
-    _write(below, lines, beneath)
-    _settle(picture)
-    return picture
-
-
-def _settle(picture: "Picture") -> None:
-    """Lay the picture out and round all places, so that the same data give the same bytes.
-
-    The solver of the layout takes its variables in the order of their addresses; its sums differ in last digits.
-    """
-    from matplotlib.transforms import Bbox
-
-    picture.draw_without_rendering()
-    picture.set_layout_engine("none")
-    parts: list[Any] = [*picture.subfigs]
-    while parts:
-        part = parts.pop()
-        part.bbox_relative.set_points(part.bbox_relative.get_points().round(5))
-        parts += part.subfigs
-    for ax in picture.axes:
-        ax.set_position(Bbox(ax.get_position().get_points().round(5)))
+    return settle(picture)
 
 
 def _height(figure: Figure) -> float:
@@ -202,18 +176,6 @@ def _draw_maps(part: "SubFigure", figure: MapFigure, outcomes: Outcomes) -> None
         draw_attention_map(ax, one, bar=ax is axes[-1])
         ax.set_title(title, fontsize=TEXT, color=INK, pad=4)
         ax.label_outer()
-
-
-def _write(part: "SubFigure", lines: Sequence[tuple[str, str]], height: float) -> None:
-    """Texts in their colours, from the top of a strip of so many inches."""
-    y = 0.04
-    for text, colour in lines:
-        part.text(0.012, 1 - y / height, text, fontsize=SMALL, color=colour, va="top", linespacing=1.3)
-        y += _LINE * (text.count("\n") + 1)
-
-
-def _wrapped(claim: Claim) -> str:
-    return textwrap.fill(str(claim), _COLUMNS, subsequent_indent="      ")
 
 
 def _finite(gaps: Gaps, pair: str) -> Float[np.ndarray, "network"]:
