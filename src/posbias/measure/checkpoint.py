@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from posbias import files
-from posbias.errors import InputFileError
+from posbias.errors import InputFileError, PosbiasError
 from posbias.measure.accumulate import State
 
 _PATIENCE = 20
@@ -82,6 +82,14 @@ class Checkpoint:
         """Write `state` if writing has become cheap against the time since the last writing."""
         if time.monotonic() - self._last >= _PATIENCE * self._cost:
             self.write(state)
+
+    def write_after(self, state: State, error: BaseException) -> None:
+        """Write `state` because of `error`, which is to be raised on; a failure to write becomes its note."""
+        try:
+            self.write(state)
+        except PosbiasError as failure:
+            if failure is not error:
+                error.add_note(str(failure))
 
     def write(self, state: State) -> None:
         """Write `state` unless it is already there. Raises `OutputFileError`."""

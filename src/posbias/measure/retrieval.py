@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from posbias.errors import InvalidValueError, ModelError, PosbiasError
+from posbias.errors import InvalidValueError, ModelError
 from posbias.measure.accumulate import State
 from posbias.measure.checkpoint import Checkpoint
 from posbias.measure.continuations import Reader, reuse_is_exact
@@ -212,11 +212,7 @@ def _stream(
             keeper.keep_up(state)
         keeper.write(state)
     except BaseException as error:
-        try:
-            keeper.write(state)
-        except PosbiasError as failure:
-            if failure is not error:
-                error.add_note(str(failure))
+        keeper.write_after(state, error)
         raise
     return state
 

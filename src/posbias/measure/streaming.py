@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from posbias.errors import InputFileError, InvalidValueError, ModelError, NonFiniteError, PosbiasError
+from posbias.errors import InputFileError, InvalidValueError, ModelError, NonFiniteError
 from posbias.measure import scores
 from posbias.measure.accumulate import State
 from posbias.measure.checkpoint import Checkpoint, of_rank, ranked
@@ -98,11 +98,7 @@ class Stream:
                 keeper.keep_up(state)
             keeper.write(state)
         except BaseException as error:
-            try:
-                keeper.write(state)
-            except PosbiasError as failure:
-                if failure is not error:
-                    error.add_note(str(failure))
+            keeper.write_after(state, error)
             raise
         return state, skipped
 
