@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from posbias.claims import signed_text
 from posbias.errors import InvalidValueError, OutputFileError
 from posbias.papers.wu2025 import FIGURES, FULL, GROUPS, QUICK, Effort, Setting, make, outcome_of
-from posbias.papers.wu2025.claims import PAIRS, Gaps, signed_text
 from posbias.papers.wu2025.drawing import Outcome, claims_of, draw
 from posbias.papers.wu2025.figures import (
     DEEP,
@@ -22,6 +22,7 @@ from posbias.papers.wu2025.figures import (
     SinkFigure,
     settings_of,
 )
+from posbias.papers.wu2025.gaps import PAIRS, Gaps
 from posbias.papers.wu2025.statements import Sinks
 from posbias.papers.wu2025.tables import page_of, rows_of
 from posbias.plots import picture_bytes
@@ -343,7 +344,7 @@ def test_figures_are_trained_drawn_and_written(made):
 @pytest.fixture
 def all_learnt(monkeypatch):
     """Thirty iterations count as having learnt."""
-    monkeypatch.setattr("posbias.papers.wu2025.claims.LEARNT", 0.0)
+    monkeypatch.setattr("posbias.papers.wu2025.gaps.LEARNT", 0.0)
 
 
 def test_every_cell_stands_beside_what_rollouts_predict_of_it(made, all_learnt, tmp_path):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from posbias.claims import Claim, mean_effect
 from posbias.comparison import Comparison, compare_all
 from posbias.estimate import Estimate
 from posbias.files import need_writable, write_text
@@ -26,7 +27,6 @@ from posbias.papers.herasimchyk2026.agreement import Agreement
 from posbias.papers.herasimchyk2026.cells import Corpus, Effort, Progress, Say, Wanted, check, gather
 from posbias.papers.herasimchyk2026.levels import Curves, curves_of
 from posbias.papers.herasimchyk2026.pages import Block, Page
-from posbias.papers.wu2025.claims import Claim, mean_effect
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.encodings import SIZE, EncodingCurves, draw_encodings
 from posbias.plots.style import INK, new_figure, save_figure

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posbias.claims import Claim
 from posbias.errors import InvalidValueError, nearest
 from posbias.files import need_writable
 from posbias.papers import find_figures
@@ -25,7 +26,6 @@ from posbias.papers.herasimchyk2026.configs import config_curves
 from posbias.papers.herasimchyk2026.making import MAKERS, NOTHING, Material
 from posbias.papers.herasimchyk2026.pages import Page
 from posbias.papers.herasimchyk2026.printed import BINS, LENGTHS, PROMPTS, TOKENS, Reading
-from posbias.papers.wu2025.claims import Claim
 from posbias.plots.style import new_figure, save_figure
 
 __all__ = ["FULL", "MODELS", "QUICK", "TARGETS", "Corpus", "Made", "make"]

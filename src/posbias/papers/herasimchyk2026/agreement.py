@@ -11,9 +11,9 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int
 
+from posbias.claims import Effect
 from posbias.comparison import Comparison, compare_all
 from posbias.papers.herasimchyk2026.levels import Curves
-from posbias.papers.wu2025.claims import Effect
 from posbias.profile import spearman, wasserstein
 from posbias.seeds import stream
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
+from posbias.claims import Claim
 from posbias.papers.herasimchyk2026.cells import Key, names
 from posbias.papers.herasimchyk2026.homogeneity import Fit
 from posbias.papers.herasimchyk2026.levels import Curves
-from posbias.papers.wu2025.claims import Claim
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.content import ContentMap, content_size, draw_content_rows
 from posbias.plots.levels import draw_levels, draw_mixing_series, levels_size

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posbias.claims import Claim, count
 from posbias.files import write_text
-from posbias.papers.wu2025.claims import Claim, count
 from posbias.sources import cite
 from posbias.store import save_json
 

@@ -1,6 +1,6 @@
 """What the paper says of its figures and tables (§4, §6 and the appendices), as claims on measured models.
 
-How claims are judged: `posbias.papers.wu2025.claims`. Errors are over prompts (bootstrap, or Student's t), for
+How claims are judged: `posbias.claims`. Errors are over prompts (bootstrap, or Student's t), for
 Table 6 over layers and heads, which share their prompts, so that it is too small there. A rollout has no error of
 its own: what is said of one alone holds or does not. Densities are in units of an even spread.
 """
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from jaxtyping import Float
 
+from posbias.claims import Claim, Effect, mean_effect
 from posbias.estimate import Estimate
 from posbias.papers.herasimchyk2026.agreement import Agreement, trough
 from posbias.papers.herasimchyk2026.cells import Key, names
@@ -18,7 +19,6 @@ from posbias.papers.herasimchyk2026.homogeneity import Fit, Homogeneity
 from posbias.papers.herasimchyk2026.levels import Curves
 from posbias.papers.herasimchyk2026.order import Order
 from posbias.papers.herasimchyk2026.printed import TABLE4, TABLE5, VIOLATIONS
-from posbias.papers.wu2025.claims import Claim, Effect, mean_effect
 from posbias.profile import RISE, SHARE, Profile, spearman, uniform, wasserstein
 
 Mixings = Mapping[Key, Float[np.ndarray, "prompt layer"]]

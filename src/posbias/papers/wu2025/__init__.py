@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from posbias.claims import Claim
 from posbias.files import need_writable, write_text
 from posbias.papers import find_figures
-from posbias.papers.wu2025.claims import Claim, Gaps
 from posbias.papers.wu2025.drawing import Outcome, Outcomes, claims_of, draw
 from posbias.papers.wu2025.figures import FIGURES, FULL, GROUPS, QUICK, Effort, Setting, settings_of
+from posbias.papers.wu2025.gaps import Gaps
 from posbias.papers.wu2025.statements import Sinks
 from posbias.papers.wu2025.tables import HEAD, page_of, row_of, rows_of
 from posbias.plots.style import new_figure, save_figure

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from posbias.papers.wu2025.claims import PAIRS, Claim, Gaps
+from posbias.claims import Claim
 from posbias.papers.wu2025.figures import (
     RELATIVE,
     DataFigure,
@@ -17,6 +17,7 @@ from posbias.papers.wu2025.figures import (
     Setting,
     SinkFigure,
 )
+from posbias.papers.wu2025.gaps import PAIRS, Gaps
 from posbias.papers.wu2025.statements import (
     Sinks,
     data_claims,

@@ -11,20 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Bool, Float
 
-from posbias.papers.wu2025.claims import (
-    LEARNT,
-    NEAR,
-    Claim,
-    Effect,
-    Gaps,
-    difference_effect,
-    mean_effect,
-    null,
-    rises,
-    signed,
-    turns,
-)
+from posbias.claims import NEAR, Claim, Effect, difference_effect, mean_effect
 from posbias.papers.wu2025.figures import RELATIVE, DataFigure, DepthFigure, Setting, SinkFigure, settings_of
+from posbias.papers.wu2025.gaps import LEARNT, Gaps, null, rises, signed, turns
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.train.matching import at_equal_accuracy
 

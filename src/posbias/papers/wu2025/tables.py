@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from posbias.claims import Claim, count, signed_text
 from posbias.estimate import Estimate
-from posbias.papers.wu2025.claims import LEARNT, PAIRS, Claim, Gaps, count, signed_text
 from posbias.papers.wu2025.figures import Setting
+from posbias.papers.wu2025.gaps import LEARNT, PAIRS, Gaps
 from posbias.sources import cite
 
 if TYPE_CHECKING:

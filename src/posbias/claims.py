@@ -1,17 +1,15 @@
-"""What the figures are said to show, as sentences with a verdict and the number behind it.
+"""What something is said to show, as sentences with a verdict and the number behind it.
 
 A claim is a list of effects, each a difference that the sentence says is above zero (or, for a null control,
-near zero), with its standard error over independently seeded networks and Welch's degrees of freedom. It holds
-when every effect is surely there (Student's t, each at 5 %: the test of an "and"), fails when one effect is
-surely not there: below zero, or smaller than `LEAST` (Bonferroni over effects: the test of an "or"), and is
-undecided otherwise. Networks that have not learnt to retrieve from their context say nothing about position;
-they are left out, and an effect that is left with fewer than two networks is flawed: it decides nothing.
+near zero), with its standard error over independent draws (networks, prompts, samples) and Welch's degrees
+of freedom. It holds when every effect is surely there (Student's t, each at 5 %: the test of an "and"), fails
+when one effect is surely not there: below zero, or smaller than `LEAST` (Bonferroni over effects: the test of
+an "or"), and is undecided otherwise. Of fewer than two draws an effect is flawed: it decides nothing.
 """
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -19,52 +17,14 @@ from jaxtyping import Float
 from scipy import stats
 
 Verdict = Literal["holds", "fails", "undecided"]
-PAIRS = ("first-middle", "first-last", "middle-last")
-"""The pairs of items whose accuracies are compared."""
 LEVEL = 0.05
 LEAST = 0.02
-"""A gap, or a difference of gaps, below this is taken for none."""
+"""An effect below this is taken for none."""
 NEAR = 0.05
 """Up to this, a null control may be off."""
-LEARNT = 0.3
-"""In-context accuracy from which a network counts as having learnt to copy a label of its context (about ½;
-guessing among all 32 labels: 0.03)."""
 NAMED = 3
 """Up to so many effects, a sentence names those that hold and those that do not."""
 _EXACT = 1e-12
-
-
-@dataclass(frozen=True)
-class Gaps:
-    """A cell's accuracy gaps by pair, [member], with loss and in-context accuracy, [member].
-
-    `informative` are the gaps on the sequences where the compared labels differ. NaN for a stopped member.
-    """
-
-    gaps: Mapping[str, Float[np.ndarray, "member"]]
-    accuracy: Float[np.ndarray, "member"]
-    loss: Float[np.ndarray, "member"]
-    informative: Mapping[str, Float[np.ndarray, "member"]]
-
-    @property
-    def means(self) -> tuple[float, float]:
-        """In-context accuracy and loss, over all networks that were not stopped; NaN if all were."""
-        kept = np.isfinite(self.loss)
-        if not kept.any():
-            return math.nan, math.nan
-        return float(self.accuracy[kept].mean()), float(self.loss[kept].mean())
-
-    @property
-    def learnt(self) -> np.ndarray:
-        """Which members have learnt: finite, and at least `LEARNT` accurate in context."""
-        finite = np.isfinite(self.loss) & np.isfinite(np.stack([self.gaps[pair] for pair in PAIRS])).all(
-            axis=0
-        )
-        return finite & (self.accuracy >= LEARNT)
-
-    def of(self, pair: str) -> Float[np.ndarray, "network"]:
-        """The gap of those that have learnt."""
-        return np.asarray(self.gaps[pair], dtype=np.float64)[self.learnt]
 
 
 @dataclass(frozen=True)
@@ -157,8 +117,14 @@ class Claim:
 
         return min(self.effects, key=place)
 
-    def __str__(self) -> str:
-        """'fails: sentence (holds for decay; fails for RoPE; RoPE −0.120 ± 0.010, p = 1)'."""
+    @property
+    def number(self) -> tuple[float, float]:
+        """Value and standard error of the deciding effect, as it is claimed; NaN for a flawed one."""
+        return self.deciding.sign * self.deciding.value, self.deciding.se
+
+    @property
+    def why(self) -> str:
+        """'holds for decay; fails for RoPE; RoPE −0.120 ± 0.010, p = 1'."""
         parts = len(self.effects)
         by_verdict = {
             kind: [one.where for one in self.effects if one.verdict(parts) == kind]
@@ -168,7 +134,11 @@ class Claim:
         if 1 < parts <= NAMED and len(by_verdict["holds"]) < parts:
             named = (f"{kind} for {', '.join(places)}" for kind, places in by_verdict.items() if places)
             lead = f"{'; '.join(named)}; "
-        return f"{self.verdict}: {self.sentence} ({lead}{self.deciding})"
+        return f"{lead}{self.deciding}"
+
+    def __str__(self) -> str:
+        """'fails: sentence (why)'."""
+        return f"{self.verdict}: {self.sentence} ({self.why})"
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -183,28 +153,33 @@ class Claim:
             }
             for one in self.effects
         ]
-        return {"claim": self.sentence, "verdict": self.verdict, "effects": effects}
+        number, se = self.number
+        about = {"claim": self.sentence, "number": number, "se": se, "verdict": self.verdict, "why": self.why}
+        return about | {"effects": effects}
 
 
-# --- effects -----------------------------------------------------------------------------------------------
-
-
-def mean_effect(where: str, values: Float[np.ndarray, "network"], *, near: bool = False) -> Effect:
-    """That the mean of `values`, one per network, is above zero (or near it)."""
+def mean_effect(
+    where: str, values: Float[np.ndarray, "draw"], *, near: bool = False, draws: str = "independent values"
+) -> Effect:
+    """That the mean of `values`, one per draw, is above zero (or near it); `draws` names them."""
     values = np.asarray(values, dtype=np.float64)
     if values.size < 2:
-        return Effect(where, near=near, flaw=_too_few(values.size))
+        return Effect(where, near=near, flaw=_too_few(values.size, draws))
     se = float(values.std(ddof=1) / math.sqrt(values.size))
     return Effect(where, float(values.mean()), se, values.size - 1.0, near)
 
 
 def difference_effect(
-    where: str, more: Float[np.ndarray, "network"], less: Float[np.ndarray, "other"]
+    where: str,
+    more: Float[np.ndarray, "draw"],
+    less: Float[np.ndarray, "other"],
+    *,
+    draws: str = "independent values",
 ) -> Effect:
-    """That the mean of `more` is above that of `less`, the networks being different ones (Welch's test)."""
+    """That the mean of `more` is above that of `less`, the draws being different ones (Welch's test)."""
     sides = [np.asarray(side, dtype=np.float64) for side in (more, less)]
     if min(side.size for side in sides) < 2:
-        return Effect(where, flaw=_too_few(min(side.size for side in sides)))
+        return Effect(where, flaw=_too_few(min(side.size for side in sides), draws))
     shares = [float(side.var(ddof=1)) / side.size for side in sides]
     total = sum(shares)
     spread = sum(share**2 / (side.size - 1) for share, side in zip(shares, sides, strict=True))
@@ -212,61 +187,8 @@ def difference_effect(
     return Effect(where, float(sides[0].mean() - sides[1].mean()), math.sqrt(total), freedom)
 
 
-def signed(where: str, cell: Gaps, pair: str, sign: int = 1) -> Effect:
-    """That a cell's gap is above zero (sign 1) or below it (−1)."""
-    return replace(mean_effect(f"{where} {pair}", sign * cell.of(pair)), sign=sign)
-
-
-def null(where: str, cell: Gaps) -> tuple[Effect, ...]:
-    """That all gaps of a cell are near zero."""
-    return tuple(mean_effect(f"{where} {pair}", cell.of(pair), near=True) for pair in PAIRS)
-
-
-def rises(where: str, deep: Gaps, shallow: Gaps, pair: str = "first-last") -> Effect:
-    """That a gap is larger in one cell than in another."""
-    return difference_effect(f"{where} {pair}", deep.of(pair), shallow.of(pair))
-
-
-def _too_few(networks: int) -> str:
-    return f"{networks or 'no'} network{'s' * (networks != 1)} learnt to retrieve, two needed"
-
-
-# --- claims of another form --------------------------------------------------------------------------------
-
-
-def turns(sentence: str, series: Mapping[str, Mapping[str, Gaps]], pair: str = "first-last") -> Claim:
-    """That a gap both rises and falls along at least one series of named cells, from neighbour to neighbour.
-
-    Its two effects are the surest rise and the surest fall of the series where both are surest, their p-values
-    times the number of steps looked at. It fails only if every series surely lacks a rise, or a fall, at each of
-    its steps; a step from or to a cell that has not learnt might be one.
-    """
-    steps = [
-        [rises(f"{name}, {a} to {b},", cells[b], cells[a], pair) for a, b in pairwise(cells)]
-        for name, cells in series.items()
-    ]
-    whole = not any(step.flaw for one in steps for step in one)
-    steps = [[step for step in one if not step.flaw] for one in steps]
-    tests = sum(map(len, steps))
-    found = [
-        tuple(
-            _surest([replace(step, value=sign * step.value, sign=sign) for step in sound], tests, whole)
-            for sign in (1, -1)
-        )
-        for sound in steps
-        if len(sound) > 1
-    ]
-    if not found:
-        return Claim(sentence, (Effect(f"{pair}", flaw="fewer than two steps between cells that learnt"),))
-    claims = [Claim(sentence, both) for both in found]
-    left = [claim for claim in claims if claim.verdict != "fails"] or claims
-    return min(left, key=lambda claim: max(effect.p for effect in claim.effects))
-
-
-def _surest(steps: list[Effect], tests: int, whole: bool) -> Effect:
-    """The surest of effects of which one at least is claimed; it fails, if these are all, where each does."""
-    opposite = max(step.against for step in steps) if whole else 1.0
-    return replace(min(steps, key=lambda step: step.probability()), tests=tests, opposite=opposite)
+def _too_few(found: int, draws: str) -> str:
+    return f"{draws}: {found}, two needed"
 
 
 def signed_text(value: float) -> str:

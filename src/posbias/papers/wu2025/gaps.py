@@ -1,0 +1,104 @@
+"""The gaps of trained networks, and what is claimed of them as effects (`posbias.claims` judges).
+
+Networks that have not learnt to retrieve from their context say nothing about position; they are left out.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from jaxtyping import Float
+
+from posbias.claims import Claim, Effect, difference_effect, mean_effect
+
+PAIRS = ("first-middle", "first-last", "middle-last")
+"""The pairs of items whose accuracies are compared."""
+LEARNT = 0.3
+"""In-context accuracy from which a network counts as having learnt to copy a label of its context (about ½;
+guessing among all 32 labels: 0.03)."""
+NETWORKS = "networks that learnt to retrieve"
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """A cell's accuracy gaps by pair, [member], with loss and in-context accuracy, [member].
+
+    `informative` are the gaps on the sequences where the compared labels differ. NaN for a stopped member.
+    """
+
+    gaps: Mapping[str, Float[np.ndarray, "member"]]
+    accuracy: Float[np.ndarray, "member"]
+    loss: Float[np.ndarray, "member"]
+    informative: Mapping[str, Float[np.ndarray, "member"]]
+
+    @property
+    def means(self) -> tuple[float, float]:
+        """In-context accuracy and loss, over all networks that were not stopped; NaN if all were."""
+        kept = np.isfinite(self.loss)
+        if not kept.any():
+            return math.nan, math.nan
+        return float(self.accuracy[kept].mean()), float(self.loss[kept].mean())
+
+    @property
+    def learnt(self) -> np.ndarray:
+        """Which members have learnt: finite, and at least `LEARNT` accurate in context."""
+        finite = np.isfinite(self.loss) & np.isfinite(np.stack([self.gaps[pair] for pair in PAIRS])).all(
+            axis=0
+        )
+        return finite & (self.accuracy >= LEARNT)
+
+    def of(self, pair: str) -> Float[np.ndarray, "network"]:
+        """The gap of those that have learnt."""
+        return np.asarray(self.gaps[pair], dtype=np.float64)[self.learnt]
+
+
+def signed(where: str, cell: Gaps, pair: str, sign: int = 1) -> Effect:
+    """That a cell's gap is above zero (sign 1) or below it (−1)."""
+    return replace(mean_effect(f"{where} {pair}", sign * cell.of(pair), draws=NETWORKS), sign=sign)
+
+
+def null(where: str, cell: Gaps) -> tuple[Effect, ...]:
+    """That all gaps of a cell are near zero."""
+    return tuple(mean_effect(f"{where} {pair}", cell.of(pair), near=True, draws=NETWORKS) for pair in PAIRS)
+
+
+def rises(where: str, deep: Gaps, shallow: Gaps, pair: str = "first-last") -> Effect:
+    """That a gap is larger in one cell than in another."""
+    return difference_effect(f"{where} {pair}", deep.of(pair), shallow.of(pair), draws=NETWORKS)
+
+
+def turns(sentence: str, series: Mapping[str, Mapping[str, Gaps]], pair: str = "first-last") -> Claim:
+    """That a gap both rises and falls along at least one series of named cells, from neighbour to neighbour.
+
+    Its two effects are the surest rise and the surest fall of the series where both are surest, their p-values
+    times the number of steps looked at. It fails only if every series surely lacks a rise, or a fall, at each of
+    its steps; a step from or to a cell that has not learnt might be one.
+    """
+    steps = [
+        [rises(f"{name}, {a} to {b},", cells[b], cells[a], pair) for a, b in pairwise(cells)]
+        for name, cells in series.items()
+    ]
+    whole = not any(step.flaw for one in steps for step in one)
+    steps = [[step for step in one if not step.flaw] for one in steps]
+    tests = sum(map(len, steps))
+    found = [
+        tuple(
+            _surest([replace(step, value=sign * step.value, sign=sign) for step in sound], tests, whole)
+            for sign in (1, -1)
+        )
+        for sound in steps
+        if len(sound) > 1
+    ]
+    if not found:
+        return Claim(sentence, (Effect(f"{pair}", flaw="fewer than two steps between cells that learnt"),))
+    claims = [Claim(sentence, both) for both in found]
+    left = [claim for claim in claims if claim.verdict != "fails"] or claims
+    return min(left, key=lambda claim: max(effect.p for effect in claim.effects))
+
+
+def _surest(steps: list[Effect], tests: int, whole: bool) -> Effect:
+    """The surest of effects of which one at least is claimed; it fails, if these are all, where each does."""
+    opposite = max(step.against for step in steps) if whole else 1.0
+    return replace(min(steps, key=lambda step: step.probability()), tests=tests, opposite=opposite)
