@@ -34,7 +34,8 @@ class Effect:
     `near` says that it is claimed to be about zero, not above. `flaw` says why it decides nothing. `tests` is
     the number of differences among which it was picked, by which its p-value is multiplied, and `opposite` the
     p-value against all of them, if it was. `sign` is −1 where the quantity is claimed to be below zero, and
-    `value` its negative.
+    `value` its negative. Below `least` an effect is taken for none; up to `tolerance` a `near` one may be off.
+    `origin` is what the quantity is counted from, where that is not zero: ½ for a probability.
     """
 
     where: str
@@ -46,6 +47,9 @@ class Effect:
     tests: int = 1
     sign: int = 1
     opposite: float | None = None
+    least: float = LEAST
+    tolerance: float = NEAR
+    origin: float = 0.0
 
     def __post_init__(self):
         if not self.flaw and not (math.isfinite(self.value) and math.isfinite(self.se)):
@@ -58,24 +62,29 @@ class Effect:
         return float(stats.t.sf((self.value - beyond) / self.se, self.freedom))
 
     @property
+    def quantity(self) -> float:
+        """What was measured, in its own units: `origin` and what it differs from that."""
+        return self.origin + self.sign * self.value
+
+    @property
     def p(self) -> float:
-        """The p-value of the claim: that it is above zero, or, for `near`, within ± `NEAR`."""
+        """The p-value of the claim: that it is above zero, or, for `near`, within ± `tolerance`."""
         if self.flaw:
             return math.nan
         if not self.near:
             return min(1.0, self.tests * self.probability())
-        return max(self.probability(-NEAR), 1.0 - self.probability(NEAR))
+        return max(self.probability(-self.tolerance), 1.0 - self.probability(self.tolerance))
 
     @property
     def against(self) -> float:
-        """The p-value of the opposite: that it is below `LEAST`, or, for `near`, outside ± `NEAR`."""
+        """The p-value of the opposite: that it is below `least`, or, for `near`, outside ± `tolerance`."""
         if self.flaw:
             return math.nan
         if self.opposite is not None:
             return self.opposite
         if not self.near:
-            return 1.0 - self.probability(LEAST)
-        return min(1.0, 2.0 * min(self.probability(NEAR), 1.0 - self.probability(-NEAR)))
+            return 1.0 - self.probability(self.least)
+        return min(1.0, 2.0 * min(self.probability(self.tolerance), 1.0 - self.probability(-self.tolerance)))
 
     def verdict(self, effects: int = 1) -> Verdict:
         """What this one effect says, as one of so many."""
@@ -88,7 +97,9 @@ class Effect:
     def __str__(self) -> str:
         if self.flaw:
             return f"{self.where}: {self.flaw}"
-        size = f"{signed_text(self.sign * self.value)} ± {self.se:.3f}".replace(" ", "\xa0")
+        coarse = (self.least, self.tolerance, self.origin) == (LEAST, NEAR, 0.0)
+        size = f"{signed_text(self.quantity)} ± {self.se:.3f}" if coarse else fine_text(self)
+        size = size.replace(" ", "\xa0")
         return f"{self.where} {size}, {p_text(self.p)}"
 
 
@@ -120,7 +131,7 @@ class Claim:
     @property
     def number(self) -> tuple[float, float]:
         """Value and standard error of the deciding effect, as it is claimed; NaN for a flawed one."""
-        return self.deciding.sign * self.deciding.value, self.deciding.se
+        return self.deciding.quantity, self.deciding.se
 
     @property
     def why(self) -> str:
@@ -145,7 +156,7 @@ class Claim:
         effects = [
             {
                 "where": one.where,
-                "value": one.sign * one.value,
+                "value": one.quantity,
                 "se": one.se,
                 "p": one.p,
                 "verdict": one.verdict(len(self.effects)),
@@ -194,6 +205,21 @@ def _too_few(found: int, draws: str) -> str:
 def signed_text(value: float) -> str:
     """'+0.120' or '−0.120'."""
     return f"{value:+.3f}".replace("-", "−")
+
+
+def fine_text(effect: Effect) -> str:
+    """A quantity to the first digit of its standard error: '0.63807 ± 0.00007', '−1.3e-7 ± 2e-8'."""
+    value, se, sign = effect.quantity, effect.se, "" if effect.origin else "+"
+    if not se > _EXACT:
+        return f"{value:{sign}.4g}".replace("-", "−")
+    digits = max(0, -math.floor(math.log10(se)))
+    fixed = digits <= 6
+    if fixed or effect.origin:
+        size = f"{value:{sign}.{digits}f}"
+    else:
+        size = f"{value:{sign}.{max(0, digits + math.floor(math.log10(abs(value) or se)))}e}"
+    error = f"{se:.{digits}f}" if fixed else f"{se:.0e}"
+    return f"{size.replace('-', '−', value < 0)} ± {error}".replace("e-0", "e-")
 
 
 def p_text(p: float) -> str:

@@ -40,6 +40,10 @@ class WorkerError(PosbiasError):
     """A process that was doing a part of the work ended before its time."""
 
 
+class ClusterError(PosbiasError):
+    """A cluster cannot be reached, or cannot do what it is asked to."""
+
+
 def nearest(word: str, choices: Iterable[str]) -> str:
     """Return `"; did you mean 'x'?"` for the choice nearest to `word`, or an empty string."""
     close = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.5)

@@ -160,6 +160,8 @@ def _explain_one(problem: Any, cls: type) -> str:
             return f"{key}: {message}" if key else message
         case "too_short" if isinstance(problem["input"], list | tuple) and problem["input"]:
             return f"{key}: {_shorten(problem['input'])} given, finite numbers needed"
+        case "too_short":
+            return f"{key}: an empty list given, at least one entry needed"
         case _:
             return f"{key}: {_shorten(problem['input'])} given, {_needed(problem['msg'])} needed"
 
@@ -168,7 +170,8 @@ def _needed(message: str) -> str:
     """Pydantic's message as a noun phrase: 'a valid number', 'a number ≤ 1'."""
     message = message.removeprefix("Input should be ").replace("greater than or equal to", "a number ≥")
     message = message.replace("less than or equal to", "a number ≤").replace("greater than", "a number >")
-    return message.replace("less than", "a number <").replace("a valid tuple", "a list")
+    message = message.replace("less than", "a number <").replace("a valid tuple", "a list")
+    return message.replace("a valid array", "a list")
 
 
 def _spell(place: list[Any]) -> str:

@@ -1,12 +1,14 @@
 """Tables and figures of Herasimchyk et al. 2026: scores, claims, pages, pictures, and the cells behind them."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from cyclopts import App
 from measured import DEPTH, HEADS, TOKENS, measurement
 
+from posbias.claims import NEAR
 from posbias.cli.papers import paper
 from posbias.comparison import compare
 from posbias.errors import InputFileError, InvalidValueError, OutputFileError
@@ -18,12 +20,11 @@ from posbias.papers.herasimchyk2026.homogeneity import fit, homogeneity
 from posbias.papers.herasimchyk2026.levels import Curves, curves_of
 from posbias.papers.herasimchyk2026.making import Material
 from posbias.papers.herasimchyk2026.order import Order, order_of
-from posbias.papers.herasimchyk2026.printed import TABLE4, TABLE5, TABLE6
+from posbias.papers.herasimchyk2026.printed import TABLE4, TABLE5, TABLE6, Printed, numbers
+from posbias.papers.herasimchyk2026.schedules import corpora_claims, mixing_claims
 from posbias.papers.herasimchyk2026.statements import (
     content_claims,
-    corpora_claims,
     level_claims,
-    mixing_claims,
     order_claims,
     printed_claims,
     spearman_claims,
@@ -197,6 +198,38 @@ def test_mixing_claims():
     )
 
 
+def schedules(layers: int, apart, seed: int, noise: float = 0.03):
+    """λ on two corpora whose schedules differ by `apart` in every layer, nine and eight prompts."""
+    random = np.random.default_rng(seed)
+    one, other = (random.normal(0.4, noise, (prompts, layers)) for prompts in (9, 8))
+    return {Key("m", "t", 8): one, Key("m", "u", 8): other + np.asarray(apart)}
+
+
+def share(verdict: str, *, layers: int, apart, runs: int = 400) -> float:
+    found = [corpora_claims(schedules(layers, apart, seed))[1].verdict for seed in range(runs)]
+    return sum(one == verdict for one in found) / runs
+
+
+@pytest.mark.parametrize("layers", [1, 12, 30])
+def test_schedules_as_near_as_may_be_are_called_apart_in_no_more_than_5_percent(layers):
+    """The layer is picked by how far apart it is, which noise alone makes likely among many."""
+    limit = 0.05 + 4 * np.sqrt(0.05 * 0.95 / 400)
+    assert share("fails", layers=layers, apart=NEAR) < limit
+    # nor near, where one layer is just too far apart
+    assert share("holds", layers=layers, apart=np.eye(layers)[0] * NEAR) < limit
+
+
+def test_one_layer_apart_among_many_is_found():
+    far = np.zeros(30)
+    far[7] = 0.3
+    assert share("fails", layers=30, apart=far, runs=50) == 1.0
+    assert share("fails", layers=30, apart=0.0, runs=50) == 0.0
+    (effect,) = corpora_claims(schedules(30, far, 0))[1].effects
+    assert effect.where.endswith("u, layer 7")
+    near = corpora_claims(schedules(30, 0.0, 0, noise=0.005))[1]
+    assert near.verdict == "holds"
+
+
 def test_the_papers_own_numbers_are_counted_as_they_are():
     higher, above = printed_claims("spearman")
     count = sum(b > c for by in TABLE4.values() for _, b, c in by.values())
@@ -306,6 +339,89 @@ def test_every_table_is_a_page_with_its_claims_and_the_printed_numbers(made):
     assert f"| bloom-176b | {TABLE6['bloom-176b'][0][0]:.2f} ± 0.13" in text["table6.md"]
 
 
+@pytest.fixture(scope="module")
+def of_the_paper(tmp_path_factory):
+    """What would be made of one of the paper's models on two of its texts, and of another on neither."""
+    folder = tmp_path_factory.mktemp("paper")
+    given = [measurement("bigscience/bloom-7b1", text="fineweb-edu", parameters=7_069_016_064),
+             measurement("bigscience/bloom-7b1", text="wikipedia.txt", seed=5, parameters=7_069_016_064),
+             measurement("toy", seed=6)]  # fmt: skip
+    files = [str(save_measurement(one, folder / f"{k}.nc")) for k, one in enumerate(given)]
+    what = [name for name in TARGETS if name.startswith("table")]
+    return make(what, folder / "out", models=files, **HERE)
+
+
+@pytest.mark.parametrize("name", ["table2", "table3", "table4", "table5"])
+def test_printed_scores_stand_beside_ours_with_the_tolerance_used(of_the_paper, name):
+    data = of_the_paper.pages[name].data
+    table = TABLE4 if data["score"] == "spearman" else TABLE5
+    rows = {row["corpus"]: row for row in data["rows"] if "bloom" in row["model"]}
+    texts = {"FineWeb-Edu": "fineweb-edu", "Wikipedia": "wikipedia.txt"}
+    if name == "table2" or name == "table3":
+        # the paper's Tables 2 and 3 do not show bloom-7b
+        assert data["printed_beside"] == []
+        assert data["not_measured"] == ["bloom-176b", "mpt-7b"]
+        return
+    assert [(one["corpus"], one["what"]) for one in data["printed_beside"]] == [
+        (corpus, f"({letter})") for corpus in texts for letter in "abc"
+    ]
+    for one in data["printed_beside"]:
+        letter = one["what"][1]
+        ours = rows[texts[one["corpus"]]]["levels"][letter]
+        low, high = ours["interval"]
+        assert one["printed"] == table["bloom-7b"][one["corpus"]]["abc".index(letter)]
+        assert one["here"] == pytest.approx(ours["value"])
+        assert one["tolerance"] == pytest.approx(0.005 + (high - low) / 2)
+        assert one["within"] == (abs(one["here"] - one["printed"]) <= one["tolerance"])
+    assert data["not_measured"] == ["falcon-rw-7b", "mpt-7b", "mpt-30b", "bloom-176b"]
+    text = of_the_paper.pages[name].text()
+    assert "not measured here on the paper's texts, so not compared: falcon-rw-7b, mpt-7b" in text
+    assert text.count("| bloom-7b |") == 7  # the printed row, and six numbers beside ours
+
+
+def test_sizes_and_similarities_stand_beside_the_printed_ones(of_the_paper):
+    size, depth = of_the_paper.pages["table1"].data["printed_beside"]
+    assert (size["printed"], size["here"], size["within"]) == (7, pytest.approx(7.069016064), True)
+    assert (depth["printed"], depth["here"], depth["within"], depth["tolerance"]) == (30, DEPTH, False, 0.0)
+    beside = of_the_paper.pages["table6"].data["printed_beside"]
+    row = next(one for one in of_the_paper.pages["table6"].data["rows"] if "bloom" in one["model"])
+    assert [one["what"] for one in beside] == [
+        "diagonal, mean", "diagonal, deviation", "below it, mean", "below it, deviation",
+    ]  # fmt: skip
+    assert [one["printed"] for one in beside] == [x for pair in TABLE6["bloom-7b"] for x in pair]
+    assert beside[2]["here"] == pytest.approx(np.mean(row["below"]))
+    assert beside[3]["here"] == pytest.approx(np.std(row["below"]))
+
+
+def test_models_that_are_none_of_the_papers_are_not_compared(made):
+    for name in ("table1", "table4", "table6"):
+        assert made.pages[name].data["printed_beside"] == []
+        assert len(made.pages[name].data["not_measured"]) == 5
+
+
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "published-rollout-configs"
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the authors' rollout files are not here")
+def test_every_page_says_which_models_come_from_files_and_which_stand_in(files, tmp_path):
+    bare = make("fig2", tmp_path / "bare", models=[], configs=SHARED)
+    assert "levels of mpt-7b and bloom-7b are from the authors' rollout files" in bare.pages["fig2"].note
+    assert "were not measured" in bare.stand_in
+    both = make(["fig2", "table2"], tmp_path / "both", models=files[:1], configs=SHARED, tokens=256)
+    for page in both.pages.values():
+        assert "toy stands in for the paper's models" in page.note
+        assert "levels of mpt-7b and bloom-7b are from the authors' rollout files" in page.note
+    effects = [one.where for claim in bare.pages["fig2"].claims for one in claim.effects]
+    assert all(where.startswith(("mpt-7b, ", "bloom-7b, ")) for where in effects)
+
+
+def test_all_printed_numbers_are_told_once():
+    found = [(one.study, one.model, one.corpus, one.what) for one in numbers()]
+    assert len(set(found)) == len(found) == 10 + 6 + 6 + 45 + 45 + 20
+    assert Printed("table5", "mpt-30b", "DCLM-Baseline", "(c)", 0.03) in {*numbers()}
+    assert Printed("table2", "mpt-7b", "FineWeb-Edu", "(b)", 0.88) in {*numbers()}
+
+
 def test_the_numbers_of_a_table_are_those_of_the_comparison(made, material):
     rows = json.loads(next(path for path in made.files if path.name == "table4.json").read_text())["rows"]
     assert [(row["model"], row["corpus"]) for row in rows] == [
@@ -329,7 +445,7 @@ def test_json_is_whole(made):
     from posbias.store import dump_json
 
     answer = json.loads(dump_json(made.as_dict()))
-    assert {"files", "claims", "tables", "cells", "seconds"} == set(answer)
+    assert {"files", "claims", "tables", "cells", "stand_in", "seconds"} == set(answer)
     assert len(answer["cells"]) == 3
 
 

@@ -16,7 +16,7 @@ from posbias.cli.papers import paper
 from posbias.errors import InputFileError, InvalidValueError, OutputFileError
 from posbias.papers import cells, find_figures, kim2026
 from posbias.papers.cells import cell_path, find_cell, gather, load_cell, save_cell
-from posbias.papers.kim2026_table import PUBLISHED, check_published
+from posbias.papers.kim2026.table import PUBLISHED, check_published
 from posbias.simulate import InterruptedSimulation, RecencyModel, simulate_recency
 from posbias.theory.layernorm import log_key_factors
 
@@ -336,6 +336,33 @@ def test_the_command_prints_the_table_and_the_printed_numbers(results, folder, n
     assert re.search(r"layer 2 +0.5931 +0\.59\d+ ± \S+ +[+-]\d\.\d\d of \S+ +(holds|fails)$", out, re.M)
     assert f"figure: {folder / 'fig7.svg'}" in out
     assert "drawing fig7" in err
+    assert re.search(r"^  holds: \(closed form, as printed\) h rises from key to key", out, re.M)
+    assert f"page: {folder / 'fig7.md'}" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "samples"), [([], 1_000_000), (["--quick"], 1_000_000), (["--full"], 10**7)]
+)
+def test_an_effort_is_so_many_samples(words, samples, folder, monkeypatch):
+    def stop(*_, samples, **__):
+        raise InvalidValueError(f"{samples} samples wanted")
+
+    monkeypatch.setattr(kim2026, "gather", stop)
+    with pytest.raises(InvalidValueError, match=f"^{samples} samples"):
+        command("kim2026", "section3", *words, "--out", folder)
+
+
+def test_several_figures_are_made_at_once(results, folder, no_draws, capsys):
+    command("kim2026", "section3", "fig2", "fig2", "--samples", SAMPLES, "--out", folder, "--json")
+    answer = json.loads(capsys.readouterr().out)
+    assert list(answer["claims"]) == ["fig2", "section3"]
+    assert answer["figures"] == [str(folder / "fig2.svg"), str(folder / "fig2.png")]
+    assert [path.rsplit("/", 1)[1] for path in answer["files"]] == [
+        "fig2.md",
+        "fig2.json",
+        "section3.md",
+        "section3.json",
+    ]
 
 
 def test_the_command_answers_in_json(results, folder, no_draws, capsys):
@@ -355,6 +382,11 @@ def test_the_command_answers_in_json(results, folder, no_draws, capsys):
     [
         (["kim2026", "figure1"], "did you mean 'fig1'"),
         (["kim2026", "fig8"], "one of fig1, .* all needed"),
+        (["kim2026", "fig1", "section4"], "did you mean 'section3'"),
+        (["kim2026", "fig1", "--quick", "--full"], "full: given together with --quick"),
+        (["kim2026", "fig1", "--samples", "1e5", "--full"], "samples: 100,000 given together with --full"),
+        (["kim2026", "fig1", "--samples", "1e5", "--quick"], "samples: 100,000 given together with --quick"),
+        (["kim2026", "claims", "fig1"], "claims alone needed"),
         (["kim2026", "fig1", "--samples", "0"], "samples: 0 given"),
         (["kim2026", "fig1", "--seed", "-1"], "seed: -1 given"),
         (["kim2026", "fig1", "--threads", "0"], "threads: 0 given"),

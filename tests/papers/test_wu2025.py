@@ -23,7 +23,7 @@ from posbias.papers.wu2025.figures import (
     settings_of,
 )
 from posbias.papers.wu2025.gaps import PAIRS, Gaps
-from posbias.papers.wu2025.statements import Sinks
+from posbias.papers.wu2025.sinks import Sinks
 from posbias.papers.wu2025.tables import page_of, rows_of
 from posbias.plots import picture_bytes
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
@@ -154,7 +154,7 @@ def test_the_papers_own_pattern_over_depth_holds():
     found = verdicts(figure, depth_outcomes(figure))
     # its decay mask favours later items at depth 2, so "the causal mask alone" is about no encoding only
     assert set(found.values()) == {"holds"}, found
-    assert len(found) == 7
+    assert len(found) == 12
 
 
 def test_gaps_that_shrink_with_depth_fail_the_claims_on_depth():

@@ -11,7 +11,7 @@ from posbias.errors import InvalidValueError, OutputFileError
 from posbias.predictors import PREDICTORS
 from posbias.report import write_report
 from posbias.report.scores import MEASURES, number
-from posbias.sources import BIBLIOGRAPHY
+from posbias.sources import REPORTED, cite
 
 LOADING = {"src", "href", "xlink:href", "srcset", "data", "action", "poster"}
 EMPTY = {"meta", "link", "br", "img", "hr", "input"}
@@ -82,7 +82,7 @@ def test_page_opens_with_the_answer_and_names_everything(report):
     for predictor in PREDICTORS:
         assert f"({predictor.letter}) {predictor.label}" in text
         assert predictor.source in text
-    for source in BIBLIOGRAPHY.values():
+    for source in map(cite, REPORTED):
         assert source.title in text
     for heading in ("Method", "Caveats", "Sources", "Provenance"):
         assert f" {heading} " in text

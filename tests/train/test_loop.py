@@ -225,6 +225,8 @@ def test_which_experiments_train_together(change, fits):
     [
         ({"seeds": ()}, "seeds"),
         ({"seeds": (1, 1)}, r"seeds: \[1, 1\] given, different ones needed"),
+        ({"seeds": 5}, r"seeds: 5 given, a list of integers from 0, such as \[0, 1, 2\], needed"),
+        ({"seeds": ()}, "seeds: an empty list given, one integer from 0 or more needed"),
         ({"seeds": (-1,)}, "seeds"),
         ({"seeds": (0, 2**63)}, "seeds: 9223372036854775808 given, numbers below"),
         ({"iterations": 0}, "iterations"),

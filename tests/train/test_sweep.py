@@ -2,8 +2,8 @@
 
 import json
 import os
+import re
 import signal
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -11,17 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.errors import InputFileError, InvalidValueError, WorkerError
+from posbias.errors import InputFileError, InvalidValueError
 from posbias.spec import encode
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
-from posbias.train import cells, checkpoints
-from posbias.train.cells import Job, _jobs, finish, run_cells
+from posbias.train import checkpoints, jobs
+from posbias.train.cells import _jobs, run_cells
+from posbias.train.jobs import Job, finish
 from posbias.train.network import ENCODINGS, Network
 from posbias.train.specification import Experiment
 from posbias.train.spelling import answers_of, common_words, encoding_of, mask_of, name_of
 from posbias.train.sweep import MOST, expand, read_experiments
 from posbias.train.task import RetrievalTask
-from posbias.train.workers import share_out
+from posbias.workers import InProcess, Processes
 
 TASK = RetrievalTask(items=4, dimension=16, classes=64, labels=4, burstiness=2)
 TINY = Experiment(TASK, Network(depth=1), seeds=(0, 1), iterations=30, batch=16, evaluate_every=10)
@@ -251,10 +252,10 @@ def test_cells_side_by_side_are_the_cells_one_by_one(tmp_path):
 
 def test_compatible_cells_train_together_and_become_what_they_are_alone(tmp_path):
     experiments = [tiny(), tiny(network=Network(depth=1, residual=True), seeds=(5,)), tiny(depth=2)]
-    jobs = _jobs(experiments, tmp_path, together=True)
-    assert sorted(len(job.experiments) for job in jobs) == [1, 2]
+    made = _jobs(experiments, tmp_path, together=True)
+    assert sorted(len(job.experiments) for job in made) == [1, 2]
     assert len(_jobs(experiments, tmp_path, together=False)) == 3
-    (job,) = (job for job in jobs if len(job.experiments) == 2)
+    (job,) = (job for job in made if len(job.experiments) == 2)
     assert Job.from_dict(json.loads(json.dumps(job.as_dict()))) == job
     finish(job, sequences=50, device="cpu", threads=1, progress=lambda *_: None, say=lambda _: None)
     together = run_cells(experiments[:2], tmp_path, sequences=50, workers=1)
@@ -298,10 +299,10 @@ def test_what_was_trained_and_not_tested_is_not_trained_again(tmp_path, monkeypa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(cells, "measure_cell", interrupted)
+        patch.setattr(jobs, "measure_cell", interrupted)
         with pytest.raises(KeyboardInterrupt, match="0 of 1 cells"):
             run_cells([TINY], tmp_path / "cut", sequences=50, workers=1)
-    monkeypatch.setattr(cells, "train", interrupted)
+    monkeypatch.setattr(jobs, "train", interrupted)
     (resumed,) = run_cells([TINY], tmp_path / "cut", sequences=50, workers=1)
     assert resumed.evaluation.as_dict() == whole.evaluation.as_dict()
     assert sorted(path.suffix for path in (tmp_path / "cut").iterdir()) == [".nc", ".safetensors"]
@@ -337,34 +338,82 @@ def test_wrong_settings_are_refused_before_anything_is_trained(tmp_path):
     assert not list(tmp_path.glob("none/*.nc"))
 
 
-def test_what_goes_wrong_in_a_worker_is_raised_here(tmp_path):
-    job = Job((tiny(),), (tmp_path / "one.nc",)).as_dict()
-    with pytest.raises(InvalidValueError, match="sequences: 0 given"):
-        share_out([{"job": job, "sequences": 0, "device": "cpu", "threads": 1}], 2, lambda *_: None)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_one_cell_that_fails_does_not_stop_the_others(tmp_path, workers):
+    experiments = [tiny(depth) for depth in (3, 2, 1)]
+    jobs_made = _jobs(experiments, tmp_path, together=False)
+    for job in jobs_made[:2]:  # a folder stands where the first two would go on from
+        job.checkpoint.mkdir(parents=True)
+    _, said, watching = watch()
+    with pytest.raises(InputFileError, match=re.escape(str(jobs_made[0].checkpoint))):
+        run_cells(experiments, tmp_path, sequences=50, workers=workers, **watching)
+    assert [path.name for path in tmp_path.glob("*.nc")] == [jobs_made[2].paths[0].name]
+    assert any(str(jobs_made[1].checkpoint) in line for line in said)
 
 
-def test_a_worker_that_dies_is_missed(tmp_path):
-    long = tiny(iterations=1_000_000)
-    job = {
-        "job": Job((long,), (tmp_path / "long.nc",)).as_dict(),
-        "sequences": 50,
-        "device": "cpu",
-        "threads": 1,
-    }
+def test_a_worker_that_is_killed_is_replaced_and_its_cell_finished(tmp_path):
+    long = tiny(iterations=400)
+    whole = run_cells([long], tmp_path / "whole", sequences=50, workers=1)
+    heard, said = [], []
 
     def children() -> set[int]:
         told = (path.read_text() for path in Path("/proc/self/task").glob("*/children"))
         return {int(word) for words in told for word in words.split()}
 
     before = children()
-    killed = threading.Event()
 
-    def kill(*_) -> None:
-        if not killed.is_set():
-            killed.set()
+    def kill(done: int, total: int) -> None:
+        heard.append((done, total))
+        if not said:
+            said.append("killing")
             for one in children() - before:
                 os.kill(one, signal.SIGKILL)
 
-    with pytest.raises(WorkerError, match=r"one of them was ended by SIGKILL .* the same command goes on"):
-        share_out([job], 1, kill)
+    cut = run_cells(
+        [long], tmp_path / "cut", sequences=50, engine=Processes(1), progress=kill, say=said.append
+    )
+    assert any("was ended by SIGKILL" in line and "tried again (1 of 1)" in line for line in said)
+    for one, two in zip(whole, cut, strict=True):
+        assert one.evaluation.as_dict() == two.evaluation.as_dict()
     assert children() <= before
+    assert heard[-1][0] == heard[-1][1]
+
+
+class Afar:
+    """An engine whose workers see no disk of ours: a process, moved to another folder."""
+
+    shares_disk = False
+
+    def run(self, tasks, hear):
+        Processes(1).run(tasks, hear)
+
+
+def test_cells_from_another_machine_are_the_cells_trained_here(tmp_path):
+    experiments = [tiny(), tiny(2)]
+    here = run_cells(experiments, tmp_path / "here", sequences=50, engine=InProcess())
+    afar = run_cells(experiments, tmp_path / "afar", sequences=50, engine=Afar())
+    for one, two in zip(here, afar, strict=True):
+        assert one.evaluation.as_dict() == two.evaluation.as_dict()
+        assert one.path is not None
+        assert two.path == tmp_path / "afar" / one.path.name
+    names = {path.name for path in (tmp_path / "here").iterdir()}
+    assert {path.name for path in (tmp_path / "afar").iterdir()} == names
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"engine": InProcess(), "workers": 2}, "workers: 2 given together with an engine"),
+        ({"gpus_per_cell": 0.5}, "gpus_per_cell: 0.5 given without a cluster"),
+        (
+            {"engine": Afar(), "gpus_per_cell": 1},
+            "gpus_per_cell: 1 given with device cpu, device cuda needed",
+        ),
+        ({"engine": Afar(), "device": "cuda"}, "device: cuda given on a cluster with gpus_per_cell 0"),
+        ({"engine": Afar(), "gpus_per_cell": -1}, "gpus_per_cell: -1 given, a number ≥ 0 needed"),
+    ],
+)
+def test_engines_and_gpus_that_do_not_fit_are_refused(tmp_path, settings, words):
+    with pytest.raises(InvalidValueError, match=words):
+        run_cells([TINY], tmp_path / "none", **settings)
+    assert not (tmp_path / "none").exists()

@@ -279,6 +279,8 @@ def test_test_sets_of_other_numbers_and_pairs_are_other_sequences():
         ({"labels": 4096}, "labels: 4096 given, at most classes = 2048 needed"),
         ({"classes": 3, "labels": 2, "burstiness": 1}, "classes: 3 given, at least items / burstiness = 8"),
         ({"answers": (0, 8)}, "answers: 8 given, an item from 0 to 7 needed"),
+        ({"answers": ()}, "answers: an empty list given, one integer from 0 or more needed"),
+        ({"answers": 3}, r"answers: 3 given, a list of integers from 0, such as \[0, 1, 2\], needed"),
         ({"answers": (0, 0)}, r"answers: \[0, 0\] given, different items needed"),
         ({"answers": (-1,)}, "answers"),
         ({"answers": ()}, "answers"),

@@ -9,7 +9,9 @@ import sys
 from cyclopts import App, CycloptsError
 
 from posbias import __version__
+from posbias.cli import reproducing as _reproducing  # noqa: F401 (adds its commands to `paper`)
 from posbias.cli import residual as _residual  # noqa: F401 (adds its commands to `paper`)
+from posbias.cli.citing import cite
 from posbias.cli.measuring import compare, measure, report
 from posbias.cli.models import models
 from posbias.cli.papers import paper
@@ -17,6 +19,7 @@ from posbias.cli.predicting import predict, presets, verify
 from posbias.cli.retrieving import retrieve
 from posbias.cli.simulating import simulate
 from posbias.cli.speaking import COMPILING
+from posbias.cli.studies import study
 from posbias.cli.training import train
 from posbias.errors import PosbiasError
 
@@ -31,7 +34,9 @@ app = App(
     help_format="plaintext",
     suppress_keyboard_interrupt=False,
 )
-for command in (predict, measure, retrieve, compare, report, simulate, train, paper, verify, presets, models):
+for command in (predict, measure, retrieve, compare, report, simulate, train):
+    app.command(command)
+for command in (study, paper, verify, presets, models, cite):
     app.command(command)
 
 
@@ -52,6 +57,9 @@ def main(arguments: list[str] | None = None) -> None:
             raise
         _fail(str(error), 2)
     except CycloptsError as error:
+        if {"--full", "--quick"} <= {*given}:
+            # where they are one flag, the parser would call it repeated
+            _fail("full: given together with --quick, one of the two needed", 2)
         message = " ".join(str(error).split())
         _fail(message.replace("Unused Tokens:", "not understood:"), 2)
     except KeyboardInterrupt as interrupt:

@@ -1,13 +1,16 @@
 """The commands that draw the papers' figures again."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
+from posbias.cli.asking import Flag
 from posbias.cli.speaking import COMPILING, Again, Json, Many, Whole, answer_with, bar_of, notice, say
+from posbias.cli.training import cluster_of
+from posbias.errors import InvalidValueError
 from posbias.terminal import table
 
 paper = App(
@@ -17,9 +20,10 @@ paper = App(
 
 @paper.command
 def kim2026(
-    what: str = "all",
-    *,
-    samples: Many = 10_000_000,
+    *what: str,
+    quick: Flag = False,
+    full: Flag = False,
+    samples: Many | None = None,
     reading: Literal["corrected", "published"] | None = None,
     out: Path = Path("results/kim2026"),
     seed: Whole = 0,
@@ -27,18 +31,24 @@ def kim2026(
     again: Again = False,
     json: Json = False,
 ) -> None:
-    """Draw the figures of Kim et al. 2026, every number with its error, and check those that the paper prints.
+    """Draw the figures of Kim et al. 2026, every number with its error, and judge what the paper says of them.
 
-    Figures are written as SVG and PNG, beside table.csv and table.json. Finished simulations are kept, and used
-    by every figure that needs them; after Ctrl-C the same command goes on from there.
+    Figures are written as SVG and PNG with a page (.md) and JSON: numbers, closed forms, claims; beside them
+    table.csv and table.json. Finished simulations are kept, and used by every figure that needs them; after Ctrl-C
+    the same command goes on from there.
 
     Parameters
     ----------
     what
-        The figure, fig1 to fig7, or all. The anisotropies of fig2, fig5, fig6 and fig7 are our choice: the
-        paper's text does not give them.
+        fig1 to fig7, section3 (the printed probabilities), or all, the default; claims prints the paper's claims
+        with their verdicts. The anisotropies of fig2, fig5, fig6 and fig7 are ours: the paper's text gives none.
+    quick
+        A million draws of all embeddings in every panel, the default.
+    full
+        Ten million, as in the paper.
     samples
-        Draws of all embeddings in every panel, such as 1e6. Simulations that have more are used as they are.
+        Any number of draws, such as 1e5, in the place of --quick or --full. Simulations that have more are used as
+        they are.
     reading
         The closed form drawn as a line in fig2 and fig7: corrected (the default) or as published. The other is
         dashed.
@@ -53,12 +63,36 @@ def kim2026(
     json
         Print JSON on stdout.
     """
+    if quick and full:
+        raise InvalidValueError("full: given together with --quick, one of the two needed")
+    if samples is not None and (quick or full):
+        effort = "--full" if full else "--quick"
+        raise InvalidValueError(f"samples: {samples:,} given together with {effort}, one of the two needed")
+    drawn = without_claims(what, "kim2026", out, json)
+    if drawn is None:
+        return
     from posbias.papers import kim2026 as module
 
-    settings: dict[str, Any] = {"samples": samples, "seed": seed, "threads": threads, "reading": reading}
+    many = samples if samples is not None else module.FULL if full else module.QUICK
+    settings: dict[str, Any] = {"samples": many, "seed": seed, "threads": threads, "reading": reading}
     with _watched() as (progress, tell):
-        made = module.reproduce(what, out=out, again=again, progress=progress, say=tell, **settings)
+        made = module.reproduce(drawn or "all", out=out, again=again, progress=progress, say=tell, **settings)
     answer_with(made.as_dict() if json else None, lambda: _lines(made, module.describe))
+
+
+def without_claims(what: Sequence[str], paper: str, out: Path, json: bool) -> tuple[str, ...] | None:
+    """What is to be made; None after `claims`, which prints the claims of a paper whose results are in `out`.
+
+    Raises `InvalidValueError` for claims among other names: one answer at a time.
+    """
+    if "claims" not in what:
+        return tuple(what)
+    if len(what) > 1:
+        raise InvalidValueError(f"what: claims given together with {len(what) - 1} more, claims alone needed")
+    from posbias.cli.claiming import print_claims
+
+    print_claims(out.parent, [paper], at={paper: out}, json=json)
+    return None
 
 
 @paper.command
@@ -68,6 +102,8 @@ def wu2025(
     out: Path = Path("results/wu2025"),
     device: str = "cpu",
     threads: Whole | None = None,
+    ray: str | None = None,
+    gpus_per_cell: float = 0,
     again: Again = False,
     json: Json = False,
 ) -> None:
@@ -79,7 +115,7 @@ def wu2025(
     Parameters
     ----------
     what
-        The figures, fig2 to fig24, or all. Default: fig2.
+        The figures, fig2 to fig24, or all; claims prints the paper's claims with their verdicts. Default: fig2.
     full
         The paper's effort (--full: 5 networks per cell, 100,000 iterations, 10,000 test sequences) or minutes
         of a laptop (--quick, the default: 3 networks, 1,000 to 2,500 iterations, 2,000 sequences).
@@ -89,21 +125,30 @@ def wu2025(
         Where to train: cpu, cuda.
     threads
         Cores to use. Default: all.
+    ray
+        Train on a Ray cluster instead, a core for each cell: auto, HOST:PORT, ray://HOST:PORT or local.
+    gpus_per_cell
+        With --ray and --device cuda, the GPUs for each cell; 0.25 trains four side by side on one.
     again
         Train even what is there already.
     json
         Print JSON on stdout.
     """
+    drawn = without_claims(what, "wu2025", out, json)
+    if drawn is None:
+        return
     from posbias.papers.wu2025 import make
 
     with bar_of("iteration") as progress:
         made = make(
-            what or ("fig2",),
+            drawn or ("fig2",),
             out,
             quick=not full,
             again=again,
             device=device,
             workers=threads,
+            engine=cluster_of(ray, threads),
+            gpus_per_cell=gpus_per_cell,
             progress=progress,
             say=say,
         )
@@ -139,7 +184,7 @@ def _watched() -> Iterator[tuple[Callable[[int, int], None], Callable[[str], Non
 
 
 def _lines(made: Any, describe: Any) -> list[str]:
-    """The recency probabilities behind the figures, the printed numbers beside ours, and the files."""
+    """The recency probabilities behind the figures, the printed numbers beside ours, the claims, and the files."""
     from posbias.plots.recency import probability_text
 
     depth = max(model.depth for model in made.results)
@@ -167,4 +212,7 @@ def _lines(made: Any, describe: Any) -> list[str]:
             for check in made.checks
         ]
         lines += ["", *table(head, rows)]
-    return [*lines, "", *(f"figure: {path}" for path in made.figures), f"table: {made.table}"]
+    for name, claims in made.claims.items():
+        lines += ["", name, *(f"  {claim}" for claim in claims)]
+    files = [f"figure: {path}" for path in made.figures] + [f"page: {path}" for path in made.files]
+    return [*lines, "", *files, f"table: {made.table}"]

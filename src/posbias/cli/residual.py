@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from posbias.cli.asking import Flag, Names
-from posbias.cli.papers import paper
+from posbias.cli.papers import paper, without_claims
 from posbias.cli.speaking import Again, Json, Whole, answer_with, bar_of, say
 from posbias.errors import InvalidValueError
 from posbias.terminal import table
@@ -40,7 +40,8 @@ def herasimchyk2026(
     Parameters
     ----------
     what
-        table1 to table6, fig1 to fig5, section4 (monotonicity), or all. Default: table2, table3 and fig2.
+        table1 to table6, fig1 to fig5, section4 (monotonicity), or all; claims prints the paper's claims with
+        their verdicts. Default: table2, table3 and fig2.
     models
         Names, folders, hub ids, or the .nc of finished measurements; several with commas. none: no model, for what
         the files of --configs are enough.
@@ -72,11 +73,14 @@ def herasimchyk2026(
     json
         Print JSON on stdout.
     """
+    wanted = without_claims(what, "herasimchyk2026", out, json)
+    if wanted is None:
+        return
     from posbias.papers.herasimchyk2026 import make
 
     with _bar_of_prompts() as progress:
         made = make(
-            what or ("table2", "table3", "fig2"),
+            wanted or ("table2", "table3", "fig2"),
             out,
             models=[] if models == ("none",) else models,
             corpora=[None if text == "bundled" else text for text in corpora] or [None],
@@ -93,6 +97,8 @@ def herasimchyk2026(
             progress=progress,
             say=say,
         )
+    if made.stand_in:
+        say(made.stand_in)
     answer_with(made.as_dict() if json else None, lambda: _page_lines(made))
 
 

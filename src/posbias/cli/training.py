@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from posbias.cli.speaking import Again, Json, Many, Whole, answer_with, bar_of, say
 from posbias.errors import InvalidValueError
 from posbias.terminal import table
+from posbias.workers import Engine, engine_of
 
 if TYPE_CHECKING:
     from posbias.estimate import Estimate
@@ -52,6 +53,8 @@ def train(
     sequences: Many | None = None,
     device: str = "cpu",
     threads: Whole | None = None,
+    ray: str | None = None,
+    gpus_per_cell: float = 0,
     out: Path | None = None,
     again: Again = False,
     json: Json = False,
@@ -117,6 +120,10 @@ def train(
         Where to train: cpu or cuda. On cuda compatible cells of a sweep train together.
     threads
         Cores to use: cells of a sweep train side by side, one on each. Default: all.
+    ray
+        Train on a Ray cluster instead, a core for each cell: auto, HOST:PORT, ray://HOST:PORT or local.
+    gpus_per_cell
+        With --ray and --device cuda, the GPUs for each cell; 0.25 trains four side by side on one.
     out
         The folder to write to. Default: results/train/NAME.
     again
@@ -148,11 +155,20 @@ def train(
             again=again,
             device=device,
             workers=threads,
+            engine=cluster_of(ray, threads),
+            gpus_per_cell=gpus_per_cell,
             progress=progress,
             say=say,
         )
     answer = {"cells": [cell.as_dict() for cell in cells]} if swept else cells[0].as_dict()
     answer_with(answer if json else None, lambda: _sweep_lines(cells) if swept else _lines(cells[0]))
+
+
+def cluster_of(ray: str | None, threads: int | None) -> Engine | None:
+    """The cluster at an address, None without one. Raises `InvalidValueError` for threads beside it."""
+    if ray is not None and threads is not None:
+        raise InvalidValueError(f"threads: {threads} given together with --ray, one of the two needed")
+    return None if ray is None else engine_of(None, ray)
 
 
 def _check(given: dict[str, Any], sequences: int | None, spec: Path | None, threads: int | None) -> None:

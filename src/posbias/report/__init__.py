@@ -41,7 +41,7 @@ def write_report(measurement: "xr.Dataset", folder: str | os.PathLike[str], *, s
     jinja2, `InvalidValueError` if the measurement lacks something, `OutputFileError` if a file cannot be
     written.
     """
-    _require("jinja2", "matplotlib")
+    require("jinja2", "matplotlib")
     from posbias.comparison import compare_all
     from posbias.plots import picture_bytes
     from posbias.predictors import measured_influence, predictions
@@ -63,7 +63,8 @@ def write_report(measurement: "xr.Dataset", folder: str | os.PathLike[str], *, s
     return Report(write_text(Path(folder) / "report.html", page), written, sentences, comparison, predicted)
 
 
-def _require(*packages: str) -> None:
+def require(*packages: str) -> None:
+    """Raise `MissingPackageError` for the first of `packages`, by import name, that is not installed."""
     import importlib
 
     for package in packages:

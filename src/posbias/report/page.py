@@ -11,7 +11,7 @@ from posbias.report import tables
 from posbias.report.answer import Findings
 from posbias.report.figures import inline_svg
 from posbias.report.scores import MEASURES
-from posbias.sources import BIBLIOGRAPHY
+from posbias.sources import REPORTED, cite
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -75,7 +75,7 @@ def render(
         layer_columns=tables.LAYER_COLUMNS,
         layers=tables.layers(measurement),
         predictors=PREDICTORS,
-        sources=BIBLIOGRAPHY.values(),
+        sources=[cite(key) for key in REPORTED],
         provenance=tables.provenance(measurement.attrs, seed),
         seed=seed,
     )

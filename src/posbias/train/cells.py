@@ -1,73 +1,30 @@
 """Experiments become cells in a folder: those that are there are taken, the others trained.
 
 A cell is one experiment with all its seeds, in two files (`results`). On a CPU every core trains one cell at a
-time; on a GPU compatible cells train together as one ensemble. Whatever stops it, finished cells stay, and running
-ones go on from their checkpoints when the same call is made again. No cell is deleted: beside one that is damaged
-or of another version, or with `again`, the new one is written as NAME-2, NAME-3, …, and the last good one counts.
+time; on a GPU compatible cells train together as one ensemble; a cluster trains them on other machines. Whatever
+stops it, finished cells stay, and running ones go on from their checkpoints when the same call is made again (on a
+cluster they begin anew). No cell is deleted: beside one that is damaged or of another version, or with `again`,
+the new one is written as NAME-2, NAME-3, …, and the last good one counts.
 """
 
-import hashlib
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from posbias import netcdf
 from posbias.errors import InputFileError, InvalidValueError, OutputFileError
 from posbias.files import need_writable
-from posbias.spec import decode, encode, fingerprint
-from posbias.train.loop import Trained, log_of, train
+from posbias.train.jobs import Job, Progress, Say, write_files
 from posbias.train.probes import compared
-from posbias.train.results import (
-    Cell,
-    load_cell,
-    load_trained,
-    measure_cell,
-    save_cell,
-    save_trained,
-    weights_path,
-)
+from posbias.train.results import Cell, load_cell, measure_cell, save_cell
 from posbias.train.specification import Experiment, compatible
 from posbias.train.spelling import name_of
-from posbias.train.workers import share_out
+from posbias.workers import Engine, InProcess, News, Processes, Task, error_of
 
 TOGETHER = 512
 """The most members that train as one ensemble on a GPU."""
-Progress = Callable[[int, int], None]
-Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Job:
-    """Experiments that train together, and the file of each."""
-
-    experiments: tuple[Experiment, ...]
-    paths: tuple[Path, ...]
-
-    @property
-    def size(self) -> int:
-        """Iterations, summed over members."""
-        return sum(len(one.seeds) * one.iterations for one in self.experiments)
-
-    @property
-    def checkpoint(self) -> Path:
-        """Where the state of the training is kept, beside the cells."""
-        first, *others = self.paths
-        all_of_it = " ".join([*map(fingerprint, self.experiments), *(path.stem for path in self.paths)])
-        together = f"{len(self.paths)}-cells-{hashlib.sha256(all_of_it.encode()).hexdigest()[:12]}"
-        return first.with_name(f".{together if others else first.stem}.checkpoint")
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"experiments": [*map(encode, self.experiments)], "paths": [*map(str, self.paths)]}
-
-    @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> "Job":
-        """What `as_dict` said."""
-        experiments = tuple(decode(Experiment, one) for one in data["experiments"])
-        return cls(experiments, tuple(map(Path, data["paths"])))
 
 
 def run_cells(
@@ -78,6 +35,8 @@ def run_cells(
     again: bool = False,
     device: str = "cpu",
     workers: int | None = None,
+    engine: Engine | None = None,
+    gpus_per_cell: float = 0,
     progress: Progress | None = None,
     say: Say | None = None,
 ) -> list[Cell]:
@@ -85,72 +44,54 @@ def run_cells(
 
     A cell that was tested on fewer than `sequences` sequences is tested anew, not trained; `again` trains
     everything. `workers` is the number of cores (default: all): so many cells at a time, or threads for a
-    single cell. `progress` is called with (iterations done, to do), over the members of all cells that are
-    trained; `say` with what is worth a line, such as a damaged file.
+    single cell. An `engine` takes its place; a cluster sets aside `gpus_per_cell` (a half: two cells side by side
+    on one) when `device` is not the CPU. `progress` is called with (iterations done, to do), over the members of
+    all cells that are trained; `say` with what is worth a line, such as a damaged file.
 
-    Raises `InvalidValueError` for wrong values before anything is trained, and as `train` does;
-    `OutputFileError` when the folder cannot be written; KeyboardInterrupt on Ctrl-C, saying what is kept.
+    A cell that fails does not stop the others; afterwards its error is raised (the first one's, the rest are
+    said). Raises `InvalidValueError` for wrong values before anything is trained, and as `train` does;
+    `OutputFileError` when the folder cannot be written; `WorkerError` for a process that keeps being ended from
+    without; as the engine does; KeyboardInterrupt on Ctrl-C, saying what is kept.
     """
     wanted, folder, say = list(experiments), Path(folder), say or _silent
+    _check_engine(engine, workers, device, gpus_per_cell)
     _check(wanted, folder, sequences, workers)
     found = {one: None if again else find_cell(folder, one, say) for one in wanted}
-    jobs = _jobs([one for one, cell in found.items() if cell is None], folder, together=device != "cpu")
+    jobs = _jobs(
+        [one for one, cell in found.items() if cell is None], folder, device != "cpu" and engine is None
+    )
     heard = _Heard(jobs, progress or _silent, say)
-    settings: dict[str, Any] = {"sequences": sequences, "device": device}
-    cores = workers or _cores()
+    if engine is None:
+        beside = device == "cpu" and len(jobs) > 1 and (workers or _cores()) > 1
+        engine = Processes(workers or _cores()) if beside else InProcess()
+    threads = workers if isinstance(engine, InProcess) else 1
     try:
-        if device == "cpu" and len(jobs) > 1 and cores > 1:
-            tasks = [{"job": job.as_dict(), "threads": 1, **settings} for job in jobs]
-            share_out(tasks, cores, heard.hear)
-        else:
-            for number, job in enumerate(jobs):
-                finish(job, threads=workers, **settings, **heard.callbacks(number))
-                heard.hear(number, {"finished": True})
+        engine.run(
+            [
+                Task(
+                    f"posbias.train.jobs:{'finish_here' if engine.shares_disk else 'finish_elsewhere'}",
+                    {"job": job.as_dict(), "sequences": sequences, "device": device, "threads": threads},
+                    label=job.paths[0].stem,
+                    gpus=gpus_per_cell,
+                )
+                for job in jobs
+            ],
+            heard.hear,
+        )
+        heard.raise_failures()
         for one, cell in found.items():
             if cell is not None and cell.evaluation.sequences < sequences:
                 say(f"testing again, on {sequences:,} sequences: {cell.path}")
                 found[one] = save_cell(measure_cell(cell.trained, sequences), cell.path)  # type: ignore[arg-type]
     except KeyboardInterrupt:
         kept = len(found) - sum(len(job.paths) for job in jobs) + heard.finished
+        running = " and the running ones' checkpoints" if engine.shares_disk else ""
         raise KeyboardInterrupt(
-            f"{kept} of {len(found)} cells and the running ones' checkpoints are kept in {folder}, the same "
-            "command goes on from there"
+            f"{kept} of {len(found)} cells{running} are kept in {folder}, the same command goes on from there"
         ) from None
     for job in jobs:
         found |= zip(job.experiments, map(load_cell, job.paths), strict=True)
     return [found[one] for one in wanted]  # type: ignore[misc]
-
-
-def finish(
-    job: Job, *, sequences: int, device: str, threads: int | None, progress: Progress, say: Say
-) -> None:
-    """Train a job, or go on from where it was left; test it and write its cells. Raises as `run_cells`.
-
-    What is trained is written before the tests, which can take as long as the training on a GPU.
-    """
-    trained = [_kept(one, path, say) for one, path in zip(job.experiments, job.paths, strict=True)]
-    if None in trained:
-        settings: dict[str, Any] = {"device": device, "threads": threads, "progress": progress, "say": say}
-        trained = train(job.experiments, checkpoint=job.checkpoint, **settings)
-        for one, path in zip(trained, job.paths, strict=True):
-            save_trained(one, weights_path(path))
-    job.checkpoint.unlink(missing_ok=True)
-    log_of(job.checkpoint).unlink(missing_ok=True)
-    for one, path in zip(trained, job.paths, strict=True):
-        assert one is not None
-        save_cell(measure_cell(one, sequences), path)
-
-
-def _kept(experiment: Experiment, path: Path, say: Say) -> Trained | None:
-    """What an interrupted job left of a cell that it had trained and not tested."""
-    if not weights_path(path).exists():
-        return None
-    try:
-        trained = load_trained(weights_path(path))
-    except InputFileError as error:
-        say(f"{error}; not used")
-        return None
-    return trained if trained.experiment == experiment else None
 
 
 def find_cell(folder: Path, experiment: Experiment, say: Say = lambda line: None) -> Cell | None:
@@ -173,25 +114,31 @@ class _Heard:
     def __init__(self, jobs: Sequence[Job], progress: Progress, say: Say):
         self._jobs, self._progress, self._say = jobs, progress, say
         self._shares = [0.0] * len(jobs)
+        self._failures: dict[int, News] = {}
         self.finished = 0
 
-    def hear(self, number: int, news: dict[str, Any]) -> None:
-        """News of job `number`: {"say"}, {"done", "total"} or {"finished"}."""
+    def hear(self, number: int, news: News) -> None:
+        """News of job `number`; files that come with a result are written."""
         if "say" in news:
             self._say(news["say"])
-            return
-        if "finished" in news:
-            self.finished += len(self._jobs[number].paths)
-        self._shares[number] = 1.0 if "finished" in news else news["done"] / max(1, news["total"])
-        done = sum(job.size * share for job, share in zip(self._jobs, self._shares, strict=True))
-        self._progress(round(done), sum(job.size for job in self._jobs))
+        elif "failed" in news:
+            self._failures[number] = news
+        else:
+            job = self._jobs[number]
+            if "result" in news:
+                write_files(job, news["result"])
+                self.finished += len(job.paths)
+            self._shares[number] = 1.0 if "result" in news else news["done"] / max(1, news["total"])
+            done = sum(job.size * share for job, share in zip(self._jobs, self._shares, strict=True))
+            self._progress(round(done), sum(job.size for job in self._jobs))
 
-    def callbacks(self, number: int) -> dict[str, Any]:
-        """`progress` and `say` of a job that runs here."""
-        return {
-            "progress": lambda done, total: self.hear(number, {"done": done, "total": total}),
-            "say": self._say,
-        }
+    def raise_failures(self) -> None:
+        """Raise the error of the first job that failed, having said those of the others."""
+        failures = [self._failures[number] for number in sorted(self._failures)]
+        for one in failures[1:]:
+            self._say(one["failed"])
+        if failures:
+            raise error_of(failures[0])
 
 
 def _check(experiments: Sequence[Experiment], folder: Path, sequences: int, workers: int | None) -> None:
@@ -207,6 +154,23 @@ def _check(experiments: Sequence[Experiment], folder: Path, sequences: int, work
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputFileError(f"cannot write {folder}: {error.strerror or error}") from None
+
+
+def _check_engine(engine: Engine | None, workers: int | None, device: str, gpus: float) -> None:
+    """Refuse what would be ignored, or leave cells without their GPU."""
+    afar = engine is not None and not engine.shares_disk
+    if engine is not None and workers is not None:
+        raise InvalidValueError(f"workers: {workers} given together with an engine, one of the two needed")
+    if isinstance(gpus, bool) or not isinstance(gpus, int | float) or not 0 <= gpus < float("inf"):
+        raise InvalidValueError(f"gpus_per_cell: {gpus!r} given, a number ≥ 0 needed")
+    if gpus and not afar:
+        raise InvalidValueError(f"gpus_per_cell: {gpus} given without a cluster, which would share them out")
+    if gpus and device == "cpu":
+        raise InvalidValueError(f"gpus_per_cell: {gpus} given with device cpu, device cuda needed")
+    if afar and not gpus and device != "cpu":
+        raise InvalidValueError(
+            f"device: {device} given on a cluster with gpus_per_cell 0, a share of a GPU such as 1 needed"
+        )
 
 
 def _jobs(experiments: Sequence[Experiment], folder: Path, together: bool) -> list[Job]:

@@ -23,22 +23,29 @@ sees what it would see alone.
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 from torch import Tensor
 
 from posbias.errors import InvalidValueError
 from posbias.seeds import sequence
 from posbias.spec import Count, NaturalNumber, NonNegative, value
 
-Places = Annotated[
-    tuple[NaturalNumber, ...],
-    Field(min_length=1),
-    BeforeValidator(lambda given: tuple(given) if isinstance(given, list) else given),
-]
+
+def _listed(given: Any) -> Any:
+    """A list as a tuple. Raises `ValueError` for anything else, and for an empty one."""
+    if not isinstance(given, list | tuple):
+        raise ValueError(f"{given!r} given, a list of integers from 0, such as [0, 1, 2], needed")
+    if not given:
+        raise ValueError("an empty list given, one integer from 0 or more needed")
+    return tuple(given)
+
+
+Places = Annotated[tuple[NaturalNumber, ...], BeforeValidator(_listed)]
+"""One or more integers from 0."""
 TESTS = 2**62
 """Added to the number of a test's stream, so that no training iteration shares it."""
 

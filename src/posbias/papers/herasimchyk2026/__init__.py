@@ -7,13 +7,14 @@
 
 Every table and figure becomes a page of text (NAME.md) with its claims, the same as JSON, and figures SVG and PNG.
 Measurements are kept in `cells` and shared. `levels` says what is predicted, `configs` reads the authors' files,
-`printed` holds the paper's numbers, `statements` its claims. `section4` is the check of Assumption 4.1.
+`printed` holds the paper's numbers, `statements` its claims, `standing` says which models stand in for its own.
+`section4` is the check of Assumption 4.1.
 """
 
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,23 @@ from posbias.claims import Claim
 from posbias.errors import InvalidValueError, nearest
 from posbias.files import need_writable
 from posbias.papers import find_figures
-from posbias.papers.herasimchyk2026.cells import Cells, Corpus, Effort, Progress, Say, Wanted, check, gather
+from posbias.papers.herasimchyk2026.cells import (
+    Cells,
+    Corpus,
+    Effort,
+    Progress,
+    Say,
+    Wanted,
+    check,
+    gather,
+    names,
+)
 from posbias.papers.herasimchyk2026.configs import config_curves
 from posbias.papers.herasimchyk2026.making import MAKERS, NOTHING, Material
 from posbias.papers.herasimchyk2026.pages import Page
 from posbias.papers.herasimchyk2026.printed import BINS, LENGTHS, PROMPTS, TOKENS, Reading
+from posbias.papers.herasimchyk2026.standing import stand_in
+from posbias.papers.results import VERSION
 from posbias.plots.style import new_figure, save_figure
 
 __all__ = ["FULL", "MODELS", "QUICK", "TARGETS", "Corpus", "Made", "make"]
@@ -43,12 +56,13 @@ KINDS = ("svg", "png")
 
 @dataclass(frozen=True)
 class Made:
-    """What was made: files, pages and claims by name, and the cells behind them."""
+    """What was made: files, pages and claims by name, the cells behind them, and which models stand in."""
 
     files: tuple[Path, ...]
     pages: Mapping[str, Page]
     cells: Cells
     seconds: float
+    stand_in: str = ""
 
     @property
     def claims(self) -> dict[str, Sequence[Claim]]:
@@ -62,6 +76,7 @@ class Made:
             "claims": {name: [one.as_dict() for one in claims] for name, claims in self.claims.items()},
             "tables": {name: dict(page.data) for name, page in self.pages.items()},
             "cells": [vars(key) for key in self.cells],
+            "stand_in": self.stand_in,
             "seconds": self.seconds,
         }
 
@@ -118,14 +133,17 @@ def make(
     plan = {corpus: _wanted(wanted, place == 0, tokens, lengths) for place, corpus in enumerate(texts)}
     cells = gather(models, plan, folder / "cells", effort, seed=seed, again=again, progress=progress, say=say)
     given = Material(cells, unmeasured, tokens, reading, bins, seed)
-    files, pages = _write(wanted, given, folder, say)
-    return Made(tuple(files), pages, cells, time.monotonic() - began)
+    about = {"effort": effort.name, "version": VERSION, "measured": [*names(cells, "model")]}
+    about["stand_in"] = stand_in(about["measured"], (one.model for one in unmeasured))
+    files, pages = _write(wanted, given, folder, say, about)
+    return Made(tuple(files), pages, cells, time.monotonic() - began, about["stand_in"])
 
 
 def _write(
-    wanted: Sequence[str], given: Material, folder: Path, say: Say
+    wanted: Sequence[str], given: Material, folder: Path, say: Say, about: Mapping[str, Any]
 ) -> tuple[list[Path], dict[str, Page]]:
-    """Make and write one after another."""
+    """Make and write one after another; `about` goes into every JSON, what stands in into every page too."""
+    standing = str(about["stand_in"])
     files: list[Path] = []
     pages: dict[str, Page] = {}
     for name in wanted:
@@ -135,7 +153,8 @@ def _write(
             say(f"{name}: left out, {NOTHING[name]}")
             continue
         page, figure = found
-        pages[name] = page
+        note = f"{page.note} Here {standing}." if standing else page.note
+        pages[name] = page = replace(page, note=note, data={**about, **page.data})
         if figure is not None:
             files += [save_figure(figure, folder / f"{name}.{kind}") for kind in KINDS]
         files += page.write(folder, name)

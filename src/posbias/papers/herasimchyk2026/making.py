@@ -8,6 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from posbias.papers.herasimchyk2026.agreement import Agreement
+from posbias.papers.herasimchyk2026.beside import (
+    beside_block,
+    beside_data,
+    compare,
+    scores,
+    similarities,
+    sizes,
+)
 from posbias.papers.herasimchyk2026.cells import Cells, Key, names
 from posbias.papers.herasimchyk2026.drawing import draw_contents, draw_curves, draw_mixings
 from posbias.papers.herasimchyk2026.homogeneity import Fit, fit, homogeneity
@@ -15,12 +23,11 @@ from posbias.papers.herasimchyk2026.levels import Curves, curves_of, slopes_of
 from posbias.papers.herasimchyk2026.order import order_of
 from posbias.papers.herasimchyk2026.pages import Page
 from posbias.papers.herasimchyk2026.printed import BINS, Reading
+from posbias.papers.herasimchyk2026.schedules import corpora_claims, mixing_claims
 from posbias.papers.herasimchyk2026.statements import (
     content_claims,
-    corpora_claims,
     homogeneity_claims,
     level_claims,
-    mixing_claims,
     order_claims,
     printed_claims,
     spearman_claims,
@@ -111,10 +118,10 @@ def table1(given: Material) -> Result:
                 key.model, None if count is None else int(count), size["layer"], size["head"], positions
             )
         )
-    blocks = specification_blocks(shown)
-    return Page(
-        "Table 1", "Architectural specifications.", blocks, [], {"models": [one.row for one in shown]}
-    ), None
+    compared = compare("table1", sizes((one.model, one.parameters, one.depth) for one in shown))
+    blocks = (*specification_blocks(shown), beside_block(compared, "table1"))
+    data = {"models": [one.row for one in shown], **beside_data(compared, "table1")}
+    return Page("Table 1", "Architectural specifications.", blocks, [], data), None
 
 
 def table2(given: Material) -> Result:
@@ -148,11 +155,14 @@ def table6(given: Material) -> Result:
         f"{given.note} Shannon similarity (Eq. 9) of mean content logits, {given.bins} bins over {how}; beside it "
         "the similarity of normal numbers of the same mean and deviation. Errors are over heads."
     )
+    compared = compare("table6", similarities(shown))
     data = {
         "bins": given.bins,
         "rows": [{"model": one.model, "diagonal": one.diagonal, "below": one.below} for one in shown],
+        **beside_data(compared, "table6"),
     }
-    return Page("Table 6", note, homogeneity_blocks(shown), homogeneity_claims(shown), data), None
+    blocks = (*homogeneity_blocks(shown), beside_block(compared, "table6"))
+    return Page("Table 6", note, blocks, homogeneity_claims(shown), data), None
 
 
 def fig1(given: Material) -> Result:
@@ -254,8 +264,11 @@ def _agreements(given: Material, score: str, featured: bool) -> Result:
         f"{given.note} {score.capitalize()} against the measured influence, {better}; ceiling: half the prompts "
         "against the other half."
     )
+    compared = compare(f"table{number}", scores(score, shown))
     blocks = agreement_blocks(score, shown, given.unmeasured, featured)
-    return Page(f"Table {number}", note, blocks, claims, agreement_data(score, shown)), None
+    blocks = (*blocks, beside_block(compared, f"table{number}"))
+    data = {**agreement_data(score, shown), **beside_data(compared, f"table{number}")}
+    return Page(f"Table {number}", note, blocks, claims, data), None
 
 
 def _mixing_page(given: Material, title: str, mixings: dict, claims: list) -> Result:

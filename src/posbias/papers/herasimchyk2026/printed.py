@@ -5,6 +5,7 @@ columns of Tables 4 and 5 for two models. `HUB` adds what the tables do not say:
 really has, and the size of a head, by whose square root its logits are divided.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -88,3 +89,31 @@ HUB: dict[str, Hub] = {
 }
 Reading = Literal["corrected", "published"]
 """`corrected`: what the model does. `published`: what the paper's code takes for it (see `levels`)."""
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A number of a table: the `study` that shows it, whose it is (`corpus` "" if of no text), and `what`."""
+
+    study: str
+    model: str
+    corpus: str
+    what: str
+    value: float
+
+
+def numbers() -> Iterator[Printed]:
+    """Every number of Tables 1 to 6, table by table; what is said of scores is the level, such as "(a)"."""
+    for model, (size, depth) in TABLE1.items():
+        yield Printed("table1", model, "", "parameters (B)", size)
+        yield Printed("table1", model, "", "depth", depth)
+    for study, table in (("table2", TABLE4), ("table3", TABLE5), ("table4", TABLE4), ("table5", TABLE5)):
+        featured = study in ("table2", "table3")
+        for model in FEATURED if featured else table:
+            for corpus in CORPORA[:1] if featured else CORPORA:
+                for level, value in zip(LEVELS, table[model][corpus], strict=True):
+                    yield Printed(study, model, corpus, f"({level})", value)
+    for model, regions in TABLE6.items():
+        for region, (mean, spread) in zip(("diagonal", "below it"), regions, strict=True):
+            yield Printed("table6", model, "", f"{region}, mean", mean)
+            yield Printed("table6", model, "", f"{region}, deviation", spread)

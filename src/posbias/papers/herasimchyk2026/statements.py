@@ -9,68 +9,16 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Float
 
 from posbias.claims import Claim, Effect, mean_effect
-from posbias.estimate import Estimate
 from posbias.papers.herasimchyk2026.agreement import Agreement, trough
-from posbias.papers.herasimchyk2026.cells import Key, names
 from posbias.papers.herasimchyk2026.homogeneity import Fit, Homogeneity
 from posbias.papers.herasimchyk2026.levels import Curves
 from posbias.papers.herasimchyk2026.order import Order
 from posbias.papers.herasimchyk2026.printed import TABLE4, TABLE5, VIOLATIONS
 from posbias.profile import RISE, SHARE, Profile, spearman, uniform, wasserstein
 
-Mixings = Mapping[Key, Float[np.ndarray, "prompt layer"]]
 UNMEASURED = "influence was not measured here"
-
-
-# --- mixing ------------------------------------------------------------------------------------------------
-
-
-def mixing_claims(mixings: Mixings) -> list[Claim]:
-    """Figure 1: that λ_t falls with depth, for every model and length."""
-    sentence = "λ falls with depth: its mean over the lower half of the layers exceeds that over the upper"
-    return [Claim(sentence, tuple(_fall(_at(key, mixings), mixing) for key, mixing in mixings.items()))]
-
-
-def corpora_claims(mixings: Mixings) -> list[Claim]:
-    """Figure 4: the same on every corpus, and that λ_t is one for all (as a table that shares λ assumes)."""
-    effects = []
-    first = names(mixings, "corpus")[0]
-    for key, mixing in mixings.items():
-        reference = Key(key.model, first, key.tokens)
-        if key.corpus != first and reference in mixings:
-            where = f"{key.model}, {key.tokens} tokens, {key.corpus}, largest over layers"
-            effects.append(_apart(where, mixing, mixings[reference]))
-    claims = mixing_claims(mixings)
-    if effects:
-        claims.append(Claim(f"λ is that of {first} on every other corpus, layer by layer", tuple(effects)))
-    return claims
-
-
-def _fall(where: str, mixing: Float[np.ndarray, "prompt layer"]) -> Effect:
-    half = mixing.shape[1] // 2
-    if not half:
-        return Effect(where, flaw="one layer, two needed")
-    return mean_effect(where, mixing[:, :half].mean(axis=1) - mixing[:, -half:].mean(axis=1))
-
-
-def _apart(
-    where: str, one: Float[np.ndarray, "prompt layer"], other: Float[np.ndarray, "prompt layer"]
-) -> Effect:
-    """That two schedules are near each other in the layer where they are furthest apart."""
-    if min(len(one), len(other)) < 2:
-        return Effect(where, near=True, flaw="one prompt, two needed")
-    change = one.mean(axis=0) - other.mean(axis=0)
-    layer = int(np.abs(change).argmax())
-    se = math.hypot(Estimate.of(one[:, layer]).se, Estimate.of(other[:, layer]).se)
-    return Effect(where, float(change[layer]), se, min(len(one), len(other)) - 1.0, near=True)
-
-
-def _at(key: Key, mixings: Mixings) -> str:
-    several = len(names(mixings, "corpus")) > 1
-    return f"{key.model}, {key.tokens} tokens" + (f", {key.corpus}" if several else "")
 
 
 # --- levels ------------------------------------------------------------------------------------------------

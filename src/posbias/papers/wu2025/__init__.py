@@ -8,7 +8,7 @@
 Each figure is written as SVG and PNG with its claims beneath, as a page of text (NAME.md: the gap of every cell
 with loss and in-context accuracy, the claims, what rollouts predict of the gaps) and as JSON. Trained cells are
 kept in `cells`, where every figure finds those it shares with others; an interrupted run goes on from there.
-`figures` says what is trained, `statements` what is claimed, `claims` how claims are judged.
+`figures` says what is trained; `statements`, `training_data` and `sinks` what is claimed.
 """
 
 import os
@@ -26,10 +26,11 @@ from posbias.papers import find_figures
 from posbias.papers.wu2025.drawing import Outcome, Outcomes, claims_of, draw
 from posbias.papers.wu2025.figures import FIGURES, FULL, GROUPS, QUICK, Effort, Setting, settings_of
 from posbias.papers.wu2025.gaps import Gaps
-from posbias.papers.wu2025.statements import Sinks
+from posbias.papers.wu2025.sinks import Sinks
 from posbias.papers.wu2025.tables import HEAD, page_of, row_of, rows_of
 from posbias.plots.style import new_figure, save_figure
 from posbias.store import save_json
+from posbias.workers import Engine
 
 if TYPE_CHECKING:
     from posbias.train.kernels import Rollout
@@ -72,15 +73,17 @@ def make(
     again: bool = False,
     device: str = "cpu",
     workers: int | None = None,
+    engine: Engine | None = None,
+    gpus_per_cell: float = 0,
     progress: Callable[[int, int], None] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Made:
     """Train what the figures need and `folder` has not, and draw them there.
 
     `figures` are names of `FIGURES` or `GROUPS`, or "all". `quick` takes `QUICK`, else `FULL`; `effort` takes
-    the place of both. `again`, `device`, `workers`, `progress` and `say` as in `run_cells`. Raises
-    `InvalidValueError` for an unknown figure, `OutputFileError`, before any work if `folder` cannot be written,
-    and as `run_cells` does.
+    the place of both. `again`, `device`, `workers`, `engine`, `gpus_per_cell`, `progress` and `say` as in
+    `run_cells`. Raises `InvalidValueError` for an unknown figure, `OutputFileError`, before any work if `folder`
+    cannot be written, and as `run_cells` does.
     """
     from posbias.train.cells import run_cells
 
@@ -97,6 +100,8 @@ def make(
         sequences=spent.sequences,
         device=device,
         workers=workers,
+        engine=engine,
+        gpus_per_cell=gpus_per_cell,
         progress=progress,
         say=say,
     )

@@ -18,13 +18,9 @@ from posbias.papers.wu2025.figures import (
     SinkFigure,
 )
 from posbias.papers.wu2025.gaps import PAIRS, Gaps
-from posbias.papers.wu2025.statements import (
-    Sinks,
-    data_claims,
-    depth_claims,
-    matched,
-    sink_claims,
-)
+from posbias.papers.wu2025.sinks import Sinks, sink_claims
+from posbias.papers.wu2025.statements import depth_claims, harder, matched
+from posbias.papers.wu2025.training_data import data_claims
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.retrieval import (
     draw_attention_map,
@@ -62,11 +58,12 @@ Outcomes = Mapping[Setting, Outcome]
 
 
 def claims_of(figure: Figure, outcomes: Outcomes) -> list[Claim]:
-    """The claims of a figure on the cells that were trained for it."""
+    """The claims of a figure on the cells that were trained for it; others, where there are, are compared with."""
     match figure:
         case DepthFigure():
             trained = {setting: outcome.trained for setting, outcome in outcomes.items()}
-            return depth_claims(figure, _gaps(outcomes)) + matched(figure, trained)
+            claims = depth_claims(figure, _gaps(outcomes)) + matched(figure, trained)
+            return claims + harder(figure, trained)
         case DataFigure():
             return data_claims(figure, _gaps(outcomes))
         case SinkFigure():

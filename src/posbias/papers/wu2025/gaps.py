@@ -4,14 +4,14 @@ Networks that have not learnt to retrieve from their context say nothing about p
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float
 
-from posbias.claims import Claim, Effect, difference_effect, mean_effect
+from posbias.claims import LEAST, Claim, Effect, difference_effect, mean_effect
 
 PAIRS = ("first-middle", "first-last", "middle-last")
 """The pairs of items whose accuracies are compared."""
@@ -69,6 +69,57 @@ def rises(where: str, deep: Gaps, shallow: Gaps, pair: str = "first-last") -> Ef
     return difference_effect(f"{where} {pair}", deep.of(pair), shallow.of(pair), draws=NETWORKS)
 
 
+def present(where: str, cell: Gaps, pair: str = "first-last") -> Effect:
+    """That a gap is there, whichever its sign: the p-value is that of the sign found, twice."""
+    found = mean_effect(f"{where} |{pair}|", cell.of(pair), draws=NETWORKS)
+    return found if found.flaw else replace(found, value=abs(found.value), tests=2)
+
+
+def spared(where: str, cell: Gaps) -> Effect:
+    """That a cell is not lost in the middle: that the first or the last item is not ahead of the middle one.
+
+    It holds if one of the two is surely ahead by less than `LEAST` (Bonferroni over both), and fails if both are
+    surely ahead. The effect is what the surer one lacks of `LEAST`.
+    """
+    ends = [signed(where, cell, "first-middle"), signed(where, cell, "middle-last", -1)]
+    if any(end.flaw for end in ends):
+        return Effect(f"{where}, not lost in the middle", flaw=ends[0].flaw or ends[1].flaw)
+    one = min(ends, key=lambda end: end.against)
+    opposite = max(end.p for end in ends)
+    lacks = f"{where}, {LEAST} − ({'first − middle' if one is ends[0] else 'last − middle'})"
+    return Effect(lacks, LEAST - one.value, one.se, one.freedom, tests=2, opposite=opposite)
+
+
+def interaction(where: str, one: tuple[Gaps, Gaps], other: tuple[Gaps, Gaps], pair: str) -> Effect:
+    """That a gap changes from the first to the second cell of `one` otherwise than in `other`, either way.
+
+    All four cells have networks of their own (Welch's test of the difference of differences, two-sided).
+    """
+    parts = [(sign, cell.of(pair)) for both, signs in ((one, (-1, 1)), (other, (1, -1)))
+             for cell, sign in zip(both, signs, strict=True)]  # fmt: skip
+    fewest = min(values.size for _, values in parts)
+    if fewest < 2:
+        return Effect(f"{where} |{pair}|", flaw=f"{NETWORKS}: {fewest}, two needed")
+    shares = [float(values.var(ddof=1)) / values.size for _, values in parts]
+    total = sum(shares)
+    spread = sum(share**2 / (values.size - 1) for share, (_, values) in zip(shares, parts, strict=True))
+    freedom = total**2 / spread if spread > 0 else math.inf
+    value = abs(sum(sign * float(values.mean()) for sign, values in parts))
+    return Effect(f"{where} |{pair}|", value, math.sqrt(total), freedom, tests=2)
+
+
+def surest(effects: Sequence[Effect]) -> Effect:
+    """The surest of effects of which one at least is claimed, its p-value times their number.
+
+    It fails where each of them does; one that decides nothing might be the one. Raises nothing: of flawed
+    effects alone the first stands for all.
+    """
+    sound = [one for one in effects if not one.flaw]
+    if not sound:
+        return effects[0]
+    return _surest(sound, len(sound), whole=len(sound) == len(effects))
+
+
 def turns(sentence: str, series: Mapping[str, Mapping[str, Gaps]], pair: str = "first-last") -> Claim:
     """That a gap both rises and falls along at least one series of named cells, from neighbour to neighbour.
 
@@ -101,4 +152,5 @@ def turns(sentence: str, series: Mapping[str, Mapping[str, Gaps]], pair: str = "
 def _surest(steps: list[Effect], tests: int, whole: bool) -> Effect:
     """The surest of effects of which one at least is claimed; it fails, if these are all, where each does."""
     opposite = max(step.against for step in steps) if whole else 1.0
-    return replace(min(steps, key=lambda step: step.probability()), tests=tests, opposite=opposite)
+    one = min(steps, key=lambda step: step.p)
+    return replace(one, tests=one.tests * tests, opposite=opposite)

@@ -1,71 +1,66 @@
-"""Kim et al. 2026, figure by figure: mean attention scores with their recency probability, and h(j).
+"""The figures of Kim et al. 2026: which simulations each shows, and how it is laid out.
 
 Figures 1, 3 and 4 show four models (without LayerNorm; with it; with anisotropic embeddings; with a residual
 connection too), Figures 5 and 6 one model under five anisotropies, Figures 2 and 7 the key factor h(j) of the
-closed form, here beside what a simulation gives. All draw on the same cells. The paper's text does not give
-the anisotropies of Figures 2, 5, 6 and 7: `ALPHAS` are ours. It speaks of a diagonal masked but for the first
-row; that is read as the figure's row without LayerNorm, whose diagonal does not outshine the rest.
+closed form, here beside what a simulation gives. The paper's text does not give the anisotropies of Figures 2, 5,
+6 and 7: `ALPHAS` are ours. It speaks of a diagonal masked but for the first row; that is read as the figure's row
+without LayerNorm, whose diagonal does not outshine the rest.
 """
 
 import math
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.errors import InvalidValueError
-from posbias.files import need_writable
-from posbias.papers import find_figures
-from posbias.papers.cells import find_cell, gather
-from posbias.papers.kim2026_table import (
-    SAMPLES,
-    Check,
-    Results,
-    cell_as_dict,
-    check_published,
-    describe,
-    write_tables,
-)
+from posbias.papers.kim2026.table import Results, describe
 from posbias.plots.recency import LEAST_SPAN, draw_key_factors, draw_scores, probability_text
-from posbias.plots.style import INK, MUTED, SMALL, TEXT, new_figure, save_figure
-from posbias.seeds import sequence
+from posbias.plots.style import INK, MUTED, SMALL, TEXT, new_figure
 from posbias.simulate import Averages, RecencyModel, RecencyResult
 from posbias.theory.layernorm import ReadingName, log_key_factors
-from posbias.theory.rollout import cores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LEAST_SAMPLES = 3
-"""Fewer have no standard error once a slope is fitted."""
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9)
 """Anisotropies of Figures 2, 5, 6 and 7: ours."""
-KINDS = ("svg", "png")
 SURE = 5.0
 """A ratio is shown if what it is divided by is so many standard errors from 0."""
 
 
 @dataclass(frozen=True)
 class HeatMaps:
-    """A figure of mean scores: one row of panels per model, two layers at each of two dimensions."""
+    """A figure of mean scores: one row of panels per model, two layers at each of two dimensions.
 
+    The rows `beside` are not shown, but what the figure says is judged against them.
+    """
+
+    title: str
     rows: tuple[Mapping[str, Any], ...]
     dimensions: tuple[int, int] = (16, 64)
     layers: tuple[int, int] = (1, 2)
+    beside: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def models(self) -> tuple[RecencyModel, ...]:
         """All models shown, row by row."""
-        return tuple(RecencyModel(dimension=d, **row) for row in self.rows for d in self.dimensions)
+        return self._of(self.rows)
+
+    @property
+    def needed(self) -> tuple[RecencyModel, ...]:
+        """All models shown, and those `beside`."""
+        return self._of((*self.rows, *self.beside))
+
+    def _of(self, rows: tuple[Mapping[str, Any], ...]) -> tuple[RecencyModel, ...]:
+        return tuple(RecencyModel(dimension=d, **row) for row in rows for d in self.dimensions)
 
 
 @dataclass(frozen=True)
 class KeyFactors:
     """A figure of h(j) against j for several anisotropies, one panel per dimension."""
 
+    title: str
     residual: bool
     dimensions: tuple[int, int] = (16, 64)
 
@@ -78,6 +73,8 @@ class KeyFactors:
         """All models shown."""
         return tuple(self.model(d, alpha) for d in self.dimensions for alpha in ALPHAS)
 
+    needed = models
+
 
 _FOUR: tuple[Mapping[str, Any], ...] = (
     {"norm": "none", "anisotropy": 0.0},
@@ -85,84 +82,17 @@ _FOUR: tuple[Mapping[str, Any], ...] = (
     {"anisotropy": 0.5},
     {"anisotropy": 0.5, "residual": True},
 )
+_BARE, _FULL = (tuple({"anisotropy": alpha, "residual": own} for alpha in ALPHAS) for own in (False, True))
 FIGURES: dict[str, HeatMaps | KeyFactors] = {
-    "fig1": HeatMaps(_FOUR),
-    "fig2": KeyFactors(residual=False),
-    "fig3": HeatMaps(_FOUR, layers=(3, 4)),
-    "fig4": HeatMaps(_FOUR, dimensions=(256, 1024)),
-    "fig5": HeatMaps(tuple({"anisotropy": alpha} for alpha in ALPHAS)),
-    "fig6": HeatMaps(tuple({"anisotropy": alpha, "residual": True} for alpha in ALPHAS)),
-    "fig7": KeyFactors(residual=True),
+    "fig1": HeatMaps("Figure 1: mean scores of layers 1 and 2", _FOUR),
+    "fig2": KeyFactors("Figure 2: the key factor h(j)", residual=False),
+    "fig3": HeatMaps("Figure 3: mean scores of layers 3 and 4", _FOUR, layers=(3, 4)),
+    "fig4": HeatMaps("Figure 4: mean scores in many dimensions", _FOUR, dimensions=(256, 1024)),
+    "fig5": HeatMaps("Figure 5: mean scores by anisotropy", _BARE),
+    "fig6": HeatMaps("Figure 6: mean scores by anisotropy, with a residual connection", _FULL, beside=_BARE),
+    "fig7": KeyFactors("Figure 7: the key factor h(j), with a residual connection", residual=True),
 }
 """The figures by name."""
-
-
-@dataclass(frozen=True)
-class Reproduction:
-    """What was drawn: paths of the pictures, the simulations behind them, and the printed numbers checked."""
-
-    figures: tuple[Path, ...]
-    table: Path
-    results: Results
-    checks: tuple[Check, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything but the pictures themselves, for JSON."""
-        return {
-            "figures": [str(path) for path in self.figures],
-            "cells": [cell_as_dict(result) for result in self.results.values()],
-            "published": [check.as_dict() for check in self.checks],
-        }
-
-
-def reproduce(
-    what: str = "all",
-    *,
-    out: str | os.PathLike[str],
-    samples: int = SAMPLES,
-    seed: int = 0,
-    threads: int | None = None,
-    reading: ReadingName | None = None,
-    again: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-    say: Callable[[str], None] | None = None,
-) -> Reproduction:
-    """Draw one figure, or all, into the folder `out` as SVG and PNG, with table.csv and table.json.
-
-    The tables hold every cell of `out` with this seed, those of other figures too. `reading` is the closed form
-    drawn as a line in Figures 2 and 7 (default: corrected); `again` draws all samples anew. `progress` and
-    `say` as in `gather`. Raises `InvalidValueError` for an unknown figure, fewer than 3 samples, a seed that
-    is no integer ≥ 0, threads < 1, or a reading that is none or where no closed form is drawn;
-    `OutputFileError`, before any work if `out` cannot be written; `MissingPackageError` without matplotlib; and
-    as `gather` does.
-    """
-    folder, names = Path(out), find_figures(what, FIGURES)
-    if samples < LEAST_SAMPLES:
-        raise InvalidValueError(f"samples: {samples} given, an integer ≥ {LEAST_SAMPLES} needed")
-    if reading is not None and not any(isinstance(FIGURES[name], KeyFactors) for name in names):
-        raise InvalidValueError(
-            f"reading: given with {what}, which shows no closed form; fig2, fig7 or all needed"
-        )
-    # whatever can be wrong is so before any sample is drawn
-    sequence(seed, "check")
-    cores(threads)
-    log_key_factors(1, 16, reading=reading or "corrected")
-    cells = folder / "cells"
-    need_writable(cells / "cell.json")
-    new_figure()
-    models = dict.fromkeys(model for name in names for model in FIGURES[name].models)
-    common = {"samples": samples, "seed": seed, "threads": threads, "again": again}
-    results = gather(models, cells, progress=progress, say=say, **common)
-    if say:
-        say(f"drawing {', '.join(names)} …")
-    figures = []
-    for name in names:
-        figure = draw(FIGURES[name], results, reading or "corrected")
-        figures += [save_figure(figure, folder / f"{name}.{kind}") for kind in KINDS]
-    known = dict.fromkeys(model for figure in FIGURES.values() for model in figure.models)
-    found = {model: results.get(model) or find_cell(cells, model, seed, 1, lambda _: None) for model in known}
-    table = write_tables([result for result in found.values() if result], folder)
-    return Reproduction(tuple(figures), table, results, check_published(results))
 
 
 # --- figures -----------------------------------------------------------------------------------------------
@@ -230,14 +160,14 @@ def _key_factors(shown: KeyFactors, results: Results, reading: ReadingName) -> "
     return figure
 
 
-def key_factor_ratios(result: RecencyResult) -> Averages:
-    """Mean S_ij over mean S_i0 of the last query in layer 2, [key]: h(j)/h(0) where S_ij = g(i)·h(j).
+def key_factor_ratios(result: RecencyResult, query: int = -1) -> Averages:
+    """Mean S_ij over mean S_i0 of a query i (the last) in layer 2, [key]: h(j)/h(0) where S_ij = g(i)·h(j).
 
-    1 and 0 for the first key; NaN for the query itself, and throughout where S_i0 is not surely apart from 0
+    1 and 0 for the first key; NaN from the query itself on, and throughout where S_i0 is not surely apart from 0
     (`SURE` standard errors). The standard error is an upper bound: errors of S_ij − S_i0 and S_i0 are added.
     """
-    rise, rise_se = result.rises.value[1, -1], result.rises.se[1, -1]
-    first, first_se = result.mean_scores.value[1, -1, 0], result.mean_scores.se[1, -1, 0]
+    rise, rise_se = result.rises.value[1, query], result.rises.se[1, query]
+    first, first_se = result.mean_scores.value[1, query, 0], result.mean_scores.se[1, query, 0]
     if not abs(first) > SURE * first_se:
         return Averages(np.full_like(rise, math.nan), np.full_like(rise, math.nan))
     return Averages(1.0 + rise / first, np.abs(rise_se / first) + np.abs(rise / first**2) * first_se)

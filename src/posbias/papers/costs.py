@@ -1,0 +1,162 @@
+"""What each study of a run took, in OUT/papers.json: seconds, cells made, cells found.
+
+Work that studies share (training, measuring) is counted to the first of them that needs it, in proportion to the
+cells that it was the first to need; what a study does alone (drawing, judging) to itself. A later run keeps the
+records of studies that it does not make, and adds to those that it makes anew with the same effort and options.
+"""
+
+import datetime
+import json
+import os
+import platform
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from posbias.papers.results import VERSION
+from posbias.store import save_json
+
+ORDER = ("quick", "full")
+"""Efforts, from less to more."""
+
+
+class Clock:
+    """Passes on what is said, and notes when a line that begins with `opening` named what is made next."""
+
+    def __init__(self, say: Callable[[str], None], opening: str):
+        self._say, self._opening = say, opening
+        self.began = time.monotonic()
+        self.marks: list[tuple[str, float]] = []
+        self._left_out: dict[str, str] = {}
+
+    def say(self, line: str) -> None:
+        """A line, heard."""
+        if line.startswith(self._opening):
+            self.marks.append((line.removeprefix(self._opening).rstrip(" …"), time.monotonic()))
+        name, colon, reason = line.partition(": left out, ")
+        if colon:
+            self._left_out[name] = f"left out, {reason}"
+        self._say(line)
+
+    def left_out(self, name: str) -> str:
+        """Why something was not made."""
+        return self._left_out.get(name, "left out")
+
+    def alone(self) -> dict[str, float]:
+        """Seconds that each named part took by itself; what came before the first is nobody's."""
+        ends = [at for _, at in self.marks[1:]] + [time.monotonic()]
+        return {name: end - at for (name, at), end in zip(self.marks, ends, strict=True)}
+
+    @property
+    def common(self) -> float:
+        """Seconds before the first named part."""
+        return (self.marks[0][1] if self.marks else time.monotonic()) - self.began
+
+
+class Costs:
+    """The records of a folder of results, by study."""
+
+    def __init__(self, path: Path, effort: str, options: Mapping[str, Any]):
+        self.path, self._effort, self._options = path, effort, dict(options)
+        self.records: dict[str, dict[str, Any]] = {}
+        try:
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            if kept["version"] == VERSION:
+                self.records = {str(key): dict(one) for key, one in kept["studies"].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            pass  # nothing kept, or nothing that can be used: what is made is on record again
+
+    def options_of(self, key: str) -> dict[str, Any] | None:
+        """What a study was made with; None if that is not on record."""
+        return self.records.get(key, {}).get("options")
+
+    @contextmanager
+    def timed(self, key: str) -> Iterator[dict[str, int]]:
+        """Time a study that shares nothing; the body counts the cells `made` and `found`."""
+        began, cells = time.monotonic(), {"made": 0, "found": 0}
+        yield cells
+        self.note(key, time.monotonic() - began, cells["made"], cells["found"])
+
+    def note(self, key: str, seconds: float, made: int, found: int) -> None:
+        """Put a study on record; what it took earlier, asked for in the same way, is added."""
+        earlier = self.records.get(key, {})
+        if (earlier.get("effort"), earlier.get("options")) == (self._effort, self._options):
+            seconds, before = seconds + float(earlier["seconds"]), int(earlier["cells_made"])
+            made, found = made + before, max(0, found - before)
+        self.records[key] = {
+            "effort": self._effort,
+            "seconds": round(seconds, 3),
+            "cells_made": made,
+            "cells_found": found,
+            "options": self._options,
+            "finished": datetime.datetime.now().isoformat(timespec="seconds"),
+        }
+
+    def shared(
+        self, paper: str, clock: Clock, needs: Mapping[str, Sequence[Any]], weights: Mapping[Any, float]
+    ) -> None:
+        """Put studies on record that were made together.
+
+        `needs` are the cells of each, by name; `weights` what each new cell took, in any unit.
+        """
+        left, whole, alone = dict(weights), sum(weights.values()) or 1.0, clock.alone()
+        for name, cells in needs.items():
+            first = {cell: left.pop(cell) for cell in dict.fromkeys(cells) if cell in left}
+            seconds = alone.get(name, 0.0) + clock.common * sum(first.values()) / whole
+            self.note(f"{paper}/{name}", seconds, len(first), len({*cells}) - len(first))
+
+    def save(self) -> None:
+        """Write the records and what they add up to. Raises `OutputFileError`."""
+        papers = dict.fromkeys(key.partition("/")[0] for key in self.records)
+        about = {
+            "version": VERSION,
+            "machine": f"{_cores()} cores, {platform.machine()}",
+            "versions": _versions(),
+            "runs": [self._total(paper) for paper in papers],
+            "studies": self.records,
+        }
+        save_json(about, self.path)
+
+    def _total(self, paper: str) -> dict[str, Any]:
+        own = [one for key, one in self.records.items() if key.startswith(f"{paper}/")]
+        return {
+            "paper": paper,
+            "effort": " and ".join(dict.fromkeys(one["effort"] for one in own)),
+            "cells": sum(one["cells_made"] for one in own),
+            "minutes": round(sum(one["seconds"] for one in own) / 60, 1),
+        }
+
+
+def effort_covers(had: str, wanted: str) -> bool:
+    """Whether what was made with one effort is as much as another asks for."""
+    return had in ORDER and ORDER.index(had) >= ORDER.index(wanted)
+
+
+def cells_in(folder: Path, suffix: str) -> set[str]:
+    """The names of the cells in a folder; none where there is no folder."""
+    return {path.name for path in folder.glob(f"*{suffix}")}
+
+
+def tokens_of(name: str) -> int | None:
+    """The length of the prompts of a measured cell, from its file's name: 'tiny-alibi-bundled-256x32-….nc'."""
+    found = re.search(r"-(\d+)x\d+-[0-9a-f]+(?:-\d+)?\.nc$", name)
+    return int(found[1]) if found else None
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"python": platform.python_version()}
+    for package in ("posbias", "numpy", "scipy", "numba", "torch", "transformers", "matplotlib"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,159 @@
+"""Where the papers, their code and the truth disagree, as data: `errata.toml`, and the page made of it.
+
+    from posbias.papers.errata import ERRATA, update_page
+
+    update_page("docs/errata.md")
+
+An entry says what is printed or coded, what holds, and what posbias does, in Markdown. It has readings in
+`posbias.papers.readings`, which compute the difference it makes, or says why there is no number (`no_number`). The
+numbers that it quotes are named with the reading they come from (`quotes`), so that a test can compare them.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from types import MappingProxyType
+
+from posbias.errors import InputFileError, InvalidValueError, nearest
+from posbias.files import write_text
+from posbias.sources import cite
+
+_FRACTIONS = {"½": 0.5, "¼": 0.25}
+BEGIN, END = "<!-- errata -->", "<!-- end of errata -->"
+"""The marks on the page before and after what is made from the data."""
+
+
+@dataclass(frozen=True)
+class Quote:
+    """A number in an entry's text, and where it comes from: a reading and which of its numbers.
+
+    `text` as it stands there (".738", "7e-66", "−.31", "22 %"); `of` is published, corrected, difference, or the
+    name of one of the others.
+    """
+
+    text: str
+    reading: str
+    of: str
+
+    @property
+    def value(self) -> float:
+        """The number that the text spells."""
+        value = _FRACTIONS[self.text] if self.text in _FRACTIONS else float(self._digits)
+        return value / self._unit
+
+    @property
+    def rounding(self) -> float:
+        """Half a unit of the last digit that is given; of a fraction what floating point may lose."""
+        if self.text in _FRACTIONS:
+            return 1e-9
+        mantissa, _, exponent = self._digits.partition("e")
+        return 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2])) / self._unit
+
+    @property
+    def _digits(self) -> str:
+        return self.text.replace("−", "-").replace(",", "").removesuffix(" %")
+
+    @property
+    def _unit(self) -> float:
+        return 100.0 if self.text.endswith(" %") else 1.0
+
+
+@dataclass(frozen=True)
+class Erratum:
+    """One disagreement: where it stands, what is `printed` or coded, what `holds`, and what `posbias` does.
+
+    The four are Markdown. `no_number` says why no reading computes a number; empty where one does. `measured` says
+    on what the quoted numbers of measured readings were measured.
+    """
+
+    key: str
+    paper: str
+    where: str
+    printed: str
+    holds: str
+    posbias: str
+    no_number: str = ""
+    measured: str = ""
+    quotes: tuple[Quote, ...] = field(default=())
+
+
+def _read() -> tuple[dict[str, Erratum], dict[str, str]]:
+    """The entries by key, and what is to be said of all of a paper's."""
+    data = tomllib.loads((files("posbias.papers") / "errata.toml").read_text(encoding="utf-8"))
+    entries = {}
+    for given in data["erratum"]:
+        quotes = tuple(
+            Quote(text, *source.split(": ", 1)) for text, source in given.pop("quotes", {}).items()
+        )
+        one = Erratum(**given, paper=given["key"].partition("/")[0], quotes=quotes)
+        if one.key in entries:
+            raise InvalidValueError(f"errata.toml: key {one.key!r} is given twice")
+        entries[one.key] = one
+    return entries, data["remarks"]
+
+
+_BY_KEY, _REMARKS = _read()
+ERRATA: tuple[Erratum, ...] = tuple(_BY_KEY.values())
+"""Every entry, paper by paper, in the order of the text."""
+REMARKS: Mapping[str, str] = MappingProxyType(_REMARKS)
+"""What is to be said of all entries of a paper, by its citation key."""
+
+
+def find_erratum(key: str) -> Erratum:
+    """The entry of this key. Raises `InvalidValueError` naming the nearest."""
+    if key not in _BY_KEY:
+        raise InvalidValueError(f"erratum: {key!r} given, a key of errata.toml needed{nearest(key, _BY_KEY)}")
+    return _BY_KEY[key]
+
+
+def page_text() -> str:
+    """All entries as Markdown: a section and a table for each paper, and last what has no number and why."""
+    lines = []
+    for paper in dict.fromkeys(one.paper for one in ERRATA):
+        source = cite(paper)
+        lines += [f"## {source.short.split(' (')[0]}, *{source.title}*", ""]
+        lines += [REMARKS[paper], ""] if paper in REMARKS else []
+        lines += ["| where | printed or coded | what holds | posbias |", "|---|---|---|---|"]
+        lines += [_row(one) for one in ERRATA if one.paper == paper]
+        lines.append("")
+    lines += ["## Without a number", ""]
+    lines += [f"- `{one.key}`: {one.no_number}" for one in ERRATA if one.no_number]
+    return "\n".join(lines)
+
+
+def update_page(path: str | os.PathLike[str]) -> str:
+    """Write the entries into the page at `path`, between its two marks; returns them.
+
+    Raises `InputFileError` for a page without the two marks, `OutputFileError` if it cannot be written.
+    """
+    before, _, after = _parts(Path(path).read_text(encoding="utf-8"))
+    text = page_text()
+    write_text(path, f"{before}{BEGIN}\n{text}\n{END}{after}")
+    return text
+
+
+def page_entries(page: str) -> str:
+    """What stands between the two marks of a page. Raises `InputFileError` unless there is one of each."""
+    return _parts(page)[1]
+
+
+def _parts(page: str) -> tuple[str, str, str]:
+    begins, ends = page.count(BEGIN), page.count(END)
+    if (begins, ends) != (1, 1) or page.index(BEGIN) > page.index(END):
+        raise InputFileError(f"page: {begins} {BEGIN} and {ends} {END} given, one each in this order needed")
+    before, rest = page.split(BEGIN)
+    entries, after = rest.split(END)
+    return before, entries.strip("\n"), after
+
+
+def _row(one: Erratum) -> str:
+    where = f"`{one.key.partition('/')[2]}` {one.where}"
+    return f"| {' | '.join(_cell(text) for text in (where, one.printed, one.holds, one.posbias))} |"
+
+
+def _cell(text: str) -> str:
+    """Text as a table's cell: a bar would end it."""
+    return text.replace("|", "\\|")

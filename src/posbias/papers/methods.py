@@ -1,0 +1,185 @@
+"""Which sources stand behind a method: (citation key, why) of what is predicted, simulated, trained, measured.
+
+What is looked at are specs as files have them (`posbias.spec.encode`), so that a result of another day or machine
+can be cited without what made it being installed.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+Use = tuple[str, str]
+"""A citation key, and why it is cited."""
+Uses = Iterator[Use]
+ENCODINGS: dict[str, Use] = {
+    "alibi": ("press2022", "ALiBi"),
+    "rope": ("su2024", "rotary encoding"),
+    "rotary": ("su2024", "rotary encoding"),
+    "t5": ("raffel2020", "relative biases by bucket"),
+    "kerple_log": ("chi2022", "logarithmic KERPLE kernel"),
+    "kerple_power": ("chi2022", "KERPLE power kernel"),
+    "sinusoidal": ("vaswani2017", "sinusoidal encoding"),
+    "decay": ("wu2025", "decay mask"),
+}
+"""Positional encodings by their `kind`; none, tables and measured logits have no source."""
+MODELS: dict[str, Use] = {
+    "bloom": ("bigscience2022", "BLOOM"),
+    "mpt-7b": ("mosaic2023a", "MPT-7B"),
+    "mpt-30b": ("mosaic2023b", "MPT-30B"),
+    "falcon-rw": ("penedo2023", "Falcon-RW"),
+    "smollm2": ("benallal2025", "SmolLM2"),
+    "gpt2": ("radford2019", "GPT-2"),
+    "pythia": ("biderman2023", "Pythia"),
+    "mistral-7b": ("jiang2023", "Mistral 7B"),
+    "llama-3": ("dubey2024", "Llama 3"),
+    "meta-llama-3": ("dubey2024", "Llama 3"),
+    "gemma-2": ("gemma2024", "Gemma 2"),
+    "gemma-3": ("gemma2025", "Gemma 3"),
+    "gpt-oss": ("openai2025", "gpt-oss"),
+}
+"""Models by how their names begin."""
+_VARIANTS = {"rope": ENCODINGS["rope"], "alibi": ENCODINGS["alibi"]}
+_NORMS = {"layernorm": ("ba2016", "LayerNorm"), "rmsnorm": ("zhang2019", "RMSNorm")}
+
+
+def of_architecture(architecture: Mapping[str, Any], mixing: Mapping[str, Any] | None = None) -> Uses:
+    """A prediction from an architecture; `mixing`, if given, stands instead of its own."""
+    yield "abnar2020", "attention rollout"
+    match (mixing or architecture.get("mixing") or {}).get("kind"):
+        case "attention_only":
+            yield "wu2025", "rollout without residual connections"
+        case "abnar_zuidema":
+            yield "abnar2020", "a residual connection of one half"
+        case _:
+            yield "herasimchyk2026", "residual-aware rollout"
+    for layer in architecture.get("layers") or []:
+        yield from _of_layer(layer)
+    yield from of_model(str(architecture.get("name", "")))
+
+
+def _of_layer(layer: Mapping[str, Any]) -> Uses:
+    yield from of_mask(layer.get("mask") or {})
+    yield from of_encoding(layer.get("positional") or {})
+    if (layer.get("content") or {}).get("kind") == "constant_diagonal":
+        yield "herasimchyk2026", "mean content as a constant and a diagonal (Proposition 4.5)"
+
+
+def of_mask(mask: Mapping[str, Any]) -> Uses:
+    """A mask by its `kind`."""
+    match mask.get("kind"):
+        case "sliding_window":
+            yield "beltagy2020", "sliding-window attention"
+            if mask.get("sinks"):
+                yield "xiao2024", "first tokens kept beside the window"
+        case "prefix":
+            yield "wu2025", "prefix mask"
+
+
+def of_encoding(positional: Mapping[str, Any]) -> Uses:
+    """A positional encoding by its `kind`; of one that needs a measurement, by its name."""
+    kind = str(positional.get("kind", ""))
+    if kind == "needs_measurement":
+        kind = str(positional.get("encoding", ""))
+    if kind in ENCODINGS:
+        yield ENCODINGS[kind]
+
+
+def of_model(name: str) -> Uses:
+    """A language model by its name, folders and organisation left out."""
+    plain = name.replace("\\", "/").rpartition("/")[2].lower()
+    for begin, use in MODELS.items():
+        # gemma-2-9b is of Gemma 2, gemma-2b is not
+        if re.match(rf"{re.escape(begin)}(?![a-z0-9])", plain):
+            yield use
+
+
+def of_experiment(experiment: Mapping[str, Any]) -> Uses:
+    """A training on the retrieval task, and what is measured of every trained cell."""
+    task, network = experiment.get("task") or {}, experiment.get("network") or {}
+    yield "wu2025", "the retrieval experiments and their accuracy gaps"
+    yield "reddy2024", "the in-context task and its network"
+    yield "loshchilov2019", "AdamW"
+    yield "abnar2020", "rollout of the trained kernels"
+    if network.get("residual"):
+        yield "herasimchyk2026", "measured residual mixing"
+    yield "gu2025", "the metric of attention sinks"
+    yield from of_mask(network.get("mask") or {})
+    positional = network.get("positional") or {}
+    yield from of_encoding(positional)
+    if task.get("answers") is not None and positional.get("kind", "nope") == "nope":
+        yield "kazemnejad2023", "whether a mask alone can stand in for a positional encoding"
+
+
+def of_measurement(attributes: Mapping[str, Any], variables: Iterable[str] = ()) -> Uses:
+    """A measured model: what it holds decides."""
+    held = {*variables}
+    yield "herasimchyk2026", "residual mixing (Eq. 1) and influence on the last token (Eq. 6)"
+    yield "simonyan2014", "influence as a gradient"
+    if {"sink_share", "sink_metric"} & held:
+        yield "gu2025", "the metric of attention sinks"
+        yield "xiao2024", "attention sinks"
+    if "rollout_kernel" in held:
+        yield "abnar2020", "rollout of measured attention"
+    if "rollout_value" in held:
+        yield "kobayashi2020", "attention weighted by the norms of values"
+    positional = str(attributes.get("positional", ""))
+    yield from of_encoding({"kind": "rotary" if positional == "mixed" else positional})
+    yield from of_model(str(attributes.get("model", "")))
+
+
+def of_report(attributes: Mapping[str, Any], variables: Iterable[str] = ()) -> Uses:
+    """A report: a measurement, and five predictions of it."""
+    yield from of_measurement(attributes, variables)
+    yield "abnar2020", "attention rollout, the predictors"
+    yield "wu2025", "the predictor without residual connections"
+    yield "herasimchyk2026", "the residual-aware predictors"
+
+
+def of_retrieval(attributes: Mapping[str, Any]) -> Uses:
+    """Retrieval by position of a language model."""
+    yield "liu2024", "retrieval by the position of the answer"
+    yield from of_model(str(attributes.get("model", "")))
+
+
+def of_simulation(model: Mapping[str, Any]) -> Uses:
+    """A simulated recency bias."""
+    yield "kim2026", "the recency bias that a norm induces, and the recency probability"
+    norm = model.get("norm", "layernorm")
+    if norm in _NORMS:
+        yield _NORMS[norm]
+
+
+def of_variant(variant: Mapping[str, Any]) -> Uses:
+    """A simulation with parts of a real layer."""
+    yield from of_simulation(variant.get("model") or {})
+    if variant.get("positional") in _VARIANTS:
+        yield _VARIANTS[variant["positional"]]
+
+
+def of_statements(named: Iterable[tuple[str, str]]) -> Uses:
+    """Statements tried: (citation key of their paper, name)."""
+    by_paper: dict[str, list[str]] = {}
+    for key, name in named:
+        by_paper.setdefault(key, []).append(name)
+    for key, names in by_paper.items():
+        shown = ", ".join(names) if len(names) < 6 else f"{len(names)} statements"
+        yield key, f"{shown}, tried on random instances"
+
+
+def of_verb(verb: Mapping[str, Any]) -> Uses:
+    """A cell of a study, by its `kind`."""
+    match verb.get("kind"):
+        case "predict":
+            yield from of_architecture(verb.get("architecture") or {}, verb.get("mixing"))
+        case "simulate":
+            yield from of_simulation(verb.get("model") or {})
+        case "train":
+            yield from of_experiment(verb)
+        case "measure":
+            held = ("sink_share",)
+            yield from of_report({"model": verb.get("model", "")}, held)
+        case "verify":
+            from posbias.verify import STATEMENTS
+
+            key = verb.get("statement")
+            yield from of_statements((one.source, one.name) for one in STATEMENTS if one.key == key)

@@ -1,0 +1,163 @@
+"""Herasimchyk et al. 2026, statements: what is printed beside what the witness of `posbias.verify` shows.
+
+Published is the number that the printed statement gives for the instance, corrected the true one. Positions and
+layers count from 0. What concerns models is in `models` and `measured`.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from posbias.papers.readings.reading import Answer, Material, Reading, answer
+from posbias.theory import residual
+from posbias.theory.kernel import masked_softmax
+from posbias.theory.mixing import PowerDecay
+from posbias.verify.herasimchyk import HERASIMCHYK
+from posbias.verify.herasimchyk.draws import admitted
+from posbias.verify.herasimchyk.infinite import deep_rollouts
+from posbias.verify.herasimchyk.margins import rollout_row
+from posbias.verify.herasimchyk.network import assumed_constants, hidden_bound, operator_norm, run_network
+
+WITNESSES: Mapping[str, Any] = {one.key.removeprefix("herasimchyk-"): one.witness for one in HERASIMCHYK}
+
+
+def _layerwise(material: Material) -> Answer:
+    witness = WITNESSES["4.5-layerwise"]
+    positional, allowed = np.asarray(witness["positional"], float), admitted(3, witness["width"])
+    first = []
+    for name in ("diagonal", "larger_diagonal"):
+        extra = np.asarray(witness[name])[:, None, None] * np.eye(3)
+        first.append(float(rollout_row(masked_softmax(positional + extra, allowed), witness["mixing"])[0]))
+    return answer(*first)
+
+
+def _induction(material: Material) -> Answer:
+    witness = WITNESSES["A.1.2"]
+    later, earlier = (rollout_row(witness[name], witness["mixing"]) for name in ("later", "earlier"))
+    return answer(float(earlier[0]), float(later[0]))
+
+
+def _reverse(material: Material) -> Answer:
+    witness = WITNESSES["A.1.4"]
+    kernels, mixing = np.asarray(witness["kernels"], float), np.asarray(witness["mixing"], float)
+    return answer(float(rollout_row(kernels[::-1], mixing[::-1])[0]), float(rollout_row(kernels, mixing)[0]))
+
+
+def _norms(material: Material) -> Answer:
+    witness = WITNESSES["5.3-i"]
+    C, C_V = assumed_constants(witness)
+    return answer(C * C_V, float(run_network(witness)[0][-1]), amended_bound=float(hidden_bound(witness)[-1]))
+
+
+def _floor(material: Material) -> Answer:
+    witness = WITNESSES["5.3-ii"]
+    hidden, positional = np.asarray(witness["hidden"], float), np.asarray(witness["positional"], float)
+    query, key = np.asarray(witness["query"], float), np.asarray(witness["key"], float)
+    tokens = len(hidden)
+    allowed = admitted(tokens, witness["width"])
+    kernel = masked_softmax((hidden @ query) @ (hidden @ key).T + positional, allowed)
+    strength = max(float(operator_norm(query)), float(operator_norm(key)))
+    M = (float(np.linalg.norm(hidden, axis=1).max()) * strength) ** 2
+    span = float(np.ptp(positional[-1]))
+    return answer(
+        math.exp(-2 * M) / tokens,
+        residual.smallest_admitted(kernel, allowed),
+        amended_bound=residual.softmax_floor(tokens, M, span),
+    )
+
+
+def _heads(material: Material) -> Answer:
+    witness = WITNESSES["5.1-values"]
+    X, values = np.asarray(witness["hidden"], float), np.asarray(witness["values"], float)
+    start, product, largest = float(np.linalg.norm(X, axis=1).max()), np.eye(X.shape[1]), 0.0
+    for kernels, value in zip(np.asarray(witness["heads"], float), values, strict=True):
+        X = (kernels @ (X @ value)).mean(axis=0)
+        product = product @ value
+        largest = max(largest, float(operator_norm(product).max()))
+    mixing = np.asarray(witness["mixing"], float)
+    amended = residual.hidden_state_bound(mixing, operator_norm(values).mean(axis=1), start)
+    return answer(start * largest, float(np.linalg.norm(X, axis=1).max()), amended_bound=float(amended[-1]))
+
+
+def _first_token(material: Material) -> Answer:
+    witness = WITNESSES["5.4-i"]
+    rollouts, _, floor = deep_rollouts(witness)
+    limit = residual.dichotomy(PowerDecay(witness["initial"], witness["exponent"]), floor)
+    return answer(
+        limit.first_token, float(rollouts[-1, 0, 0]), the_other_token_draws=float(rollouts[-1, 1, 0])
+    )
+
+
+def _window(material: Material) -> Answer:
+    rollouts, mixing, floor = deep_rollouts(WITNESSES["5.4-ii-window"])
+    kept, last = rollouts[-1, -1], rollouts.shape[-1] - 1
+    printed = residual.exponential_bound(mixing, floor, last)[-1]
+    amended = residual.window_bound(mixing, floor, last)
+    return answer(
+        math.log10(printed),
+        math.log10(kept[-1]),
+        printed=float(printed),
+        kept=float(kept[-1]),
+        amended_bound_on_all_that_the_first_token_lacks=float(amended),
+    )
+
+
+def _network(material: Material) -> Answer:
+    witness = WITNESSES["5.4-ii-network"]
+    kernels, mixing = run_network(witness)[1], np.asarray(witness["mixing"], float)
+    C, C_V = assumed_constants(witness)
+    floor = math.exp(-2 * (C * C_V * C) ** 2) / len(kernels[0])
+    row = rollout_row(kernels, mixing)
+    return answer(float(np.prod(1 - floor * mixing)), float(1 - row[0]))
+
+
+READINGS: tuple[Reading, ...] = (
+    Reading(
+        "herasimchyk2026/proposition-4.5",
+        "mass of the first of three tokens once the top layer's δ is raised: printed at most, true",
+        _layerwise,
+    ),
+    Reading(
+        "herasimchyk2026/appendix-a.1.2",
+        "mass of token 0 under kernels that dominate row by row: at most by Lemma A.4 alone, true",
+        _induction,
+    ),
+    Reading(
+        "herasimchyk2026/appendix-a.1.4",
+        "mass of token 0 in the last row of two layers: by the printed recursion, true",
+        _reverse,
+    ),
+    Reading(
+        "herasimchyk2026/lemma-5.3-i",
+        "norm of a token after 41 layers of W_V = 2, ½, 2, …: printed bound, true",
+        _norms,
+    ),
+    Reading(
+        "herasimchyk2026/lemma-5.3-ii",
+        "weight of a key with positional logit −5: printed lower bound, true",
+        _floor,
+    ),
+    Reading(
+        "herasimchyk2026/section-5.1",
+        "norm of a token after 20 layers of two heads, λ = 1: printed bound, true",
+        _heads,
+    ),
+    Reading(
+        "herasimchyk2026/theorem-5.4-i",
+        "what the first token draws from itself, λ_t = ½/(t + 1)², ε = ½: printed at most, true",
+        _first_token,
+    ),
+    Reading(
+        "herasimchyk2026/theorem-5.4-ii-window",
+        "log10 of what the last of four tokens keeps after 200 layers, w = 2: printed bound, true",
+        _window,
+    ),
+    Reading(
+        "herasimchyk2026/theorem-5.4-ii",
+        "what the second token keeps after 60 layers of W_V = 30, 1/30, …: printed bound, true",
+        _network,
+    ),
+)
+"""The readings of the paper's statements."""

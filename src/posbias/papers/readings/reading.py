@@ -1,0 +1,255 @@
+"""What a reading is: a quantity computed as published and as corrected, and what computing it may need.
+
+A `Reading` belongs to an erratum and has a function from `Material` to an `Answer`; `compare_readings` makes a
+`Comparison` of it. `Material` holds what readings share (simulations, integrals, measurements) and raises
+`UnavailableError` for what is not there: the authors' rollout files, a measurement of a model that is not bundled.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posbias.errors import InputFileError, PosbiasError
+from posbias.estimate import Estimate
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from posbias.simulate import RecencyModel, RecencyResult
+    from posbias.theory.recency import ExactScores, Integral, NormName
+
+TOKENS, PROMPTS = 64, 8
+"""What the bundled model is measured on where the results hold nothing larger."""
+LONG = 256
+"""Length of the prompts of those measurements that results hold."""
+BUNDLED = "tiny-alibi"
+"""The model that is always at hand."""
+
+
+class UnavailableError(PosbiasError):
+    """A reading needs something that is not there; the message says what, and how to get it."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A value with its standard error, or None where it is computed without sampling."""
+
+    value: float
+    se: float | None = None
+
+    def __str__(self) -> str:
+        return str(Estimate(self.value, self.se if self.se is not None else 0.0, 1)).replace("-", "−")
+
+    def as_dict(self) -> dict[str, float | None]:
+        """For JSON."""
+        return {"value": self.value, "se": self.se}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a reading computes: both numbers, what else there is to be said, and other numbers by name.
+
+    `difference` is corrected − published with the errors of two independent numbers, unless given.
+    """
+
+    published: Number
+    corrected: Number
+    note: str = ""
+    others: Mapping[str, Number] = field(default_factory=dict)
+    difference: Number | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A quantity in both readings: `difference` is corrected − published, `others` further numbers by name.
+
+    `where` says what stands in the paper, in plain text; `note` is Markdown and tells the others too.
+    """
+
+    key: str
+    paper: str
+    where: str
+    quantity: str
+    published: Number
+    corrected: Number
+    difference: Number
+    note: str
+    seconds: float
+    erratum: str = ""
+    others: Mapping[str, Number] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        numbers = {name: getattr(self, name).as_dict() for name in ("published", "corrected", "difference")}
+        others = {name: number.as_dict() for name, number in self.others.items()}
+        return {**vars(self), **numbers, "others": others}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Something to be computed both ways: `key` PAPER/NAME, of an erratum (default: that of the same key)."""
+
+    key: str
+    quantity: str
+    compute: "Callable[[Material], Answer]"
+    erratum: str = ""
+
+    @property
+    def paper(self) -> str:
+        """The citation key of its paper."""
+        return self.key.partition("/")[0]
+
+    @property
+    def about(self) -> str:
+        """The key of its erratum."""
+        return self.erratum or self.key
+
+
+def number(given: float | Estimate | Number) -> Number:
+    """A float, an `Estimate` or a `Number` as a `Number`."""
+    if isinstance(given, Estimate):
+        return Number(given.value, given.se)
+    return given if isinstance(given, Number) else Number(float(given))
+
+
+def answer(
+    published: float | Estimate | Number,
+    corrected: float | Estimate | Number,
+    note: str = "",
+    *,
+    difference: Number | None = None,
+    **others: float | Estimate | Number,
+) -> Answer:
+    """An `Answer` of plain numbers; names of `others` are spelt with _ for a space."""
+    named = {name.replace("_", " "): number(one) for name, one in others.items()}
+    return Answer(number(published), number(corrected), note, named, difference)
+
+
+def difference(published: Number, corrected: Number) -> Number:
+    """Corrected − published, of independent numbers."""
+    errors = [one.se for one in (published, corrected) if one.se is not None]
+    return Number(corrected.value - published.value, math.hypot(*errors) if errors else None)
+
+
+def plain(text: str) -> str:
+    """Markdown of an erratum's cell without its marks."""
+    return text.replace("`", "").replace("*", "").replace("\\", "")
+
+
+class Material:
+    """What readings are computed from, made once: see the methods.
+
+    `results` is a folder of results (measurements are in its herasimchyk2026/cells), `configs` one of the authors'
+    rollout files, `threads` the cores for simulations; `say` hears what is measured.
+    """
+
+    def __init__(
+        self,
+        results: Path | None = None,
+        configs: Path | None = None,
+        threads: int | None = None,
+        say: Callable[[str], None] | None = None,
+    ):
+        self.results = results
+        self._configs = configs
+        self._threads = threads
+        self._say = say or (lambda line: None)
+        self._kept: dict[Any, Any] = {}
+
+    @property
+    def configs(self) -> Path:
+        """The folder of the authors' rollout files. Raises `UnavailableError` without one."""
+        if self._configs is None:
+            raise UnavailableError(
+                "needs the authors' rollout files; clone github.com/ml-uhh/position-bias and give "
+                "config/rollout/alibi as configs"
+            )
+        return self._configs
+
+    def simulated(self, model: "RecencyModel", samples: int = 200_000) -> "RecencyResult":
+        """So many samples of a model of Kim et al. 2026."""
+        from posbias.simulate import simulate_recency
+
+        return self._once((model, samples), lambda: simulate_recency(model, samples, threads=self._threads))
+
+    def exact(
+        self, tokens: int, dimension: int, anisotropy: float = 0.0, *, norm: "NormName" = "layernorm",
+        residual: bool = False,
+    ) -> "ExactScores":  # fmt: skip
+        """Expected scores of two or three tokens, integrated."""
+        from posbias.theory.recency import exact_scores
+
+        key = ("scores", tokens, dimension, anisotropy, norm, residual)
+        return self._once(
+            key, lambda: exact_scores(tokens, dimension, anisotropy, norm=norm, residual=residual)
+        )
+
+    def excess(
+        self,
+        dimension: int,
+        anisotropy: float = 0.0,
+        *,
+        norm: "NormName" = "layernorm",
+        residual: bool = False,
+    ) -> "Integral":
+        """The recency probability of three tokens less one half, integrated."""
+        from posbias.theory.recency import recency_excess
+
+        key = ("excess", dimension, anisotropy, norm, residual)
+        return self._once(key, lambda: recency_excess(dimension, anisotropy, norm=norm, residual=residual))
+
+    def measured(
+        self, model: str = BUNDLED, *, scramble: bool = False, needs: Iterable[str] = ()
+    ) -> "xr.Dataset":
+        """A measurement on the bundled text with these variables: the largest that the results hold.
+
+        The bundled model is measured on 8 prompts of 64 tokens where they hold none. Raises `UnavailableError` for
+        another model, `MissingPackageError` without torch.
+        """
+        found = self._once(("found", model, scramble), lambda: self._find(model, scramble))
+        for measurement in found:
+            if all(name in measurement for name in needs):
+                return measurement
+        if model != BUNDLED:
+            raise UnavailableError(
+                f"needs a measurement of {model}; `posbias paper herasimchyk2026 all --models {model}` makes one"
+            )
+        return self._once(("measured", scramble), lambda: self._measure(scramble))
+
+    def _find(self, model: str, scramble: bool) -> "list[xr.Dataset]":
+        """Measurements of the model in the results, the one of most prompts first."""
+        from posbias.store import load_measurement
+
+        if self.results is None:
+            return []
+        stem = f"{model}-bundled{'-scrambled' if scramble else ''}"
+        name = re.compile(rf"{re.escape(stem)}-{LONG}x(\d+)-[0-9a-f]{{12}}(-\d+)?\.nc")
+        folder = self.results / "herasimchyk2026" / "cells"
+        places = [
+            (found, path) for path in folder.glob(f"{stem}-*.nc") if (found := name.fullmatch(path.name))
+        ]
+        measurements = []
+        for _, path in sorted(places, key=lambda place: (-int(place[0][1]), place[1].name)):
+            try:
+                measurements.append(load_measurement(path))
+            except InputFileError as error:
+                self._say(f"{error}; not used")
+        return measurements
+
+    def _measure(self, scramble: bool) -> "xr.Dataset":
+        from posbias.errors import MissingPackageError
+
+        try:
+            from posbias.measure import measure
+        except ImportError:
+            raise MissingPackageError("torch and transformers: pip install 'posbias[measure]'") from None
+        self._say(f"measuring {BUNDLED} on {PROMPTS} prompts of {TOKENS} tokens …")
+        return measure(BUNDLED, tokens=TOKENS, prompts=PROMPTS, scramble=scramble, dense_logits=True)
+
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]

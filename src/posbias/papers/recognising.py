@@ -1,0 +1,288 @@
+"""What a file or folder holds, told by its keys, and the sources that stand behind it."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from posbias.errors import InputFileError, PosbiasError, nearest
+from posbias.papers import methods
+from posbias.papers.methods import Uses
+from posbias.papers.registry import PAPERS, STUDIES
+from posbias.papers.studied import of_study
+from posbias.sources import cite
+from posbias.spec import encode, read_mapping, read_text
+
+SUFFIXES = (".toml", ".yaml", ".yml", ".json", ".nc", ".safetensors", ".md")
+_ARCHITECTURE = ("model_type", "lambda_schedule_config", "attention_config", "depth", "layers", "mixing")
+_TRAINING = (
+    "task",
+    "network",
+    "seeds",
+    "iterations",
+    "batch",
+    "learning_rate",
+    "weight_decay",
+    "evaluate_every",
+)
+_STUDY = ("question", "base", "sweep", "cells", "claims")
+NEEDED = "a spec or a result of posbias needed"
+
+
+def uses_of_file(path: Path) -> Uses:
+    """The sources of a file or folder. Raises `InputFileError` for no known kind, and as its reader does."""
+    if path.is_dir():
+        yield from _of_folder(path)
+        return
+    match path.suffix.lower():
+        case ".nc":
+            yield from _of_arrays(path)
+        case ".safetensors":
+            yield from _of_weights(path)
+        case ".md":
+            yield from _of_page(path)
+        case ".toml" | ".yaml" | ".yml" | ".json":
+            yield from _of_mapping(read_mapping(path), path)
+        case suffix:
+            raise InputFileError(
+                f"{path}: suffix {suffix!r} given, one of {', '.join(SUFFIXES)} or a folder needed"
+                f"{nearest(suffix, SUFFIXES)}"
+            )
+
+
+def _of_folder(folder: Path) -> Uses:
+    """A model's folder, a study's, a report's, or one of results: all that is known in it and in its `cells`."""
+    if (folder / "config.json").is_file():
+        yield from _of_mapping(read_mapping(folder / "config.json"), folder / "config.json")
+        return
+    if (folder / "study.json").is_file():
+        yield from _of_mapping(read_mapping(folder / "study.json"), folder / "study.json")
+        return
+    report, found = (folder / "report.html").is_file(), False
+    places = (folder, folder / "cells")
+    for path in (one for place in places if place.is_dir() for one in sorted(place.iterdir())):
+        if path.suffix == ".nc" and report and path.parent == folder:
+            found = True
+            yield from methods.of_report(*_attributes(path))
+        elif path.suffix in (".nc", ".json") and not path.name.startswith("."):
+            try:
+                uses = list(uses_of_file(path))
+            except PosbiasError:
+                continue  # beside results may lie what is none
+            found = True
+            yield from uses
+    if not found:
+        raise InputFileError(f"{folder}: a folder without results, {NEEDED}")
+
+
+def _of_arrays(path: Path) -> Uses:
+    attributes, variables = _attributes(path)
+    match attributes.get("posbias_kind"):
+        case "measurement":
+            yield from methods.of_measurement(attributes, variables)
+        case "retrieval":
+            yield from methods.of_retrieval(attributes)
+        case "cell":
+            yield from methods.of_experiment(_decoded(path, attributes.get("experiment")))
+        case kind:
+            raise InputFileError(f"{path}: NetCDF of kind {kind!r}, a measurement, retrieval or cell needed")
+
+
+def _attributes(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """Attributes and names of variables, without the values. Raises `InputFileError`."""
+    from posbias.netcdf import need_xarray
+
+    try:
+        with need_xarray().open_dataset(path, engine="h5netcdf") as opened:
+            return dict(opened.attrs), [str(name) for name in opened.variables]
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise InputFileError(f"{path}: not a readable NetCDF file ({reason})") from None
+
+
+def _of_weights(path: Path) -> Uses:
+    """Trained weights, whose header has the experiment."""
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ModuleNotFoundError:
+        from posbias.errors import MissingPackageError
+
+        raise MissingPackageError(
+            "safetensors: not installed, needed for trained weights; run: pip install 'posbias[train]'"
+        ) from None
+    try:
+        with safe_open(path, framework="np") as opened:
+            header = opened.metadata() or {}
+    except (OSError, SafetensorError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise InputFileError(f"{path}: not a readable safetensors file ({reason})") from None
+    if "posbias" not in header:
+        raise InputFileError(f"{path}: weights of no training of posbias; {NEEDED}")
+    yield from methods.of_experiment(_decoded(path, header["posbias"]).get("experiment") or {})
+
+
+def _decoded(path: Path, text: Any) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except (TypeError, ValueError):
+        data = None
+    if not isinstance(data, dict):
+        raise InputFileError(f"{path}: does not say what was trained")
+    return data
+
+
+def _of_page(path: Path) -> Uses:
+    """A page of a paper's figure or table: its JSON lies beside it, and its first line names the paper."""
+    beside = path.with_suffix(".json")
+    if beside.is_file():
+        yield from uses_of_file(beside)
+        return
+    first = read_text(path).partition("\n")[0]
+    for paper in PAPERS:
+        study = STUDIES.get(f"{paper}/{path.stem}")
+        if first.startswith(f"# {cite(paper).short},") and study is not None:
+            yield from of_study(study)
+            return
+    raise InputFileError(f"{path}: no page of a paper's figure or table, {NEEDED}")
+
+
+# --- tables of keys ----------------------------------------------------------------------------------------
+
+
+def _of_mapping(data: Mapping[str, Any], path: Path) -> Uses:
+    """A table of keys: the first kind that fits."""
+    for fits, uses in _KINDS:
+        if fits(data):
+            try:
+                yield from uses(data, path)
+            except (AttributeError, TypeError, KeyError) as error:
+                # of the right kind by its keys, and damaged within
+                raise InputFileError(
+                    f"{path}: damaged ({' '.join(str(error).split())[:80]}), {NEEDED}"
+                ) from None
+            return
+    known = (*_ARCHITECTURE, *_TRAINING, *_STUDY, "architecture", "statements", "experiment", "job")
+    keys = ", ".join(map(str, list(data)[:4])) or "none"
+    hint = next((close for key in data if (close := nearest(str(key), known))), "")
+    raise InputFileError(f"{path}: of no known kind (keys {keys}), {NEEDED}{hint}")
+
+
+def _has(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
+    return lambda data: all(key in data for key in keys)
+
+
+def _is(kind: str) -> Callable[[Mapping[str, Any]], bool]:
+    return lambda data: data.get("posbias_kind") == kind
+
+
+def _architecture(data: Mapping[str, Any], path: Path) -> Uses:
+    from posbias.theory.configs import read_architecture
+
+    if "lambda_schedule_config" in data or "attention_config" in data:
+        yield "herasimchyk2026", "the authors' rollout file"
+    yield from methods.of_architecture(encode(read_architecture(path).architecture))
+
+
+def _study(data: Mapping[str, Any], path: Path) -> Uses:
+    from posbias.study.value import read_study
+
+    for _, verb in read_study(path).combinations:
+        yield from methods.of_verb(encode(verb))
+
+
+def _manifest(data: Mapping[str, Any], path: Path) -> Uses:
+    from posbias.study.value import study_of
+
+    for _, verb in study_of(data["study"]).combinations:
+        yield from methods.of_verb(encode(verb))
+
+
+def _training(data: Mapping[str, Any], path: Path) -> Uses:
+    from posbias.train import read_experiments
+
+    for experiment in read_experiments(path)[0]:
+        yield from methods.of_experiment(encode(experiment))
+
+
+def _trained(data: Mapping[str, Any], path: Path) -> Uses:
+    for one in data.get("cells", [data]):
+        yield from methods.of_experiment(one["experiment"])
+
+
+def _simulations(data: Mapping[str, Any], path: Path) -> Uses:
+    for one in data["variants"]:
+        yield from methods.of_variant(one["variant"])
+
+
+def _verified(data: Mapping[str, Any], path: Path) -> Uses:
+    named = [
+        (one.get("source") or one.get("paper"), one.get("statement") or one.get("name") or one.get("key"))
+        for one in data["statements"]
+    ]
+    if any(paper not in PAPERS for paper, _ in named):
+        raise InputFileError(f"{path}: statements of no known paper, {NEEDED}")
+    yield from methods.of_statements((str(paper), str(name)) for paper, name in named)
+
+
+def _counterexample(data: Mapping[str, Any], path: Path) -> Uses:
+    yield from methods.of_verb({"kind": "verify", "statement": data["statement"]})
+
+
+def _paper(data: Mapping[str, Any], path: Path) -> Uses:
+    """A figure or table of a paper, and the models that were measured for it."""
+    name = str(data.get("figure") or data.get("name"))
+    named = [data["paper"]] if "paper" in data else [path.parent.name] if path.parent.name in PAPERS else []
+    source = [paper for paper in PAPERS if data.get("source") == cite(paper).short]
+    papers = [*source, *named, *(["wu2025"] if "figure" in data else []), "herasimchyk2026"]
+    study = STUDIES.get(f"{papers[0]}/{name}")
+    if study is None:
+        raise InputFileError(f"{path}: {name!r} is no study of {papers[0]}, {NEEDED}")
+    yield from of_study(study)
+    for model in data.get("measured") or []:
+        yield from methods.of_model(str(model))
+
+
+def _claims(data: Mapping[str, Any], path: Path) -> Uses:
+    for paper in PAPERS:
+        count = sum(one.get("paper") == paper for one in data["claims"])
+        if count:
+            yield paper, f"{count} of its claims judged"
+
+
+def _of_claims(data: Mapping[str, Any]) -> bool:
+    claims = data.get("claims")
+    return isinstance(claims, list) and bool(claims) and all("paper" in one for one in claims)
+
+
+_KINDS: tuple[tuple[Callable[[Mapping[str, Any]], bool], Callable[[Mapping[str, Any], Path], Uses]], ...] = (
+    (_is("study_cell"), lambda data, path: methods.of_verb(data["spec"])),
+    (_is("study"), _manifest),
+    (_is("recency_cell"), lambda data, path: methods.of_simulation(data["model"])),
+    (_has("question", "base"), _study),
+    (_of_claims, _claims),
+    (_has("figure", "claims"), _paper),
+    (_has("name", "claims"), _paper),
+    (_has("statements"), _verified),
+    (_has("statement", "instance"), _counterexample),
+    (_has("variants"), _simulations),
+    (_has("recency_probability", "model"), lambda data, path: methods.of_simulation(data["model"])),
+    (_has("cells", "published"), lambda data, path: _each(data["cells"])),
+    (_has("architecture", "assumptions"), lambda data, path: methods.of_architecture(data["architecture"])),
+    (_has("experiment", "fingerprint"), _trained),
+    (lambda data: "cells" in data and _first_has(data["cells"], "experiment"), _trained),
+    (_has("job", "positions"), lambda data, path: methods.of_retrieval(data)),
+    (_has("influence", "mixing"), lambda data, path: methods.of_measurement(data, ["sink_share"])),
+    (_has("page", "measurement"), lambda data, path: methods.of_report({})),
+    (lambda data: any(key in data for key in _ARCHITECTURE), _architecture),
+    (lambda data: any(key in data for key in (*_TRAINING, "sweep")), _training),
+)
+"""What kinds there are: how one is told, and what it rests on; the first that fits is taken."""
+
+
+def _each(cells: Any) -> Uses:
+    for one in cells:
+        yield from methods.of_simulation(one["model"])
+
+
+def _first_has(entries: Any, key: str) -> bool:
+    return isinstance(entries, list) and bool(entries) and isinstance(entries[0], dict) and key in entries[0]

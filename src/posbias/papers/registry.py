@@ -1,0 +1,193 @@
+"""All figures, tables and numbered statements of the three papers as studies, by name.
+
+    from posbias.papers.registry import STUDIES
+
+    study = STUDIES["wu2025/fig2"]
+    print(study.question, study.quick.minutes, study.state("results"))
+
+What a study shows, asks, needs and costs is data (`catalogue.toml`); what the papers print of it is in `expected`.
+A study knows its files under a folder of results: `state` says whether they are there, `rows` what they hold as a
+table. Making them is `posbias.papers.everything.make_study`. Nothing heavy is imported here.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from posbias.errors import InputFileError, InvalidValueError, nearest
+from posbias.papers.results import State, read_result, rows_of, state_of
+
+PAPERS = ("wu2025", "herasimchyk2026", "kim2026")
+"""The papers, by citation key, in the order of the registry."""
+STATEMENTS = "statements"
+"""The study of a paper that is its numbered statements, and the name of the file that all papers share."""
+PICTURES = ("svg", "png", "md", "json")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A number that a paper prints: of what, its value, how far ours may lie from it, and where it stands."""
+
+    what: str
+    value: float
+    tolerance: float
+    where: str
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a study takes when nothing is there yet: cells, minutes, and the machine these are of."""
+
+    cells: int
+    minutes: float
+    machine: str
+
+    def __str__(self) -> str:
+        return f"{self.cells} cells, {minutes_text(self.minutes)}"
+
+
+@dataclass(frozen=True)
+class PaperStudy:
+    """A figure, a table or the numbered statements of a paper.
+
+    `needs` is "" (nothing beyond posbias[report]), "torch" or "models" (a language model; those of the paper that
+    cannot be had are read from the authors' rollout files, or stood in for). `writes` are its files, `parts` the
+    studies of a number that is the caption of others, `command` what makes it.
+    """
+
+    paper: str
+    name: str
+    title: str
+    question: str
+    quick: Cost
+    full: Cost
+    needs: str
+    writes: tuple[str, ...]
+    parts: tuple[str, ...] = ()
+    command: str = ""
+
+    @property
+    def key(self) -> str:
+        """'wu2025/fig2'."""
+        return f"{self.paper}/{self.name}"
+
+    @cached_property
+    def expected(self) -> tuple[Expected, ...]:
+        """The numbers that the paper prints of it; none for Wu et al. 2025, whose figures carry no numbers."""
+        from posbias.papers.expected import expected_of
+
+        return expected_of(self.paper, self.name)
+
+    def file(self, folder: str | Path, at: Mapping[str, Path] | None = None) -> Path:
+        """Its JSON in a folder of results; `at` are folders of papers that lie elsewhere."""
+        if self.name == STATEMENTS:
+            return Path(folder) / f"{STATEMENTS}.json"
+        return (at or {}).get(self.paper, Path(folder) / self.paper) / f"{self.name}.json"
+
+    def state(self, folder: str | Path, at: Mapping[str, Path] | None = None) -> State:
+        """Whether it is made in a folder of results, with which effort, when, and its claims by verdict.
+
+        Never raises for a file that cannot be used: that is what `State.damaged` is for.
+        """
+        if self.parts:
+            return State.joined([STUDIES[f"{self.paper}/{part}"].state(folder, at) for part in self.parts])
+        return state_of(self.file(folder, at), self.name, self.paper)
+
+    def rows(self, folder: str | Path, at: Mapping[str, Path] | None = None) -> list[dict[str, Any]]:
+        """Its numbers as a table, ready for CSV: a row for each cell, a column for each quantity.
+
+        Quantities are numbers, words or None; nested ones are spelt with dots ("gap.value"), short lists with
+        their place ("every_gap.0"), and of curves every position is a row (column "position"). Raises
+        `InputFileError` when it is not made, damaged or of another version.
+        """
+        if self.parts:
+            names = (f"{self.paper}/{part}" for part in self.parts)
+            return [{"study": name} | row for name in names for row in STUDIES[name].rows(folder, at)]
+        path = self.file(folder, at)
+        if not path.exists():
+            raise InputFileError(f"{path}: not made; {self.made_by}")
+        return rows_of(read_result(path, self.name), self.paper)
+
+    @property
+    def made_by(self) -> str:
+        """'`posbias paper wu2025 fig5` makes it (about 14 minutes)'."""
+        return f"`{self.command}` makes it (about {minutes_text(self.quick.minutes)})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "study": self.key,
+            "title": self.title,
+            "question": self.question,
+            "needs": self.needs,
+            "expected": [vars(one) for one in self.expected],
+            "quick": vars(self.quick),
+            "full": vars(self.full),
+            "writes": list(self.writes),
+            "parts": [f"{self.paper}/{part}" for part in self.parts],
+            "command": self.command,
+        }
+
+
+def find_studies(names: str | Iterable[str] = ()) -> list[PaperStudy]:
+    """The studies of these keys, or of whole papers, in the order of the registry; none given: all.
+
+    Raises `InvalidValueError` naming the nearest.
+    """
+    asked = [names] if isinstance(names, str) else list(names)
+    choices = [*STUDIES, *PAPERS]
+    for name in asked:
+        if name not in choices:
+            raise InvalidValueError(
+                f"study: {name!r} given, a paper ({', '.join(PAPERS)}) or one of its studies, such as "
+                f"wu2025/fig2, needed{nearest(name, choices)}"
+            )
+    return [one for one in STUDIES.values() if not asked or {one.key, one.paper} & {*asked}]
+
+
+def minutes_text(minutes: float) -> str:
+    """'20 seconds', '14 minutes', '3 hours', '6 days'."""
+    for size, limit, unit in ((1 / 60, 1, "second"), (1, 90, "minute"), (60, 2880, "hour")):
+        if minutes < limit:
+            count = max(1, round(minutes / size))
+            return f"{count} {unit}{'s' * (count > 1)}"
+    return f"{round(minutes / 1440)} days"
+
+
+def _read() -> dict[str, PaperStudy]:
+    """The catalogue."""
+    data = tomllib.loads((files("posbias.papers") / "catalogue.toml").read_text(encoding="utf-8"))
+    return {
+        f"{paper}/{name}": _study(paper, name, entry, data["machine"])
+        for paper in PAPERS
+        for name, entry in data[paper].items()
+    }
+
+
+def _study(paper: str, name: str, entry: dict[str, Any], machine: str) -> PaperStudy:
+    quick, full = entry["quick"], entry["full"]
+    pictures = [f"{name}.{kind}" for kind in PICTURES]
+    shared = (
+        f"posbias paper claims --paper {paper}" if name == STATEMENTS else f"posbias paper {paper} {name}"
+    )
+    return PaperStudy(
+        paper,
+        name,
+        entry["title"],
+        entry["question"],
+        Cost(quick[0], quick[1], machine),
+        Cost(full[0], full[1], machine),
+        entry["needs"],
+        tuple(entry.get("writes", pictures)),
+        tuple(entry.get("parts", ())),
+        entry.get("command", shared),
+    )
+
+
+STUDIES: Mapping[str, PaperStudy] = MappingProxyType(_read())
+"""Every study, by "PAPER/NAME", paper by paper in the order of the text."""

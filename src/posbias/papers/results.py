@@ -1,0 +1,155 @@
+"""The JSON of a finished figure or table: read and checked, its state, and its numbers as rows."""
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, get_args
+
+from posbias.claims import Verdict
+from posbias.errors import InputFileError
+from posbias.spec import read_mapping
+
+VERSION = version("posbias")
+VERDICTS: tuple[str, ...] = get_args(Verdict)
+CLAIM = ("claim", "number", "se", "verdict", "why")
+"""The keys of a claim."""
+LONG = 16
+"""Lists longer than this are curves, of which every position is a row."""
+
+
+@dataclass(frozen=True)
+class State:
+    """Whether a study is made: its effort and time (ISO 8601) if so, its claims by verdict, or what is wrong."""
+
+    made: bool = False
+    effort: str = ""
+    when: str = ""
+    claims: Mapping[str, int] = field(default_factory=dict)
+    damaged: str = ""
+
+    @classmethod
+    def joined(cls, states: "Sequence[State]") -> "State":
+        """The state of parts as that of a whole, which is made when all of them are."""
+        damaged = "; ".join(one.damaged for one in states if one.damaged)
+        if not all(one.made for one in states):
+            return cls(damaged=damaged)
+        efforts = {one.effort for one in states}
+        claims = {kind: sum(one.claims.get(kind, 0) for one in states) for kind in VERDICTS}
+        return cls(True, efforts.pop() if len(efforts) == 1 else "", max(one.when for one in states), claims)
+
+    def __str__(self) -> str:
+        if self.damaged:
+            return f"cannot be used: {self.damaged}"
+        if not self.made:
+            return "not made"
+        told = ", ".join(f"{count} {kind}" for kind, count in self.claims.items() if count)
+        return ", ".join(word for word in (f"made {self.when[:16]}", self.effort, told) if word)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**vars(self), "claims": dict(self.claims)}
+
+
+def read_result(path: Path, name: str) -> dict[str, Any]:
+    """The JSON of study `name`.
+
+    Raises `InputFileError` when it is missing, damaged, of another study or another version of posbias, or holds
+    no claims as `Claim.as_dict` spells them.
+    """
+    data = read_mapping(path)
+    held = data.get("name", data.get("figure", name))
+    if held != name:
+        raise InputFileError(f"{path}: holds {held!r}, {name!r} needed")
+    if data.get("version", VERSION) != VERSION:
+        raise InputFileError(f"{path}: of posbias {data['version']}, this is {VERSION}")
+    claims = data.get("claims")
+    if not isinstance(claims, list) or not all(isinstance(one, dict) for one in claims):
+        raise InputFileError(f"{path}: holds no list of claims")
+    for one in claims:
+        missing = [key for key in CLAIM if key not in one]
+        if missing:
+            raise InputFileError(
+                f"{path}: written before claims had {', '.join(missing)}; it has to be made anew"
+            )
+        if one["verdict"] not in VERDICTS:
+            raise InputFileError(f"{path}: verdict {one['verdict']!r}, one of {', '.join(VERDICTS)} needed")
+    return data
+
+
+def state_of(path: Path, name: str, paper: str) -> State:
+    """The state of the study whose JSON would be `path`; of statements, that of one paper's."""
+    if not path.exists():
+        return State()
+    try:
+        if name == "statements":
+            from posbias.papers.tried import read_tried
+
+            found = [one for one in read_tried(path).values() if one["paper"] == paper]
+            claims = {kind: sum(one["verdict"] == kind for one in found) for kind in VERDICTS}
+            effort = f"{min(one['asked'] for one in found):,} instances" if found else ""
+            return State(bool(found), effort, _when(path), claims if found else {})
+        data = read_result(path, name)
+    except InputFileError as error:
+        return State(damaged=str(error))
+    verdicts = [one["verdict"] for one in data["claims"]]
+    return State(
+        True, str(data.get("effort", "")), _when(path), {kind: verdicts.count(kind) for kind in VERDICTS}
+    )
+
+
+def _when(path: Path) -> str:
+    return datetime.datetime.fromtimestamp(path.stat().st_mtime).isoformat(timespec="seconds")
+
+
+def rows_of(data: Mapping[str, Any], paper: str = "") -> list[dict[str, Any]]:
+    """The records of a study's JSON as flat rows; column "table" says which list one is of, if there are more."""
+    lists = {
+        key: [one for one in held if isinstance(one, dict)]
+        for key, held in data.items()
+        if key not in ("claims", "effects") and isinstance(held, list)
+    }
+    lists = {key: records for key, records in lists.items() if records}
+    if paper and "statements" in lists:
+        lists["statements"] = [one for one in lists["statements"] if one.get("paper", paper) == paper]
+    several = len(lists) > 1
+    return [
+        ({"table": key} if several else {}) | row
+        for key, records in lists.items()
+        for record in records
+        for row in _rows(record)
+    ]
+
+
+def _rows(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A record as one row, or, if it holds curves, one for every position."""
+    flat: dict[str, Any] = {}
+    curves: dict[str, list[Any]] = {}
+    for key, value in _leaves(record, ""):
+        (curves if isinstance(value, list) else flat)[key] = value
+    if not curves:
+        yield flat
+        return
+    for position in range(max(map(len, curves.values()))):
+        here = {key: curve[position] for key, curve in curves.items() if position < len(curve)}
+        yield flat | {"position": position} | here
+
+
+def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Names with dots and plain values; a long list of numbers stays whole."""
+    if (
+        isinstance(value, list)
+        and len(value) > LONG
+        and not any(isinstance(one, list | dict) for one in value)
+    ):
+        yield name, value
+        return
+    inner = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    )
+    if inner is None:
+        yield name, value
+        return
+    for key, one in inner:
+        yield from _leaves(one, f"{name}.{key}" if name else str(key))

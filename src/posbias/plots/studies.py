@@ -1,0 +1,52 @@
+"""What a study found, over one of the things it varied: a line per combination of the others."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from posbias.plots.levels import MARKERS, SERIES
+from posbias.plots.style import LINE, dress, key
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WIDE = 10.0
+"""Positive values of an axis whose ends are further apart than this factor stand on a logarithmic scale."""
+
+
+class Drawn(Protocol):
+    """A line: its label ("" for none), and value and standard error (0: exact) at every x."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def x(self) -> Sequence[float]: ...
+    @property
+    def value(self) -> Sequence[float]: ...
+    @property
+    def se(self) -> Sequence[float]: ...
+
+
+def draw_study(ax: "Axes", lines: Sequence[Drawn], axis: str, quantity: str) -> "Axes":
+    """Draw the lines over `axis` with their 95 % intervals (± 1.96 standard errors)."""
+    drawn = any(error > 0 for line in lines for error in line.se)
+    dress(ax, axis, f"{quantity} ± 95 %" if drawn else quantity)
+    for place, line in enumerate(lines):
+        ax.errorbar(
+            line.x,
+            line.value,
+            yerr=[1.96 * error for error in line.se] if drawn else None,
+            color=SERIES[place % len(SERIES)],
+            marker=MARKERS[place % len(MARKERS)],
+            markersize=3,
+            linewidth=LINE,
+            capsize=2,
+            label=line.label,
+        )
+    values = sorted({x for line in lines for x in line.x})
+    if values[0] > 0 and values[-1] > WIDE * values[0]:
+        ax.set_xscale("log")
+        ax.set_xticks(values, [f"{x:g}" for x in values])
+        ax.minorticks_off()
+    if any(line.label for line in lines):
+        key(ax, 2)
+    return ax

@@ -1,0 +1,146 @@
+"""Three papers on one page: all claims with their verdicts, all figures and tables, both readings, errata.
+
+    from posbias.report.papers import write_page
+
+    write_page("results", "papers.html", claims=rulings, readings=comparisons, errata=ERRATA, studies=STUDIES)
+
+The page stands alone: no network, no script, pictures inside. Equal inputs give equal bytes.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from posbias.claims import LEAST, LEVEL, NEAR
+from posbias.errors import InvalidValueError, nearest
+from posbias.files import write_text
+from posbias.report import require
+from posbias.sources import BIBLIOGRAPHY, REPORTED, cite
+
+__all__ = ["LARGEST_PAGE", "TITLE", "write_page"]
+
+TITLE = "Three papers on position bias, tried again"
+LARGEST_PAGE = 14_000_000
+"""Bytes that all pictures together may take; the heaviest are left out until they do."""
+
+
+def write_page(
+    folder: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    claims: Sequence[Any],
+    readings: Sequence[Any],
+    errata: Sequence[Any],
+    studies: Mapping[str, Any],
+    title: str = TITLE,
+) -> Path:
+    """Write the page of three papers to `out`, whole or not at all, and return its path.
+
+    `folder` holds the results, FOLDER/PAPER/NAME.svg, .png, .md and .json, and papers.json on the run; what is
+    not there becomes a note. `claims` are rulings (`posbias.papers.collect`), `readings` comparisons of published
+    with corrected readings, `errata` with cells in Markdown, `studies` the registry by key, PAPER/NAME. Raises
+    `MissingPackageError` without jinja2 or markdown-it-py, `InvalidValueError` for two claims of one id, an
+    unknown verdict or paper, `OutputFileError` if the page cannot be written.
+    """
+    require("jinja2", "markdown_it")
+    from markupsafe import Markup
+
+    from posbias.report.introductions import INTRODUCTIONS
+    from posbias.report.markdown import inline
+    from posbias.report.sections import VERDICTS, anchor, counted, gather, label, read_json
+    from posbias.report.setting import resource, template
+
+    _check(claims, VERDICTS)
+    run: dict[str, Any] = {
+        "runs": [],
+        "machine": "",
+        "studies": {},
+        "versions": {"posbias": version("posbias")},
+    }
+    run |= read_json(Path(folder) / "papers.json")[0]
+    parts = gather(Path(folder), claims, studies, run["studies"], LARGEST_PAGE)
+    page = template("papers.html").render(
+        title=title,
+        style=Markup(resource("papers.css")),
+        parts=parts,
+        says=INTRODUCTIONS,
+        counts=counted(claims),
+        claims=[claim for part in parts for claim in part.claims],
+        verdicts=VERDICTS,
+        readings=readings,
+        errata=_by_paper(errata),
+        run=run,
+        linked={one.key for one in errata if hasattr(one, "key")},
+        level=LEVEL,
+        least=LEAST,
+        near=NEAR,
+        sources=[cite(key) for key in dict.fromkeys([part.source.key for part in parts] + [*REPORTED])],
+        readings_of=_readings_of(readings),
+        anchor=anchor,
+        label=label,
+        named=_named,
+        inline=inline,
+        number=_number,
+        evidence=_evidence,
+    )
+    return write_text(out, page)
+
+
+def _check(claims: Sequence[Any], verdicts: Sequence[str]) -> None:
+    from posbias.report.sections import anchor
+
+    seen: set[str] = set()
+    for claim in claims:
+        if anchor(claim.id) in seen:
+            raise InvalidValueError(f"claims: two of id {claim.id!r} given, an id of its own needed for each")
+        if claim.verdict not in verdicts:
+            raise InvalidValueError(
+                f"claims: verdict {claim.verdict!r} of {claim.id} given, one of {', '.join(verdicts)} needed"
+                f"{nearest(str(claim.verdict), verdicts)}"
+            )
+        seen.add(anchor(claim.id))
+
+
+def _named(paper: str) -> str:
+    """'Wu et al. 2025' for 'wu2025'."""
+    return BIBLIOGRAPHY[paper].short.partition(" (")[0] if paper in BIBLIOGRAPHY else paper
+
+
+def _number(claim: Any) -> str:
+    """What the verdict hangs on; of a statement its margin, of which what is within rounding is none."""
+    from posbias.report.setting import plus_minus
+
+    if claim.study.endswith("/statements") and abs(claim.number or 0.0) < 1e-9:
+        return "0"
+    return plus_minus(claim.number, claim.se)
+
+
+def _evidence(claim: Any) -> list[tuple[str, str, str]]:
+    """The differences that a claim of several is about: verdict, of what, the number or what is wrong with it."""
+    from posbias.report.setting import plus_minus
+
+    effects = getattr(claim, "more", {}).get("effects") or []
+    if len(effects) < 2:
+        return []
+    return [
+        (one["verdict"], one["where"], one.get("flaw") or plus_minus(one.get("value"), one.get("se")))
+        for one in effects
+    ]
+
+
+def _readings_of(readings: Iterable[Any]) -> dict[str, list[Any]]:
+    """Comparisons by the erratum that they belong to."""
+    found: dict[str, list[Any]] = {}
+    for one in readings:
+        found.setdefault(getattr(one, "erratum", "") or one.key, []).append(one)
+    return found
+
+
+def _by_paper(errata: Iterable[Any]) -> dict[str, list[Any]]:
+    """Errata by paper, in the order in which the papers come."""
+    found: dict[str, list[Any]] = {}
+    for one in errata:
+        found.setdefault(one.paper, []).append(one)
+    return found

@@ -1,0 +1,240 @@
+"""What the verbs of a study do: each function performs one of them with a seed and names what it found.
+
+A cell runs on so many threads as its study gives every cell (one, unless it says otherwise), whichever engine runs
+it: results then do not depend on where they were computed, beyond what torch's own kernels do.
+"""
+
+import importlib.metadata
+import math
+import platform
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from posbias.study.quantities import Quantities, estimated, quantity
+from posbias.study.verbs import Found, Measure, Predict, Progress, Say, Simulate, Train, Verify
+
+if TYPE_CHECKING:
+    from posbias.comparison import Score
+    from posbias.profile import Profile
+    from posbias.verify import Trial
+
+
+def timed(verb: Any, seed: int, cores: int, progress: Progress, say: Say) -> dict[str, Any]:
+    """Perform a verb and weigh it: {"result", "versions", "cost"}, ready for JSON."""
+    began, used = time.monotonic(), time.process_time()
+    quantities, about = _PERFORM[type(verb)](verb, seed, cores, progress, say)
+    cost = {
+        "seconds": time.monotonic() - began,
+        "cpu_seconds": time.process_time() - used,
+        "cores": cores,
+        "peak_memory": _peak_memory(),
+    }
+    return {
+        "result": {"quantities": quantities, "about": about},
+        "versions": versions(verb.packages),
+        "cost": cost,
+    }
+
+
+def versions(packages: tuple[str, ...]) -> dict[str, str]:
+    """The versions of Python, posbias, numpy and `packages`."""
+    named = {name: importlib.metadata.version(name) for name in ("posbias", "numpy", *packages)}
+    return {"python": platform.python_version(), **named}
+
+
+def _peak_memory() -> int:
+    """The most bytes that this process has held, in this cell or an earlier one."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def predict(verb: Predict, seed: int, cores: int, progress: Progress, say: Say) -> Found:
+    """The predicted profile and its statistics; nothing is drawn."""
+    from posbias.theory.rollout import influence
+
+    architecture = verb.architecture
+    if verb.mixing is not None:
+        architecture = replace(architecture, mixing=verb.mixing)
+    profile = influence(architecture, verb.tokens, verb.query, threads=cores)
+    found = shape(profile) | {"lost": quantity(profile.lost), "profile": quantity(profile.mass)}
+    about = {"verdict": profile.summary.verdict, "assumptions": list(architecture.assumptions)}
+    return found, about | {"exact": profile.about["exact"], "method": profile.about["method"]}
+
+
+def shape(profile: "Profile") -> Quantities:
+    """The statistics of a profile, as exact numbers."""
+    summary = profile.summary
+    first, middle, last = summary.ratio
+    numbers: dict[str, float] = {
+        "first_mass": summary.first_mass,
+        "last_mass": summary.last_mass,
+        "trough": summary.trough,
+        "trough_depth": summary.trough_depth,
+        "ratio_first": first,
+        "ratio_middle": middle,
+        "ratio_last": last,
+        "effective_range": summary.effective_range,
+        "entropy": summary.entropy,
+        "favours_first": summary.verdict in ("U", "primacy"),
+        "favours_last": summary.verdict in ("U", "recency"),
+    }
+    return {name: quantity(number) for name, number in numbers.items()}
+
+
+def _ends(profile: "Profile", prompts: int) -> Quantities:
+    """What a measured profile's ends and trough hold, with their errors over prompts."""
+    ends, tokens = profile.summary.ends, profile.tokens
+    first, last, trough = profile.share(0, ends), profile.share(tokens - ends, tokens), profile.trough_share
+    scale = tokens / ends
+    return {
+        "first_mass": estimated(first),
+        "last_mass": estimated(last),
+        "ratio_first": quantity(first.value * scale, first.se * scale, prompts),
+        "ratio_last": quantity(last.value * scale, last.se * scale, prompts),
+        "trough_depth": quantity(1 - trough.value * scale, trough.se * scale, prompts),
+    }
+
+
+def simulate(verb: Simulate, seed: int, cores: int, progress: Progress, say: Say) -> Found:
+    """Recency probabilities by layer, and the mean scores and attention of the last layer's last query."""
+    from posbias.simulate import simulate_recency
+
+    result = simulate_recency(verb.model, verb.samples, seed=seed, threads=cores, progress=progress)
+    recency = result.exhibits_recency()
+    last, count = verb.model.tokens - 1, result.samples
+    distance, scores, attention = result.by_distance, result.mean_scores, result.mean_attention
+    found = {
+        "recency_probability": estimated(result.recency_probability),
+        "plain_recency_probability": estimated(result.plain_recency_probability),
+        "least_step": estimated([one.least for one in recency]),
+        "recency_by_distance": quantity(distance.value[-1, 1:last], distance.se[-1, 1:last], count),
+        "last_scores": quantity(scores.value[-1, last], scores.se[-1, last], count),
+        "last_attention": quantity(attention.value[-1, last], attention.se[-1, last], count),
+    }
+    return found, {"definition_1": [one.verdict for one in recency]}
+
+
+def train(verb: Train, seed: int, cores: int, progress: Progress, say: Say) -> Found:
+    """What one trained network favours; errors are over its test sequences."""
+    from posbias.train import evaluate
+    from posbias.train import train as train_network
+    from posbias.train.sinks import sinks
+
+    with _threads(1):
+        trained = train_network(
+            verb.experiment(seed), device=verb.device, threads=1, progress=progress, say=say
+        )
+        evaluation, drawn = evaluate(trained, verb.sequences), sinks(trained, verb.sequences)
+    found: Quantities = {}
+    for name, gap in evaluation.gaps.items():
+        pair = name.replace("-", "_")
+        found[f"gap_{pair}"] = estimated(gap.over_all.over_sequences)
+        found[f"informative_gap_{pair}"] = estimated(gap.over_informative.over_sequences)
+    found |= {
+        "in_context_accuracy": estimated(evaluation.in_context_accuracy.over_sequences),
+        "loss": estimated(evaluation.loss.over_sequences),
+    }
+    for name in ("accuracy_by_position", "accuracy_alone"):
+        share = getattr(evaluation, name)[0]
+        found[name] = quantity(share, np.sqrt(share * (1 - share) / (verb.sequences - 1)), verb.sequences)
+    shares = {"sink": drawn.metric(), "sink_untrained": drawn.metric_untrained()}
+    found |= {name: quantity(share[0, 0], math.nan, verb.sequences) for name, share in shares.items()}
+    found["sink_uniform"] = quantity(drawn.metric_uniform()[0])
+    return found, {"stopped": {str(one): at for one, at in trained.stopped.items()}}
+
+
+def measure(verb: Measure, seed: int, cores: int, progress: Progress, say: Say) -> Found:
+    """Measured influence, mixing and sinks, and how well every predictor fits."""
+    from posbias.comparison import compare_all
+    from posbias.measure import for_length, load_model
+    from posbias.measure import measure as measure_model
+    from posbias.predictors import measured_influence, predictions
+
+    with _threads(cores):
+        loaded = for_length(load_model(verb.model, say, dtype=verb.dtype, device=verb.device), verb.tokens)
+        data = measure_model(
+            loaded,
+            text=verb.text,
+            tokens=verb.tokens,
+            prompts=verb.prompts,
+            seed=seed,
+            scramble=verb.scramble,
+            progress=progress,
+            say=say,
+        )
+    profile, prompts = measured_influence(data), data.sizes["prompt"]
+    found = shape(profile) | _ends(profile, prompts)
+    found["profile"] = quantity(profile.mass, profile.se, prompts)
+    found |= {name: _over_prompts(data[name].values) for name in ("mixing", "loss")}
+    found["sink_share"] = quantity(float(data["sink_share"].mean()), math.nan, prompts)
+    compared = compare_all(predictions(data), profile, seed=seed)
+    for name, agreement in (compared.agreements | compared.baselines).items():
+        for score in ("spearman", "wasserstein"):
+            given = getattr(agreement, score)
+            found[f"{score}_{name}"] = quantity(given.value, _se_of(given), prompts)
+    kept = ("checksum", "text_sha256", "attention", "dtype", "fingerprint")
+    return found, {name: data.attrs[name] for name in kept if name in data.attrs} | {
+        "verdict": profile.summary.verdict
+    }
+
+
+def verify(verb: Verify, seed: int, cores: int, progress: Progress, say: Say) -> Found:
+    """The least slack of a statement over the instances drawn, as printed and as amended."""
+    from posbias.verify import STATEMENTS, select
+    from posbias.verify import verify as try_all
+
+    (finding,) = try_all(select(STATEMENTS, [verb.statement]), instances=verb.instances, seed=seed)
+    found = _tried(finding.published) | {"instances": quantity(finding.published.instances)}
+    amended = {f"amended_{name}": one for name, one in _tried(finding.amended).items()}
+    about = {"verdict": finding.verdict, "statement": finding.statement.name, "note": finding.statement.note}
+    return found | amended, about
+
+
+def _tried(trial: "Trial | None") -> Quantities:
+    if trial is None:
+        return {"slack": quantity(math.nan), "holds": quantity(math.nan)}
+    return {"slack": quantity(trial.slack), "holds": quantity(trial.survived)}
+
+
+def _over_prompts(values: np.ndarray) -> dict[str, Any]:
+    """The mean over prompts with its standard error."""
+    count = len(values)
+    se = values.std(axis=0, ddof=1) / math.sqrt(count) if count > 1 else np.full(values.shape[1:], math.nan)
+    return quantity(values.mean(axis=0), se, count)
+
+
+def _se_of(score: "Score") -> float:
+    """A score's bootstrap error, from the side of its interval that the score's range does not cut."""
+    if score.interval is None:
+        return math.nan
+    low, high = score.interval
+    return max(score.value - low, high - score.value) / 1.96
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """So many threads of torch, and afterwards as many as before."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+_PERFORM: dict[type, Any] = {
+    Predict: predict,
+    Simulate: simulate,
+    Train: train,
+    Measure: measure,
+    Verify: verify,
+}

@@ -1,0 +1,168 @@
+"""What a study's cells found, as rows for a table or a file, and as lines of a figure."""
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from posbias.errors import InvalidValueError
+from posbias.store import dump_json
+from posbias.study.judging import combined, records_of
+from posbias.study.quantities import SINGLE, Number, check_place, number_at, numbers_of
+from posbias.study.running import Outcome
+from posbias.sweeps import words_of
+
+WIDEST = 8
+"""The most quantities that a table of cells shows, beside those that claims are about."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a figure: its label, and value and standard error at every x."""
+
+    label: str
+    x: tuple[float, ...]
+    value: tuple[float, ...]
+    se: tuple[float, ...]
+
+
+def rows(outcome: Outcome) -> list[dict[str, Any]]:
+    """One row per finished cell, quantity and index: fingerprint, kind, what varies, seed, quantity, index, value,
+    se, n. A value that is not defined is None, as are `se` and `n` of an exact one and `index` of what is no list.
+    """
+    made = []
+    for cell, record in zip(outcome.study.cells(), outcome.records, strict=True):
+        if record is None:
+            continue
+        about = {"fingerprint": cell.fingerprint, "kind": cell.spec.kind}
+        about |= {path: cell.chosen.get(path) for path in outcome.study.axes} | {"seed": cell.seed}
+        for name, quantity in record.quantities.items():
+            listed = isinstance(quantity["value"], list)
+            for index, number in enumerate(numbers_of(quantity)):
+                place = {"quantity": name, "index": index if listed else None}
+                found = {"value": _known(number.value), "se": _known(number.se), "n": quantity["n"]}
+                made.append(about | place | found)
+    return made
+
+
+def csv_text(outcome: Outcome) -> str:
+    """`rows` as CSV with a head; numbers in full, lists and tables as JSON, what is missing empty."""
+    head = ["fingerprint", "kind", *outcome.study.axes, *("seed", "quantity", "index", "value", "se", "n")]
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(head)
+    for row in rows(outcome):
+        writer.writerow([_spelt(row[column]) for column in head])
+    return buffer.getvalue()
+
+
+def columns(outcome: Outcome, wanted: Sequence[str] = ()) -> list[str]:
+    """The quantities that a table shows: `wanted`, or those of claims and the verbs' main ones.
+
+    Raises `InvalidValueError` for one of `wanted` that no cell has.
+    """
+    verbs = [verb for _, verb in outcome.study.combinations]
+    if wanted:
+        for place in wanted:
+            _check(place, verbs)
+        return list(wanted)
+    found = []
+    for verb in verbs:
+        for name in verb.main:
+            length = verb.lengths[name]
+            found += [name] if length == SINGLE else [f"{name}.{index}" for index in range(length or 0)]
+    shown = list(dict.fromkeys(found))[:WIDEST]
+    named = dict.fromkeys(claim.quantity for claim in outcome.study.claims)
+    return [one for one in named if one not in shown] + shown
+
+
+def summary(outcome: Outcome, wanted: Sequence[str] = ()) -> tuple[list[str], list[list[str]]]:
+    """A table's head and rows: a row per combination, its numbers over seeds with their errors."""
+    shown = columns(outcome, wanted)
+    axes, table = outcome.study.axes, []
+    for place, (chosen, _) in enumerate(outcome.study.combinations):
+        records = records_of(outcome, place)
+        done = sum(record is not None for record in records)
+        told = [_told(outcome, place, name) for name in shown]
+        table.append([*(_word(chosen.get(path)) for path in axes), f"{done} of {len(records)}", *told])
+    return [*axes, "cells", *shown], table
+
+
+def lines(outcome: Outcome, quantity: str) -> tuple[str, list[Line]]:
+    """The first axis whose values are numbers, and a line over it for each combination of the others.
+
+    Raises `InvalidValueError` for a quantity that no cell has, a study without such an axis, and one without
+    finished cells.
+    """
+    study = outcome.study
+    _check(quantity, [verb for _, verb in study.combinations])
+    axis = next((path for path in study.axes if _numeric(outcome, path)), None)
+    if axis is None:
+        raise InvalidValueError("plot: no axis of the sweep has numbers, one needed to draw over")
+    points: dict[str, list[tuple[float, Number]]] = {}
+    for place, (chosen, _) in enumerate(study.combinations):
+        number = _combined(outcome, place, quantity)
+        if number is None or not math.isfinite(number.value):
+            continue
+        label = words_of({path: given for path, given in chosen.items() if path != axis})
+        points.setdefault(label, []).append((float(chosen[axis]), number))
+    if not points:
+        raise InvalidValueError(f"plot: no finished cell has {quantity}, at least one needed")
+    made = []
+    for label, those in points.items():
+        x, numbers = zip(*sorted(those, key=lambda one: one[0]), strict=True)
+        errors = tuple(0.0 if one.exact or math.isnan(one.se) else one.se for one in numbers)
+        made.append(Line(label, x, tuple(one.value for one in numbers), errors))
+    return axis, made
+
+
+def _check(place: str, verbs: Sequence[Any]) -> None:
+    """Raise `InvalidValueError` for a quantity that none of the verbs finds."""
+    failures = []
+    for verb in verbs:
+        try:
+            check_place(verb.lengths, place)
+            return
+        except InvalidValueError as error:
+            failures.append(error)
+    raise failures[0]
+
+
+def _combined(outcome: Outcome, combination: int, quantity: str) -> Number | None:
+    """A combination's number over its finished cells."""
+    found = []
+    for record in records_of(outcome, combination):
+        if record is not None:
+            try:
+                found.append(number_at(record.quantities, quantity))
+            except InvalidValueError:
+                return None
+    return combined(found) if found else None
+
+
+def _told(outcome: Outcome, combination: int, quantity: str) -> str:
+    number = _combined(outcome, combination, quantity)
+    return "–" if number is None else str(number)
+
+
+def _numeric(outcome: Outcome, path: str) -> bool:
+    given = [chosen.get(path) for chosen, _ in outcome.study.combinations]
+    return all(isinstance(one, int | float) and not isinstance(one, bool) for one in given)
+
+
+def _word(given: Any) -> str:
+    if isinstance(given, Mapping):
+        return str(given.get("kind", "")) or dump_json(given)
+    return "–" if given is None else str(given)
+
+
+def _spelt(given: Any) -> Any:
+    if given is None:
+        return ""
+    return dump_json(given) if isinstance(given, list | tuple | Mapping) else given
+
+
+def _known(number: float) -> float | None:
+    return number if math.isfinite(number) else None

@@ -1,0 +1,64 @@
+"""A worker process: tasks from stdin, news to stdout, until there are no more or it is told to stop."""
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from typing import Any
+
+from posbias.workers.processes import PATIENCE
+from posbias.workers.tasks import News, perform
+
+PAUSE = 0.1
+"""Least seconds between two lines about progress."""
+
+
+def main() -> None:
+    """A worker's life."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    # what tasks or their libraries print is not news
+    to_parent = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(lines,), daemon=True).start()
+    lock, last = threading.Lock(), 0.0
+
+    def tell(news: News) -> None:
+        nonlocal last
+        with lock:
+            if "done" in news:
+                if time.monotonic() - last < PAUSE and news["done"] != news["total"]:
+                    return
+                last = time.monotonic()
+            to_parent.write(json.dumps(news) + "\n")
+            to_parent.flush()
+
+    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):  # the parent asked, or is gone
+        while True:
+            answer = perform(lines.get(), tell)
+            with lock:
+                to_parent.write(answer + "\n")
+                to_parent.flush()
+    with contextlib.suppress(BrokenPipeError):
+        to_parent.close()
+
+
+def _read(lines: "queue.SimpleQueue[str]") -> None:
+    """Pass on tasks; when the parent hangs up, end what is being done or waited for."""
+    for line in sys.stdin:
+        lines.put(line)
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
+    time.sleep(PATIENCE)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+"""The page of three papers stands alone, names every claim and study, and takes what it is given as text."""
+
+import itertools
+import json
+import re
+from types import SimpleNamespace
+
+import pytest
+from test_page import LOADING, plain, read
+from three_papers import CLAIMS, EFFECTS, ERRATA, PAGE, READINGS, STUDIES, Ruling, study
+
+from posbias.errors import InvalidValueError, OutputFileError
+from posbias.plots.style import new_figure, save_figure
+from posbias.report import gallery
+from posbias.report.papers import write_page
+from posbias.report.sections import anchor
+
+
+@pytest.fixture
+def results(tmp_path):
+    """A folder of results: a figure with its page, a table, and the record of a run."""
+    folder = tmp_path / "results"
+    figure = new_figure(3, 2)
+    ax = figure.subplots()
+    ax.plot([0, 1], [1, 0])
+    ax.set_title("gaps")
+    for kind in ("svg", "png"):
+        save_figure(figure, folder / "wu2025" / f"fig2.{kind}")
+        save_figure(figure, folder / "kim2026" / f"fig1.{kind}")
+    (folder / "wu2025" / "fig2.md").write_text(PAGE, encoding="utf-8")
+    (folder / "wu2025" / "fig2.json").write_text('{"effort": "quick", "claims": []}')
+    (folder / "herasimchyk2026").mkdir()
+    (folder / "herasimchyk2026" / "table2.md").write_text("# T\n\nA note.\n\n| model |\n|---|\n| mpt |\n")
+    about = {
+        "machine": "2 cores, x86_64",
+        "versions": {"python": "3.11.7"},
+        "runs": [{"paper": "wu2025", "effort": "quick", "cells": 18, "minutes": 14.2}],
+        "studies": {"wu2025/fig2": {"effort": "quick", "seconds": 852.0, "cells_made": 18}},
+    }
+    (folder / "papers.json").write_text(json.dumps(about))
+    return folder
+
+
+def write(folder, out, **given):
+    known = {"claims": CLAIMS, "readings": READINGS, "errata": ERRATA, "studies": STUDIES}
+    return write_page(folder, out, **(known | given))
+
+
+@pytest.fixture
+def page(results, tmp_path):
+    return write(results, tmp_path / "papers.html")
+
+
+def check_structure(path):
+    """Balanced tags, unique ids, links that lead somewhere, nothing loaded, headings in order."""
+    reader = read(path)
+    text = path.read_text(encoding="utf-8")
+    assert reader.open == []
+    assert len(reader.ids) == len(set(reader.ids))
+    assert not {"script", "link", "iframe", "object", "embed", "foreignobject"} & set(reader.tags)
+    for tag, name, value in reader.attributes:
+        if name in LOADING and not (tag == "a" and value.startswith("https://arxiv.org/")):
+            assert value.startswith(("#", "data:image/png;base64,")), (tag, name, value[:60])
+        if name in ("href", "xlink:href", "for", "aria-labelledby") and not value.startswith(
+            ("https:", "data:")
+        ):
+            assert value.removeprefix("#") in reader.ids, (tag, name, value)
+        assert not name.startswith("on")
+    assert set(re.findall(r"url\(#([^)]+)\)", text)) <= set(reader.ids)
+    assert not re.search(r"@import|url\((?!#)", text)
+    levels = [int(tag[1]) for tag in reader.tags if re.fullmatch(r"h[1-6]", tag)]
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+    return reader
+
+
+def test_structure(page):
+    reader = check_structure(page)
+    assert ("html", "lang", "en") in reader.attributes
+    assert sum(1 for tag in reader.tags if tag == "figure") == 2
+
+
+def test_every_claim_study_reading_and_erratum_is_there_with_a_target(page):
+    reader = read(page)
+    text = plain(reader)
+    for claim in CLAIMS:
+        assert anchor(claim.id) in reader.ids
+        assert claim.id in text
+    for key, one in STUDIES.items():
+        assert anchor(key) in reader.ids
+        assert one.title in text
+    assert {
+        "claims",
+        "readings",
+        "errata",
+        "sources",
+        "reading/kim2026/eq-42",
+        "erratum/kim2026/eq-42",
+    } <= set(reader.ids)
+    assert "@misc" in text or "@inproceedings" in text
+    assert "1.0603 ± 0.0002" in text or "1.06030 ± 0.00020" in text
+
+
+def test_counts_and_verdicts_are_words_beside_their_colours(page):
+    text = plain(read(page))
+    assert "7 claims" in text
+    assert "✓ 4 hold" in text
+    assert "✗ 1 fails" in text
+    assert "? 2 undecided" in text
+    assert "Figure 2 · quick · 18 cells · 14 minutes" in text
+    assert "2 cores, x86_64" in text
+
+
+def test_failing_claims_are_open_and_others_folded(page):
+    text = page.read_text(encoding="utf-8")
+    for claim in CLAIMS:
+        found = re.search(rf'<li id="{re.escape(claim.id)}" class="claim \w+"><details( open)?>', text)
+        if claim.id in STUDIES:
+            assert found is None
+        else:
+            assert found is not None
+            assert bool(found[1]) == (claim.verdict == "fails")
+
+
+def test_numbers_have_errors_minus_signs_and_dashes(page):
+    text = plain(read(page))
+    assert "−0.108 ± 0.015" in text
+    assert "0.6380 ± 0.0021" in text
+    assert "margin 0" in text
+    assert not re.search(r"\b(nan|None|inf)\b", text)
+
+
+def test_pages_of_results_come_without_their_claims(page):
+    text = plain(read(page))
+    assert "3 networks per cell." in text
+    assert "−0.105 ± 0.007" in text
+    assert "Afterwards:" in text
+    assert "a claim that the page says itself" not in text
+    assert "Wu et al. 2025, Figure 2" not in text
+
+
+def test_what_was_not_made_is_said_with_the_command(page):
+    text = plain(read(page))
+    assert "Not made here: posbias paper wu2025 fig3 makes it, with 3 cells, 2 minutes" in text
+    assert "Not made here: posbias paper wu2025 fig2" not in text
+
+
+def test_an_empty_folder_still_makes_a_page(tmp_path):
+    path = write_page(
+        tmp_path / "nothing", tmp_path / "papers.html", claims=[], readings=[], errata=[], studies={}
+    )
+    reader = check_structure(path)
+    assert "posbias paper all" in plain(reader)
+    path = write(tmp_path / "nothing", tmp_path / "papers.html")
+    assert "figure" not in check_structure(path).tags
+
+
+def test_equal_input_gives_equal_bytes(results, tmp_path):
+    first = write(results, tmp_path / "a.html").read_bytes()
+    assert write(results, tmp_path / "b.html").read_bytes() == first
+
+
+HOSTILE = "<script>alert(1)</script> & \"quoted\" '<img src=x onerror=alert(2)>'"
+
+
+def test_what_is_given_is_text_and_never_markup(results, tmp_path):
+    claim = Ruling("wu2025/fig2/1", "fails", claim=HOSTILE, why=f"`{HOSTILE}`")
+    claim.more = {"effects": [dict(EFFECTS[0], where=HOSTILE), dict(EFFECTS[1], flaw=HOSTILE)]}
+    cells = dict.fromkeys(("where", "printed", "posbias"), HOSTILE) | {"holds": "[l](http://x)"}
+    erratum = SimpleNamespace(key="x", paper="kim2026", **cells)
+    (results / "wu2025" / "fig2.md").write_text(f"# T\n\n{HOSTILE}\n\n{HOSTILE}\n\n![a](http://x/y.png)\n")
+    run = dict.fromkeys(("paper", "effort", "cells", "minutes"), HOSTILE)
+    (results / "papers.json").write_text(json.dumps({"machine": HOSTILE, "runs": [run]}))
+    studies = {"wu2025/fig2": study("wu2025/fig2", title=HOSTILE, question=HOSTILE)}
+    path = write(
+        results, tmp_path / "papers.html", claims=[claim], errata=[erratum], studies=studies, title=HOSTILE
+    )
+    reader = check_structure(path)
+    assert "img" not in reader.tags
+    assert plain(reader).count("<script>alert(1)</script>") > 8
+
+
+def test_two_figures_share_no_ids(page):
+    ids = [one for one in read(page).ids if one.startswith(("wu2025-fig2-", "kim2026-fig1-"))]
+    assert len({one.partition("-fig")[0] for one in ids}) == 2
+
+
+def test_a_picture_that_cannot_be_read_gives_way_to_the_next_and_then_to_a_note(results, tmp_path):
+    place = results / "wu2025"
+    (place / "fig2.svg").write_text("<svg")
+    reader = check_structure(write(results, tmp_path / "papers.html"))
+    assert [value for tag, name, value in reader.attributes if (tag, name) == ("img", "loading")] == ["lazy"]
+    alternatives = [value for tag, name, value in reader.attributes if (tag, name) == ("img", "alt")]
+    assert "Figure 2 of Wu et al. 2025" in alternatives[0]
+    (place / "fig2.png").write_bytes(b"GIF89a")
+    text = plain(check_structure(write(results, tmp_path / "papers.html")))
+    assert "No picture here: fig2.svg cannot be read and fig2.png is no PNG." in text
+    (place / "fig2.json").write_text("{")
+    assert "fig2.json cannot be read" in plain(read(write(results, tmp_path / "papers.html")))
+
+
+def test_the_page_stays_within_its_limit(results, tmp_path, monkeypatch):
+    monkeypatch.setattr("posbias.report.papers.LARGEST_PAGE", 1000)
+    text = plain(check_structure(write(results, tmp_path / "papers.html")))
+    assert text.count("No picture here: too heavy for this page.") == 2
+    monkeypatch.setattr(gallery, "LARGEST_SVG", 10)
+    monkeypatch.setattr(gallery, "LARGEST_PNG", 10)
+    text = plain(read(write(results, tmp_path / "papers.html")))
+    assert "fig2.svg is too heavy for this page and fig2.png is too heavy for this page" in text
+
+
+def test_wrong_claims_are_refused_and_nothing_is_written(tmp_path):
+    with pytest.raises(InvalidValueError, match="two of id 'wu2025/fig2/1'"):
+        write(tmp_path, tmp_path / "p.html", claims=[CLAIMS[1], CLAIMS[1]])
+    with pytest.raises(InvalidValueError, match=r"verdict 'hold' .* did you mean 'holds'"):
+        write(tmp_path, tmp_path / "p.html", claims=[Ruling("wu2025/a", "hold")])
+    with pytest.raises(InvalidValueError, match="wu2025"):
+        write(tmp_path, tmp_path / "p.html", claims=[Ruling("wu2024/a")])
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(OutputFileError, match="taken"):
+        write(tmp_path, tmp_path / "taken")
+    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_results_of_the_registry_make_a_page(tmp_path):
+    """The real studies, errata and an empty folder: every study has its section and its command."""
+    from posbias.papers.errata import ERRATA as REAL
+    from posbias.papers.registry import STUDIES as REGISTRY
+
+    path = write(tmp_path, tmp_path / "p.html", claims=[], readings=[], errata=REAL, studies=REGISTRY)
+    reader = check_structure(path)
+    assert {anchor(key) for key in REGISTRY} <= set(reader.ids)
+    text = plain(reader)
+    for one in REGISTRY.values():
+        assert one.parts or f"Not made here: {one.command} " in text

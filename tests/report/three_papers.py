@@ -1,0 +1,89 @@
+"""Claims, studies, readings, errata and a result's page, as small as they can be."""
+
+import math
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+
+@dataclass
+class Ruling:
+    id: str
+    verdict: str = "holds"
+    study: str = ""
+    claim: str = "the first token draws more than λ_t"
+    number: float = 0.638
+    se: float = 0.0021
+    why: str = "it does; 0.638 ± 0.002"
+    more: dict = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.study = self.study or self.id.rpartition("/")[0]
+        self.paper = self.id.partition("/")[0]
+
+
+def study(key, **given):
+    paper, name = key.split("/")
+    known = {
+        "title": f"Title of {name}",
+        "question": "Does it?",
+        "expected": (),
+        "quick": "3 cells, 2 minutes",
+    }
+    known |= {"command": f"posbias paper {paper} {name}", "parts": ()}
+    return SimpleNamespace(paper=paper, name=name, **(known | given))
+
+
+STUDIES = {
+    one: study(one)
+    for one in ("wu2025/fig2", "wu2025/fig3", "wu2025/statements", "herasimchyk2026/table2", "kim2026/fig1")
+}
+EFFECTS = [
+    {"where": "depth 2", "value": 0.1, "se": 0.01, "verdict": "holds", "flaw": ""},
+    {"where": "depth 4", "value": None, "se": None, "verdict": "undecided", "flaw": "too few networks"},
+]
+CLAIMS = [
+    Ruling("wu2025/theorem-4.1", study="wu2025/statements", number=1e-17, se=math.nan),
+    Ruling("wu2025/fig2/1", "fails", number=-0.108, se=0.015, more={"effects": EFFECTS}),
+    Ruling("wu2025/fig2/2", "undecided", number=math.nan, se=math.nan, why="too few networks"),
+    Ruling("wu2025/fig3", "undecided", "wu2025/fig3", number=math.nan, se=math.nan, why="not made here"),
+    Ruling("herasimchyk2026/table2/mpt-7b"),
+    Ruling("kim2026/fig1/1"),
+    Ruling("kim2026/stray", study="kim2026/unknown"),
+]
+READINGS = [
+    SimpleNamespace(
+        key="kim2026/eq-42",
+        paper="kim2026",
+        where="Eq. 42",
+        quantity="S_98/S_90",
+        published=SimpleNamespace(value=1.032, se=None),
+        corrected=SimpleNamespace(value=1.0603, se=0.0002),
+        difference=(0.0283, 0.0002),
+        note="γ is `g`",
+        erratum="kim2026/eq-42",
+    )
+]
+ERRATA = [
+    SimpleNamespace(
+        key="kim2026/eq-42", paper="kim2026", where="Eq. 42", printed="*γ* = 1", holds="`g`", posbias="both"
+    )
+]
+PAGE = """# Wu et al. 2025, Figure 2
+
+3 networks per cell.
+
+| setting | gap |
+|---|---|
+| causal | -0.105 ± 0.007 |
+
+1 holds, 1 fails, 0 undecided
+
+- **fails**: a claim that the page says itself
+  - depth 2 +0.1
+
+Afterwards:
+
+| order |
+|---|
+| last |
+"""

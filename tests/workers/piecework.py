@@ -1,0 +1,59 @@
+"""Tasks for the tests of engines. They are called by name in other processes, with tests/workers on the path."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from posbias.errors import InputFileError
+
+
+def add(one, two, *, progress, say):
+    """A sum, after some words and noise."""
+    print("this is not news")
+    os.write(1, b"nor is this\n")
+    say(f"adding {two} to {one}")
+    progress(1, 2)
+    progress(2, 2)
+    return {"sum": one + two, "both": (one, two), "files": {"one": bytes([one, 0, 255])}}
+
+
+def refuse(what, *, progress, say):
+    """Fail in one of several ways."""
+    if what == "file":
+        raise InputFileError("x.toml: no such file")
+    if what == "bug":
+        raise ValueError("two\n  lines")
+    return object() if what == "result" else None
+
+
+def die(marks, name, times, seconds=0.0, *, progress, say):
+    """Note each attempt in a folder; the first `times` of them are killed in the middle."""
+    mark = Path(marks) / f"{name}-{len(list(Path(marks).glob(f'{name}-*')))}"
+    mark.write_text(str(os.getpid()))
+    time.sleep(seconds / 2)
+    if len(list(Path(marks).glob(f"{name}-*"))) <= times:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(seconds / 2)
+    return name
+
+
+def sleep(seconds, marks=None, *, progress, say):
+    """Say nothing for so long; with `marks`, leave one named after the process that begins."""
+    if marks is not None:
+        (Path(marks) / str(os.getpid())).touch()
+    time.sleep(seconds)
+    return os.getpid()
+
+
+def count(seconds, *, progress, say):
+    """Count to 20 in so many seconds."""
+    for done in range(20):
+        progress(done, 20)
+        time.sleep(seconds / 20)
+    return os.getpid()
+
+
+def threads(*, progress, say):
+    """How many threads numerical libraries are told to use."""
+    return {name: value for name, value in os.environ.items() if name.endswith("_NUM_THREADS")}

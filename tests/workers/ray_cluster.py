@@ -1,0 +1,103 @@
+"""A real Ray cluster on this machine: a head without cores, and machines of one core that can be killed."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+RAY = Path(sys.executable).with_name("ray")
+
+
+def free_port():
+    """A port that nothing listens on."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Machine:
+    """A Ray node in a session of its own, by which its processes are known."""
+
+    def __init__(self, folder, *options):
+        self.log = Path(tempfile.mkstemp(prefix="machine-", suffix=".log", dir=folder)[1])
+        # given ports, since a node waits only so long for its agents to choose theirs
+        names = ("dashboard-agent-listen", "dashboard-agent-grpc", "metrics-export", "runtime-env-agent")
+        ports = [f"--{name}-port={free_port()}" for name in names]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                [RAY, "start", "--block", "--object-store-memory=80000000", *options, *ports],
+                env=os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(Path(__file__).parent)},
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def wait(self, seconds=120):
+        """Until it runs."""
+        deadline = time.monotonic() + seconds
+        while "runtime started" not in self.log.read_text():
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                raise RuntimeError(f"a Ray node did not start: {self.log.read_text()}")
+            time.sleep(0.1)
+
+    def kill(self):
+        """End all its processes at once, as a power cut does."""
+        while members(self.process.pid):
+            for one in members(self.process.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(one, signal.SIGKILL)
+        self.process.wait()
+
+
+def members(session):
+    """The processes of a session that still run."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, its_session = path.read_text().rpartition(")")[2].split()[:4]
+        except OSError:
+            continue
+        if int(its_session) == session and state != "Z":
+            found.append(int(path.parent.name))
+    return found
+
+
+class RayCluster:
+    """A head at `address`, reached from outside at `client`, and `machines`."""
+
+    def __init__(self, machines):
+        self.folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # sockets' paths are short
+        self.address, self.client = (f"127.0.0.1:{free_port()}" for _ in range(2))
+        self.machines = []
+        self.head = Machine(
+            self.folder,
+            *("--head", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={self.folder}"),
+            *(f"--port={self.address.rpartition(':')[2]}",),
+            *(f"--ray-client-server-port={self.client.rpartition(':')[2]}",),
+        )
+        try:
+            self.head.wait()
+            self.have(machines)
+        except BaseException:
+            self.stop()
+            raise
+
+    def have(self, machines):
+        """Start as many machines as are missing."""
+        self.machines = [one for one in self.machines if one.process.poll() is None]
+        while len(self.machines) < machines:
+            # one after another: two that start at once on one host may choose the same socket
+            self.machines.append(Machine(self.folder, f"--address={self.address}", "--num-cpus=1"))
+            self.machines[-1].wait()
+
+    def stop(self):
+        """End everything and leave nothing."""
+        for one in (self.head, *self.machines):
+            one.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
