@@ -201,3 +201,17 @@ def test_lines_are_over_the_first_axis_of_numbers():
         )
     with pytest.raises(InvalidValueError, match=r"no finished cell has recency_probability\.1"):
         lines(Outcome(study, "nowhere", (None,) * 4), "recency_probability.1")
+
+
+def test_one_exact_counterexample_among_the_seeds_refutes():
+    numbers = {16: {0: (1.0, None, 0), 1: (1.0, None, 0), 2: (0.0, None, 0), 3: (1.0, None, 0)}}
+    (judged,) = judge(outcome(numbers, claims=claim(equals=1.0)))
+    assert judged.verdict == "fails"
+    assert judged.number.value == 0.0
+    assert "3 of 4 hold" in judged.why
+
+
+def test_exact_numbers_that_differ_hold_where_each_does():
+    numbers = {16: {seed: (0.6 + seed / 100, None, 0) for seed in range(4)}}
+    (judged,) = judge(outcome(numbers, claims=claim(above=0.59)))
+    assert judged.verdict == "holds"

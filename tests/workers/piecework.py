@@ -54,6 +54,15 @@ def count(seconds, *, progress, say):
     return os.getpid()
 
 
+def wait(path, *, progress, say):
+    """Count until a file is there, a minute at most."""
+    done = 0
+    while not Path(path).exists() and done < 600:
+        progress(done := done + 1, 600)
+        time.sleep(0.1)
+    return done
+
+
 def threads(*, progress, say):
     """How many threads numerical libraries are told to use."""
     return {name: value for name, value in os.environ.items() if name.endswith("_NUM_THREADS")}

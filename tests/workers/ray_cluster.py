@@ -11,6 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
+AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
 RAY = Path(sys.executable).with_name("ray")
 
 
@@ -54,6 +55,15 @@ class Machine:
                     os.kill(one, signal.SIGKILL)
         self.process.wait()
 
+    def busy(self):
+        """Whether it performs a task: Ray titles a worker by what it does."""
+        for one in members(self.process.pid):
+            with contextlib.suppress(OSError):
+                title = Path(f"/proc/{one}/cmdline").read_bytes().decode(errors="replace")
+                if title.startswith("ray::") and not title.startswith(("ray::IDLE", "ray::_", *AGENTS)):
+                    return True
+        return False
+
 
 def members(session):
     """The processes of a session that still run."""
@@ -68,6 +78,20 @@ def members(session):
     return found
 
 
+def started(folder, *options):
+    """A machine that runs; on a busy computer Ray's half minute for that may pass in vain once or twice."""
+    for attempt in range(3):
+        machine = Machine(folder, *options)
+        try:
+            machine.wait()
+            return machine
+        except RuntimeError:
+            machine.kill()
+            if attempt == 2:
+                raise
+    raise AssertionError
+
+
 class RayCluster:
     """A head at `address`, reached from outside at `client`, and `machines`."""
 
@@ -75,14 +99,12 @@ class RayCluster:
         self.folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # sockets' paths are short
         self.address, self.client = (f"127.0.0.1:{free_port()}" for _ in range(2))
         self.machines = []
-        self.head = Machine(
-            self.folder,
-            *("--head", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={self.folder}"),
-            *(f"--port={self.address.rpartition(':')[2]}",),
-            *(f"--ray-client-server-port={self.client.rpartition(':')[2]}",),
-        )
+        options = ("--head", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={self.folder}")
+        ports = {"port": self.address, "ray-client-server-port": self.client}
+        options += tuple(f"--{name}={where.rpartition(':')[2]}" for name, where in ports.items())
+        self.head = None
         try:
-            self.head.wait()
+            self.head = started(self.folder, *options)
             self.have(machines)
         except BaseException:
             self.stop()
@@ -93,11 +115,11 @@ class RayCluster:
         self.machines = [one for one in self.machines if one.process.poll() is None]
         while len(self.machines) < machines:
             # one after another: two that start at once on one host may choose the same socket
-            self.machines.append(Machine(self.folder, f"--address={self.address}", "--num-cpus=1"))
-            self.machines[-1].wait()
+            self.machines.append(started(self.folder, f"--address={self.address}", "--num-cpus=1"))
 
     def stop(self):
         """End everything and leave nothing."""
         for one in (self.head, *self.machines):
-            one.kill()
+            if one is not None:
+                one.kill()
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -137,6 +137,7 @@ def wu2025(
     drawn = without_claims(what, "wu2025", out, json)
     if drawn is None:
         return
+    engine = cluster_of(ray, threads)
     from posbias.papers.wu2025 import make
 
     with bar_of("iteration") as progress:
@@ -147,7 +148,7 @@ def wu2025(
             again=again,
             device=device,
             workers=threads,
-            engine=cluster_of(ray, threads),
+            engine=engine,
             gpus_per_cell=gpus_per_cell,
             progress=progress,
             say=say,

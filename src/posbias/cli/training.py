@@ -142,6 +142,7 @@ def train(
     }
     given = {name: value for name, value in given.items() if value is not None}
     _check(given, sequences, spec, threads)
+    engine = cluster_of(ray, threads)
     experiments, swept = _experiments(spec, given)
     from posbias.train import run_cells
     from posbias.train.spelling import words_of
@@ -155,7 +156,7 @@ def train(
             again=again,
             device=device,
             workers=threads,
-            engine=cluster_of(ray, threads),
+            engine=engine,
             gpus_per_cell=gpus_per_cell,
             progress=progress,
             say=say,

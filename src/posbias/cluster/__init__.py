@@ -129,15 +129,14 @@ class _Run:
                 f"{VERSION} needed on all"
             ) from error
         except exceptions.RayError as error:
-            name = self._tasks[number].label or f"task {number}"
             how = _HOW.get(type(error).__name__, f"was lost ({type(error).__name__})")
             if attempt <= self._retries:
-                said = f"{name}: its worker {how}; tried again ({attempt} of {self._retries})"
+                said = f"its worker {how}; tried again ({attempt} of {self._retries})"
                 self._hear(number, {"say": said})
                 self._send(number, attempt + 1)
                 return
             times = f", {attempt} times" if attempt > 1 else ""
-            told = {"failed": f"{name}: its worker {how}{times}; {KEPT}", "kind": "WorkerError"}
+            told = {"failed": f"its worker {how}{times}; {KEPT}", "kind": "WorkerError"}
         if told.get("kind") == "ClusterError":
             raise ClusterError(told["failed"])
         self._hear(number, told)
@@ -220,29 +219,33 @@ def _connected(address: str) -> Iterator[Any]:
     import ray.exceptions
     from ray._private import worker
 
-    if ray.is_initialized():
+    connected = ray.is_initialized()
+    # Ray prints what it thinks of a lost machine on stdout, which is the answer's
+    before, worker._worker_logs_enabled = worker._worker_logs_enabled, False
+    try:
+        if not connected:
+            _connect(ray, address)
         yield ray
-        return
+    finally:
+        if not connected:
+            ray.shutdown()
+        worker._worker_logs_enabled = before
+
+
+def _connect(ray: Any, address: str) -> None:
+    """Connect, or say in one line why that cannot be."""
     own: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
     try:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        outside = (
-            ""
-            if address.startswith("ray://") or address == "local"
-            else (
-                "; this machine has to be one of the cluster (`ray start --address HOST:PORT` joins it), "
-                "or ray://HOST:10001 given"
-            )
+        inside = not address.startswith("ray://") and address != "local"
+        hint = (
+            "; this machine has to be one of the cluster (`ray start --address HOST:PORT` joins it), or "
+            "ray://HOST:10001 given"
         )
-        raise ClusterError(f"ray: cannot connect to {address} ({_last_line(error)}){outside}") from error
-    # Ray prints what it thinks of a lost machine on stdout, which is the answer's
-    worker._worker_logs_enabled = False
-    try:
-        yield ray
-    finally:
-        ray.shutdown()
-        worker._worker_logs_enabled = True
+        raise ClusterError(
+            f"ray: cannot connect to {address} ({_last_line(error)}){hint if inside else ''}"
+        ) from error
 
 
 def _check_shares(tasks: Sequence[Task]) -> None:

@@ -251,7 +251,8 @@ def _claims(data: Mapping[str, Any], path: Path) -> Uses:
 
 def _of_claims(data: Mapping[str, Any]) -> bool:
     claims = data.get("claims")
-    return isinstance(claims, list) and bool(claims) and all("paper" in one for one in claims)
+    given = isinstance(claims, list) and bool(claims)
+    return given and all(isinstance(one, dict) and "paper" in one for one in claims)
 
 
 _KINDS: tuple[tuple[Callable[[Mapping[str, Any]], bool], Callable[[Mapping[str, Any], Path], Uses]], ...] = (

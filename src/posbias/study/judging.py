@@ -70,7 +70,7 @@ class Judged:
         number = self.number
         return self.claim.as_dict() | {
             "number": number.value,
-            "se": 0.0 if number.exact else number.se,
+            "se": 0.0 if number.exact and math.isfinite(number.value) else number.se,
             "why": self.why,
             "quantity": self.stated.quantity,
             "bound": list(self.stated.bound),
@@ -88,9 +88,9 @@ def judge(outcome: Outcome) -> list[Judged]:
 def _judged(stated: StatedClaim, outcome: Outcome) -> Judged:
     numbers, effects = [], []
     for one, other in stated.pairs(outcome.study):
-        number, flaw = _number(stated.quantity, outcome, one, other)
-        numbers.append(number)
-        effects += _effects(stated, number, flaw, _where(outcome, one, other))
+        for number, flaw in _numbers(stated.quantity, outcome, one, other):
+            numbers.append(number)
+            effects += _effects(stated, number, flaw, _where(outcome, one, other))
     return Judged(stated, tuple(numbers), Claim(stated.claim, tuple(effects)))
 
 
@@ -110,23 +110,30 @@ def combined(values: Sequence[Number]) -> Number:
     return Number(estimate.value, max(estimate.se, own), estimate.n)
 
 
-def _number(quantity: str, outcome: Outcome, one: int, other: int | None) -> tuple[Number, str]:
-    """The number of a combination, or the difference of two, and why it is none."""
+def _numbers(quantity: str, outcome: Outcome, one: int, other: int | None) -> list[tuple[Number, str]]:
+    """The number of a combination, or the difference of two, and why it is none.
+
+    Exact numbers that differ from seed to seed are one each: a single counterexample refutes.
+    """
     try:
         mine = _over_seeds(quantity, outcome, one)
         theirs = None if other is None else _over_seeds(quantity, outcome, other)
     except InvalidValueError as error:
-        return Number(math.nan), str(error)
+        return [(Number(math.nan), str(error))]
     if mine is None or (other is not None and theirs is None):
-        return Number(math.nan), "not finished"
+        return [(Number(math.nan), "not finished")]
     if theirs is not None:
         mine = [_difference(a, b) for a, b in zip(mine, theirs, strict=True)]
-    number = combined(mine)
+    apart = len({one.value for one in mine}) > 1 and all(one.exact for one in mine)
+    return [(number, _flaw(number)) for number in (mine if apart else [combined(mine)])]
+
+
+def _flaw(number: Number) -> str:
     if not math.isfinite(number.value):
-        return number, "not defined there"
+        return "not defined there"
     if not number.exact and not math.isfinite(number.se):
-        return number, "its error is not known with one seed, two needed"
-    return number, ""
+        return "its error is not known with one seed, two needed"
+    return ""
 
 
 def _difference(a: Number, b: Number) -> Number:

@@ -143,7 +143,9 @@ def train(verb: Train, seed: int, cores: int, progress: Progress, say: Say) -> F
     }
     for name in ("accuracy_by_position", "accuracy_alone"):
         share = getattr(evaluation, name)[0]
-        found[name] = quantity(share, np.sqrt(share * (1 - share) / (verb.sequences - 1)), verb.sequences)
+        # a share of 0 or 1 is not certain: one success and one failure more, for the error alone
+        likely = (share * verb.sequences + 1) / (verb.sequences + 2)
+        found[name] = quantity(share, np.sqrt(likely * (1 - likely) / (verb.sequences - 1)), verb.sequences)
     shares = {"sink": drawn.metric(), "sink_untrained": drawn.metric_untrained()}
     found |= {name: quantity(share[0, 0], math.nan, verb.sequences) for name, share in shares.items()}
     found["sink_uniform"] = quantity(drawn.metric_uniform()[0])

@@ -154,7 +154,7 @@ def save_manifest(study: Study, folder: Path) -> None:
     data = {"posbias_kind": MANIFEST_KIND, "schema": SCHEMA, "study": as_dict(study)}
     data["cells"] = [cell.fingerprint for cell in study.cells()]
     path = folder / MANIFEST
-    if not path.exists() or path.read_text(encoding="utf-8") != dump_json(data) + "\n":
+    if not path.is_file() or path.read_bytes() != f"{dump_json(data)}\n".encode():
         _write(data, path, folder)
 
 

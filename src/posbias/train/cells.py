@@ -119,10 +119,12 @@ class _Heard:
 
     def hear(self, number: int, news: News) -> None:
         """News of job `number`; files that come with a result are written."""
+        name = self._jobs[number].paths[0].stem
         if "say" in news:
-            self._say(news["say"])
+            self._say(news["say"] if name in news["say"] else f"{name}: {news['say']}")
         elif "failed" in news:
-            self._failures[number] = news
+            of_worker = news["kind"] == "WorkerError"
+            self._failures[number] = news | {"failed": f"{name}: {news['failed']}"} if of_worker else news
         else:
             job = self._jobs[number]
             if "result" in news:

@@ -37,9 +37,9 @@ class Processes:
 
     def run(self, tasks: Sequence[Task], hear: Hear) -> None:
         """As `Engine` says."""
-        waiting: queue.SimpleQueue[tuple[int, Task, str]] = queue.SimpleQueue()
+        waiting: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
         for number, task in enumerate(tasks):
-            waiting.put((number, task, spell(task)))
+            waiting.put((number, spell(task)))
         news: queue.SimpleQueue[tuple[int, News]] = queue.SimpleQueue()
         crew = [_Worker() for _ in range(min(self.workers, len(tasks)))]
         feeding = [
@@ -62,20 +62,19 @@ class Processes:
         """Give a worker one task after another and pass on what it says."""
         while True:
             try:
-                number, task, line = waiting.get_nowait()
+                number, line = waiting.get_nowait()
             except queue.Empty:
                 return
             for attempt in range(1, self.retries + 2):
                 how = worker.ask(line, lambda told, number=number: news.put((number, told)))
                 if how is None:
                     break
-                name = task.label or f"task {number}"
                 if attempt <= self.retries:
-                    said = f"{name}: its worker {how}; tried again ({attempt} of {self.retries})"
+                    said = f"its worker {how}; tried again ({attempt} of {self.retries})"
                     news.put((number, {"say": said}))
                 else:
                     times = f", {attempt} times" if attempt > 1 else ""
-                    said = f"{name}: its worker {how}{times}; {KEPT}"
+                    said = f"its worker {how}{times}; {KEPT}"
                     news.put((number, {"failed": said, "kind": "WorkerError"}))
 
 

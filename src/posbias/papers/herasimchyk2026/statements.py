@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from posbias.claims import Claim, Effect, mean_effect
+from posbias.claims import LEAST, Claim, Effect, mean_effect, signed_text
 from posbias.papers.herasimchyk2026.agreement import Agreement, trough
 from posbias.papers.herasimchyk2026.homogeneity import Fit, Homogeneity
 from posbias.papers.herasimchyk2026.levels import Curves
@@ -19,6 +19,8 @@ from posbias.papers.herasimchyk2026.printed import TABLE4, TABLE5, VIOLATIONS
 from posbias.profile import RISE, SHARE, Profile, spearman, uniform, wasserstein
 
 UNMEASURED = "influence was not measured here"
+FLOORS = 1.5
+"""A rate of violations up to so many noise floors is within the noise, whose own spread is not known."""
 
 
 # --- levels ------------------------------------------------------------------------------------------------
@@ -74,7 +76,7 @@ def _ends(where: str, profile: Profile) -> list[Effect]:
     s = profile.summary
     least = RISE * profile.trough_share.value * s.tokens / s.ends
     return [
-        Effect(f"{where}, {name}", density - least, 0.0, math.inf)
+        _of_prompts(f"{where}, {name}", density - least)
         for name, density in (("first", s.ratio[0]), ("last", s.ratio[2]))
     ]
 
@@ -94,14 +96,24 @@ def _measured_ends(one: Curves) -> list[Effect]:
     return effects
 
 
+def _of_prompts(where: str, value: float) -> Effect:
+    """An effect of levels with measured λ and content, whose error over prompts is not computed.
+
+    It says nothing where it is smaller than the least that counts.
+    """
+    if abs(value) < LEAST:
+        return Effect(where, flaw=f"{signed_text(value)}, too near the bound without an error over prompts")
+    return Effect(where, value, 0.0, math.inf)
+
+
 def _shift(one: Curves) -> Effect:
     place = np.linspace(0.0, 1.0, one.levels["b"].tokens)
-    return Effect(_of(one), float((one.levels["c"].mass - one.levels["b"].mass) @ place), 0.0, math.inf)
+    return _of_prompts(_of(one), float((one.levels["c"].mass - one.levels["b"].mass) @ place))
 
 
 def _first(one: Curves) -> Effect:
     before, after = (one.levels[letter].summary.ratio[0] for letter in "bc")
-    return Effect(_of(one), before - after, 0.0, math.inf)
+    return _of_prompts(_of(one), before - after)
 
 
 def _minimum(one: Curves, seed: int) -> Effect:
@@ -244,6 +256,6 @@ def order_claims(shown: Sequence[Order]) -> list[Claim]:
 def _rate(one: Order) -> Effect:
     floor = f", noise floor {one.floor:.2g}" if math.isfinite(one.floor) else ""
     where = f"{one.model}, {one.corpus} (rate {one.rate:.2g}{floor})"
-    if VIOLATIONS < one.rate <= one.floor:
+    if VIOLATIONS < one.rate <= FLOORS * one.floor:
         return Effect(where, flaw="within the noise of so few prompts")
     return Effect(where, math.log10(VIOLATIONS) - math.log10(max(one.rate, 1e-12)), 0.0, math.inf)

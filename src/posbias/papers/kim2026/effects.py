@@ -15,6 +15,8 @@ from posbias.estimate import Estimate
 from posbias.papers.kim2026.table import Check, describe
 from posbias.simulate import Averages, RecencyModel, RecencyResult
 
+KNOWN = 5e-4
+"""A probability whose standard error is larger does not confirm a printed one."""
 DIGIT = 5e-5
 """Half of the last digit of the probabilities that the paper prints: a smaller difference is taken for none."""
 CLOSE = 0.01
@@ -61,6 +63,9 @@ def printed_effect(check: Check) -> Effect:
     What is shown is ours, with the error of the difference.
     """
     printed = float(check.printed)
+    if check.value.se > KNOWN:
+        told = f"known to ± {check.value.se:.1g} from these samples, {KNOWN:g} needed"
+        return Effect(f"printed {check.printed}", near=True, flaw=told)
     return Effect(
         f"printed {check.printed}, here (with the error of the difference)",
         check.value.value - printed,
