@@ -4,7 +4,7 @@ A piece (`Task`) names a function and its arguments in JSON's terms. An engine p
 they tell of themselves; the last news of each is its result or why it failed, and one that fails stops no other.
 
     engine = engine_of(workers=2, ray=None)
-    engine.run([Task("posbias.train.cells:finish_here", {...})], lambda number, news: print(number, news))
+    engine.run([Task("posbias.train.jobs:finish_here", {...})], lambda number, news: print(number, news))
 
 A worker process is `python -m posbias.workers`: tasks come as lines on stdin, news go as lines to stdout. It has
 one thread, since two processes finish two pieces in the time of one where a second thread would gain little, and
