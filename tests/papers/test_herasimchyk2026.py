@@ -142,7 +142,7 @@ def test_level_claims_hold_of_what_the_paper_describes_and_fail_of_its_reverse()
     assert verdicts(level_claims([as_said])) == ["holds"] * 7
     flat = np.ones(TOKENS)
     reverse = Curves(
-        "m", "t", {"a": rollout(flat), "b": rollout(flat), "c": rollout(flat + first)}, shaped(u(0, 3))
+        "m", "t", {"a": rollout(flat), "b": rollout(flat), "c": rollout(flat + 9 * first)}, shaped(u(0, 3))
     )
     assert verdicts(level_claims([reverse]))[:6] == ["fails"] * 6
 

@@ -13,6 +13,11 @@ from pathlib import Path
 
 AGENTS = ("ray::DashboardAgent", "ray::RuntimeEnvAgent")
 RAY = Path(sys.executable).with_name("ray")
+SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "disabled",  # whatever token the person who runs the tests may have
+    "PYTHONPATH": str(Path(__file__).parent),
+}
 
 
 def free_port():
@@ -33,7 +38,7 @@ class Machine:
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 [RAY, "start", "--block", "--object-store-memory=80000000", *options, *ports],
-                env=os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(Path(__file__).parent)},
+                env=os.environ | SETTINGS,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
