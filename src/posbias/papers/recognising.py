@@ -251,8 +251,9 @@ def _claims(data: Mapping[str, Any], path: Path) -> Uses:
 
 def _of_claims(data: Mapping[str, Any]) -> bool:
     claims = data.get("claims")
-    given = isinstance(claims, list) and bool(claims)
-    return given and all(isinstance(one, dict) and "paper" in one for one in claims)
+    if not isinstance(claims, list) or not claims:
+        return False
+    return all(isinstance(one, dict) and "paper" in one for one in claims)
 
 
 _KINDS: tuple[tuple[Callable[[Mapping[str, Any]], bool], Callable[[Mapping[str, Any], Path], Uses]], ...] = (
