@@ -12,7 +12,7 @@ from posbias.papers.methods import MODELS, of_model
 from posbias.sources import BIBLIOGRAPHY
 from posbias.theory.presets import PRESETS
 
-PUBLISHED = Path("/work/shared/data/published-rollout-configs")
+PUBLISHED = Path(__file__).parents[3] / "shared" / "data" / "published-rollout-configs"
 TRAINED = ("wu2025", "reddy2024", "loshchilov2019", "abnar2020", "gu2025")
 """What every training on the retrieval task rests on."""
 SPECS = {
