@@ -17,8 +17,8 @@ from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 
-from posbias.errors import InputFileError, InvalidValueError, nearest
-from posbias.files import write_text
+from posbias.errors import InvalidValueError, nearest
+from posbias.files import between_marks, write_text
 from posbias.sources import cite
 
 _FRACTIONS = {"½": 0.5, "¼": 0.25}
@@ -129,7 +129,7 @@ def update_page(path: str | os.PathLike[str]) -> str:
 
     Raises `InputFileError` for a page without the two marks, `OutputFileError` if it cannot be written.
     """
-    before, _, after = _parts(Path(path).read_text(encoding="utf-8"))
+    before, _, after = between_marks(Path(path).read_text(encoding="utf-8"), BEGIN, END)
     text = page_text()
     write_text(path, f"{before}{BEGIN}\n{text}\n{END}{after}")
     return text
@@ -137,16 +137,7 @@ def update_page(path: str | os.PathLike[str]) -> str:
 
 def page_entries(page: str) -> str:
     """What stands between the two marks of a page. Raises `InputFileError` unless there is one of each."""
-    return _parts(page)[1]
-
-
-def _parts(page: str) -> tuple[str, str, str]:
-    begins, ends = page.count(BEGIN), page.count(END)
-    if (begins, ends) != (1, 1) or page.index(BEGIN) > page.index(END):
-        raise InputFileError(f"page: {begins} {BEGIN} and {ends} {END} given, one each in this order needed")
-    before, rest = page.split(BEGIN)
-    entries, after = rest.split(END)
-    return before, entries.strip("\n"), after
+    return between_marks(page, BEGIN, END)[1]
 
 
 def _row(one: Erratum) -> str:

@@ -8,8 +8,7 @@ seed or the number of instances, unless a statement does.
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from posbias.errors import InputFileError
-from posbias.files import write_text
+from posbias.files import between_marks, write_text
 from posbias.verify import STATEMENTS
 from posbias.verify.run import Finding, verify
 from posbias.verify.statement import Statement
@@ -36,7 +35,7 @@ def theorems_table(findings: Iterable[Finding]) -> str:
 
 def page_table(page: str) -> str:
     """What stands between the two marks of a page. Raises `InputFileError` unless there is one of each."""
-    return _parts(page)[1]
+    return between_marks(page, BEGIN, END)[1]
 
 
 def update_page(path: Path | str, instances: int = 1000, statements: Sequence[Statement] = STATEMENTS) -> str:
@@ -44,19 +43,10 @@ def update_page(path: Path | str, instances: int = 1000, statements: Sequence[St
 
     Raises `InputFileError` for a page without the two marks.
     """
-    before, _, after = _parts(Path(path).read_text(encoding="utf-8"))
+    before, _, after = between_marks(Path(path).read_text(encoding="utf-8"), BEGIN, END)
     table = theorems_table(verify(statements, instances=instances))
     write_text(Path(path), f"{before}{BEGIN}\n{table}\n{END}{after}")
     return table
-
-
-def _parts(page: str) -> tuple[str, str, str]:
-    begins, ends = page.count(BEGIN), page.count(END)
-    if (begins, ends) != (1, 1) or page.index(BEGIN) > page.index(END):
-        raise InputFileError(f"page: {begins} {BEGIN} and {ends} {END} given, one each in this order needed")
-    before, rest = page.split(BEGIN)
-    table, after = rest.split(END)
-    return before, table.strip("\n"), after
 
 
 def _escaped(text: str) -> str:
