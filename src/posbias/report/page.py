@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from posbias.predictors import PREDICTORS
@@ -36,31 +35,17 @@ def render(
     seed: int,
 ) -> str:
     """The whole page as HTML that needs no other file, no script and no network."""
-    from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup, escape
 
-    def tied(text: str) -> str:
-        """Keep a number and its percent sign or error on one line."""
-        return text.replace(" %", "\N{NO-BREAK SPACE}%").replace(
-            " ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}"
-        )
+    from posbias.report.setting import resource, template
 
     def subscripts(text: str) -> Markup:
         """λ_t with a real subscript."""
         return Markup(re.sub(r"_([A-Za-z0-9]+(?:,[a-z]+)*)", r"<sub>\1</sub>", str(escape(text))))
 
-    here = files("posbias.report")
-    environment = Environment(
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"tied": tied, "subscripts": subscripts}
-    template = environment.from_string(here.joinpath("report.html").read_text(encoding="utf-8"))
-    return template.render(
-        style=Markup(here.joinpath("report.css").read_text(encoding="utf-8")),
+    page = template("report.html", subscripts=subscripts)
+    return page.render(
+        style=Markup(resource("report.css")),
         model=found.model,
         tokens=measurement.sizes["position"],
         prompts=measurement.sizes["prompt"],

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
@@ -17,8 +18,8 @@ _LOWERED = re.compile(
 )
 
 
-def template(name: str) -> Template:
-    """A template of this package, with the filters `tied`, `maths` and `quantity`."""
+def template(name: str, **filters: Callable[[str], str]) -> Template:
+    """A template of this package, with the filters `tied`, `maths`, `quantity` and those given."""
     environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,
@@ -26,7 +27,7 @@ def template(name: str) -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"tied": tied, "maths": maths, "quantity": quantity}
+    environment.filters |= {"tied": tied, "maths": maths, "quantity": quantity} | filters
     return environment.from_string(resource(name))
 
 
