@@ -3,15 +3,22 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: report test lint bench venv
+# a file's tests stay in one process, in the order of collection: tests that wait come first
+TESTS := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -n 2 --dist loadfile --no-loadscope-reorder
+
+.PHONY: report test test-all lint bench venv
 
 ## The main job: measure the bundled model on the bundled text, compare with the theory, write the report
 report: venv
 	$(BIN)/posbias report
 
-## The whole test suite
+## The tests, in two processes
 test: venv
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest tests
+	$(TESTS) -m "not slow"
+
+## The tests with those that are long and rarely tell anything new
+test-all: venv
+	$(TESTS)
 
 lint: venv
 	$(BIN)/ruff format --check

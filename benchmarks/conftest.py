@@ -87,6 +87,7 @@ def _ratio(name: str, medians: dict[str, float]) -> str:
         "window": (f"window_dense[{tokens}]", "the dense algorithm"),
         "sweep_one_core": (f"dense[{tokens}]", "the dense algorithm"),
         "sweep_uniform_one_core": (f"dense[{tokens}]", "the dense algorithm"),
+        "influence_content": ("sweep_one_core[256]", "its sweep with plan"),
         "sweep_two_cores": (f"sweep_one_core[{tokens}]", "one core"),
     }.get(kind)
     if name == "denormals[to_denormals]":

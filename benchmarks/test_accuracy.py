@@ -1,7 +1,7 @@
 """How far each engine is from the plain dense product, over drawn architectures: the table of accuracy.
 
 Every entry above 1e-250 counts, by its own relative deviation; the dense product is
-`posbias.theory.kernel.dense_influence` in float64. The table is printed at the end of `make bench`.
+`posbias.theory.rollout.kernel.dense_influence` in float64. The table is printed at the end of `make bench`.
 """
 
 import numpy as np
@@ -10,9 +10,9 @@ from architectures import SHORTEST, architectures, curved, exponential, position
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from posbias.theory.kernel import dense_influence
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
-from posbias.theory.rollout import engines, influence
+from posbias.theory.rollout.dispatch import engines, influence
+from posbias.theory.rollout.kernel import dense_influence
 
 WORST: dict[str, list[float]] = {}
 """Engine → worst relative deviation, smallest entry compared, entries compared, architectures."""

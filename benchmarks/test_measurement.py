@@ -36,7 +36,7 @@ def once(what: str, tokens: int) -> dict[str, float]:
 
 @pytest.fixture(autouse=True)
 def model():
-    from posbias.measure import available_models
+    from posbias.measurement import available_models
 
     if not any(record.name == "smollm2-135m" and record.cached for record in available_models()):
         pytest.skip("smollm2-135m is not in the cache: run `posbias models --fetch smollm2-135m`")
@@ -82,12 +82,12 @@ def _work(what: str, tokens: int):
     """The model in the attention that the case needs, and what to run."""
     import torch
 
-    from posbias.measure import load_model, prompts_from, read_text
-    from posbias.measure.families import decoder_layers
-    from posbias.measure.influence import economy, influence, predict
-    from posbias.measure.jacobian import gains_of
-    from posbias.measure.kernels import KERNEL_TOKENS
-    from posbias.measure.prompt import PromptMeter
+    from posbias.measurement import load_model, prompts_from, read_text
+    from posbias.measurement.models.families import decoder_layers
+    from posbias.measurement.prompt_meter import PromptMeter
+    from posbias.measurement.quantities.influence import economy, influence, predict
+    from posbias.measurement.quantities.jacobian import gains_of
+    from posbias.measurement.quantities.kernels import KERNEL_TOKENS
 
     torch.set_num_threads(1)
     long = tokens > KERNEL_TOKENS and what == "measure"
@@ -115,7 +115,7 @@ def _work(what: str, tokens: int):
 
 
 def _main(what: str, tokens: int) -> None:
-    from posbias.measure.memory import memory_parts
+    from posbias.measurement.memory import memory_parts
 
     loaded, work = _work(what, tokens)
     before = _status("VmRSS")

@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 
-from posbias.simulate import RecencyModel, simulate_recency
+from posbias.simulation import RecencyModel, simulate_recency
 
 torch = pytest.importorskip("torch")
 

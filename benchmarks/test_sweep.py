@@ -1,18 +1,18 @@
 """The sweep against the plain dense algorithm on the shape of BLOOM-176B: 70 layers of 112 heads.
 
 Content differs in every layer and head, so nothing can be shared between layers; `uniform` has none, which
-lets the sweep share its weights. The dense reference is `posbias.theory.kernel.dense_influence`.
+lets the sweep share its weights. The dense reference is `posbias.theory.rollout.kernel.dense_influence`.
 """
 
 import numpy as np
 import pytest
 
-from posbias.theory import scan
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
-from posbias.theory.kernel import dense_influence
 from posbias.theory.mixing import PerLayer
 from posbias.theory.positional import ALiBi
+from posbias.theory.rollout import influence, sweep
+from posbias.theory.rollout.kernel import dense_influence
 
 DEPTH, HEADS = 70, 112
 
@@ -31,7 +31,7 @@ def bloom(content: bool = True) -> Architecture:
 def swept(architecture: Architecture, tokens: int, threads: int = 1) -> np.ndarray:
     row = np.zeros(tokens)
     row[-1] = 1.0
-    return scan.sweep(scan.plan(architecture.stack, architecture.coefficients, tokens), row, threads)[0]
+    return sweep.sweep(sweep.plan(architecture.stack, architecture.coefficients, tokens), row, threads)[0]
 
 
 def rounds(tokens: int) -> int:
@@ -53,6 +53,13 @@ def test_dense(benchmark, tokens):
 def test_sweep_one_core(benchmark, tokens):
     mass = benchmark.pedantic(swept, (bloom(), tokens), rounds=rounds(tokens), warmup_rounds=1)
     assert abs(mass.sum() - 1) < 1e-12
+
+
+def test_influence_content(benchmark):
+    """The whole prediction for 256 tokens: what it takes beside the sweep and its plan."""
+    stack = bloom()
+    profile = benchmark.pedantic(influence, (stack, 256), {"threads": 1}, rounds=20, warmup_rounds=1)
+    np.testing.assert_array_equal(profile.mass, swept(stack, 256))
 
 
 @pytest.mark.parametrize("tokens", [256, 1024, 1_000_000])

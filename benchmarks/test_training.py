@@ -14,10 +14,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from posbias.train.ensemble import Ensemble  # noqa: E402
-from posbias.train.network import ENCODINGS, HIDDEN, Network  # noqa: E402
-from posbias.train.specification import Experiment  # noqa: E402
-from posbias.train.task import RetrievalTask, World, make_world  # noqa: E402
+from posbias.training.ensemble import Ensemble  # noqa: E402
+from posbias.training.network import ENCODINGS, HIDDEN, Network  # noqa: E402
+from posbias.training.specification import Experiment  # noqa: E402
+from posbias.training.task import RetrievalTask, World, make_world  # noqa: E402
 
 BATCH = 128
 TASK = RetrievalTask()
@@ -139,5 +139,5 @@ def test_training_ensemble(benchmark, depth, encoding, members):
 
     benchmark.extra_info["member_iterations"] = iterations * members
     benchmark.pedantic(run, rounds=9, warmup_rounds=1)
-    ensemble.look()
+    ensemble.evaluate()
     assert (ensemble.curves["loss"] < math.log(TASK.labels) + 0.1).all()

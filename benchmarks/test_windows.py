@@ -1,6 +1,6 @@
 """The sweep under windows on one core: 32 layers of 32 heads, distinct slopes and content in every layer and head.
 
-`window` is the whole `influence`; the dense reference is `posbias.theory.kernel.dense_influence`.
+`window` is the whole `influence`; the dense reference is `posbias.theory.rollout.kernel.dense_influence`.
 """
 
 import functools
@@ -8,14 +8,14 @@ import functools
 import numpy as np
 import pytest
 
-from posbias.theory import windows
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
-from posbias.theory.kernel import dense_influence
 from posbias.theory.masks import Full, Prefix, SlidingWindow
 from posbias.theory.mixing import PerLayer
 from posbias.theory.positional import ALiBi
-from posbias.theory.rollout import influence
+from posbias.theory.rollout import windows
+from posbias.theory.rollout.dispatch import influence
+from posbias.theory.rollout.kernel import dense_influence
 
 DEPTH, HEADS = 32, 32
 MILLION = 1_000_000

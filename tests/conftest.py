@@ -1,13 +1,19 @@
-"""Shared test setting: shapes are checked, examples are the same on every run, no hub is asked."""
+"""Shared test setting: shapes checked, the same examples on every run, no hub asked, tests that wait first."""
 
 import os
 import signal
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# one thread, here and in the processes that tests start: beside other work, threads waiting for each other
+# make small models several times slower
+os.environ["OMP_NUM_THREADS"] = "1"
+# a command's console takes its width once, from the first test that makes it write
+os.environ["COLUMNS"] = "100"
 # a shell that starts the tests in the background has SIGINT ignored, and so would every process started here
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+import pytest
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
@@ -16,22 +22,36 @@ settings.register_profile(
 )
 settings.load_profile("posbias")
 
-# every array signature is checked against its shape; compiled code (scan) and values (pydantic's) are left out
+# every array signature is checked against its shape; compiled code (sweep) and values (pydantic's) are left out
 _CHECKED = [
     "posbias.profile",
     "posbias.estimate",
     "posbias.comparison",
-    "posbias.theory.kernel",
-    "posbias.theory.rollout",
-    "posbias.theory.residual",
+    "posbias.theory.rollout.kernel",
+    "posbias.theory.rollout.dispatch",
+    "posbias.theory.closed_forms.residual_bounds",
     *(
-        f"posbias.measure.{name}"
-        for name in ("capture", "scores", "content", "mixing", "kernels", "influence", "prompt")
+        f"posbias.measurement.{name}"
+        for name in (
+            "capture.forward",
+            "capture.scores",
+            "quantities.content",
+            "quantities.mixing",
+            "quantities.kernels",
+            "quantities.influence",
+            "prompt_meter",
+        )
     ),
-    *(f"posbias.train.{name}" for name in ("task", "feed", "network", "attention")),
-    *(f"posbias.simulate.{name}" for name in ("tally", "gram")),
+    *(f"posbias.training.{name}" for name in ("task", "feed", "network", "attention")),
+    *(f"posbias.simulation.{name}" for name in ("tally", "gram")),
     *(f"posbias.papers.herasimchyk2026.{name}" for name in ("levels", "agreement", "homogeneity")),
-    "posbias.measure.proof",
-    "posbias.measure.result",
+    "posbias.measurement.selfchecks",
+    "posbias.measurement.result",
 ]
 install_import_hook(_CHECKED, "beartype.beartype")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with tests that wait come first."""
+    first = {item.path for item in items if item.get_closest_marker("waits")}
+    items.sort(key=lambda item: item.path not in first)

@@ -21,9 +21,9 @@ def small(**changes: Any) -> Study:
 
 
 def results(folder: Path) -> dict[str, Any]:
-    """Every record in a folder by name, without what may differ between runs: cost, and so the checksum."""
+    """Every record in a folder by name, without what may differ between runs: cost, and so the digest."""
     kept = {}
     for path in sorted((folder / "cells").iterdir()):
         data = json.loads(path.read_text())
-        kept[path.name] = {key: held for key, held in data.items() if key not in ("cost", "checksum")}
+        kept[path.name] = {key: held for key, held in data.items() if key not in ("cost", "digest")}
     return kept

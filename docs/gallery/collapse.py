@@ -2,7 +2,7 @@
 
 from posbias import Architecture, AttentionOnly, Constant, Decay, Layer, PowerDecay
 from posbias.plots import draw_collapse, new_figure, save_figure
-from posbias.theory.critical import collapse
+from posbias.theory.closed_forms.critical_distances import collapse
 
 layer = Layer(positional=Decay(0.1))
 mixings = {

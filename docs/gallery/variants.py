@@ -5,7 +5,7 @@ Run as a script it draws the picture of docs/img (five to ten minutes); imported
 
 from posbias.plots import new_figure, save_figure
 from posbias.plots.variants import draw_variants
-from posbias.simulate.variants import VARIANTS, simulate_variant
+from posbias.simulation.variants import VARIANTS, simulate_variant
 
 networks, inputs = (400, 300) if __name__ == "__main__" else (20, 30)
 results = {name: simulate_variant(variant, networks, inputs) for name, variant in VARIANTS.items()}

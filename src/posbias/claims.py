@@ -1,149 +1,334 @@
-"""What something is said to show, as sentences with a verdict and the number behind it.
+"""Claims: a sentence, the quantity it is about and a test of that; and the one judge of them.
 
-A claim is a list of effects, each a difference that the sentence says is above zero (or, for a null control,
-near zero), with its standard error over independent draws (networks, prompts, samples) and Welch's degrees
-of freedom. It holds when every effect is surely there (Student's t, each at 5 %: the test of an "and"), fails
-when one effect is surely not there: below zero, or smaller than `LEAST` (Bonferroni over effects: the test of
-an "or"), and is undecided otherwise. Of fewer than two draws an effect is flawed: it decides nothing.
+    claim = Claim("kim2026/fig1/5", "Section 3", "Anisotropy strengthens recency", quantity, Above())
+    judged = judge(claim, results)
+    print(judged.verdict, judged.why)
+
+A claim's quantity gives evidence: estimates, each with where it was taken. The claim holds when every estimate
+surely passes the test (Student's t, each at 5 %: the test of an "and"), fails when one surely does not (Bonferroni
+over the evidence: the test of an "or"), and is undecided otherwise. An estimate without a known error decides
+nothing.
 """
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
+
+from posbias.errors import InvalidValueError
+from posbias.estimate import Estimate
 
 Verdict = Literal["holds", "fails", "undecided"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 LEVEL = 0.05
 LEAST = 0.02
 """An effect below this is taken for none."""
 NEAR = 0.05
 """Up to this, a null control may be off."""
 NAMED = 3
-"""Up to so many effects, a sentence names those that hold and those that do not."""
+"""Up to so many pieces of evidence, the reason names those that hold and those that do not."""
 _EXACT = 1e-12
 
 
-@dataclass(frozen=True)
-class Effect:
-    """One difference: what it is of, its value, standard error and degrees of freedom.
+# --- tests -------------------------------------------------------------------------------------------------
 
-    `near` says that it is claimed to be about zero, not above. `flaw` says why it decides nothing. `tests` is
-    the number of differences among which it was picked, by which its p-value is multiplied, and `opposite` the
-    p-value against all of them, if it was. `sign` is −1 where the quantity is claimed to be below zero, and
-    `value` its negative. Below `least` an effect is taken for none; up to `tolerance` a `near` one may be off.
-    `origin` is what the quantity is counted from, where that is not zero: ½ for a probability.
+
+@dataclass(frozen=True)
+class Above:
+    """That a quantity is above `bound`; less than `least` above is taken for none."""
+
+    bound: float = 0.0
+    least: float = LEAST
+
+    def p(self, estimate: Estimate) -> float:
+        """The p-value of the claim: small where it surely holds."""
+        return estimate.p_above(self.bound)
+
+    def against(self, estimate: Estimate) -> float:
+        """The p-value of the opposite: small where the claim surely fails."""
+        return 1.0 - estimate.p_above(self.bound + self.least)
+
+
+@dataclass(frozen=True)
+class Below:
+    """That a quantity is below `bound`; less than `least` below is taken for none."""
+
+    bound: float = 0.0
+    least: float = LEAST
+
+    def p(self, estimate: Estimate) -> float:
+        """As of `Above`."""
+        return (-estimate).p_above(-self.bound)
+
+    def against(self, estimate: Estimate) -> float:
+        """As of `Above`."""
+        return 1.0 - (-estimate).p_above(self.least - self.bound)
+
+
+@dataclass(frozen=True)
+class Near:
+    """That a quantity is within ± `tolerance` of `target`: two one-sided tests."""
+
+    target: float = 0.0
+    tolerance: float = NEAR
+
+    def p(self, estimate: Estimate) -> float:
+        """As of `Above`."""
+        low, high = self.target - self.tolerance, self.target + self.tolerance
+        return max(estimate.p_above(low), 1.0 - estimate.p_above(high))
+
+    def against(self, estimate: Estimate) -> float:
+        """As of `Above`; outside on either side."""
+        low, high = self.target - self.tolerance, self.target + self.tolerance
+        return min(1.0, 2.0 * min(estimate.p_above(high), 1.0 - estimate.p_above(low)))
+
+
+@dataclass(frozen=True)
+class Printed:
+    """That a quantity is a printed number, up to half of the last of its `digits` and `errors` standard errors.
+
+    `se` is the standard error of the printed number, where its number of draws is known. A quantity whose own
+    error is above `known` confirms nothing.
+    """
+
+    number: float
+    digits: int
+    se: float = 0.0
+    errors: float = 4.0
+    known: float = math.inf
+
+    @property
+    def rounding(self) -> float:
+        """Half of the last digit."""
+        return 0.5 * 10.0**-self.digits
+
+    def deviation(self, estimate: Estimate) -> float:
+        """By how many standard errors of the difference the two differ, signed; rounding apart."""
+        off = estimate.value - self.number
+        beyond = math.copysign(max(0.0, abs(off) - self.rounding), off)
+        error = math.hypot(estimate.se, self.se)
+        return beyond / error if error > _EXACT else math.copysign(math.inf, off) if beyond else 0.0
+
+    def agrees(self, estimate: Estimate) -> bool:
+        """Whether the two differ by no more than rounding and errors allow."""
+        return abs(self.deviation(estimate)) <= self.errors
+
+    def p(self, estimate: Estimate) -> float:
+        """0 where the numbers agree and ours is well known, else 1."""
+        return 0.0 if self.agrees(estimate) and estimate.se <= self.known else 1.0
+
+    def against(self, estimate: Estimate) -> float:
+        """0 where the numbers do not agree, else 1."""
+        return 1.0 if self.agrees(estimate) else 0.0
+
+
+Test = Above | Below | Near | Printed
+
+
+# --- evidence ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One estimate of what a claim is about: where it was taken, and what is needed to judge it.
+
+    `flaw` says why it decides nothing. `test` takes the place of the claim's. `picked` is the number of estimates
+    among which this one was picked for being the surest: its p-value is multiplied by it, and `opposite` is the
+    p-value against all of them.
     """
 
     where: str
-    value: float = math.nan
-    se: float = math.nan
-    freedom: float = math.nan
-    near: bool = False
+    estimate: Estimate = field(default_factory=lambda: Estimate(math.nan, math.nan, 1))
     flaw: str = ""
-    tests: int = 1
-    sign: int = 1
+    test: Test | None = None
+    picked: int = 1
     opposite: float | None = None
-    least: float = LEAST
-    tolerance: float = NEAR
-    origin: float = 0.0
 
     def __post_init__(self):
-        if not self.flaw and not (math.isfinite(self.value) and math.isfinite(self.se)):
+        if not self.flaw and not self.estimate.known:
             object.__setattr__(self, "flaw", "no finite number")
-
-    def probability(self, beyond: float = 0.0) -> float:
-        """One-sided p-value against "the true value is at most `beyond`"."""
-        if self.se <= _EXACT:
-            return 0.0 if self.value > beyond else 1.0
-        return float(stats.t.sf((self.value - beyond) / self.se, self.freedom))
-
-    @property
-    def quantity(self) -> float:
-        """What was measured, in its own units: `origin` and what it differs from that."""
-        return self.origin + self.sign * self.value
 
     @property
     def p(self) -> float:
-        """The p-value of the claim: that it is above zero, or, for `near`, within ± `tolerance`."""
-        if self.flaw:
-            return math.nan
-        if not self.near:
-            return min(1.0, self.tests * self.probability())
-        return max(self.probability(-self.tolerance), 1.0 - self.probability(self.tolerance))
+        """The p-value of the claim; NaN where nothing is decided."""
+        return math.nan if self.flaw else min(1.0, self.picked * self._test.p(self.estimate))
 
     @property
     def against(self) -> float:
-        """The p-value of the opposite: that it is below `least`, or, for `near`, outside ± `tolerance`."""
+        """The p-value of the opposite; NaN where nothing is decided."""
         if self.flaw:
             return math.nan
-        if self.opposite is not None:
-            return self.opposite
-        if not self.near:
-            return 1.0 - self.probability(self.least)
-        return min(1.0, 2.0 * min(self.probability(self.tolerance), 1.0 - self.probability(-self.tolerance)))
+        return self._test.against(self.estimate) if self.opposite is None else self.opposite
 
-    def verdict(self, effects: int = 1) -> Verdict:
-        """What this one effect says, as one of so many."""
+    @property
+    def sureness(self) -> float:
+        """How far the estimate is on the claim's side, in standard errors: p-values of the surest are all 0."""
+        value, se = self.estimate.value, self.estimate.se
+        match self._test:
+            case Above(bound):
+                room = value - bound
+            case Below(bound):
+                room = bound - value
+            case Near(target, tolerance):
+                room = tolerance - abs(value - target)
+            case Printed() as printed:
+                return printed.errors - abs(printed.deviation(self.estimate))
+        return room / se if se > 0.0 else math.inf
+
+    def verdict(self, pieces: int = 1) -> Verdict:
+        """What this estimate says, as one of so many pieces of evidence."""
         if self.flaw:
             return "undecided"
         if self.p < LEVEL:
             return "holds"
-        return "fails" if self.against < LEVEL / effects else "undecided"
+        return "fails" if self.against < LEVEL / pieces else "undecided"
+
+    def tested(self, test: Test) -> Self:
+        """The same with this test, unless it has its own."""
+        return self if self.test is not None else replace(self, test=test)
+
+    @property
+    def _test(self) -> Test:
+        if self.test is None:
+            raise InvalidValueError(f"test: none given for {self.where!r}, one of a claim needed")
+        return self.test
 
     def __str__(self) -> str:
         if self.flaw:
             return f"{self.where}: {self.flaw}"
-        coarse = (self.least, self.tolerance, self.origin) == (LEAST, NEAR, 0.0)
-        size = f"{signed_text(self.quantity)} ± {self.se:.3f}" if coarse else fine_text(self)
-        size = size.replace(" ", "\xa0")
+        size = (_coarse if self.test in _COARSE else _fine)(self).replace(" ", "\xa0")
+        if isinstance(self.test, Printed):
+            told = f"{self.where} {size}, printed {self.test.number:.{self.test.digits}f}".replace("-", "−")
+            vague = self.estimate.se > self.test.known
+            return f"{told}; ± {self.test.known:g} needed" if vague else told
         return f"{self.where} {size}, {p_text(self.p)}"
+
+
+def mean(
+    where: str,
+    values: Float[np.ndarray, "draw"],
+    *,
+    draws: str = "independent values",
+    test: Test | None = None,
+) -> Evidence:
+    """The mean of `values`, one per draw; `draws` names them."""
+    values = np.asarray(values, dtype=np.float64)
+    if values.size < 2:
+        return Evidence(where, flaw=_too_few(values.size, draws), test=test)
+    return Evidence(where, Estimate.of(values), test=test)
+
+
+def difference(
+    where: str,
+    more: Float[np.ndarray, "draw"],
+    less: Float[np.ndarray, "other"],
+    *,
+    draws: str = "independent values",
+    test: Test | None = None,
+) -> Evidence:
+    """The mean of `more` minus that of `less`, the draws being different ones (Welch's test)."""
+    fewest = min(np.size(more), np.size(less))
+    if fewest < 2:
+        return Evidence(where, flaw=_too_few(fewest, draws), test=test)
+    return Evidence(where, Estimate.of(np.asarray(more)) - Estimate.of(np.asarray(less)), test=test)
+
+
+def every(
+    where: str, names: Sequence[str], values: Iterable[float], errors: Iterable[float], n: int, test: Test
+) -> Evidence:
+    """All of several numbers of `n` draws as one piece of evidence: the least sure of them.
+
+    It holds if each does on its own, and fails if one surely does not, allowing for how many there are.
+    """
+    pieces = [
+        Evidence(f"{where}, {name}", Estimate(float(value), float(se), n, max(1.0, n - 2.0)), test=test)
+        for name, value, se in zip(names, values, errors, strict=True)
+    ]
+    flawed = [piece for piece in pieces if piece.flaw]
+    if flawed:
+        return flawed[0]
+    against = min(1.0, len(pieces) * min(piece.against for piece in pieces))
+    return replace(max(pieces, key=lambda piece: (piece.p, -piece.sureness)), opposite=against)
+
+
+def _too_few(count: int, draws: str) -> str:
+    return f"{draws}: {count}, two needed"
+
+
+# --- claims ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence and the effects it is about."""
+    """A sentence of a paper or of ours, the quantity it is about, and the test of that.
 
+    `id` never changes and is never used twice; `place` is where the sentence stands (section, equation, caption);
+    `quantity` makes the evidence from a study's results. `provenance` tells the paper's claims from ours,
+    `strength` theorems, printed numbers and observations apart, `scope` and `effort` say what the text speaks of
+    and what it would take; `aliases` are ids under which the same claim stands elsewhere.
+    """
+
+    id: str
+    place: str
     sentence: str
-    effects: tuple[Effect, ...]
+    quantity: Callable[[Any], Iterable[Evidence]] | None = None
+    test: Test = Above()
+    provenance: Literal["paper", "ours"] = "paper"
+    strength: Literal["", "theorem", "constant", "printed", "observation", "hedged"] = ""
+    scope: str = ""
+    effort: str = ""
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim with the evidence it was judged on."""
+
+    claim: Claim
+    evidence: tuple[Evidence, ...]
+
+    @property
+    def sentence(self) -> str:
+        """What is claimed."""
+        return self.claim.sentence
 
     @property
     def verdict(self) -> Verdict:
-        """`holds` if every effect does, `fails` if any does, else `undecided`."""
-        found = {effect.verdict(len(self.effects)) for effect in self.effects}
-        if "fails" in found:
+        """`holds` if all evidence does, `fails` if any does, else `undecided`."""
+        verdicts = {piece.verdict(len(self.evidence)) for piece in self.evidence}
+        if "fails" in verdicts:
             return "fails"
-        return "holds" if found == {"holds"} else "undecided"
+        return "holds" if verdicts == {"holds"} else "undecided"
 
     @property
-    def deciding(self) -> Effect:
-        """The effect that the verdict hangs on: the one that fails, else the least sure."""
+    def deciding(self) -> Evidence:
+        """The evidence that the verdict hangs on: the piece that fails, else the least sure."""
         order = {"fails": 0, "undecided": 1, "holds": 2}
 
-        def place(effect: Effect) -> tuple[int, float]:
-            return order[effect.verdict(len(self.effects))], -math.inf if effect.flaw else -effect.p
+        def place(piece: Evidence) -> tuple[int, float]:
+            return order[piece.verdict(len(self.evidence))], -math.inf if piece.flaw else -piece.p
 
-        return min(self.effects, key=place)
+        return min(self.evidence, key=place)
 
     @property
-    def number(self) -> tuple[float, float]:
-        """Value and standard error of the deciding effect, as it is claimed; NaN for a flawed one."""
-        return self.deciding.quantity, self.deciding.se
+    def estimate(self) -> Estimate:
+        """The number that the verdict hangs on; NaN where nothing was decided."""
+        return self.deciding.estimate
 
     @property
     def why(self) -> str:
         """'holds for decay; fails for RoPE; RoPE −0.120 ± 0.010, p = 1'."""
-        parts = len(self.effects)
+        pieces = len(self.evidence)
         by_verdict = {
-            kind: [one.where for one in self.effects if one.verdict(parts) == kind]
-            for kind in get_args(Verdict)
+            verdict: [piece.where for piece in self.evidence if piece.verdict(pieces) == verdict]
+            for verdict in VERDICTS
         }
-        lead = f"{len(by_verdict['holds'])} of {parts} hold; " if parts > 1 else ""
-        if 1 < parts <= NAMED and len(by_verdict["holds"]) < parts:
-            named = (f"{kind} for {', '.join(places)}" for kind, places in by_verdict.items() if places)
+        lead = f"{len(by_verdict['holds'])} of {pieces} hold; " if pieces > 1 else ""
+        if 1 < pieces <= NAMED and len(by_verdict["holds"]) < pieces:
+            named = (f"{verdict} for {', '.join(places)}" for verdict, places in by_verdict.items() if places)
             lead = f"{'; '.join(named)}; "
         return f"{lead}{self.deciding}"
 
@@ -153,53 +338,52 @@ class Claim:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        effects = [
+        pieces = [
             {
-                "where": one.where,
-                "value": one.quantity,
-                "se": one.se,
-                "p": one.p,
-                "verdict": one.verdict(len(self.effects)),
-                "flaw": one.flaw,
+                "where": piece.where,
+                "value": piece.estimate.value,
+                "se": piece.estimate.se,
+                # agreement with a printed number is a bound, no p-value
+                "p": math.nan if isinstance(piece.test, Printed) else piece.p,
+                "verdict": piece.verdict(len(self.evidence)),
+                "flaw": piece.flaw,
             }
-            for one in self.effects
+            for piece in self.evidence
         ]
-        number, se = self.number
-        about = {"claim": self.sentence, "number": number, "se": se, "verdict": self.verdict, "why": self.why}
-        return about | {"effects": effects}
+        number = {"number": self.estimate.value, "se": self.estimate.se}
+        judged = {"claim": self.sentence, **number, "verdict": self.verdict, "why": self.why}
+        return ({"id": self.claim.id} if self.claim.id else {}) | judged | {"effects": pieces}
 
 
-def mean_effect(
-    where: str, values: Float[np.ndarray, "draw"], *, near: bool = False, draws: str = "independent values"
-) -> Effect:
-    """That the mean of `values`, one per draw, is above zero (or near it); `draws` names them."""
-    values = np.asarray(values, dtype=np.float64)
-    if values.size < 2:
-        return Effect(where, near=near, flaw=_too_few(values.size, draws))
-    se = float(values.std(ddof=1) / math.sqrt(values.size))
-    return Effect(where, float(values.mean()), se, values.size - 1.0, near)
+def judge(claim: Claim, results: Any) -> Judged:
+    """Judge a claim on a study's results. Raises `InvalidValueError` for a claim without quantity or evidence."""
+    if claim.quantity is None:
+        raise InvalidValueError(f"claim: {claim.id or claim.sentence!r} has no quantity, one needed")
+    return judged(claim, claim.quantity(results))
 
 
-def difference_effect(
-    where: str,
-    more: Float[np.ndarray, "draw"],
-    less: Float[np.ndarray, "other"],
-    *,
-    draws: str = "independent values",
-) -> Effect:
-    """That the mean of `more` is above that of `less`, the draws being different ones (Welch's test)."""
-    sides = [np.asarray(side, dtype=np.float64) for side in (more, less)]
-    if min(side.size for side in sides) < 2:
-        return Effect(where, flaw=_too_few(min(side.size for side in sides), draws))
-    shares = [float(side.var(ddof=1)) / side.size for side in sides]
-    total = sum(shares)
-    spread = sum(share**2 / (side.size - 1) for share, side in zip(shares, sides, strict=True))
-    freedom = total**2 / spread if spread > 0 else math.inf
-    return Effect(where, float(sides[0].mean() - sides[1].mean()), math.sqrt(total), freedom)
+def judged(claim: Claim, evidence: Iterable[Evidence]) -> Judged:
+    """Judge a claim on evidence that is at hand. Raises `InvalidValueError` for none."""
+    pieces = tuple(piece.tested(claim.test) for piece in evidence)
+    if not pieces:
+        raise InvalidValueError(f"evidence: none given for {claim.id or claim.sentence!r}, one piece needed")
+    return Judged(claim, pieces)
 
 
-def _too_few(found: int, draws: str) -> str:
-    return f"{draws}: {found}, two needed"
+def judged_sentence(sentence: str, evidence: Iterable[Evidence], test: Test = Above()) -> Judged:
+    """Judge a sentence that is no study's claim yet."""
+    return judged(Claim("", "", sentence, test=test), evidence)
+
+
+def count(verdicts: Iterable[Judged]) -> dict[Verdict, int]:
+    """How many claims hold, fail and are undecided."""
+    named = [one.verdict for one in verdicts]
+    return {verdict: named.count(verdict) for verdict in VERDICTS}
+
+
+# --- numbers in words --------------------------------------------------------------------------------------
+
+_COARSE = (Above(), Below(), Near())
 
 
 def signed_text(value: float) -> str:
@@ -207,14 +391,20 @@ def signed_text(value: float) -> str:
     return f"{value:+.3f}".replace("-", "−")
 
 
-def fine_text(effect: Effect) -> str:
+def _coarse(piece: Evidence) -> str:
+    return f"{signed_text(piece.estimate.value)} ± {piece.estimate.se:.3f}"
+
+
+def _fine(piece: Evidence) -> str:
     """A quantity to the first digit of its standard error: '0.63807 ± 0.00007', '−1.3e-7 ± 2e-8'."""
-    value, se, sign = effect.quantity, effect.se, "" if effect.origin else "+"
+    value, se = piece.estimate.value, piece.estimate.se
+    whole = not isinstance(piece.test, Near) or piece.test.target != 0.0
+    sign = "" if whole and getattr(piece.test, "bound", 1.0) != 0.0 else "+"
     if not se > _EXACT:
         return f"{value:{sign}.4g}".replace("-", "−")
     digits = max(0, -math.floor(math.log10(se)))
     fixed = digits <= 6
-    if fixed or effect.origin:
+    if fixed or not sign:
         size = f"{value:{sign}.{digits}f}"
     else:
         size = f"{value:{sign}.{max(0, digits + math.floor(math.log10(abs(value) or se)))}e}"
@@ -225,9 +415,3 @@ def fine_text(effect: Effect) -> str:
 def p_text(p: float) -> str:
     """'p = 0.03', or 'p < 1e-5' for one so small that normal theory is not to be trusted with it."""
     return (f"p = {p:.2g}" if p >= 1e-5 else "p < 1e-5").replace(" ", "\xa0")
-
-
-def count(claims: Iterable[Claim]) -> dict[Verdict, int]:
-    """How many claims hold, fail and are undecided."""
-    verdicts = [claim.verdict for claim in claims]
-    return {kind: verdicts.count(kind) for kind in get_args(Verdict)}

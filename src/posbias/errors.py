@@ -20,6 +20,14 @@ class InputFileError(PosbiasError):
     """A file that was to be read is missing, unreadable, damaged or not of the expected form."""
 
 
+class DamagedError(InputFileError):
+    """A file is not what was written: cut short, altered, or of another kind than asked for."""
+
+
+class SchemaError(InputFileError):
+    """A file is whole, but written by a posbias whose files have another schema version."""
+
+
 class OutputFileError(PosbiasError):
     """A file could not be written; nothing half-written was left behind."""
 

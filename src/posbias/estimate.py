@@ -12,28 +12,61 @@ from jaxtyping import Float
 
 from posbias.errors import InvalidValueError
 
+_EXACT = 1e-12
+"""A standard error below this is rounding."""
+_FINE = 1e-9
+"""Standard errors below this are not written out."""
+
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its standard error from `n` independent samples.
+    """A value with its standard error from `n` independent draws; exact, with `se` 0, where `n` is None.
 
-    `value` and `se` share a unit; `se` is NaN when n < 2. Raises `InvalidValueError` for n < 1 or se < 0.
+    `value` and `se` share a unit; a value that is not defined is NaN, and so is `se` where it is not known
+    (n < 2). `freedom` are the degrees of freedom of `se`, n − 1 unless given. Raises `InvalidValueError` for n < 1
+    or se < 0.
     """
 
     value: float
-    se: float
-    n: int
+    se: float = 0.0
+    n: int | None = None
+    freedom: float = math.nan
 
     def __post_init__(self):
-        if self.n < 1:
+        if self.n is not None and self.n < 1:
             raise InvalidValueError(f"n: {self.n} given, at least one sample needed")
         if self.se < 0:
             raise InvalidValueError(f"se: {self.se} given, a standard error is ≥ 0")
+        if math.isnan(self.value):
+            object.__setattr__(self, "se", math.nan)
+        if math.isnan(self.freedom):
+            object.__setattr__(self, "freedom", math.inf if self.n is None else max(1.0, self.n - 1.0))
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing was drawn for it."""
+        return self.n is None
+
+    @property
+    def known(self) -> bool:
+        """Whether value and error are finite, so that something can be said of the true value."""
+        return math.isfinite(self.value) and math.isfinite(self.se)
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval, value ± 1.96 se."""
-        return self.value - 1.96 * self.se, self.value + 1.96 * self.se
+        """The 95 % interval by Student's t."""
+        from scipy.special import stdtrit
+
+        half = float(stdtrit(self.freedom, 0.975)) * self.se if self.se else 0.0
+        return self.value - half, self.value + half
+
+    def p_above(self, bound: float = 0.0) -> float:
+        """One-sided p-value against "the true value is at most `bound`", by Student's t."""
+        if self.se <= _EXACT:
+            return 0.0 if self.value > bound else 1.0
+        from scipy.special import stdtr
+
+        return float(stdtr(self.freedom, (bound - self.value) / self.se))
 
     @classmethod
     def of(cls, samples: Float[np.ndarray, "sample"]) -> "Estimate":
@@ -44,9 +77,34 @@ class Estimate:
         se = float(samples.std(ddof=1) / math.sqrt(samples.size)) if samples.size > 1 else math.nan
         return cls(float(samples.mean()), se, samples.size)
 
+    def scaled(self, factor: float) -> "Estimate":
+        """The same in another unit."""
+        return Estimate(self.value * factor, self.se * abs(factor), self.n, self.freedom)
+
+    def __neg__(self) -> "Estimate":
+        return self.scaled(-1.0)
+
+    def __add__(self, other: "Estimate") -> "Estimate":
+        """The sum of two independent estimates, with the degrees of freedom of Welch and Satterthwaite."""
+        parts = [(one.se**2, one.freedom) for one in (self, other)]
+        total = sum(variance for variance, _ in parts)
+        spread = sum(variance**2 / freedom for variance, freedom in parts)
+        drawn = [one.n for one in (self, other) if one.n is not None]
+        freedom = total**2 / spread if spread > 0 else math.inf
+        return Estimate(
+            self.value + other.value, math.sqrt(total), min(drawn) if drawn else None, max(1.0, freedom)
+        )
+
+    def __sub__(self, other: "Estimate") -> "Estimate":
+        return self + -other
+
     def __str__(self) -> str:
+        if not math.isfinite(self.value):
+            return "–"
         if not math.isfinite(self.se) or self.se == 0:
             return f"{self.value:.4g}"
+        if self.se < _FINE:
+            return f"{self.value:.3g} ± {self.se:.1g}" if abs(self.value) < _FINE else f"{self.value:.8g}"
         digits = max(0, 1 - math.floor(math.log10(self.se)))
         return f"{self.value:.{digits}f} ± {self.se:.{digits}f}"
 

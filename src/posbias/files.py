@@ -1,10 +1,12 @@
 """Files that are either whole or not there.
 
 A result is written to a temporary name beside its place and renamed when complete, so a full disk, a crash
-or Ctrl-C leaves the old file or none, never half of one.
+or Ctrl-C leaves the old file or none, never half of one. The temporary name is hidden and says whose it is
+(`.HOST~PROCESS~NAME…`), so that what a killed writer began can be cleared.
 """
 
 import os
+import platform
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -26,7 +28,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise OutputFileError(f"cannot write {target}: it is {kind}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=target.suffix, dir=target.parent)
+        handle, name = tempfile.mkstemp(prefix=_prefix(target), suffix=target.suffix, dir=target.parent)
         os.close(handle)
     except OSError as error:
         raise _cannot_write(target, error) from error
@@ -39,6 +41,15 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise _cannot_write(target, error) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def clear_leftovers(folder: str | os.PathLike[str]) -> None:
+    """Remove what writers to `folder` that were killed on this machine had begun; living ones keep theirs."""
+    ours = f".{platform.node()}~"
+    for path in Path(folder).glob(".*~*~*"):
+        process = path.name.removeprefix(ours).partition("~")[0]
+        if path.name.startswith(ours) and process.isdigit() and not _lives(int(process)):
+            path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -100,6 +111,20 @@ def between_marks(page: str, begin: str, end: str) -> tuple[str, str, str]:
     before, rest = page.split(begin)
     held, after = rest.split(end)
     return before, held.strip("\n"), after
+
+
+def _prefix(target: Path) -> str:
+    return f".{platform.node()}~{os.getpid()}~{target.name}."
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _as_a_plain_file(path: Path) -> None:

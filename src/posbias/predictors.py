@@ -4,16 +4,21 @@ Each takes some of what was measured (never the influence itself) and gives the 
 expects. They differ in what they keep: the residual stream, content, the measured attention, the norms.
 """
 
+import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
-from posbias.errors import InvalidValueError
+from posbias.errors import InputFileError, InvalidValueError
 from posbias.profile import Profile
-from posbias.theory.kernel import masked_softmax, push
+from posbias.spec import read_text
+from posbias.store import load_measurement
+from posbias.theory.rollout.kernel import masked_softmax, push, through
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -132,7 +137,7 @@ def _measured_kernels(measurement: "xr.Dataset") -> np.ndarray:
 def _energy(measurement: "xr.Dataset") -> np.ndarray:
     row = _last(measurement)
     for kernel in measurement["energy_kernel"].values[::-1].astype(np.float64):
-        row = row + row @ kernel
+        row = row + through(row, kernel)
     return np.sqrt(row)
 
 
@@ -188,3 +193,55 @@ PREDICTORS = (
     ),
 )
 """The predictors in the order of what they keep; the keys are stable names."""
+
+
+def profile_as_dict(profile: Profile) -> dict[str, Any]:
+    """A profile with its statistics, ready for JSON and readable by `load_profile`."""
+    return {
+        "tokens": profile.tokens,
+        "query": profile.query,
+        "measures": profile.measures,
+        "profile": profile.mass.tolist(),
+        "summary": profile.summary.as_dict(),
+        "lost": profile.lost,
+        "left_out": list(profile.left_out),
+    }
+
+
+def load_profile(path: str | os.PathLike[str]) -> Profile:
+    """Read a profile: the JSON of a prediction, a plain JSON list of weights, or a measurement's `.nc`.
+
+    A plain list is divided by its sum. Raises `InputFileError` naming what the file holds instead.
+    """
+    path = Path(path)
+    if path.suffix.lower() == ".nc":
+        return measured_influence(load_measurement(path))
+    try:
+        data = json.loads(read_text(path))
+    except RecursionError:
+        raise InputFileError(f"{path}: nested too deeply; a prediction, a list or a .nc needed") from None
+    except ValueError as error:
+        raise InputFileError(
+            f"{path}: not valid JSON ({error}); a prediction, a list or a .nc needed"
+        ) from None
+    listed = data.get("profile") if isinstance(data, dict) else data
+    if not isinstance(listed, list) or not all(_is_number(entry) for entry in listed) or not listed:
+        raise InputFileError(f"{path}: holds no list of numbers and no key 'profile' with one")
+    query = data.get("query", -1) if isinstance(data, dict) else -1
+    measures = str(data.get("measures", "rollout")) if isinstance(data, dict) else "weights"
+    if isinstance(query, bool) or not isinstance(query, int):
+        raise InputFileError(f"{path}: query: {query!r} given, an integer needed")
+    try:
+        weights = np.array([float(entry) for entry in listed])
+        if isinstance(data, dict):
+            left_out = tuple(map(str, data.get("left_out", ())))
+            return Profile(
+                weights, query=query, measures=measures, lost=data.get("lost", 0.0), left_out=left_out
+            )
+        return Profile.from_weights(weights, measures=measures)
+    except (InvalidValueError, OverflowError) as error:
+        raise InputFileError(f"{path}: {error}") from None
+
+
+def _is_number(entry: Any) -> bool:
+    return isinstance(entry, int | float) and not isinstance(entry, bool)

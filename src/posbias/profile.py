@@ -50,10 +50,11 @@ class Summary:
     """The fewest positions, counted back from the query, that hold at least 90 % of the mass."""
     entropy: float
     """−Σ p ln p, in nats."""
-    verdict: Verdict
+    verdict: Verdict | None
     """An end is favoured when its k positions hold more than 1.25 times the mass of the trough's k
     (`Profile.trough_share`), and more than k positions of the middle do on average: both ends give U, one gives
-    primacy or recency. With none, it is middle where the middle so exceeds both ends by 1.25, else flat."""
+    primacy or recency. With none, it is middle where the middle so exceeds both ends by 1.25, else flat.
+    None for a prediction that leaves out what decides it (`Profile.left_out`)."""
 
     def as_dict(self) -> dict[str, Any]:
         """The statistics by name, ready for JSON."""
@@ -68,7 +69,8 @@ class Profile:
     (statistics are shares of what the positions hold); `query` the 0-based position influenced;
     `measures` what the numbers are ("rollout", "gradient", …); `samples` the unnormalised influences of the
     single prompts behind a measured mean, if any; `se` the standard error of `mass`; `about` where it came
-    from. Raises `InvalidValueError` where any of that does not hold; `Profile.from_weights` normalises.
+    from; `left_out` the parts of an architecture that a prediction does not cover, so that it has no verdict.
+    Raises `InvalidValueError` where any of that does not hold; `Profile.from_weights` normalises.
     """
 
     mass: Float[np.ndarray, "position"]
@@ -78,6 +80,7 @@ class Profile:
     se: Float[np.ndarray, "position"] | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
     lost: float = 0.0
+    left_out: tuple[str, ...] = ()
 
     def __post_init__(self):
         mass = np.array(self.mass, dtype=np.float64)
@@ -183,7 +186,7 @@ class Profile:
         halves = [Profile.from_samples(np.asarray(self.samples)[k::2, :seen]) for k in (0, 1)]
         starts = [_least_stretch(half.mass, ends) for half in halves]
         one, two = (half.share(at, at + ends) for half, at in zip(halves, starts[::-1], strict=True))
-        return Estimate((one.value + two.value) / 2, math.hypot(one.se, two.se) / 2, one.n + two.n)
+        return Estimate((one.value + two.value) / 2, math.hypot(one.se, two.se) / 2, len(self.samples))
 
     def without_first(self) -> "Profile":
         """The same profile with position 0 left out and the rest normalised anew.
@@ -194,7 +197,12 @@ class Profile:
             raise InvalidValueError(f"query: {self.query} sees only the first token; a later query needed")
         samples = None if self.samples is None else self.samples[:, 1:]
         return Profile.from_weights(
-            self.mass[1:], query=self.query - 1, measures=self.measures, samples=samples, about=self.about
+            self.mass[1:],
+            query=self.query - 1,
+            measures=self.measures,
+            samples=samples,
+            about=self.about,
+            left_out=self.left_out,
         )
 
 
@@ -227,7 +235,9 @@ def _summarise(profile: Profile) -> Summary:
         ),
         effective_range=int(reached[0]) + 1 if reached.size else tokens,
         entropy=abs(float((positive * np.log(positive)).sum())),
-        verdict=_verdict(first, last, least, float(middle.mean()) * ends if middle.size else 0.0),
+        verdict=None
+        if profile.left_out
+        else _verdict(first, last, least, float(middle.mean()) * ends if middle.size else 0.0),
     )
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from posbias.comparison import Agreement, Comparison, Score
     from posbias.profile import Profile
-    from posbias.simulate import RecencyResult, VariantResult
+    from posbias.simulation import RecencyResult, VariantResult
     from posbias.verify import Finding
 
 
@@ -21,7 +21,7 @@ def describe(profile: "Profile") -> list[str]:
     reach = "token" if s.effective_range == 1 else "tokens"
     return [
         blocks(profile.mass[: profile.query + 1]),
-        f"verdict: {s.verdict}",
+        verdict_line(profile),
         f"share of the first {s.ends}: {s.first_mass:.2%}, of the last {s.ends}: {s.last_mass:.2%}",
         f"density first : middle : last = {first:.2f} : {middle:.2f} : {last:.2f} (uniform = 1)",
         f"trough at position {s.trough} of 0 … {s.query}, {s.trough_depth:.0%} below uniform",
@@ -29,6 +29,16 @@ def describe(profile: "Profile") -> list[str]:
         *([f"learned sinks took {profile.lost:.2%}"] if profile.lost else []),
         *_engines(profile),
     ]
+
+
+def verdict_line(profile: "Profile") -> str:
+    """'verdict: U', or why there is none."""
+    if not profile.left_out:
+        return f"verdict: {profile.summary.verdict}"
+    parts = " and ".join(profile.left_out)
+    return (
+        f"no verdict: {parts} positions are left out (mask and residual only); `posbias measure` settles it"
+    )
 
 
 def _engines(profile: "Profile") -> list[str]:
@@ -46,7 +56,7 @@ def describe_variation(quantity: str, varied: "Sequence[tuple[float, Profile]]")
         [
             f"{value:g}",
             blocks(profile.mass[: profile.query + 1], 40),
-            profile.summary.verdict,
+            profile.summary.verdict or "–",
             f"{profile.summary.first_mass:.1%}",
             f"{profile.summary.last_mass:.1%}",
             str(profile.summary.trough),

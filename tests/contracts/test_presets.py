@@ -4,11 +4,15 @@ import numpy as np
 import pytest
 
 from posbias.errors import InvalidValueError
+from posbias.plots import draw_profile, new_figure
+from posbias.predictors import load_profile, profile_as_dict
+from posbias.store import save_json
+from posbias.terminal import describe
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.positional import ALiBi, NeedsMeasurement, NoPE, alibi_slopes
 from posbias.theory.presets import PRESETS, preset
-from posbias.theory.rollout import influence
+from posbias.theory.rollout.dispatch import influence, trajectory
 
 # name: layers, heads, key-value heads, context in tokens
 CONFIGURATIONS = {
@@ -202,3 +206,32 @@ def test_defaults_of_transformers_agree(name, model_type):
 def test_an_unknown_name_is_answered_with_the_nearest(name, words):
     with pytest.raises(InvalidValueError, match=words):
         preset(name)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_what_needs_measurement_gets_no_verdict(name: str):
+    architecture = preset(name)
+    left_out = {
+        layer.positional.encoding
+        for layer in architecture.layers
+        if isinstance(layer.positional, NeedsMeasurement)
+    }
+    profile = influence(architecture, 64)
+    assert set(profile.left_out) == left_out
+    assert (profile.summary.verdict is None) == bool(left_out)
+    lines = "\n".join(describe(profile))
+    assert ("no verdict" in lines) == bool(left_out)
+    for variant in trajectory(architecture, 16)[::8]:
+        assert (variant.summary.verdict is None) == bool(left_out)
+
+
+def test_no_verdict_outlives_a_file_and_stands_in_the_picture(tmp_path):
+    profile = influence(preset("smollm2-135m"), 64)
+    save_json(profile_as_dict(profile), tmp_path / "p.json")
+    read = load_profile(tmp_path / "p.json")
+    assert read.left_out == ("rotary",)
+    assert read.summary.verdict is None
+    assert read.without_first().summary.verdict is None
+    title = draw_profile(new_figure().subplots(), read).get_title()
+    assert "no verdict" in title
+    assert not draw_profile(new_figure().subplots(), influence(preset("bloom-7b1"), 64)).get_title()

@@ -5,19 +5,18 @@ import dataclasses
 import numpy as np
 import pytest
 from architectures import SHORTEST, architectures, exponential, layers
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from posbias import errors
 from posbias.spec import decode, encode, fingerprint
-from posbias.theory import scan
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
-from posbias.theory.kernel import dense_influence, layer_kernel
 from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.mixing import Constant, PerLayer
 from posbias.theory.positional import ALiBi, Decay, NoPE
-from posbias.theory.rollout import influence, rollout, trajectory
+from posbias.theory.rollout import influence, rollout, sweep, trajectory
+from posbias.theory.rollout.kernel import dense_influence, layer_kernel
 
 tokens_up_to_300 = st.one_of(st.integers(SHORTEST, 12), st.integers(120, 140), st.integers(250, 300))
 
@@ -89,8 +88,8 @@ def test_a_window_of_the_whole_text_is_causal(layer, tokens, more):
 @given(layers(sinks=False), st.integers(SHORTEST, 60))
 def test_heads_count_through_their_weights_alone(layer, tokens):
     """Doubling every head, by list or by groups, changes nothing."""
-    if isinstance(layer.positional, ALiBi) and layer.positional.slopes is None:
-        return
+    # slopes that are not told follow from the number of heads
+    assume(not isinstance(layer.positional, ALiBi) or layer.positional.slopes is not None)
     grouped = dataclasses.replace(
         layer, heads=2 * layer.heads, groups=layer.heads, head_weights=_halved(layer.head_weights)
     )
@@ -201,7 +200,7 @@ def test_a_value_survives_its_spelling(architecture):
 @given(st.integers(1, 3000))
 def test_spans_cover_every_token_once_last_first(blocks):
     tokens = blocks * 37
-    covered = [token for low, high in reversed(scan._spans(tokens)) for token in (low, high)]
+    covered = [token for low, high in reversed(sweep._spans(tokens)) for token in (low, high)]
     assert covered[0] == 0
     assert covered[-1] == tokens
     assert covered[1:-1:2] == covered[2:-1:2]

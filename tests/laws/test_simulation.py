@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posbias.errors import InvalidValueError
-from posbias.simulate import InterruptedSimulation, RecencyModel, simulate_recency
-from posbias.simulate.gram import BLOCK, run_block
-from posbias.simulate.normals import fill_with_normals, transform
-from posbias.simulate.tally import Layout, Tally
+from posbias.simulation import InterruptedSimulation, RecencyModel, simulate_recency
+from posbias.simulation.gram import BLOCK, run_block
+from posbias.simulation.normals import fill_with_normals, transform
+from posbias.simulation.tally import Layout, Tally
 
 
 def same_bytes(one: Tally, two: Tally) -> bool:
@@ -136,12 +136,12 @@ def test_until_se_looks_at_every_layer():
 
 
 def test_ctrl_c_hands_over_what_is_counted():
-    def stop(done, wanted):
-        if done >= 3 * BLOCK:
+    def stop(event):
+        if event.done >= 3 * BLOCK:
             raise KeyboardInterrupt
 
     with pytest.raises(InterruptedSimulation, match="6,144 samples") as caught:
-        simulate_recency(RecencyModel(tokens=3, depth=2), 10**9, progress=stop)
+        simulate_recency(RecencyModel(tokens=3, depth=2), 10**9, on_event=stop)
     assert caught.value.result is not None
     kept = simulate_recency(RecencyModel(tokens=3, depth=2), 3 * BLOCK)
     assert same_bytes(caught.value.result.tally, kept.tally)

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posbias.errors import InvalidValueError
-from posbias.simulate import RecencyModel, compiled, gram, variants
-from posbias.simulate.tally import Layout, Tally
-from posbias.simulate.variants import (
+from posbias.events import Event
+from posbias.simulation import RecencyModel, compiled, gram, variants
+from posbias.simulation.tally import Layout, Tally
+from posbias.simulation.variants import (
     VARIANTS,
     OverNetworks,
     Variant,
@@ -256,8 +257,8 @@ def test_numbers_over_networks_are_what_they_say():
 
 def test_one_network_has_a_value_and_no_error():
     calls = []
-    result = simulate_variant(VARIANTS["alibi"], 1, 2, progress=lambda *done: calls.append(done))
-    assert calls == [(1, 1)]
+    result = simulate_variant(VARIANTS["alibi"], 1, 2, on_event=calls.append)
+    assert calls == [Event(1, 1, "network")]
     answer = json.loads(json.dumps(result.as_dict(), allow_nan=False))
     assert answer["networks"] == 1
     assert answer["inputs"] == 2

@@ -8,7 +8,7 @@ from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.mixing import Constant, PerLayer
 from posbias.theory.positional import ALiBi, Decay
-from posbias.theory.rollout import influence
+from posbias.theory.rollout.dispatch import influence
 from posbias.theory.variation import QUANTITIES, STEPS, values_of, vary
 
 LOCAL, GLOBAL = (

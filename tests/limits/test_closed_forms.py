@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posbias.errors import InvalidValueError
-from posbias.simulate import RecencyModel, simulate_recency
-from posbias.theory import layernorm
-from posbias.theory.deviation import NOISIEST, closed_form, deviation_curve
-from posbias.theory.recency import exact_scores
+from posbias.simulation import RecencyModel, simulate_recency
+from posbias.theory.closed_forms import layernorm
+from posbias.theory.closed_forms.deviation import NOISIEST, closed_form, deviation_curve
+from posbias.theory.closed_forms.recency import exact_scores
 
 HALF = {"anisotropy": 0.5}
 

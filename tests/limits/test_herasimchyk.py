@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from posbias import stochastic_order
 from posbias.errors import InvalidValueError
-from posbias.theory import order, residual
 from posbias.theory.architecture import Layer
-from posbias.theory.kernel import layer_kernel, push
+from posbias.theory.closed_forms import residual_bounds
 from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.mixing import AtInitialisation, AttentionOnly, Constant, PerLayer, PowerDecay
 from posbias.theory.positional import ALiBi, Decay, NoPE
+from posbias.theory.rollout.kernel import layer_kernel, push
 from posbias.verify.herasimchyk import HERASIMCHYK, draws
 from posbias.verify.herasimchyk.forces import draw_encoding
 from posbias.verify.herasimchyk.infinite import deep_rollouts
@@ -44,7 +45,7 @@ def kernels(draw):
 pairs = st.integers(1, 7).flatmap(lambda tokens: st.tuples(distributions(tokens), distributions(tokens)))
 
 
-# --- order.py against the definitions ----------------------------------------------------------------------
+# --- stochastic_order.py against the definitions -----------------------------------------------------------
 
 
 def brute_force_gaps(parts):
@@ -60,7 +61,7 @@ def brute_force_gaps(parts):
 @given(kernels(), st.sampled_from([0, 1, 5]))
 @settings(max_examples=300)
 def test_monotonicity_counts_every_triple(parts, tolerance):
-    found = order.monotonicity(parts / PARTS, tolerance=tolerance / PARTS)
+    found = stochastic_order.monotonicity(parts / PARTS, tolerance=tolerance / PARTS)
     gaps = brute_force_gaps(parts)
     beyond = [gap for gap in gaps if gap > Fraction(tolerance, PARTS)]
     assert found.triples == len(gaps)
@@ -76,9 +77,9 @@ def test_monotonicity_counts_every_triple(parts, tolerance):
 def test_dominance_is_that_of_quantiles(pair):
     """μ ⪰ ν exactly when each quantile of μ is at least that of ν: no prefix masses here."""
     later, earlier = (np.repeat(np.arange(len(parts)), parts) for parts in pair)
-    margin = order.dominance(pair[0] / PARTS, pair[1] / PARTS)
+    margin = stochastic_order.dominance(pair[0] / PARTS, pair[1] / PARTS)
     assert (margin >= 0) == (later >= earlier).all()
-    assert order.dominates(pair[0] / PARTS, pair[1] / PARTS) == (margin >= 0)
+    assert stochastic_order.dominates(pair[0] / PARTS, pair[1] / PARTS) == (margin >= 0)
 
 
 @given(pairs, st.randoms(use_true_random=False))
@@ -87,44 +88,44 @@ def test_dominance_bounds_the_mean_of_every_increasing_function(pair, random):
     later, earlier = pair[0] / PARTS, pair[1] / PARTS
     values = np.sort([random.random() for _ in later])
     gain = later @ values - earlier @ values
-    margin = float(order.dominance(later, earlier))
+    margin = float(stochastic_order.dominance(later, earlier))
     assert gain >= margin * (values[-1] - values[0]) - 1e-14
 
 
 @given(pairs)
 def test_prefix_drift_is_the_gain_of_each_prefix(pair):
     before, after = pair
-    drift = order.prefix_drift(before / PARTS, after / PARTS)
+    drift = stochastic_order.prefix_drift(before / PARTS, after / PARTS)
     expected = [(sum(after[: k + 1]) - sum(before[: k + 1])) / PARTS for k in range(len(before) - 1)]
     assert drift.tolist() == expected
     if expected:
-        assert order.dominance(before / PARTS, after / PARTS) == min(expected)
+        assert stochastic_order.dominance(before / PARTS, after / PARTS) == min(expected)
 
 
 def test_prefixes_of_float32_are_summed_in_float64():
     mass = np.full(100_000, 1e-5, dtype=np.float32)
     exact = float(np.float32(1e-5)) * 100_000
-    assert order.prefix_mass(mass)[-1] == pytest.approx(exact, rel=1e-12)
+    assert stochastic_order.prefix_mass(mass)[-1] == pytest.approx(exact, rel=1e-12)
 
 
 def test_batches_are_compared_along_the_last_axis():
     rng = np.random.default_rng(3)
     later, earlier = rng.dirichlet(np.ones(5), (4, 3)), rng.dirichlet(np.ones(5), 3)
-    margins = order.dominance(later, earlier)
+    margins = stochastic_order.dominance(later, earlier)
     assert margins.shape == (4, 3)
-    assert margins[2, 1] == order.dominance(later[2, 1], earlier[1])
+    assert margins[2, 1] == stochastic_order.dominance(later[2, 1], earlier[1])
 
 
 @pytest.mark.parametrize("mask", [Causal(), SlidingWindow(7)])
 @pytest.mark.parametrize("positional", [NoPE(), ALiBi(), Decay(0.3)])
 def test_kernels_of_the_theory_are_monotone_and_a_planted_violation_is_found(mask, positional):
     kernel = layer_kernel(Layer(heads=4, positional=positional, mask=mask), 40)
-    assert order.monotonicity(kernel).holds
+    assert stochastic_order.monotonicity(kernel).holds
     # the last row is given more of the first key than the row before it, taken from its own
     planted = kernel[38, 0] - kernel[39, 0] + 1e-6
     kernel[39, 0] += planted
     kernel[39, 39] -= planted
-    violated = order.monotonicity(kernel, tolerance=1e-9)
+    violated = stochastic_order.monotonicity(kernel, tolerance=1e-9)
     gaps = np.array([kernel[39, : k + 1].sum() - kernel[:39, : k + 1].sum(axis=1) for k in range(39)])
     assert violated.violations == (gaps > 1e-9).sum() > 0
     assert violated.mean_gap == pytest.approx(gaps[gaps > 1e-9].mean(), rel=1e-9)
@@ -143,19 +144,19 @@ def test_kernels_of_the_theory_are_monotone_and_a_planted_violation_is_found(mas
 )
 def test_what_is_no_kernel_is_refused(kernel, words):
     with pytest.raises(InvalidValueError, match=words):
-        order.monotonicity(kernel)
+        stochastic_order.monotonicity(kernel)
 
 
 def test_other_bad_input_of_the_order_is_refused():
     with pytest.raises(InvalidValueError, match="tolerance: -1"):
-        order.monotonicity(np.eye(2), tolerance=-1.0)
+        stochastic_order.monotonicity(np.eye(2), tolerance=-1.0)
     with pytest.raises(InvalidValueError, match="after: "):
-        order.prefix_drift(np.ones(2) / 2, np.ones(3) / 3)
+        stochastic_order.prefix_drift(np.ones(2) / 2, np.ones(3) / 3)
     with pytest.raises(InvalidValueError, match="before: not finite"):
-        order.dominance(np.array([np.nan, 1.0]), np.ones(2) / 2)
+        stochastic_order.dominance(np.array([np.nan, 1.0]), np.ones(2) / 2)
 
 
-# --- residual.py against closed forms and enumeration ------------------------------------------------------
+# --- residual_bounds.py against closed forms and enumeration -----------------------------------------------
 
 coefficients = st.lists(st.floats(0, 1), min_size=1, max_size=8).map(np.array)
 
@@ -171,7 +172,7 @@ def closed_product(exponent, a):
 
 @given(st.sampled_from([2, 3, 4]), st.floats(1e-6, 1), st.floats(0.01, 0.999))
 def test_infinite_product_equals_its_closed_form(exponent, initial, share):
-    found = math.exp(residual.log_product(PowerDecay(initial, float(exponent)), share))
+    found = math.exp(residual_bounds.log_product(PowerDecay(initial, float(exponent)), share))
     assert found == pytest.approx(closed_product(exponent, share * initial), rel=1e-12)
 
 
@@ -181,7 +182,7 @@ def test_infinite_product_lies_between_brackets_of_its_tail(exponent):
     explicit = np.log1p(-a * np.arange(1.0, depth + 1) ** -exponent).sum()
     # x ≤ −ln(1 − x) ≤ x/(1 − x), and the sum lies between the integrals from depth + 1 and from depth
     low, high = (a * start ** (1 - exponent) / (exponent - 1) for start in (depth + 1.0, float(depth)))
-    found = residual.log_product(PowerDecay(1.0, exponent), a)
+    found = residual_bounds.log_product(PowerDecay(1.0, exponent), a)
     assert explicit - high / (1 - a * depth**-exponent) - 1e-9 <= found <= explicit - low + 1e-9
 
 
@@ -200,8 +201,8 @@ def test_infinite_product_lies_between_brackets_of_its_tail(exponent):
     ],
 )
 def test_total_mixing_decides_the_dichotomy(mixing, total):
-    assert residual.total_mixing(mixing) == pytest.approx(total, rel=1e-14)
-    found = residual.dichotomy(mixing, 0.1)
+    assert residual_bounds.total_mixing(mixing) == pytest.approx(total, rel=1e-14)
+    found = residual_bounds.dichotomy(mixing, 0.1)
     assert found.collapses == math.isinf(total)
     assert (found.retained == 0.0) == found.collapses
     assert found.first_token == 1.0 - found.retained
@@ -210,11 +211,11 @@ def test_total_mixing_decides_the_dichotomy(mixing, total):
 def test_dichotomy_holds_far_down():
     """Two tokens under NoPE, where P_11 = Π(1 − λ/2) exactly: the limit is approached or is zero."""
     for mixing in (PowerDecay(1.0, 2.0), PowerDecay(0.7, 3.0)):
-        own = residual.self_bound(mixing.values(200_000), 0.5)[-1]
-        limit = residual.dichotomy(mixing, 0.5).retained
+        own = residual_bounds.self_bound(mixing.values(200_000), 0.5)[-1]
+        limit = residual_bounds.dichotomy(mixing, 0.5).retained
         assert limit < own < limit * (1 + 1e-5)
     # β = 1: Π(1 − 1/2t) falls as depth^−½, by Gamma(½)
-    own = residual.self_bound(PowerDecay(1.0, 1.0).values(100_000), 0.5)[-1]
+    own = residual_bounds.self_bound(PowerDecay(1.0, 1.0).values(100_000), 0.5)[-1]
     assert own == pytest.approx(1 / math.sqrt(math.pi * 100_000), rel=1e-5)
 
 
@@ -224,9 +225,11 @@ def test_bounds_equal_their_products_written_out(lam, floor, position):
         part = lam[:depth].tolist()
         own = math.prod(1 - (1 - floor) * one for one in part)
         suffix = math.prod(1 - position * floor * one for one in part)
-        assert residual.self_bound(lam, floor)[depth - 1] == pytest.approx(own, rel=1e-13)
-        assert residual.suffix_bound(lam, floor, position)[depth - 1] == pytest.approx(suffix, rel=1e-13)
-        exponential = residual.exponential_bound(lam, floor, position)[depth - 1]
+        assert residual_bounds.self_bound(lam, floor)[depth - 1] == pytest.approx(own, rel=1e-13)
+        assert residual_bounds.suffix_bound(lam, floor, position)[depth - 1] == pytest.approx(
+            suffix, rel=1e-13
+        )
+        exponential = residual_bounds.exponential_bound(lam, floor, position)[depth - 1]
         assert exponential == pytest.approx(math.exp(-position * floor * sum(part)), rel=1e-13)
         assert exponential >= suffix * (1 - 1e-13)
 
@@ -238,7 +241,7 @@ def test_window_bound_sums_over_all_outcomes(lam, floor, query):
         if sum(outcome) < query:
             chances = [floor * one if hit else 1 - floor * one for hit, one in zip(outcome, lam, strict=True)]
             total += math.prod(chances)
-    assert residual.window_bound(lam, floor, query) == pytest.approx(total, rel=1e-12, abs=1e-300)
+    assert residual_bounds.window_bound(lam, floor, query) == pytest.approx(total, rel=1e-12, abs=1e-300)
 
 
 @given(coefficients, st.lists(st.floats(0, 3), min_size=8, max_size=8), st.floats(0, 5))
@@ -246,7 +249,7 @@ def test_hidden_state_bound_is_attained_by_a_single_token(lam, norms, start):
     state = start
     for one, norm in zip(lam, norms, strict=False):
         state = (1 - one) * state + one * norm * state
-    found = residual.hidden_state_bound(lam, np.array(norms[: len(lam)]), start)[-1]
+    found = residual_bounds.hidden_state_bound(lam, np.array(norms[: len(lam)]), start)[-1]
     assert found == pytest.approx(state, rel=1e-12)
 
 
@@ -255,35 +258,40 @@ def test_softmax_floor_is_the_least_over_all_corners(keys, logit_bound, position
     """The least weight is attained where logits are at their bounds: try every such row."""
     corners = itertools.product([-logit_bound, logit_bound + positional_range], repeat=keys)
     least = min(math.exp(min(row)) / sum(map(math.exp, row)) for row in corners)
-    assert residual.softmax_floor(keys, logit_bound, positional_range) == pytest.approx(least, rel=1e-12)
+    assert residual_bounds.softmax_floor(keys, logit_bound, positional_range) == pytest.approx(
+        least, rel=1e-12
+    )
 
 
 def test_heads_are_averaged():
     heads = np.random.default_rng(0).dirichlet(np.ones(3), (2, 3))
-    np.testing.assert_allclose(residual.average_heads(heads), (heads[0] + heads[1]) / 2, rtol=1e-15)
+    np.testing.assert_allclose(residual_bounds.average_heads(heads), (heads[0] + heads[1]) / 2, rtol=1e-15)
     np.testing.assert_allclose(
-        residual.average_heads(heads, [0.25, 0.75]), 0.25 * heads[0] + 0.75 * heads[1], rtol=1e-14
+        residual_bounds.average_heads(heads, [0.25, 0.75]), 0.25 * heads[0] + 0.75 * heads[1], rtol=1e-14
     )
 
 
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: residual.total_mixing(PerLayer((0.1, 0.2))), "mixing: 2 measured"),
-        (lambda: residual.dichotomy(Constant(0.1), 0.0), "floor: 0.0 given"),
-        (lambda: residual.self_bound(np.array([0.5, 1.2]), 0.1), "coefficients"),
-        (lambda: residual.self_bound(np.array([0.5]), 1.2), "floor: 1.2 given"),
-        (lambda: residual.suffix_bound(np.array([0.5]), 0.5, 3), "position: 3 given"),
-        (lambda: residual.exponential_bound(np.array([0.5]), 0.5, -1), "position: -1 given"),
-        (lambda: residual.window_bound(np.array([0.5]), 0.5, -1), "query: -1 given"),
-        (lambda: residual.softmax_floor(0, 1.0), "keys: 0 given"),
-        (lambda: residual.softmax_floor(2, math.inf), "logit_bound: inf given"),
-        (lambda: residual.log_product(Constant(0.5), 1.5), "share: 1.5 given"),
-        (lambda: residual.hidden_state_bound(np.array([0.5]), -np.ones(1), 1.0), "value_norms"),
-        (lambda: residual.hidden_state_bound(np.array([0.5]), np.ones(1), math.inf), "initial: inf"),
-        (lambda: residual.smallest_admitted(np.eye(2), np.zeros((2, 2), dtype=bool)), "with 0 pairs"),
-        (lambda: residual.smallest_admitted(np.ones((2, 2)) / 2, np.eye(2, dtype=bool)), "outside|none"),
-        (lambda: residual.average_heads(np.ones((2, 1, 1)), [0.5, 0.6]), "weights"),
+        (lambda: residual_bounds.total_mixing(PerLayer((0.1, 0.2))), "mixing: 2 measured"),
+        (lambda: residual_bounds.dichotomy(Constant(0.1), 0.0), "floor: 0.0 given"),
+        (lambda: residual_bounds.self_bound(np.array([0.5, 1.2]), 0.1), "coefficients"),
+        (lambda: residual_bounds.self_bound(np.array([0.5]), 1.2), "floor: 1.2 given"),
+        (lambda: residual_bounds.suffix_bound(np.array([0.5]), 0.5, 3), "position: 3 given"),
+        (lambda: residual_bounds.exponential_bound(np.array([0.5]), 0.5, -1), "position: -1 given"),
+        (lambda: residual_bounds.window_bound(np.array([0.5]), 0.5, -1), "query: -1 given"),
+        (lambda: residual_bounds.softmax_floor(0, 1.0), "keys: 0 given"),
+        (lambda: residual_bounds.softmax_floor(2, math.inf), "logit_bound: inf given"),
+        (lambda: residual_bounds.log_product(Constant(0.5), 1.5), "share: 1.5 given"),
+        (lambda: residual_bounds.hidden_state_bound(np.array([0.5]), -np.ones(1), 1.0), "value_norms"),
+        (lambda: residual_bounds.hidden_state_bound(np.array([0.5]), np.ones(1), math.inf), "initial: inf"),
+        (lambda: residual_bounds.smallest_admitted(np.eye(2), np.zeros((2, 2), dtype=bool)), "with 0 pairs"),
+        (
+            lambda: residual_bounds.smallest_admitted(np.ones((2, 2)) / 2, np.eye(2, dtype=bool)),
+            "outside|none",
+        ),
+        (lambda: residual_bounds.average_heads(np.ones((2, 1, 1)), [0.5, 0.6]), "weights"),
     ],
 )
 def test_bad_input_of_the_bounds_is_refused(call, words):
@@ -356,7 +364,7 @@ def test_drawn_encodings_and_contents_satisfy_the_hypotheses(seed, edge):
     for layer in instance["content"]:
         weights = np.exp(layer - layer.max(axis=-1, keepdims=True)) * allowed
         mean = (weights / weights.sum(axis=-1, keepdims=True)).mean(axis=0)
-        assert order.monotonicity(mean).holds
+        assert stochastic_order.monotonicity(mean).holds
 
 
 @given(st.integers(0, 2**32))
@@ -376,9 +384,9 @@ def test_the_theory_of_this_package_drifts_as_the_propositions_say(tokens, depth
         return push(np.eye(tokens)[-1], [kernel] * layers, [lam] * layers)
 
     low, high = sorted((one, other))
-    assert order.dominates(row(Decay(rate), high, depth), row(Decay(rate), high, depth + 1))  # 4.2
-    assert order.dominates(row(Decay(rate), low, depth), row(Decay(rate), high, depth))  # 4.3
-    assert order.dominates(row(Decay(rate), high, depth), row(NoPE(), high, depth))  # 4.4
+    assert stochastic_order.dominates(row(Decay(rate), high, depth), row(Decay(rate), high, depth + 1))  # 4.2
+    assert stochastic_order.dominates(row(Decay(rate), low, depth), row(Decay(rate), high, depth))  # 4.3
+    assert stochastic_order.dominates(row(Decay(rate), high, depth), row(NoPE(), high, depth))  # 4.4
 
 
 # --- mistakes that must be noticed -------------------------------------------------------------------------
@@ -396,8 +404,8 @@ def test_the_theory_of_this_package_drifts_as_the_propositions_say(tokens, depth
     ],
 )
 def test_a_bound_one_per_cent_too_tight_is_caught(key, name, factor, monkeypatch):
-    bound = getattr(residual, name)
-    monkeypatch.setattr(residual, name, lambda *given: factor * bound(*given))
+    bound = getattr(residual_bounds, name)
+    monkeypatch.setattr(residual_bounds, name, lambda *given: factor * bound(*given))
     statement = BY_KEY[key]
     found = check(statement.amended or statement.published, 200, 0, "too tight")
     assert found.counterexample is not None
@@ -405,8 +413,8 @@ def test_a_bound_one_per_cent_too_tight_is_caught(key, name, factor, monkeypatch
 
 @pytest.mark.parametrize("key", ["A.2", "A.4", "4.2", "4.3", "4.4", "4.5", "4.5-layerwise", "A.1.2"])
 def test_dominance_the_wrong_way_round_is_caught(key, monkeypatch):
-    forwards = order.dominance
-    monkeypatch.setattr(order, "dominance", lambda later, earlier: forwards(earlier, later))
+    forwards = stochastic_order.dominance
+    monkeypatch.setattr(stochastic_order, "dominance", lambda later, earlier: forwards(earlier, later))
     statement = BY_KEY[key]
     assert check(statement.amended or statement.published, 200, 0, "reversed").counterexample is not None
 
@@ -427,7 +435,7 @@ def test_one_depth_too_few_or_a_rate_too_fast_is_caught():
 
     def too_fast(instance):
         rollouts, mixing, floor = deep_rollouts(instance)
-        return float(residual.exponential_bound(mixing, floor, 2)[-1] - rollouts[-1, :, 1].max())
+        return float(residual_bounds.exponential_bound(mixing, floor, 2)[-1] - rollouts[-1, :, 1].max())
 
     wrong = replace(BY_KEY["5.4-ii"].published, slack=too_fast)
     assert check(wrong, 200, 0, "rate").counterexample is not None
@@ -484,9 +492,9 @@ def test_a_full_mask_and_rising_logits_need_not_be_monotone():
     """The note on Assumption 4.1: weights 1, 1, 0.1, 0.1 by distance without mask; a rise under the causal one."""
     distance = np.abs(np.subtract.outer(np.arange(4), np.arange(4)))
     full = np.array([1, 1, 0.1, 0.1])[distance]
-    assert not order.monotonicity(full / full.sum(axis=1, keepdims=True)).holds
+    assert not stochastic_order.monotonicity(full / full.sum(axis=1, keepdims=True)).holds
     rising = np.tril(np.array([1, 0.01, 5, 100.0])[distance])
-    assert not order.monotonicity(rising / rising.sum(axis=1, keepdims=True)).holds
+    assert not stochastic_order.monotonicity(rising / rising.sum(axis=1, keepdims=True)).holds
 
 
 @given(st.integers(0, 2**32), st.lists(st.floats(0, 1), min_size=2, max_size=5))
@@ -497,5 +505,5 @@ def test_primacy_drift_needs_no_causal_mask(seed, mixing):
     product = np.eye(6)
     for A, lam in zip(stack, mixing, strict=True):
         deeper = ((1 - lam) * np.eye(6) + lam * A) @ product
-        assert order.dominates(product[-1], deeper[-1])
+        assert stochastic_order.dominates(product[-1], deeper[-1])
         product = deeper

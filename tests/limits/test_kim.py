@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from posbias.errors import InvalidValueError
 from posbias.seeds import stream
-from posbias.theory import layernorm
+from posbias.theory.closed_forms import layernorm
 from posbias.verify import kim
 from posbias.verify.kim import KIM, simulated_scores
 from posbias.verify.run import check, save_counterexamples, verify

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from posbias.errors import InvalidValueError
 from posbias.plots import new_figure
 from posbias.plots.limits import draw_collapse, draw_critical_distance
-from posbias.theory import critical, limits
 from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.closed_forms import collapse_bounds, critical_distances
+from posbias.theory.closed_forms.residual_bounds import smallest_admitted, suffix_bound, window_bound
 from posbias.theory.distance import RoPE
-from posbias.theory.kernel import masked_softmax
-from posbias.theory.masks import Causal, Prefix, SlidingWindow
+from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, Constant
 from posbias.theory.positional import ALiBi, Decay
-from posbias.theory.residual import smallest_admitted, suffix_bound, window_bound
-from posbias.theory.rollout import influence
+from posbias.theory.rollout.dispatch import influence
+from posbias.theory.rollout.kernel import masked_softmax
 from posbias.verify.run import _plain, check, verify
 from posbias.verify.statement import Reading
 from posbias.verify.wu import WU
@@ -116,7 +116,7 @@ def test_drawn_rotary_instances_satisfy_the_hypotheses(kind, seed, edge):
 def wrong(key, change, monkeypatch):
     """The verdict-bearing reading of a statement, tried with one function of the theory made tighter."""
     name, replacement = change
-    module = limits if hasattr(limits, name) else critical
+    module = collapse_bounds if hasattr(collapse_bounds, name) else critical_distances
     monkeypatch.setattr(module, name, replacement(getattr(module, name)))
     statement = next(one for one in WU if one.key == key)
     return check(statement.amended or statement.published, 200, 0, f"wrong/{key}")
@@ -126,7 +126,7 @@ def scaled_envelope(lower=1.0, upper=1.0):
     def change(original):
         def envelope(*args):
             one = original(*args)
-            return limits.Envelope(
+            return collapse_bounds.Envelope(
                 one.log_lower, one.log_upper, lower * one.lower_rate, upper * one.upper_rate, one.power
             )
 
@@ -181,13 +181,17 @@ def test_collapse_bound_covers_every_suffix(seed, tokens, depth, spread):
         product = ((1 - lam) * np.eye(tokens) + lam * kernel) @ product
         only = kernel @ only
         for j in range(tokens):
-            bound = np.exp(limits.log_collapse_bound(floors[: layer + 1], j)[-1])
+            bound = np.exp(collapse_bounds.log_collapse_bound(floors[: layer + 1], j)[-1])
             assert only[:, j:].sum(axis=1).max() <= bound * (1 + 1e-12)
-            mixed = np.exp(limits.log_collapse_bound(floors[: layer + 1], j, mixing[: layer + 1])[-1])
+            mixed = np.exp(
+                collapse_bounds.log_collapse_bound(floors[: layer + 1], j, mixing[: layer + 1])[-1]
+            )
             assert product[:, j:].sum(axis=1).max() <= mixed * (1 + 1e-12)
     equal = np.full(depth, floors.min())
     np.testing.assert_allclose(
-        np.exp(limits.log_collapse_bound(equal, 1, mixing)), suffix_bound(mixing, floors.min(), 1), rtol=1e-12
+        np.exp(collapse_bounds.log_collapse_bound(equal, 1, mixing)),
+        suffix_bound(mixing, floors.min(), 1),
+        rtol=1e-12,
     )
 
 
@@ -199,7 +203,7 @@ def test_windows_by_blocks_and_by_moves(seed, tokens, width, depth):
     floor = smallest_admitted(kernel, mask.allowed(tokens))
     powers = [np.linalg.matrix_power(kernel, t) for t in range(1, depth + 1)]
     for j in range(1, tokens):
-        bound = limits.log_window_bound(floor, j, tokens, width, depth)
+        bound = collapse_bounds.log_window_bound(floor, j, tokens, width, depth)
         assert all(
             P[:, j:].sum(axis=1).max() <= np.exp(b) * (1 + 1e-12) for P, b in zip(powers, bound, strict=True)
         )
@@ -212,7 +216,7 @@ def test_windows_by_blocks_and_by_moves(seed, tokens, width, depth):
     ("tokens", "width", "expected"), [(2, 2, 1), (5, 2, 4), (6, 3, 3), (7, 3, 3), (9, 100, 1), (1, 2, 0)]
 )
 def test_hops_are_the_layers_that_reach_everything(tokens, width, expected):
-    assert limits.hops(tokens, width) == expected
+    assert collapse_bounds.hops(tokens, width) == expected
     seen = np.linalg.matrix_power(SlidingWindow(width).allowed(tokens).astype(int), expected) > 0
     assert seen[np.tri(tokens, dtype=bool)].all()
     if expected:
@@ -226,7 +230,7 @@ def test_every_query_keeps_a_share_of_the_prefix(seed, tokens, length, depth):
     length = min(length, tokens)
     kernels = random_stack(seed, Prefix(length), tokens, depth)
     product = np.linalg.multi_dot([*kernels[::-1], np.eye(tokens)]) if depth else np.eye(tokens)
-    share = limits.prefix_share(kernels[0], length)
+    share = collapse_bounds.prefix_share(kernels[0], length)
     assert (share > 0).all()
     assert (product[:, :length] >= share * (1 - 1e-12)).all()
 
@@ -236,7 +240,9 @@ def test_the_floor_is_attained(keys, bound, span):
     logits = np.full((1, keys), bound + span)
     logits[0, 0] = -bound
     found = log_softmax(logits, np.ones((1, keys), dtype=bool))[0, 0]
-    assert found == pytest.approx(limits.log_attention_floor(keys, bound, span), rel=1e-12, abs=1e-14)
+    assert found == pytest.approx(
+        collapse_bounds.log_attention_floor(keys, bound, span), rel=1e-12, abs=1e-14
+    )
 
 
 # --- envelopes ---------------------------------------------------------------------------------------------
@@ -245,7 +251,9 @@ def test_the_floor_is_attained(keys, bound, span):
 @pytest.mark.parametrize(("depth", "distance"), [(1, 4), (2, 3), (4, 5), (6, 0)])
 def test_walks_are_counted(depth, distance):
     inner = list(combinations_with_replacement(range(distance + 1), depth - 1))
-    assert math.exp(limits.log_walks(depth, np.array([distance]))[0]) == pytest.approx(len(inner), rel=1e-12)
+    assert math.exp(collapse_bounds.log_walks(depth, np.array([distance]))[0]) == pytest.approx(
+        len(inner), rel=1e-12
+    )
 
 
 @given(st.integers(1, 100_000), st.integers(0, 100_000))
@@ -253,7 +261,7 @@ def test_walks_are_counted(depth, distance):
 def test_log_walks_against_mpmath(depth, distance):
     with mpmath.workdps(40):
         exact = mpmath.loggamma(depth + distance) - mpmath.loggamma(depth) - mpmath.loggamma(distance + 1)
-        found = limits.log_walks(depth, np.array([distance, 0]))
+        found = collapse_bounds.log_walks(depth, np.array([distance, 0]))
         assert abs(found[0] - float(exact)) <= 1e-12 * float(exact) + 1e-30
         assert found[1] == 0
 
@@ -265,7 +273,7 @@ def test_decay_envelope_of_sums_over_walks(seed, tokens, depth, rate, spread):
     content = rng.uniform(0, spread, (depth, tokens, tokens)) if spread else np.zeros((depth, tokens, tokens))
     distance = np.subtract.outer(np.arange(tokens), np.arange(tokens))
     kernels = masked_softmax(content - rate * distance, distance >= 0)
-    low, high = limits.decay_envelope(rate, spread, tokens).log_bounds(np.arange(tokens), depth)
+    low, high = collapse_bounds.decay_envelope(rate, spread, tokens).log_bounds(np.arange(tokens), depth)
     for query in range(tokens):
         for key in range(query + 1):
             found = math.log(brute_rollout(kernels.tolist(), query, key))
@@ -276,7 +284,7 @@ def test_decay_constants_by_mpmath():
     with mpmath.workdps(40):
         for rate, span, tokens in [(0.1, 1.5, 7), (1e-9, 0.0, 3), (40.0, 2.0, 5), (0.0, 1.0, 4)]:
             total = mpmath.fsum(mpmath.exp(-mpmath.mpf(rate) * k) for k in range(tokens))
-            envelope = limits.decay_envelope(rate, span, tokens)
+            envelope = collapse_bounds.decay_envelope(rate, span, tokens)
             assert envelope.log_lower == pytest.approx(float(-span - mpmath.log(total)), rel=1e-13)
             assert (envelope.log_upper, envelope.lower_rate, envelope.power) == (span, rate, 1)
 
@@ -288,7 +296,7 @@ def test_rope_envelope_of_the_package_s_own_rollout(tokens, amplitude, depth):
     layer = Layer(positional=RoPE(((amplitude,),), frequencies=(angle,)))
     mass = influence(Architecture(depth, (layer,), AttentionOnly()), tokens, method="stream").mass[::-1]
     one = np.array([amplitude])
-    low, high = limits.rope_envelope(one, one, np.array([angle]), 0.0, tokens).log_bounds(
+    low, high = collapse_bounds.rope_envelope(one, one, np.array([angle]), 0.0, tokens).log_bounds(
         np.arange(tokens), depth
     )
     seen = mass > 1e-290
@@ -318,7 +326,7 @@ def real_peak(depth, fall, near):
 @given(st.integers(1, 40), st.floats(0.02, 5))
 @settings(max_examples=40)
 def test_decay_distance_by_brute_force_and_mpmath(depth, rate):
-    star = critical.critical_distance(depth, rate)
+    star = critical_distances.critical_distance(depth, rate)
     with mpmath.workdps(30):
         assert star == pytest.approx(float((depth - 1) / mpmath.expm1(rate)), rel=1e-14)
         real = real_peak(depth, lambda x: mpmath.mpf(rate), star)
@@ -326,13 +334,13 @@ def test_decay_distance_by_brute_force_and_mpmath(depth, rate):
         heights = [
             mpmath.log(math.comb(depth - 1 + x, x)) - mpmath.mpf(rate) * x for x in range(int(star) + 20)
         ]
-    assert critical.modal_distance(depth, rate) == max(range(len(heights)), key=heights.__getitem__)
+    assert critical_distances.modal_distance(depth, rate) == max(range(len(heights)), key=heights.__getitem__)
 
 
 @given(st.integers(2, 40), st.floats(0.01, 3), st.floats(0.1, 20))
 @settings(max_examples=40)
 def test_rope_distance_by_brute_force_and_mpmath(depth, angle, rate):
-    star = critical.rope_critical_distance(depth, angle, rate)
+    star = critical_distances.rope_critical_distance(depth, angle, rate)
     with mpmath.workdps(40):
         theta, c, t = mpmath.mpf(angle), mpmath.mpf(rate), depth - 1
         root = mpmath.findroot(lambda x: mpmath.log(1 + t / x) - 2 * c * theta**2 * x, star)
@@ -340,20 +348,20 @@ def test_rope_distance_by_brute_force_and_mpmath(depth, angle, rate):
         real = real_peak(depth, lambda x: 2 * c * theta**2 * x, star)
         assert real == 0 or star - 1 < real < star
         heights = [mpmath.log(math.comb(t + x, x)) - c * (theta * x) ** 2 for x in range(int(star) + 20)]
-        best = critical.rope_modal_distance(depth, angle, rate)
+        best = critical_distances.rope_modal_distance(depth, angle, rate)
         assert max(heights) - heights[best] < 1e-12
         assert star - 1 < best < star + 0.5
 
 
 @pytest.mark.parametrize(("depth", "angle", "rate"), [(5.0, 0.1, 1.0), (2.0, 1e-4, 1.0), (80.0, 0.3, 25.0)])
 def test_slopes_of_the_rope_distance(depth, angle, rate):
-    by_depth, by_angle = critical.critical_distance_slopes(depth, angle, rate)
+    by_depth, by_angle = critical_distances.critical_distance_slopes(depth, angle, rate)
 
     def x(d, a):
         t = d - 1
         return mpmath.findroot(
             lambda x: mpmath.log(1 + t / x) - 2 * rate * a**2 * x,
-            critical.rope_critical_distance(depth, angle, rate),
+            critical_distances.rope_critical_distance(depth, angle, rate),
         )
 
     with mpmath.workdps(40):
@@ -366,19 +374,23 @@ def test_slopes_of_the_rope_distance(depth, angle, rate):
     ("depth", "angle", "rate"), [(1, 0.1, 1.0), (3, 1e-8, 1.0), (10**6, 1e-5, 1.0), (3, 50.0, 100.0)]
 )
 def test_rope_distance_far_out(depth, angle, rate):
-    x, t = critical.rope_critical_distance(depth, angle, rate), depth - 1
+    x, t = critical_distances.rope_critical_distance(depth, angle, rate), depth - 1
     assert (x == 0) if t == 0 else math.log1p(t / x) == pytest.approx(2 * rate * angle**2 * x, rel=1e-12)
 
 
 def test_a_decay_rollout_peaks_at_the_modal_distance_and_rope_at_its_drift():
     depths = [1, 2, 3, 5, 8, 12]
-    decay = critical.distance_curve(Decay(0.1), depths, 400)
+    decay = critical_distances.distance_curve(Decay(0.1), depths, 400)
     np.testing.assert_array_equal(decay.rollout, decay.modal)
     np.testing.assert_allclose(decay.drift, decay.predicted - 0.5, rtol=1e-9)
-    exact = [limits.log_walks(12, np.arange(100)) - 0.1 * np.arange(100) + 12 * math.log(-math.expm1(-0.1))]
+    exact = [
+        collapse_bounds.log_walks(12, np.arange(100))
+        - 0.1 * np.arange(100)
+        + 12 * math.log(-math.expm1(-0.1))
+    ]
     mass = influence(Architecture(12, (Layer(positional=Decay(0.1)),), AttentionOnly()), 1000).mass[::-1]
     np.testing.assert_allclose(np.log(mass[:100]), exact[0], atol=1e-9)
-    rope = critical.distance_curve(RoPE(((100.0,),), frequencies=(0.01,)), depths, 300)
+    rope = critical_distances.distance_curve(RoPE(((100.0,),), frequencies=(0.01,)), depths, 300)
     assert (np.abs(rope.rollout - rope.drift)[1:] < 1).all()
     assert (rope.rollout > 2 * rope.predicted)[-2:].all()
     assert (np.abs(rope.modal - rope.predicted) <= 1).all()
@@ -390,7 +402,7 @@ def test_a_decay_rollout_peaks_at_the_modal_distance_and_rope_at_its_drift():
 def test_figures_show_their_data():
     layers = (Layer(heads=2, positional=ALiBi()),)
     curves = {
-        name: critical.collapse(Architecture(6, layers, mixing), 12, 3)
+        name: critical_distances.collapse(Architecture(6, layers, mixing), 12, 3)
         for name, mixing in (("attention only", AttentionOnly()), ("residual", Constant(0.3)))
     }
     for name, mixing in (("attention only", AttentionOnly()), ("residual", Constant(0.3))):
@@ -402,7 +414,7 @@ def test_figures_show_their_data():
     assert draw_collapse(left, curves) is left
     np.testing.assert_array_equal(left.lines[0].get_ydata(), curves["attention only"].later)
     np.testing.assert_array_equal(left.lines[5].get_ydata(), np.exp(curves["residual"].log_bound))
-    curve = critical.distance_curve(Decay(0.5), [1, 2, 4], 60)
+    curve = critical_distances.distance_curve(Decay(0.5), [1, 2, 4], 60)
     assert draw_critical_distance(right, [curve]) is right
     np.testing.assert_array_equal(right.lines[0].get_ydata(), curve.predicted)
     np.testing.assert_array_equal(right.lines[3].get_ydata(), curve.rollout)
@@ -412,32 +424,32 @@ def test_figures_show_their_data():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: limits.logit_bound(-1.0, 1.0, 1.0), "hidden_norm: -1.0 given"),
-        (lambda: limits.log_attention_floor(0, 1.0), "keys: 0 given"),
-        (lambda: limits.log_attention_floor(3, math.nan), "bound: nan given"),
-        (lambda: limits.log_collapse_bound(np.array([0.5]), 3), "position: 3 given"),
-        (lambda: limits.log_collapse_bound(np.array([1.5]), 0), "floors: "),
-        (lambda: limits.log_collapse_bound(np.array([0.1]), 1, np.array([0.1, 0.2])), "mixing: 2 λ given"),
-        (lambda: limits.hops(4, 1), "width: 1 given"),
-        (lambda: limits.log_window_bound(0.1, 0, 5, 2, 3), "position: 0 given"),
-        (lambda: limits.log_window_bound(1.0, 1, 5, 2, 3), "floor: 1.0 given"),
-        (lambda: limits.prefix_share(np.eye(3), 4), "length: 4 given"),
-        (lambda: limits.log_walks(0, np.array([1])), "depth: 0 given"),
-        (lambda: limits.log_walks(2, np.array([-1])), "distance: -1 given"),
-        (lambda: limits.decay_envelope(math.inf, 1.0, 3), "rate: inf given"),
-        (lambda: limits.rope_envelope(np.ones(1), np.ones(1), np.ones(1), 0.0, 5), "angles: deviation"),
-        (lambda: limits.rope_envelope(np.ones(1), np.ones(2), np.ones(2), 0.0, 2), "angles: shape"),
-        (lambda: limits.rope_envelope(np.zeros(1), np.ones(1), np.ones(1), 0.0, 2), "least: "),
-        (lambda: critical.critical_distance(0.5, 1.0), "depth: 0.5 given"),
-        (lambda: critical.modal_distance(3, 0.0), "rate: 0.0 given"),
-        (lambda: critical.rope_critical_distance(3, 0.0), "angle: 0.0 given"),
-        (lambda: critical.rope_critical_distance(3, 1e-170), "rate·angle²: 0.0 given"),
-        (lambda: critical.critical_distance_slopes(1, 0.1), "depth − 1: 0.0 given"),
-        (lambda: critical.drift_distance(np.zeros(1), 3), "logits: shape"),
-        (lambda: critical.distance_curve(ALiBi(), [2], 5), "positional: "),  # type: ignore[arg-type]
-        (lambda: critical.distance_curve(Decay(1.0), [], 5), "depths: none given"),
-        (lambda: critical.collapse(Architecture(1, (Layer(mask=Prefix(2)),)), 5, 1), "layers: another mask"),
-        (lambda: critical.collapse(Architecture(1), 5, 5), "position: 5 given"),
+        (lambda: collapse_bounds.logit_bound(-1.0, 1.0, 1.0), "hidden_norm: -1.0 given"),
+        (lambda: collapse_bounds.log_attention_floor(0, 1.0), "keys: 0 given"),
+        (lambda: collapse_bounds.log_attention_floor(3, math.nan), "bound: nan given"),
+        (lambda: collapse_bounds.log_collapse_bound(np.array([0.5]), 3), "position: 3 given"),
+        (lambda: collapse_bounds.log_collapse_bound(np.array([1.5]), 0), "floors: "),
+        (lambda: collapse_bounds.log_collapse_bound(np.ones(1), 1, np.ones(2)), "mixing: 2 λ given"),
+        (lambda: collapse_bounds.hops(4, 1), "width: 1 given"),
+        (lambda: collapse_bounds.log_window_bound(0.1, 0, 5, 2, 3), "position: 0 given"),
+        (lambda: collapse_bounds.log_window_bound(1.0, 1, 5, 2, 3), "floor: 1.0 given"),
+        (lambda: collapse_bounds.prefix_share(np.eye(3), 4), "length: 4 given"),
+        (lambda: collapse_bounds.log_walks(0, np.array([1])), "depth: 0 given"),
+        (lambda: collapse_bounds.log_walks(2, np.array([-1])), "distance: -1 given"),
+        (lambda: collapse_bounds.decay_envelope(math.inf, 1.0, 3), "rate: inf given"),
+        (lambda: collapse_bounds.rope_envelope(np.ones(1), np.ones(1), np.ones(1), 0.0, 5), "angles: deviation"),
+        (lambda: collapse_bounds.rope_envelope(np.ones(1), np.ones(2), np.ones(2), 0.0, 2), "angles: shape"),
+        (lambda: collapse_bounds.rope_envelope(np.zeros(1), np.ones(1), np.ones(1), 0.0, 2), "least: "),
+        (lambda: critical_distances.critical_distance(0.5, 1.0), "depth: 0.5 given"),
+        (lambda: critical_distances.modal_distance(3, 0.0), "rate: 0.0 given"),
+        (lambda: critical_distances.rope_critical_distance(3, 0.0), "angle: 0.0 given"),
+        (lambda: critical_distances.rope_critical_distance(3, 1e-170), "rate·angle²: 0.0 given"),
+        (lambda: critical_distances.critical_distance_slopes(1, 0.1), "depth − 1: 0.0 given"),
+        (lambda: critical_distances.drift_distance(np.zeros(1), 3), "logits: shape"),
+        (lambda: critical_distances.distance_curve(ALiBi(), [2], 5), "positional: "),  # type: ignore[arg-type]
+        (lambda: critical_distances.distance_curve(Decay(1.0), [], 5), "depths: none given"),
+        (lambda: critical_distances.collapse(Architecture(1, (Layer(mask=Full()),)), 5, 1), "layers: another"),
+        (lambda: critical_distances.collapse(Architecture(1), 5, 5), "position: 5 given"),
     ],
 )  # fmt: skip
 def test_refusals_name_the_argument(call, message):

@@ -1,6 +1,5 @@
 """Tiny Llama models with a real tokenizer, and texts for them: everything here runs in milliseconds."""
 
-import os
 import random
 
 import pytest
@@ -8,11 +7,9 @@ import tokenizers
 import torch
 import transformers
 
-from posbias.measure import LoadedModel
+from posbias.measurement import LoadedModel
 
-# one thread, here and in the processes that tests start: beside other work, threads waiting for each other
-# make tiny models several times slower
-os.environ["OMP_NUM_THREADS"] = "1"
+# (torch may have been imported before OMP_NUM_THREADS was set)
 torch.set_num_threads(1)
 
 WORDS = [f"w{number}" for number in range(50)]

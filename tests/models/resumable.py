@@ -1,14 +1,14 @@
-"""A measurement to be killed: python resumable.py MODEL TEXT CHECKPOINT. Says each finished prompt on stdout."""
+"""A measurement to be killed: python resumable.py MODEL TEXT CHECKPOINT. Says each prompt, waits after six."""
 
 import sys
 import time
 
-from posbias.measure import measure
+from posbias.measurement import measure
 
 
 def tell(finished, total):
     print(finished, flush=True)
-    time.sleep(0.05)
+    time.sleep(0.05 if finished < 6 else 600)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,8 @@ import torch
 import transformers
 
 from posbias.errors import InputFileError, InvalidValueError, ModelError, PosbiasError
-from posbias.measure import LoadedModel, load_model, measure
-from posbias.measure.memory import bytes_needed
+from posbias.measurement import LoadedModel, load_model, measure
+from posbias.measurement.memory import bytes_needed
 from posbias.memory import available
 
 
@@ -173,10 +173,10 @@ def test_a_tokenizer_of_another_model(build, text):
 def test_a_missing_package_is_named_with_its_command(package):
     script = (
         f"import sys; sys.modules[{package!r}] = None\n"
-        "import posbias.measure\n"
+        "import posbias.measurement\n"
         "from posbias.errors import MissingPackageError\n"
-        "assert posbias.measure.available_models()\n"
-        "try: posbias.measure.measure\n"
+        "assert posbias.measurement.available_models()\n"
+        "try: posbias.measurement.measure\n"
         "except MissingPackageError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -186,7 +186,7 @@ def test_a_missing_package_is_named_with_its_command(package):
 
 def test_importing_and_listing_stay_light():
     script = (
-        "import sys, posbias.measure; posbias.measure.available_models(); posbias.measure.fetch\n"
+        "import sys, posbias.measurement; posbias.measurement.available_models(); posbias.measurement.fetch\n"
         "print({'torch', 'transformers', 'xarray', 'posbias.theory'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -10,9 +10,9 @@ import platformdirs
 import pytest
 
 from posbias.errors import ModelError, OutputFileError
-from posbias.measure import available_models, cache_folder, fetch, load_model
-from posbias.measure.cache import Source, model_folder, verify, write_manifest
-from posbias.measure.fetching import download, unpack
+from posbias.measurement import available_models, cache_folder, fetch, load_model
+from posbias.measurement.models.cache import Source, model_folder, verify, write_manifest
+from posbias.measurement.models.fetching import download, unpack
 
 NAME = "smollm2-135m"
 AGAIN = f"run: posbias models --fetch {NAME} --again"
@@ -120,9 +120,9 @@ def test_a_cache_that_cannot_be_written_says_so(tmp_path, monkeypatch):
 
 
 def test_no_registry_is_named_in_the_package():
-    import posbias.measure
+    import posbias.measurement
 
-    for path in Path(posbias.measure.__file__).parent.glob("*.py"):
+    for path in Path(posbias.measurement.__file__).parent.rglob("*.py"):
         content = path.read_text(encoding="utf-8")
         assert "http" not in content
         assert ".org" not in content
@@ -133,7 +133,7 @@ def test_offline_loading_asks_nobody(cached):
         "import socket\n"
         "def refuse(*given, **named): raise AssertionError('a connection was tried')\n"
         "socket.socket.connect = refuse\n"
-        f"import posbias.measure; print(posbias.measure.load_model({NAME!r}).name)"
+        f"import posbias.measurement; print(posbias.measurement.load_model({NAME!r}).name)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, NAME, "")

@@ -6,10 +6,10 @@ from tiny import seen_layers, tiny_model
 from torch.utils.checkpoint import checkpoint
 
 from posbias.errors import ModelError
-from posbias.measure import LoadedModel, selfcheck
-from posbias.measure.capture import Capture
-from posbias.measure.influence import predict
-from posbias.measure.watching import mark_of
+from posbias.measurement import LoadedModel, selfcheck
+from posbias.measurement.capture.forward import Capture
+from posbias.measurement.capture.tracer import mark_of
+from posbias.measurement.quantities.influence import predict
 
 ATTENTIONS = ["eager", "sdpa"]
 

@@ -8,10 +8,10 @@ import transformers
 from tiny import CASES, RUNS, seen_layers, tiny_model
 
 from posbias.errors import ModelError
-from posbias.measure import LoadedModel, prove_family, selfcheck
-from posbias.measure.families import FAMILIES, decoder_layers, family_of, generic, need_causal
-from posbias.measure.scores import Factored, Given
-from posbias.measure.specimens import specimen, variants
+from posbias.measurement import LoadedModel, measure, prove_family, selfcheck
+from posbias.measurement.capture.scores import Factored, Given
+from posbias.measurement.models.families import FAMILIES, decoder_layers, family_of, generic, need_causal
+from posbias.measurement.models.tiny_configs import specimen, variants
 
 BOTH = [(name, number) for name, number in CASES if len(FAMILIES[name].attention) == 2]
 
@@ -205,6 +205,22 @@ def test_a_family_outside_the_table_that_deviates_is_refused(ids):
             selfcheck(loaded, ids)
     finally:
         module.eager_attention_forward = plain
+
+
+def test_a_model_outside_the_table_that_looks_both_ways_is_refused(tiny, text):
+    config = transformers.RobertaConfig(
+        vocab_size=64,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=80,
+        attn_implementation="eager",
+    )
+    both = LoadedModel.of(transformers.RobertaForCausalLM(config), tiny.tokenizer, "both")
+    assert not both.verified
+    with pytest.raises(ModelError, match="both attends to later tokens"):
+        measure(both, text=text, tokens=8, prompts=2)
 
 
 def test_layers_without_softmax_attention_are_named(ids):

@@ -9,10 +9,10 @@ from tiny import CASES, tiny_model
 from torch.autograd.graph import saved_tensors_hooks
 
 from posbias.errors import InvalidValueError
-from posbias.measure.capture import Capture
-from posbias.measure.families import decoder_layers
-from posbias.measure.influence import KINDS, Economy, economy, gradients, influence, predict
-from posbias.measure.specimens import specimen
+from posbias.measurement.capture.forward import Capture
+from posbias.measurement.models.families import decoder_layers
+from posbias.measurement.models.tiny_configs import specimen
+from posbias.measurement.quantities.influence import KINDS, Economy, economy, gradients, influence, predict
 
 ALL = tuple(KINDS)
 

@@ -15,11 +15,11 @@ from conftest import WORDS, llama, word_tokenizer
 
 from posbias import memory
 from posbias.errors import InputFileError, InvalidValueError, ModelError
-from posbias.measure import LoadedModel, available_models, load_model
-from posbias.measure.cache import bundled_names
-from posbias.measure.families import FAMILIES
-from posbias.measure.placing import Placement, devices
-from posbias.measure.specimens import specimen
+from posbias.measurement import LoadedModel, available_models, load_model
+from posbias.measurement.models.cache import bundled_names
+from posbias.measurement.models.device_placement import Placement, devices
+from posbias.measurement.models.families import FAMILIES
+from posbias.measurement.models.tiny_configs import specimen
 
 
 def save(model, path, **saving):
@@ -132,7 +132,9 @@ def test_what_cannot_be_right_is_refused(folder, given, says):
 
 
 def test_a_device_and_a_map_are_too_many(folder, monkeypatch):
-    monkeypatch.setattr("posbias.measure.placing.devices", lambda: ["cpu", "cuda", "cuda:0"])
+    monkeypatch.setattr(
+        "posbias.measurement.models.device_placement.devices", lambda: ["cpu", "cuda", "cuda:0"]
+    )
     said = refusal(InvalidValueError, folder, device="cuda", device_map="auto")
     assert "device: 'cuda' given with device_map" in said
 
@@ -301,7 +303,7 @@ def test_a_bundled_model_loads_by_name(name):
 def test_a_folder_under_the_bundled_ones_is_a_model_by_its_name(tmp_path, monkeypatch, ids):
     model = specimen("posbias_tiny")
     save(model, tmp_path / "tiny-try")
-    monkeypatch.setattr("posbias.measure.cache._BUNDLED", tmp_path)
+    monkeypatch.setattr("posbias.measurement.models.cache._BUNDLED", tmp_path)
     assert bundled_names() == ["tiny-try"]
     assert [record.name for record in available_models()][-1] == "tiny-try"
     assert torch.equal(logits(load_model("tiny-try").model, ids), logits(model, ids))
@@ -365,7 +367,7 @@ def test_an_interrupted_download_is_one_line_and_keeps_what_is_whole(tmp_path):
     script = (
         "import sys\n"
         "from posbias.errors import ModelError\n"
-        "from posbias.measure.hub import snapshot\n"
+        "from posbias.measurement.models.hub import snapshot\n"
         "try: print(snapshot(sys.argv[1], sys.argv[2] or None))\n"
         "except ModelError as error: print(error)\n"
     )

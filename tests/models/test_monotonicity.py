@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from posbias import seeds
 from posbias.errors import InvalidValueError
-from posbias.measure.monotonicity import (
+from posbias.measurement.quantities.monotonicity import (
     TOLERANCES,
     noise_floor,
     prefix_masses,

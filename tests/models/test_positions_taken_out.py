@@ -6,8 +6,8 @@ from tiny import CASES, seen_layers, tiny_model
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor as bloom_alibi
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor as mpt_alibi
 
-from posbias.measure.families import FAMILIES, decoder_layers
-from posbias.measure.specimens import specimen
+from posbias.measurement.models.families import FAMILIES, decoder_layers
+from posbias.measurement.models.tiny_configs import specimen
 
 KINDS = {case: FAMILIES[case[0]].positional_kind(specimen(*case).config) for case in CASES}
 

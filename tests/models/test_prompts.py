@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posbias.errors import InputFileError, InvalidValueError
-from posbias.measure import prompts_from
-from posbias.measure.cache import model_folder
-from posbias.measure.text import Text, read_text
+from posbias.measurement import prompts_from
+from posbias.measurement.models.cache import model_folder
+from posbias.measurement.texts.prompts import Text, read_text
 
 
 def letters(text, **_):
@@ -81,7 +81,7 @@ def test_prompts_of_the_bundled_text_stay_what_they_are(sizes, expected):
 def test_prompts_for_smollm2_stay_what_they_are():
     import transformers
 
-    from posbias.measure import fetch
+    from posbias.measurement import fetch
 
     fetch("smollm2-135m")
     tokenizer = transformers.AutoTokenizer.from_pretrained(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from posbias.errors import InputFileError, OutputFileError
-from posbias.measure import discard_checkpoint, job_fingerprint, load_model, measure
+from posbias.measurement import discard_checkpoint, job_fingerprint, load_model, measure
 
 
 @pytest.fixture
@@ -65,6 +65,7 @@ def test_an_interruption_inside_a_prompt_loses_that_prompt_only(tiny, job, tmp_p
     assert heard[0] == 5
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("kill", [signal.SIGINT, signal.SIGKILL])
 def test_a_killed_process_resumes_bit_identically(folder, job, tmp_path, kill):
     checkpoint = tmp_path / "job.npz"

@@ -9,15 +9,16 @@ import tokenizers
 import torch
 import transformers
 
-from posbias import netcdf
 from posbias.errors import InputFileError, InvalidValueError, ModelError
 from posbias.estimate import Estimate
-from posbias.measure import LoadedModel, wordings
-from posbias.measure.behaviour import Share, retrieval_curve
-from posbias.measure.continuations import Reader, reuse_is_exact
-from posbias.measure.haystack import CHOICES, Keys, Needle
-from posbias.measure.retrieval import retrieval_fingerprint, retrieval_job, retrieve
-from posbias.measure.text import read_text
+from posbias.measurement import LoadedModel
+from posbias.measurement.continuations import Reader, reuse_is_exact
+from posbias.measurement.retrieval import retrieval_fingerprint, retrieval_job, retrieve
+from posbias.measurement.texts.prompts import read_text
+from posbias.retrieval import templates as wordings
+from posbias.retrieval.statistics import Share, retrieval_curve
+from posbias.retrieval.trials import CHOICES, Keys, Needle
+from posbias.store import load_retrieval, save_retrieval
 
 os.environ["OMP_NUM_THREADS"] = "1"
 torch.set_num_threads(1)
@@ -346,8 +347,8 @@ def test_intervals_of_shares_are_wilsons(hits, n):
 
 def test_the_file_holds_the_whole(loaded, job, tmp_path):
     found = retrieve(loaded, job)
-    path = netcdf.save(found, tmp_path / "r.nc", checksum=True)
-    read = netcdf.load(path, "retrieval", written_by="posbias retrieve")
+    path = save_retrieval(found, tmp_path / "r.nc")
+    read = load_retrieval(path)
     assert read.equals(found)
     assert retrieval_curve(read).as_dict() == retrieval_curve(found).as_dict()
 
@@ -412,7 +413,7 @@ def test_models_that_cannot_be_asked_are_refused(loaded, job):
 
 @pytest.mark.real_model
 def test_smollm2_finds_things_by_their_owners():
-    from posbias.measure import load_model
+    from posbias.measurement import load_model
 
     curve = retrieval_curve(
         retrieve(load_model("smollm2-135m"), retrieval_job("keys", pairs=5, positions=3, prompts=8, seed=1))

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from tiny import RUNS, tiny_model
 
 from posbias.errors import InvalidValueError, ModelError
-from posbias.measure import rollouts as module
-from posbias.measure.capture import Capture, SeenLayer
-from posbias.measure.families import decoder_layers
-from posbias.measure.influence import Economy, predict
-from posbias.measure.jacobian import (
+from posbias.measurement.capture.forward import Capture, SeenLayer
+from posbias.measurement.capture.rerun import recording
+from posbias.measurement.capture.scores import Factored
+from posbias.measurement.models.families import decoder_layers
+from posbias.measurement.quantities import rollouts as module
+from posbias.measurement.quantities.influence import Economy, predict
+from posbias.measurement.quantities.jacobian import (
     HeadGains,
     HeadJacobian,
     estimated_gains,
@@ -26,9 +28,7 @@ from posbias.measure.jacobian import (
     plain_strength,
     stretch,
 )
-from posbias.measure.replay import recording
-from posbias.measure.rollouts import KINDS, Rollouts, value_norms
-from posbias.measure.scores import Factored
+from posbias.measurement.quantities.rollouts import KINDS, Rollouts, value_norms
 from posbias.seeds import stream
 
 
@@ -311,8 +311,8 @@ def test_refusals(tiny, ids):
 
 @pytest.mark.real_model
 def test_smollm2_at_64_tokens():
-    from posbias.measure.loading import load_model
-    from posbias.measure.text import prompts_from, read_text
+    from posbias.measurement.models.loading import load_model
+    from posbias.measurement.texts.prompts import prompts_from, read_text
 
     loaded = load_model("smollm2-135m")
     drawn = prompts_from(loaded.tokenizer, read_text(None), tokens=64, prompts=1, seed=0)

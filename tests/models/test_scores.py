@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posbias.measure.scores import BLOCK_BYTES, Factored, Given, block_size
+from posbias.measurement.capture.scores import BLOCK_BYTES, Factored, Given, block_size
 
 LOWEST = torch.finfo(torch.float32).min
 

@@ -12,9 +12,9 @@ import pytest
 import xarray as xr
 
 from posbias.errors import NonFiniteError
-from posbias.measure import for_length, load_model, measure, run
-from posbias.measure.influence import economy
-from posbias.measure.sharing import Group, launched
+from posbias.measurement import for_length, load_model, measure, run
+from posbias.measurement.quantities.influence import economy
+from posbias.measurement.sharing import Group, launched
 from posbias.store import load_measurement, save_measurement
 
 TOKENS, PROMPTS = 10, 20
@@ -48,6 +48,7 @@ def started(folder: Path, text: Path, out: Path, processes: int) -> subprocess.P
     )
 
 
+@pytest.mark.waits
 def test_two_processes_give_what_one_gives_and_one_that_is_killed_costs_a_prompt(folder, text, tmp_path):
     """One run is whole; in another, the second process is killed after its first prompts, and a third resumes."""
     whole = measure(for_length(load_model(folder), TOKENS), text=text, tokens=TOKENS, prompts=PROMPTS)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from posbias.measure import fetch, load_model, measure, prompts_from
-from posbias.measure.capture import Capture
-from posbias.measure.influence import predict
-from posbias.measure.text import read_text
+from posbias.measurement import fetch, load_model, measure, prompts_from
+from posbias.measurement.capture.forward import Capture
+from posbias.measurement.quantities.influence import predict
+from posbias.measurement.texts.prompts import read_text
 
 pytestmark = pytest.mark.real_model
 
@@ -75,7 +75,7 @@ def test_same_seed_same_bits(smollm, measured):
 
 def test_peak_memory_at_256_tokens_is_under_3_gigabytes():
     script = (
-        "import resource; from posbias.measure import measure\n"
+        "import resource; from posbias.measurement import measure\n"
         "measure(tokens=256, prompts=2)\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )

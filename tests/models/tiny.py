@@ -4,11 +4,11 @@ import hashlib
 
 from conftest import word_tokenizer
 
-from posbias.measure.capture import Capture
-from posbias.measure.families import FAMILIES
-from posbias.measure.influence import predict
-from posbias.measure.loading import LoadedModel
-from posbias.measure.specimens import specimen, variants
+from posbias.measurement.capture.forward import Capture
+from posbias.measurement.models.families import FAMILIES
+from posbias.measurement.models.loading import LoadedModel
+from posbias.measurement.models.tiny_configs import specimen, variants
+from posbias.measurement.quantities.influence import predict
 
 CASES = [(name, number) for name in FAMILIES for number in range(variants(name))]
 """Every family in the table with the number of each of its tiny models."""

@@ -5,17 +5,17 @@ Dense products are `kernel.layer_kernel`; the raw sums of the levels are done ag
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from posbias.theory import convolution, streaming
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal, NoContent
-from posbias.theory.kernel import dense_influence, layer_kernel
 from posbias.theory.masks import Causal, Prefix, SlidingWindow
 from posbias.theory.mixing import Constant
 from posbias.theory.positional import T5, ALiBi, DenseLogits, KerpleLog, KerplePower, RoPE, Tabulated
-from posbias.theory.rollout import influence
+from posbias.theory.rollout import convolution, stream
+from posbias.theory.rollout.dispatch import influence
+from posbias.theory.rollout.kernel import dense_influence, layer_kernel
 
 LONGEST = 700
 
@@ -161,8 +161,7 @@ def prepared(layer: Layer, tokens: int) -> convolution.Prepared:
 @settings(max_examples=60)
 def test_the_bound_holds_for_raw_transforms(layer, tokens, kind, seed):
     made = convolution.prepare(layer, tokens)
-    if made is None or not made.levels:
-        return
+    assume(made is not None and made.levels)
     u = row_of(kind, tokens, seed) * made.draw
     with np.errstate(over="ignore", invalid="ignore"):
         parts, errors = convolution.far(made, u)
@@ -244,7 +243,7 @@ def test_where_everything_is_doubtful_the_stream_takes_over():
     layer = Layer(positional=Tabulated(np.random.default_rng(1).normal(0, 60, LONGEST)))
     row = row_of("wide", LONGEST, 1)
     assert convolution.accuracy(layer, 1.0, row).engine == "stream"
-    np.testing.assert_array_equal(convolution.push(layer, 1.0, row)[0], streaming.push(layer, 1.0, row)[0])
+    np.testing.assert_array_equal(convolution.push(layer, 1.0, row)[0], stream.push(layer, 1.0, row)[0])
 
 
 @pytest.mark.parametrize("kind", ["dense", "early", "late"])

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from posbias.errors import InvalidValueError
 from posbias.seeds import sequence, stream
-from posbias.simulate import RecencyModel, compiled, gram, token_space
-from posbias.simulate.tally import Layout, Tally
+from posbias.simulation import RecencyModel, compiled, gram, token_space
+from posbias.simulation.tally import Layout, Tally
 from posbias.verify.kim import simulated_scores
 
 MARGIN = 30

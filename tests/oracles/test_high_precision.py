@@ -10,7 +10,7 @@ from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
 from posbias.theory.mixing import Constant, PerLayer
 from posbias.theory.positional import ALiBi, Decay
-from posbias.theory.rollout import influence
+from posbias.theory.rollout.dispatch import influence
 
 
 def exact_row(architecture: Architecture, tokens: int) -> list:

@@ -7,8 +7,9 @@ import pytest
 import xarray as xr
 
 from posbias.errors import InputFileError, InvalidValueError
-from posbias.predictors import PREDICTORS, measured_influence, predictions
-from posbias.store import load_measurement, load_profile, save_measurement
+from posbias.measurement import measure
+from posbias.predictors import PREDICTORS, load_profile, measured_influence, predictions
+from posbias.store import load_measurement, save_measurement
 
 TOKENS, LAYERS, HEADS, PROMPTS = 9, 3, 2, 5
 
@@ -111,3 +112,19 @@ def test_another_netcdf_file_is_refused(tmp_path):
     xr.Dataset({"a": 1}).to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
     with pytest.raises(InputFileError, match="not a posbias measurement"):
         load_measurement(tmp_path / "a.nc")
+
+
+def test_every_predictor_knows_a_sliding_window():
+    """Keys beyond the window have no logit: they get no weight, and the report of a windowed model is written."""
+    measurement = measure("tiny-window", tokens=96, prompts=2)
+    found = predictions(measurement)
+    assert len(found) == 5
+    for key, profile in found.items():
+        assert profile.mass.sum() == pytest.approx(1, abs=1e-9), key
+    # one layer's reach is 63 tokens back: without the residual stream, too, six layers reach everything
+    assert (found["attention_only"].mass > 0).all()
+    single = measurement.isel(layer=[0])
+    for key in ("attention_only", "positional", "fitted"):
+        mass = predictions(single)[key].mass
+        assert (mass[: 96 - 64] == 0).all(), key
+        assert (mass[96 - 64 :] > 0).all(), key

@@ -6,12 +6,12 @@ from architectures import LONGEST, SHORTEST, layers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posbias.theory import streaming
 from posbias.theory.architecture import Layer
 from posbias.theory.content import ConstantDiagonal
-from posbias.theory.kernel import layer_kernel
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.theory.positional import DenseLogits, KerplePower, Tabulated
+from posbias.theory.rollout import stream
+from posbias.theory.rollout.kernel import layer_kernel
 
 
 def rows(tokens: int, seed: int, kind: str) -> np.ndarray:
@@ -32,7 +32,7 @@ kinds = st.sampled_from(["dense", "wide", "sparse", "one"])
 def agree(layer: Layer, lam: float, row: np.ndarray) -> None:
     kernel = layer_kernel(layer, len(row))
     expected = (1 - lam) * row + lam * (row @ kernel)
-    out, lost = streaming.push(layer, lam, row)
+    out, lost = stream.push(layer, lam, row)
     large = expected > 1e-250
     np.testing.assert_allclose(out[large], expected[large], rtol=1e-12, atol=0)
     assert (out[~large] <= 1.1e-250).all()
@@ -77,15 +77,15 @@ def test_logits_beyond_the_exponential(mask, diagonal, far):
 def test_a_decay_far_beyond_the_exponential_needs_no_softmax_per_query(mask):
     """Every query sees a logit near its head's largest, so what vanishes has no weight."""
     layer = Layer(2, mask, KerplePower([0.9, 3.0]), ConstantDiagonal([1.0], first_column=[-2.0]))
-    assert streaming.tables(layer, 1500) is not None
+    assert stream.tables(layer, 1500) is not None
     agree(layer, 0.5, rows(1500, 4, "wide"))
 
 
 def test_no_table_where_a_query_sees_only_what_vanishes():
     """A far distance that outweighs all near ones by e^900: early queries would be left without weights."""
     layer = Layer(positional=Tabulated([[0.0] * 30 + [900.0] * 10]))
-    assert streaming.tables(layer, 40) is None
-    assert streaming.tables(layer, 30) is not None
+    assert stream.tables(layer, 40) is None
+    assert stream.tables(layer, 30) is not None
     agree(layer, 1.0, rows(40, 5, "dense"))
 
 
@@ -95,7 +95,7 @@ def test_a_sum_over_a_long_text_keeps_its_digits():
     layer = Layer(positional=Tabulated([[0.1] * tokens]))
     row = np.zeros(tokens)
     row[[50_000, 99_999]] = 0.25, 0.75
-    out, _ = streaming.push(layer, 1.0, row)
+    out, _ = stream.push(layer, 1.0, row)
     expected = np.full(tokens, 0.75 / 100_000)
     expected[:50_001] += 0.25 / 50_001
     np.testing.assert_allclose(out, expected, rtol=1e-14)

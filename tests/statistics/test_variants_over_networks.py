@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from posbias.estimate import Estimate
-from posbias.simulate import RecencyModel, simulate_recency
-from posbias.simulate.variants import VARIANTS, OverNetworks, Variant, simulate_variant
+from posbias.simulation import RecencyModel, simulate_recency
+from posbias.simulation.variants import VARIANTS, OverNetworks, Variant, simulate_variant
 
 HALF = Estimate(0.5, 0.0, 1)
 

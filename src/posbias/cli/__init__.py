@@ -22,6 +22,7 @@ from posbias.cli.speaking import COMPILING
 from posbias.cli.studies import study
 from posbias.cli.training import train
 from posbias.errors import PosbiasError
+from posbias.logs import on_stderr
 
 __all__ = ["COMPILING", "app", "main"]
 
@@ -45,13 +46,14 @@ def main(arguments: list[str] | None = None) -> None:
     given = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in given
     try:
-        app(
-            [word for word in given if word != "--debug"],
-            exit_on_error=False,
-            print_error=False,
-            help_on_error=False,
-            result_action="return_value",
-        )
+        with on_stderr():
+            app(
+                [word for word in given if word != "--debug"],
+                exit_on_error=False,
+                print_error=False,
+                help_on_error=False,
+                result_action="return_value",
+            )
     except PosbiasError as error:
         if debug:
             raise

@@ -11,7 +11,7 @@ from posbias.cli.speaking import Whole, say
 from posbias.errors import InvalidValueError
 
 if TYPE_CHECKING:
-    from posbias.measure import LoadedModel
+    from posbias.measurement import LoadedModel
 
 Flag = Annotated[bool, Parameter(negative="")]
 DEFAULT_MODEL = "smollm2-135m"
@@ -55,7 +55,7 @@ class Loading:
 
     def load(self, model: str, tokens: int, local_rank: int = 0, speak: bool = True) -> "LoadedModel":
         """Load a model for prompts of this length, on the device of this process. Raises as `load_model`."""
-        from posbias import measure as measuring
+        from posbias import measurement as measuring
 
         device = f"cuda:{local_rank}" if self.device == "cuda" and local_rank else self.device
         loaded = measuring.load_model(

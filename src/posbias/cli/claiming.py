@@ -98,7 +98,7 @@ def print_claims(
 
 def engine(workers: int | None, ray: str | None = None) -> Any:
     """The engine asked for; None where neither is, for what each part takes by itself."""
-    from posbias.workers import engine_of
+    from posbias.execution import engine_of
 
     return None if workers is None and ray is None else engine_of(workers, ray)
 

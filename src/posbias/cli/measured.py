@@ -16,11 +16,11 @@ from posbias.files import need_writable
 if TYPE_CHECKING:
     import xarray as xr
 
-    from posbias.measure import LoadedModel
-    from posbias.measure.sharing import Group
+    from posbias.measurement import LoadedModel
+    from posbias.measurement.sharing import Group
 
 Asked = dict[str, Any]
-"""Arguments of `posbias.measure.measure`."""
+"""Arguments of `posbias.measure`."""
 
 
 def results_of(model: str, prompting: Prompting, asked: Asked) -> Path:
@@ -34,7 +34,7 @@ def cost_of(model: str, loading: Loading, asked: Asked, target: str | None) -> A
     """Return what a measurement would cost: memory, and time as one short prompt tells it."""
     need_model(model)
     _check(asked)
-    from posbias import measure as measuring
+    from posbias import measurement as measuring
 
     loaded = loading.load(model, asked["tokens"])
     request = measuring.Request(**_with_target(asked, loaded, target))
@@ -49,7 +49,7 @@ def decoded(attribute: str) -> Any:
 
 def _check(asked: Asked) -> None:
     """Raise for what is wrong whatever the model, the text among it."""
-    from posbias.measure import Request
+    from posbias.measurement import Request
 
     unknown_yet = 0 if "target" in asked.get("influences", ()) else None
     _ = Request(**asked, target=unknown_yet).source
@@ -86,7 +86,7 @@ def measured(
     need_model(model)
     need_writable(place)
     _check(asked)
-    from posbias.measure.sharing import group
+    from posbias.measurement.sharing import group
 
     with group() as processes:
         loaded = loading.load(model, asked["tokens"], processes.local_rank, processes.first)
@@ -99,7 +99,7 @@ def measured(
 
 def _target(loaded: "LoadedModel", place: Path, job: Asked, again: bool) -> tuple[bool, Path]:
     """Whether the job is finished already, and its file: the one found, or the first name that is free."""
-    from posbias import measure as measuring
+    from posbias import measurement as measuring
     from posbias.store import load_measurement
 
     fingerprint = measuring.job_fingerprint(loaded, **job)
@@ -121,7 +121,7 @@ def _made(
     loaded: "LoadedModel", target: Path, job: Asked, processes: "Group"
 ) -> tuple["xr.Dataset", Path] | None:
     """Measure with a bar and a checkpoint beside the file, and write the file."""
-    from posbias import measure as measuring
+    from posbias import measurement as measuring
     from posbias.store import save_measurement
 
     fingerprint = measuring.job_fingerprint(loaded, **job)

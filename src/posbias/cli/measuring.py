@@ -115,7 +115,7 @@ def compare(p: Path, q: Path, *, seed: Whole = 0, json: Json = False) -> None:
         Print JSON on stdout.
     """
     from posbias.comparison import compare
-    from posbias.store import load_profile
+    from posbias.predictors import load_profile
 
     comparison = compare(load_profile(p), load_profile(q), seed=seed)
     agreement = comparison.agreements["p"].as_dict()

@@ -34,7 +34,7 @@ def available(*, fetch: str | None = None, again: Again = False, json: Json = Fa
     """
     import dataclasses
 
-    from posbias import measure as measuring
+    from posbias import measurement as measuring
 
     if again and fetch is None:
         raise InvalidValueError("again: given alone, --fetch MODEL needed with it")
@@ -63,7 +63,7 @@ def families(*, check: Check = False, json: Json = False) -> None:
     json
         Print JSON on stdout.
     """
-    from posbias.measure.families import FAMILIES
+    from posbias.measurement.models.families import FAMILIES
 
     rows = [family.as_dict() for family in FAMILIES.values()]
     if check:
@@ -79,7 +79,7 @@ def families(*, check: Check = False, json: Json = False) -> None:
 
 def _prove(row: dict[str, Any]) -> None:
     """Add what a check of a row found: `checked` then says what is so now."""
-    from posbias.measure import prove_family
+    from posbias.measurement import prove_family
 
     say(f"checking {row['model_type']}")
     row["checks"] = list(prove_family(row["model_type"]))

@@ -1,6 +1,6 @@
 """The commands that draw the papers' figures again."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,6 +11,7 @@ from posbias.cli.asking import Flag
 from posbias.cli.speaking import COMPILING, Again, Json, Many, Whole, answer_with, bar_of, notice, say
 from posbias.cli.training import cluster_of
 from posbias.errors import InvalidValueError
+from posbias.events import Event, OnEvent
 from posbias.terminal import table
 
 paper = App(
@@ -71,13 +72,14 @@ def kim2026(
     drawn = without_claims(what, "kim2026", out, json)
     if drawn is None:
         return
-    from posbias.papers import kim2026 as module
+    from posbias.papers.kim2026 import reproduce
+    from posbias.papers.kim2026.models import EFFORT
 
-    many = samples if samples is not None else module.FULL if full else module.QUICK
+    many = samples if samples is not None else EFFORT["full" if full else "quick"]
     settings: dict[str, Any] = {"samples": many, "seed": seed, "threads": threads, "reading": reading}
-    with _watched() as (progress, tell):
-        made = module.reproduce(drawn or "all", out=out, again=again, progress=progress, say=tell, **settings)
-    answer_with(made.as_dict() if json else None, lambda: _lines(made, module.describe))
+    with _watched() as on_event:
+        made = reproduce(drawn or "all", out=out, again=again, on_event=on_event, **settings)
+    answer_with(made.as_dict() if json else None, lambda: _lines(made))
 
 
 def without_claims(what: Sequence[str], paper: str, out: Path, json: bool) -> tuple[str, ...] | None:
@@ -165,27 +167,26 @@ def _trained_lines(made: Any) -> list[str]:
 
 
 @contextmanager
-def _watched() -> Iterator[tuple[Callable[[int, int], None], Callable[[str], None]]]:
-    """A bar of samples that goes when they are drawn, and `say`; before either, a notice of compiling."""
+def _watched() -> Iterator[OnEvent]:
+    """A bar of samples that goes when they are drawn; before it, a notice of compiling."""
     with ExitStack() as compiling, ExitStack() as counting:
         compiling.enter_context(notice(COMPILING))
         bar = counting.enter_context(bar_of("sample"))
 
-        def progress(done: int, wanted: int) -> None:
+        def on_event(event: Event) -> None:
             compiling.close()
-            bar(done, wanted)
-            if done == wanted:
+            if event.total:
+                bar(event.done, event.total)  # type: ignore[arg-type]
+            if event.done == event.total:
                 counting.close()
 
-        def tell(line: str) -> None:
-            compiling.close()
-            say(line)
-
-        yield progress, tell
+        yield on_event
 
 
-def _lines(made: Any, describe: Any) -> list[str]:
+def _lines(made: Any) -> list[str]:
     """The recency probabilities behind the figures, the printed numbers beside ours, the claims, and the files."""
+    from posbias.estimate import Estimate
+    from posbias.papers.kim2026.models import describe
     from posbias.plots.recency import probability_text
 
     depth = max(model.depth for model in made.results)
@@ -200,17 +201,17 @@ def _lines(made: Any, describe: Any) -> list[str]:
         for model, result in made.results.items()
     ]
     lines = table(head, rows)
-    if made.checks:
-        head = ["printed in the paper", "printed", "ours", "deviation", "within 4 standard errors"]
+    if published := made.as_dict()["published"]:
+        head = ["printed in the paper", "printed", "ours", "standard errors of the difference", "within 4"]
         rows = [
             [
-                check.where,
-                check.printed,
-                probability_text(check.value),
-                f"{check.deviation:+.2f} of {check.se:.1g}",
-                "holds" if check.holds else "fails",
+                check["where"],
+                f"{check['printed']:.4f}",
+                probability_text(Estimate(check["value"], check["se"])),
+                f"{check['deviation']:+.2f}",
+                "yes" if check["holds"] else "no",
             ]
-            for check in made.checks
+            for check in published
         ]
         lines += ["", *table(head, rows)]
     for name, claims in made.claims.items():

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from posbias.cli.speaking import COMPILING, Json, Whole, answer_with, notice, say
+from posbias.cli.speaking import COMPILING, Json, Whole, answer_with, bar, notice, say
 from posbias.errors import InputFileError, InvalidValueError, nearest
 from posbias.files import need_writable
 from posbias.terminal import describe, describe_variation, findings_table, table
@@ -59,8 +59,9 @@ def predict(
     """
     import dataclasses
 
+    from posbias.predictors import profile_as_dict
     from posbias.spec import encode
-    from posbias.store import profile_as_dict, save_json
+    from posbias.store import save_json
 
     if vary is not None and depth_trajectory:
         raise InvalidValueError("depth_trajectory: given together with --vary, one of the two needed")
@@ -82,7 +83,7 @@ def predict(
                 "profiles": [profile_as_dict(profile) for _, profile in varied],
             } | about
         else:
-            from posbias.theory.rollout import influence
+            from posbias.theory.rollout.dispatch import influence
 
             profile = influence(chosen, length, query, method=method, threads=threads)
             quantity, varied = "", [(length, profile)]
@@ -128,18 +129,14 @@ def verify(
     json
         Print JSON on stdout.
     """
-    import sys
-
-    from tqdm import tqdm
-
     from posbias.store import save_json
     from posbias.verify import STATEMENTS, save_counterexamples, select
     from posbias.verify import verify as try_all
 
     need_writable(out)
     chosen = list(STATEMENTS) if all or not statements else select(STATEMENTS, statements)
-    with tqdm(total=len(chosen), unit="statement", file=sys.stderr, dynamic_ncols=True) as bar:
-        findings = try_all(chosen, instances=instances, seed=seed, progress=lambda _: bar.update())
+    with bar() as on_event:
+        findings = try_all(chosen, instances=instances, seed=seed, on_event=on_event)
     answer: dict[str, Any] = {"statements": [finding.as_dict() for finding in findings]}
     answer |= {"seed": seed, "counterexamples": [str(path) for path in save_counterexamples(findings, out)]}
     written = save_json(answer, out / "verify.json")
@@ -190,10 +187,11 @@ def _varied(
     architecture: Any, vary: str | None, tokens: int, query: int, method: Any, threads: int | None
 ) -> tuple[str, Sequence[tuple[float, Any]]]:
     """The name of what varies, and (value, profile) for each value."""
-    from posbias.theory import rollout, variation
+    from posbias.theory import variation
+    from posbias.theory.rollout.dispatch import trajectory
 
     if vary is None:
-        path = rollout.trajectory(architecture, tokens, query, method=method, threads=threads)
+        path = trajectory(architecture, tokens, query, method=method, threads=threads)
         return "layers passed", list(enumerate(path))
     quantity, values = variation.values_of(vary)
     return quantity, variation.vary(

@@ -14,11 +14,11 @@ from posbias.terminal import table
 if TYPE_CHECKING:
     import xarray as xr
 
-    from posbias.measure import LoadedModel
-    from posbias.measure.behaviour import RetrievalCurve
-    from posbias.measure.retrieval import RetrievalJob
+    from posbias.measurement import LoadedModel
+    from posbias.measurement.retrieval import RetrievalJob
+    from posbias.retrieval.statistics import RetrievalCurve
 
-KIND, FILE = "retrieval", "retrieval.nc"
+FILE = "retrieval.nc"
 _SHORT = 256
 _LOADING = Loading()
 PICTURES = ("retrieval.svg", "retrieval.png")
@@ -75,9 +75,9 @@ def retrieve(
     json
         Print JSON on stdout.
     """
-    from posbias.measure import read_text
-    from posbias.measure.behaviour import retrieval_curve
-    from posbias.measure.retrieval import retrieval_job
+    from posbias.measurement import read_text
+    from posbias.measurement.retrieval import retrieval_job
+    from posbias.retrieval.statistics import retrieval_curve
     from posbias.store import load_measurement
 
     job = retrieval_job(
@@ -109,15 +109,15 @@ def _retrieval(
     loaded: "LoadedModel", job: "RetrievalJob", text: str | None, place: Path, again: bool
 ) -> "tuple[xr.Dataset, Path]":
     """Ask, or take what is there: the dataset and its folder."""
-    from posbias import netcdf
-    from posbias.measure import discard_checkpoint
-    from posbias.measure.retrieval import retrieval_fingerprint
-    from posbias.measure.retrieval import retrieve as ask
+    from posbias.measurement import discard_checkpoint
+    from posbias.measurement.retrieval import retrieval_fingerprint
+    from posbias.measurement.retrieval import retrieve as ask
+    from posbias.store import load_retrieval, save_retrieval
 
     fingerprint = retrieval_fingerprint(loaded, job, text)
     places = _places(place)
     while (folder := next(places)).exists() and (folder / FILE).exists():
-        found = netcdf.load(folder / FILE, KIND, written_by="posbias retrieve")
+        found = load_retrieval(folder / FILE)
         if found.attrs.get("fingerprint") == fingerprint and not again:
             say(f"already asked: {folder / FILE} (--again asks anew)")
             return found, folder
@@ -135,7 +135,7 @@ def _retrieval(
             raise KeyboardInterrupt(
                 f"{done[0]} of {job.prompts} prompts are kept, the same command goes on from there"
             ) from None
-    netcdf.save(retrieval, folder / FILE, checksum=True)
+    save_retrieval(retrieval, folder / FILE)
     discard_checkpoint(checkpoint)
     return retrieval, folder
 

@@ -5,8 +5,9 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from posbias.cli.speaking import COMPILING, Json, Many, Whole, answer_with, bar_of
+from posbias.cli.speaking import COMPILING, Json, Many, Whole, answer_with, bar
 from posbias.errors import InvalidValueError, nearest
+from posbias.events import Event
 from posbias.files import need_writable
 from posbias.terminal import recency_table, variants_table
 
@@ -77,7 +78,7 @@ def layernorm(
     _check_targets(out, plot)
     if tokens < 3:
         raise InvalidValueError(f"tokens: {tokens} given, at least 3 needed for a recency probability")
-    from posbias.simulate import InterruptedSimulation, RecencyModel, simulate_recency
+    from posbias.simulation import InterruptedSimulation, RecencyModel, simulate_recency
 
     model = RecencyModel(
         tokens=tokens,
@@ -90,7 +91,7 @@ def layernorm(
         temperature=temperature,
     )
     interrupted: InterruptedSimulation | None = None
-    with bar_of("sample", COMPILING) as progress:
+    with bar(COMPILING) as on_event:
         try:
             result = simulate_recency(
                 model,
@@ -99,7 +100,7 @@ def layernorm(
                 until_se=until_se,
                 threads=threads,
                 engine=engine,
-                progress=progress,
+                on_event=on_event,
             )
         except InterruptedSimulation as stopped:
             if stopped.result is None:
@@ -160,7 +161,7 @@ def variants(
     """
     import dataclasses
 
-    from posbias.simulate import VARIANTS, simulate_variant
+    from posbias.simulation import VARIANTS, simulate_variant
 
     _check_targets(out, plot)
     for name in names:
@@ -176,13 +177,13 @@ def variants(
         for name, variant in chosen.items()
     }
     results: dict[str, Any] = {}
-    with bar_of("network") as progress:
+    with bar() as on_event:
         for number, (name, variant) in enumerate(chosen.items()):
 
-            def drawn(done: int, _: int, before: int = number * networks) -> None:
-                progress(before + done, len(chosen) * networks)
+            def drawn(event: Event, before: int = number * networks) -> None:
+                on_event(Event(before + event.done, len(chosen) * networks, event.unit))
 
-            results[name] = simulate_variant(variant, networks, inputs, seed=seed, progress=drawn)
+            results[name] = simulate_variant(variant, networks, inputs, seed=seed, on_event=drawn)
     answer = {"variants": [{"name": name} | result.as_dict() for name, result in results.items()]}
     if out is not None:
         from posbias.store import save_json

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from posbias.events import Event, OnEvent
+
 
 def _whole(type_: Any, tokens: Any) -> int:
     """An integer as it was typed: 2.5 is not rounded, 1e6 is refused."""
@@ -58,34 +60,42 @@ def answer_with(data: Any, lines: Callable[[], list[str]]) -> None:
 
 
 @contextmanager
-def bar_of(unit: str, waiting: str | None = None) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar on stderr with rate and remaining time: a function to call with (done, wanted or None).
+def bar(waiting: str | None = None) -> Iterator[OnEvent]:
+    """A bar on stderr with rate and remaining time; events of another unit get a bar of their own below it.
 
-    The line `waiting` is said if the first call takes more than two seconds to come.
+    The line `waiting` is said if the first event takes more than two seconds to come.
     """
     from tqdm import tqdm
 
-    bars: list[Any] = []
+    bars: dict[str, Any] = {}
     with ExitStack() as patience:
         if waiting is not None:
             patience.enter_context(notice(waiting))
 
-        def progress(done: int, wanted: int | None) -> None:
+        def on_event(event: Event) -> None:
             patience.close()
-            if not bars:
-                bars.append(
-                    tqdm(total=wanted, unit=unit, unit_scale=True, file=sys.stderr, dynamic_ncols=True)
+            if event.unit not in bars:
+                bars[event.unit] = tqdm(
+                    total=event.total, unit=event.unit, unit_scale=True, file=sys.stderr, dynamic_ncols=True
                 )
-            if bars[0].total != wanted:
-                bars[0].total = wanted
-                bars[0].refresh()
-            bars[0].update(done - bars[0].n)
+            shown = bars[event.unit]
+            if shown.total != event.total:
+                shown.total = event.total
+                shown.refresh()
+            shown.update(event.done - shown.n)
 
         try:
-            yield progress
+            yield on_event
         finally:
-            for bar in bars:
-                bar.close()
+            for shown in bars.values():
+                shown.close()
+
+
+@contextmanager
+def bar_of(unit: str, waiting: str | None = None) -> Iterator[Callable[[float, float | None], None]]:
+    """A bar for who counts in (done, wanted or None)."""
+    with bar(waiting) as on_event:
+        yield lambda done, wanted: on_event(Event(done, wanted, unit))
 
 
 @contextmanager

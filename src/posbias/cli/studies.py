@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 
 from posbias.cli import paper_studies
 from posbias.cli.asking import Flag, Names
-from posbias.cli.speaking import Again, Json, Whole, answer_with, bar_of, say
+from posbias.cli.speaking import Again, Json, Whole, answer_with, bar
 from posbias.errors import InvalidValueError
 from posbias.terminal import table
 
@@ -66,16 +66,13 @@ def run(
     if dry_run:
         _tell_status(given, folder, json, todo=again)
         return
+    from posbias.execution import engine_of
     from posbias.study import run_study
-    from posbias.workers import engine_of
 
     engine = engine_of(workers, ray)
-    with bar_of("cell") as bar:
 
-        def progress(done: float, wanted: float) -> None:
-            bar(done, wanted)  # type: ignore[arg-type]
-
-        outcome = run_study(given, folder, engine=engine, again=again, progress=progress, say=say)
+    with bar() as on_event:
+        outcome = run_study(given, folder, engine=engine, again=again, on_event=on_event)
     _tell(outcome, json)
 
 
@@ -179,6 +176,29 @@ def export(
     answer_with({"rows": found} if json else None, lambda: text.splitlines())
 
 
+@study.command
+def convert(folder: Path, *, json: Json = False) -> None:
+    """Convert results of posbias 0.1 to files of this version; nothing is deleted.
+
+    Cells are written beside the old files; a file with a name of its own is kept as NAME.0.1. What cannot be
+    converted is listed with the command that makes it again.
+
+    Parameters
+    ----------
+    folder
+        The folder with the results, such as results/studies/dimension; folders in it are converted too.
+    json
+        Print JSON on stdout.
+    """
+    from posbias.study.conversion import convert as convert_results
+
+    conversions = convert_results(folder)
+    count = sum(conversion.written is not None for conversion in conversions)
+    last = f"{count:,} of {len(conversions):,} files of posbias 0.1 converted in {folder}"
+    answer = {"files": [conversion.as_dict() for conversion in conversions], "converted": count}
+    answer_with(answer if json else None, lambda: [*map(str, conversions), last])
+
+
 def _read(file: str) -> "Study":
     from posbias.study import read_study
 
@@ -188,7 +208,7 @@ def _read(file: str) -> "Study":
 def _found(file: str, out: Path | None) -> "Outcome":
     from posbias.study import status as look
 
-    return look(_read(file), out or _folder(file), say)
+    return look(_read(file), out or _folder(file))
 
 
 def _folder(file: str) -> Path:
@@ -199,7 +219,7 @@ def _tell_status(given: "Study", folder: Path, json: bool, todo: bool = False) -
     """How many cells are finished, and the labels of those that are not; with `todo`, all are to be done."""
     from posbias.study import status as look
 
-    outcome = look(given, folder, say)
+    outcome = look(given, folder)
     missing = given.cells() if todo else outcome.missing
     count = len(given.cells())
     answer = {
@@ -272,7 +292,7 @@ def _cell(outcome: "Outcome", number: int) -> dict[str, Any]:
         "chosen": dict(cell.chosen),
         "seed": cell.seed,
         "quantities": None if record is None else record.quantities,
-        "about": None if record is None else record.data["result"]["about"],
+        "about": None if record is None else record.about,
         "cost": None if record is None else record.cost,
         "file": None if record is None else str(record.path),
     }

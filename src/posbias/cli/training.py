@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from posbias.cli.speaking import Again, Json, Many, Whole, answer_with, bar_of, say
+from posbias.cli.speaking import Again, Json, Many, Whole, answer_with, bar
 from posbias.errors import InvalidValueError
+from posbias.execution import Engine, engine_of
 from posbias.terminal import table
-from posbias.workers import Engine, engine_of
 
 if TYPE_CHECKING:
-    from posbias.estimate import Estimate
-    from posbias.train import Cell, Evaluation, Experiment
+    from posbias.training import Cell, Experiment
 
 Flag = Annotated[bool, Parameter(negative="")]
 EFFORTS = {"quick": (2_500, 2_000), "full": (100_000, 10_000)}
@@ -144,11 +143,11 @@ def train(
     _check(given, sequences, spec, threads)
     engine = cluster_of(ray, threads)
     experiments, swept = _experiments(spec, given)
-    from posbias.train import run_cells
-    from posbias.train.spelling import words_of
+    from posbias.training import run_cells
+    from posbias.training.shorthand import words_of
 
     name = spec.stem if spec is not None else words_of(experiments[0])
-    with bar_of("iteration") as progress:
+    with bar() as on_event:
         cells = run_cells(
             experiments,
             out or Path("results") / "train" / name,
@@ -158,8 +157,7 @@ def train(
             workers=threads,
             engine=engine,
             gpus_per_cell=gpus_per_cell,
-            progress=progress,
-            say=say,
+            on_event=on_event,
         )
     answer = {"cells": [cell.as_dict() for cell in cells]} if swept else cells[0].as_dict()
     answer_with(answer if json else None, lambda: _sweep_lines(cells) if swept else _lines(cells[0]))
@@ -190,8 +188,8 @@ def _check(given: dict[str, Any], sequences: int | None, spec: Path | None, thre
 
 def _experiments(spec: Path | None, given: dict[str, Any]) -> "tuple[list[Experiment], bool]":
     """What to train, from a file or from options, and whether it is a sweep."""
-    from posbias.train import Experiment, Network, RetrievalTask, read_experiments
-    from posbias.train.spelling import answers_of, encoding_of, mask_of
+    from posbias.training import Experiment, Network, RetrievalTask, read_experiments
+    from posbias.training.shorthand import answers_of, encoding_of, mask_of
 
     if spec is not None:
         return read_experiments(spec)
@@ -218,17 +216,17 @@ def _same(given: Any) -> Any:
 
 def _lines(cell: "Cell") -> list[str]:
     """One cell: its gaps beside what kernels and theory predict, how well it does, and what that means."""
-    from posbias.train import agreement
+    from posbias.training import agreement
 
     evaluation, agreed = cell.evaluation, agreement(cell.rollout, cell.evaluation)
     own, theory = agreed["residual" if "residual" in agreed else "attention"], agreed["theory"]
     rows = [
         [
             pair,
-            _told(gap.all, gap.over_all.over_sequences),
-            _told(gap.informative, gap.over_informative.over_sequences),
-            _told(own.predicted[pair]),
-            _told(theory.predicted[pair]),
+            str(gap.over_all.estimate),
+            str(gap.over_informative.estimate),
+            str(own.predicted[pair]),
+            str(theory.predicted[pair]),
         ]
         for pair, gap in evaluation.gaps.items()
     ]
@@ -239,8 +237,8 @@ def _lines(cell: "Cell") -> list[str]:
     return [
         *table(head, rows),
         "",
-        f"in-context accuracy {_told(evaluation.in_context_accuracy.over_members)}, "
-        f"loss {_told(evaluation.loss.over_members)}; by position of the answer {' '.join(places)}",
+        f"in-context accuracy {evaluation.in_context_accuracy.over_members}, "
+        f"loss {evaluation.loss.over_members}; by position of the answer {' '.join(places)}",
         words(cell),
         *(f"theory: {assumption}" for assumption in cell.rollout.assumptions),
         *_stopped(cell),
@@ -250,7 +248,7 @@ def _lines(cell: "Cell") -> list[str]:
 
 def _sweep_lines(cells: "Sequence[Cell]") -> list[str]:
     """Many cells: a line for each, on all sequences and on informative ones."""
-    from posbias.train.spelling import common_words
+    from posbias.training.shorthand import common_words
 
     names, pairs = common_words([cell.experiment for cell in cells]), list(cells[0].evaluation.gaps)
     lines: list[str] = []
@@ -258,9 +256,9 @@ def _sweep_lines(cells: "Sequence[Cell]") -> list[str]:
         rows = [
             [
                 name,
-                *(_told(getattr(one.gaps[pair], kind)) for pair in pairs),
-                _told(one.in_context_accuracy.over_members),
-                _told(one.loss.over_members),
+                *(str(getattr(one.gaps[pair], kind)) for pair in pairs),
+                str(one.in_context_accuracy.over_members),
+                str(one.loss.over_members),
             ]
             for name, one in zip(names, (cell.evaluation for cell in cells), strict=True)
         ]
@@ -272,6 +270,8 @@ def _sweep_lines(cells: "Sequence[Cell]") -> list[str]:
 
 def words(cell: "Cell") -> str:
     """What the gaps on informative sequences say, for a person; told at 95 % (Student's t over networks)."""
+    from posbias.training.averages import sign
+
     evaluation, task = cell.evaluation, cell.experiment.task
     copying, guessing = task.burstiness / task.items, 1.0 / task.labels
     accuracy = evaluation.in_context_accuracy.over_members.value
@@ -282,23 +282,13 @@ def words(cell: "Cell") -> str:
             f"the networks do not read labels off their context yet ({accuracy:.2f}; guessing is {guessing:.2f}, "
             f"copying any label {copying:.2f}): their gaps say nothing"
         )
-    signs = {pair: _sign(evaluation, pair) for pair in evaluation.gaps}
-    parts = [pair.split("-")[::sign] for pair, sign in signs.items() if sign]
+    signs = {pair: sign(gap.over_informative.estimate) for pair, gap in evaluation.gaps.items()}
+    parts = [pair.split("-")[::direction] for pair, direction in signs.items() if direction]
     told = [f"{winner} over {loser}" for winner, loser in parts]
-    untold = [" and ".join(pair.split("-")) for pair, sign in signs.items() if not sign]
+    untold = [" and ".join(pair.split("-")) for pair, direction in signs.items() if not direction]
     said = [f"favours {', '.join(told)}"] if told else []
     said += [f"no preference told between {', nor '.join(untold)}"] if untold else []
     return "; ".join(said)
-
-
-def _sign(evaluation: "Evaluation", pair: str) -> int:
-    """−1 or 1 where a gap is told from zero, else 0; with one network by the error over sequences."""
-    from scipy.special import stdtrit
-
-    averages = evaluation.gaps[pair].over_informative
-    one = averages.over_members if averages.over_members.n > 1 else averages.over_sequences
-    spread = float(stdtrit(max(one.n - 1, 1), 0.975)) * one.se
-    return 0 if not abs(one.value) > spread else 1 if one.value > 0 else -1
 
 
 def _stopped(cell: "Cell") -> list[str]:
@@ -306,10 +296,3 @@ def _stopped(cell: "Cell") -> list[str]:
         f"stopped: seed {seed} at iteration {at}, its loss was not finite; left out"
         for seed, at in cell.trained.stopped.items()
     ]
-
-
-def _told(estimate: "Estimate", otherwise: "Estimate | None" = None) -> str:
-    """An estimate with its error; with one network, with the error of `otherwise`."""
-    if estimate.value != estimate.value:
-        return "–"
-    return str(estimate if estimate.n > 1 or otherwise is None else otherwise)

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from posbias.errors import InputFileError
+from posbias.execution import Engine
 from posbias.papers.explaining import explanation_of
 from posbias.papers.registry import STATEMENTS, PaperStudy, find_studies
 from posbias.papers.results import read_result
 from posbias.papers.rows import row_rulings
 from posbias.papers.ruling import Ruling
 from posbias.papers.tried import INSTANCES, Record, try_statements
-from posbias.workers import Engine
 
 __all__ = ["Ruling", "collect", "counts"]
 OWN_NUMBERS = "(the paper's own numbers)"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.claims import Claim, mean_effect
+from posbias.claims import Judged, judged_sentence, mean
 from posbias.comparison import Comparison, compare_all
 from posbias.estimate import Estimate
 from posbias.files import need_writable, write_text
@@ -98,7 +98,7 @@ def make(
     `models`: names, folders, hub ids, or `.nc` of finished measurements. Writes encodings.svg, .png, .md and
     .json into `folder`. `progress` hears (finished, total) prompts of each model, `say` hears stages. Raises
     `InvalidValueError` for counts that cannot be right, `OutputFileError` before any work if `folder` cannot be
-    written, and as `posbias.measure.measure`.
+    written, and as `posbias.measure`.
     """
     began, folder = time.monotonic(), Path(folder)
     effort = Effort("encodings", prompts, prompts)
@@ -190,7 +190,7 @@ def _row(one: Encoding) -> list[str]:
         one.measured.share(one.measured.tokens - ends, one.measured.tokens),
     )
     numbers = (perplexity, *map(Estimate.of, places), *shares)
-    return [one.curves.model, *map(str, numbers), str(summary.trough), summary.verdict]
+    return [one.curves.model, *map(str, numbers), str(summary.trough), str(summary.verdict)]
 
 
 def _scores(one: Encoding, score: str, letters: Sequence[str]) -> list[str]:
@@ -208,24 +208,24 @@ def _score(score: Any, digits: int) -> str:
     return f"{score.value:.{digits}f}{around}".replace("-", "−")
 
 
-def _claims(shown: Sequence[Encoding], seed: int) -> list[Claim]:
+def _claims(shown: Sequence[Encoding], seed: int) -> list[Judged]:
     """What the paper states of large models, on these: λ falls, the residual stream matters to the prediction."""
     half = shown[0].mixing.shape[1] // 2
     agreements = [Agreement(one.curves, seed) for one in shown]
     return [
-        Claim(
+        judged_sentence(
             "λ falls with depth: its mean over the lower half of the layers exceeds that over the upper",
             tuple(
-                mean_effect(one.curves.model, one.mixing[:, :half].mean(1) - one.mixing[:, -half:].mean(1))
+                mean(one.curves.model, one.mixing[:, :half].mean(1) - one.mixing[:, -half:].mean(1))
                 for one in shown
             ),
         ),
-        Claim(
+        judged_sentence(
             "Residual-aware rollout (b) is nearer to the measured influence than attention alone (a) "
             "(difference of Wasserstein distances)",
             tuple(one.difference(one.curves.model, "wasserstein", "a", "b") for one in agreements),
         ),
-        Claim(
+        judged_sentence(
             "The energy rollout (e) is nearer still than (b)",
             tuple(
                 one.difference(one.curves.model, "wasserstein", "b", "e")
@@ -253,7 +253,7 @@ def _data(one: Encoding) -> dict[str, Any]:
     }
 
 
-def _estimate(samples: np.ndarray) -> dict[str, float]:
+def _estimate(samples: np.ndarray) -> dict[str, float | None]:
     estimate = Estimate.of(samples)
     return {"value": estimate.value, "se": estimate.se, "n": estimate.n}
 

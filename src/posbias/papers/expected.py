@@ -7,8 +7,18 @@ print no numbers of their experiments.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from posbias.papers.registry import Expected
+
+@dataclass(frozen=True)
+class Expected:
+    """A number that a paper prints: of what, its value, how far ours may lie from it, and where it stands."""
+
+    what: str
+    value: float
+    tolerance: float
+    where: str
+
 
 ROUNDING = 0.005
 """Half of the last digit that the tables of Herasimchyk et al. 2026 print."""
@@ -27,9 +37,9 @@ def _kim(name: str) -> Iterator[Expected]:
     """The six probabilities; the panels of Figure 1 carry four digits of the same six."""
     if name not in ("fig1", "section3"):
         return
-    from posbias.papers.kim2026.table import PUBLISHED, describe
+    from posbias.papers.kim2026.models import PRINTED, describe
 
-    for printed, model in PUBLISHED:
+    for printed, model in PRINTED:
         what = f"recency probability of {describe(model)}, d = {model.dimension}, layer 2"
         yield Expected(what, float(printed), FOUR_ERRORS, "Section 3")
 

@@ -111,19 +111,18 @@ def statements(run: Run, studies: Sequence[PaperStudy]) -> None:
 
 
 def kim(run: Run, studies: Sequence[PaperStudy]) -> None:
-    from posbias.papers import kim2026
+    from posbias.papers.kim2026 import STUDIES, reproduce
 
     asked = run.asked
     out = asked.folder / "kim2026"
     for one in studies:
         before = cells_in(out / "cells", ".json")
         with run.costs.timed(one.key) as cells:
-            kim2026.reproduce(
+            reproduce(
                 one.name,
                 out=out,
-                samples=kim2026.QUICK if asked.quick else kim2026.FULL,
-                progress=asked.hear("sample"),
-                say=asked.say,
+                samples=STUDIES[one.name].effort[asked.effort],
+                on_event=lambda event: asked.progress("sample", int(event.done), int(event.total or 0)),
             )
             cells["made"] = len(cells_in(out / "cells", ".json") - before)
             cells["found"] = max(0, one.quick.cells - cells["made"])
@@ -186,7 +185,7 @@ def _needed(study: str, cell: str) -> bool:
 def wu(run: Run, studies: Sequence[PaperStudy]) -> None:
     from posbias.papers.wu2025 import FIGURES, FULL, QUICK, make
     from posbias.papers.wu2025.figures import settings_of
-    from posbias.train.spelling import name_of
+    from posbias.training.shorthand import name_of
 
     asked = run.asked
     out = asked.folder / "wu2025"

@@ -83,14 +83,15 @@ def _of_arrays(path: Path) -> Uses:
         case "retrieval":
             yield from methods.of_retrieval(attributes)
         case "cell":
-            yield from methods.of_experiment(_decoded(path, attributes.get("experiment")))
+            told = attributes.get("posbias_specification", attributes.get("experiment"))
+            yield from methods.of_experiment(_decoded(path, told))
         case kind:
             raise InputFileError(f"{path}: NetCDF of kind {kind!r}, a measurement, retrieval or cell needed")
 
 
 def _attributes(path: Path) -> tuple[dict[str, Any], list[str]]:
     """Attributes and names of variables, without the values. Raises `InputFileError`."""
-    from posbias.netcdf import need_xarray
+    from posbias.store import need_xarray
 
     try:
         with need_xarray().open_dataset(path, engine="h5netcdf") as opened:
@@ -118,7 +119,8 @@ def _of_weights(path: Path) -> Uses:
         raise InputFileError(f"{path}: not a readable safetensors file ({reason})") from None
     if "posbias" not in header:
         raise InputFileError(f"{path}: weights of no training of posbias; {NEEDED}")
-    yield from methods.of_experiment(_decoded(path, header["posbias"]).get("experiment") or {})
+    told = _decoded(path, header["posbias"])
+    yield from methods.of_experiment(told.get("specification") or told.get("experiment") or {})
 
 
 def _decoded(path: Path, text: Any) -> dict[str, Any]:
@@ -193,12 +195,12 @@ def _study(data: Mapping[str, Any], path: Path) -> Uses:
 def _manifest(data: Mapping[str, Any], path: Path) -> Uses:
     from posbias.study.value import study_of
 
-    for _, verb in study_of(data["study"]).combinations:
+    for _, verb in study_of(data["specification"] if "specification" in data else data["study"]).combinations:
         yield from methods.of_verb(encode(verb))
 
 
 def _training(data: Mapping[str, Any], path: Path) -> Uses:
-    from posbias.train import read_experiments
+    from posbias.training import read_experiments
 
     for experiment in read_experiments(path)[0]:
         yield from methods.of_experiment(encode(experiment))
@@ -257,9 +259,9 @@ def _of_claims(data: Mapping[str, Any]) -> bool:
 
 
 _KINDS: tuple[tuple[Callable[[Mapping[str, Any]], bool], Callable[[Mapping[str, Any], Path], Uses]], ...] = (
-    (_is("study_cell"), lambda data, path: methods.of_verb(data["spec"])),
+    (_is("study_cell"), lambda data, path: methods.of_verb(_specified(data)["spec"])),
     (_is("study"), _manifest),
-    (_is("recency_cell"), lambda data, path: methods.of_simulation(data["model"])),
+    (_is("recency_cell"), lambda data, path: methods.of_simulation(_specified(data)["model"])),
     (_has("question", "base"), _study),
     (_of_claims, _claims),
     (_has("figure", "claims"), _paper),
@@ -279,6 +281,11 @@ _KINDS: tuple[tuple[Callable[[Mapping[str, Any]], bool], Callable[[Mapping[str, 
     (lambda data: any(key in data for key in (*_TRAINING, "sweep")), _training),
 )
 """What kinds there are: how one is told, and what it rests on; the first that fits is taken."""
+
+
+def _specified(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a cell was computed from: a file of 0.1 has it among its other keys."""
+    return data.get("specification", data)
 
 
 def _each(cells: Any) -> Uses:

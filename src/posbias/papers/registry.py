@@ -20,23 +20,15 @@ from types import MappingProxyType
 from typing import Any
 
 from posbias.errors import InputFileError, InvalidValueError, nearest
+from posbias.papers.expected import Expected, expected_of
 from posbias.papers.results import State, read_result, rows_of, state_of
+from posbias.papers.study import Study
 
 PAPERS = ("wu2025", "herasimchyk2026", "kim2026")
 """The papers, by citation key, in the order of the registry."""
 STATEMENTS = "statements"
 """The study of a paper that is its numbered statements, and the name of the file that all papers share."""
 PICTURES = ("svg", "png", "md", "json")
-
-
-@dataclass(frozen=True)
-class Expected:
-    """A number that a paper prints: of what, its value, how far ours may lie from it, and where it stands."""
-
-    what: str
-    value: float
-    tolerance: float
-    where: str
 
 
 @dataclass(frozen=True)
@@ -79,8 +71,6 @@ class PaperStudy:
     @cached_property
     def expected(self) -> tuple[Expected, ...]:
         """The numbers that the paper prints of it; none for Wu et al. 2025, whose figures carry no numbers."""
-        from posbias.papers.expected import expected_of
-
         return expected_of(self.paper, self.name)
 
     def file(self, folder: str | Path, at: Mapping[str, Path] | None = None) -> Path:
@@ -160,13 +150,35 @@ def minutes_text(minutes: float) -> str:
 
 
 def _read() -> dict[str, PaperStudy]:
-    """The catalogue."""
+    """The studies of the catalogue and those that are modules of their own, paper by paper."""
+    from posbias.papers import kim2026
+
     data = tomllib.loads((files("posbias.papers") / "catalogue.toml").read_text(encoding="utf-8"))
-    return {
-        f"{paper}/{name}": _study(paper, name, entry, data["machine"])
-        for paper in PAPERS
-        for name, entry in data[paper].items()
-    }
+    machine = data["machine"]
+    modules = {"kim2026": kim2026.STUDIES}
+    studies: dict[str, PaperStudy] = {}
+    for paper in PAPERS:
+        for study in modules.get(paper, {}).values():
+            studies[study.name] = _of_module(study, machine)
+        for name, entry in data[paper].items():
+            studies[f"{paper}/{name}"] = _study(paper, name, entry, machine)
+    return studies
+
+
+def _of_module(study: Study, machine: str) -> PaperStudy:
+    cost = {effort: Cost(len(study.cells), minutes, machine) for effort, minutes in study.minutes.items()}
+    written = (*(PICTURES[:2] if study.draws else ()), *PICTURES[2:])
+    return PaperStudy(
+        study.paper,
+        study.short,
+        study.title,
+        study.question,
+        cost["quick"],
+        cost["full"],
+        study.needs,
+        tuple(f"{study.short}.{kind}" for kind in written),
+        command=f"posbias paper {study.paper} {study.short}",
+    )
 
 
 def _study(paper: str, name: str, entry: dict[str, Any], machine: str) -> PaperStudy:

@@ -3,16 +3,15 @@
 import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from posbias.claims import Verdict
+from posbias.claims import VERDICTS
 from posbias.errors import InputFileError
+from posbias.papers.tried import read_tried
 from posbias.spec import read_mapping
+from posbias.store.header import VERSION
 
-VERSION = version("posbias")
-VERDICTS: tuple[str, ...] = get_args(Verdict)
 CLAIM = ("claim", "number", "se", "verdict", "why")
 """The keys of a claim."""
 LONG = 16
@@ -84,8 +83,6 @@ def state_of(path: Path, name: str, paper: str) -> State:
         return State()
     try:
         if name == "statements":
-            from posbias.papers.tried import read_tried
-
             found = [one for one in read_tried(path).values() if one["paper"] == paper]
             claims = {kind: sum(one["verdict"] == kind for one in found) for kind in VERDICTS}
             effort = f"{min(one['asked'] for one in found):,} instances" if found else ""

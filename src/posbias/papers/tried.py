@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from posbias.errors import InputFileError, InvalidValueError
-from posbias.papers.results import VERSION
+from posbias.events import Event, OnEvent
+from posbias.execution import Engine, Failed, InProcess, Last, Processes, Result, Task
 from posbias.spec import read_mapping
 from posbias.store import save_json
-from posbias.workers import Engine, InProcess, Processes, Task
+from posbias.store.header import VERSION
 
 KIND = "statements"
 INSTANCES = 200
@@ -57,14 +58,12 @@ def try_statements(
     missing = [key for key, record in found.items() if record is None or record["asked"] < instances]
     failed: dict[str, str] = {}
 
-    def hear(number: int, news: dict[str, Any]) -> None:
-        if "result" in news:
-            found[missing[number]] = news["result"]
-        elif "failed" in news:
-            failed[missing[number]] = news["failed"]
-        elif "say" in news:
-            say(news["say"])
-        if progress and not {"result", "failed"}.isdisjoint(news):
+    def hear(number: int, news: Event | Last) -> None:
+        if isinstance(news, Result):
+            found[missing[number]] = news.value
+        elif isinstance(news, Failed):
+            failed[missing[number]] = news.message
+        if progress and not isinstance(news, Event):
             progress(sum(found[key] is not kept.get(key) for key in missing) + len(failed), len(missing))
 
     tasks = [
@@ -100,14 +99,8 @@ def were_tried(folder: Path, paper: str, instances: int) -> bool:
     return all(key in kept and kept[key]["asked"] >= instances for key in wanted)
 
 
-def try_one(
-    key: str,
-    instances: int,
-    seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
-    say: Callable[[str], None] | None = None,
-) -> Record:
-    """Try one statement; raises as `posbias.verify.verify`. A task of an engine (`posbias.workers`)."""
+def try_one(key: str, instances: int, seed: int = 0, on_event: OnEvent | None = None) -> Record:
+    """Try one statement; raises as `posbias.verify.verify`. A task of an engine (`posbias.execution`)."""
     from posbias.verify import STATEMENTS, select, verify
 
     (statement,) = select(STATEMENTS, [key])

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from posbias.measure.behaviour import RetrievalCurve
 from posbias.plots.influence import FAINTEST, scale_influence
 from posbias.plots.style import (
     ACCENT,
@@ -23,6 +22,7 @@ from posbias.plots.style import (
     new_figure,
 )
 from posbias.profile import Profile
+from posbias.retrieval.statistics import RetrievalCurve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

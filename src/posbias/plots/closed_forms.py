@@ -10,8 +10,8 @@ from posbias.plots.style import ACCENT, COLOURS, INK, LINE, MUTED, SMALL, THIN, 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from posbias.theory.deviation import DeviationCurve
-    from posbias.theory.layernorm import ReadingName
+    from posbias.theory.closed_forms.deviation import DeviationCurve
+    from posbias.theory.closed_forms.layernorm import ReadingName
 
 READINGS: "Mapping[ReadingName, tuple[str, str, object]]" = {
     "published": ("as printed", COLOURS["measured_kernels"], "-"),

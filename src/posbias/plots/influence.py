@@ -62,6 +62,20 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
     ax.plot(np.arange(height.size), height, color=ACCENT, linewidth=LINE)
     _scale(ax, [height], height)
     _mark_first(ax, height, ACCENT)
+    if profile.left_out:
+        note_left_out(ax, profile)
+    return ax
+
+
+def note_left_out(ax: "Axes", profile: Profile) -> "Axes":
+    """Say above an axes what a prediction does not cover."""
+    parts = " and ".join(profile.left_out)
+    ax.set_title(
+        f"mask and residual only: {parts} positions left out, no verdict",
+        fontsize=SMALL,
+        color=ACCENT,
+        pad=14,
+    )
     return ax
 
 

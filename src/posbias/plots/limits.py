@@ -11,7 +11,7 @@ from posbias.plots.style import ACCENT, COLOURS, INK, LINE, THIN, dress, key
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from posbias.theory.critical import Collapse, DistanceCurve
+    from posbias.theory.closed_forms.critical_distances import Collapse, DistanceCurve
 
 PALETTE = (COLOURS["attention_only"], ACCENT, COLOURS["fitted"], COLOURS["measured_kernels"])
 """Colours of the curves in the order given; a fifth begins again."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from posbias.simulate import Averages, RecencyResult
+    from posbias.simulation import Averages, RecencyResult
 
 LEAST_SPAN = 40.0
 """Width of a colour scale in standard errors of the scores, at least."""

@@ -8,8 +8,8 @@ from posbias.plots.style import ACCENT, COLOURS, INK, LINE, MUTED, RULE, SMALL, 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from posbias.simulate.over_networks import OverNetworks
-    from posbias.simulate.variants import Variant, VariantResult
+    from posbias.simulation.over_networks import OverNetworks
+    from posbias.simulation.variants import Variant, VariantResult
 
 LAYERS = {2: COLOURS["positional"], 3: ACCENT, 4: INK}
 """Colours of the layers that are shown, numbered from 1 (in the first, what is not an encoding gives ½)."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from posbias.plots.influence import scale_influence
+from posbias.plots.influence import note_left_out, scale_influence
 from posbias.plots.style import (
     ACCENT,
     COLOURS,
@@ -38,7 +38,9 @@ def variation_figure(quantity: str, varied: Varied) -> "Figure":
     """The heat map of all profiles beside small multiples of six of them."""
     figure = new_figure(9.6, 3.8)
     left, right = figure.subfigures(1, 2, width_ratios=(1.0, 1.15)).flat  # type: ignore[union-attr]
-    draw_variation(left.subplots(), quantity, varied)
+    heat = draw_variation(left.subplots(), quantity, varied)
+    if varied[0][1].left_out:
+        note_left_out(heat, varied[0][1])
     shown = np.unique(np.linspace(0, len(varied) - 1, min(6, len(varied))).round().astype(int))
     columns = min(3, len(shown))
     axes = right.subplots(-(-len(shown) // columns), columns, sharex=True, sharey=True, squeeze=False)

@@ -55,6 +55,7 @@ def answer(found: Findings) -> list[str]:
 
 def _looks(found: Findings) -> str:
     s = found.measured.summary
+    assert s.verdict is not None  # measured: nothing is left out
     opening = {
         "U": "favours both ends over what lies between (U-shaped)",
         "recency": "favours the most recent tokens (recency)",

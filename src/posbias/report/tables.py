@@ -94,7 +94,7 @@ def _share(estimate: Estimate) -> Cell:
 def _shape_cells(profile: Profile) -> list[Cell]:
     s = profile.summary
     texts = (
-        s.verdict,
+        s.verdict or "–",
         f"{100 * profile.mass[0]:.2f} %",
         f"{100 * s.first_mass:.2f} %",
         f"{100 * s.last_mass:.2f} %",

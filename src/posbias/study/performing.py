@@ -5,31 +5,35 @@ it: results then do not depend on where they were computed, beyond what torch's 
 """
 
 import importlib.metadata
+import logging
 import math
 import platform
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from posbias.events import Event, OnEvent
 from posbias.study.quantities import Quantities, estimated, quantity
-from posbias.study.verbs import Found, Measure, Predict, Progress, Say, Simulate, Train, Verify
+from posbias.study.verbs import Found, Measure, Predict, Simulate, Train, Verify
 
 if TYPE_CHECKING:
     from posbias.comparison import Score
     from posbias.profile import Profile
     from posbias.verify import Trial
 
+log = logging.getLogger(__name__)
 
-def timed(verb: Any, seed: int, cores: int, progress: Progress, say: Say) -> dict[str, Any]:
+
+def timed(verb: Any, seed: int, cores: int, on_event: OnEvent) -> dict[str, Any]:
     """Perform a verb and weigh it: {"result", "versions", "cost"}, ready for JSON."""
     began, used = time.monotonic(), time.process_time()
-    quantities, about = _PERFORM[type(verb)](verb, seed, cores, progress, say)
+    quantities, about = _PERFORM[type(verb)](verb, seed, cores, on_event)
     cost = {
         "seconds": time.monotonic() - began,
         "cpu_seconds": time.process_time() - used,
@@ -49,15 +53,19 @@ def versions(packages: tuple[str, ...]) -> dict[str, str]:
     return {"python": platform.python_version(), **named}
 
 
+def _counted(on_event: OnEvent, unit: str) -> Callable[[int, int | None], None]:
+    return lambda done, total: on_event(Event(done, total, unit))
+
+
 def _peak_memory() -> int:
     """The most bytes that this process has held, in this cell or an earlier one."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def predict(verb: Predict, seed: int, cores: int, progress: Progress, say: Say) -> Found:
+def predict(verb: Predict, seed: int, cores: int, on_event: OnEvent) -> Found:
     """The predicted profile and its statistics; nothing is drawn."""
-    from posbias.theory.rollout import influence
+    from posbias.theory.rollout.dispatch import influence
 
     architecture = verb.architecture
     if verb.mixing is not None:
@@ -82,8 +90,8 @@ def shape(profile: "Profile") -> Quantities:
         "ratio_last": last,
         "effective_range": summary.effective_range,
         "entropy": summary.entropy,
-        "favours_first": summary.verdict in ("U", "primacy"),
-        "favours_last": summary.verdict in ("U", "recency"),
+        "favours_first": math.nan if summary.verdict is None else summary.verdict in ("U", "primacy"),
+        "favours_last": math.nan if summary.verdict is None else summary.verdict in ("U", "recency"),
     }
     return {name: quantity(number) for name, number in numbers.items()}
 
@@ -102,11 +110,11 @@ def _ends(profile: "Profile", prompts: int) -> Quantities:
     }
 
 
-def simulate(verb: Simulate, seed: int, cores: int, progress: Progress, say: Say) -> Found:
+def simulate(verb: Simulate, seed: int, cores: int, on_event: OnEvent) -> Found:
     """Recency probabilities by layer, and the mean scores and attention of the last layer's last query."""
-    from posbias.simulate import simulate_recency
+    from posbias.simulation import simulate_recency
 
-    result = simulate_recency(verb.model, verb.samples, seed=seed, threads=cores, progress=progress)
+    result = simulate_recency(verb.model, verb.samples, seed=seed, threads=cores, on_event=on_event)
     recency = result.exhibits_recency()
     last, count = verb.model.tokens - 1, result.samples
     distance, scores, attention = result.by_distance, result.mean_scores, result.mean_attention
@@ -121,15 +129,18 @@ def simulate(verb: Simulate, seed: int, cores: int, progress: Progress, say: Say
     return found, {"definition_1": [one.verdict for one in recency]}
 
 
-def train(verb: Train, seed: int, cores: int, progress: Progress, say: Say) -> Found:
+def train(verb: Train, seed: int, cores: int, on_event: OnEvent) -> Found:
     """What one trained network favours; errors are over its test sequences."""
-    from posbias.train import evaluate
-    from posbias.train import train as train_network
-    from posbias.train.sinks import sinks
+    from posbias.training import evaluate
+    from posbias.training import train as train_network
+    from posbias.training.sinks import sinks
 
     with _threads(1):
         trained = train_network(
-            verb.experiment(seed), device=verb.device, threads=1, progress=progress, say=say
+            verb.experiment(seed),
+            device=verb.device,
+            threads=1,
+            on_event=on_event,
         )
         evaluation, drawn = evaluate(trained, verb.sequences), sinks(trained, verb.sequences)
     found: Quantities = {}
@@ -152,15 +163,17 @@ def train(verb: Train, seed: int, cores: int, progress: Progress, say: Say) -> F
     return found, {"stopped": {str(one): at for one, at in trained.stopped.items()}}
 
 
-def measure(verb: Measure, seed: int, cores: int, progress: Progress, say: Say) -> Found:
+def measure(verb: Measure, seed: int, cores: int, on_event: OnEvent) -> Found:
     """Measured influence, mixing and sinks, and how well every predictor fits."""
     from posbias.comparison import compare_all
-    from posbias.measure import for_length, load_model
-    from posbias.measure import measure as measure_model
+    from posbias.measurement import for_length, load_model
+    from posbias.measurement import measure as measure_model
     from posbias.predictors import measured_influence, predictions
 
     with _threads(cores):
-        loaded = for_length(load_model(verb.model, say, dtype=verb.dtype, device=verb.device), verb.tokens)
+        loaded = for_length(
+            load_model(verb.model, log.info, dtype=verb.dtype, device=verb.device), verb.tokens
+        )
         data = measure_model(
             loaded,
             text=verb.text,
@@ -168,8 +181,8 @@ def measure(verb: Measure, seed: int, cores: int, progress: Progress, say: Say) 
             prompts=verb.prompts,
             seed=seed,
             scramble=verb.scramble,
-            progress=progress,
-            say=say,
+            progress=_counted(on_event, "prompt"),
+            say=log.info,
         )
     profile, prompts = measured_influence(data), data.sizes["prompt"]
     found = shape(profile) | _ends(profile, prompts)
@@ -187,7 +200,7 @@ def measure(verb: Measure, seed: int, cores: int, progress: Progress, say: Say) 
     }
 
 
-def verify(verb: Verify, seed: int, cores: int, progress: Progress, say: Say) -> Found:
+def verify(verb: Verify, seed: int, cores: int, on_event: OnEvent) -> Found:
     """The least slack of a statement over the instances drawn, as printed and as amended."""
     from posbias.verify import STATEMENTS, select
     from posbias.verify import verify as try_all

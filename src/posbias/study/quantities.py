@@ -10,7 +10,6 @@ draws stand behind the numbers, null where they are exact. A value that is not d
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from posbias.errors import InvalidValueError, nearest
@@ -22,33 +21,7 @@ Lengths = Mapping[str, int | None]
 """What quantities there are before anything is computed: name → how many numbers it lists, `SINGLE` for one that
 is not a list, None for a list whose length is not known yet."""
 SINGLE = -1
-_TINY = 1e-9
-"""Errors below this are not written out."""
 _PLACED = re.compile(r"(?P<name>\w+)(\.(?P<index>-?\d+))?")
-
-
-@dataclass(frozen=True)
-class Number:
-    """One number of a cell: its value (NaN where it is not defined), standard error and draws.
-
-    `se` is NaN and `n` 0 for an exact number; with `n` > 0 and `se` NaN the error is not known.
-    """
-
-    value: float
-    se: float = math.nan
-    n: int = 0
-
-    @property
-    def exact(self) -> bool:
-        """Whether nothing was drawn for it."""
-        return self.n == 0
-
-    def __str__(self) -> str:
-        if not math.isfinite(self.value):
-            return "–"
-        if 0 < self.se < _TINY:
-            return f"{self.value:.3g} ± {self.se:.1g}" if abs(self.value) < _TINY else f"{self.value:.8g}"
-        return str(Estimate(self.value, self.se, max(1, self.n)))
 
 
 def quantity(value: Any, se: Any = None, n: int | None = None) -> Quantity:
@@ -63,17 +36,19 @@ def estimated(estimates: Estimate | Sequence[Estimate]) -> Quantity:
     return quantity([one.value for one in estimates], [one.se for one in estimates], estimates[0].n)
 
 
-def numbers_of(given: Quantity) -> list[Number]:
-    """A quantity's numbers, one for a quantity that is no list."""
-    values, errors = given["value"], given["se"]
+def estimates_of(held: Quantity) -> list[Estimate]:
+    """A quantity's numbers, one for a quantity that is no list; a value that is not defined is NaN."""
+    values, errors, draws = held["value"], held["se"], held["n"] or None
     if not isinstance(values, list):
         values, errors = [values], [errors]
     errors = errors if isinstance(errors, list) else [errors] * len(values)
-    count = given["n"] or 0
-    return [Number(_number(value), _number(se), count) for value, se in zip(values, errors, strict=True)]
+    return [
+        Estimate(_number(value), 0.0 if draws is None else _number(se), draws)
+        for value, se in zip(values, errors, strict=True)
+    ]
 
 
-def number_at(quantities: Quantities, place: str) -> Number:
+def estimate_at(quantities: Quantities, place: str) -> Estimate:
     """The number called `name` or `name.index` (from 0; negative from the end).
 
     Raises `InvalidValueError` for a name or index that is not there (naming the nearest), and for a list without
@@ -84,7 +59,7 @@ def number_at(quantities: Quantities, place: str) -> Number:
         for name, one in quantities.items()
     }
     name, index = check_place(lengths, place)
-    return numbers_of(quantities[name])[0 if index is None else index]
+    return estimates_of(quantities[name])[0 if index is None else index]
 
 
 def check_place(lengths: Lengths, place: str) -> tuple[str, int | None]:

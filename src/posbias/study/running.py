@@ -4,28 +4,22 @@ Whatever stops a run, finished cells stay: the same call goes on from there, and
 computed. A cell that fails stops no other; it is named when all the others are finished.
 """
 
+import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from posbias.errors import PosbiasError
+from posbias.events import Event, OnEvent
+from posbias.execution import Engine, Failed, InProcess, Last, Result, Task
 from posbias.files import need_writable
-from posbias.study.records import (
-    Record,
-    check_folder,
-    clear_leftovers,
-    find_record,
-    index_of,
-    save_manifest,
-    save_record,
-)
+from posbias.store import Store
+from posbias.study.records import Record, check_folder, clear, save_manifest, store_of
 from posbias.study.value import Cell, Study
 from posbias.study.verbs import gpus_of
-from posbias.workers import Engine, InProcess, News, Task
 
-Progress = Callable[[float, float], None]
-Say = Callable[[str], None]
+log = logging.getLogger(__name__)
 _NAMED = 3
 
 
@@ -72,29 +66,29 @@ def run_study(
     *,
     engine: Engine | None = None,
     again: bool = False,
-    progress: Progress | None = None,
-    say: Say | None = None,
+    on_event: OnEvent | None = None,
 ) -> Outcome:
     """Compute the cells of a study that `folder` does not have, and return all of them.
 
     `engine` does the work (default: here, one cell after another); what it does not decide is the results. `again`
-    computes every cell anew and writes beside what is there. `progress` is called with (cells done, cells to do),
-    in fractions of cells; `say` with what is worth a line, such as a damaged file.
+    computes every cell anew and writes beside what is there. `on_event` counts cells, in fractions. Damaged
+    files are named to the log.
 
     Raises `StudyError` when all others are finished, naming the cells that failed; `InputFileError` for a folder
     of another schema version, `OutputFileError` when a result cannot be written, KeyboardInterrupt on Ctrl-C,
     saying what is kept; and what the engine raises.
     """
-    folder, say = Path(folder), say or (lambda line: None)
+    folder = Path(folder)
     engine = engine or InProcess()
     need_writable(folder)
     check_folder(folder)
-    clear_leftovers(folder)
-    found, places = _found(study, folder, say, aside=True)
+    clear(folder)
+    store = store_of(folder)
+    found = _found(study, store)
     save_manifest(study, folder)
     cells = study.cells()
     wanted = [number for number, one in enumerate(found) if again or one is None]
-    run = _Run(study, folder, wanted, found, places, type(engine).__name__, progress, say)
+    run = _Run(study, store, wanted, found, type(engine).__name__, on_event)
     try:
         if wanted:
             engine.run([_task(study, cells[number]) for number in wanted], run.hear)
@@ -108,26 +102,20 @@ def run_study(
     return Outcome(study, folder, tuple(found), len(wanted))
 
 
-def status(study: Study, folder: str | os.PathLike[str], say: Say | None = None) -> Outcome:
-    """What there is of a study in a folder; changes nothing. Damaged records are named to `say`.
+def status(study: Study, folder: str | os.PathLike[str]) -> Outcome:
+    """What there is of a study in a folder; changes nothing. Damaged files are named to the log.
 
-    Raises `InputFileError` for a folder of another schema version.
+    Raises `SchemaError` for a folder of another schema version.
     """
     folder = Path(folder)
-    found, _ = _found(study, folder, say or (lambda line: None), aside=False)
-    return Outcome(study, folder, tuple(found))
-
-
-def _found(
-    study: Study, folder: Path, say: Say, *, aside: bool
-) -> tuple[list[Record | None], Mapping[str, list[Path]]]:
-    """The record of every cell, and the files that each cell has."""
     check_folder(folder)
-    index = index_of(folder)
-    found = [
-        find_record(index.get(cell.fingerprint[:12], []), cell, say, aside=aside) for cell in study.cells()
-    ]
-    return found, index_of(folder) if aside else index
+    return Outcome(study, folder, tuple(_found(study, store_of(folder), look_only=True)))
+
+
+def _found(study: Study, store: Store, look_only: bool = False) -> list[Record | None]:
+    """The record of every cell."""
+    found = [store.find(cell, look_only=look_only) for cell in study.cells()]
+    return [None if stored is None else Record.of(stored) for stored in found]
 
 
 def _task(study: Study, cell: Cell) -> Task:
@@ -141,40 +129,28 @@ class _Run:
     """What the cells tell of themselves: results become records, the rest one progress over all."""
 
     study: Study
-    folder: Path
+    store: Store
     wanted: list[int]
     found: list[Record | None]
-    places: Mapping[str, list[Path]]
     engine: str
-    progress: Progress | None
-    say: Say
+    on_event: OnEvent | None
     shares: dict[int, float] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
-    def hear(self, number: int, news: News) -> None:
-        """News of task `number`, as `posbias.workers` has them."""
+    def hear(self, number: int, news: Event | Last) -> None:
+        """What the task of a cell tells."""
         cell = self.study.cells()[self.wanted[number]]
-        if "say" in news:
-            self.say(f"{cell.label}: {news['say']}")
-            return
-        if "failed" in news:
-            self.failed[cell.label] = news["failed"]
-            self.say(f"{cell.label}: failed: {news['failed']}")
-        if "result" in news:
-            made = news["result"]
-            cost = made["cost"] | {"engine": self.engine, "attempts": news.get("attempts", 1)}
-            taken = self.places.get(cell.fingerprint[:12], [])
-            self.found[self.wanted[number]] = save_record(cell, made | {"cost": cost}, self.folder, taken)
-        self.shares[number] = _share(news)
-        if self.progress is not None:
-            self.progress(round(sum(self.shares.values()), 2), len(self.wanted))
-
-
-def _share(news: News) -> float:
-    if "done" not in news:
-        return 1.0
-    # a cell is not done before its result is written
-    return min(0.99, news["done"] / news["total"]) if news["total"] else 0.0
+        if isinstance(news, Failed):
+            self.failed[cell.label] = news.message
+            log.warning("%s: failed: %s", cell.label, news.message)
+        elif isinstance(news, Result):
+            cost = news.value["cost"] | {"engine": self.engine, "attempts": news.attempts}
+            stored = self.store.save(cell, news.value["result"], cost, versions=news.value["versions"])
+            self.found[self.wanted[number]] = Record.of(stored)
+        # a cell is not done before its result is written
+        self.shares[number] = min(0.99, news.share) if isinstance(news, Event) else 1.0
+        if self.on_event is not None:
+            self.on_event(Event(round(sum(self.shares.values()), 2), len(self.wanted), "cell"))
 
 
 def _failures(failed: Mapping[str, str], count: int, folder: Path) -> str:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from posbias.errors import InvalidValueError
+from posbias.estimate import Estimate
 from posbias.store import dump_json
 from posbias.study.judging import combined, records_of
-from posbias.study.quantities import SINGLE, Number, check_place, number_at, numbers_of
+from posbias.study.quantities import SINGLE, check_place, estimate_at, estimates_of
 from posbias.study.running import Outcome
 from posbias.sweeps import words_of
 
@@ -40,9 +41,13 @@ def rows(outcome: Outcome) -> list[dict[str, Any]]:
         about |= {path: cell.chosen.get(path) for path in outcome.study.axes} | {"seed": cell.seed}
         for name, quantity in record.quantities.items():
             listed = isinstance(quantity["value"], list)
-            for index, number in enumerate(numbers_of(quantity)):
+            for index, number in enumerate(estimates_of(quantity)):
                 place = {"quantity": name, "index": index if listed else None}
-                found = {"value": _known(number.value), "se": _known(number.se), "n": quantity["n"]}
+                found = {
+                    "value": _known(number.value),
+                    "se": None if number.exact else _known(number.se),
+                    "n": quantity["n"],
+                }
                 made.append(about | place | found)
     return made
 
@@ -101,7 +106,7 @@ def lines(outcome: Outcome, quantity: str) -> tuple[str, list[Line]]:
     axis = next((path for path in study.axes if _numeric(outcome, path)), None)
     if axis is None:
         raise InvalidValueError("plot: no axis of the sweep has numbers, one needed to draw over")
-    points: dict[str, list[tuple[float, Number]]] = {}
+    points: dict[str, list[tuple[float, Estimate]]] = {}
     for place, (chosen, _) in enumerate(study.combinations):
         number = _combined(outcome, place, quantity)
         if number is None or not math.isfinite(number.value):
@@ -130,13 +135,13 @@ def _check(place: str, verbs: Sequence[Any]) -> None:
     raise failures[0]
 
 
-def _combined(outcome: Outcome, combination: int, quantity: str) -> Number | None:
+def _combined(outcome: Outcome, combination: int, quantity: str) -> Estimate | None:
     """A combination's number over its finished cells."""
     found = []
     for record in records_of(outcome, combination):
         if record is not None:
             try:
-                found.append(number_at(record.quantities, quantity))
+                found.append(estimate_at(record.quantities, quantity))
             except InvalidValueError:
                 return None
     return combined(found) if found else None

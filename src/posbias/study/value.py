@@ -15,7 +15,6 @@ A cell is one combination of the sweep with one seed. What it is called is decid
 the study's name nor its claims nor the other cells change its fingerprint.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -29,7 +28,8 @@ from pydantic import BeforeValidator, Field
 
 from posbias import sweeps
 from posbias.errors import InvalidValueError, PosbiasError
-from posbias.spec import Count, NaturalNumber, NonNegative, decode, encode, value
+from posbias.spec import Count, NaturalNumber, NonNegative, decode, encode, fingerprint, value
+from posbias.store import Header, JsonCodec
 from posbias.study.claimed import StatedClaim
 from posbias.study.verbs import class_of, decode_verb, known_paths
 
@@ -53,16 +53,24 @@ class Cell:
     seed: int
     chosen: Mapping[str, Any]
 
+    kind = "study_cell"
+    schema = 2
+    codec = JsonCodec()
+
     @cached_property
     def mapping(self) -> dict[str, Any]:
         """The whole spec, defaults included, as plain dictionaries."""
         return encode(self.spec)
 
+    @property
+    def specification(self) -> dict[str, Any]:
+        """What decides the result: the spec and the seed."""
+        return {"spec": self.mapping, "seed": self.seed}
+
     @cached_property
     def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits of the spec and the seed, equal for equal ones in any order of keys."""
-        text = json.dumps({"spec": self.mapping, "seed": self.seed}, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        """Sixteen hexadecimal digits of the specification, equal for equal ones in any order of keys."""
+        return fingerprint(self.specification)
 
     @property
     def label(self) -> str:
@@ -71,11 +79,19 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """What the cell's file is called, without ending: words, and twelve digits of the fingerprint."""
+        """The words of the cell's file: its verb, what the sweep chose, the seed."""
         words = [self.spec.kind]
         words += [f"{path.rpartition('.')[2]}{_short(given)}" for path, given in self.chosen.items()]
         text = re.sub(r"[^A-Za-z0-9.+=_-]+", "", "-".join([*words, f"seed{self.seed}"]))
-        return f"{text[:_LONGEST].rstrip('.-')}-{self.fingerprint[:12]}"
+        return text[:_LONGEST].rstrip(".-")
+
+    def to_content(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What was found, as `verbs.perform` returns it: "quantities" and "about"."""
+        return result
+
+    def from_content(self, header: Header, content: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The same. Raises KeyError where one is missing."""
+        return {name: content[name] for name in ("quantities", "about")}
 
 
 @value

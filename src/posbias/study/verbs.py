@@ -9,21 +9,20 @@ what they do. A union is the only registry: another verb is another class in it.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 
 from posbias.errors import InvalidValueError, nearest
-from posbias.simulate.model import RecencyModel
+from posbias.events import OnEvent
+from posbias.simulation.model import RecencyModel
 from posbias.spec import Count, decode, encode, tag, value
 from posbias.study.quantities import SINGLE, Lengths, Quantities
 from posbias.sweeps import paths
 from posbias.theory.architecture import Architecture
 from posbias.theory.mixing import Mixing
 
-Progress = Callable[[int, int | None], None]
-Say = Callable[[str], None]
 Found = tuple[Quantities, dict[str, Any]]
 """Quantities, and what else is worth keeping: words, checksums, a counterexample."""
 
@@ -108,8 +107,8 @@ class Simulate:
 class Train:
     """Train one network on the retrieval task (the study's seed is its seed) and ask which positions it favours.
 
-    Keys are those of `posbias.train.Experiment`, words for masks and encodings included; `sequences` is how many
-    test sequences there are. Errors are over sequences: those over networks are between seeds. Runs on one thread.
+    Keys are those of `posbias.training.Experiment`, words for masks and encodings included; `sequences` is the
+    number of test sequences. Errors are over sequences: those over networks are between seeds. Runs on one thread.
     Raises as `Experiment`. Source: Wu et al. 2025, Section 5.
     """
 
@@ -129,7 +128,7 @@ class Train:
     draws = True
 
     def __post_init__(self):
-        from posbias.train.probes import compared
+        from posbias.training.probes import compared
 
         experiment = self.experiment(0)
         compared(experiment.task)
@@ -138,15 +137,14 @@ class Train:
             object.__setattr__(self, name, whole[name])
 
     def experiment(self, seed: int) -> Any:
-        """The `posbias.train.Experiment` with this one seed."""
-        from posbias.train.specification import Experiment
-        from posbias.train.spelling import plain
+        """The `posbias.training.Experiment` with this one seed."""
+        from posbias.training.shorthand import experiment_of
 
         own = ("sequences", "device", "kind")
         names = [field.name for field in dataclasses.fields(self)]
         keys = {name: getattr(self, name) for name in names if name not in own}
         tables = {name: dict(keys[name]) for name in ("task", "network")}
-        return decode(Experiment, plain(keys | tables) | {"seeds": [seed]})
+        return experiment_of(keys | tables | {"seeds": [seed]})
 
     @property
     def lengths(self) -> Lengths:
@@ -256,7 +254,7 @@ def known_paths(cls: type) -> list[str]:
     """The paths that a sweep over a verb may name."""
     found = [path for path in paths(cls) if path != "kind"]
     if cls is Train:
-        from posbias.train.specification import Experiment
+        from posbias.training.specification import Experiment
 
         found += [path for path in paths(Experiment) if path != "seeds"]
     return list(dict.fromkeys(found))
@@ -272,10 +270,9 @@ def perform(
     seed: int,
     cores: int = 1,
     *,
-    progress: Progress | None = None,
-    say: Say | None = None,
+    on_event: OnEvent | None = None,
 ) -> dict[str, Any]:
-    """Do what a verb says: the work of one cell, as an engine of `posbias.workers` calls it.
+    """Do what a verb says: the work of one cell, as an engine of `posbias.execution` calls it.
 
     Returns, in JSON's terms, "result" ("quantities" and "about"), "versions" and "cost". Raises what the verb's
     own functions raise.
@@ -283,6 +280,4 @@ def perform(
     from posbias.study import performing
 
     verb = decode_verb(spec)
-    return performing.timed(
-        verb, seed, cores, progress or (lambda done, total: None), say or (lambda line: None)
-    )
+    return performing.timed(verb, seed, cores, on_event or (lambda event: None))

@@ -8,6 +8,7 @@ an argument of the computation, not of the architecture.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -18,7 +19,7 @@ from posbias.theory.content import Content, NoContent
 from posbias.theory.distance import DenseLogits, Tabulated, spread
 from posbias.theory.masks import Causal, Mask
 from posbias.theory.mixing import AtInitialisation, Mixing
-from posbias.theory.positional import NoPE, Positional
+from posbias.theory.positional import NeedsMeasurement, NoPE, Positional
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +75,14 @@ class Layer:
                 raise InvalidValueError(f"head_weights: sum to {total:.13g}, a sum of 1 needed")
 
     def head_logits(self) -> HeadLogits:
-        """What is constant in the layer's logits, divided by the temperature, with the weights of the heads."""
+        """What is constant in the layer's logits, divided by the temperature, with the weights of the heads.
+
+        Computed once; the arrays are read-only.
+        """
+        return self._head_logits
+
+    @cached_property
+    def _head_logits(self) -> HeadLogits:
         weights = (
             np.full(self.heads, 1.0 / self.heads)
             if self.head_weights is None
@@ -92,9 +100,11 @@ class Layer:
         with np.errstate(over="ignore"):
             slopes = None if slopes is None else slopes / self.temperature
             made = HeadLogits(slopes, diagonal / self.temperature, first / self.temperature, sinks, weights)
-        for name in ("slopes", "diagonal", "first"):
-            given = getattr(made, name)
-            if given is not None and not np.isfinite(given).all():
+        for values in (slopes, made.diagonal, made.first, sinks, weights):
+            if values is None:
+                continue
+            values.flags.writeable = False
+            if values is not sinks and not np.isfinite(values).all():
                 raise InvalidValueError(
                     f"temperature: {self.temperature:g} given; logits divided by it overflow, a larger one needed"
                 )
@@ -162,6 +172,12 @@ class Architecture:
     def coefficients(self) -> Float[np.ndarray, "layer"]:
         """λ of every layer, bottom first."""
         return self.mixing.values(self.depth)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The encodings that act through queries and keys alone, so that only a measurement gives their part."""
+        encodings = (layer.positional for layer in self.layers)
+        return tuple(sorted({one.encoding for one in encodings if isinstance(one, NeedsMeasurement)}))
 
     @property
     def assumptions(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from posbias.errors import InputFileError, InvalidValueError, PosbiasError
 from posbias.spec import decode, read_mapping
 from posbias.theory.architecture import Architecture
 from posbias.theory.huggingface import from_huggingface
-from posbias.theory.published import ArchitectureFile, from_published
+from posbias.theory.rollout_files import ArchitectureFile, from_published
 
 
 def load_architecture(path: str | os.PathLike[str]) -> Architecture:

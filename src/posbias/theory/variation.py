@@ -19,7 +19,7 @@ from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.mixing import Constant, PerLayer
 from posbias.theory.positional import Decay
-from posbias.theory.rollout import cores, influence
+from posbias.theory.rollout.dispatch import cores, influence
 
 STEPS, MOST = 33, 10_000
 """Values that a range gives when it does not say how many, and that it may ask for at most."""

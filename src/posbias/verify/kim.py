@@ -1,11 +1,11 @@
 """The statements of Kim et al. 2026, each as something that can be tried.
 
 The theorem and the propositions are tried as predicates (Definition 1) on the closed forms in
-`posbias.theory.layernorm`: below the diagonal through ln h(j), where no margin is lost to rounding, on it
-through the scores. What the closed forms say about drawn inputs, and so the printed equations themselves, is
-tried against small simulations in token space. Two kinds of noise are taken out of those exactly: the score
-of the first layer, which has the same mean for all pairs (`_first`), and, where the effect is of second order
-in e^−√d, the first order, of which the same holds at α = 0 (`_first_order`).
+`posbias.theory.closed_forms.layernorm`: below the diagonal through ln h(j), where no margin is lost to
+rounding, on it through the scores. What the closed forms say about drawn inputs, and so the printed equations
+themselves, is tried against small simulations in token space. Two kinds of noise are taken out of those
+exactly: the score of the first layer, which has the same mean for all pairs (`_first`), and, where the effect is
+of second order in e^−√d, the first order, of which the same holds at α = 0 (`_first_order`).
 
 A simulation agrees if it deviates by at most 5 standard errors and 5/d of the predicted number.
 """
@@ -20,9 +20,9 @@ from jaxtyping import Float
 from numpy.random import Generator
 
 from posbias.seeds import stream
-from posbias.simulate.model import RecencyModel
-from posbias.simulate.token_space import embeddings, layer_scores
-from posbias.theory.layernorm import (
+from posbias.simulation.model import RecencyModel
+from posbias.simulation.token_space import embeddings, layer_scores
+from posbias.theory.closed_forms.layernorm import (
     ReadingName,
     cross_weight,
     isotropic_scores,
@@ -62,7 +62,7 @@ def simulated_scores(
 ) -> Scores:
     """YYᵀ/√d of layers 1 to `depth` for `samples` drawn inputs (Eqs. 2, 6, 20), the mask not yet applied.
 
-    From `posbias.simulate.token_space`; all samples at once, so for small numbers of them.
+    From `posbias.simulation.token_space`; all samples at once, so for small numbers of them.
     """
     norm = "layernorm" if layernorm else "none"
     model = RecencyModel(tokens, dimension, anisotropy, norm, residual, depth)

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from posbias.errors import InvalidValueError, nearest
+from posbias.events import Event, OnEvent
 from posbias.files import write_text
 from posbias.seeds import stream
 from posbias.verify.statement import Instance, Reading, Statement, Verdict
@@ -91,10 +92,12 @@ def verify(
     *,
     instances: int = 1000,
     seed: int = 0,
-    progress: Callable[[Finding], object] | None = None,
+    on_event: OnEvent | None = None,
 ) -> list[Finding]:
-    """Try every statement on `instances` random instances per reading; `progress` is told each finding."""
-    findings = []
+    """Try every statement on `instances` random instances per reading; `on_event` counts statements."""
+    findings, statements = [], list(statements)
+    if on_event:
+        on_event(Event(0, len(statements), "statement"))
     for statement in statements:
         published = check(
             statement.published, instances, seed, f"{statement.key}/published", statement.witness
@@ -103,8 +106,8 @@ def verify(
         if statement.amended is not None:
             amended = check(statement.amended, instances, seed, f"{statement.key}/amended")
         findings.append(Finding(statement, published, amended))
-        if progress is not None:
-            progress(findings[-1])
+        if on_event:
+            on_event(Event(len(findings), len(statements), "statement"))
     return findings
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from posbias.claims import Claim
+from posbias.claims import Judged
 from posbias.errors import InvalidValueError, nearest
 from posbias.files import need_writable
 from posbias.papers import find_figures
@@ -65,7 +65,7 @@ class Made:
     stand_in: str = ""
 
     @property
-    def claims(self) -> dict[str, Sequence[Claim]]:
+    def claims(self) -> dict[str, Sequence[Judged]]:
         """Claims by table or figure."""
         return {name: page.claims for name, page in self.pages.items()}
 
@@ -111,7 +111,7 @@ def make(
 
     Raises `InvalidValueError` for an unknown name or reading and counts that cannot be right, `OutputFileError`
     before any work if `folder` cannot be written, `InputFileError` for `configs` that hold nothing, and as
-    `posbias.measure.measure`.
+    `posbias.measure`.
     """
     began, say = time.monotonic(), say or (lambda line: None)
     folder, wanted = Path(folder), _names(what)

@@ -11,8 +11,9 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int
 
-from posbias.claims import Effect
+from posbias.claims import Evidence, Test
 from posbias.comparison import Comparison, compare_all
+from posbias.estimate import Estimate
 from posbias.papers.herasimchyk2026.levels import Curves
 from posbias.profile import spearman, wasserstein
 from posbias.seeds import stream
@@ -62,22 +63,22 @@ class Agreement:
         sign = 1.0 if score == "spearman" else -1.0
         return max(values, key=lambda letter: sign * np.nan_to_num(values[letter], nan=-np.inf * sign))
 
-    def difference(self, where: str, score: str, more: str, less: str) -> Effect:
+    def difference(self, where: str, score: str, more: str, less: str) -> Evidence:
         """That level `more` has the higher score than `less`, with the bootstrap's standard error over prompts."""
-        return self.effect(
+        return self.evidence(
             where, lambda measured: self._score(score, more, measured) - self._score(score, less, measured)
         )
 
-    def effect(
-        self, where: str, statistic: Callable[[np.ndarray], np.ndarray], *, near: bool = False
-    ) -> Effect:
-        """That a statistic of the measured curve ([…, position] → […]) is above zero, or near it."""
+    def evidence(
+        self, where: str, statistic: Callable[[np.ndarray], np.ndarray], test: Test | None = None
+    ) -> Evidence:
+        """A statistic of the measured curve ([…, position] → […]) with its error over prompts."""
         measured = self.curves.measured
         assert measured is not None
         if self.prompts < 2:
-            return Effect(where, near=near, flaw="one prompt, two needed")
+            return Evidence(where, flaw="one prompt, two needed", test=test)
         value, drawn = float(statistic(np.asarray(measured.mass))), statistic(self.resampled)
-        return Effect(where, value, float(np.std(drawn, ddof=1)), self.prompts - 1.0, near)
+        return Evidence(where, Estimate(value, float(np.std(drawn, ddof=1)), self.prompts), test=test)
 
     def _score(self, score: str, letter: str, measured: Float[np.ndarray, "*batch position"]) -> np.ndarray:
         return SCORES[score](np.asarray(self.curves.levels[letter].mass), measured)

@@ -33,7 +33,7 @@ class Corpus:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What `posbias.measure.measure` is told of it."""
+        """What `posbias.measure` is told of it."""
         return {"text": self.source} | ({"scramble": True} if self.scramble else {})
 
 
@@ -81,7 +81,7 @@ def gather(
     """The measurement of every model on every corpus at the lengths wanted there, from `folder` where it has them.
 
     Lengths beyond a model's context, and those of which the text has no prompt, are left out, and said. Raises as
-    `posbias.measure.measure`, `load_measurement` and `save_measurement`; KeyboardInterrupt on Ctrl-C, what is
+    `posbias.measure`, `load_measurement` and `save_measurement`; KeyboardInterrupt on Ctrl-C, what is
     finished being kept.
     """
     say = say or (lambda line: None)
@@ -132,7 +132,7 @@ class _Worker:
     @property
     def loaded(self) -> Any:
         if self._loaded is None:
-            from posbias.measure import load_model
+            from posbias.measurement import load_model
 
             self._loaded = load_model(self.name, say=self.say)
             self._attention = self._loaded.attention
@@ -140,7 +140,7 @@ class _Worker:
 
     def at(self, tokens: int) -> Any:
         """The model with the attention that `measure` takes for prompts so long."""
-        from posbias.measure.run import for_length
+        from posbias.measurement.run import for_length
 
         loaded = self.loaded
         if loaded.attention != self._attention:
@@ -158,7 +158,7 @@ class _Worker:
 
     def cell(self, corpus: Corpus, tokens: int, dense: bool) -> "xr.Dataset | None":
         """One cell, found or measured; None where the corpus has no prompt so long."""
-        from posbias import measure as measuring
+        from posbias import measurement as measuring
 
         prompts = self._prompts(corpus, tokens)
         if not prompts:
@@ -191,7 +191,7 @@ class _Worker:
         if self.effort.prompts is not None:
             return self.effort.prompts
         if corpus not in self._counts:
-            from posbias.measure import read_text
+            from posbias.measurement import read_text
 
             text = read_text(corpus.source)
             ids = self.loaded.tokenizer(text.content, add_special_tokens=False, verbose=False)["input_ids"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from posbias.claims import Claim
+from posbias.claims import Judged
 from posbias.papers.herasimchyk2026.cells import Key, names
 from posbias.papers.herasimchyk2026.homogeneity import Fit
 from posbias.papers.herasimchyk2026.levels import Curves
@@ -23,7 +23,7 @@ PANELS = 4
 """Heads of a model in Figure 5: those at even steps of R², from the worst to the best."""
 
 
-def draw_mixings(mixings: Mapping[Key, np.ndarray], claims: Sequence[Claim], note: str) -> "Figure":
+def draw_mixings(mixings: Mapping[Key, np.ndarray], claims: Sequence[Judged], note: str) -> "Figure":
     """Figures 1 and 4: a column per model, a row per corpus, a line per length."""
     models, corpora = names(mixings, "model"), names(mixings, "corpus")
     size = (max(5.0, 0.5 + 3.4 * len(models)), 2.9 * len(corpora))
@@ -45,7 +45,7 @@ def draw_mixings(mixings: Mapping[Key, np.ndarray], claims: Sequence[Claim], not
     return settle(figure)
 
 
-def draw_curves(shown: Sequence[Curves], claims: Sequence[Claim], note: str) -> "Figure":
+def draw_curves(shown: Sequence[Curves], claims: Sequence[Judged], note: str) -> "Figure":
     """Figures 2 and 3: a row per model, a column per level, and the measured influence."""
     rows = [(one.model, one.levels, one.measured) for one in shown]
     figure, part = captioned_figure(*levels_size(rows), _lines(claims, note))
@@ -56,7 +56,7 @@ def draw_curves(shown: Sequence[Curves], claims: Sequence[Claim], note: str) -> 
 def draw_contents(
     contents: Mapping[str, Float[np.ndarray, "layer head query key"]],
     fits: Mapping[str, Fit],
-    claims: Sequence[Claim],
+    claims: Sequence[Judged],
     note: str,
 ) -> "Figure":
     """Figure 5: a row per model, heads from the worst to the best described by constant and diagonal."""
@@ -79,5 +79,5 @@ def chosen_heads(
     ]
 
 
-def _lines(claims: Sequence[Claim], note: str) -> list[tuple[str, str]]:
+def _lines(claims: Sequence[Judged], note: str) -> list[tuple[str, str]]:
     return [(note, INK), *((str(claim), _INK_OF[claim.verdict]) for claim in claims)]

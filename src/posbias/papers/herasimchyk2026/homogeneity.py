@@ -56,7 +56,7 @@ def fit(
 
     `noise` is the variance of an entry's mean over prompts, at most that of single logits over their number.
     """
-    from posbias.measure.content import constant_diagonal
+    from posbias.measurement.quantities.content import constant_diagonal
 
     fits = [constant_diagonal(layer) for layer in content]
     offset, r2 = np.stack([one.offset for one in fits]), np.stack([one.r2 for one in fits])
@@ -77,7 +77,7 @@ def homogeneity(
 
     Raises `InvalidValueError` for fewer than two bins or another shape. Source: Herasimchyk et al. 2026, Eq. (9).
     """
-    from posbias.measure.similarity import content_similarity
+    from posbias.measurement.quantities.similarity import content_similarity
 
     span = "own" if reading == "corrected" else "shared"
     real = content_similarity(content, bins, span)

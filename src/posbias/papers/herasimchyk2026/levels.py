@@ -24,11 +24,11 @@ from posbias.profile import Profile
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.content import ConstantDiagonal, Content, NoContent
 from posbias.theory.distance import Tabulated
-from posbias.theory.kernel import masked_softmax, push
 from posbias.theory.masks import Causal, Mask, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, PerLayer
 from posbias.theory.positional import ALiBi, Positional
-from posbias.theory.rollout import influence
+from posbias.theory.rollout.dispatch import influence
+from posbias.theory.rollout.kernel import masked_softmax, push
 
 if TYPE_CHECKING:
     import xarray as xr

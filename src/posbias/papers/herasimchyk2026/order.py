@@ -12,8 +12,8 @@ import numpy as np
 
 from posbias.papers.herasimchyk2026.levels import need, published_slopes
 from posbias.papers.herasimchyk2026.printed import Reading
-from posbias.theory.kernel import masked_softmax
-from posbias.theory.order import monotonicity
+from posbias.stochastic_order import monotonicity
+from posbias.theory.rollout.kernel import masked_softmax
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posbias.claims import Claim, count
+from posbias.claims import Judged, count
 from posbias.files import write_text
 from posbias.sources import cite
 from posbias.store import save_json
@@ -27,7 +27,7 @@ class Page:
     title: str
     note: str
     blocks: tuple[Block, ...]
-    claims: Sequence[Claim]
+    claims: Sequence[Judged]
     data: Mapping[str, Any]
 
     def write(self, folder: Path, name: str) -> list[Path]:
@@ -52,5 +52,5 @@ class Page:
             lines += [*(f"| {' | '.join(row)} |" for row in block.rows), ""]
         lines += [", ".join(f"{number} {verdict}" for verdict, number in count(self.claims).items()), ""]
         for claim in self.claims:
-            lines += [f"- **{claim.verdict}**: {claim.sentence}", *(f"  - {one}" for one in claim.effects)]
+            lines += [f"- **{claim.verdict}**: {claim.sentence}", *(f"  - {one}" for one in claim.evidence)]
         return "\n".join(lines) + "\n"

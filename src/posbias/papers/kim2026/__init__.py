@@ -5,100 +5,92 @@
     made = reproduce(["fig1", "section3"], out="results/kim2026")
     print(*made.claims["fig1"], sep="\n")
 
-Every figure is written as SVG and PNG with a page of text (NAME.md: numbers and claims) and the same as JSON;
-`section3`, the recency probabilities that the text prints, has no picture. Simulations are kept in `cells`, where
-all figures find those they share. `figures` says what is shown, `statements` what is claimed (`forms`: of closed
-forms; `effects`: from what numbers), `pages` how it is written, `table` what is printed in the paper.
+Every figure is a module with a `STUDY` and a `draw`; `section3`, the recency probabilities that the text prints,
+has no picture. Simulations are kept in OUT/cells, where all figures find those they share.
 """
 
+import csv
+import importlib
+import io
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posbias.claims import Claim
+from posbias.claims import Judged
 from posbias.errors import InvalidValueError
-from posbias.files import need_writable
+from posbias.events import Event, OnEvent
+from posbias.files import need_writable, write_text
 from posbias.papers import find_figures
-from posbias.papers.cells import find_cell, gather
-from posbias.papers.kim2026.figures import (
-    ALPHAS,
-    FIGURES,
-    SURE,
-    HeatMaps,
-    KeyFactors,
-    draw,
-    key_factor_ratios,
-)
-from posbias.papers.kim2026.pages import Page, page_of
-from posbias.papers.kim2026.statements import SECTION3
-from posbias.papers.kim2026.table import (
-    SAMPLES,
-    Check,
-    Results,
-    cell_as_dict,
-    check_published,
-    describe,
-    write_tables,
-)
-from posbias.plots.style import new_figure, save_figure
+from posbias.papers.study import Made, Results, Study, write
 from posbias.seeds import sequence
-from posbias.simulate import RecencyModel
-from posbias.theory.layernorm import ReadingName, log_key_factors
-from posbias.theory.rollout import cores
+from posbias.simulation import RecencyModel, RecencyResult
+from posbias.sources import cite
+from posbias.store import Store, save_json
+from posbias.store.header import VERSION
+from posbias.theory.closed_forms.layernorm import ReadingName, log_key_factors
 
-__all__ = [
-    "ALPHAS",
-    "FIGURES",
-    "FULL",
-    "QUICK",
-    "SURE",
-    "TARGETS",
-    "HeatMaps",
-    "KeyFactors",
-    "Reproduction",
-    "describe",
-    "draw",
-    "key_factor_ratios",
-    "reproduce",
-]
-
-TARGETS = (*FIGURES, "section3")
+TARGETS = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "section3")
 """What can be made, by name."""
-QUICK = 1_000_000
-"""Samples of every model at the quick effort: under a minute for all figures."""
-FULL = SAMPLES
-"""The paper's samples."""
+CLOSED_FORMS = ("fig2", "fig7")
+"""The figures that draw a closed form."""
 LEAST_SAMPLES = 3
 """Fewer have no standard error once a slope is fitted."""
-KINDS = ("svg", "png")
 
 
-@dataclass(frozen=True)
+class _Studies(Mapping[str, Study]):
+    """The studies by name, each module imported when it is first asked for."""
+
+    def __getitem__(self, name: str) -> Study:
+        if name not in TARGETS:
+            raise KeyError(name)
+        return importlib.import_module(f"{__name__}.{name}").STUDY
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(TARGETS)
+
+    def __len__(self) -> int:
+        return len(TARGETS)
+
+
+STUDIES: Mapping[str, Study] = _Studies()
+
+
+@dataclass(frozen=True, eq=False)
 class Reproduction:
-    """What was made: pictures, pages by name, the simulations behind them, and the printed numbers checked."""
+    """What was made: studies by name, the simulations behind them, and the table of all."""
 
-    figures: tuple[Path, ...]
-    files: tuple[Path, ...]
-    table: Path
-    pages: Mapping[str, Page]
+    made: Mapping[str, Made]
     results: Results
-    checks: tuple[Check, ...]
+    table: Path
 
     @property
-    def claims(self) -> dict[str, Sequence[Claim]]:
+    def claims(self) -> dict[str, Sequence[Judged]]:
         """Claims by figure."""
-        return {name: page.claims for name, page in self.pages.items()}
+        return {name: made.judged for name, made in self.made.items()}
+
+    @property
+    def figures(self) -> tuple[Path, ...]:
+        """The pictures."""
+        return tuple(path for made in self.made.values() for path in made.figures)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The pages, as text and as JSON."""
+        return tuple(path for made in self.made.values() for path in made.files)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the pictures themselves, for JSON."""
+        from posbias.papers.kim2026.heat_maps import with_printed
+
+        numbers = with_printed(self.results)
         return {
             "figures": [str(path) for path in self.figures],
             "files": [str(path) for path in self.files],
-            "claims": {name: [claim.as_dict() for claim in claims] for name, claims in self.claims.items()},
-            "cells": [cell_as_dict(result) for result in self.results.values()],
-            "published": [check.as_dict() for check in self.checks],
+            "claims": {name: [one.as_dict() for one in judged] for name, judged in self.claims.items()},
+            "cells": numbers["cells"],
+            "published": numbers["published"],
         }
 
 
@@ -106,28 +98,29 @@ def reproduce(
     what: str | Iterable[str] = "all",
     *,
     out: str | os.PathLike[str],
-    samples: int = QUICK,
+    samples: int = 1_000_000,
     seed: int = 0,
     threads: int | None = None,
     reading: ReadingName | None = None,
     again: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-    say: Callable[[str], None] | None = None,
+    on_event: OnEvent | None = None,
 ) -> Reproduction:
     """Make some of `TARGETS`, or all, in the folder `out`: pictures, pages, JSON, and table.csv and table.json.
 
-    `samples` are drawn of every model (`QUICK`, `FULL`, or any number). The tables hold every cell of `out` with
-    this seed, those of other figures too. `reading` is the closed form drawn as a line in Figures 2 and 7
-    (default: corrected); `again` draws all samples anew. `progress` and `say` as in `gather`. Raises
-    `InvalidValueError` for an unknown name, fewer than 3 samples, a seed that is no integer ≥ 0, threads < 1, or a
-    reading that is none or where no closed form is drawn; `OutputFileError`, before any work if `out` cannot be
-    written; `MissingPackageError` without matplotlib; and as `gather` does.
+    `samples` are drawn of every model. The tables hold every cell of `out` with this seed, those of other figures
+    too. `reading` is the closed form drawn as a line in Figures 2 and 7 (default: corrected); `again` draws all
+    samples anew. Raises `InvalidValueError` for an unknown name, fewer than 3 samples, a seed that is no
+    integer ≥ 0, threads < 1, or a reading that is none or where no closed form is drawn; `OutputFileError`, before
+    any work if `out` cannot be written; `MissingPackageError` without matplotlib; KeyboardInterrupt on Ctrl-C,
+    saying what is kept; and as `simulate_recency` does.
     """
+    from posbias.plots.style import new_figure
+    from posbias.theory.rollout.dispatch import cores
+
     folder, names = Path(out), _names(what)
     if samples < LEAST_SAMPLES:
         raise InvalidValueError(f"samples: {samples} given, an integer ≥ {LEAST_SAMPLES} needed")
-    shown = {name: FIGURES[name] for name in names if name in FIGURES}
-    if reading is not None and not any(isinstance(figure, KeyFactors) for figure in shown.values()):
+    if reading is not None and not set(names) & set(CLOSED_FORMS):
         raise InvalidValueError(
             f"reading: given with {', '.join(names)}, which shows no closed form; fig2, fig7 or all needed"
         )
@@ -135,30 +128,78 @@ def reproduce(
     sequence(seed, "check")
     cores(threads)
     log_key_factors(1, 16, reading=reading or "corrected")
-    cells = folder / "cells"
-    need_writable(cells / "cell.json")
+    need_writable(folder / "cells" / "cell.json")
     new_figure()
-    models = dict.fromkeys(model for name in names for model in _models(name))
-    common = {"samples": samples, "seed": seed, "threads": threads, "again": again}
-    results = gather(models, cells, progress=progress, say=say, **common)
-    if say:
-        say(f"drawing {', '.join(names)} …")
-    figures: list[Path] = []
-    files: list[Path] = []
-    pages = {name: page_of(name, results, QUICK, FULL) for name in names}
-    for name, page in pages.items():
-        if name in shown:
-            figure = draw(shown[name], results, reading or "corrected")
-            figures += [save_figure(figure, folder / f"{name}.{kind}") for kind in KINDS]
-        files += page.write(folder, name)
-    known = dict.fromkeys(model for name in TARGETS for model in _models(name))
-    found = {model: results.get(model) or find_cell(cells, model, seed, 1, lambda _: None) for model in known}
-    table = write_tables([result for result in found.values() if result], folder)
-    return Reproduction(tuple(figures), tuple(files), table, pages, results, check_published(results))
+    store = Store(folder / "cells")
+    models = dict.fromkeys(model for name in names for model in STUDIES[name].cells)
+    results = _simulated(models, store, samples, seed, threads, again, on_event)
+    made = {}
+    for name in names:
+        study = STUDIES[name]
+        shown = {model: results[model] for model in study.cells}
+        options = {"reading": reading or "corrected"} if name in CLOSED_FORMS else {}
+        least = min(result.samples for result in shown.values())
+        made[name] = write(study, shown, least, folder, **options)
+    return Reproduction(made, results, _write_table(store, seed, folder))
 
 
-def _models(name: str) -> tuple[RecencyModel, ...]:
-    return FIGURES[name].needed if name in FIGURES else SECTION3
+def _simulated(
+    models: Iterable[RecencyModel],
+    store: Store,
+    samples: int,
+    seed: int,
+    threads: int | None,
+    again: bool,
+    on_event: OnEvent | None,
+) -> dict[RecencyModel, RecencyResult]:
+    """The simulation of every model with at least `samples` samples, drawn where the store has none."""
+    from posbias.simulation import InterruptedSimulation, simulate_recency
+    from posbias.simulation.cell import RecencyCell
+
+    wanted = {model: RecencyCell(model, seed) for model in models}
+    kept = {model: None if again else store.find(cell, at_least=samples) for model, cell in wanted.items()}
+    missing = [model for model, stored in kept.items() if stored is None]
+    if on_event and not missing:
+        on_event(Event(0, 0, "sample"))
+    for number, model in enumerate(missing):
+
+        def drawn(event: Event, before: int = number * samples) -> None:
+            if on_event:
+                on_event(Event(before + event.done, len(missing) * samples, "sample"))
+
+        try:
+            result = simulate_recency(model, samples, seed=seed, threads=threads, on_event=drawn)
+        except InterruptedSimulation as stopped:
+            lost = stopped.result.samples if stopped.result else 0
+            raise KeyboardInterrupt(
+                f"{len(wanted) - len(missing) + number} of {len(wanted)} cells are kept in {store.folder}, the "
+                f"same command goes on from there; {lost:,} samples of the running cell are lost"
+            ) from None
+        kept[model] = store.save(wanted[model], result, amount=result.samples)
+    return {model: stored.result for model, stored in kept.items() if stored is not None}
+
+
+def _write_table(store: Store, seed: int, folder: Path) -> Path:
+    """Write the recency probability of every layer of every cell to table.csv (a line each) and table.json."""
+    from posbias.papers.kim2026.heat_maps import with_printed
+    from posbias.simulation.cell import RecencyCell
+
+    known = dict.fromkeys(model for name in TARGETS for model in STUDIES[name].cells)
+    stored = {model: store.find(RecencyCell(model, seed)) for model in known}
+    numbers = with_printed({model: one.result for model, one in stored.items() if one is not None})
+    about = {"source": cite("kim2026").short, "version": VERSION}
+    about |= {"note": "anisotropies other than 0 and 0.5 are ours"}
+    save_json(about | {"cells": numbers["cells"], "published": numbers["published"]}, folder / "table.json")
+    text, fields = io.StringIO(), ("norm", "anisotropy", "dimension", "residual")
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow([*fields, "layer", "recency_probability", "se", "plain", "plain_se", "samples", "seed"])
+    for cell in numbers["cells"]:
+        for p in cell["recency_probability"]:
+            values = [p["layer"], p["value"], p["se"], p["plain"]["value"], p["plain"]["se"]]
+            lines.writerow(
+                [*(cell["model"][name] for name in fields), *values, cell["samples"], cell["seed"]]
+            )
+    return write_text(folder / "table.csv", text.getvalue())
 
 
 def _names(what: str | Iterable[str]) -> list[str]:
@@ -166,5 +207,12 @@ def _names(what: str | Iterable[str]) -> list[str]:
     asked = [what] if isinstance(what, str) else list(what)
     if not asked:
         raise InvalidValueError(f"what: nothing given, some of {', '.join(TARGETS)} or all needed")
-    found = {name for one in asked for name in find_figures(one, TARGETS)}
-    return [name for name in TARGETS if name in found]
+    chosen = {name for target in asked for name in find_figures(target, TARGETS)}
+    return [name for name in TARGETS if name in chosen]
+
+
+def __getattr__(name: str) -> Any:
+    """Names of 0.1; they work until 0.3."""
+    from posbias.deprecated import moved
+
+    return moved(__name__, name)

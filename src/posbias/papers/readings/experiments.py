@@ -13,10 +13,10 @@ from posbias.papers.readings.reading import Answer, Material, Reading, answer
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.mixing import AtInitialisation, AttentionOnly, Mixing
 from posbias.theory.positional import Decay, NoPE
-from posbias.theory.rollout import influence
+from posbias.theory.rollout.dispatch import influence
 
 ITEMS, BURSTINESS, LABELS, DIMENSION, NOISE = 8, 4, 32, 64, 0.75
-"""n, B, L, d and γ = λ of Appendix J, and the defaults of `posbias.train`."""
+"""n, B, L, d and γ = λ of Appendix J, and the defaults of `posbias.training`."""
 RATE = -math.log(0.8)
 """m of the decay mask, Appendix J."""
 DEPTH = 2

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from posbias.papers.readings.reading import Answer, Material, Reading, answer
-from posbias.theory import residual
-from posbias.theory.kernel import masked_softmax
+from posbias.theory.closed_forms import residual_bounds
 from posbias.theory.mixing import PowerDecay
+from posbias.theory.rollout.kernel import masked_softmax
 from posbias.verify.herasimchyk import HERASIMCHYK
 from posbias.verify.herasimchyk.draws import admitted
 from posbias.verify.herasimchyk.infinite import deep_rollouts
@@ -63,8 +63,8 @@ def _floor(material: Material) -> Answer:
     span = float(np.ptp(positional[-1]))
     return answer(
         math.exp(-2 * M) / tokens,
-        residual.smallest_admitted(kernel, allowed),
-        amended_bound=residual.softmax_floor(tokens, M, span),
+        residual_bounds.smallest_admitted(kernel, allowed),
+        amended_bound=residual_bounds.softmax_floor(tokens, M, span),
     )
 
 
@@ -77,14 +77,14 @@ def _heads(material: Material) -> Answer:
         product = product @ value
         largest = max(largest, float(operator_norm(product).max()))
     mixing = np.asarray(witness["mixing"], float)
-    amended = residual.hidden_state_bound(mixing, operator_norm(values).mean(axis=1), start)
+    amended = residual_bounds.hidden_state_bound(mixing, operator_norm(values).mean(axis=1), start)
     return answer(start * largest, float(np.linalg.norm(X, axis=1).max()), amended_bound=float(amended[-1]))
 
 
 def _first_token(material: Material) -> Answer:
     witness = WITNESSES["5.4-i"]
     rollouts, _, floor = deep_rollouts(witness)
-    limit = residual.dichotomy(PowerDecay(witness["initial"], witness["exponent"]), floor)
+    limit = residual_bounds.dichotomy(PowerDecay(witness["initial"], witness["exponent"]), floor)
     return answer(
         limit.first_token, float(rollouts[-1, 0, 0]), the_other_token_draws=float(rollouts[-1, 1, 0])
     )
@@ -93,8 +93,8 @@ def _first_token(material: Material) -> Answer:
 def _window(material: Material) -> Answer:
     rollouts, mixing, floor = deep_rollouts(WITNESSES["5.4-ii-window"])
     kept, last = rollouts[-1, -1], rollouts.shape[-1] - 1
-    printed = residual.exponential_bound(mixing, floor, last)[-1]
-    amended = residual.window_bound(mixing, floor, last)
+    printed = residual_bounds.exponential_bound(mixing, floor, last)[-1]
+    amended = residual_bounds.window_bound(mixing, floor, last)
     return answer(
         math.log10(printed),
         math.log10(kept[-1]),

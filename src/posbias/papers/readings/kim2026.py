@@ -1,16 +1,17 @@
 """Kim et al. 2026, closed forms: printed equations beside their corrected forms, and beside integrals.
 
-Published and corrected are the readings of `posbias.theory.layernorm`, integrals of two or three tokens those of
-`posbias.theory.recency`. Layers and positions count as in the paper, from 1. What is simulated is in `recency`.
+Published and corrected are the readings of `posbias.theory.closed_forms.layernorm`, integrals of two or three
+tokens those of `posbias.theory.closed_forms.recency`. Layers and positions count as in the paper, from 1. What is
+simulated is in `recency`.
 """
 
 import math
 from typing import Any
 
 from posbias.papers.readings.reading import Answer, Material, Number, Reading, answer
-from posbias.simulate.model import RecencyModel
-from posbias.theory.deviation import closed_form
-from posbias.theory.layernorm import (
+from posbias.simulation.model import RecencyModel
+from posbias.theory.closed_forms.deviation import closed_form
+from posbias.theory.closed_forms.layernorm import (
     cross_weight,
     fluctuation_factor,
     isotropic_scores,

@@ -22,7 +22,7 @@ from posbias.predictors import measured_influence, predictions
 from posbias.profile import wasserstein
 from posbias.theory.architecture import Architecture
 from posbias.theory.content import ConstantDiagonal
-from posbias.theory.rollout import influence
+from posbias.theory.rollout.dispatch import influence
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -112,15 +112,15 @@ def _predictor(model: str) -> Callable[[Material], Answer]:
         levels = predictions(measurement)
         agreement = Agreement(Curves(model, "", {}, measured_influence(measurement)))
         published, corrected = (np.asarray(levels[key].mass) for key in ("measured_kernels", "energy"))
-        effects = [
-            agreement.effect("", statistic)
+        evidence = [
+            agreement.evidence("", statistic)
             for statistic in (
                 lambda mass: wasserstein(published, mass),
                 lambda mass: wasserstein(corrected, mass),
                 lambda mass: wasserstein(corrected, mass) - wasserstein(published, mass),
             )
         ]
-        one, other, apart = (Number(effect.value, effect.se) for effect in effects)
+        one, other, apart = (Number(one.estimate.value, one.estimate.se) for one in evidence)
         return answer(one, other, source(measurement), difference=apart)
 
     return compute

@@ -18,7 +18,7 @@ from posbias.theory.content import ConstantDiagonal, NoContent
 from posbias.theory.mixing import AtInitialisation, Constant, Mixing
 from posbias.theory.positional import ALiBi
 from posbias.theory.presets import PRESETS
-from posbias.theory.rollout import influence
+from posbias.theory.rollout.dispatch import influence
 
 SMALL = 7
 """Billions of parameters of the smaller models of the paper."""

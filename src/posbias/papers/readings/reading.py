@@ -18,8 +18,8 @@ from posbias.estimate import Estimate
 if TYPE_CHECKING:
     import xarray as xr
 
-    from posbias.simulate import RecencyModel, RecencyResult
-    from posbias.theory.recency import ExactScores, Integral, NormName
+    from posbias.simulation import RecencyModel, RecencyResult
+    from posbias.theory.closed_forms.recency import ExactScores, Integral, NormName
 
 TOKENS, PROMPTS = 64, 8
 """What the bundled model is measured on where the results hold nothing larger."""
@@ -171,7 +171,7 @@ class Material:
 
     def simulated(self, model: "RecencyModel", samples: int = 200_000) -> "RecencyResult":
         """So many samples of a model of Kim et al. 2026."""
-        from posbias.simulate import simulate_recency
+        from posbias.simulation import simulate_recency
 
         return self._once((model, samples), lambda: simulate_recency(model, samples, threads=self._threads))
 
@@ -180,7 +180,7 @@ class Material:
         residual: bool = False,
     ) -> "ExactScores":  # fmt: skip
         """Expected scores of two or three tokens, integrated."""
-        from posbias.theory.recency import exact_scores
+        from posbias.theory.closed_forms.recency import exact_scores
 
         key = ("scores", tokens, dimension, anisotropy, norm, residual)
         return self._once(
@@ -196,7 +196,7 @@ class Material:
         residual: bool = False,
     ) -> "Integral":
         """The recency probability of three tokens less one half, integrated."""
-        from posbias.theory.recency import recency_excess
+        from posbias.theory.closed_forms.recency import recency_excess
 
         key = ("excess", dimension, anisotropy, norm, residual)
         return self._once(key, lambda: recency_excess(dimension, anisotropy, norm=norm, residual=residual))
@@ -243,7 +243,7 @@ class Material:
         from posbias.errors import MissingPackageError
 
         try:
-            from posbias.measure import measure
+            from posbias.measurement import measure
         except ImportError:
             raise MissingPackageError("torch and transformers: pip install 'posbias[measure]'") from None
         self._say(f"measuring {BUNDLED} on {PROMPTS} prompts of {TOKENS} tokens …")

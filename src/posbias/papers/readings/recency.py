@@ -10,8 +10,8 @@ import numpy as np
 
 from posbias.papers.readings.reading import Answer, Material, Number, Reading, answer
 from posbias.seeds import stream
-from posbias.simulate.model import RecencyModel
-from posbias.theory.layernorm import isotropic_scores, log_key_factors, second_layer_scores
+from posbias.simulation.model import RecencyModel
+from posbias.theory.closed_forms.layernorm import isotropic_scores, log_key_factors, second_layer_scores
 
 DIMENSION, ANISOTROPY = 64, 0.5
 """d and α of the examples."""
@@ -19,7 +19,7 @@ DIMENSION, ANISOTROPY = 64, 0.5
 
 def _norms(material: Material) -> Answer:
     """E‖x‖², and ⟨y_i, y_j⟩, of the embeddings."""
-    from posbias.simulate.token_space import embeddings
+    from posbias.simulation.token_space import embeddings
 
     model = RecencyModel(2, DIMENSION, ANISOTROPY, depth=1)
     drawn = embeddings(stream(0, "readings/embeddings"), model, 20_000)

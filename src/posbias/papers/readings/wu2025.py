@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from posbias.papers.readings.reading import Answer, Material, Reading, answer
-from posbias.theory import critical, limits
+from posbias.theory.closed_forms import collapse_bounds, critical_distances
 from posbias.theory.distance import RoPE
-from posbias.theory.kernel import masked_softmax
+from posbias.theory.rollout.kernel import masked_softmax
 from posbias.verify.wu import WU
 
 WITNESSES: Mapping[str, Any] = {one.key: one.witness for one in WU}
@@ -53,7 +53,7 @@ def _decay(material: Material) -> Answer:
     distance = np.subtract.outer(np.arange(tokens), np.arange(tokens))
     weights = masked_softmax(content - rate * np.maximum(distance, 0), distance >= 0)
     span = float(np.ptp(content))
-    amended = limits.decay_envelope(rate, span, tokens)
+    amended = collapse_bounds.decay_envelope(rate, span, tokens)
     return answer(
         math.exp(span) / (1 + math.exp(-rate)),
         float(weights[0, 0]),
@@ -66,7 +66,11 @@ def _decay_distance(material: Material) -> Answer:
     t = depth - 1
     heights = [math.log(math.comb(t + x, x)) - x * rate for x in range(3)]
     others = {f"L({x})": height for x, height in enumerate(heights)}
-    return answer(critical.critical_distance(depth, rate), critical.modal_distance(depth, rate), **others)
+    return answer(
+        critical_distances.critical_distance(depth, rate),
+        critical_distances.modal_distance(depth, rate),
+        **others,
+    )
 
 
 def _rope(key: str) -> tuple[np.ndarray, np.ndarray, float, np.ndarray]:
@@ -107,11 +111,11 @@ def _rope_upper(key: str) -> Callable[[Material], Answer]:
         product = np.eye(tokens)
         for layer in logits:
             product = masked_softmax(layer, np.tri(tokens, dtype=bool)) @ product
-        envelope = limits.rope_envelope(
+        envelope = collapse_bounds.rope_envelope(
             norms.min(axis=(0, 1)), norms.max(axis=(0, 1)), angles, deviation, tokens
         )
         far = tokens - 1
-        walks = float(limits.log_walks(depth, np.array(far)))
+        walks = float(collapse_bounds.log_walks(depth, np.array(far)))
         printed = walks + depth * envelope.log_upper - envelope.upper_rate / 2 * far**2
         amended = float(envelope.log_bounds(np.array(far), depth)[1])
         drawn = math.log(float(product[-1, 0]))
@@ -128,12 +132,12 @@ def _rope_upper(key: str) -> Callable[[Material], Answer]:
 def _rope_distance(material: Material) -> Answer:
     depth, angle = WITNESSES["wu-4.7-distance"]["depth"], WITNESSES["wu-4.7-distance"]["angle"]
     # ln(1 + t/x) = 2θx is the right equation for √θ in place of θ
-    printed = critical.rope_critical_distance(depth, math.sqrt(angle))
-    return answer(printed, critical.rope_critical_distance(depth, angle))
+    printed = critical_distances.rope_critical_distance(depth, math.sqrt(angle))
+    return answer(printed, critical_distances.rope_critical_distance(depth, angle))
 
 
 def _rope_drift(material: Material) -> Answer:
-    curve = critical.distance_curve(RoPE(((100.0,),), frequencies=(0.01,)), (10, 20), 310)
+    curve = critical_distances.distance_curve(RoPE(((100.0,),), frequencies=(0.01,)), (10, 20), 310)
     (less, more), (few, many) = curve.predicted, curve.rollout
     return answer(
         float(more),

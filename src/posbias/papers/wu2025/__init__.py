@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.claims import Claim
+from posbias.claims import Judged
+from posbias.execution import Engine
 from posbias.files import need_writable, write_text
 from posbias.papers import find_figures
 from posbias.papers.wu2025.drawing import Outcome, Outcomes, claims_of, draw
@@ -30,12 +31,11 @@ from posbias.papers.wu2025.sinks import Sinks
 from posbias.papers.wu2025.tables import HEAD, page_of, row_of, rows_of
 from posbias.plots.style import new_figure, save_figure
 from posbias.store import save_json
-from posbias.workers import Engine
 
 if TYPE_CHECKING:
-    from posbias.train.kernels import Rollout
-    from posbias.train.probes import Evaluation
-    from posbias.train.results import Cell
+    from posbias.training.kernels import Rollout
+    from posbias.training.probes import Evaluation
+    from posbias.training.results import Cell
 
 __all__ = ["FIGURES", "FULL", "GROUPS", "QUICK", "Effort", "Made", "Setting", "make", "outcome_of"]
 KINDS = ("svg", "png")
@@ -46,7 +46,7 @@ class Made:
     """What was drawn: files, claims by figure, and what the trained cells say, by setting."""
 
     files: tuple[Path, ...]
-    claims: Mapping[str, Sequence[Claim]]
+    claims: Mapping[str, Sequence[Judged]]
     outcomes: Outcomes
     seconds: float
 
@@ -81,11 +81,12 @@ def make(
     """Train what the figures need and `folder` has not, and draw them there.
 
     `figures` are names of `FIGURES` or `GROUPS`, or "all". `quick` takes `QUICK`, else `FULL`; `effort` takes
-    the place of both. `again`, `device`, `workers`, `engine`, `gpus_per_cell`, `progress` and `say` as in
-    `run_cells`. Raises `InvalidValueError` for an unknown figure, `OutputFileError`, before any work if `folder`
-    cannot be written, and as `run_cells` does.
+    the place of both. `again`, `device`, `workers`, `engine` and `gpus_per_cell` as in `run_cells`; `progress` is
+    called with (iterations done, to do), `say` with the name of each figure that is drawn. Raises
+    `InvalidValueError` for an unknown figure, `OutputFileError`, before any work if `folder` cannot be written,
+    and as `run_cells` does.
     """
-    from posbias.train.cells import run_cells
+    from posbias.training.cells import run_cells
 
     began = time.monotonic()
     folder, names = Path(folder), _names(figures)
@@ -102,8 +103,7 @@ def make(
         workers=workers,
         engine=engine,
         gpus_per_cell=gpus_per_cell,
-        progress=progress,
-        say=say,
+        on_event=progress and (lambda event: progress(int(event.done), int(event.total or 0))),
     )
     outcomes = {setting: outcome_of(cell) for setting, cell in zip(settings, cells, strict=True)}
     files: list[Path] = []
@@ -117,7 +117,7 @@ def make(
 
 def outcome_of(cell: "Cell") -> Outcome:
     """What figures and claims need of a finished cell."""
-    from posbias.train.kernels import agreement
+    from posbias.training.kernels import agreement
 
     evaluation = cell.evaluation
     gaps = Gaps(
@@ -155,7 +155,9 @@ def _names(figures: str | Iterable[str]) -> list[str]:
     return [name for name in FIGURES if name in parts]
 
 
-def _write(name: str, folder: Path, outcomes: Outcomes, claims: Sequence[Claim], spent: Effort) -> list[Path]:
+def _write(
+    name: str, folder: Path, outcomes: Outcomes, claims: Sequence[Judged], spent: Effort
+) -> list[Path]:
     """A figure's pictures, page and JSON."""
     figure = FIGURES[name]
     shown = {setting: outcomes[setting] for setting in dict.fromkeys(settings_of(figure))}

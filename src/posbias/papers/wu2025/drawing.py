@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from posbias.claims import Claim
+from posbias.claims import Judged
 from posbias.papers.wu2025.figures import (
     RELATIVE,
     DataFigure,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Picture
     from matplotlib.figure import SubFigure
 
-    from posbias.train.kernels import Agreement
-    from posbias.train.loop import Trained
+    from posbias.training.kernels import Agreement
+    from posbias.training.loop import Trained
 
 _INK_OF = {"holds": COLOURS["fitted"], "fails": SECOND, "undecided": MUTED}
 
@@ -45,7 +45,7 @@ _INK_OF = {"holds": COLOURS["fitted"], "fails": SECOND, "undecided": MUTED}
 @dataclass(frozen=True)
 class Outcome:
     """What is known of a trained cell: gaps, sinks, the first network's attention, learning curves, and what
-    its own kernels and the theory predict of the gaps, by the names of `posbias.train.kernels.LABELS`."""
+    its own kernels and the theory predict of the gaps, by the names of `posbias.training.kernels.LABELS`."""
 
     gaps: Gaps
     sinks: Sinks
@@ -57,7 +57,7 @@ class Outcome:
 Outcomes = Mapping[Setting, Outcome]
 
 
-def claims_of(figure: Figure, outcomes: Outcomes) -> list[Claim]:
+def claims_of(figure: Figure, outcomes: Outcomes) -> list[Judged]:
     """The claims of a figure on the cells that were trained for it; others, where there are, are compared with."""
     match figure:
         case DepthFigure():
@@ -70,7 +70,7 @@ def claims_of(figure: Figure, outcomes: Outcomes) -> list[Claim]:
             return sink_claims(figure, {setting: outcome.sinks for setting, outcome in outcomes.items()})
 
 
-def draw(figure: Figure, outcomes: Outcomes, claims: Sequence[Claim], note: str = "") -> "Picture":
+def draw(figure: Figure, outcomes: Outcomes, claims: Sequence[Judged], note: str = "") -> "Picture":
     """Draw a figure with its claims beneath; `note` says in a line what was trained."""
     lines = [(note, MUTED), *((str(claim), _INK_OF[claim.verdict]) for claim in claims)]
     picture, above = captioned_figure(8.0, _height(figure), lines)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
-from posbias.train.network import ENCODINGS, Network
-from posbias.train.specification import Experiment
-from posbias.train.task import RetrievalTask
+from posbias.training.network import ENCODINGS, Network
+from posbias.training.specification import Experiment
+from posbias.training.task import RetrievalTask
 
 Inputs = Literal["gaussian_mixture", "fixed_vocabulary"]
 DEPTHS = (2, 4, 6)

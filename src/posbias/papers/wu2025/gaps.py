@@ -11,7 +11,8 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float
 
-from posbias.claims import LEAST, Claim, Effect, difference_effect, mean_effect
+from posbias.claims import LEAST, Above, Below, Evidence, Judged, Near, difference, judged_sentence, mean
+from posbias.estimate import Estimate
 
 PAIRS = ("first-middle", "first-last", "middle-last")
 """The pairs of items whose accuracies are compared."""
@@ -54,28 +55,33 @@ class Gaps:
         return np.asarray(self.gaps[pair], dtype=np.float64)[self.learnt]
 
 
-def signed(where: str, cell: Gaps, pair: str, sign: int = 1) -> Effect:
+def signed(where: str, cell: Gaps, pair: str, sign: int = 1) -> Evidence:
     """That a cell's gap is above zero (sign 1) or below it (−1)."""
-    return replace(mean_effect(f"{where} {pair}", sign * cell.of(pair), draws=NETWORKS), sign=sign)
+    return mean(f"{where} {pair}", cell.of(pair), draws=NETWORKS, test=Above() if sign > 0 else Below())
 
 
-def null(where: str, cell: Gaps) -> tuple[Effect, ...]:
+def null(where: str, cell: Gaps) -> tuple[Evidence, ...]:
     """That all gaps of a cell are near zero."""
-    return tuple(mean_effect(f"{where} {pair}", cell.of(pair), near=True, draws=NETWORKS) for pair in PAIRS)
+    return tuple(mean(f"{where} {pair}", cell.of(pair), draws=NETWORKS, test=Near()) for pair in PAIRS)
 
 
-def rises(where: str, deep: Gaps, shallow: Gaps, pair: str = "first-last") -> Effect:
+def rises(where: str, deep: Gaps, shallow: Gaps, pair: str = "first-last") -> Evidence:
     """That a gap is larger in one cell than in another."""
-    return difference_effect(f"{where} {pair}", deep.of(pair), shallow.of(pair), draws=NETWORKS)
+    return difference(f"{where} {pair}", deep.of(pair), shallow.of(pair), draws=NETWORKS, test=Above())
 
 
-def present(where: str, cell: Gaps, pair: str = "first-last") -> Effect:
+def present(where: str, cell: Gaps, pair: str = "first-last") -> Evidence:
     """That a gap is there, whichever its sign: the p-value is that of the sign found, twice."""
-    found = mean_effect(f"{where} |{pair}|", cell.of(pair), draws=NETWORKS)
-    return found if found.flaw else replace(found, value=abs(found.value), tests=2)
+    gap = mean(f"{where} |{pair}|", cell.of(pair), draws=NETWORKS, test=Above())
+    return gap if gap.flaw else replace(gap, estimate=_size(gap.estimate), picked=2)
 
 
-def spared(where: str, cell: Gaps) -> Effect:
+def _size(estimate: Estimate) -> Estimate:
+    """Its absolute value."""
+    return estimate if estimate.value >= 0 else -estimate
+
+
+def spared(where: str, cell: Gaps) -> Evidence:
     """That a cell is not lost in the middle: that the first or the last item is not ahead of the middle one.
 
     It holds if one of the two is surely ahead by less than `LEAST` (Bonferroni over both), and fails if both are
@@ -83,32 +89,29 @@ def spared(where: str, cell: Gaps) -> Effect:
     """
     ends = [signed(where, cell, "first-middle"), signed(where, cell, "middle-last", -1)]
     if any(end.flaw for end in ends):
-        return Effect(f"{where}, not lost in the middle", flaw=ends[0].flaw or ends[1].flaw)
-    one = min(ends, key=lambda end: end.against)
+        return Evidence(f"{where}, not lost in the middle", flaw=ends[0].flaw or ends[1].flaw)
+    surer = min(ends, key=lambda end: end.against)
     opposite = max(end.p for end in ends)
-    lacks = f"{where}, {LEAST} − ({'first − middle' if one is ends[0] else 'last − middle'})"
-    return Effect(lacks, LEAST - one.value, one.se, one.freedom, tests=2, opposite=opposite)
+    lead = surer.estimate if surer is ends[0] else -surer.estimate
+    lacks = f"{where}, {LEAST} − ({'first − middle' if surer is ends[0] else 'last − middle'})"
+    return Evidence(lacks, Estimate(LEAST) - lead, test=Above(), picked=2, opposite=opposite)
 
 
-def interaction(where: str, one: tuple[Gaps, Gaps], other: tuple[Gaps, Gaps], pair: str) -> Effect:
+def interaction(where: str, one: tuple[Gaps, Gaps], other: tuple[Gaps, Gaps], pair: str) -> Evidence:
     """That a gap changes from the first to the second cell of `one` otherwise than in `other`, either way.
 
     All four cells have networks of their own (Welch's test of the difference of differences, two-sided).
     """
-    parts = [(sign, cell.of(pair)) for both, signs in ((one, (-1, 1)), (other, (1, -1)))
-             for cell, sign in zip(both, signs, strict=True)]  # fmt: skip
-    fewest = min(values.size for _, values in parts)
+    cells = [cell.of(pair) for cell in (*one, *other)]
+    fewest = min(values.size for values in cells)
     if fewest < 2:
-        return Effect(f"{where} |{pair}|", flaw=f"{NETWORKS}: {fewest}, two needed")
-    shares = [float(values.var(ddof=1)) / values.size for _, values in parts]
-    total = sum(shares)
-    spread = sum(share**2 / (values.size - 1) for share, (_, values) in zip(shares, parts, strict=True))
-    freedom = total**2 / spread if spread > 0 else math.inf
-    value = abs(sum(sign * float(values.mean()) for sign, values in parts))
-    return Effect(f"{where} |{pair}|", value, math.sqrt(total), freedom, tests=2)
+        return Evidence(f"{where} |{pair}|", flaw=f"{NETWORKS}: {fewest}, two needed", test=Above())
+    before, after, other_before, other_after = map(Estimate.of, cells)
+    change = (after - before) - (other_after - other_before)
+    return Evidence(f"{where} |{pair}|", _size(change), test=Above(), picked=2)
 
 
-def surest(effects: Sequence[Effect]) -> Effect:
+def surest(effects: Sequence[Evidence]) -> Evidence:
     """The surest of effects of which one at least is claimed, its p-value times their number.
 
     It fails where each of them does; one that decides nothing might be the one. Raises nothing: of flawed
@@ -120,7 +123,7 @@ def surest(effects: Sequence[Effect]) -> Effect:
     return _surest(sound, len(sound), whole=len(sound) == len(effects))
 
 
-def turns(sentence: str, series: Mapping[str, Mapping[str, Gaps]], pair: str = "first-last") -> Claim:
+def turns(sentence: str, series: Mapping[str, Mapping[str, Gaps]], pair: str = "first-last") -> Judged:
     """That a gap both rises and falls along at least one series of named cells, from neighbour to neighbour.
 
     Its two effects are the surest rise and the surest fall of the series where both are surest, their p-values
@@ -136,21 +139,22 @@ def turns(sentence: str, series: Mapping[str, Mapping[str, Gaps]], pair: str = "
     tests = sum(map(len, steps))
     found = [
         tuple(
-            _surest([replace(step, value=sign * step.value, sign=sign) for step in sound], tests, whole)
-            for sign in (1, -1)
+            _surest([replace(step, test=test) for step in sound], tests, whole) for test in (Above(), Below())
         )
         for sound in steps
         if len(sound) > 1
     ]
     if not found:
-        return Claim(sentence, (Effect(f"{pair}", flaw="fewer than two steps between cells that learnt"),))
-    claims = [Claim(sentence, both) for both in found]
-    left = [claim for claim in claims if claim.verdict != "fails"] or claims
-    return min(left, key=lambda claim: max(effect.p for effect in claim.effects))
+        return judged_sentence(
+            sentence, [Evidence(pair, flaw="fewer than two steps between cells that learnt")]
+        )
+    series_judged = [judged_sentence(sentence, both) for both in found]
+    left = [one for one in series_judged if one.verdict != "fails"] or series_judged
+    return min(left, key=lambda one: max(piece.p for piece in one.evidence))
 
 
-def _surest(steps: list[Effect], tests: int, whole: bool) -> Effect:
+def _surest(steps: list[Evidence], tests: int, whole: bool) -> Evidence:
     """The surest of effects of which one at least is claimed; it fails, if these are all, where each does."""
     opposite = max(step.against for step in steps) if whole else 1.0
     one = min(steps, key=lambda step: step.p)
-    return replace(one, tests=one.tests * tests, opposite=opposite)
+    return replace(one, picked=one.picked * tests, opposite=opposite)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from posbias.claims import Claim, Effect, difference_effect, mean_effect
+from posbias.claims import Evidence, Judged, difference, judged_sentence, mean
 from posbias.papers.wu2025.figures import Setting, SinkFigure, settings_of
 from posbias.theory.masks import Prefix, SlidingWindow
 
@@ -27,7 +27,7 @@ class Sinks:
         return Sinks(self.trained[some], self.untrained[some], self.uniform, self.learnt[some])
 
 
-def sink_claims(figure: SinkFigure, sinks: Mapping[Setting, Sinks]) -> list[Claim]:
+def sink_claims(figure: SinkFigure, sinks: Mapping[Setting, Sinks]) -> list[Judged]:
     """The claims of Figures 9 to 12 and 20 to 23."""
     rows = {
         title: [(cell, sinks[cell].kept) for cell in panels.values()] for title, panels in figure.rows.items()
@@ -38,49 +38,47 @@ def sink_claims(figure: SinkFigure, sinks: Mapping[Setting, Sinks]) -> list[Clai
     if isinstance(mask, SlidingWindow):
         return _window_claims(rows)
     return [
-        Claim(
+        judged_sentence(
             "Under the causal mask the first token draws more than any other",
-            tuple(mean_effect(row, _margin(one, 1)) for row, [(_, one)] in rows.items()),
+            tuple(mean(row, _margin(one, 1)) for row, [(_, one)] in rows.items()),
         ),
-        Claim(
+        judged_sentence(
             "… and more than under even attention, and than before training",
             tuple(effect for row, [(_, one)] in rows.items() for effect in _above_nulls(row, one, 1)),
         ),
     ]
 
 
-def _window_claims(rows: Mapping[str, list[tuple[Setting, Sinks]]]) -> list[Claim]:
+def _window_claims(rows: Mapping[str, list[tuple[Setting, Sinks]]]) -> list[Judged]:
     ends = {row: (cells[0][1], cells[-1][1]) for row, cells in rows.items()}
     return [
-        Claim(
+        judged_sentence(
             "The wider the window, the more the first token draws",
             tuple(
-                difference_effect(row, wide.trained[:, 0], narrow.trained[:, 0])
+                difference(row, wide.trained[:, 0], narrow.trained[:, 0])
                 for row, (narrow, wide) in ends.items()
             ),
         ),
         # not the paper's words: put beside its claim after that had been judged, since even attention's own
         # value falls as the window widens
-        Claim(
+        judged_sentence(
             "… as a part of the metric of all tokens (a reading chosen after the first had failed)",
             tuple(
-                difference_effect(
-                    row, *(one.trained[:, 0] / one.trained.sum(axis=1) for one in (wide, narrow))
-                )
+                difference(row, *(one.trained[:, 0] / one.trained.sum(axis=1) for one in (wide, narrow)))
                 for row, (narrow, wide) in ends.items()
             ),
         ),
-        Claim(
+        judged_sentence(
             "… and the more the first token exceeds what even attention gives it",
             tuple(
-                difference_effect(row, *(one.trained[:, 0] - one.uniform[0] for one in (wide, narrow)))
+                difference(row, *(one.trained[:, 0] - one.uniform[0] for one in (wide, narrow)))
                 for row, (narrow, wide) in ends.items()
             ),
         ),
     ]
 
 
-def _prefix_claims(rows: Mapping[str, list[tuple[Setting, Sinks]]]) -> list[Claim]:
+def _prefix_claims(rows: Mapping[str, list[tuple[Setting, Sinks]]]) -> list[Judged]:
     each = [
         (f"{row}, K = {cell.mask.length}", cell.mask.length, one)
         for row, cells in rows.items()
@@ -88,11 +86,11 @@ def _prefix_claims(rows: Mapping[str, list[tuple[Setting, Sinks]]]) -> list[Clai
         if isinstance(cell.mask, Prefix)
     ]
     return [
-        Claim(
+        judged_sentence(
             "Each of the K prefix tokens draws more than any other token",
-            tuple(mean_effect(where, _margin(one, length)) for where, length, one in each),
+            tuple(mean(where, _margin(one, length)) for where, length, one in each),
         ),
-        Claim(
+        judged_sentence(
             "… and on average more than under even attention, and than before training",
             tuple(effect for where, length, one in each for effect in _above_nulls(where, one, length)),
         ),
@@ -104,9 +102,9 @@ def _margin(sinks: Sinks, first: int) -> Float[np.ndarray, "network"]:
     return sinks.trained[:, :first].min(axis=1) - sinks.trained[:, first:].max(axis=1)
 
 
-def _above_nulls(where: str, sinks: Sinks, first: int) -> tuple[Effect, Effect]:
+def _above_nulls(where: str, sinks: Sinks, first: int) -> tuple[Evidence, Evidence]:
     trained = sinks.trained[:, :first].mean(axis=1)
     return (
-        mean_effect(f"{where}, less even", trained - sinks.uniform[:first].mean()),
-        mean_effect(f"{where}, less untrained", trained - sinks.untrained[:, :first].mean(axis=1)),
+        mean(f"{where}, less even", trained - sinks.uniform[:first].mean()),
+        mean(f"{where}, less untrained", trained - sinks.untrained[:, :first].mean(axis=1)),
     )

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.claims import Claim, count, signed_text
+from posbias.claims import Judged, count, signed_text
 from posbias.estimate import Estimate
 from posbias.papers.wu2025.figures import Setting
 from posbias.papers.wu2025.gaps import LEARNT, PAIRS, Gaps
 from posbias.sources import cite
 
 if TYPE_CHECKING:
-    from posbias.train.kernels import Agreement
+    from posbias.training.kernels import Agreement
 
 HEAD = ("setting", *(pair.replace("-", "–") for pair in PAIRS), "accuracy", "loss", "learnt")
 """What the columns of a table of gaps are."""
@@ -41,7 +41,7 @@ def rows_of(setting: Setting, gaps: Gaps) -> list[dict[str, Any]]:
 def page_of(
     name: str,
     gaps: Mapping[Setting, Gaps],
-    claims: Sequence[Claim],
+    claims: Sequence[Judged],
     note: str,
     predicted: Mapping[Setting, Mapping[str, "Agreement"]] | None = None,
 ) -> str:
@@ -61,7 +61,7 @@ def page_of(
         "",
     ]
     for claim in claims:
-        lines += [f"- **{claim.verdict}**: {claim.sentence}", *(f"  - {one}" for one in claim.effects)]
+        lines += [f"- **{claim.verdict}**: {claim.sentence}", *(f"  - {one}" for one in claim.evidence)]
     return "\n".join(lines + _predictions(predicted or {})) + "\n"
 
 

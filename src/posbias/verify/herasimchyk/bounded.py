@@ -8,8 +8,8 @@ positional logits matter, which one attention kernel shows.
 import numpy as np
 from numpy.random import Generator
 
-from posbias.theory import residual
-from posbias.theory.kernel import masked_softmax
+from posbias.theory.closed_forms import residual_bounds
+from posbias.theory.rollout.kernel import masked_softmax
 from posbias.verify.herasimchyk import draws
 from posbias.verify.herasimchyk.margins import room, statement
 from posbias.verify.herasimchyk.network import (
@@ -63,8 +63,8 @@ def _slack_floor(instance: Instance, amended: bool) -> float:
     if amended:
         high, low = (np.where(allowed, positional, fill) for fill in (-np.inf, np.inf))
         ranges = high.max(axis=1) - low.min(axis=1)
-        floor = residual.softmax_floor(int(allowed.sum(axis=1).max()), M, float(ranges.max()))
-    return room(floor, residual.smallest_admitted(kernel, allowed))
+        floor = residual_bounds.softmax_floor(int(allowed.sum(axis=1).max()), M, float(ranges.max()))
+    return room(floor, residual_bounds.smallest_admitted(kernel, allowed))
 
 
 BOUNDED: tuple[Statement, ...] = (

@@ -13,9 +13,9 @@ from jaxtyping import Bool, Float
 from numpy.random import Generator
 
 from posbias.theory.architecture import Layer
-from posbias.theory.kernel import layer_kernel, masked_softmax
 from posbias.theory.masks import SlidingWindow
 from posbias.theory.positional import ALiBi, Decay, NoPE
+from posbias.theory.rollout.kernel import layer_kernel, masked_softmax
 
 Matrix = Float[np.ndarray, "query key"]
 

@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy.random import Generator
 
-from posbias.theory import order
-from posbias.theory.kernel import masked_softmax
+from posbias import stochastic_order
+from posbias.theory.rollout.kernel import masked_softmax
 from posbias.verify.herasimchyk import draws
 from posbias.verify.herasimchyk.margins import rollout_row, rounded, statement
 from posbias.verify.statement import Instance, Statement
@@ -29,7 +29,7 @@ def _slack_distance(instance: Instance) -> float:
     by_distance = np.asarray(instance["logits"], dtype=float)
     tokens = len(by_distance)
     distance = np.abs(np.subtract.outer(np.arange(tokens), np.arange(tokens)))
-    return order.monotonicity(
+    return stochastic_order.monotonicity(
         masked_softmax(by_distance[distance], draws.admitted(tokens, instance["width"]))
     ).margin
 
@@ -40,7 +40,8 @@ def slack_depth(instance: Instance) -> float:
     rows = [rollout_row(kernels[:depth], mixing[:depth]) for depth in range(1, len(mixing) + 1)]
     start = np.eye(len(rows[0]))[-1]
     return min(
-        float(order.dominance(before, after)) for before, after in zip([start, *rows], rows, strict=False)
+        float(stochastic_order.dominance(before, after))
+        for before, after in zip([start, *rows], rows, strict=False)
     )
 
 
@@ -58,7 +59,7 @@ def _draw_schedules(rng: Generator, edge: bool) -> Instance:
 def _slack_schedules(instance: Instance) -> float:
     kernels = instance["kernels"]
     return float(
-        order.dominance(
+        stochastic_order.dominance(
             rollout_row(kernels, instance["mixing"]), rollout_row(kernels, instance["larger_mixing"])
         )
     )
@@ -95,7 +96,9 @@ def _slack_encoding(instance: Instance) -> float:
     allowed = draws.admitted(content.shape[-1], instance["width"])
     plain, biased = (masked_softmax(s, allowed).mean(axis=1) for s in (content, content + positional))
     return float(
-        order.dominance(rollout_row(biased, instance["mixing"]), rollout_row(plain, instance["mixing"]))
+        stochastic_order.dominance(
+            rollout_row(biased, instance["mixing"]), rollout_row(plain, instance["mixing"])
+        )
     )
 
 
@@ -133,9 +136,9 @@ def _slack_diagonal(instance: Instance) -> float:
     diagonal = np.asarray(instance["diagonal"], dtype=float)
     with_content, without = _content_row(instance, diagonal), _content_row(instance, 0 * diagonal)
     return float(
-        order.dominance(with_content, without)
+        stochastic_order.dominance(with_content, without)
         if (diagonal >= 0).all()
-        else order.dominance(without, with_content)
+        else stochastic_order.dominance(without, with_content)
     )
 
 
@@ -175,14 +178,14 @@ def _draw_raised_monotone(rng: Generator, edge: bool) -> Instance:
     smaller, larger = instance["diagonal"], instance["larger_diagonal"]
     kernels = zip(_with_diagonal(instance, smaller), _with_diagonal(instance, larger), strict=True)
     for layer, pair in enumerate(kernels):
-        if not any(order.monotonicity(kernel).holds for kernel in pair):
+        if not any(stochastic_order.monotonicity(kernel).holds for kernel in pair):
             (smaller if larger[layer] > 0 else larger)[layer] = 0.0
     return instance
 
 
 def _slack_raised(instance: Instance) -> float:
     smaller, larger = (_content_row(instance, instance[key]) for key in ("diagonal", "larger_diagonal"))
-    return float(order.dominance(larger, smaller))
+    return float(stochastic_order.dominance(larger, smaller))
 
 
 FORCES: tuple[Statement, ...] = (

@@ -7,8 +7,9 @@ between layers, so the products of one head's value matrices bound nothing.
 import numpy as np
 from numpy.random import Generator
 
-from posbias.theory import order, residual
-from posbias.theory.kernel import masked_softmax
+from posbias import stochastic_order
+from posbias.theory.closed_forms import residual_bounds
+from posbias.theory.rollout.kernel import masked_softmax
 from posbias.verify.herasimchyk import draws
 from posbias.verify.herasimchyk.forces import slack_depth
 from posbias.verify.herasimchyk.margins import room, rounded, statement
@@ -26,11 +27,11 @@ def _slack_heads(instance: Instance) -> float:
     """Order, mask, row sums and floor of the mean kernel, and Proposition 4.2 for it."""
     heads = np.asarray(instance["heads"], dtype=float)
     allowed = draws.admitted(heads.shape[-1], instance["width"])
-    means = np.stack([residual.average_heads(layer) for layer in heads])
+    means = np.stack([residual_bounds.average_heads(layer) for layer in heads])
     floor = min(float(kernel[allowed].min()) for kernel in heads.reshape(-1, *allowed.shape))
     return min(
-        min(order.monotonicity(kernel).margin for kernel in means),
-        room(floor, [residual.smallest_admitted(kernel, allowed) for kernel in means]),
+        min(stochastic_order.monotonicity(kernel).margin for kernel in means),
+        room(floor, [residual_bounds.smallest_admitted(kernel, allowed) for kernel in means]),
         slack_depth({"kernels": means, "mixing": instance["mixing"]}),
     )
 
@@ -63,7 +64,7 @@ def _slack_head_values(instance: Instance, amended: bool) -> float:
     bound = np.full(len(norms), start * largest)
     if amended:
         mixing = np.asarray(instance["mixing"], float)
-        bound = residual.hidden_state_bound(mixing, operator_norm(values).mean(axis=1), float(start))
+        bound = residual_bounds.hidden_state_bound(mixing, operator_norm(values).mean(axis=1), float(start))
     return room(norms, bound)
 
 

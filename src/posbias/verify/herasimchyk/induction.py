@@ -8,7 +8,7 @@ Both are repaired without harm to the propositions, so each is tried as printed 
 import numpy as np
 from numpy.random import Generator
 
-from posbias.theory import order
+from posbias import stochastic_order
 from posbias.verify.herasimchyk import draws
 from posbias.verify.herasimchyk.margins import rollout_row, rounded, statement
 from posbias.verify.statement import Instance, Statement
@@ -34,7 +34,7 @@ def _draw_families_monotone(rng: Generator, edge: bool) -> Instance:
 
 def _slack_families(instance: Instance) -> float:
     rows = (rollout_row(instance[key], instance["mixing"]) for key in ("later", "earlier"))
-    return float(order.dominance(*rows))
+    return float(stochastic_order.dominance(*rows))
 
 
 def _slack_order(instance: Instance, top_first: bool) -> float:

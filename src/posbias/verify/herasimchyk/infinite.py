@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Float
 from numpy.random import Generator
 
-from posbias.theory import residual
-from posbias.theory.kernel import masked_softmax
+from posbias.theory.closed_forms import residual_bounds
 from posbias.theory.mixing import PowerDecay
+from posbias.theory.rollout.kernel import masked_softmax
 from posbias.verify.herasimchyk import draws
 from posbias.verify.herasimchyk.margins import room, statement
 from posbias.verify.herasimchyk.network import (
@@ -52,7 +52,7 @@ def deep_rollouts(
     tokens, depth = kernels.shape[-1], instance["depth"]
     mixing = PowerDecay(instance["initial"], instance["exponent"]).values(depth)
     allowed = draws.admitted(tokens, instance["width"])
-    floor = min(residual.smallest_admitted(kernel, allowed) for kernel in kernels)
+    floor = min(residual_bounds.smallest_admitted(kernel, allowed) for kernel in kernels)
     product, rollouts = np.eye(tokens), []
     for layer, lam in enumerate(mixing):
         product = (1 - lam) * product + lam * kernels[layer % len(kernels)] @ product
@@ -64,8 +64,8 @@ def _slack_retained(instance: Instance, first: bool) -> float:
     """Diagonal against its bound, and the first column against 1 − Π over infinitely many layers."""
     rollouts, mixing, floor = deep_rollouts(instance)
     diagonal = np.diagonal(rollouts, axis1=1, axis2=2)
-    own = room(residual.self_bound(mixing, floor)[:, None], diagonal)
-    limit = residual.dichotomy(PowerDecay(instance["initial"], instance["exponent"]), floor)
+    own = room(residual_bounds.self_bound(mixing, floor)[:, None], diagonal)
+    limit = residual_bounds.dichotomy(PowerDecay(instance["initial"], instance["exponent"]), floor)
     drawn = limit.first_token - rollouts[:, (0 if first else 1) :, 0]
     return float(min(own, drawn.min()))
 
@@ -75,14 +75,14 @@ def _slack_collapse(instance: Instance) -> float:
     rollouts, mixing, floor = deep_rollouts(instance)
     suffix = np.flip(np.cumsum(np.flip(rollouts, -1), axis=-1), -1).max(axis=1)
     positions = range(1, rollouts.shape[-1])
-    bound = [residual.exponential_bound(mixing, floor, j) for j in positions]
+    bound = [residual_bounds.exponential_bound(mixing, floor, j) for j in positions]
     return room(suffix[:, 1:].T, bound)
 
 
 def _slack_window(instance: Instance) -> float:
     rollouts, mixing, floor = deep_rollouts(instance)
     missing = rollouts[-1, :, 1:].sum(axis=1)
-    return room(missing[1:], [residual.window_bound(mixing, floor, i) for i in range(1, len(missing))])
+    return room(missing[1:], [residual_bounds.window_bound(mixing, floor, i) for i in range(1, len(missing))])
 
 
 def _slack_network(instance: Instance, amended: bool) -> float:
@@ -95,7 +95,7 @@ def _slack_network(instance: Instance, amended: bool) -> float:
         start = np.linalg.norm(instance["hidden"], axis=1).max()
         states = np.concatenate([[start], hidden_bound(instance)[:-1]])
         logits = states**2 * operator_norm(instance["queries"]) * operator_norm(instance["keys"])
-        floors = np.array([residual.softmax_floor(tokens, float(M)) for M in logits])
+        floors = np.array([residual_bounds.softmax_floor(tokens, float(M)) for M in logits])
     product = np.eye(tokens)
     for A, lam in zip(kernels, mixing, strict=True):
         product = (1 - lam) * product + lam * A @ product

@@ -7,7 +7,7 @@ kernels that may look ahead as well, with test functions and distributions drawn
 import numpy as np
 from numpy.random import Generator
 
-from posbias.theory import order
+from posbias import stochastic_order
 from posbias.verify.herasimchyk import draws
 from posbias.verify.herasimchyk.margins import rounded, statement
 from posbias.verify.statement import Instance, Statement
@@ -25,7 +25,7 @@ def _draw_definition(rng: Generator, edge: bool) -> Instance:
 
 def _slack_definition(instance: Instance) -> float:
     kernel, values = np.asarray(instance["kernel"]), np.asarray(instance["values"])
-    by_prefix = order.monotonicity(kernel).margin
+    by_prefix = stochastic_order.monotonicity(kernel).margin
     # the indicators of later positions are themselves increasing functions, and give each prefix mass
     indicators = np.triu(np.ones(kernel.shape), k=1)[:-1]
 
@@ -47,13 +47,17 @@ def _draw_preserved(rng: Generator, edge: bool) -> Instance:
 def _slack_preserved(instance: Instance) -> float:
     kernel = np.asarray(instance["kernel"])
     return float(
-        order.dominance(np.asarray(instance["later"]) @ kernel, np.asarray(instance["earlier"]) @ kernel)
+        stochastic_order.dominance(
+            np.asarray(instance["later"]) @ kernel, np.asarray(instance["earlier"]) @ kernel
+        )
     )
 
 
 def _slack_residual(instance: Instance) -> float:
     kernels = zip(np.asarray(instance["kernels"]), np.asarray(instance["mixing"]), strict=True)
-    return min(order.monotonicity((1 - lam) * np.eye(len(A)) + lam * A).margin for A, lam in kernels)
+    return min(
+        stochastic_order.monotonicity((1 - lam) * np.eye(len(A)) + lam * A).margin for A, lam in kernels
+    )
 
 
 def _draw_rowwise(rng: Generator, edge: bool) -> Instance:
@@ -65,7 +69,9 @@ def _draw_rowwise(rng: Generator, edge: bool) -> Instance:
 def _slack_rowwise(instance: Instance) -> float:
     mass = np.asarray(instance["mass"])
     return float(
-        order.dominance(mass @ np.asarray(instance["later"]), mass @ np.asarray(instance["earlier"]))
+        stochastic_order.dominance(
+            mass @ np.asarray(instance["later"]), mass @ np.asarray(instance["earlier"])
+        )
     )
 
 

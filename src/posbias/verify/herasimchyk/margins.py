@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.random import Generator
 
-from posbias.theory.kernel import push
+from posbias.theory.rollout.kernel import push
 from posbias.verify.statement import Instance, Reading, Statement
 
 SOURCE = "herasimchyk2026"

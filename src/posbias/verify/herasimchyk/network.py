@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy.random import Generator
 
-from posbias.theory import residual
-from posbias.theory.kernel import masked_softmax
+from posbias.theory.closed_forms import residual_bounds
+from posbias.theory.rollout.kernel import masked_softmax
 from posbias.verify.herasimchyk import draws
 from posbias.verify.herasimchyk.draws import Matrix
 from posbias.verify.statement import Instance
@@ -98,6 +98,6 @@ def run_network(
 def hidden_bound(instance: Instance) -> Float[np.ndarray, "layer"]:
     """The norm bound of Lemma 5.3 (i) as amended, after each layer: ‖X‖·Π(1 − λ + λ‖W_V‖)."""
     start = float(np.linalg.norm(instance["hidden"], axis=1).max())
-    return residual.hidden_state_bound(
+    return residual_bounds.hidden_state_bound(
         np.asarray(instance["mixing"], float), operator_norm(instance["values"]), start
     )

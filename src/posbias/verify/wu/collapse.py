@@ -11,8 +11,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.random import Generator
 
-from posbias.theory import limits
-from posbias.theory.residual import smallest_admitted
+from posbias.theory.closed_forms import collapse_bounds
+from posbias.theory.closed_forms.residual_bounds import smallest_admitted
 from posbias.verify.statement import Instance, Reading, Statement
 from posbias.verify.wu import draws
 from posbias.verify.wu.margins import SOURCE, Stack, below
@@ -41,7 +41,7 @@ def _slack_causal(instance: Instance) -> float:
     floor, tokens = _floor(instance, "causal"), P.shape[-1]
     t, j = np.arange(len(P))[:, None], np.arange(1, tokens)
     printed = math.log1p(-floor) + t * np.log1p(-j * floor)
-    missing = limits.log_collapse_bound(np.full(len(P), floor), 1)
+    missing = collapse_bounds.log_collapse_bound(np.full(len(P), floor), 1)
     return min(
         below(P[:, :, 1:].max(axis=1), printed),
         below(P[:, :, 1:].sum(axis=2).max(axis=1), missing),
@@ -53,7 +53,7 @@ def _slack_joined(instance: Instance) -> float:
     """Lemma B.1: every product of h consecutive kernels is at least εʰ where j ≤ i, and at most 1."""
     kernels, floor, slack = np.asarray(instance["kernels"], float), _floor(instance, "window"), 1.0
     tokens = kernels.shape[-1]
-    together = limits.hops(tokens, instance["size"])
+    together = collapse_bounds.hops(tokens, instance["size"])
     for first in range(len(kernels)):
         product = np.eye(tokens)
         for step in range(together):
@@ -67,10 +67,10 @@ def _slack_window(instance: Instance) -> float:
     """(1 − εʰ)(1 − (j − 1)εʰ)^(t/2h), Nεʰ ≤ 1, and the blocks' bound on what the first has not drawn."""
     _, P = _rollouts(instance)
     floor, tokens, width = _floor(instance, "window"), P.shape[-1], instance["size"]
-    h = limits.hops(tokens, width)
+    h = collapse_bounds.hops(tokens, width)
     t, j = np.arange(len(P))[:, None], np.arange(1, tokens)
     printed = math.log1p(-(floor**h)) + t / (2 * h) * np.log1p(-j * floor**h)
-    missing = limits.log_window_bound(floor, 1, tokens, width, len(P))
+    missing = collapse_bounds.log_window_bound(floor, 1, tokens, width, len(P))
     return min(
         below(P[:, :, 1:].max(axis=1), printed),
         below(P[:, :, 1:].sum(axis=2).max(axis=1), missing),
@@ -84,11 +84,11 @@ def _slack_few_layers(instance: Instance, amended: bool) -> float:
     floor, tokens, width = _floor(instance, "window"), P.shape[-1], instance["size"]
     largest = P[:, :, 1:].max(axis=1)
     if not amended:
-        few = largest[: limits.hops(tokens, width)]
+        few = largest[: collapse_bounds.hops(tokens, width)]
         t = np.arange(len(few))[:, None]
         return below(few, (t + 1) / (width - 1) * math.log1p(-floor))
     suffix = np.flip(np.cumsum(np.flip(P, -1), axis=-1), -1).max(axis=1)
-    blocks = [limits.log_window_bound(floor, j, tokens, width, len(P)) for j in range(1, tokens)]
+    blocks = [collapse_bounds.log_window_bound(floor, j, tokens, width, len(P)) for j in range(1, tokens)]
     return min(below(largest, math.log1p(-floor)), below(suffix[:, 1:], np.stack(blocks, axis=1)))
 
 
@@ -98,8 +98,8 @@ def _slack_prefix(instance: Instance) -> float:
     floor, tokens, length = _floor(instance, "prefix"), P.shape[-1], instance["size"]
     t, j = np.arange(len(P))[:, None], np.arange(length, tokens)
     printed = math.log1p(-floor) + t * np.log1p(-(j + 1 - length) * floor)
-    missing = limits.log_collapse_bound(np.full(len(P), floor), length) if length < tokens else 0.0
-    share = limits.prefix_share(kernels[0], length)
+    missing = collapse_bounds.log_collapse_bound(np.full(len(P), floor), length) if length < tokens else 0.0
+    share = collapse_bounds.prefix_share(kernels[0], length)
     return min(
         below(P[:, :, length:].max(axis=1), printed),
         below(P[:, :, length:].sum(axis=2).max(axis=1), missing),

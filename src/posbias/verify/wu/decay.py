@@ -1,7 +1,7 @@
 """Lemma 4.4 and Theorem 4.5: under a decay mask, weights and rollouts lie between envelopes e^(−m·distance).
 
 Any two positive numbers are Θ of each other, so the constants are tried: those that Appendix D prints, and
-those of `posbias.theory.limits.decay_envelope`.
+those of `posbias.theory.closed_forms.collapse_bounds.decay_envelope`.
 """
 
 import math
@@ -9,7 +9,7 @@ import math
 import numpy as np
 from numpy.random import Generator
 
-from posbias.theory import limits
+from posbias.theory.closed_forms import collapse_bounds
 from posbias.verify.statement import Instance, Reading, Statement
 from posbias.verify.wu import draws
 from posbias.verify.wu.margins import SOURCE, Distances, Stack, inside, log_rollouts, log_softmax
@@ -36,11 +36,11 @@ def _decay(instance: Instance) -> tuple[Stack, float, Distances]:
     return log_kernels, float(seen.max() - seen.min()), distance
 
 
-def _printed_decay(instance: Instance, span: float) -> limits.Envelope:
+def _printed_decay(instance: Instance, span: float) -> collapse_bounds.Envelope:
     """C_min and C_max as Appendix D prints them."""
     m = float(instance["rate"])
     low, high = math.log(-math.expm1(-m)) - span, span - math.log1p(math.exp(-m))
-    return limits.Envelope(low, high, m, m, power=1)
+    return collapse_bounds.Envelope(low, high, m, m, power=1)
 
 
 def _slack_decay(instance: Instance, amended: bool, layers: bool) -> float:
@@ -48,7 +48,9 @@ def _slack_decay(instance: Instance, amended: bool, layers: bool) -> float:
     log_kernels, span, distance = _decay(instance)
     tokens = len(distance)
     envelope = (
-        limits.decay_envelope(instance["rate"], span, tokens) if amended else _printed_decay(instance, span)
+        collapse_bounds.decay_envelope(instance["rate"], span, tokens)
+        if amended
+        else _printed_decay(instance, span)
     )
     return inside(envelope, log_kernels if layers else log_rollouts(log_kernels), distance, layers)
 

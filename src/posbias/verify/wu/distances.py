@@ -1,7 +1,8 @@
 """Theorems 4.5 and 4.7, critical distances: where the count of walks times the envelope is highest.
 
 L(x) = log of that product. Its peak is looked for over whole distances, with exact binomials, and over real
-ones by the sign of its slope, and compared with the x* of the paper and of `posbias.theory.critical`.
+ones by the sign of its slope, and compared with the x* of the paper and of
+`posbias.theory.closed_forms.critical_distances`.
 """
 
 import math
@@ -12,7 +13,7 @@ from jaxtyping import Float
 from numpy.random import Generator
 from scipy.special import loggamma
 
-from posbias.theory import critical
+from posbias.theory.closed_forms import critical_distances
 from posbias.verify.statement import Instance, Reading, Statement
 from posbias.verify.wu.margins import SOURCE
 
@@ -27,7 +28,7 @@ def _draw_distance(rng: Generator, edge: bool) -> Instance:
 def _slack_peak(instance: Instance) -> float:
     """L, with Γ for factorials, at x* against whole and real distances around; and that L rises at all."""
     depth, rate = instance["depth"], instance["rate"]
-    star, t = critical.critical_distance(depth, rate), depth - 1
+    star, t = critical_distances.critical_distance(depth, rate), depth - 1
 
     def height(x: Any) -> Any:
         return loggamma(t + x + 1) - loggamma(x + 1) - loggamma(t + 1) - x * rate
@@ -45,7 +46,10 @@ def _heights(depth: int, farthest: int, falls: Float[np.ndarray, "distance"]) ->
 def _slack_modal(instance: Instance) -> float:
     """⌊x*⌋ is highest among whole distances, the real peak is where it should be, x* moves rightly."""
     depth, rate = instance["depth"], instance["rate"]
-    star, best = critical.critical_distance(depth, rate), critical.modal_distance(depth, rate)
+    star, best = (
+        critical_distances.critical_distance(depth, rate),
+        critical_distances.modal_distance(depth, rate),
+    )
     far = np.arange(2 * best + 6)
     heights = _heights(depth, int(far[-1]), rate * far)
     top = float(heights[best] - heights.max())
@@ -56,8 +60,8 @@ def _slack_modal(instance: Instance) -> float:
     left = slope(star - 1) if star > 1 else math.inf
     right = -slope(max(star - 0.5, 0.0)) if star > 0.5 else math.inf
     deeper, steeper = (
-        critical.critical_distance(depth + 1, rate),
-        critical.critical_distance(depth, 1.1 * rate),
+        critical_distances.critical_distance(depth + 1, rate),
+        critical_distances.critical_distance(depth, 1.1 * rate),
     )
     return min(top, left, right, deeper - star, star - steeper)
 
@@ -74,7 +78,7 @@ def _slack_printed_root(instance: Instance) -> float:
     """Minus the relative slope of L (Stirling) at the root of Appendix H's ln(1 + t/x) = 2θx."""
     t, angle = instance["depth"] - 1, instance["angle"]
     # that equation is the right one for √θ in place of θ
-    x = critical.rope_critical_distance(t + 1, math.sqrt(angle))
+    x = critical_distances.rope_critical_distance(t + 1, math.sqrt(angle))
     rise, fall = math.log1p(t / x), 2 * angle**2 * x
     return -abs(rise - fall) / max(rise, fall)
 
@@ -82,18 +86,21 @@ def _slack_printed_root(instance: Instance) -> float:
 def _slack_root(instance: Instance) -> float:
     """The right root; the whole distance that is highest; x* grows with depth and shrinks with the angle."""
     depth, angle = instance["depth"], instance["angle"]
-    x, best = critical.rope_critical_distance(depth, angle), critical.rope_modal_distance(depth, angle)
+    x, best = (
+        critical_distances.rope_critical_distance(depth, angle),
+        critical_distances.rope_modal_distance(depth, angle),
+    )
     rise = math.log1p((depth - 1) / x)
     far = np.arange(best + 4 + best // 4)
     heights = _heights(depth, int(far[-1]), (angle * far) ** 2)
-    by_depth, by_angle = critical.critical_distance_slopes(depth, angle)
+    by_depth, by_angle = critical_distances.critical_distance_slopes(depth, angle)
     return min(
         -abs(1 - 2 * angle**2 * x / rise),
         float(heights[best] - heights.max()),
         best - (x - 1),
         x + 0.5 - best,
-        critical.rope_critical_distance(depth + 1, angle) / x - 1,
-        1 - critical.rope_critical_distance(depth, 1.01 * angle) / x,
+        critical_distances.rope_critical_distance(depth + 1, angle) / x - 1,
+        1 - critical_distances.rope_critical_distance(depth, 1.01 * angle) / x,
         by_depth,
         -by_angle,
     )

@@ -12,9 +12,9 @@ from numpy.random import Generator
 from posbias.theory.architecture import Layer
 from posbias.theory.content import ConstantDiagonal
 from posbias.theory.distance import RoPE
-from posbias.theory.kernel import layer_kernel, masked_softmax
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
 from posbias.theory.positional import ALiBi, Decay, NoPE
+from posbias.theory.rollout.kernel import layer_kernel, masked_softmax
 from posbias.verify.statement import Instance
 from posbias.verify.wu.margins import Matrix
 

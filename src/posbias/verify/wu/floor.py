@@ -7,7 +7,7 @@ matrices have bounded products, though single ones may be large.
 import numpy as np
 from numpy.random import Generator
 
-from posbias.theory import limits
+from posbias.theory.closed_forms import collapse_bounds
 from posbias.verify.statement import Instance, Reading, Statement
 from posbias.verify.wu import draws
 from posbias.verify.wu.margins import SOURCE, log_below, log_softmax
@@ -47,8 +47,8 @@ def _slack_floor(instance: Instance) -> float:
         product = product @ value
         C_V = max(C_V, float(np.linalg.norm(product, 2)))
     start = float(np.linalg.norm(X, axis=1).max())
-    bound = limits.logit_bound(start, float(C), C_V)
-    log_floor = limits.log_attention_floor(int(allowed.sum(axis=1).max()), bound)
+    bound = collapse_bounds.logit_bound(start, float(C), C_V)
+    log_floor = collapse_bounds.log_attention_floor(int(allowed.sum(axis=1).max()), bound)
     slack = 1.0
     for query, key, value in zip(*weights, strict=True):
         log_kernel = log_softmax((X @ query) @ (X @ key).T, allowed)

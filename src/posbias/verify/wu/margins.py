@@ -1,7 +1,8 @@
 """How a bound becomes a margin: (bound − value)/bound, from logarithms.
 
 Weights far from the diagonal under- and overflow, and so do their bounds; both are kept as logarithms, and
-so is the product of the layers. An envelope (`posbias.theory.limits.Envelope`) is two bounds by distance.
+so is the product of the layers. An envelope
+(`posbias.theory.closed_forms.collapse_bounds.Envelope`) is two bounds by distance.
 """
 
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
-from posbias.theory import limits
+from posbias.theory.closed_forms import collapse_bounds
 
 SOURCE = "wu2025"
 
@@ -45,7 +46,7 @@ def log_rollouts(log_kernels: Stack) -> Stack:
     return np.stack(products)
 
 
-def inside(envelope: limits.Envelope, log_values: Stack, distance: Distances, layers: bool) -> float:
+def inside(envelope: collapse_bounds.Envelope, log_values: Stack, distance: Distances, layers: bool) -> float:
     """Least slack of ln weights between both bounds: of single `layers`, or of the rollout at each depth."""
     lower, slack = distance >= 0, 1.0
     for before, values in enumerate(log_values):

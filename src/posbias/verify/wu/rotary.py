@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.random import Generator
 
-from posbias.theory import limits
+from posbias.theory.closed_forms import collapse_bounds
 from posbias.verify.statement import Instance, Reading, Statement
 from posbias.verify.wu import draws
 from posbias.verify.wu.margins import SOURCE, Distances, Stack, inside, log_below, log_rollouts, log_softmax
@@ -109,11 +109,11 @@ def _rope(instance: Instance) -> tuple[Stack, Any, Float[np.ndarray, "pair"], fl
     )
 
 
-def _rope_envelope(instance: Instance) -> tuple[Stack, limits.Envelope]:
+def _rope_envelope(instance: Instance) -> tuple[Stack, collapse_bounds.Envelope]:
     log_kernels, amplitudes, angles, deviation = _rope(instance)
     every = (0, 1)
     tokens = log_kernels.shape[-1]
-    return log_kernels, limits.rope_envelope(
+    return log_kernels, collapse_bounds.rope_envelope(
         amplitudes.min(axis=every), amplitudes.max(axis=every), angles, deviation, tokens
     )
 
@@ -130,7 +130,7 @@ def _slack_rope(instance: Instance, amended: bool) -> float:
         _, amplitudes, angles, deviation = _rope(instance)
         least, largest, pairs = float(amplitudes.min()), float(amplitudes.max()), len(angles)
         reach, shift = float((angles**2).sum()), deviation**2
-        envelope = limits.Envelope(
+        envelope = collapse_bounds.Envelope(
             log_lower=pairs * (least * (1 - shift) - largest) - math.log(tokens),
             log_upper=pairs * (largest * (1 + 2 * shift / np.pi**2) + largest),
             lower_rate=least * reach,
@@ -150,7 +150,7 @@ def _slack_rope_rollout(instance: Instance, amended: bool) -> float:
     reach = distance[lower].astype(float) ** 2
     for before, values in enumerate(products):
         low, _ = envelope.log_bounds(distance[lower], before + 1)
-        high = limits.log_walks(before + 1, distance[lower]) + (before + 1) * envelope.log_upper
+        high = collapse_bounds.log_walks(before + 1, distance[lower]) + (before + 1) * envelope.log_upper
         high = high - envelope.upper_rate / 2 * reach
         slack = min(slack, log_below(low, values[lower]), log_below(values[lower], high))
     return slack

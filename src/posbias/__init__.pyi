@@ -1,0 +1,54 @@
+"""What `import posbias` offers: every name, once, with the module that has it. Loaded when first used."""
+
+from .comparison import Comparison as Comparison
+from .comparison import compare as compare
+from .comparison import compare_all as compare_all
+from .errors import PosbiasError as PosbiasError
+from .estimate import Estimate as Estimate
+from .measurement import measure as measure
+from .measurement import retrieve as retrieve
+from .predictors import PREDICTORS as PREDICTORS
+from .predictors import load_profile as load_profile
+from .predictors import measured_influence as measured_influence
+from .predictors import predictions as predictions
+from .profile import Profile as Profile
+from .profile import Summary as Summary
+from .report import write_report as write_report
+from .simulation import simulate as simulate
+from .store import load_measurement as load_measurement
+from .store import save_measurement as save_measurement
+from .theory.architecture import Architecture as Architecture
+from .theory.architecture import Layer as Layer
+from .theory.configs import load_architecture as load_architecture
+from .theory.content import ConstantDiagonal as ConstantDiagonal
+from .theory.content import NoContent as NoContent
+from .theory.distance import T5 as T5
+from .theory.distance import DenseLogits as DenseLogits
+from .theory.distance import KerpleLog as KerpleLog
+from .theory.distance import KerplePower as KerplePower
+from .theory.distance import RoPE as RoPE
+from .theory.distance import Tabulated as Tabulated
+from .theory.masks import Causal as Causal
+from .theory.masks import Full as Full
+from .theory.masks import Prefix as Prefix
+from .theory.masks import SlidingWindow as SlidingWindow
+from .theory.mixing import AbnarZuidema as AbnarZuidema
+from .theory.mixing import AtInitialisation as AtInitialisation
+from .theory.mixing import AttentionOnly as AttentionOnly
+from .theory.mixing import Constant as Constant
+from .theory.mixing import PerLayer as PerLayer
+from .theory.mixing import PowerDecay as PowerDecay
+from .theory.positional import ALiBi as ALiBi
+from .theory.positional import Decay as Decay
+from .theory.positional import NeedsMeasurement as NeedsMeasurement
+from .theory.positional import NoPE as NoPE
+from .theory.positional import alibi_slopes as alibi_slopes
+from .theory.presets import preset as preset
+from .theory.rollout import influence as influence
+from .theory.rollout import predict as predict
+from .theory.rollout import rollout as rollout
+from .theory.rollout import trajectory as trajectory
+from .theory.variation import vary as vary
+from .training import train as train
+
+__version__: str

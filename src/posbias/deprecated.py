@@ -1,0 +1,156 @@
+"""Names of 0.1 that have moved: they work until 0.3, with a `DeprecationWarning` that names the new place.
+
+0.1 had packages where verbs are now: `posbias.measure` was a package, and is a function. Until 0.3 it is both: an
+object that is called as the function, and whose attributes and submodules are those of the package's new place.
+Without this module the verbs remain, as plain functions: the stub of `posbias` has them too.
+"""
+
+import importlib
+import sys
+import warnings
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+VERBS = {
+    "posbias.measure": ("posbias.measurement", "measure"),
+    "posbias.simulate": ("posbias.simulation", "simulate"),
+    "posbias.train": ("posbias.training", "train"),
+}
+"""Packages that became verbs: the package's new place, and the name of the verb there."""
+
+MODULES = {
+    **{old: new for old, (new, _) in VERBS.items()},
+    "posbias.cluster": "posbias.execution",
+    "posbias.workers": "posbias.execution",
+    "posbias.measure.behaviour": "posbias.retrieval.statistics",
+    "posbias.measure.content": "posbias.measurement.quantities.content",
+    "posbias.measure.corpora": "posbias.measurement.texts.corpora",
+    "posbias.measure.families": "posbias.measurement.models.families",
+    "posbias.measure.haystack": "posbias.retrieval.trials",
+    "posbias.measure.influence": "posbias.measurement.quantities.influence",
+    "posbias.measure.loading": "posbias.measurement.models.loading",
+    "posbias.measure.monotonicity": "posbias.measurement.quantities.monotonicity",
+    "posbias.measure.questions": "posbias.retrieval.job",
+    "posbias.measure.rollouts": "posbias.measurement.quantities.rollouts",
+    "posbias.measure.similarity": "posbias.measurement.quantities.similarity",
+    "posbias.measure.text": "posbias.measurement.texts.prompts",
+    "posbias.measure.wordings": "posbias.retrieval.templates",
+    "posbias.theory.blocks": "posbias.theory.rollout.blocks",
+    "posbias.theory.convolution": "posbias.theory.rollout.convolution",
+    "posbias.theory.critical": "posbias.theory.closed_forms.critical_distances",
+    "posbias.theory.deviation": "posbias.theory.closed_forms.deviation",
+    "posbias.theory.kernel": "posbias.theory.rollout.kernel",
+    "posbias.theory.layernorm": "posbias.theory.closed_forms.layernorm",
+    "posbias.theory.limits": "posbias.theory.closed_forms.collapse_bounds",
+    "posbias.theory.order": "posbias.stochastic_order",
+    "posbias.theory.published": "posbias.theory.rollout_files",
+    "posbias.theory.quadrature": "posbias.theory.closed_forms.quadrature",
+    "posbias.theory.recency": "posbias.theory.closed_forms.recency",
+    "posbias.theory.residual": "posbias.theory.closed_forms.residual_bounds",
+    "posbias.theory.scan": "posbias.theory.rollout.sweep",
+    "posbias.theory.streaming": "posbias.theory.rollout.stream",
+    "posbias.theory.tiles": "posbias.theory.rollout.tiles",
+    "posbias.theory.windows": "posbias.theory.rollout.windows",
+    "posbias.train.checkpoints": "posbias.store.checkpoint",
+    "posbias.train.spelling": "posbias.training.shorthand",
+}
+"""Modules by their old name. One that is not here lies under its parent's new place, by the same name."""
+
+
+NAMES = {
+    "posbias.papers.kim2026": {
+        "FIGURES": "STUDIES",
+        "FULL": "models.FULL",
+        "QUICK": "models.QUICK",
+        "ALPHAS": "models.ALPHAS",
+        "describe": "models.describe",
+        "SURE": "closed_forms.SURE",
+        "key_factor_ratios": "closed_forms.key_factor_ratios",
+    }
+}
+"""Names that moved within a package, by package: the old name, and the new one below the package."""
+
+
+def moved(package: str, name: str) -> Any:
+    """What a package's old name stands for, with a warning. Raises `AttributeError` for a name that is none."""
+    place = NAMES[package].get(name)
+    if place is None:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    module, _, attribute = f"{package}.{place}".rpartition(".")
+    warnings.warn(
+        f"{package}.{name} is now {package}.{place}; the old name works until posbias 0.3",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return getattr(importlib.import_module(module), attribute)
+
+
+def install(package: dict[str, Any]) -> None:
+    """Make the old modules importable, and put the verbs into `package`, the namespace of `posbias`."""
+    for old in VERBS:
+        sys.modules[old] = package[old.partition(".")[2]] = _Verb(old)
+    sys.meta_path.append(_Finder())
+
+
+def new_place(old: str) -> str | None:
+    """Where the module of an old name lies now; None for a name that is none of them."""
+    if old in MODULES:
+        return MODULES[old]
+    parent, _, name = old.rpartition(".")
+    place = new_place(parent) if parent else None
+    return None if place is None else f"{place}.{name}"
+
+
+class _Moved(ModuleType):
+    """A module under its old name: what is asked of it comes from its new place, with a warning."""
+
+    def __init__(self, old: str):
+        super().__init__(old)
+        self.__path__ = []
+        self.__spec__ = ModuleSpec(old, None, is_package=True)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") and name != "__all__":
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        place = new_place(self.__name__)
+        attribute = getattr(importlib.import_module(str(place)), name)
+        warnings.warn(
+            f"{self.__name__}.{name} is now {place}.{name}; the old name works until posbias 0.3",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return attribute
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return importlib.import_module, (self.__name__,)
+
+
+class _Verb(_Moved):
+    @property
+    def __wrapped__(self) -> Any:
+        place, verb = VERBS[self.__name__]
+        return getattr(importlib.import_module(place), verb)
+
+    @property
+    def __doc__(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.__wrapped__.__doc__
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return self.__wrapped__(*arguments, **options)
+
+
+class _Finder:
+    """Finds submodules of old packages, for `import`."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        from importlib.util import find_spec
+
+        place = new_place(name)
+        return None if place is None or find_spec(place) is None else ModuleSpec(name, self, is_package=True)  # pyright: ignore[reportArgumentType]
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _Moved(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing is left to do."""

@@ -1,0 +1,1 @@
+"""Attention read out of a forward pass that nothing changes."""

@@ -1,0 +1,197 @@
+"""Seeing inside a forward pass without changing it.
+
+A torch function mode watches every operation inside a decoder layer (`tracer.py` says how). What enters and
+leaves the softmax, or what is handed to a fused attention, gives the scores; the operand finally added to the
+stream is Attn(X) as really added, after output projections, norms and multipliers, whatever the family has
+there (a hook on the attention module gets that wrong in several families). Cosines and sines of rotations
+arrive as an argument of the layer; from there on a second, unrotated copy of queries and keys is computed
+beside the model's own. One layer is held at a time.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from posbias.errors import ModelError, NonFiniteError
+from posbias.measurement.capture.scores import Factored, Given, Scores
+from posbias.measurement.capture.tags import Twin, set_mark, unrotated
+from posbias.measurement.capture.tracer import Watch
+from posbias.measurement.models.families import Family, decoder_layers, part
+
+
+@dataclass(frozen=True)
+class SeenLayer:
+    """What one decoder layer did with one prompt; tensors are detached, in the model's own precision.
+
+    `stream` is the residual stream X entering the layer, `update` is Attn(X) as added to it. `scores` are the
+    layer's logits and attention, `content` those of the same attention with positions taken out: rotation by
+    no angle, biases that depend on position left away (None where that cannot be told); embedded positions
+    are part of it, and so is a factor on the queries that grows with their position; `turned` says whether the
+    layer rotates. Under ALiBi the logits
+    of each row are shifted so that the bias of a token to itself is 0. `values` are per query head, `mixed` is
+    attention · values as it enters the output projection, `output_weight` that projection (None where
+    something else comes first).
+    """
+
+    layer: int
+    stream: Float[Tensor, "position hidden"]
+    update: Float[Tensor, "position hidden"]
+    scores: Scores
+    content: Factored | None = None
+    turned: bool = False
+    values: Float[Tensor, "head position channel"] | None = None
+    mixed: Float[Tensor, "position _"] | None = None
+    output_weight: Float[Tensor, "_ _"] | None = None
+
+    @property
+    def logits(self) -> Float[Tensor, "head query key"]:
+        """All logits at once, for short prompts; −inf where hidden."""
+        return self.scores.dense()[0]
+
+    @property
+    def attention(self) -> Float[Tensor, "head query key"]:
+        """All attention at once, for short prompts."""
+        return self.scores.dense()[1]
+
+    def check_finite(self, prompt: str) -> None:
+        """Raise `NonFiniteError`, naming layer and `prompt`, when stream, attention or update is not finite."""
+        finite = {
+            "stream": bool(torch.isfinite(self.stream).all()),
+            "attention": self.scores.finite(),
+            "update": bool(torch.isfinite(self.update).all()),
+        }
+        for name, right in finite.items():
+            if not right:
+                raise NonFiniteError(f"model: the {name} of layer {self.layer} is not finite in {prompt}")
+
+
+class Capture(TorchFunctionMode):
+    """Calls `see(SeenLayer)` once for each decoder layer while the block runs one forward pass of one prompt.
+
+    Eager and fused (sdpa) attention are seen; gradients may be on. On leaving the block, raises `ModelError`
+    when a layer was not seen. Use a new one for each forward pass.
+    """
+
+    def __init__(self, model: Any, family: Family, see: Callable[[SeenLayer], None]):
+        super().__init__()
+        self._layers = decoder_layers(model, family)
+        self._family = family
+        self._kind = family.positional_kind(model.config)
+        self._see = see
+        self._seen: set[int] = set()
+        self._hooks: list[Any] = []
+        self._index = 0
+        self._watch: Watch | None = None
+        self._rotates = _mentions_rotation(model.config)
+        self._rotations: list[Tensor] = []
+
+    def __enter__(self):
+        for index, layer in enumerate(self._layers):
+            self._hooks += [
+                layer.register_forward_pre_hook(self._entering(index), with_kwargs=True),
+                layer.register_forward_hook(self._leaving),
+            ]
+        return super().__enter__()
+
+    def __exit__(self, kind, error, trace):
+        for hook in self._hooks:
+            hook.remove()
+        self._watch = None
+        for tensor in self._rotations:
+            set_mark(tensor, None)
+        super().__exit__(kind, error, trace)
+        unseen = [index for index in range(len(self._layers)) if index not in self._seen]
+        if error is None and unseen:
+            raise ModelError(
+                f"model: attention was seen in {len(self._seen)} of {len(self._layers)} layers, not in layer "
+                f"{', '.join(map(str, unseen[:8]))}; a softmax attention is needed in each, run with "
+                f"attn_implementation={' or '.join(map(repr, self._family.attention))}"
+            )
+
+    def _entering(self, index: int):
+        def hook(module, positional, named):
+            # a layer run again, as activation checkpointing does, is not seen again
+            if index in self._seen:
+                return
+            stream = positional[0] if positional else named["hidden_states"]
+            if stream.dim() != 3 or stream.shape[0] != 1:
+                raise ModelError(
+                    f"model: a stream of shape {list(stream.shape)} given, one prompt at a time needed"
+                )
+            self._index, self._watch = index, Watch(stream)
+            self._mark_rotations(module, named.get("position_embeddings"))
+
+        return hook
+
+    def _leaving(self, module, positional, output):
+        self._watch = None
+
+    def _mark_rotations(self, layer: Any, given: Any) -> None:
+        """Give the rotations that this layer will use their twins, which turn by no angle."""
+        if isinstance(given, Tensor) and given.is_complex():
+            pairs = [(given, given.detach().abs().to(given.dtype))]
+        elif isinstance(given, (tuple, list)) and len(given) == 2:
+            pairs = list(zip(given, unrotated((given[0], given[1])), strict=True))
+        elif self._family.rotation is not None:
+            table = part(layer, self._family.rotation)
+            pairs = [(table, torch.cat(unrotated(table.detach().chunk(2, dim=-1)), dim=-1))]
+        else:
+            return
+        self._rotates = False
+        for tensor, twin in pairs:
+            set_mark(tensor, Twin(twin))
+            self._rotations.append(tensor)
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        watch = self._watch
+        if watch is None:
+            return func(*args, **(kwargs or {}))
+        result = watch.run(func, args, kwargs or {})
+        if watch.done:
+            self._finish(watch)
+        return result
+
+    def _finish(self, watch: Watch) -> None:
+        """Hand over the layer just completed, then look no further until the next one begins."""
+        self._watch = None
+        update = watch.update
+        if watch.scores is None or update is None:
+            return
+        with torch.no_grad():
+            scores, content = self._told_apart(watch)
+            self._see(
+                SeenLayer(
+                    layer=self._index,
+                    stream=watch.stream.detach()[0].to(update.device),
+                    update=update.detach()[0],
+                    scores=scores,
+                    content=content,
+                    turned=watch.turned,
+                    values=watch.values,
+                    mixed=watch.mixed,
+                    output_weight=watch.output_weight,
+                )
+            )
+        self._seen.add(self._index)
+
+    def _told_apart(self, watch: Watch) -> tuple[Scores, Factored | None]:
+        """The scores, and what they are without positions when the kind of encoding lets that be told."""
+        scores, plain = watch.scores, watch.plain
+        assert isinstance(scores, (Given, Factored))
+        unturned = self._kind == "rotary" or (self._kind == "inferred" and self._rotates)
+        if plain is None or (unturned and not watch.turned):
+            return scores, None
+        if self._kind == "alibi" or (self._kind == "inferred" and not watch.turned):
+            scores = replace(scores, shift=scores.diagonal() - plain.diagonal())
+        return scores, plain
+
+
+def _mentions_rotation(config: Any) -> bool:
+    """Whether a configuration speaks of rotary encodings in any key that holds something."""
+    keys = config.get_text_config().to_dict()
+    return any(("rope" in key or "rotary" in key) and value is not None for key, value in keys.items())

@@ -1,0 +1,117 @@
+"""What is asked of a measurement: everything that decides its numbers, checked before anything heavy.
+
+Two jobs with one fingerprint give the same numbers: checkpoints and finished files are found by it.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from posbias.errors import InvalidValueError, nearest
+from posbias.measurement.models.loading import LoadedModel
+from posbias.measurement.prompt_meter import Wanted
+from posbias.measurement.quantities.influence import KINDS as INFLUENCES
+from posbias.measurement.quantities.rollouts import KINDS as ROLLOUTS
+from posbias.measurement.texts.prompts import Prompts, Text, check_counts, prompts_from, read_text
+
+TextSource = str | Path | Sequence[str | Path] | None
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to measure, of any model. Raises `InvalidValueError` for a value that cannot be right.
+
+    `text` as in `read_text`, None for the bundled one; `packed`, `minimum_tokens` and `scramble` as in
+    `prompts_from`; `influences` and `rollouts` are kinds beside the gradient influence of the predicted token's
+    probability; `target` is the token that the influence "target" is about; `dense_logits` and `head_kernels`
+    keep whole matrices per head.
+    """
+
+    text: TextSource = None
+    tokens: int = 256
+    prompts: int = 32
+    seed: int = 0
+    packed: bool = True
+    minimum_tokens: int | None = None
+    scramble: bool = False
+    dense_logits: bool = False
+    head_kernels: bool = False
+    influences: tuple[str, ...] = ()
+    rollouts: tuple[str, ...] = ()
+    target: int | None = None
+
+    def __post_init__(self):
+        check_counts(self.tokens, self.prompts, self.seed)
+        for name, known in (("influences", INFLUENCES), ("rollouts", ROLLOUTS)):
+            given = getattr(self, name)
+            for kind in (given,) if isinstance(given, str) else given:
+                if kind not in known:
+                    raise InvalidValueError(
+                        f"{name}: {kind!r} given, needed any of {', '.join(known)}{nearest(str(kind), known)}"
+                    )
+            # in one order, each once: the same wishes are the same job
+            wishes = (given,) if isinstance(given, str) else tuple(given)
+            object.__setattr__(self, name, tuple(kind for kind in known if kind in wishes))
+        if ("target" in self.influences) != (self.target is not None):
+            raise InvalidValueError(
+                f"target: {self.target!r} given with influences {', '.join(self.influences) or 'none'}; "
+                "a token's number needed with the influence 'target', and only with it"
+            )
+
+    @cached_property
+    def source(self) -> Text:
+        """The text, read once. Raises as `read_text`."""
+        return read_text(self.text)
+
+    @property
+    def wanted(self) -> Wanted:
+        """What is kept of each prompt."""
+        return Wanted(self.dense_logits, self.head_kernels, self.influences, self.rollouts)
+
+    def draw(self, loaded: LoadedModel) -> Prompts:
+        """Cut the prompts for this model. Raises as `prompts_from`."""
+        return prompts_from(
+            loaded.tokenizer,
+            self.source,
+            tokens=self.tokens,
+            prompts=self.prompts,
+            seed=self.seed,
+            packed=self.packed,
+            scramble=self.scramble,
+            minimum_tokens=self.minimum_tokens,
+        )
+
+    def of(self, loaded: LoadedModel) -> "Job":
+        """Return the job that this request is for a model."""
+        asked = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "text"}
+        versions = ("posbias", "torch", "transformers", "numpy")
+        return Job(
+            model=loaded.checksum,
+            text=self.source.sha256,
+            attention=loaded.attention,
+            dtype=loaded.dtype,
+            asked=asked,
+            versions={name: importlib.metadata.version(name) for name in versions},
+        )
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that decides the numbers of a measurement; checksums stand for model and text."""
+
+    model: str
+    text: str
+    attention: str
+    dtype: str
+    asked: dict[str, Any]
+    versions: dict[str, str]
+
+    @property
+    def fingerprint(self) -> str:
+        """The SHA-256 of all of it."""
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,159 @@
+"""What a measurement will take, told before it starts: memory from its sizes, time from one short prompt.
+
+Memory is the sum of what is held at the same time: the state and one sample in float64, what the backward pass
+needs of the forward pass, the outputs, and the buffers of one layer. Only what was asked for by head grows with
+layers × heads × tokens²; attention kept for the backward pass does too, unless it is fused or layers are
+computed again. Time is that of a short forward pass, scaled by multiplications, and of the statistics of one
+small layer, scaled by its attention weights. Memory is right within a factor of 1.5, time within 3.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from posbias import memory
+from posbias.measurement.capture.forward import SeenLayer
+from posbias.measurement.capture.scores import Factored
+from posbias.measurement.prompt_meter import Wanted, layer_means, queries_at_once
+from posbias.measurement.quantities.kernels import KERNEL_TOKENS
+
+if TYPE_CHECKING:
+    from posbias.measurement.job import Request
+    from posbias.measurement.models.loading import LoadedModel
+
+_SHORT = 64
+_BACKWARD = 1.3
+"""A backward pass to the embeddings, in forward passes: gradients to weights are off."""
+_COPIES = 14
+"""Float32 copies of a block's logits that are alive at once while it is reduced, in float64 most of them."""
+_DENSE_COPIES = 5
+"""Of a layer's logits under eager attention: scores, masked scores, softmax, what the capture looks at."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Estimated cost: `bytes` beside the loaded weights at the peak, by `parts`, and `seconds` of measuring."""
+
+    bytes: int
+    seconds: float
+    parts: dict[str, int]
+
+    def lines(self) -> list[str]:
+        """Return what to tell a person."""
+        minutes = f"about {self.seconds / 60:,.0f} minutes" if self.seconds >= 90 else f"{self.seconds:.0f} s"
+        parts = ", ".join(f"{name} {_size(part)}" for name, part in self.parts.items())
+        return [f"memory: about {_size(self.bytes)} beside the weights ({parts})", f"time: {minutes}"]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the same for machines."""
+        return {"bytes": self.bytes, "seconds": self.seconds, "parts": dict(self.parts)}
+
+
+def estimate_cost(loaded: "LoadedModel", request: "Request") -> Cost:
+    """Return what measuring `request` on a loaded model will take; runs the model on one short prompt.
+
+    `seconds` are of one process and of the speed that the machine has at this moment.
+    """
+    config = loaded.model.config.get_text_config()
+    parts = memory_parts(config, request.tokens, request.wanted)
+    seconds = request.prompts * _seconds(loaded.model, config, request.tokens, request.wanted)
+    return Cost(sum(parts.values()), seconds, parts)
+
+
+def memory_parts(
+    config: Any, tokens: int, wanted: Wanted | None = None, recompute: bool | None = None
+) -> dict[str, int]:
+    """Return an estimate of the memory, in bytes beside the loaded weights, that measuring takes, by parts.
+
+    `config` is that of the model's language part. `recompute`: whether layers are computed again in the
+    backward pass, by default above `KERNEL_TOKENS` tokens.
+    """
+    wanted = wanted or Wanted()
+    recompute = tokens > KERNEL_TOKENS if recompute is None else recompute
+    depth, heads, hidden = config.num_hidden_layers, config.num_attention_heads, config.hidden_size
+    eager = getattr(config, "_attn_implementation", "eager") != "sdpa"
+    each = torch.finfo(getattr(config, "dtype", None) or torch.float32).bits // 8
+    square, inner = tokens * tokens, getattr(config, "intermediate_size", None) or 4 * hidden
+    one_graph = each * tokens * (9 * hidden + 3 * inner) + (each * heads * square if eager else 0)
+    rows = 512 if recompute else tokens
+    block = 4 * heads * tokens * queries_at_once(heads, tokens, torch.device("cpu"))
+    return {
+        "means": 8 * depth * _kept(tokens, heads, square, wanted),
+        "graph": one_graph + depth * each * tokens * hidden if recompute else depth * one_graph,
+        "outputs": 2 * each * rows * config.vocab_size,
+        "one layer": _COPIES * block + (4 * _DENSE_COPIES * heads * square if eager else 2 * each * square),
+    }
+
+
+def _kept(tokens: int, heads: int, square: int, wanted: Wanted) -> int:
+    """Numbers of a state and a sample, for each layer."""
+    kernels = 5 * square if tokens <= KERNEL_TOKENS else 0
+    by_head = 2 * square * heads * (2 * wanted.dense + wanted.head_kernels)
+    return kernels + by_head + 2 * 10 * heads * tokens
+
+
+def bytes_needed(config: Any, tokens: int, dense_logits: bool, head_kernels: bool = False) -> int:
+    """Return the sum of `memory_parts`."""
+    return sum(memory_parts(config, tokens, Wanted(dense=dense_logits, head_kernels=head_kernels)).values())
+
+
+def check_memory(config: Any, tokens: int, dense_logits: bool, head_kernels: bool = False) -> None:
+    """Raise `InvalidValueError` when a measurement would need more memory than is available."""
+    by_head = [
+        name for name, asked in (("dense_logits", dense_logits), ("head_kernels", head_kernels)) if asked
+    ]
+    given = f"{tokens} with {' and '.join(by_head)}" if by_head else str(tokens)
+    memory.require(bytes_needed(config, tokens, dense_logits, head_kernels), "tokens", given)
+
+
+def _seconds(model: Any, config: Any, tokens: int, wanted: Wanted) -> float:
+    """Seconds for one prompt."""
+    short = min(tokens, _SHORT)
+    forward = _forward(model, config, short) * _products(model, config, tokens)
+    forward /= _products(model, config, short)
+    backward = 1 + sum(kind in wanted.influences for kind in ("logit", "target"))
+    again = tokens > KERNEL_TOKENS
+    pairs = config.num_hidden_layers * config.num_attention_heads * tokens**2
+    statistics = pairs * _seconds_a_pair(config) * (1.5 if wanted.rollouts else 1.0)
+    return forward * (1 + backward * (_BACKWARD + again)) + statistics
+
+
+def _products(model: Any, config: Any, tokens: int) -> float:
+    """Multiplications of a forward pass: every weight once a token, every pair twice a channel."""
+    embedding = model.get_input_embeddings().weight.numel()
+    tied = getattr(config, "tie_word_embeddings", False)
+    weights = sum(weight.numel() for weight in model.parameters()) - (0 if tied else embedding)
+    return tokens * (weights + 2 * tokens * config.num_hidden_layers * config.hidden_size)
+
+
+def _forward(model: Any, config: Any, tokens: int) -> float:
+    device = model.get_input_embeddings().weight.device
+    ids = torch.arange(tokens, device="cpu" if device.type == "meta" else device)[None] % config.vocab_size
+    with torch.no_grad():
+        return _timed(lambda: float(model(input_ids=ids, use_cache=False).logits[0, -1, 0]))
+
+
+def _seconds_a_pair(config: Any) -> float:
+    """Seconds of one layer's statistics for each query, key and head, on the CPU."""
+    tokens, heads = 4 * _SHORT, config.num_attention_heads
+    query = torch.linspace(-1, 1, heads * tokens * 8).reshape(heads, tokens, 8)
+    scores, stream = Factored(query, query, 1.0, causal=True), torch.ones(tokens, 1)
+    layer = SeenLayer(0, stream, stream, scores, scores)
+    return _timed(lambda: layer_means(layer, Wanted())) / (heads * tokens**2)
+
+
+def _timed(work: Any) -> float:
+    """The quicker of two runs after a first one."""
+    work()
+    seconds = []
+    for _ in range(2):
+        begin = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - begin)
+    return min(seconds)
+
+
+def _size(size: float) -> str:
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.0f} MB"

@@ -1,0 +1,1 @@
+"""Models: where they lie, how they are fetched, loaded and placed, and what families differ in."""

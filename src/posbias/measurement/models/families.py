@@ -1,0 +1,179 @@
+"""What cannot be inferred about model families, as a table.
+
+The capture finds layers, attention, scale, positions and the update itself (see `capture.py`). A row says what
+no look at one forward pass can tell: which attention implementations transformers computes correctly for the
+family, what kind of position encoding it is to expect, and known defects. `tiny_configs.py` holds a tiny model of
+every row, on which the row is proven. A family without a row gets `generic`, and has to prove itself each time.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from posbias.errors import ModelError
+
+
+@dataclass(frozen=True)
+class Gains:
+    """Where a plain layer keeps what the energy rollout needs; dotted paths of modules from the layer.
+
+    `norm` is an RMS norm before attention, y = g · x / √(mean(x²) + ε), with gain `weight`, its ε at `epsilon`;
+    `value` and `output` are linear, and nothing else stands between the stream and the update.
+    """
+
+    norm: str = "input_layernorm"
+    epsilon: str = "input_layernorm.variance_epsilon"
+    value: str = "self_attn.v_proj"
+    output: str = "self_attn.o_proj"
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of models: what holds for it and cannot be seen from outside.
+
+    `attention` lists the implementations that are right, the one to take by default first. `positional` is
+    "rotary", "mixed" (rotary in some layers, nothing in others), "alibi", "learned", "none", several of these
+    where `configured` tells which from a configuration, or "inferred" for a family without a row. `rotation`
+    is a dotted path, from the layer, of a table [sin | cos] where rotations do not arrive as an argument of
+    the layer. `parallel`, `window`, `sinks` and `soft_cap` say what models of the family may have.
+    """
+
+    model_type: str
+    positional: str = "rotary"
+    attention: tuple[str, ...] = ("eager", "sdpa")
+    causal: bool = True
+    parallel: bool = False
+    window: bool = False
+    sinks: bool = False
+    soft_cap: bool = False
+    configured: Callable[[Any], str] | None = None
+    rotation: str | None = None
+    gains: Gains | None = None
+    defects: tuple[str, ...] = ()
+    checked: bool = True
+
+    def positional_kind(self, config: Any) -> str:
+        """Return the position encoding of a model of this family with this configuration."""
+        return self.positional if self.configured is None else self.configured(config.get_text_config())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the row as plain values: what a table or JSON shows of it."""
+        names = ("positional", "causal", "parallel", "window", "sinks", "soft_cap")
+        return {
+            "model_type": self.model_type,
+            "attention": self.attention[0],
+            "attentions": list(self.attention),
+            **{name: getattr(self, name) for name in names},
+            "defects": list(self.defects),
+            "checked": self.checked,
+        }
+
+
+_EAGER_ONLY = ("eager",)
+_OURS = {"alibi": "alibi", "rope": "rotary", "window": "rotary", "nope": "none", "learned": "learned"}
+_NO_SDPA = "transformers has no sdpa for it"
+_ROWS = (
+    Family("llama", gains=Gains()),
+    Family("mistral", window=True, gains=Gains()),
+    Family("mixtral", window=True, gains=Gains()),
+    Family("qwen2", window=True, gains=Gains()),
+    Family("qwen3", window=True, gains=Gains()),
+    Family("gemma"),
+    Family("gemma2", attention=_EAGER_ONLY, window=True, soft_cap=True, defects=(_NO_SDPA,)),
+    Family("gemma3_text", window=True),
+    Family("phi", parallel=True),
+    Family("phi3", window=True),
+    Family("olmo"),
+    Family("olmo2"),
+    Family("granite"),
+    Family("stablelm", parallel=True),
+    Family("starcoder2", window=True),
+    Family("cohere2", "mixed", parallel=True, window=True),
+    Family("smollm3", "mixed", gains=Gains()),
+    Family("llama4_text", "mixed", window=True, gains=Gains(epsilon="input_layernorm.eps")),
+    Family("gpt_oss", attention=_EAGER_ONLY, window=True, sinks=True, defects=(_NO_SDPA,)),
+    Family("gpt_neox", parallel=True),
+    Family(
+        "gptj",
+        attention=_EAGER_ONLY,
+        parallel=True,
+        rotation="attn.embed_positions",
+        defects=(_NO_SDPA,),
+    ),
+    Family("gpt2", "learned"),
+    Family("gpt_neo", "learned", attention=_EAGER_ONLY, window=True, defects=(_NO_SDPA,)),
+    Family("opt", "learned"),
+    Family(
+        "falcon",
+        "alibi or rotary",
+        configured=lambda config: "alibi" if config.alibi else "rotary",
+        attention=("sdpa",),
+        parallel=True,
+        defects=("eager counts ALiBi twice, in the mask and in the scores",),
+    ),
+    Family("bloom", "alibi", attention=_EAGER_ONLY, defects=(_NO_SDPA,)),
+    Family("mpt", "alibi", attention=_EAGER_ONLY, defects=(_NO_SDPA,)),
+    Family("bert", "learned", causal=False),
+    Family(
+        "posbias_tiny",
+        "alibi, rotary, none or learned",
+        configured=lambda config: _OURS[config.encoding],
+        window=True,
+        gains=Gains(epsilon="input_layernorm.eps"),
+    ),
+)
+FAMILIES = {row.model_type: row for row in _ROWS}
+
+
+def family_of(model_type: str) -> Family | None:
+    """Return the row for a Hugging Face `model_type`, None for a family not in the table."""
+    return FAMILIES.get(model_type)
+
+
+def generic(model_type: str) -> Family:
+    """Return a row that assumes nothing, for a family not in the table: each use must pass the self-check."""
+    return Family(model_type, "inferred", checked=False)
+
+
+def part(root: Any, path: str) -> Any:
+    """Return the part of a module at a dotted `path`. Raises `ModelError` when it is not there."""
+    here = root
+    for name in path.split("."):
+        here = getattr(here, name, None)
+        if here is None:
+            raise ModelError(
+                f"model: {type(root).__name__} has no part {path!r}, its family's table row says so"
+            )
+    return here
+
+
+def text_config(model: Any) -> Any:
+    """Return the configuration of the model's language part: depth, heads and sizes stand there."""
+    return model.config.get_text_config()
+
+
+def decoder_layers(model: Any, family: Family | None = None) -> list[Any]:
+    """Return the layers, bottom first: the list of modules as long as the configuration's depth.
+
+    Of several such lists the one with most parameters. Raises `ModelError` when there is none.
+    """
+    from torch import nn
+
+    depth = text_config(model).num_hidden_layers
+    lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
+    right = [layers for layers in lists if len(layers) == depth >= 1]
+    if not right:
+        raise ModelError(
+            f"model: no list of {depth} decoder layers found, which the configuration says; lists of "
+            f"{sorted({len(layers) for layers in lists})} modules are there; "
+            "a model with at least one decoder layer is needed"
+        )
+    return list(max(right, key=lambda layers: sum(weight.numel() for weight in layers.parameters())))
+
+
+def need_causal(family: Family, what: str) -> None:
+    """Raise `ModelError` when `what` has meaning for causal models only and the family is not."""
+    if not family.causal:
+        raise ModelError(
+            f"model: {family.model_type} attends in both directions, {what} needs a causal model"
+        )

@@ -1,0 +1,215 @@
+"""From a name to a model that is ready to be measured.
+
+A name is a model that `available_models` lists, a folder in Hugging Face's layout, a `.gguf` file, or the id of
+a model on a hub (`organisation/model`). Only for the last is a network asked, and not under `HF_HUB_OFFLINE=1`.
+By default weights are float32 on the CPU. Gradients to parameters are off, and attention is one that the
+family's row says transformers computes rightly.
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from posbias.errors import InvalidValueError, ModelError, nearest
+from posbias.measurement.models.cache import (
+    MANIFEST,
+    REGISTERED,
+    bundled_folder,
+    bundled_names,
+    checksum_of_files,
+    model_folder,
+    sha256_of,
+    verify,
+)
+from posbias.measurement.models.device_placement import DeviceMap, Placement
+from posbias.measurement.models.families import Family, decoder_layers
+from posbias.measurement.models.fetching import fetch, silent
+from posbias.measurement.models.formats import attention_for, check_config, family_for, from_folder, from_gguf
+from posbias.measurement.models.hub import has_safetensors, is_hub_id, snapshot
+
+_READ = (".json", ".safetensors", ".model", ".tiktoken", ".txt", ".jinja")
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model ready to be measured, its tokenizer, its family's row, and the checksum of its files.
+
+    `seconds` is how long loading took, `revision` the commit of a model from a hub. Make one with `load_model`,
+    or from a model in memory with `of`.
+    """
+
+    model: Any
+    tokenizer: Any
+    family: Family
+    name: str
+    checksum: str
+    seconds: float = 0.0
+    revision: str | None = None
+
+    @property
+    def verified(self) -> bool:
+        """Whether the family is in the table; if not, only the self-check at hand speaks for the capture."""
+        return self.family.checked
+
+    @property
+    def attention(self) -> str:
+        """The attention implementation in use, "eager" or "sdpa"."""
+        return self.model.config._attn_implementation
+
+    @property
+    def dtype(self) -> str:
+        """What the weights are held as, such as "float32"."""
+        return str(self.model.dtype).removeprefix("torch.")
+
+    @property
+    def device(self) -> torch.device:
+        """Where prompts are to be put: where the embeddings are (the CPU while those are on disk)."""
+        place = self.model.get_input_embeddings().weight.device
+        return torch.device("cpu") if place.type == "meta" else place
+
+    @classmethod
+    def of(cls, model: Any, tokenizer: Any, name: str, attention: str | None = None) -> "LoadedModel":
+        """Prepare a model that is already in memory (it is switched to evaluation, and to `attention`).
+
+        `attention` as of `load_model`. Raises `ModelError` for a model without decoder layers or one whose
+        attention cannot be switched, `InvalidValueError` for an attention that is wrong for the family.
+        """
+        digest = hashlib.sha256(model.config.to_json_string().encode())
+        for key, tensor in sorted(model.state_dict().items()):
+            digest.update(key.encode())
+            digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        vocabulary = getattr(tokenizer, "get_vocab", dict)()
+        digest.update(json.dumps(sorted(vocabulary.items())).encode())
+        return _prepared(model, tokenizer, name, digest.hexdigest(), attention)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Where a model's files are, what it is called, and the SHA-256 over what is read of them."""
+
+    path: Path
+    name: str
+    checksum: str
+    revision: str | None = None
+
+
+def load_model(
+    name: str | Path,
+    say: Callable[[str], None] | None = None,
+    *,
+    revision: str | None = None,
+    dtype: str = "float32",
+    device: str = "cpu",
+    device_map: DeviceMap = None,
+    attention: str | None = None,
+    trust_remote_code: bool = False,
+) -> LoadedModel:
+    """Load a model by name, folder, `.gguf` file or hub id; what is not here yet is fetched first.
+
+    `revision`: branch, tag or commit of a hub id. `dtype`: "float32", "bfloat16", "float16", or "auto" for the
+    one stored. `device`: "cpu", "cuda", "cuda:1", "mps". `device_map`: "auto" or another strategy of accelerate,
+    a map from modules to devices ("disk" is one), or a JSON file of one. `attention`: "eager" or "sdpa", None
+    for the family's default. `trust_remote_code`: run Python files that come with the model. `say` hears stages.
+
+    A family outside the table loads with `verified` False. Raises `ModelError` when the model is unknown,
+    missing, damaged, cannot be downloaded, needs code that is not trusted, has no decoder layers or a tokenizer
+    of another model; `InvalidValueError` for an argument that is wrong here; `MissingPackageError`.
+    """
+    say = say or silent
+    placement = Placement.of(dtype, device, device_map)
+    found = _find(name, revision, trust_remote_code, say)
+    begin = time.perf_counter()
+    if found.path.suffix == ".gguf":
+        say(f"{found.name}: unpacking weights, this takes half a minute")
+        model, tokenizer = from_gguf(found.path, placement, attention)
+    else:
+        say(f"{found.name}: loading")
+        model, tokenizer = from_folder(found.path, placement, attention, trust_remote_code)
+    _check_vocabulary(model, tokenizer)
+    loaded = _prepared(model, tokenizer, found.name, found.checksum, attention)
+    seconds = time.perf_counter() - begin
+    return LoadedModel(model, tokenizer, loaded.family, found.name, found.checksum, seconds, found.revision)
+
+
+def check_folder(name: str | Path) -> None:
+    """Raise `ModelError` unless `name` is a folder with a `config.json`."""
+    path = Path(name).expanduser()
+    if not path.exists():
+        known = [*REGISTERED, *bundled_names()]
+        raise ModelError(
+            f"model: {str(name)!r} given, needed {', '.join(map(repr, known))}, a folder or .gguf file "
+            f"that exists, or the id of a model on a hub (organisation/model){nearest(str(name), known)}"
+        )
+    if not path.is_dir():
+        raise ModelError(f"model: {path} is neither a folder nor a .gguf file")
+    if not (path / "config.json").is_file():
+        raise ModelError(f"model: {path} has no config.json, a folder written by save_pretrained needed")
+
+
+def _find(name: str | Path, revision: str | None, trusted: bool, say: Callable[[str], None]) -> _Found:
+    path = Path(name).expanduser()
+    hub = isinstance(name, str) and not path.exists() and is_hub_id(name) and path.suffix != ".gguf"
+    if hub:
+        say(f"{name}: looking in the hub's cache, then on the hub")
+        folder = snapshot(str(name), revision, code=trusted)
+        return _Found(folder, str(name), _checksum(folder, trusted), folder.name)
+    if revision is not None:
+        raise InvalidValueError(
+            f"revision: {revision!r} given with {str(name)!r}, only a hub id has revisions"
+        )
+    if isinstance(name, str) and name in REGISTERED:
+        folder = model_folder(name)
+        if not (folder / MANIFEST).exists():
+            fetch(name, say=say)
+        return _Found(folder, name, verify(folder, name))
+    if isinstance(name, str) and name in bundled_names():
+        folder = bundled_folder(name)
+        return _Found(folder, name, _checksum(folder, False))
+    if path.suffix == ".gguf":
+        if not path.is_file():
+            raise ModelError(f"model: {path} does not exist, a .gguf file needed")
+        return _Found(path, path.name, sha256_of(path))
+    check_folder(name)
+    return _Found(path, path.name, _checksum(path, trusted))
+
+
+def _checksum(folder: Path, trusted: bool) -> str:
+    """Return the SHA-256 over the files that loading reads."""
+    read = {file for file in folder.iterdir() if file.suffix in _READ and file.is_file()}
+    if trusted:
+        read |= set(folder.glob("*.py"))
+    if not has_safetensors(folder):
+        read |= set(folder.glob("pytorch_model*.bin"))
+    return checksum_of_files((file.name, sha256_of(file)) for file in read)
+
+
+def _prepared(model: Any, tokenizer: Any, name: str, checksum: str, attention: str | None) -> LoadedModel:
+    check_config(model.config)
+    family = family_for(model.config)
+    decoder_layers(model, family)
+    model.eval().requires_grad_(False)
+    chosen = attention_for(model.config, attention)
+    if model.config._attn_implementation != chosen:
+        model.set_attn_implementation(chosen)
+        if model.config._attn_implementation != chosen:
+            raise ModelError(
+                f"model: {type(model).__name__} was made with {model.config._attn_implementation!r} attention "
+                f"and cannot be switched to {chosen!r}; make it with attn_implementation={chosen!r}"
+            )
+    return LoadedModel(model, tokenizer, family, name, checksum)
+
+
+def _check_vocabulary(model: Any, tokenizer: Any) -> None:
+    """Refuse a tokenizer of another model. (Tokens added to a vocabulary may well have no embedding.)"""
+    rows = model.get_input_embeddings().weight.shape[0]
+    if tokenizer.vocab_size > rows:
+        raise ModelError(
+            f"model: its tokenizer knows {tokenizer.vocab_size} tokens, its embeddings end at {rows - 1}: "
+            "the two do not belong together"
+        )

@@ -1,0 +1,1 @@
+"""What is measured: one module for each quantity, from captured attention to labelled numbers."""

@@ -1,0 +1,252 @@
+"""Retrieval by position: what a model makes of one fact, standing at one place after another.
+
+`retrieve` asks a model for the fact of each trial (`retrieval.trials`) at every position, and keeps how likely the
+right thing and each wrong one are to follow. Trials are the samples: what is compared between positions is
+compared within a trial, where nothing but the place has changed.
+"""
+
+import datetime
+import hashlib
+import importlib.metadata
+import json
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from posbias.errors import InvalidValueError, ModelError
+from posbias.measurement.accumulate import State
+from posbias.measurement.checkpoint import Checkpoint
+from posbias.measurement.continuations import Reader, reuse_is_exact
+from posbias.measurement.models.fetching import silent
+from posbias.measurement.models.loading import LoadedModel, load_model
+from posbias.measurement.texts.prompts import read_text
+from posbias.retrieval.job import RetrievalJob, retrieval_job
+from posbias.retrieval.trials import Keys, Needle, Trial, Trials
+from posbias.spec import encode
+
+__all__ = ["RetrievalJob", "retrieval_fingerprint", "retrieval_job", "retrieve"]
+
+_ROWS: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "log_probability": (
+        ("prompt", "position", "candidate"),
+        "log-probability of each candidate behind the question; candidate 0 is the right one",
+        "nat",
+    ),
+    "control_log_probability": (
+        ("prompt", "position", "candidate"),
+        "the same behind a question for somebody who does not occur",
+        "nat",
+    ),
+    "accuracy": (("prompt", "position"), "1 where greedy decoding writes the right thing", "1"),
+    "choice": (("prompt", "position"), "1 where the right thing is likelier than every other", "1"),
+    "margin": (("prompt", "position"), "log-probability of the right thing minus the best other's", "nat"),
+    "margin_mean": (
+        ("prompt", "position"),
+        "log-probability of the right thing minus the others' mean",
+        "nat",
+    ),
+    "control_margin": (("prompt", "position"), "margin behind the control's question", "nat"),
+    "control_margin_mean": (("prompt", "position"), "margin_mean behind the control's question", "nat"),
+    "depth": (("prompt", "position"), "share of the other facts or words that stand before the fact", "1"),
+    "token": (("prompt", "position"), "token at which the right thing begins", "1"),
+    "tokens": (("prompt", "position"), "tokens of the prompt", "1"),
+}
+
+
+def retrieval_fingerprint(model: LoadedModel, job: RetrievalJob, text: str | Path | None = None) -> str:
+    """SHA-256 of all that decides the numbers of a job: name its checkpoint after it. Raises as `retrieve`."""
+    about = {"model": model.checksum, "dtype": model.dtype, "attention": model.attention}
+    about |= {"job": encode(job), "versions": _versions()}
+    if job.task == "needle":
+        about["text"] = read_text(text).sha256
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+
+
+def retrieve(
+    model: LoadedModel | str | Path = "smollm2-135m",
+    job: RetrievalJob | None = None,
+    *,
+    text: str | Path | None = None,
+    checkpoint: str | Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    say: Callable[[str], None] | None = None,
+) -> xr.Dataset:
+    """Ask a causal language model for a fact at every position, in `job.prompts` trials.
+
+    `model`: a registered name, a folder, a `.gguf` file, or a `LoadedModel`. `text`: what a needle lies in,
+    None for the bundled addresses. `checkpoint`: a file that lets an interrupted run go on with the same bits; it
+    stays until `discard_checkpoint`. `progress` hears (finished, total), `say` hears stages.
+
+    Returns the dataset of `docs/retrieval.md` (dims prompt, position, candidate; log-probabilities in nats).
+    Raises `InvalidValueError` for a job that the tokenizer or the model's context cannot hold, `InputFileError`
+    for a bad text or another job's checkpoint, `OutputFileError` when the checkpoint cannot be written,
+    `ModelError` for a model that cannot be loaded or whose outputs are not finite.
+    """
+    job, say = job or retrieval_job(), say or silent
+    if job.task == "keys" and text is not None:
+        raise InvalidValueError("text: given with the task keys, which has none; leave it out")
+    source = read_text(text)
+    loaded = model if isinstance(model, LoadedModel) else load_model(model, say=say)
+    if job.task == "keys":
+        trials: Trials = Keys(
+            loaded.tokenizer, job.wording, job.positions, job.seed, pairs=job.pairs, length=job.length
+        )
+    else:
+        trials = Needle(
+            loaded.tokenizer, job.wording, job.positions, job.seed,
+            text=source.content, name=source.name, length=job.length or 0,
+        )  # fmt: skip
+    fingerprint = retrieval_fingerprint(loaded, job, text)
+    keeper = Checkpoint(None if checkpoint is None else Path(checkpoint), fingerprint, say)
+    state = keeper.load()
+    asker = _Asker(loaded, trials)
+    say(f"asking {loaded.name} in {job.prompts} prompts at {job.positions} positions")
+    state = _stream(asker, job.prompts, state, keeper, progress or _unwatched)
+    about = {"text": source.name, "text_sha256": source.sha256} if job.task == "needle" else {}
+    return _dataset(
+        state, loaded, job, about | {"fingerprint": fingerprint, "reuse": str(asker.reader.reuse)}
+    )
+
+
+class _Asker:
+    """A model and the trials it is asked; `ask(index)` is one row of numbers."""
+
+    def __init__(self, loaded: LoadedModel, trials: Trials):
+        self._trials, self._context = trials, _context_of(loaded.model.config)
+        self._name = loaded.name
+        first = trials.trial(0)
+        tried = [
+            self._split(text, first.answers) for text in (first.asked[0], first.control[0], first.asked[-1])
+        ]
+        self._check_ids(loaded.model, tried)
+        # two endings tell: a plain pass for each of many would take longer than a trial
+        reuse = reuse_is_exact(loaded.model, [(prompt, endings[:2]) for prompt, endings in tried])
+        self.reader = Reader(loaded.model, reuse=reuse)
+
+    def ask(self, index: int) -> dict[str, np.ndarray]:
+        """The numbers of trial `index` by position, in float64."""
+        trial = self._trials.trial(index)
+        # whether a run is resumed here or came this far must not show in any bit
+        self.reader.forget()
+        found: dict[str, list[Any]] = {name: [] for name in _ROWS}
+        for position, depth in enumerate(trial.depths):
+            try:
+                self._ask_at(trial, position, found)
+            except ModelError as error:
+                raise ModelError(f"{error}; prompt {index}, position {position}") from error
+            found["depth"].append(depth)
+        return {name: np.array(values, dtype=np.float64) for name, values in found.items()}
+
+    def _ask_at(self, trial: Trial, position: int, found: dict[str, list[Any]]) -> None:
+        prompt, endings = self._split(trial.asked[position], trial.answers)
+        asked = self.reader.endings(prompt, endings)
+        control = self.reader.endings(*self._split(trial.control[position], trial.answers))
+        right, others = asked.log_probability[0], asked.log_probability[1:]
+        found["log_probability"].append(asked.log_probability)
+        found["control_log_probability"].append(control.log_probability)
+        found["accuracy"].append(asked.greedy[0])
+        found["choice"].append(right > others.max())
+        for name, scores in (("", asked.log_probability), ("control_", control.log_probability)):
+            found[f"{name}margin"].append(scores[0] - scores[1:].max())
+            found[f"{name}margin_mean"].append(scores[0] - scores[1:].mean())
+        found["token"].append(self._trials.tokens(trial.asked[position][: trial.places[position]].rstrip()))
+        found["tokens"].append(len(prompt))
+
+    def _split(self, prompt: str, answers: tuple[str, ...]) -> tuple[list[int], list[list[int]]]:
+        """Token ids of a prompt, and by answer the ids that follow it.
+
+        Text and answer are tokenised together: where tokens straddle the joint, they belong to the answer.
+        """
+        alone, *whole = self._trials.encode([prompt, *(prompt + answer for answer in answers)])
+        shared = min(_shared(alone, ids) for ids in whole)
+        # one token at least is read, and one at least is scored
+        shared = max(1, min(shared, *(len(ids) - 1 for ids in whole)))
+        longest = max(map(len, whole))
+        if self._context is not None and longest > self._context:
+            raise InvalidValueError(
+                f"length: prompts of {longest} tokens with their answers, at most {self._context} fit the context "
+                f"of {self._name}"
+            )
+        return whole[0][:shared], [ids[shared:] for ids in whole]
+
+    def _check_ids(self, model: Any, tried: list[tuple[list[int], list[list[int]]]]) -> None:
+        vocabulary = model.get_input_embeddings().num_embeddings
+        largest = max(max(*prompt, *(max(ids) for ids in endings)) for prompt, endings in tried)
+        if largest >= vocabulary:
+            raise ModelError(
+                f"model: its tokenizer gives token {largest}, its embeddings end at {vocabulary - 1}: "
+                "the two do not belong together"
+            )
+
+
+def _shared(a: list[int], b: list[int]) -> int:
+    """Length of what two lists begin with in common."""
+    return next((k for k, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+def _context_of(config: Any) -> int | None:
+    """The most tokens a model takes, None where its configuration does not say."""
+    config = config.get_text_config() if hasattr(config, "get_text_config") else config
+    named = (
+        getattr(config, name, None) for name in ("max_position_embeddings", "n_positions", "max_seq_len")
+    )
+    return next((int(most) for most in named if isinstance(most, int) and most > 0), None)
+
+
+def _stream(
+    asker: _Asker, total: int, state: State, keeper: Checkpoint, progress: Callable[[int, int], None]
+) -> State:
+    """Ask the trials that `state` lacks; whatever stops it, finished ones reach the checkpoint."""
+    try:
+        progress(state.finished, total)
+        while state.finished < total:
+            begin = time.perf_counter()
+            row = asker.ask(state.finished)
+            state = state.extended({}, row, time.perf_counter() - begin)
+            progress(state.finished, total)
+            keeper.keep_up(state)
+        keeper.write(state)
+    except BaseException as error:
+        keeper.write_after(state, error)
+        raise
+    return state
+
+
+def _dataset(state: State, loaded: LoadedModel, job: RetrievalJob, about: dict[str, Any]) -> xr.Dataset:
+    variables = {
+        name: xr.Variable(dimensions, state.column(name), {"long_name": what, "units": unit})
+        for name, (dimensions, what, unit) in _ROWS.items()
+    }
+    lengths = dict(
+        zip(*(getattr(variables["log_probability"], name) for name in ("dims", "shape")), strict=True)
+    )
+    attributes = {
+        "posbias_kind": "retrieval",
+        "schema": 1,
+        "model": loaded.name,
+        "family": loaded.model.config.model_type,
+        "checksum": loaded.checksum,
+        "dtype": loaded.dtype,
+        "attention": loaded.attention,
+        "job": json.dumps(encode(job)),
+        **about,
+        "versions": json.dumps(_versions() | {"python": platform.python_version()}),
+        "seconds": json.dumps({"load": loaded.seconds, "ask": state.seconds}),
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+    return xr.Dataset(
+        variables, coords={str(name): np.arange(size) for name, size in lengths.items()}, attrs=attributes
+    )
+
+
+def _versions() -> dict[str, str]:
+    return {name: importlib.metadata.version(name) for name in ("posbias", "torch", "transformers", "numpy")}
+
+
+def _unwatched(finished: int, total: int) -> None:
+    pass

@@ -1,0 +1,280 @@
+"""Measuring: prompts one by one, one forward pass and its backward passes each, memory that does not grow.
+
+`measure` is the only entry: it checks what was asked before anything heavy, proves the capture on the first
+prompt, then streams, and can be interrupted and resumed at any prompt, by as many processes as there are.
+"""
+
+import os
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+
+from posbias.errors import InvalidValueError, ModelError
+from posbias.measurement.accumulate import State
+from posbias.measurement.job import Job, Request, TextSource
+from posbias.measurement.memory import check_memory, estimate_cost
+from posbias.measurement.models.families import decoder_layers, need_causal
+from posbias.measurement.models.fetching import silent
+from posbias.measurement.models.loading import LoadedModel, load_model
+from posbias.measurement.prompt_meter import PromptMeter
+from posbias.measurement.quantities.influence import Economy, economy
+from posbias.measurement.quantities.jacobian import HeadGains, gains_of
+from posbias.measurement.quantities.kernels import KERNEL_TOKENS
+from posbias.measurement.result import dataset
+from posbias.measurement.selfchecks import selfcheck
+from posbias.measurement.sharing import Group, group
+from posbias.measurement.streaming import Skipped, Stream
+from posbias.measurement.texts.prompts import Prompts
+
+_SELFCHECK_TOKENS = 64
+LONG = KERNEL_TOKENS
+"""Above so many tokens fused attention is taken where the family has it, and layers are computed again."""
+
+
+def job_fingerprint(model: LoadedModel | str | Path = "smollm2-135m", **asked: Any) -> str:
+    """Return the SHA-256 of everything that decides a measurement's numbers: name its checkpoint after it.
+
+    `asked` are the arguments of `measure` that are fields of `posbias.measurement.job.Request`. Pass the
+    `LoadedModel` that goes to `measure`; a name is loaded only for its checksum. Raises what `measure` raises
+    for the same arguments.
+    """
+    request = Request(**asked)
+    _ = request.source
+    return request.of(_loaded(model, request, silent)).fingerprint
+
+
+def measure(
+    model: LoadedModel | str | Path = "smollm2-135m",
+    *,
+    text: TextSource = None,
+    tokens: int = 256,
+    prompts: int = 32,
+    seed: int = 0,
+    packed: bool = True,
+    minimum_tokens: int | None = None,
+    scramble: bool = False,
+    dense_logits: bool = False,
+    head_kernels: bool = False,
+    influences: tuple[str, ...] = (),
+    rollouts: tuple[str, ...] = (),
+    target: int | None = None,
+    checkpoint: str | Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    say: Callable[[str], None] | None = None,
+) -> xr.Dataset:
+    """Measure attention, mixing, logits and influence of a language model on prompts cut from a text.
+
+    `model`: what `load_model` takes, or a `LoadedModel`. What is measured of it and on what: see the fields of
+    `posbias.measurement.job.Request`. `checkpoint`: a file that lets an interrupted measurement go on with
+    bit-identical results; it stays, so that nothing is lost before the result is stored, then call
+    `discard_checkpoint`. `progress` hears (finished, total) before the first prompt and after each; `say` hears
+    stages. Started by `torchrun`, each process measures a share of the prompts, and all return the same.
+
+    Returns the dataset of `docs/measurement.md`. Quantities: Herasimchyk et al. 2026 (arXiv 2602.16837),
+    Eq. 1 and 5 (mixing), 4 (kernel), 6 (influence). Raises `InvalidValueError` for bad or too large numbers,
+    `InputFileError` for a bad text or another job's checkpoint, `OutputFileError` when the checkpoint cannot
+    be written, `ModelError` for a model that cannot be found, loaded, captured, is not causal, or is not finite
+    in any prompt, `WorkerError` when another process is gone.
+    """
+    request = Request(
+        text=text,
+        tokens=tokens,
+        prompts=prompts,
+        seed=seed,
+        packed=packed,
+        minimum_tokens=minimum_tokens,
+        scramble=scramble,
+        dense_logits=dense_logits,
+        head_kernels=head_kernels,
+        influences=influences,
+        rollouts=rollouts,
+        target=target,
+    )
+    _ = request.source  # what is wrong with the text is said before a model is loaded
+    with group() as processes:
+        told = (say or silent) if processes.first else silent
+        heard = (progress or _unwatched) if processes.first else _unwatched
+        path = None if checkpoint is None else Path(checkpoint)
+        return _measured(_loaded(model, request, told), request, path, processes, heard, told)
+
+
+def _loaded(model: LoadedModel | str | Path, request: Request, say: Callable[[str], None]) -> LoadedModel:
+    if isinstance(model, LoadedModel):
+        return model
+    return for_length(load_model(model, say), request.tokens)
+
+
+def for_length(loaded: LoadedModel, tokens: int) -> LoadedModel:
+    """Return the model with the attention to take at this length: fused above `LONG`, where that is right."""
+    if tokens > LONG and "sdpa" in loaded.family.attention and loaded.attention != "sdpa":
+        loaded.model.set_attn_implementation("sdpa")
+    return loaded
+
+
+def prepared(loaded: LoadedModel, request: Request) -> Prompts:
+    """Check what can be known before any prompt is run, and cut the prompts.
+
+    Raises `ModelError` for a model without attention or one that is not causal, `InvalidValueError` for more
+    tokens than the context or the memory hold, `InputFileError` for too short a text.
+    """
+    need_causal(loaded.family, "measuring the influence on the last token")
+    config = loaded.model.config.get_text_config()
+    if not getattr(config, "num_attention_heads", None):
+        raise ModelError(
+            f"model: {loaded.name} ({loaded.family.model_type}) has no attention heads, one that attends needed"
+        )
+    context = getattr(config, "max_position_embeddings", None)
+    if context is not None and request.tokens > context:
+        raise InvalidValueError(
+            f"tokens: {request.tokens} given, at most {context} fit the context of {loaded.name}"
+        )
+    check_memory(config, request.tokens, request.dense_logits, request.head_kernels)
+    return _drawn(loaded, request)
+
+
+def _measured(
+    loaded: LoadedModel,
+    request: Request,
+    checkpoint: Path | None,
+    processes: Group,
+    progress: Callable[[int, int], None],
+    say: Callable[[str], None],
+) -> xr.Dataset:
+    drawn = prepared(loaded, request)
+    job = request.of(loaded)
+    with _leaving_a_core():
+        for line in estimate_cost(loaded, request).lines():
+            say(line)
+        short = torch.from_numpy(drawn.ids[0][:_SELFCHECK_TOKENS])
+        check = selfcheck(loaded, short)
+        if not check["causal"]:
+            raise ModelError(
+                f"model: {loaded.name} attends to later tokens, measuring the influence on the last token needs "
+                "a causal model"
+            )
+        gains = _gains(loaded, request, short, say)
+        layers = decoder_layers(loaded.model, loaded.family)
+
+        def spare() -> Economy:
+            found = economy(loaded.model, layers, short)
+            for note in found.notes:
+                say(note)
+            return found
+
+        saving = spare() if request.tokens > LONG else None
+        meter = PromptMeter(loaded, request.tokens, request.wanted, gains, saving)
+        source = request.source.name
+        say(f"measuring {loaded.name} on {request.prompts} prompts of {request.tokens} tokens from {source}")
+        stream = Stream(
+            meter, drawn, processes, spare=spare, target=request.target, progress=progress, say=say
+        )
+        state, skipped = stream.run(checkpoint, job.fingerprint)
+    attributes = _attributes(loaded, request, job, drawn, state, skipped, check, processes)
+    return dataset(
+        state, None if gains is None else gains.strength, _sizes(loaded, request, state), attributes
+    )
+
+
+def _gains(
+    loaded: LoadedModel, request: Request, ids: torch.Tensor, say: Callable[[str], None]
+) -> HeadGains | None:
+    """Head gains for energy kernels and rollouts; None, with a word, where the model does not show them."""
+    try:
+        return gains_of(loaded.model, loaded.family, ids)
+    except ModelError as error:
+        if "energy" in request.rollouts:
+            raise
+        say(f"no energy kernels: {error}")
+        return None
+
+
+@contextmanager
+def _leaving_a_core() -> Iterator[None]:
+    """torch on all cores but one: with a thread on every core, anything else that runs stalls them all.
+
+    (On two cores the second thread gains a quarter when nothing else runs, and costs a factor of ten when
+    something does.) Fewer threads than that, as `OMP_NUM_THREADS` may ask, are left as they are.
+    """
+    before = torch.get_num_threads()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    torch.set_num_threads(min(before, max(1, cores - 1)))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _drawn(loaded: LoadedModel, request: Request) -> Prompts:
+    drawn = request.draw(loaded)
+    vocabulary = loaded.model.get_input_embeddings().num_embeddings
+    if drawn.ids.max() >= vocabulary:
+        raise ModelError(
+            f"model: its tokenizer gives token {drawn.ids.max()}, its embeddings end at {vocabulary - 1}: "
+            "the two do not belong together"
+        )
+    return drawn
+
+
+def _sizes(loaded: LoadedModel, request: Request, state: State) -> dict[str, int]:
+    config = loaded.model.config.get_text_config()
+    return {
+        "tokens": request.tokens,
+        "prompts": state.finished,
+        "depth": len(decoder_layers(loaded.model, loaded.family)),
+        "heads": config.num_attention_heads,
+    }
+
+
+def _attributes(
+    loaded: LoadedModel,
+    request: Request,
+    job: Job,
+    drawn: Prompts,
+    state: State,
+    skipped: Skipped,
+    check: dict[str, Any],
+    processes: Group,
+) -> dict[str, Any]:
+    config = loaded.model.config.get_text_config()
+    attributes = {
+        "model": loaded.name,
+        "family": loaded.family.model_type,
+        "verified": int(loaded.verified),
+        "positional": loaded.family.positional_kind(loaded.model.config),
+        "checksum": loaded.checksum,
+        "fingerprint": job.fingerprint,
+        "text": request.source.name,
+        "text_sha256": request.source.sha256,
+        "tokens": request.tokens,
+        "prompts": request.prompts,
+        "seed": request.seed,
+        "asked": job.asked,
+        "skipped": {str(index): why for index, why in skipped.items()},
+        "left_out": drawn.left_out,
+        "dtype": loaded.dtype,
+        "attention": loaded.attention,
+        "depth": config.num_hidden_layers,
+        "heads": config.num_attention_heads,
+        "hidden_size": config.hidden_size,
+        "head_size": getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
+        "starts": np.asarray(drawn.starts).tolist(),
+        "versions": dict(job.versions) | {"python": platform.python_version()},
+        "seconds": {"load": loaded.seconds, "measure": state.seconds},
+        "processes": processes.size,
+        "selfcheck": check,
+    }
+    if drawn.documents is not None:
+        attributes["documents"] = drawn.documents.tolist()
+    if loaded.revision is not None:
+        attributes["revision"] = loaded.revision
+    return attributes
+
+
+def _unwatched(finished: int, total: int) -> None:
+    pass

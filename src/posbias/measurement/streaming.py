@@ -1,0 +1,169 @@
+"""The prompts of a job, one after another: what is finished is kept, what fails is counted, what does not fit
+is tried again with less.
+
+A prompt whose activations are not finite is skipped. When memory runs out, layers are computed again instead of
+remembered, then blocks of queries are halved, and the prompt is tried once more. Under several processes each
+does a share of the prompts that none has finished; the first also takes over checkpoints that are left of
+processes which this run does not have.
+"""
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from posbias.errors import InputFileError, InvalidValueError, ModelError, NonFiniteError
+from posbias.measurement.accumulate import State
+from posbias.measurement.capture import scores
+from posbias.measurement.checkpoint import Checkpoint, of_rank, ranked
+from posbias.measurement.prompt_meter import PromptMeter
+from posbias.measurement.quantities.influence import Economy
+from posbias.measurement.sharing import Group
+from posbias.measurement.texts.prompts import Prompts
+
+Progress = Callable[[int, int], None]
+Say = Callable[[str], None]
+Skipped = dict[int, str]
+"""Prompts left out, and why."""
+_NO_MEMORY = re.compile(r"out of memory|not enough memory|can't allocate memory|cannot allocate memory", re.I)
+_HALVINGS = 6
+"""Blocks of 64 MB are halved down to 1 MB before giving up."""
+
+
+class Stream:
+    """Measures the prompts of one job that its checkpoint lacks, and keeps up the checkpoint."""
+
+    def __init__(
+        self,
+        meter: PromptMeter,
+        drawn: Prompts,
+        group: Group,
+        *,
+        spare: Callable[[], Economy],
+        target: int | None,
+        progress: Progress,
+        say: Say,
+    ):
+        self._meter, self._drawn, self._group = meter, drawn, group
+        self._spare: Callable[[], Economy] | None = spare
+        self._target, self._progress, self._say = target, progress, say
+        self._halvings = 0
+
+    def run(self, path: Path | None, fingerprint: str) -> tuple[State, Skipped]:
+        """Return the state of all prompts, the same in every process, and the prompts that were skipped.
+
+        Raises what measuring raises, after the finished prompts have reached the checkpoint; `ModelError` when
+        every prompt was skipped.
+        """
+        keeper = Checkpoint(of_rank(path, self._group.rank), fingerprint, self._say)
+        state = self._adopted(keeper.load(), path, fingerprint)
+        shares = self._group.exchange(_indices(state))
+        kept = _disjoint(shares)
+        if self._group.rank not in kept:
+            # an earlier run took these over into another checkpoint: they must not count twice
+            state = keeper.forgotten()
+        done = set().union(*(shares[rank] for rank in kept))
+        total = len(self._drawn.ids)
+        mine = self._group.share([index for index in range(total) if index not in done])
+        state, skipped = self._measured(state, mine, len(done), keeper)
+        state = self._group.merged(state, State.merged)
+        skipped = {index: why for one in self._group.exchange(skipped) for index, why in one.items()}
+        if not state.finished:
+            first = skipped[min(skipped)]
+            raise ModelError(f"model: none of the {total} prompts could be measured; {first}")
+        return state, dict(sorted(skipped.items()))
+
+    def _measured(
+        self, state: State, mine: list[int], before: int, keeper: Checkpoint
+    ) -> tuple[State, Skipped]:
+        """The state after this process's prompts; whatever stops it, finished ones reach the checkpoint."""
+        skipped: Skipped = {}
+        total = before + len(mine)
+        try:
+            self._progress(before, total)
+            for done, index in enumerate(mine, start=before + 1):
+                begin = time.perf_counter()
+                prompt = f"prompt {index} ({self._drawn.place(index)})"
+                try:
+                    sample, row = self._fitting(index, prompt)
+                except NonFiniteError as error:
+                    skipped[index] = str(error)
+                    self._say(f"{error}: skipped")
+                else:
+                    # one assignment: an interruption sees the state before this prompt or after it
+                    state = state.extended(sample, row, time.perf_counter() - begin, index)
+                self._progress(done, total)
+                keeper.keep_up(state)
+            keeper.write(state)
+        except BaseException as error:
+            keeper.write_after(state, error)
+            raise
+        return state, skipped
+
+    def _fitting(self, index: int, prompt: str):
+        """Measure a prompt, with less memory each time that there is not enough."""
+        while True:
+            try:
+                with scores.halved(self._halvings):
+                    return self._meter.measure(self._drawn.ids[index], prompt, self._target)
+            except (MemoryError, RuntimeError) as error:
+                if not _is_out_of_memory(error):
+                    raise
+                self._spare_memory(prompt, error)
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+
+    def _spare_memory(self, prompt: str, error: BaseException) -> None:
+        if self._spare is not None and self._meter.economy is None:
+            self._say(f"{prompt}: out of memory; from here on layers are computed again, not remembered")
+            spare, self._spare = self._spare, None
+            try:
+                self._meter.economy = spare()
+            except (MemoryError, RuntimeError) as failure:
+                if not _is_out_of_memory(failure):
+                    raise
+        elif self._halvings < _HALVINGS:
+            self._halvings += 1
+            size = scores.BLOCK_BYTES >> self._halvings >> 20
+            self._say(f"{prompt}: out of memory; going on with blocks of at most {size} MB")
+        else:
+            tokens = self._drawn.ids.shape[1]
+            raise InvalidValueError(
+                f"tokens: {tokens} given, too many for the memory of this machine even in small blocks; fewer "
+                "tokens needed, or attention 'sdpa' where the model has it"
+            ) from error
+
+    def _adopted(self, state: State, path: Path | None, fingerprint: str) -> State:
+        """The first process's state with the finished prompts of processes that this run does not have."""
+        if path is None or not self._group.first:
+            return state
+        for rank, place in ranked(path):
+            if rank < self._group.size:
+                continue
+            try:
+                left = Checkpoint(place, fingerprint, self._say).load()
+            except InputFileError:
+                continue  # another job's: nothing of ours
+            if left.finished and not (_indices(left) & _indices(state)):
+                state = state.merged(left)
+        return state
+
+
+def _indices(state: State) -> set[int]:
+    return {int(row["index"]) for row in state.rows}
+
+
+def _disjoint(shares: Sequence[set[int]]) -> list[int]:
+    """The places of those shares that have no prompt in common with one kept before them."""
+    kept: list[int] = []
+    for place, share in enumerate(shares):
+        if not any(share & shares[other] for other in kept):
+            kept.append(place)
+    return kept
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    named = isinstance(error, (MemoryError, torch.OutOfMemoryError))
+    return named or _NO_MEMORY.search(str(error)) is not None

@@ -1,0 +1,1 @@
+"""Texts and the prompts that are cut from them."""

@@ -1,0 +1,320 @@
+"""Closed forms beside the simulation: the key factor h(j) and the scores of layer 2, as printed and corrected."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+
+from posbias.claims import Above, Claim, Evidence, Near, Test
+from posbias.estimate import Estimate
+from posbias.papers.kim2026.heat_maps import data
+from posbias.papers.kim2026.models import (
+    ALPHAS,
+    EFFORT,
+    by_anisotropy,
+    describe,
+    note,
+    probabilities,
+    samples_text,
+    where_of,
+)
+from posbias.papers.kim2026.quantities import Quantity, factored
+from posbias.papers.study import Results, Study, Table
+from posbias.plots.recency import draw_key_factors
+from posbias.plots.style import INK, MUTED, SMALL, TEXT, new_figure
+from posbias.simulation import Averages, RecencyModel, RecencyResult
+from posbias.theory.closed_forms.layernorm import (
+    ReadingName,
+    isotropic_scores,
+    log_key_factors,
+    scores_without_layernorm,
+    second_layer_scores,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SURE = 5.0
+"""A ratio is shown if what it is divided by is so many standard errors from 0."""
+GOOD = 0.1
+"""Up to this share of a simulated number, a closed form may be off."""
+KNOWN = 0.05
+"""How well a simulated score has to be known for a closed form to be held against it, as a share of itself."""
+SHOWN_KEYS = (1, 4, 8)
+"""Keys whose h(j)/h(0) a page shows; the JSON has all."""
+READINGS: dict[ReadingName, str] = {"published": "as printed", "corrected": "corrected"}
+"""The readings of a closed form, in words."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One number of a model in both readings of its closed form, and as simulated (NaN: not told from zero).
+
+    `base` is what of the number is there without any recency: 1 of a ratio.
+    """
+
+    model: RecencyModel
+    quantity: str
+    key: int
+    forms: Mapping[ReadingName, float]
+    simulated: Estimate
+    base: float = 0.0
+
+    def evidence(self, reading: ReadingName) -> Evidence:
+        """By which share a reading is off the simulated number, both less their base; within `GOOD`."""
+        where, size, truth = (
+            where_of(self.model),
+            self.forms[reading] - self.base,
+            self.simulated.value - self.base,
+        )
+        if not abs(truth) > SURE * self.simulated.se:
+            return Evidence(where, flaw="too few samples to tell the simulated number from none")
+        error = abs(size / truth**2) * self.simulated.se
+        return Evidence(where, Estimate(size / truth - 1.0, error, self.simulated.n, math.inf))
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        model = {name: getattr(self.model, name) for name in ("norm", "dimension", "anisotropy", "residual")}
+        less = {f"{name}_less_simulated": form - self.simulated.value for name, form in self.forms.items()}
+        ours = {"simulated": self.simulated.value, "se": self.simulated.se}
+        return model | {"quantity": self.quantity, "key": self.key, **self.forms} | ours | less
+
+    @property
+    def row(self) -> list[str]:
+        """In words, under `HEAD`."""
+        value, se = self.simulated.value, self.simulated.se
+        known = math.isfinite(value)
+        digits = max(2, min(6, -math.floor(math.log10(se)))) if known and se > 0.0 else 4
+        words = [describe(self.model), str(self.model.dimension), self.quantity]
+        words.append(f"{value:.{digits}f} ± {se:.{digits}f}" if known else "–")
+        for form in self.forms.values():
+            less = f"{form - value:+,.{digits if form < 10.0 else 0}f}".replace("-", "−") if known else "–"
+            words += [f"{form:,.{5 if form < 10.0 else 1}f}", less]
+        return words
+
+
+HEAD = ["model", "d", "number", "simulated", "as printed", "less simulated", "corrected", "less simulated"]
+
+
+def table_of(compared: Sequence[Compared]) -> Table:
+    """Closed forms beside the simulation, for people."""
+    rows = [one.row for one in compared if one.base == 0.0 or one.key in SHOWN_KEYS]
+    return Table("Closed forms beside the simulation, layer 2", HEAD, rows)
+
+
+# --- scores of layer 2 -------------------------------------------------------------------------------------
+
+
+def score_row(result: RecencyResult) -> Compared:
+    """The mean score that the last query gives the key before it in layer 2: Eq. 19, 5 or 41."""
+    model, last = result.model, result.model.tokens - 1
+    equation = (
+        "Eq. 19" if model.norm == "none" else "Eq. 41" if model.anisotropy or model.residual else "Eq. 5"
+    )
+    forms: dict[ReadingName, float] = {
+        reading: float(_scores(model, reading)[last, last - 1]) for reading in READINGS
+    }
+    value, se = (float(part[1, last, last - 1]) for part in (result.mean_scores.value, result.mean_scores.se))
+    simulated = Estimate(value, se, result.samples)
+    return Compared(model, f"S({last}, {last - 1}), {equation}", last - 1, forms, simulated)
+
+
+def scores(models: Sequence[RecencyModel], reading: ReadingName) -> Quantity:
+    """By which share a reading of the closed form is off each score that is known well."""
+
+    def quantity(results: Results) -> Iterator[Evidence]:
+        for row in (score_row(results[model]) for model in models):
+            if row.simulated.se < KNOWN * abs(row.simulated.value):
+                yield row.evidence(reading)
+
+    return quantity
+
+
+def _scores(model: RecencyModel, reading: ReadingName) -> Float[np.ndarray, "query key"]:
+    if model.norm == "none":
+        return scores_without_layernorm(model.tokens, model.dimension, reading=reading)
+    if not model.anisotropy and not model.residual:
+        return isotropic_scores(model.tokens, model.dimension, reading=reading)
+    place = model.dimension, model.anisotropy
+    return second_layer_scores(model.tokens, *place, residual=model.residual, reading=reading)
+
+
+# --- the key factor h(j): Figures 2 and 7 ------------------------------------------------------------------
+
+
+def key_factor_ratios(result: RecencyResult, query: int = -1) -> Averages:
+    """Mean S_ij over mean S_i0 of a query i (the last) in layer 2, [key]: h(j)/h(0) where S_ij = g(i)·h(j).
+
+    1 and 0 for the first key; NaN from the query itself on, and throughout where S_i0 is not surely apart from 0
+    (`SURE` standard errors). The standard error is an upper bound: errors of S_ij − S_i0 and S_i0 are added.
+    """
+    rise, rise_se = result.rises.value[1, query], result.rises.se[1, query]
+    first, first_se = result.mean_scores.value[1, query, 0], result.mean_scores.se[1, query, 0]
+    if not abs(first) > SURE * first_se:
+        return Averages(np.full_like(rise, math.nan), np.full_like(rise, math.nan))
+    return Averages(1.0 + rise / first, np.abs(rise_se / first) + np.abs(rise / first**2) * first_se)
+
+
+def key_factor_rows(models: Sequence[RecencyModel], results: Results) -> Iterator[Compared]:
+    """h(j)/h(0) of every model, for every key before the last query."""
+    for model in models:
+        ratios, curves = key_factor_ratios(results[model]), {one: curve(model, one) for one in READINGS}
+        for j in range(1, model.tokens - 1):
+            forms: dict[ReadingName, float] = {name: float(curves[name][j]) for name in READINGS}
+            simulated = Estimate(float(ratios.value[j]), float(ratios.se[j]), results[model].samples)
+            yield Compared(model, f"h({j})/h(0)", j, forms, simulated, base=1.0)
+
+
+def curve(
+    model: RecencyModel, reading: ReadingName, residual: bool | None = None
+) -> Float[np.ndarray, "key"]:
+    """h(j)/h(0) in a reading, with the model's residual connection or another choice of it."""
+    with_residual = model.residual if residual is None else residual
+    place = model.tokens, model.dimension, model.anisotropy
+    return np.exp(log_key_factors(*place, residual=with_residual, reading=reading))
+
+
+PRINTED_FORM = "(closed form, as printed)"
+
+
+def key_factor_claims(study: str, *, residual: bool) -> Iterator[Claim]:
+    """That h rises, faster for anisotropic embeddings, as the simulated scores do."""
+    shown = by_anisotropy(residual=residual)
+    curved = [model for model in shown if model.anisotropy]
+    exact, within = Above(least=0.0), Near(0.0, GOOD)
+    sentences: list[tuple[str, Quantity, Test]] = [
+        (f"{PRINTED_FORM} h rises from key to key, at every anisotropy", _forms(_least_step, shown), exact),
+        (
+            f"{PRINTED_FORM} From the first key to the second h rises more at every anisotropy above 0 than at 0",
+            _forms(lambda model: _beyond_isotropic(model, 1), curved, ", less α = 0"),
+            exact,
+        ),
+        (
+            f"{PRINTED_FORM} From the first key to the last but one h rises more at every anisotropy above 0 "
+            "than at 0",
+            _forms(lambda model: _beyond_isotropic(model, -2), curved, ", less α = 0"),
+            exact,
+        ),
+        (
+            "(simulated) From the first key to the last but one scores rise more at α > 0 than at α = 0, "
+            "in layer 2",
+            _faster(curved),
+            exact,
+        ),
+        (
+            "Mean scores of layer 2 are a factor of the query times one of the key: rows rise alike (within .02)",
+            factored(curved, key_factor_ratios),
+            exact,
+        ),
+    ]
+    for reading, words in READINGS.items():
+        for d in (16, 64):
+            sentence = f"Eq. 42 gives the rise to the last key but one within 10 % at d = {d}"
+            rise = _last_rise([model for model in curved if model.dimension == d], reading)
+            sentences.append((f"(closed form, {words}) {sentence}", rise, within))
+    if residual:
+        sentence = "With a residual connection h rises less than without, at every anisotropy"
+        sentences.append((f"{PRINTED_FORM} {sentence}", _forms(_lost_to_the_residual, shown), exact))
+    place = "Figure 7" if residual else "Figure 2"
+    for number, (sentence, quantity, test) in enumerate(sentences, start=1):
+        provenance = "paper" if sentence.startswith(PRINTED_FORM) else "ours"
+        yield Claim(f"{study}/{number}", place, sentence, quantity, test, provenance=provenance)
+
+
+def _isotropic(model: RecencyModel) -> RecencyModel:
+    return RecencyModel(dimension=model.dimension, anisotropy=0.0, residual=model.residual)
+
+
+def _least_step(model: RecencyModel) -> float:
+    return float(np.diff(curve(model, "published")).min())
+
+
+def _beyond_isotropic(model: RecencyModel, key: int) -> float:
+    return float(curve(model, "published")[key] - curve(_isotropic(model), "published")[key])
+
+
+def _lost_to_the_residual(model: RecencyModel) -> float:
+    return float(curve(model, "published", False)[-1] - curve(model, "published")[-1])
+
+
+def _forms(
+    value: Callable[[RecencyModel], float], models: Sequence[RecencyModel], less: str = ""
+) -> Quantity:
+    """An exact number of each model, of the closed form alone."""
+    return lambda _: (Evidence(f"{where_of(model)}{less}", Estimate(value(model))) for model in models)
+
+
+def _faster(models: Sequence[RecencyModel]) -> Quantity:
+    """By how much simulated scores rise more than those of isotropic embeddings."""
+
+    def quantity(results: Results) -> Iterator[Evidence]:
+        for model in models:
+            base, ratio = (key_factor_ratios(results[shown]) for shown in (_isotropic(model), model))
+            value, se = float(ratio.value[-2] - base.value[-2]), math.hypot(ratio.se[-2], base.se[-2])
+            flaw = "" if math.isfinite(value) else "too few samples to tell the scores at α = 0 from none"
+            rise = Estimate(value, se, results[model].samples, math.inf)
+            yield Evidence(f"{where_of(model)}, less α = 0", rise, flaw)
+
+    return quantity
+
+
+def _last_rise(models: Sequence[RecencyModel], reading: ReadingName) -> Quantity:
+    """By which share a reading is off the simulated rise to the last key but one."""
+
+    def quantity(results: Results) -> Iterator[Evidence]:
+        for row in key_factor_rows(models, results):
+            if row.key == row.model.tokens - 2:
+                yield row.evidence(reading)
+
+    return quantity
+
+
+def key_factor_study(name: str, title: str, question: str, *, residual: bool) -> Study:
+    """The study of Figure 2 or 7: every anisotropy at 16 and 64 dimensions."""
+    cells = by_anisotropy(residual=residual)
+    return Study(
+        name,
+        title,
+        question,
+        cells,
+        tuple(key_factor_claims(name, residual=residual)),
+        EFFORT,
+        "samples",
+        {"quick": 0.24, "full": 2.4},
+        tables=lambda results: [probabilities(results, (2,)), table_of([*key_factor_rows(cells, results)])],
+        data=lambda results: (
+            data(results) | {"closed_forms": [row.as_dict() for row in key_factor_rows(cells, results)]}
+        ),
+        note=note,
+    )
+
+
+def draw_key_factor_figure(
+    results: Results, *, residual: bool, reading: ReadingName = "corrected"
+) -> "Figure":
+    """Draw h(j) against j for several anisotropies, one panel per dimension, beside what a simulation gives.
+
+    `reading` is the closed form drawn as a line; the other is dashed.
+    """
+    figure = new_figure(8.0, 3.5)
+    other: ReadingName = "published" if reading == "corrected" else "corrected"
+    shown = {model: key_factor_ratios(results[model]) for model in by_anisotropy(residual=residual)}
+    for ax, d in zip(figure.subplots(1, 2), (16, 64), strict=True):
+        here = {alpha: RecencyModel(dimension=d, anisotropy=alpha, residual=residual) for alpha in ALPHAS}
+        curves, others = (
+            {alpha: curve(model, one) for alpha, model in here.items()} for one in (reading, other)
+        )
+        simulated = {alpha: shown[model] for alpha, model in here.items()}
+        names = (f"closed form, {reading}", f"closed form, {other}")
+        draw_key_factors(ax, curves, others=others, simulated=simulated, names=names)
+        ax.set_title(f"d = {d}", fontsize=TEXT, color=INK)
+    kind = "with" if residual else "without"
+    drawn = samples_text({model: results[model] for model in shown})
+    note = f"{kind} residual connection; simulated: S(9, j)/S(9, 0) of layer 2, {drawn}"
+    if any(np.isnan(ratios.value).all() for ratios in shown.values()):
+        note += f", where S(9, 0) is at least {SURE:g} standard errors"
+    figure.suptitle(note, fontsize=SMALL, color=MUTED)
+    return figure

@@ -1,0 +1,70 @@
+"""What is asked of a model in a retrieval experiment: a frozen value, checked before anything is loaded."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from posbias import seeds
+from posbias.errors import InvalidValueError, nearest
+from posbias.retrieval.templates import WORDINGS
+from posbias.spec import Count, NaturalNumber, value
+
+_PAIRS, _LENGTH, _POSITIONS = 5, 256, 5
+
+
+@value
+class RetrievalJob:
+    """What is asked of a model: all that decides the numbers, but for the model and the text.
+
+    `task` is `keys` (a list of `pairs`, or as many as `length` tokens hold) or `needle` (running text of
+    `length` tokens); one of `pairs` and `length` is given. Raises `InvalidValueError` for what cannot be right.
+    """
+
+    task: Literal["keys", "needle"]
+    pairs: Count | None
+    length: Count | None
+    wording: str
+    positions: int = Field(ge=3)
+    prompts: int = Field(ge=2)
+    seed: NaturalNumber = 0
+
+    def __post_init__(self):
+        if self.task == "needle" and self.pairs is not None:
+            raise InvalidValueError(f"pairs: {self.pairs} given, none needed: the task needle has one fact")
+        if (self.pairs is None) == (self.length is None):
+            raise InvalidValueError("length: given together with pairs, one of the two needed")
+        if self.pairs is not None and self.positions > self.pairs:
+            raise InvalidValueError(
+                f"positions: {self.positions} given, at most the {self.pairs} pairs of the list can be told apart"
+            )
+        known = WORDINGS[self.task]
+        if self.wording not in known:
+            raise InvalidValueError(
+                f"wording: {self.wording!r} given, one of {', '.join(known)} needed for the task {self.task}"
+                f"{nearest(self.wording, known)}"
+            )
+
+
+def retrieval_job(
+    task: str = "keys",
+    *,
+    pairs: int | None = None,
+    length: int | None = None,
+    wording: str | None = None,
+    positions: int | None = None,
+    prompts: int = 64,
+    seed: int = 0,
+) -> RetrievalJob:
+    """A job with what is not given filled in: 5 pairs, or 256 tokens around a needle, and 5 positions at most.
+
+    Raises `InvalidValueError` for values that cannot be right.
+    """
+    if task not in WORDINGS:
+        raise InvalidValueError(f"task: {task!r} given, keys or needle needed{nearest(task, WORDINGS)}")
+    if pairs is None and length is None:
+        pairs, length = (_PAIRS, None) if task == "keys" else (None, _LENGTH)
+    if positions is None:
+        positions = _POSITIONS if pairs is None else max(3, min(_POSITIONS, pairs))
+    seeds.stream(seed, "retrieval")
+    first = next(iter(WORDINGS[task]))
+    return RetrievalJob(task, pairs, length, wording or first, positions, prompts, seed)  # type: ignore[arg-type]

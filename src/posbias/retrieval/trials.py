@@ -1,0 +1,262 @@
+"""Prompts that ask for one fact, which stands at one place after another while all else stays as it is.
+
+A trial is one set of facts. In the `keys` task they are a list (who owns what) and one owner is asked for; in
+the `needle` task one fact stands between the sentences of running text. The variants of a trial differ only in
+where the asked fact stands; between trials names, things, text and the order of the others are drawn anew.
+
+    Anna: lamp                 Peter: chair
+    Peter: chair      →        Anna: lamp          … and ask for Anna
+    Maria: bridge              Maria: bridge
+
+Each variant is also asked for somebody who does not occur: what a model answers then owes nothing to the
+question, only to where a thing stands and to what the model likes to say.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from posbias import seeds
+from posbias.errors import InputFileError, InvalidValueError, ModelError
+from posbias.retrieval.templates import NAMES, QUALITIES, SURNAMES, THINGS, WORDINGS, Pool, Wording
+
+CHOICES = 8
+"""Things that a needle's answer is compared with, itself included; the others do not stand in the text."""
+_FITTED = 4
+_DRAWS = 200
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One set of facts in all its variants.
+
+    `asked`, `control`: the prompt by position, asking for the fact and for somebody who does not occur;
+    `answers`: what may follow, the right one first; `places`: by position, the character of `asked` at which
+    the right thing stands; `depths`: by position, the share of the other facts or words that stand before it.
+    """
+
+    asked: tuple[str, ...]
+    control: tuple[str, ...]
+    answers: tuple[str, ...]
+    places: tuple[int, ...]
+    depths: tuple[float, ...]
+
+
+class Trials:
+    """What both tasks share: the tokenizer, the wording, the seed, and how many positions there are.
+
+    `trial(index)` makes the variants of one trial, the same on every machine and whatever else was drawn.
+    """
+
+    def __init__(self, tokenizer: Any, task: str, wording: str, positions: int, seed: int):
+        self.tokenizer, self.positions, self._seed = tokenizer, positions, seed
+        self._wording: Wording = WORDINGS[task][wording]
+        self._names = Pool(self.encode, NAMES, SURNAMES, "owners")
+        joint = self._wording.joint
+        self._things = Pool(self.encode, THINGS, QUALITIES, "things", before=True, joint=joint)
+        if self._wording.chat and not getattr(tokenizer, "chat_template", None):
+            raise ModelError(
+                f"wording: {wording!r} given, but the model's tokenizer has no chat template; "
+                f"{', '.join(name for name, one in WORDINGS[task].items() if not one.chat)} needed"
+            )
+
+    def trial(self, index: int) -> Trial:
+        """The variants of trial `index`."""
+        raise NotImplementedError
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of each text, with the special tokens that the tokenizer adds by itself."""
+        added = not self._wording.chat
+        return self.tokenizer(list(texts), add_special_tokens=added, verbose=False)["input_ids"]
+
+    def tokens(self, text: str) -> int:
+        """Number of tokens of a text."""
+        return len(self.encode([text])[0])
+
+    def _random(self, index: int) -> np.random.Generator:
+        return np.random.default_rng(seeds.sequence(self._seed, "retrieval", index))
+
+    def _prompt(self, context: str, key: str) -> str:
+        """`context` and the question for `key`, up to where the thing is to follow."""
+        w = self._wording
+        body = w.opening + context + w.question.format(key=key)
+        if w.chat:
+            turn = [{"role": "user", "content": body}]
+            body = self.tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
+        return body + w.reply.format(key=key)
+
+    def _trial(
+        self, contexts: Sequence[tuple[str, int]], keys: tuple[str, str], values: Sequence[str], depths: Any
+    ) -> Trial:
+        asked = tuple(self._prompt(context, keys[0]) for context, _ in contexts)
+        # the context stands whole in the prompt, chat template or not; trimming may cost it its ends
+        begins = [text.index(context.strip()) for text, (context, _) in zip(asked, contexts, strict=True)]
+        places = [
+            begin + place - (len(context) - len(context.lstrip()))
+            for begin, (context, place) in zip(begins, contexts, strict=True)
+        ]
+        return Trial(
+            asked=asked,
+            control=tuple(self._prompt(context, keys[1]) for context, _ in contexts),
+            answers=tuple(self._wording.joint + value for value in values),
+            places=tuple(places),
+            depths=tuple(map(float, depths)),
+        )
+
+
+class Keys(Trials):
+    """Lists of `pairs` owners and things, or of as many as fit into `length` tokens.
+
+    Raises `InvalidValueError` when `length` holds too few pairs, or there are more positions than pairs,
+    `ModelError` when the tokenizer cannot tell enough things apart.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        wording: str,
+        positions: int,
+        seed: int,
+        *,
+        pairs: int | None = None,
+        length: int | None = None,
+    ):
+        super().__init__(tokenizer, "keys", wording, positions, seed)
+        self.pairs = pairs if pairs is not None else self._fitting(length or 0)
+        if positions > self.pairs:
+            raise InvalidValueError(
+                f"positions: {positions} given, at most the {self.pairs} pairs of the list can be told apart"
+            )
+        # a list too long for the words is refused now
+        self.trial(0)
+
+    def trial(self, index: int) -> Trial:
+        """The variants of trial `index`: the asked pair at each position, the other pairs in one order."""
+        random, names, things = (
+            self._random(index),
+            self._names.of(self.pairs + 1),
+            self._things.of(self.pairs),
+        )
+        # one name more than things: asked for in the control
+        keys = [names[k] for k in random.choice(len(names), self.pairs + 1, replace=False)]
+        values = [things[k] for k in random.choice(len(things), self.pairs, replace=False)]
+        slots = np.linspace(0, self.pairs - 1, self.positions).round().astype(int)
+        lines = [self._wording.item.format(key=k, value=v) for k, v in zip(keys, values, strict=False)]
+        within = self._wording.item.format(key=keys[0], value="\0").index("\0")
+        contexts = []
+        for slot in slots:
+            before = "".join(lines[1 : slot + 1])
+            contexts.append((before + lines[0] + "".join(lines[slot + 1 :]), len(before) + within))
+        return self._trial(contexts, (keys[0], keys[-1]), values, slots / (self.pairs - 1))
+
+    def _longest(self, pairs: int) -> int:
+        """Tokens of the longest of the first few trials with so many pairs."""
+        self.pairs = pairs
+        return max(len(ids) for k in range(_FITTED) for ids in self.encode(self.trial(k).asked))
+
+    def _fitting(self, length: int) -> int:
+        """The most pairs with which the first few trials have at most `length` tokens."""
+        least = max(2, self.positions)
+        needed = self._longest(least)
+        if needed > length:
+            raise InvalidValueError(
+                f"length: {length} tokens given, at least {needed} needed for {least} pairs at "
+                f"{self.positions} positions"
+            )
+        few, many = least, 2 * least
+        while self._longest(many) <= length:
+            few, many = many, 2 * many
+        while many - few > 1:
+            half = (few + many) // 2
+            few, many = (half, many) if self._longest(half) <= length else (few, half)
+        return few
+
+
+class Needle(Trials):
+    """Running text of `length` tokens, question included, with one fact between two of its sentences.
+
+    Each position is the sentence end nearest to an equal division of the text, and within half a division of
+    it. Raises `InvalidValueError` when the length is too small for the positions, `InputFileError` when the
+    text is too short.
+    """
+
+    def __init__(
+        self, tokenizer: Any, wording: str, positions: int, seed: int, *, text: str, name: str, length: int
+    ):
+        super().__init__(tokenizer, "needle", wording, positions, seed)
+        self.length, self._name = length, name
+        self._words = text.split()
+        self._ends = (
+            np.flatnonzero([re.search(r"[.!?][\"')\]]*$", word) is not None for word in self._words]) + 1
+        )
+        # as many words as tokens always suffice: a word has one token at least
+        self._usable = self._ends[self._ends >= length]
+        if not self._usable.size:
+            raise InputFileError(
+                f"text: {name} has {len(self._words)} words with {self._ends.size} sentence ends, "
+                f"at least {length} words needed before one for prompts of {length} tokens"
+            )
+
+    def trial(self, index: int) -> Trial:
+        """The variants of trial `index`: one stretch of text, one fact, at each position."""
+        random, names, things = self._random(index), self._names.of(2), self._things.of(CHOICES)
+        keys = [names[k] for k in random.choice(len(names), 2, replace=False)]
+        values = [things[k] for k in random.permutation(len(things))]
+        for _ in range(_DRAWS):
+            end = int(random.choice(self._usable))
+            stretch = self._words[end - self.length : end]
+            told = {re.sub(r"\W", "", word).lower() for word in stretch}
+            values_here = [value for value in values if not told & set(value.split())][:CHOICES]
+            if len(values_here) < CHOICES or told & {key.lower() for key in keys}:
+                continue
+            fact = self._wording.item.format(key=keys[0], value=values_here[0])
+            words = self._filling(stretch, fact, keys[0])
+            slots = self._slots(end, len(words))
+            if slots is not None:
+                return self._placed(words, slots, fact, (keys[0], keys[1]), values_here)
+        raise InvalidValueError(
+            f"positions: {self.positions} given, too many for {self.length} tokens of {self._name}: its sentences "
+            "end too rarely; fewer positions or more tokens needed"
+        )
+
+    def _filling(self, stretch: list[str], fact: str, key: str) -> list[str]:
+        """The most words from the end of `stretch` with which the prompt has at most `length` tokens."""
+        bare = self.tokens(self._prompt(fact, key))
+        if bare + 2 * self.positions > self.length:
+            raise InvalidValueError(
+                f"length: {self.length} tokens given; the fact and the question alone take {bare}, more needed"
+            )
+        few, many = 0, len(stretch) + 1
+        while many - few > 1:
+            half = (few + many) // 2
+            text = _joined([*stretch[len(stretch) - half :], fact])
+            few, many = (half, many) if self.tokens(self._prompt(text, key)) <= self.length else (few, half)
+        return stretch[len(stretch) - few :]
+
+    def _slots(self, end: int, words: int) -> list[int] | None:
+        """By position, how many of the `words` before word `end` of the text stand before the fact.
+
+        None when a position has no sentence end near.
+        """
+        ends = np.unique([0, *(self._ends[(self._ends > end - words) & (self._ends <= end)] - (end - words))])
+        wanted = np.linspace(0, words, self.positions)
+        nearest = ends[abs(ends[None, :] - wanted[:, None]).argmin(axis=1)]
+        near = abs(nearest - wanted) < 0.5 * words / (self.positions - 1)
+        return nearest.tolist() if near.all() else None
+
+    def _placed(
+        self, words: list[str], slots: list[int], fact: str, keys: tuple[str, str], values: list[str]
+    ) -> Trial:
+        within = self._wording.item.format(key=keys[0], value="\0").index("\0")
+        contexts = []
+        for slot in slots:
+            before = _joined(words[:slot]) + (" " if slot else "")
+            contexts.append((_joined([before.rstrip(), fact, *words[slot:]]), len(before) + within))
+        return self._trial(contexts, keys, values, np.array(slots) / len(words))
+
+
+def _joined(words: list[str]) -> str:
+    return " ".join(word for word in words if word)

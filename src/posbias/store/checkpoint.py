@@ -1,0 +1,103 @@
+"""What survives an interruption: the state of one unfinished computation, in one safetensors file.
+
+Writing takes a stated share of the run at most, the first writing included: a state is written when what writing
+has taken so far, with what this one is expected to take, is less than that share, and no sooner than two seconds
+after the last one. Whoever asked for a checkpoint discards it once the result is safely stored.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from posbias.errors import DamagedError, InputFileError, PosbiasError, SchemaError
+from posbias.store.header import Header
+from posbias.store.tensor_files import SafetensorsCodec, Tensors
+
+log = logging.getLogger(__name__)
+KIND, SCHEMA = "checkpoint", 2
+LEAST = 2.0
+"""Seconds between two writings at least."""
+RATE = 100e6
+"""Bytes a second that a disk is taken to write of what no writing has timed yet."""
+
+
+class Checkpoint:
+    """The checkpoint file of the computation with this fingerprint; with path `None` nothing is read or written.
+
+    Writing takes at most one `patience`-th of the time since this was made.
+    """
+
+    def __init__(self, path: Path | None, fingerprint: str, patience: float):
+        self._path, self._fingerprint, self._patience = path, fingerprint, patience
+        self._begin = time.monotonic()
+        self._next = self._begin + LEAST
+        self._spent, self._cost, self._bytes = 0.0, 0.0, 0
+        self._note: object = None
+
+    def load(self) -> Tensors | None:
+        """The stored state, or None when there is no file or it is damaged, which the log is told.
+
+        Raises `InputFileError` when the file belongs to another computation or cannot be read.
+        """
+        if self._path is None or not self._path.exists():
+            return None
+        try:
+            header, state = SafetensorsCodec().read(self._path, KIND, SCHEMA)
+        except (DamagedError, SchemaError):
+            log.warning("checkpoint %s is damaged: starting over", self._path)
+            return None
+        except InputFileError as error:
+            raise InputFileError(f"checkpoint: {error}") from None
+        fingerprint = header.specification.get("fingerprint", "")
+        if fingerprint != self._fingerprint:
+            raise InputFileError(
+                f"checkpoint: {self._path} belongs to another job ({fingerprint[:12]}, this one is "
+                f"{self._fingerprint[:12]}); give another file or remove it"
+            )
+        self._note = state.note
+        return state
+
+    def forget(self) -> None:
+        """Take what was loaded for nothing; the next writing replaces the file."""
+        self._note = None
+
+    def keep_up(self, state: Callable[[], Tensors]) -> None:
+        """Write what `state` returns if the share of the run allows it. Raises `OutputFileError`."""
+        now = time.monotonic()
+        if self._path is None or now < self._next:
+            return
+        tensors = state()
+        expected = self._cost + max(0, tensors.nbytes - self._bytes) / RATE
+        due = self._begin + self._patience * (self._spent + expected)
+        if now >= due:
+            self.write(lambda: tensors)
+        else:
+            self._next = due
+
+    def write(self, state: Callable[[], Tensors]) -> None:
+        """Write what `state` returns, unless the file has that note already. Raises `OutputFileError`."""
+        if self._path is None:
+            return
+        begin, tensors = time.monotonic(), state()
+        if tensors.note and tensors.note == self._note:
+            return
+        header = Header(KIND, SCHEMA, {"fingerprint": self._fingerprint})
+        SafetensorsCodec().write(self._path, header, tensors)
+        end = time.monotonic()
+        self._cost, self._bytes, self._note = end - begin, tensors.nbytes, tensors.note
+        self._spent += self._cost
+        self._next = end + LEAST
+
+    def write_after(self, state: Callable[[], Tensors], error: BaseException) -> None:
+        """Write because of `error`, which is to be raised on; a failure to write becomes its note."""
+        try:
+            self.write(state)
+        except PosbiasError as failure:
+            if failure is not error:
+                error.add_note(str(failure))
+
+    def discard(self) -> None:
+        """Remove the file; a missing one is fine."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)

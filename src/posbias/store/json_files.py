@@ -1,0 +1,97 @@
+"""JSON: text that any program reads, every float in full; and the codec of results that are a few numbers."""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posbias.errors import DamagedError, InputFileError
+from posbias.files import write_text
+from posbias.store.header import Header, canonical, check, digest_of
+
+
+def dump_json(data: Any) -> str:
+    """JSON with every float in full; NaN and infinity, which JSON cannot say, become null."""
+    return json.dumps(_finite(data), ensure_ascii=False, allow_nan=False)
+
+
+def save_json(data: Any, path: str | os.PathLike[str]) -> Path:
+    """Write `data` as JSON. Raises `OutputFileError`."""
+    return write_text(path, dump_json(data) + "\n")
+
+
+def parse_json(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The mapping that a JSON file of results holds.
+
+    Raises `InputFileError` when it is missing or cannot be read, `DamagedError` when it is no mapping in JSON.
+    """
+    path = Path(path)
+    try:
+        data = json.loads(path.read_bytes(), parse_constant=_refuse)
+    except FileNotFoundError:
+        raise InputFileError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputFileError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"{path}: damaged, not valid JSON ({error})") from None
+    if not isinstance(data, dict):
+        raise DamagedError(f"{path}: damaged, no mapping of keys")
+    return data
+
+
+class JsonCodec:
+    """A header and a mapping in JSON's terms (key `content`) as one JSON file."""
+
+    suffix = ".json"
+
+    def write(self, path: Path, header: Header, content: Mapping[str, Any]) -> Header:
+        """Write a file, whole or not at all; return its header. Raises `OutputFileError`."""
+        told, content = json.loads(dump_json([replace(header, digest="").as_dict(), content]))
+        header = Header.of(told, path)
+        header = replace(header, digest=_digest(header, content))
+        save_json(header.as_dict() | {"content": content}, path)
+        return header
+
+    def read(self, path: Path, kind: str, schema: int, made_by: str = "") -> tuple[Header, dict[str, Any]]:
+        """The header and content of a file.
+
+        Raises `DamagedError` for a file of another kind or one whose digest does not match, `SchemaError`,
+        `InputFileError` when it is missing or cannot be read.
+        """
+        data = parse_json(path)
+        check(data, path, kind, schema, made_by)
+        content = data.pop("content", None)
+        header = Header.of(data, path)
+        if not isinstance(content, dict) or header.digest != _digest(header, content):
+            raise DamagedError(f"{path}: damaged, its content does not match its digest")
+        return header, content
+
+
+def _digest(header: Header, content: Mapping[str, Any]) -> str:
+    digest = digest_of(header)
+    digest.update(canonical(content))
+    return digest.hexdigest()
+
+
+def _finite(data: Any) -> Any:
+    match data:
+        case dict():
+            return {key: _finite(inner) for key, inner in data.items()}
+        case np.ndarray():
+            return _finite(data.tolist())
+        case list() | tuple():
+            return [_finite(inner) for inner in data]
+        case np.generic():
+            return _finite(data.item())
+        case float() if not math.isfinite(data):
+            return None
+    return data
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is no number of JSON")

@@ -1,0 +1,107 @@
+"""safetensors: arrays by name with a note in JSON's terms; the codec of weights and of checkpoints.
+
+Read and written as NumPy arrays, so that torch is not needed. Needs safetensors.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from posbias.errors import DamagedError, InputFileError, MissingPackageError
+from posbias.files import replacing
+from posbias.store.header import Header, canonical, check, digest_of, raw_bytes
+from posbias.store.json_files import dump_json
+
+
+class Tensors(NamedTuple):
+    """Arrays by name, of any shape and numeric type, and what else belongs to them, in JSON's terms."""
+
+    arrays: Mapping[str, np.ndarray]
+    note: Mapping[str, Any] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the arrays take."""
+        return sum(array.nbytes for array in self.arrays.values())
+
+
+class SafetensorsCodec:
+    """A header and `Tensors` as one safetensors file; header and note are JSON in its metadata."""
+
+    suffix = ".safetensors"
+
+    def write(self, path: Path, header: Header, content: Tensors) -> Header:
+        """Write a file, whole or not at all; return its header.
+
+        Raises `OutputFileError`, `MissingPackageError`.
+        """
+        package = _need_safetensors()
+        arrays = {name: np.asarray(array, order="C") for name, array in content.arrays.items()}
+        content = Tensors(arrays, json.loads(dump_json(content.note)))
+        header = replace(header, digest=_digest(header, content))
+        told = {"posbias": dump_json(header.as_dict()), "note": dump_json(content.note)}
+        with replacing(path) as temporary:
+            try:
+                package.numpy.save_file(arrays, temporary, metadata=told)
+            except package.SafetensorError as error:
+                raise OSError(None, str(error)) from error
+        return header
+
+    def read(self, path: Path, kind: str, schema: int, made_by: str = "") -> tuple[Header, Tensors]:
+        """The header and content of a file. Raises as `JsonCodec.read`; `MissingPackageError`."""
+        metadata, arrays = open_tensors(path)
+        try:
+            told, note = json.loads(metadata["posbias"]), json.loads(metadata["note"])
+        except (KeyError, ValueError):
+            told, note = {}, {}
+        check(told, path, kind, schema, made_by)
+        header, content = Header.of(told, path), Tensors(arrays, note)
+        if header.digest != _digest(header, content):
+            raise DamagedError(f"{path}: damaged, its content does not match its digest")
+        return header, content
+
+
+def open_tensors(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    """The metadata and arrays of any safetensors file, verified by nothing.
+
+    Raises `InputFileError` when it is missing or cannot be read, `DamagedError` when it is not safetensors.
+    """
+    package = _need_safetensors()
+    try:
+        with package.safe_open(path, framework="numpy") as file:
+            return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise InputFileError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputFileError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (package.SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedError(
+            f"{path}: damaged, not safetensors ({' '.join(str(error).split())[:120]})"
+        ) from None
+
+
+def _digest(header: Header, content: Tensors) -> str:
+    """SHA-256 over header, note and arrays, one after another."""
+    digest = digest_of(header)
+    digest.update(canonical(content.note))
+    for name in sorted(content.arrays):
+        array = content.arrays[name]
+        digest.update(canonical([name, array.dtype.str, list(array.shape)]))
+        digest.update(raw_bytes(array))
+    return digest.hexdigest()
+
+
+def _need_safetensors() -> Any:
+    """The package `safetensors`. Raises `MissingPackageError`."""
+    try:
+        import safetensors
+        import safetensors.numpy
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(
+            f"{error.name}: not installed, needed for .safetensors files; run: pip install 'posbias[train]'"
+        ) from None
+    return safetensors

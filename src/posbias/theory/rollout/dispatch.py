@@ -1,0 +1,228 @@
+"""From an architecture to the influence of every position: the rollout P = R_T ⋯ R_1.
+
+Row i of P says how much of each input token reaches token i through all layers. It is pushed as a row vector
+from the top layer to the bottom, each layer by the fastest engine that is exact for it:
+
+- `sweep`: exponential families (NoPE, ALiBi, decay), O(tokens · heads); `sweep` where the mask is causal,
+  `windows` under windows, prefixes and full masks;
+- `fft`: any other logits by distance under causal and window masks, O(tokens · log² tokens · heads);
+- `stream`: everything, O(tokens² · heads) time and O(tokens) memory.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from posbias import memory
+from posbias.errors import InvalidValueError, nearest
+from posbias.profile import Profile
+from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.masks import Causal, SlidingWindow
+from posbias.theory.mixing import PerLayer
+from posbias.theory.positional import DenseLogits
+from posbias.theory.rollout import sweep
+
+METHODS = ("auto", "sweep", "fft", "stream")
+FEW = 2048
+"""Up to this many tokens the stream is about as fast as the transforms."""
+LARGEST = 50.0
+"""First-column logits and learned sinks beyond this are left to the stream, which takes every row's maximum."""
+
+
+def influence(
+    architecture: Architecture,
+    tokens: int,
+    query: int = -1,
+    *,
+    method: str = "auto",
+    threads: int | None = None,
+) -> Profile:
+    """The rollout's row of one token: the influence p(j) of every position j on `query`.
+
+    `tokens` is the length of the text, `query` a 0-based position (negative counts from the end), `threads`
+    the number of cores to use (default: all; the result does not depend on it). `method` forces an engine
+    (see the module) for all layers; what was used stands in `.about["method"]`. The profile's mass is
+    float64; with what learned sinks took (`.lost`) it sums to 1. Entries are within 1e-12 relative of the
+    dense product (below 1e-250 they may be 0), within `convolution.TOLERANCE` per layer that `fft` took. Raises
+    `InvalidValueError` for tokens < 1, a query outside, a size that memory cannot hold, or a method that a
+    layer does not allow. Source: Herasimchyk et al. 2026, Eqs. (2) to (4).
+    """
+    _check_tokens(tokens, sweep.plan_bytes(architecture.stack, tokens) if _is_count(tokens) else 0)
+    position = _check_query(query, tokens)
+    mass, lost, used = _row(architecture, tokens, position, method, cores(threads))
+    about = {
+        "architecture": architecture.name,
+        "assumptions": list(architecture.assumptions),
+        "exact": all(layer.positional.exact for layer in architecture.layers),
+        "method": used,
+    }
+    return Profile(
+        mass, query=position, measures="rollout", about=about, lost=lost, left_out=architecture.left_out
+    )
+
+
+predict = influence
+"""The verb: `posbias.predict` and `posbias.influence` are one function."""
+
+
+def rollout(
+    architecture: Architecture,
+    tokens: int,
+    *,
+    rows: Sequence[int] | None = None,
+    method: str = "auto",
+    threads: int | None = None,
+) -> Float[np.ndarray, "query key"]:
+    """The rollout matrix P, n×n float64, or its chosen `rows` (positions; negative count from the end).
+
+    Row i is the influence of every position on token i. Rows sum to 1, or to less by what learned sinks
+    take. `method` and `threads` as in `influence`. Raises `InvalidValueError` for tokens < 1, a row outside,
+    or a matrix that memory cannot hold. Source: Herasimchyk et al. 2026, §3.
+    """
+    wanted = range(tokens) if rows is None and _is_count(tokens) else (rows or ())
+    _check_tokens(tokens, 8 * len(wanted) * tokens if _is_count(tokens) else 0)
+    positions = [_check_query(row, tokens) for row in wanted]
+    matrix = np.zeros((len(positions), tokens))
+
+    def fill(place: int) -> None:
+        matrix[place] = _row(architecture, tokens, positions[place], method, 1)[0]
+
+    with ThreadPoolExecutor(cores(threads)) as pool:
+        list(pool.map(fill, range(len(positions))))
+    return matrix
+
+
+def trajectory(
+    architecture: Architecture,
+    tokens: int,
+    query: int = -1,
+    *,
+    method: str = "auto",
+    threads: int | None = None,
+) -> list[Profile]:
+    """The influence on `query` after t = 0 … T layers: the profiles of the rollouts R_t ⋯ R_1.
+
+    The first is the query alone, the last equals `influence`. Arguments and errors as in `influence`.
+    """
+    _check_tokens(tokens, 8 * tokens * (architecture.depth + 3) if _is_count(tokens) else 0)
+    position = _check_query(query, tokens)
+    alone = np.zeros(tokens)
+    alone[position] = 1.0
+    about = {"architecture": architecture.name, "method": {}}
+    assumed = architecture.mixing.assumed
+    remarks = (*architecture.remarks, assumed) if assumed else architecture.remarks
+
+    def after(depth: int) -> Profile:
+        mixing = PerLayer(tuple(architecture.coefficients[:depth].tolist()))
+        part = Architecture(depth, architecture.stack[:depth], mixing, architecture.name, remarks)
+        return influence(part, tokens, position, method=method, threads=1)
+
+    with ThreadPoolExecutor(cores(threads)) as pool:
+        return [
+            Profile(alone, query=position, about=about, left_out=architecture.left_out),
+            *pool.map(after, range(1, architecture.depth + 1)),
+        ]
+
+
+def engine(layer: Layer, tokens: int) -> str:
+    """The fastest engine that is exact for a layer on a text of `tokens` tokens: sweep, fft or stream."""
+    possible = engines(layer)
+    if "fft" in possible and tokens <= FEW:
+        return "stream"
+    return possible[0]
+
+
+def engines(layer: Layer) -> list[str]:
+    """The engines that can take a layer, the fastest for long texts first."""
+    if isinstance(layer.positional, DenseLogits):
+        return ["stream"]
+    fixed = layer.head_logits()
+    if fixed.slopes is not None:
+        large = max(np.abs(fixed.first).max(), np.where(np.isfinite(fixed.sinks), fixed.sinks, 0.0).max())
+        return ["stream"] if large > LARGEST else ["sweep", "stream"]
+    return ["fft", "stream"] if isinstance(layer.mask, Causal | SlidingWindow) else ["stream"]
+
+
+def _row(
+    architecture: Architecture, tokens: int, position: int, method: str, threads: int
+) -> tuple[Float[np.ndarray, "key"], float, dict[str, int]]:
+    """Mass over positions, mass lost to learned sinks, and how many layers each engine took."""
+    reach = max(layer.mask.reach(position, tokens) for layer in architecture.layers)
+    # what no token that matters can see plays no part
+    row = np.zeros(reach + 1)
+    row[position] = 1.0
+    chosen = [_choose(layer, reach + 1, method) for layer in architecture.layers]
+    repeated = chosen * (architecture.depth // len(chosen))
+    layers = list(zip(architecture.stack, repeated, architecture.coefficients, strict=True))[::-1]
+    lost = 0.0
+    for fused, group in groupby(
+        layers, key=lambda one: one[1] == "sweep" and isinstance(one[0].mask, Causal)
+    ):
+        together = list(group)
+        if fused:
+            stack, _, mixing = zip(*together[::-1], strict=True)
+            row, taken = sweep.sweep(sweep.plan(stack, np.array(mixing), len(row)), row, threads)
+            lost += taken
+            continue
+        for layer, name, lam in together:
+            row, taken = _engine(name)(layer, float(lam), row)
+            lost += taken
+    mass = np.zeros(tokens)
+    mass[: reach + 1] = row
+    return mass, lost, dict(Counter(repeated))
+
+
+def _engine(name: str) -> Any:
+    """The function that pushes a row through one layer."""
+    from posbias.theory.rollout import convolution, stream, windows
+
+    return {"sweep": windows.push, "fft": convolution.push, "stream": stream.push}[name]
+
+
+def _choose(layer: Layer, tokens: int, method: str) -> str:
+    if method not in METHODS:
+        raise InvalidValueError(
+            f"method: {method!r} given, one of {', '.join(METHODS)} needed{nearest(method, METHODS)}"
+        )
+    if method == "auto":
+        return engine(layer, tokens)
+    if method not in engines(layer):
+        raise InvalidValueError(
+            f"method: {method!r} given, {' or '.join(engines(layer))} needed for "
+            f"{type(layer.positional).__name__} under {type(layer.mask).__name__}"
+        )
+    return method
+
+
+def _is_count(tokens: object) -> bool:
+    return isinstance(tokens, int | np.integer) and not isinstance(tokens, bool) and int(tokens) >= 1
+
+
+def _check_tokens(tokens: int, needed: int) -> None:
+    if not _is_count(tokens):
+        raise InvalidValueError(f"tokens: {tokens!r} given, an integer ≥ 1 needed")
+    memory.require(needed, "tokens", tokens)
+
+
+def _check_query(query: int, tokens: int) -> int:
+    valid = isinstance(query, int | np.integer) and not isinstance(query, bool)
+    if not valid or not -tokens <= query < tokens:
+        raise InvalidValueError(
+            f"query: {query!r} given, a position from {-tokens} to {tokens - 1} needed for {tokens} tokens"
+        )
+    return int(query) % tokens
+
+
+def cores(threads: int | None) -> int:
+    """The threads asked for, or one per core that may be used. Raises `InvalidValueError` unless ≥ 1."""
+    if threads is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not _is_count(threads):
+        raise InvalidValueError(f"threads: {threads!r} given, an integer ≥ 1 needed")
+    return threads

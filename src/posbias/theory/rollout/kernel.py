@@ -1,0 +1,74 @@
+"""Attention kernels as dense matrices: the reference for the sweep, and the way of measured kernels.
+
+A kernel is row-stochastic: entry (i, j) is what query i draws from key j. A transition mixes it with the
+identity, R = (1 − λ)I + λA; a rollout is the product of transitions, top layer leftmost.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from posbias.errors import InvalidValueError
+from posbias.theory.architecture import Architecture, Layer
+
+
+def masked_softmax(
+    logits: Float[np.ndarray, "*heads query key"],
+    allowed: Bool[np.ndarray, "query key"],
+    sink: float = -np.inf,
+) -> Float[np.ndarray, "*heads query key"]:
+    """Softmax over keys where `allowed`, zero elsewhere (Herasimchyk et al. 2026, §3), in float64.
+
+    `sink` is the logit of a learned sink beside the keys: rows then sum to less than one.
+
+    Raises `InvalidValueError` for an admissible logit that is not finite or a query that may see no key.
+    """
+    logits = np.asarray(logits, dtype=np.float64)
+    if not np.isfinite(logits[..., allowed]).all():
+        raise InvalidValueError("logits: not finite where the mask admits them, finite numbers needed")
+    if not allowed.any(axis=-1).all():
+        raise InvalidValueError("allowed: a query may attend to no key, at least one needed")
+    masked = np.where(allowed, logits, -np.inf)
+    largest = np.maximum(masked.max(axis=-1, keepdims=True), sink)
+    weights = np.exp(masked - largest)
+    return weights / (weights.sum(axis=-1, keepdims=True) + np.exp(sink - largest))
+
+
+def layer_kernel(layer: Layer, tokens: int) -> Float[np.ndarray, "query key"]:
+    """The attention kernel of a layer, heads averaged by their weights: n×n float64.
+
+    Rows sum to one, or to less where a learned sink draws its share.
+    """
+    allowed = layer.mask.allowed(tokens)
+    fixed = layer.head_logits()
+    kernel = np.zeros((tokens, tokens))
+    for logits, sink, weight in zip(layer.logits(tokens), fixed.sinks, fixed.weights, strict=True):
+        kernel += weight * masked_softmax(logits, allowed, sink)
+    return kernel
+
+
+def push(
+    row: Float[np.ndarray, "key"],
+    kernels: Iterable[Float[np.ndarray, "query key"]],
+    mixing: Iterable[float],
+) -> Float[np.ndarray, "key"]:
+    """row · R_T ⋯ R_1 for kernels and mixing coefficients given **top layer first**; never matrix by matrix."""
+    for kernel, lam in zip(kernels, mixing, strict=True):
+        row = (1.0 - lam) * row + lam * through(row, kernel)
+    return row
+
+
+def through(
+    row: Float[np.ndarray, "row"], matrix: Float[np.ndarray, "row entry"]
+) -> Float[np.ndarray, "entry"]:
+    """row · matrix with the same bits for any number of threads, which BLAS does not promise."""
+    return np.einsum("i,ij->j", row, matrix)
+
+
+def dense_influence(architecture: Architecture, tokens: int, query: int = -1) -> Float[np.ndarray, "key"]:
+    """The rollout's row of `query` by the definition, in O(depth · heads · n²): the plain algorithm."""
+    row = np.zeros(tokens)
+    row[query] = 1.0
+    kernels = (layer_kernel(layer, tokens) for layer in reversed(architecture.stack))
+    return push(row, kernels, architecture.coefficients[::-1])

@@ -1,0 +1,14 @@
+"""Training the controlled retrieval experiments of Wu et al. 2025: task, network, ensembles, measures, sweeps.
+
+    from posbias.training import Experiment, Network, evaluate, train
+
+    trained = train(Experiment(network=Network(depth=2), iterations=2500))
+    print(evaluate(trained).gaps["first-last"].all)
+
+Nothing heavy happens at import: torch and xarray are loaded when a name of the stub is first used, and
+`MissingPackageError` says what to install when they are absent. `docs/training.md` explains the numbers.
+"""
+
+from posbias.lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__, "training", extra="train")

@@ -1,0 +1,183 @@
+"""Experiments become cells in a folder: those that are there are taken, the others trained.
+
+A cell is one experiment with all its seeds (`results`), in a store. On a CPU every core trains one cell at a time;
+on a GPU compatible cells train together as one ensemble; a cluster trains them on other machines. Whatever stops
+it, finished cells stay, and running ones go on from their checkpoints when the same call is made again (on a
+cluster they begin anew). No cell is deleted: beside one that is damaged or of another version, or with `again`,
+the new one is written as NAME-2, NAME-3, …, and the last good one counts.
+"""
+
+import logging
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from posbias.errors import InvalidValueError, OutputFileError
+from posbias.events import Event, OnEvent
+from posbias.execution import Engine, Failed, InProcess, Last, Processes, Result, Task
+from posbias.files import need_writable
+from posbias.spec import encode
+from posbias.store import Store, need_xarray
+from posbias.training.conversion import convert_cell
+from posbias.training.jobs import Job, take_files
+from posbias.training.probes import compared
+from posbias.training.results import Cell, TrainingCell, load_cell, measure_cell, save_beside
+from posbias.training.specification import Experiment, compatible
+
+log = logging.getLogger(__name__)
+TOGETHER = 512
+"""The most members that train as one ensemble on a GPU."""
+
+
+def run_cells(
+    experiments: Iterable[Experiment],
+    folder: str | os.PathLike[str],
+    *,
+    sequences: int = 2000,
+    again: bool = False,
+    device: str = "cpu",
+    workers: int | None = None,
+    engine: Engine | None = None,
+    gpus_per_cell: float = 0,
+    on_event: OnEvent | None = None,
+) -> list[Cell]:
+    """The cell of every experiment, in order, from `folder` where it is there and whole.
+
+    A cell that was tested on fewer than `sequences` sequences is tested anew, not trained; `again` trains
+    everything. `workers` is the number of cores (default: all): so many cells at a time, or threads for a
+    single cell. An `engine` takes its place; a cluster sets aside `gpus_per_cell` (a half: two cells side by side
+    on one) when `device` is not the CPU. `on_event` counts iterations, over the members of all cells that are
+    trained. What is worth a line, such as a damaged file, is logged.
+
+    A cell that fails does not stop the others; afterwards its error is raised (the first one's, the rest are
+    logged). Raises `InvalidValueError` for wrong values before anything is trained, and as `train` does;
+    `OutputFileError` when the folder cannot be written; `WorkerError` for a process that keeps being ended from
+    without; as the engine does; KeyboardInterrupt on Ctrl-C, saying what is kept.
+    """
+    wanted, folder = list(experiments), Path(folder)
+    _check_engine(engine, workers, device, gpus_per_cell)
+    _check(wanted, folder, sequences, workers)
+    cells = {experiment: None if again else find_cell(folder, experiment) for experiment in wanted}
+    missing = [experiment for experiment, cell in cells.items() if cell is None]
+    jobs = _jobs(missing, folder, together=device != "cpu" and engine is None)
+    if engine is None:
+        beside = device == "cpu" and len(jobs) > 1 and (workers or _cores()) > 1
+        engine = Processes(workers or _cores()) if beside else InProcess()
+    call = f"posbias.training.jobs:{'finish_here' if engine.shares_disk else 'finish_elsewhere'}"
+    threads = workers if isinstance(engine, InProcess) else 1
+    how = {"sequences": sequences, "device": device, "threads": threads}
+    run = _Run(jobs, on_event)
+    try:
+        tasks = [Task(call, {"job": encode(job), **how}, label=job.label, gpus=gpus_per_cell) for job in jobs]
+        engine.run(tasks, run.hear)
+        run.raise_failures()
+        for experiment, cell in cells.items():
+            if cell is not None and cell.evaluation.sequences < sequences:
+                log.info("testing again, on %s sequences: %s", f"{sequences:,}", cell.path)
+                cells[experiment] = save_beside(measure_cell(cell.trained, sequences), folder)
+    except KeyboardInterrupt:
+        kept = len(cells) - len(missing) + len(run.paths)
+        running = " and the running ones' checkpoints" if engine.shares_disk else ""
+        raise KeyboardInterrupt(
+            f"{kept} of {len(cells)} cells{running} are kept in {folder}, the same command goes on from there"
+        ) from None
+    cells |= {cell.experiment: cell for cell in map(load_cell, run.paths)}
+    return [cells[experiment] for experiment in wanted]  # type: ignore[misc]
+
+
+def find_cell(folder: Path, experiment: Experiment) -> Cell | None:
+    """The last good cell of an experiment in `folder`, if there is one.
+
+    What is damaged is logged and set aside; cells of posbias 0.1 are converted, into files beside theirs.
+    """
+    cell = TrainingCell(experiment)
+    stored = Store(folder).find(cell)
+    if stored is None and convert_cell(experiment, folder):
+        stored = Store(folder).find(cell)
+    return None if stored is None else replace(stored.result, path=stored.path)
+
+
+class _Run:
+    """What the jobs tell while they run, as one progress over all; the cells they saved, and who failed."""
+
+    def __init__(self, jobs: Sequence[Job], on_event: OnEvent | None):
+        self._jobs, self._on_event = jobs, on_event
+        self._shares = [0.0] * len(jobs)
+        self._failures: dict[int, Failed] = {}
+        self.paths: list[Path] = []
+
+    def hear(self, number: int, news: Event | Last) -> None:
+        """What job `number` tells; files that come with a result are written."""
+        job = self._jobs[number]
+        if isinstance(news, Failed):
+            label = f"{job.label}: " if news.kind == "WorkerError" else ""
+            self._failures[number] = replace(news, message=label + news.message)
+            return
+        if isinstance(news, Result):
+            result = news.value
+            self.paths += map(Path, take_files(job, result) if isinstance(result, dict) else result)
+        self._shares[number] = news.share if isinstance(news, Event) else 1.0
+        if self._on_event:
+            sizes = [own.size for own in self._jobs]
+            done = sum(size * share for size, share in zip(sizes, self._shares, strict=True))
+            self._on_event(Event(round(done), sum(sizes), "iteration"))
+
+    def raise_failures(self) -> None:
+        """Raise the error of the first job that failed, having logged those of the others."""
+        failures = [self._failures[number] for number in sorted(self._failures)]
+        for failed in failures[1:]:
+            log.error("%s", failed.message)
+        if failures:
+            raise failures[0].error()
+
+
+def _check(experiments: Sequence[Experiment], folder: Path, sequences: int, workers: int | None) -> None:
+    """Refuse before hours of training what would fail after them."""
+    for name, given in (("sequences", sequences), ("workers", workers)):
+        if given is not None and (isinstance(given, bool) or not isinstance(given, int) or given < 1):
+            raise InvalidValueError(f"{name}: {given!r} given, an integer ≥ 1 needed")
+    for task in {experiment.task for experiment in experiments}:
+        compared(task)
+    need_xarray()
+    need_writable(folder / "cell.nc")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputFileError(f"cannot write {folder}: {error.strerror or error}") from None
+
+
+def _check_engine(engine: Engine | None, workers: int | None, device: str, gpus: float) -> None:
+    """Refuse what would be ignored, or leave cells without their GPU."""
+    afar = engine is not None and not engine.shares_disk
+    if engine is not None and workers is not None:
+        raise InvalidValueError(f"workers: {workers} given together with an engine, one of the two needed")
+    if isinstance(gpus, bool) or not isinstance(gpus, int | float) or not 0 <= gpus < float("inf"):
+        raise InvalidValueError(f"gpus_per_cell: {gpus!r} given, a number ≥ 0 needed")
+    if gpus and not afar:
+        raise InvalidValueError(f"gpus_per_cell: {gpus} given without a cluster, which would share them out")
+    if gpus and device == "cpu":
+        raise InvalidValueError(f"gpus_per_cell: {gpus} given with device cpu, device cuda needed")
+    if afar and not gpus and device != "cpu":
+        raise InvalidValueError(
+            f"device: {device} given on a cluster with gpus_per_cell 0, a share of a GPU such as 1 needed"
+        )
+
+
+def _jobs(experiments: Sequence[Experiment], folder: Path, together: bool) -> list[Job]:
+    """The jobs, longest first (every layer costs the same); with `together`, compatible experiments in one."""
+    groups: list[list[Experiment]] = []
+    for experiment in experiments:
+        for group in groups if together else []:
+            members = sum(len(other.seeds) for other in [*group, experiment])
+            if compatible(group[0], experiment) and members <= TOGETHER:
+                group.append(experiment)
+                break
+        else:
+            groups.append([experiment])
+    jobs = [Job(tuple(group), folder) for group in groups]
+    return sorted(jobs, key=lambda job: job.size * job.experiments[0].network.depth, reverse=True)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

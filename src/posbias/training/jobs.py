@@ -1,0 +1,123 @@
+"""One job of training: experiments that train together and become cells of a store, here or on another machine."""
+
+import hashlib
+import logging
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from posbias.errors import InputFileError
+from posbias.events import OnEvent
+from posbias.files import write_bytes
+from posbias.spec import decode, fingerprint, value
+from posbias.store import Store
+from posbias.training.conversion import convert_checkpoint
+from posbias.training.loop import Trained, log_of, train
+from posbias.training.results import (
+    TrainingCell,
+    load_trained,
+    measure_cell,
+    save_beside,
+    save_trained,
+    weights_path,
+)
+from posbias.training.shorthand import name_of
+from posbias.training.specification import Experiment
+
+log = logging.getLogger(__name__)
+
+
+@value
+class Job:
+    """Experiments that train together, and the folder of their cells."""
+
+    experiments: tuple[Experiment, ...]
+    folder: Path
+
+    @property
+    def size(self) -> int:
+        """Iterations, summed over members."""
+        return sum(len(experiment.seeds) * experiment.iterations for experiment in self.experiments)
+
+    @property
+    def label(self) -> str:
+        """What it is called: the first cell's name."""
+        return name_of(self.experiments[0])
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where the state of the training is kept, beside the cells."""
+        digits = hashlib.sha256(" ".join(map(fingerprint, self.experiments)).encode()).hexdigest()[:12]
+        name = self.label if len(self.experiments) == 1 else f"{len(self.experiments)}-cells-{digits}"
+        return self.folder / f".{name}.checkpoint"
+
+    def discard(self) -> None:
+        """Remove what an unfinished training has left."""
+        self.checkpoint.unlink(missing_ok=True)
+        log_of(self.checkpoint).unlink(missing_ok=True)
+
+
+def finish(
+    job: Job, *, sequences: int, device: str, threads: int | None, on_event: OnEvent | None = None
+) -> list[Path]:
+    """Train a job, or go on from where it was left; test it and save its cells. Raises as `run_cells`.
+
+    What is trained is written before the tests, which can take as long as the training on a GPU.
+    """
+    weights = [job.folder / f".{name_of(experiment)}.safetensors" for experiment in job.experiments]
+    trained = [_trained(path, own) for path, own in zip(weights, job.experiments, strict=True)]
+    if None in trained:
+        convert_checkpoint(job.experiments, job.checkpoint)
+        trained = train(
+            job.experiments, checkpoint=job.checkpoint, device=device, threads=threads, on_event=on_event
+        )
+        for path, own in zip(weights, trained, strict=True):
+            save_trained(own, path)
+    job.discard()
+    cells = []
+    for path, own in zip(weights, trained, strict=True):
+        assert own is not None
+        cells.append(save_beside(measure_cell(own, sequences), job.folder).path)
+        path.unlink()
+    return cells
+
+
+def finish_here(job: dict[str, Any], **settings: Any) -> list[str]:
+    """`finish` as a task whose files can be written where they belong; returns the paths."""
+    return [*map(str, finish(decode(Job, job), **settings))]
+
+
+def finish_elsewhere(job: dict[str, Any], **settings: Any) -> dict[str, bytes]:
+    """`finish` as a task on another machine: in a temporary folder; returns the files by name."""
+    with tempfile.TemporaryDirectory(prefix="posbias-cells-") as folder:
+        cells = finish(replace(decode(Job, job), folder=Path(folder)), **settings)
+        return {path.name: path.read_bytes() for cell in cells for path in (weights_path(cell), cell)}
+
+
+def take_files(job: Job, files: Mapping[str, bytes]) -> list[str]:
+    """Save what `finish_elsewhere` returned, and drop what an earlier run on this machine had begun."""
+    with tempfile.TemporaryDirectory(prefix="posbias-cells-") as folder:
+        for name, content in files.items():
+            write_bytes(Path(folder) / name, content)
+        brought = [Store(folder).find(TrainingCell(experiment)) for experiment in job.experiments]
+    paths = []
+    for experiment, stored in zip(job.experiments, brought, strict=True):
+        if stored is None:
+            raise InputFileError(f"{name_of(experiment)}: damaged on its way from another machine")
+        paths.append(str(save_beside(stored.result, job.folder, stored.header.versions).path))
+    job.discard()
+    return paths
+
+
+def _trained(path: Path, experiment: Experiment) -> Trained | None:
+    """What an interrupted job left of a cell that it had trained and not tested."""
+    if not path.exists():
+        return None
+    try:
+        trained = load_trained(path)
+    except InputFileError as error:
+        log.warning("%s; not used", error)
+        return None
+    return trained if trained.experiment == experiment else None

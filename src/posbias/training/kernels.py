@@ -1,0 +1,272 @@
+"""Do gaps follow influence? The rollout of trained kernels, and the theory's, beside the measured gaps.
+
+A network's mean attention kernels, composed over its layers, say how much of each input token reaches the last
+one: with residual connections as R_t = (1 − λ_t)I + λ_t·A_t, λ_t from the network's own norms (Herasimchyk et
+al. 2026, Eq. 1). The theory predicts the same from mask, encoding by distance and mixing alone.
+
+From a profile to a gap: in the tests [a, b] the answer is one of two labels, and only the tokens y_a and y_b carry
+them; x_a and x_b are one vector and steer attention to either alike. A network that tells each label in
+proportion to the mass of its token has, on informative sequences, the gap
+
+    [a, b]  =  (p(y_a) − p(y_b)) / (p(y_a) + p(y_b)),
+
+the predicted gap. Its sign and the order of three are what a rollout can promise; the size is not, since
+matching sharpens it. The masses of x, or of both tokens, can be asked for instead.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posbias.errors import InvalidValueError
+from posbias.estimate import Estimate
+from posbias.profile import Profile
+from posbias.theory.architecture import Architecture
+from posbias.theory.mixing import PerLayer
+from posbias.theory.rollout import influence
+from posbias.theory.rollout.kernel import push
+from posbias.training.averages import ZERO, Averages, estimate_dict, estimate_members, plain, sign
+from posbias.training.loop import Trained
+from posbias.training.probes import Evaluation
+from posbias.training.trials import attention_blocks, running, wiring
+
+Carrier = Literal["label", "item", "both"]
+CARRIERS: dict[str, tuple[int, ...]] = {"label": (1,), "item": (0,), "both": (0, 1)}
+"""Which of an item's tokens 2a (x) and 2a + 1 (y) stand for it."""
+LABELS = {
+    "attention": "own kernels, attention only",
+    "residual": "own kernels and mixing",
+    "theory": "theory",
+    "theory_measured": "theory with the measured mixing",
+}
+"""The profiles by name. The second and the last are for networks with residual connections."""
+
+Verdict = Literal["holds", "fails", "undecided"]
+
+
+@dataclass(frozen=True, eq=False)
+class Rollout:
+    """Mean kernels and mixing of trained networks, and profiles of influence on the last token.
+
+    `mixing` is λ per layer, 1 without residual connections. `profiles` are masses over tokens by the names of
+    `LABELS`, one row per member, each summing to 1. `assumptions` are the theory's, in words: rotary and
+    sinusoidal encodings are left out of it. NaN for members whose training was stopped.
+    """
+
+    attention: Float[np.ndarray, "member layer query key"]
+    mixing: Float[np.ndarray, "member layer"]
+    profiles: Mapping[str, Float[np.ndarray, "member position"]]
+    assumptions: tuple[str, ...]
+    sequences: int
+
+    def profile(self, name: str) -> Profile:
+        """The mean over members with its standard error, divided by its sum (float32 attention leaves 1 ± 1e-6).
+
+        Raises `InvalidValueError` for another name, or if every member was stopped.
+        """
+        masses = self._named(name)
+        kept = masses[np.isfinite(masses).all(axis=1)]
+        if not len(kept):
+            raise InvalidValueError("profiles: every member was stopped, a trained one needed")
+        se = kept.std(axis=0, ddof=1) / math.sqrt(len(kept)) if len(kept) > 1 else None
+        about = {"predictor": LABELS[name], "assumptions": list(self.assumptions)}
+        return Profile.from_weights(kept.mean(axis=0), measures="rollout", se=se, about=about)
+
+    def of_items(self, name: str, carrier: Carrier = "label") -> Float[np.ndarray, "member item"]:
+        """The mass of each item's label, of the item itself or of both. Raises `InvalidValueError`."""
+        if carrier not in CARRIERS:
+            raise InvalidValueError(f"carrier: {carrier!r} given, one of {', '.join(CARRIERS)} needed")
+        pairs = self._named(name)[:, :-1]
+        return sum((pairs[:, place::2] for place in CARRIERS[carrier]), np.zeros_like(pairs[:, ::2]))
+
+    def gap(
+        self, name: str, first: int, second: int, carrier: Carrier = "label"
+    ) -> Float[np.ndarray, "member"]:
+        """The predicted gap (m_a − m_b)/(m_a + m_b) of items a and b; 0 where neither has mass."""
+        mass = self.of_items(name, carrier)
+        a, b = mass[:, first], mass[:, second]
+        total = np.where(a + b == 0, 1.0, a + b)
+        return (a - b) / total
+
+    def as_dict(self) -> dict[str, Any]:
+        """Mixing and profiles as lists, NaN as null."""
+        return {
+            "mixing": plain(self.mixing),
+            "profiles": {name: plain(masses) for name, masses in self.profiles.items()},
+            "assumptions": list(self.assumptions),
+            "sequences": self.sequences,
+        }
+
+    def _named(self, name: str) -> Float[np.ndarray, "member position"]:
+        if name not in self.profiles:
+            raise InvalidValueError(f"name: {name!r} given, one of {', '.join(self.profiles)} needed")
+        return self.profiles[name]
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """Whether measured gaps follow one profile: the sign of each, and their order.
+
+    `predicted` are over members, `measured` on informative sequences. `signs` and `order` hold or fail where both
+    sides are told from zero at 95 % (Student's t over members; with one member the error over sequences), each
+    by itself: a comparison in twenty is told by chance. A prediction of none fails where something is told.
+    `orders` compare every two gaps; `order` holds if none of those that are told stands the other way round.
+    """
+
+    profile: str
+    carrier: Carrier
+    predicted: Mapping[str, Estimate]
+    measured: Mapping[str, Estimate]
+    signs: Mapping[str, Verdict]
+    orders: Mapping[str, Verdict]
+
+    @property
+    def label(self) -> str:
+        """The profile in words."""
+        return LABELS[self.profile]
+
+    @property
+    def order(self) -> Verdict:
+        """Whether the order of the gaps is the predicted one, as far as it is told."""
+        orders = self.orders.values()
+        return "fails" if "fails" in orders else "holds" if "holds" in orders else "undecided"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "profile": self.profile,
+            "label": self.label,
+            "carrier": self.carrier,
+            "predicted": {pair: estimate_dict(predicted) for pair, predicted in self.predicted.items()},
+            "measured": {pair: estimate_dict(measured) for pair, measured in self.measured.items()},
+            "signs": dict(self.signs),
+            "orders": dict(self.orders),
+            "order": self.order,
+        }
+
+
+def trained_rollout(trained: Trained, sequences: int = 1000, seed: int = 0) -> Rollout:
+    """Measure kernels and mixing on sequences that favour no position, and compose them.
+
+    Raises `InvalidValueError` for sequences < 1 or seed < 0.
+    """
+    network = trained.experiment.network
+    attention, mixing = _measure(trained, sequences, seed, mixing=network.residual)
+    depth, tokens = attention.shape[1], attention.shape[2]
+    architecture = network.architecture()
+    theory = influence(architecture, tokens, threads=1).mass
+    profiles = {
+        "attention": _compose(attention, np.ones_like(mixing)),
+        "theory": np.tile(theory, (len(mixing), 1)),
+    }
+    if network.residual:
+        profiles["residual"] = _compose(attention, mixing)
+        profiles["theory_measured"] = np.stack([_predict(architecture, depth, tokens, m) for m in mixing])
+    kept = running(trained)[:, None]
+    ordered = {name: np.where(kept, profiles[name], np.nan) for name in LABELS if name in profiles}
+    return Rollout(attention, mixing, ordered, architecture.assumptions, sequences)
+
+
+def attention_maps(
+    trained: Trained, sequences: int = 2000, seed: int = 0
+) -> Float[np.ndarray, "member layer query key"]:
+    """Attention averaged over sequences that favour no position; rows sum to 1, NaN for stopped members.
+
+    Raises `InvalidValueError` for sequences < 1 or seed < 0. Source: Wu et al. 2025, Appendix K.4, Figure 9.
+    """
+    return _measure(trained, sequences, seed, mixing=False)[0]
+
+
+def agreement(rollout: Rollout, evaluation: Evaluation, carrier: Carrier = "label") -> dict[str, Agreement]:
+    """Every profile of a rollout beside the measured gaps. Raises `InvalidValueError` for another carrier."""
+    return {name: _agree(rollout, evaluation, name, carrier) for name in rollout.profiles}
+
+
+def _agree(rollout: Rollout, evaluation: Evaluation, name: str, carrier: Carrier) -> Agreement:
+    gaps = evaluation.gaps
+    predicted = {pair: rollout.gap(name, gap.first, gap.second, carrier) for pair, gap in gaps.items()}
+    measured = {pair: gap.over_informative for pair, gap in gaps.items()}
+    two = list(combinations(gaps, 2))
+    return Agreement(
+        profile=name,
+        carrier=carrier,
+        predicted={pair: estimate_members(values) for pair, values in predicted.items()},
+        measured={pair: averages.over_members for pair, averages in measured.items()},
+        signs={pair: _verdict(predicted[pair], measured[pair]) for pair in gaps},
+        orders={
+            f"{a} > {b}": _verdict(predicted[a] - predicted[b], _difference(measured[a], measured[b]))
+            for a, b in two
+        },
+    )
+
+
+def _verdict(predicted: Float[np.ndarray, "member"], measured: Averages) -> Verdict:
+    """Whether two signs agree. A prediction of none fails where there is a gap; a single member's is exact."""
+    found, expected = sign(measured.estimate), estimate_members(predicted)
+    expected_sign = sign(expected if expected.known else Estimate(expected.value))
+    none = np.abs(predicted[np.isfinite(predicted)]).max(initial=0.0) <= ZERO
+    if found == 0 or (expected_sign == 0 and not none):
+        return "undecided"
+    return "holds" if expected_sign == found else "fails"
+
+
+def _difference(a: Averages, b: Averages) -> Averages:
+    """Member by member, from independent sequences."""
+    return Averages(a.values - b.values, np.hypot(a.errors, b.errors), np.minimum(a.counts, b.counts))
+
+
+def _measure(
+    trained: Trained, sequences: int, seed: int, mixing: bool
+) -> tuple[Float[np.ndarray, "member layer query key"], Float[np.ndarray, "member layer"]]:
+    """Mean attention, and the mean over sequences of λ_t = ‖A·X·W_V‖/(‖X‖ + ‖A·X·W_V‖), Frobenius norms.
+
+    Without `mixing` λ is 1.
+    """
+    sums: list[Any] = [0.0, 0.0]
+    for tokens, (layers,) in attention_blocks(trained, sequences, seed, trained.weights):
+        sums[0] = sums[0] + torch.stack([layer.sum(dim=1, dtype=torch.float64) for layer in layers], dim=1)
+        if mixing:
+            shares = [share.sum(dim=1) for share in _shares(trained, tokens, layers)]
+            sums[1] = sums[1] + torch.stack(shares, dim=1)
+    attention = sums[0].cpu().numpy() / sequences
+    lam = sums[1].cpu().numpy() / sequences if mixing else np.ones(attention.shape[:2])
+    stopped = ~running(trained)
+    attention[stopped], lam[stopped] = np.nan, np.nan
+    return attention, lam
+
+
+def _shares(trained: Trained, tokens: Tensor, layers: Sequence[Tensor]) -> Iterator[Tensor]:
+    """λ of every layer and sequence [member, sequence] of networks with residual connections."""
+    added = wiring(trained).added
+    x = tokens if added is None else tokens + added[:, None]
+    with torch.no_grad():
+        for t, attention in enumerate(layers):
+            update = attention @ x @ trained.weights["value"][:, None, t]
+            stream, own = (
+                torch.linalg.vector_norm(one, dim=(2, 3), dtype=torch.float64) for one in (x, update)
+            )
+            yield own / (stream + own)
+            x = x + update
+
+
+def _compose(
+    attention: Float[np.ndarray, "member layer query key"], mixing: Float[np.ndarray, "member layer"]
+) -> Float[np.ndarray, "member position"]:
+    """The rollout's row of the last token, for every member."""
+    last = np.eye(attention.shape[-1])[-1]
+    return np.stack([push(last, a[::-1], m[::-1]) for a, m in zip(attention, mixing, strict=True)])
+
+
+def _predict(architecture: Architecture, depth: int, tokens: int, mixing: np.ndarray) -> np.ndarray:
+    """The theory's row with a member's measured mixing; NaN for a stopped member."""
+    if not np.isfinite(mixing).all():
+        return np.full(tokens, np.nan)
+    measured = Architecture(depth, architecture.layers, PerLayer(tuple(mixing.tolist())))
+    return influence(measured, tokens, threads=1).mass

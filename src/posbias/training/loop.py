@@ -1,0 +1,205 @@
+"""Training: many members, one optimiser, each its own loss.
+
+The weights of all members lie in the same tensors, along a first axis; the loss is the sum of the members'
+mean cross-entropies, so no gradient of one depends on another, and AdamW works element by element. A member is
+therefore what it would be alone, up to the rounding of matrix products of another shape.
+
+    trained = train(Experiment(network=Network(depth=2), iterations=2500))
+    trained.weights["query"].shape        # member, layer, dimension, dimension
+    trained.curves["in_context_accuracy"]     # member, step: one every `evaluate_every` iterations
+
+A member whose loss or weights become NaN or infinite is stopped: it keeps the weights of the last step at
+which it was sound, and its curves are NaN from there on.
+"""
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypedDict, Unpack, overload
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from posbias.errors import InvalidValueError
+from posbias.events import Event, OnEvent
+from posbias.files import write_text
+from posbias.spec import fingerprint
+from posbias.store import Checkpoint
+from posbias.training.averages import plain
+from posbias.training.ensemble import Ensemble
+from posbias.training.specification import Experiment, compatible
+
+log = logging.getLogger(__name__)
+PATIENCE = 100.0
+"""Writing checkpoints takes at most one part in so many of a training."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """An experiment's networks after training.
+
+    `weights` have a first axis member, in the order of `experiment.seeds`. `curves` hold "iteration" [step] and,
+    [member, step]: "loss" and "accuracy" (of training, means since the last step), "in_context_accuracy" (new
+    classes, any item), and the gaps "first-middle", "first-last", "middle-last" (accuracy where the first of the
+    two is right minus where the second is), from small test sets that are the same at every step. `stopped`
+    says at which iteration which seed's loss or weights stopped being finite. `cost` has "seconds",
+    "member_iterations_per_second" (of all that trained together), "device" and "threads".
+    """
+
+    experiment: Experiment
+    weights: dict[str, Tensor]
+    curves: dict[str, Float[np.ndarray, "..."]]
+    stopped: dict[int, int] = field(default_factory=dict)
+    cost: dict[str, Any] = field(default_factory=dict)
+
+    def member(self, index: int) -> "Trained":
+        """One seed alone. Raises `InvalidValueError` for an index outside."""
+        count = len(self.experiment.seeds)
+        if not 0 <= index < count:
+            raise InvalidValueError(f"index: {index} given, a member from 0 to {count - 1} needed")
+        seed = self.experiment.seeds[index]
+        return replace(
+            self,
+            experiment=replace(self.experiment, seeds=(seed,)),
+            weights={name: one[index : index + 1] for name, one in self.weights.items()},
+            curves=_rows(self.curves, slice(index, index + 1)),
+            stopped={stopped: at for stopped, at in self.stopped.items() if stopped == seed},
+        )
+
+
+class Settings(TypedDict, total=False):
+    """How to train, which changes nothing that is learnt; see `train`."""
+
+    checkpoint: Path | None
+    device: str
+    threads: int | None
+    on_event: OnEvent | None
+
+
+@overload
+def train(experiment: Experiment, **settings: Unpack[Settings]) -> Trained: ...
+@overload
+def train(experiment: Sequence[Experiment], **settings: Unpack[Settings]) -> list[Trained]: ...
+def train(
+    experiment: Experiment | Sequence[Experiment],
+    *,
+    checkpoint: Path | None = None,
+    device: str = "cpu",
+    threads: int | None = None,
+    on_event: OnEvent | None = None,
+) -> Trained | list[Trained]:
+    """Train an experiment, or several compatible ones as one ensemble.
+
+    `checkpoint` is a file that is written every few seconds and gone on from when it is there; on the same
+    machine with the same `threads` (default: those of torch) the result is the same to the bit. It stays after the
+    end, for the caller to remove once the result is safe, as does the file `log_of(checkpoint)`, in which the
+    learning curves so far are written at every evaluation, as JSON lines. `on_event` is called after every
+    iteration; a stopped member, or a checkpoint that is used or damaged, is logged.
+
+    Raises `InvalidValueError` for experiments that are not compatible, a device that is not there, threads < 1;
+    `InputFileError` for a checkpoint of other experiments; `OutputFileError` when it cannot be written.
+    """
+    experiments = [experiment] if isinstance(experiment, Experiment) else list(experiment)
+    _check(experiments, device, threads)
+    file = Checkpoint(checkpoint, _fingerprint(experiments, device), PATIENCE)
+    with _threads(threads):
+        stored = file.load()
+        ensemble = Ensemble(experiments, device)
+        if stored is not None:
+            ensemble.restore(stored)
+            log.info("resuming after %d iterations from %s", ensemble.iteration, checkpoint)
+        begin, before, first = time.monotonic(), ensemble.seconds, ensemble.iteration
+        while not ensemble.finished:
+            ensemble.step()
+            if ensemble.iteration % ensemble.every == 0 or ensemble.finished:
+                ensemble.evaluate()
+                if checkpoint is not None:
+                    _write_curves(log_of(checkpoint), ensemble.curves)
+            ensemble.seconds = before + time.monotonic() - begin
+            file.keep_up(ensemble.state)
+            if on_event:
+                on_event(Event(ensemble.iteration, ensemble.total, "iteration"))
+        if ensemble.iteration > first:
+            file.write(ensemble.state)
+        trained = _results(experiments, ensemble, device)
+    return trained[0] if isinstance(experiment, Experiment) else trained
+
+
+def log_of(checkpoint: Path) -> Path:
+    """Return where the learning curves of a run with this checkpoint are to be seen while it runs."""
+    return checkpoint.with_name(f"{checkpoint.stem.removeprefix('.')}.log.jsonl")
+
+
+def _write_curves(path: Path, curves: Mapping[str, np.ndarray]) -> None:
+    """Write the curves so far: a line for each evaluation, a number for each member."""
+    lines = []
+    for step, iteration in enumerate(curves["iteration"].tolist()):
+        point = {name: plain(curve[..., step]) for name, curve in curves.items()}
+        lines.append(json.dumps(point | {"iteration": iteration}) + "\n")
+    write_text(path, "".join(lines))
+
+
+def _rows(curves: Mapping[str, np.ndarray], members: slice) -> dict[str, np.ndarray]:
+    """The curves of some members."""
+    return {name: curve if name == "iteration" else curve[members] for name, curve in curves.items()}
+
+
+def _results(experiments: list[Experiment], ensemble: Ensemble, device: str) -> list[Trained]:
+    rate = ensemble.iteration * len(ensemble.members) / max(ensemble.seconds, 1e-9)
+    cost = {
+        "seconds": ensemble.seconds,
+        "member_iterations_per_second": rate,
+        "device": torch.cuda.get_device_name(device) if device != "cpu" else "cpu",
+        "threads": torch.get_num_threads(),
+    }
+    results, start = [], 0
+    for experiment in experiments:
+        rows = slice(start, start + len(experiment.seeds))
+        weights = {name: kept[rows].clone() for name, kept in ensemble.kept.items()}
+        stopped = {
+            ensemble.members[member][1]: iteration
+            for member, iteration in ensemble.stopped.items()
+            if rows.start <= member < rows.stop
+        }
+        results.append(Trained(experiment, weights, _rows(ensemble.curves, rows), stopped, dict(cost)))
+        start = rows.stop
+    return results
+
+
+def _check(experiments: list[Experiment], device: str, threads: int | None) -> None:
+    if not experiments:
+        raise InvalidValueError("experiment: none given, at least one needed")
+    for number, one in enumerate(experiments):
+        if not compatible(experiments[0], one):
+            raise InvalidValueError(
+                f"experiment: number {number} given differs from number 0 in shape, depth or optimisation; "
+                "compatible ones needed to train together"
+            )
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+        raise InvalidValueError(f"threads: {threads!r} given, an integer ≥ 1 needed")
+    there = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+    if device not in there and not (device == "cuda" and len(there) > 1):
+        raise InvalidValueError(f"device: {device!r} given, one of {', '.join(there)} needed on this machine")
+
+
+def _fingerprint(experiments: list[Experiment], device: str) -> str:
+    """Equal exactly when the numbers that are computed are."""
+    ours = " ".join([torch.device(device).type, *map(fingerprint, experiments)])
+    return hashlib.sha256(ours.encode()).hexdigest()[:16]
+
+
+@contextmanager
+def _threads(threads: int | None) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads or before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

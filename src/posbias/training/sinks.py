@@ -1,0 +1,195 @@
+"""Attention sinks: which tokens draw more than their share, and more than they would without learning?
+
+    sink_j(τ) = mean over layers of  Σ_i 1{A_ij > τ} / Σ_i M_ij
+
+with M the mask (Wu et al. 2025, Appendix K.4; τ = 0.2), averaged over sequences that favour no position. The
+metric is not zero for a network that prefers nothing: under the causal mask uniform attention gives token 0 more
+than 0.2 in its first four rows, hence 4/17 = .235. So it always stands beside two nulls, uniform attention
+under the same mask (exact) and the untrained network (same seeds, initial weights), and is also given over the
+queries from the sixth on, where uniform causal attention scores nothing at τ = 0.2.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from posbias.errors import InvalidValueError
+from posbias.estimate import Estimate
+from posbias.theory.masks import Mask
+from posbias.training.averages import estimate_members, estimates_dict, plain
+from posbias.training.loop import Trained
+from posbias.training.network import stacked_weights
+from posbias.training.trials import attention_blocks, running
+
+THRESHOLD = 0.2
+"""τ of Wu et al. 2025."""
+THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""The τ of curves."""
+LATER = 5
+"""The first query (from 0) of the variant without the first rows, where few keys share all attention."""
+
+Shares = Float[np.ndarray, "member layer query key threshold"]
+
+
+@dataclass(frozen=True, eq=False)
+class Sinks:
+    """How often attention exceeds each of `thresholds`, in the trained networks and in both nulls.
+
+    `trained` and `untrained` are shares of `sequences` with A_ij > τ; `uniform` is 0 or 1; all are 0 where the
+    mask `allowed` forbids. Trained shares are NaN for members whose training was stopped.
+    """
+
+    thresholds: tuple[float, ...]
+    allowed: Bool[np.ndarray, "query key"]
+    trained: Shares
+    untrained: Shares
+    uniform: Float[np.ndarray, "query key threshold"]
+    sequences: int
+
+    def metric(
+        self, threshold: float = THRESHOLD, layer: int | None = None, start: int = 0
+    ) -> Float[np.ndarray, "member key"]:
+        """sink_j of the trained networks: mean over layers or of one `layer`, over queries from `start` on.
+
+        NaN for keys that no such query may see. Raises `InvalidValueError` for a threshold that was not counted,
+        a layer or a query that there is not.
+        """
+        return self._metric(self.trained, threshold, layer, start)
+
+    def metric_untrained(
+        self, threshold: float = THRESHOLD, layer: int | None = None, start: int = 0
+    ) -> Float[np.ndarray, "member key"]:
+        """The same of the untrained networks."""
+        return self._metric(self.untrained, threshold, layer, start)
+
+    def metric_uniform(self, threshold: float = THRESHOLD, start: int = 0) -> Float[np.ndarray, "key"]:
+        """The same of uniform attention under the mask, exact."""
+        return self._metric(self.uniform[None, None], threshold, None, start)[0]
+
+    def curve(self, key: int = 0, start: int = 0) -> dict[str, Float[np.ndarray, "member threshold"]]:
+        """sink_j of one key against τ: "trained", "untrained" [member, threshold], "uniform" [1, threshold]."""
+        self._check_key(key)
+        return {
+            name: _over_queries(shares, self.allowed, start).mean(axis=1)[:, key]
+            for name, shares in self._all().items()
+        }
+
+    def beyond(
+        self, key: int = 0, threshold: float = THRESHOLD, layer: int | None = None, start: int = 0
+    ) -> dict[str, Estimate]:
+        """How far a key's metric exceeds either null, over members: {"untrained": …, "uniform": …}.
+
+        A sink has emerged by training where both are above zero by more than their error. Raises as `metric`.
+        """
+        self._check_key(key)
+        own = self.metric(threshold, layer, start)[:, key]
+        untrained = own - self.metric_untrained(threshold, layer, start)[:, key]
+        uniform = own - self.metric_uniform(threshold, start)[key]
+        return {"untrained": estimate_members(untrained), "uniform": estimate_members(uniform)}
+
+    def as_dict(self, threshold: float = THRESHOLD) -> dict[str, Any]:
+        """The metric at one threshold with its nulls, over all queries and the later ones, and per layer."""
+
+        def told(layer: int | None, start: int) -> dict[str, Any]:
+            return {
+                "trained": estimates_dict(self.metric(threshold, layer, start)),
+                "untrained": estimates_dict(self.metric_untrained(threshold, layer, start)),
+                "uniform": plain(self.metric_uniform(threshold, start)),
+            }
+
+        later = min(LATER, len(self.allowed) - 1)
+        return {
+            "threshold": threshold,
+            "sequences": self.sequences,
+            **told(None, 0),
+            "later_queries": {"from": later, **told(None, later)},
+            "layers": [told(layer, 0) for layer in range(self.trained.shape[1])],
+            "curve": {"thresholds": list(self.thresholds)}
+            | {name: plain(values) for name, values in self.curve().items()},
+        }
+
+    def _check_key(self, key: int) -> None:
+        if not 0 <= key < len(self.allowed):
+            raise InvalidValueError(f"key: {key} given, a token from 0 to {len(self.allowed) - 1} needed")
+
+    def _all(self) -> dict[str, Shares]:
+        return {"trained": self.trained, "untrained": self.untrained, "uniform": self.uniform[None, None]}
+
+    def _metric(self, shares: Shares, threshold: float, layer: int | None, start: int) -> np.ndarray:
+        if threshold not in self.thresholds:
+            listed = ", ".join(f"{one:g}" for one in self.thresholds)
+            raise InvalidValueError(f"threshold: {threshold} given, one that was counted needed: {listed}")
+        depth = shares.shape[1]
+        if layer is not None and not 0 <= layer < depth:
+            raise InvalidValueError(f"layer: {layer} given, a layer from 0 to {depth - 1} needed")
+        chosen = shares[..., self.thresholds.index(threshold)]
+        over = _over_queries(chosen[..., None], self.allowed, start)[..., 0]
+        return over.mean(axis=1) if layer is None else over[:, layer]
+
+
+def sinks(
+    trained: Trained,
+    sequences: int = 2000,
+    seed: int = 0,
+    thresholds: Sequence[float] = THRESHOLDS,
+) -> Sinks:
+    """Count how often attention exceeds each threshold, before and after training and for uniform attention.
+
+    Raises `InvalidValueError` for sequences < 1, seed < 0, or thresholds that are not between 0 and 1.
+    """
+    levels = tuple(float(one) for one in thresholds)
+    if not levels or not all(0 <= one < 1 for one in levels):
+        raise InvalidValueError(f"thresholds: {thresholds!r} given, numbers from 0 up to below 1 needed")
+    experiment = trained.experiment
+    tokens = experiment.task.tokens
+    fresh = untrained_weights(trained)
+    counts: list[Any] = [0, 0]
+    for _, both in attention_blocks(trained, sequences, seed, trained.weights, fresh):
+        for place, layers in enumerate(both):
+            counts[place] = counts[place] + _exceeding(layers, levels)
+    after, before = (torch.as_tensor(one).cpu().numpy() / sequences for one in counts)
+    after[~running(trained)] = np.nan
+    mask = experiment.network.mask
+    return Sinks(
+        levels, mask.allowed(tokens), after, before, uniform_exceeds(mask, tokens, levels), sequences
+    )
+
+
+def uniform_exceeds(
+    mask: Mask, tokens: int, thresholds: Sequence[float]
+) -> Float[np.ndarray, "query key threshold"]:
+    """1 where uniform attention under the mask exceeds a threshold: 1/(keys the query may see) > τ."""
+    allowed = mask.allowed(tokens)
+    weight = allowed / allowed.sum(axis=1, keepdims=True)
+    return (weight[:, :, None] > np.asarray(thresholds)).astype(np.float64)
+
+
+def untrained_weights(trained: Trained) -> dict[str, Float[Tensor, "..."]]:
+    """The weights that the members began with."""
+    experiment = trained.experiment
+    began = stacked_weights(experiment.network.depth, experiment.task, experiment.seeds)
+    return {name: began[name].to(weights.device) for name, weights in trained.weights.items()}
+
+
+def _exceeding(layers: Sequence[Tensor], levels: Sequence[float]) -> Tensor:
+    """In how many sequences attention exceeds each level: [member, layer, query, key, threshold]."""
+    counted = [torch.stack([(one > level).sum(dim=1) for level in levels], dim=-1) for one in layers]
+    return torch.stack(counted, dim=1)
+
+
+def _over_queries(
+    shares: Float[np.ndarray, "member layer query key threshold"],
+    allowed: Bool[np.ndarray, "query key"],
+    start: int,
+) -> Float[np.ndarray, "member layer key threshold"]:
+    """Shares summed over the queries from `start` on, divided by how many of them may see the key."""
+    if isinstance(start, bool) or not 0 <= start < len(allowed):
+        raise InvalidValueError(f"start: {start!r} given, a query from 0 to {len(allowed) - 1} needed")
+    seeing = allowed[start:].sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return shares[:, :, start:].sum(axis=2) / np.where(seeing == 0, np.nan, seeing)[:, None]

@@ -1,0 +1,196 @@
+"""`posbias paper list|claims|readings|all` as a user runs them: answers, wrong input, exit codes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from posbias.claims import Evidence, judged_sentence
+from posbias.cli import main, reproducing
+from posbias.errors import InvalidValueError
+from posbias.estimate import Estimate
+from posbias.execution import InProcess
+from posbias.papers.registry import STUDIES
+from posbias.papers.tried import try_statements
+from posbias.store import save_json
+
+POSBIAS = Path(sys.executable).with_name("posbias")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """A folder with the statements tried, and one figure of two claims."""
+    folder = tmp_path_factory.mktemp("command") / "results"
+    try_statements(folder, instances=2, engine=InProcess())
+    # as if on as many instances as the commands ask for
+    path = folder / "statements.json"
+    path.write_text(path.read_text().replace('"asked": 2,', '"asked": 1000,'))
+    claims = [
+        judged_sentence("It rises", (Evidence("here", Estimate(0.2, 0.01, 10)),)),
+        judged_sentence("It falls", (Evidence("x", Estimate(-0.3, 0.01, 10)),)),
+    ]
+    about = {"figure": "fig2", "effort": "quick", "claims": [one.as_dict() for one in claims]}
+    save_json(about, folder / "wu2025" / "fig2.json")
+    return folder
+
+
+def answer(capsys, *words):
+    main([*map(str, ("paper", *words))])
+    return capsys.readouterr().out
+
+
+def refused(capsys, *words):
+    with pytest.raises(SystemExit) as stopped:
+        main([*map(str, ("paper", *words))])
+    assert stopped.value.code == 2
+    told = capsys.readouterr().err.strip().splitlines()
+    return told[-1]
+
+
+# --- list --------------------------------------------------------------------------------------------------
+
+
+def test_list_has_every_study_and_its_state(capsys, results):
+    told = json.loads(answer(capsys, "list", "--out", results, "--json"))["studies"]
+    assert [one["study"] for one in told] == [*STUDIES]
+    states = {one["study"]: one["state"]["made"] for one in told}
+    assert {key for key, made in states.items() if made} == {
+        "wu2025/fig2",
+        *(key for key in STUDIES if key.endswith("/statements")),
+    }
+    shown = answer(capsys, "list", "wu2025", "--out", results).splitlines()
+    assert shown[0].split()[:1] == ["study"]
+    (row,) = (line for line in shown if line.startswith("wu2025/fig2 "))
+    assert "18 cells" in row
+    assert "quick, 1 holds, 1 fails" in row
+    (row,) = (line for line in shown if line.startswith("wu2025/fig3 "))
+    assert row.endswith("not made")
+
+
+def test_list_names_what_cannot_be_used(capsys, tmp_path):
+    save_json({"claims": 3}, tmp_path / "wu2025" / "fig2.json")
+    shown = answer(capsys, "list", "wu2025/fig2", "--out", tmp_path).splitlines()
+    assert shown[1].endswith("cannot be used")
+    assert "fig2.json: holds no list of claims; `posbias paper wu2025 fig2` makes it" in shown[-1]
+
+
+def test_list_of_an_unknown_paper_is_refused(capsys):
+    assert "did you mean 'wu2025'?" in refused(capsys, "list", "wu25")
+
+
+# --- claims ------------------------------------------------------------------------------------------------
+
+
+def test_claims_are_json_on_stdout_and_progress_on_stderr(results):
+    command = [POSBIAS, "paper", "claims", "--paper", "wu2025", "--out", results, "--json"]
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300, check=True)
+    told = json.loads(done.stdout)
+    for one in told["claims"]:
+        assert {"id", "paper", "claim", "number", "se", "verdict", "why"} <= one.keys()
+    verdicts = [one["verdict"] for one in told["claims"]]
+    assert told["counts"] == {kind: verdicts.count(kind) for kind in ("holds", "fails", "undecided")}
+    assert {one["id"]: one["verdict"] for one in told["claims"] if one["study"] == "wu2025/fig2"} == {
+        "wu2025/fig2/1": "holds",
+        "wu2025/fig2/2": "fails",
+    }
+
+
+def test_claims_can_be_those_of_one_verdict(capsys, results):
+    words = ("claims", "--paper", "wu2025", "--out", results)
+    told = json.loads(answer(capsys, *words, "--verdict", "fails", "--json"))
+    assert {one["verdict"] for one in told["claims"]} == {"fails"}
+    assert told["counts"]["holds"] > 0
+    shown = answer(capsys, *words, "--verdict", "fails")
+    assert "wu2025/fig2/2  −0.3 ± 0.01" in shown
+    assert "wu2025/fig2/1" not in shown
+    counts = told["counts"]
+    assert (
+        f"{counts['holds']} hold, {counts['fails']} fail, {counts['undecided']} undecided"
+        in shown.splitlines()[0]
+    )
+
+
+def test_a_paper_s_own_command_prints_its_claims(capsys, results, tmp_path):
+    elsewhere = tmp_path / "mine"
+    elsewhere.mkdir()
+    for path in (results / "wu2025" / "fig2.json", results / "statements.json"):
+        (elsewhere / path.name).write_bytes(path.read_bytes())
+    (elsewhere / "statements.json").rename(tmp_path / "statements.json")
+    told = json.loads(answer(capsys, "wu2025", "claims", "--out", elsewhere, "--json"))
+    assert {one["paper"] for one in told["claims"]} == {"wu2025"}
+    assert "wu2025/fig2/1" in {one["id"] for one in told["claims"]}
+    for paper in ("wu2025", "herasimchyk2026", "kim2026"):
+        assert "claims alone needed" in refused(capsys, paper, "fig2", "claims", "--out", elsewhere)
+
+
+def test_wrong_words_are_refused(capsys, tmp_path):
+    out = ("--out", tmp_path / "none")
+    assert "did you mean 'kim2026'?" in refused(capsys, "claims", "--paper", "kim2025", *out)
+    assert "one of the two needed" in refused(capsys, "claims", "--quick", "--full", *out)
+    assert "instances: 0 given" in refused(capsys, "claims", "--instances", "0", *out)
+    assert "one of the two needed" in refused(capsys, "all", "--quick", "--full", *out)
+    assert "one of the two needed" in refused(capsys, "all", "--workers", "2", "--ray", "auto", *out)
+    assert "no folder" in refused(capsys, "all", "--configs", tmp_path / "nowhere", *out)
+    assert not (tmp_path / "none").exists()
+
+
+# --- readings and all --------------------------------------------------------------------------------------
+
+
+def test_readings_show_both_numbers(capsys):
+    (told,) = json.loads(answer(capsys, "readings", "kim2026/eq-35", "--json"))["readings"]
+    assert told["difference"]["value"] == pytest.approx(
+        told["corrected"]["value"] - told["published"]["value"]
+    )
+    shown = answer(capsys, "readings", "kim2026/eq-35")
+    assert "published 140.6, corrected 0.9656, difference −139.6" in shown
+    assert "reading: 'kim2026/eq-34' given" in refused(capsys, "readings", "kim2026/eq-34")
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """No part makes anything; those named here fail."""
+    failing: set[str] = set()
+
+    def part(name):
+        def make(run, studies):
+            if name in failing:
+                raise InvalidValueError(f"{name} is broken")
+            run.made.extend(one.key for one in studies)
+
+        return make
+
+    for name in ("statements", "kim", "herasimchyk", "further_texts", "wu"):
+        monkeypatch.setattr(f"posbias.papers.parts.{name}", part(name))
+    return failing
+
+
+def test_all_counts_the_verdicts_and_names_what_failed(capsys, parts, results):
+    whole = json.loads(answer(capsys, "all", "--out", results, "--json"))
+    assert whole["failed"] == {}
+    there = {"wu2025/fig2", *(key for key in STUDIES if key.endswith("/statements"))}
+    assert {*whole["found"]} == there
+    assert {*whole["made"]} == {key for key, one in STUDIES.items() if not one.parts} - there
+    assert sum(whole["counts"].values()) >= 60
+    parts.add("kim")
+    assert "8 of the studies could not be made: kim2026/fig1: kim is broken;" in refused(
+        capsys, "all", "--out", results
+    )
+    with pytest.raises(SystemExit):
+        main(["paper", "all", "--out", str(results)])
+    out, err = capsys.readouterr()
+    assert "paper            hold  fail  undecided" in out
+    assert err.count("kim is broken") > 1
+
+
+def test_all_can_write_the_page(capsys, parts, results, monkeypatch):
+    from posbias.papers.readings import compare_readings
+
+    monkeypatch.setattr(reproducing, "_compared", lambda *_: compare_readings("kim2026/eq-35"))
+    told = json.loads(answer(capsys, "all", "--out", results, "--report", "--json"))
+    page = Path(told["page"]).read_text()
+    assert Path(told["page"]) == results / "papers.html"
+    assert "It rises" in page
+    assert "wu2025/lemma-4.4" in page

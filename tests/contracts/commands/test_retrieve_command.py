@@ -1,0 +1,222 @@
+"""`posbias retrieve` as a user runs it: files, answers, wrong input, Ctrl-C. A tiny byte-level model answers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posbias.cli import main
+
+os.environ["OMP_NUM_THREADS"] = "1"
+POSBIAS = Path(sys.executable).with_name("posbias")
+SMALL = ["--pairs", "4", "--positions", "3", "--prompts", "3"]
+POSITION = [
+    "position",
+    "depth",
+    "token",
+    "accuracy",
+    "choice",
+    "margin",
+    "margin_mean",
+    "control_margin",
+    "lift",
+]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A folder with a random Llama of two layers that reads bytes."""
+    import tokenizers
+    import torch
+    import transformers
+
+    torch.set_num_threads(1)
+    alphabet = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE({c: k for k, c in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    with torch.random.fork_rng():
+        torch.manual_seed(2)
+        config = transformers.LlamaConfig(
+            vocab_size=256, hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2,
+            max_position_embeddings=512, initializer_range=0.5,
+        )  # fmt: skip
+        made = transformers.LlamaForCausalLM(config)
+    folder = tmp_path_factory.mktemp("models") / "bytes"
+    made.save_pretrained(folder)
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(capsys, *arguments):
+    main(["retrieve", *map(str, arguments)])
+    return capsys.readouterr()
+
+
+def test_files_and_json_say_the_same(model, here, capsys):
+    answer = json.loads(run(capsys, model, *SMALL, "--json").out)
+    folder = Path("results/bytes-keys-4pairs-json-3x3")
+    assert answer["file"] == str(folder / "retrieval.nc")
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "retrieval.nc",
+        "retrieval.png",
+        "retrieval.svg",
+    ]
+    assert (folder / "retrieval.png").read_bytes().startswith(b"\x89PNG")
+    assert (answer["chance"], answer["candidates"], answer["prompts"]) == (0.25, 4, 3)
+    assert [list(place) for place in answer["positions"]] == [POSITION] * 3
+    assert set(answer["differences"]["margin"]) == {"first - middle", "last - middle"}
+    from posbias.store import load_retrieval
+
+    stored = load_retrieval(folder / "retrieval.nc")
+    for place in answer["positions"]:
+        column = stored.margin.values[:, place["position"]]
+        assert place["margin"]["value"] == pytest.approx(column.mean())
+        assert place["margin"]["se"] == pytest.approx(column.std(ddof=1) / 3**0.5)
+    gap = stored.margin.values[:, 0] - stored.margin.values[:, 1]
+    assert answer["differences"]["margin"]["first - middle"]["value"] == pytest.approx(gap.mean())
+    assert json.loads(stored.attrs["job"]) == answer["job"]
+
+
+def test_what_is_there_is_not_asked_again_and_other_jobs_go_beside_it(model, here, capsys):
+    first = run(capsys, model, *SMALL, "--out", "o")
+    assert "prompt" in first.err
+    written = (here / "o" / "retrieval.nc").read_bytes()
+    second = run(capsys, model, *SMALL, "--out", "o")
+    assert "already asked" in second.err
+    assert second.out == first.out
+    run(capsys, model, *SMALL, "--out", "o", "--seed", 1)
+    run(capsys, model, *SMALL, "--out", "o", "--again")
+    assert (here / "o" / "retrieval.nc").read_bytes() == written
+    assert sorted(path.name for path in here.iterdir()) == ["o", "o-2", "o-3"]
+
+
+def test_a_random_model_is_said_to_be_at_chance(model, here, capsys):
+    told = run(capsys, model, "--pairs", 6, "--positions", 3, "--prompts", 8)
+    assert "at chance: the curve shows where it copies from" in told.out
+    assert told.out.splitlines()[0].split()[:4] == ["position", "place", "token", "written"]
+    assert "verdict" not in told.out
+
+
+def test_a_needle_in_a_text_of_ones_own(model, here, capsys):
+    words = np.random.default_rng(0).choice(["the", "sea", "was", "calm"], 400)
+    (here / "t.txt").write_text(
+        " ".join(w + "." * (k % 6 == 5) for k, w in enumerate(words)), encoding="utf-8"
+    )
+    given = ["--task", "needle", "--length", 260, "--text", "t.txt", "--positions", 3, "--prompts", 2]
+    answer = json.loads(run(capsys, model, *given, "--json").out)
+    assert answer["candidates"] == 8
+    assert answer["file"].startswith("results/bytes-needle-260tokens-plain-3x2-t/")
+    assert 240 < answer["tokens"] <= 261
+
+
+def test_a_measurement_of_the_same_model_is_drawn_beside_the_curve(model, here, capsys):
+    from posbias.measurement import load_model
+    from posbias.store import save_measurement
+
+    from_report = here / "m.nc"
+    save_measurement(_measurement(load_model(str(model)).checksum), from_report)
+    alone = json.loads(run(capsys, model, *SMALL, "--out", "a", "--json").out)
+    run(capsys, model, *SMALL, "--out", "b", "--measurement", from_report)
+    assert alone["pictures"] == ["a/retrieval.svg", "a/retrieval.png"]
+    assert _width(here / "b/retrieval.png") == pytest.approx(1.5 * _width(here / "a/retrieval.png"), rel=0.01)
+    save_measurement(_measurement("another"), from_report)
+    with pytest.raises(SystemExit):
+        main(["retrieve", str(model), *SMALL, "--measurement", "m.nc"])
+    assert "measurement: m.nc is of the model 'toy' (or other weights of it), one of 'bytes' needed" in (
+        capsys.readouterr().err
+    )
+
+
+def _measurement(checksum):
+    import xarray as xr
+
+    influence = np.random.default_rng(1).lognormal(size=(4, 20))
+    attributes = {"posbias_kind": "measurement", "model": "toy", "text": "noise", "checksum": checksum}
+    return xr.Dataset({"influence": (("prompt", "position"), influence)}, attrs=attributes)
+
+
+def _width(path):
+    return int.from_bytes(path.read_bytes()[16:20], "big")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--pairs 3 --positions 4", "positions: 4 given, at most the 3 pairs"),
+        ("--positions 2", "positions: 2 given, a number ≥ 3 needed"),
+        ("--pairs 4 --length 100", "length: given together with pairs, one of the two needed"),
+        ("--task needle --pairs 4", "pairs: 4 given, none needed"),
+        ("--task nedle", "nedle"),
+        ("--wording jsno", "did you mean 'json'"),
+        ("--task needle --wording list", "one of plain, chat needed"),
+        ("--prompts 1", "prompts: 1 given, a number ≥ 2 needed"),
+        ("--prompts 2.5", "'2.5' given, an integer needed"),
+        ("--seed -1", "seed: -1 given"),
+        ("--out o.nc", "a folder needed"),
+        ("--measurement none.nc", "none.nc: no such file"),
+        ("--task needle --text none.txt", "none.txt does not exist"),
+        ("--text t.txt", "text: given with the task keys"),
+        ("--length 20", "length: 20 tokens given, at least"),
+        ("--pairs 60", "at most 512 fit the context of bytes"),
+        ("--wording chat", "no chat template"),
+        ("--task needle --length 40", "the fact and the question alone take"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_leaves_nothing(model, here, capsys, arguments, words):
+    with pytest.raises(SystemExit) as exit:
+        main(["retrieve", str(model), *arguments.split()])
+    said = capsys.readouterr()
+    assert exit.value.code == 2
+    assert said.out == ""
+    assert words in said.err
+    assert said.err.splitlines()[-1].startswith("posbias: ")
+    assert list(here.iterdir()) == []
+
+
+def test_after_ctrl_c_the_same_command_goes_on(model, here):
+    command = [
+        POSBIAS,
+        "retrieve",
+        model,
+        "--pairs",
+        "4",
+        "--positions",
+        "3",
+        "--prompts",
+        "400",
+        "--out",
+        "o",
+    ]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        heard = ""
+        # the bar shows that some prompts are done
+        while not any(f"| {done}/400" in heard for done in range(3, 400)):
+            piece = process.stderr.read(1)
+            assert piece, heard
+            heard += piece
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+    assert process.returncode == 130
+    assert "of 400 prompts are kept, the same command goes on from there" in said
+    (kept,) = (here / "o").iterdir()
+    assert kept.name.endswith(".partial.npz")
+    with np.load(kept) as stored:
+        assert stored["finished"] >= 3
+
+
+def test_help_explains_every_parameter():
+    done = subprocess.run([POSBIAS, "retrieve", "--help"], capture_output=True, text=True, check=True)
+    for name in ("task", "pairs", "length", "positions", "prompts", "wording", "text", "seed", "measurement"):
+        assert f"--{name}" in done.stdout

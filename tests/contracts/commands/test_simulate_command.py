@@ -1,0 +1,189 @@
+"""`posbias simulate layernorm` as a user runs it: answers, wrong input, Ctrl-C, memory."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+POSBIAS = Path(sys.executable).with_name("posbias")
+
+
+def run(*arguments, **settings):
+    command = [POSBIAS, "simulate", "layernorm", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **settings)
+
+
+def test_json_has_a_probability_with_its_error_for_every_layer():
+    done = run("--d", 16, "--alpha", 0.5, "--layers", 3, "--samples", "1e5", "--json")
+    assert done.returncode == 0
+    answer = json.loads(done.stdout)
+    assert [entry["layer"] for entry in answer["recency_probability"]] == [1, 2, 3]
+    second = answer["recency_probability"][1]
+    assert abs(second["value"] - 0.6382) < 4 * second["se"] + 0.00005
+    assert 0 < second["se"] < second["plain"]["se"] < 0.001
+    assert answer["samples"] == 100_000
+    scores = answer["mean_scores"][1]
+    assert len(scores["value"]) == len(scores["se"]) == 10
+    assert scores["value"][9][9] == pytest.approx(4.0, abs=1e-12)
+    assert scores["value"][0][1] is None
+    assert [entry["verdict"] for entry in answer["definition_1"]] == ["no", "yes", "yes"]
+    assert math.isclose(sum(answer["mean_attention"][2]["value"][9]), 1.0, rel_tol=1e-12)
+    assert answer["interrupted"] is False
+
+
+def test_the_number_of_threads_changes_no_byte():
+    one, two = (run("--samples", 30_001, "--threads", threads, "--json") for threads in (1, 2))
+    assert one.stdout == two.stdout
+
+
+def test_both_engines_can_be_asked_for():
+    answers = [
+        json.loads(run("--engine", engine, "--samples", 20_000, "--norm", "none", "--json").stdout)
+        for engine in ("gram", "token_space")
+    ]
+    for one, two in zip(*(answer["recency_probability"] for answer in answers), strict=True):
+        assert abs(one["value"] - two["value"]) < 5 * math.hypot(one["se"], two["se"])
+
+
+def test_until_se_stops_when_it_is_sure_enough():
+    answer = json.loads(run("--until-se", "3e-4", "--layers", 2, "--json").stdout)
+    errors = [entry["se"] for entry in answer["recency_probability"]]
+    assert max(errors) <= 3e-4
+    assert answer["samples"] < 1_000_000
+
+
+def test_samples_limit_until_se():
+    answer = json.loads(run("--until-se", "1e-7", "--samples", 10_000, "--json").stdout)
+    assert answer["samples"] == 10_000
+
+
+def test_the_table_speaks_of_each_layer(tmp_path):
+    out = tmp_path / "answer.json"
+    done = run("--samples", "2e4", "--layers", 2, "--out", out)
+    assert "recency probability" in done.stdout
+    assert "20,000 samples" in done.stdout
+    assert json.loads(out.read_text())["samples"] == 20_000
+    assert "sample" in done.stderr  # the bar
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--alpha", "1"], "anisotropy: 1.0 given, a number < 1 needed"),
+        (["--alpha", "-0.1"], "anisotropy: -0.1 given, a number ≥ 0 needed"),
+        (["--alpha", "nan"], "anisotropy: nan given"),
+        (["--tokens", "2"], "tokens: 2 given, at least 3 needed for a recency probability"),
+        (["--tokens", "0"], "tokens: 0 given, at least 3 needed"),
+        (["--d", "2"], "dimension: 2 given, at least 3 needed with norm 'layernorm'"),
+        (["--d", "0"], "dimension: 0 given, a number ≥ 1 needed"),
+        (["--samples", "0"], "samples: 0 given, an integer ≥ 1 needed"),
+        (["--samples", "2.5"], "'2.5' given, an integer such as 250000 or 1e7 needed"),
+        (["--samples", "many"], "'many' given, an integer such as 250000 or 1e7 needed"),
+        (["--seed", "1.5"], "'1.5' given, an integer needed"),
+        (["--seed", "-1"], "seed: -1 given, an integer ≥ 0 needed"),
+        (["--threads", "0"], "threads: 0 given, an integer ≥ 1 needed"),
+        (["--until-se", "0"], "until_se: 0.0 given, a number above 0 needed"),
+        (["--temperature", "0"], "temperature: 0.0 given, a number > 0 needed"),
+        (["--norm", "batchnorm"], "batchnorm"),
+        (["--layers", "0"], "depth: 0 given, a number ≥ 1 needed"),
+        (["--plot", "x.gif"], "picture: 'gif' given, one of svg, png, pdf needed"),
+        (["--out", "/dev/full"], "cannot write"),
+        (["--d", "1e30"], "'1e30' given, an integer needed"),
+        (["--tokens", "100000"], "tokens: 100000 given, a number ≤ 1000 needed"),
+    ],
+)
+def test_wrong_input_is_one_line(arguments, message):
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not done.stdout
+
+
+def test_fewer_dimensions_than_tokens_are_allowed():
+    answer = json.loads(run("--d", 4, "--samples", 10_000, "--json").stdout)
+    assert answer["recency_probability"][1]["value"] > 0.5
+
+
+@pytest.mark.waits
+def test_ctrl_c_keeps_what_is_counted_and_says_how_sure_it_is(tmp_path):
+    out = tmp_path / "kept.json"
+    command = [POSBIAS, "simulate", "layernorm", "--samples", "1e11", "--json", "--out", out]
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    seen = ""
+    deadline = time.monotonic() + 300
+    while "ample/s" not in seen or "?" in seen.rpartition("[")[2]:
+        assert time.monotonic() < deadline
+        seen += process.stderr.read(1)
+    os.killpg(process.pid, signal.SIGINT)
+    answer, told = process.communicate(timeout=300)
+    assert process.returncode == 130
+    kept = json.loads(answer)
+    assert kept["interrupted"] is True
+    assert kept["samples"] >= 2048
+    assert kept["recency_probability"][1]["se"] > 0
+    assert json.loads(out.read_text()) == kept
+    last = told.strip().rpartition("\n")[2]
+    assert f"posbias: interrupted: {kept['samples']:,} samples are counted above" in last
+    assert "standard errors at most" in last
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
+def test_memory_does_not_grow_with_samples():
+    # VmHWM, not ru_maxrss, which a process inherits from the one that started it
+    code = (
+        "import re; from pathlib import Path; from posbias.simulation import *\n"
+        "peak = lambda: re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1]\n"
+        "simulate_recency(RecencyModel(tokens=32), 20_000); first = peak()\n"
+        "simulate_recency(RecencyModel(tokens=32), 200_000); print(first, peak())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    first, second = (int(word) / 1024 for word in done.stdout.split())
+    assert second < 300
+    assert second < first + 60  # 180,000 samples of 528 numbers would be 760 MB
+
+
+def test_variants_give_means_over_networks_and_a_picture(tmp_path):
+    picture = tmp_path / "variants.png"
+    command = [POSBIAS, "simulate", "variants", "plain", "rope", "--networks", "4", "--inputs", "20"]
+    done = subprocess.run(
+        [*command, "--layers", "2", "--plot", picture, "--json"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)["variants"]
+    assert [one["name"] for one in answer] == ["plain", "rope"]
+    assert answer[0]["networks"] == 4
+    assert [entry["layer"] for entry in answer[1]["content"]] == [1, 2]
+    assert 0.4 < answer[0]["score"][1]["recency_probability"]["value"] < 0.7
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["ropee"], "did you mean 'rope'?"),
+        (["heads", "--d", "30"], "heads: 4 given, a divisor of the dimension 30 needed"),
+        (["--networks", "0"], "networks: 0 given, an integer ≥ 1 needed"),
+        (["--inputs", "1"], "inputs: 1 given, an integer ≥ 2 needed"),
+        (["--tokens", "2"], "tokens: 2 given, at least 3 needed"),
+    ],
+)
+def test_wrong_variants_are_one_line(arguments, message):
+    command = [POSBIAS, "simulate", "variants", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1

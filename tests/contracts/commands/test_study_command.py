@@ -1,0 +1,400 @@
+"""`posbias study` as a user runs it: real processes, killed at any moment, full disks, two at once, bad input."""
+
+import contextlib
+import csv
+import io
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from study_values import results
+
+from posbias.cli import main
+
+POSBIAS = Path(sys.executable).with_name("posbias")
+STUDY = """
+question = "Does the recency bias vanish with the dimension?"
+seeds = [0, 1]
+[base]
+kind = "simulate"
+samples = {samples}
+model.depth = 2
+[sweep]
+model.dimension = [16, 64, 256]
+[[claims]]
+claim = "At d = 16 the second layer favours recent keys"
+quantity = "recency_probability.1"
+of = {{"model.dimension" = 16}}
+above = 0.5
+[[claims]]
+claim = "Less so at d = 256"
+quantity = "recency_probability.1"
+of = {{"model.dimension" = 16}}
+than = {{"model.dimension" = 256}}
+above = 0.0
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dimension.toml").write_text(STUDY.format(samples=2000))
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory):
+    """A study whose cells take a while each, and what it finds when nothing interrupts it."""
+    folder = tmp_path_factory.mktemp("slow")
+    (folder / "slow.toml").write_text(STUDY.format(samples=60_000))
+    # code that a process has just compiled may round the last digit otherwise than the same code from the cache
+    (folder / "first.toml").write_text(STUDY.format(samples=20))
+    for name in ("first", "slow"):
+        code, _, err = call("run", folder / f"{name}.toml", "--out", folder / name)
+        assert code == 0, err
+    return folder / "slow.toml", results(folder / "slow")
+
+
+def start(*arguments, **settings):
+    words = [str(POSBIAS), "study", *map(str, arguments)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **settings)
+
+
+def call(*arguments, **settings):
+    process = start(*arguments, **settings)
+    out, err = process.communicate(timeout=300)
+    return process.returncode, out, err
+
+
+def told(capsys, *arguments):
+    main(["study", *map(str, arguments)])
+    return capsys.readouterr()
+
+
+def count(folder):
+    """Finished cells; what is being written has a name that begins with a dot."""
+    return len([path for path in (folder / "cells").glob("*.json") if path.name[0] != "."])
+
+
+def readable(folder):
+    """Every file among the results can be read as JSON; the names of what killed writers had begun have a dot."""
+    for path in [*folder.glob("*.json"), *(folder / "cells").glob("*")]:
+        assert path.name[0] == "." or json.loads(path.read_text()), path
+
+
+# ── the commands ──
+
+
+def test_a_run_says_cells_claims_and_cost(here, capsys):
+    answer = told(capsys, "run", "dimension.toml", "--dry-run").out
+    assert "6 cells, 3 combinations × 2 seeds; 0 finished, 6 to do in results/studies/dimension" in answer
+    assert "to do: model.dimension = 16, seed 0" in answer
+    assert not (here / "results").exists()
+    answer = told(capsys, "run", "dimension.toml")
+    head = answer.out.splitlines()
+    assert head[0] == "dimension: Does the recency bias vanish with the dimension?"
+    assert head[2].split() == ["model.dimension", "cells", "recency_probability.0", "recency_probability.1"]
+    assert head[3].split()[:4] == ["16", "2", "of", "2"]
+    assert "holds: At d = 16 the second layer favours recent keys (0.6" in answer.out
+    assert "holds: Less so at d = 256 (" in answer.out
+    assert "6 of 6 cells finished" in answer.out
+    assert "cell/s" in answer.err
+    again = told(capsys, "run", "dimension.toml")
+    assert again.out == answer.out
+    assert "cell/s" not in again.err
+    assert told(capsys, "show", "dimension.toml").out == answer.out
+    assert "6 finished, 0 to do" in told(capsys, "status", "dimension.toml").out
+
+
+def test_json_holds_every_cell_and_claim(here, capsys):
+    answer = json.loads(told(capsys, "run", "dimension.toml", "--out", "o", "--json").out)
+    assert (answer["finished"], answer["computed"], answer["folder"]) == (6, 6, "o")
+    assert [one["verdict"] for one in answer["claims"]] == ["holds", "holds"]
+    assert answer["claims"][0]["bound"] == ["above", 0.5]
+    for cell in answer["cells"]:
+        on_disk = json.loads(Path(cell["file"]).read_text())
+        assert cell["quantities"] == on_disk["content"]["quantities"]
+        assert cell["fingerprint"] == on_disk["fingerprint"]
+    shown = json.loads(told(capsys, "show", "dimension.toml", "--out", "o", "--json").out)
+    assert shown == answer | {"computed": 0}
+    state = json.loads(told(capsys, "status", "dimension.toml", "--out", "none", "--json").out)
+    assert (state["cells"], state["finished"], len(state["missing"])) == (6, 0, 6)
+
+
+def test_show_draws_and_lists(here, capsys):
+    told(capsys, "run", "dimension.toml")
+    shown = told(
+        capsys, "show", "dimension.toml", "--cells", "--quantities", "least_step.1", "--plot", "a.svg"
+    ).out
+    assert "least_step.1" in shown
+    assert "recency_probability.0" not in shown
+    assert shown.count("simulate-dimension16-seed") == 2
+    assert "plot: a.svg" in shown
+    assert (here / "a.svg").read_text().count("<path") > 10
+    told(capsys, "show", "dimension.toml", "--plot", "b.svg")
+    assert (here / "a.svg").read_bytes() != (here / "b.svg").read_bytes()
+
+
+def test_export_is_the_numbers_in_full(here, capsys):
+    told(capsys, "run", "dimension.toml")
+    text = told(capsys, "export", "dimension.toml", "--csv", "-").out
+    assert told(capsys, "export", "dimension.toml").out == text
+    assert told(capsys, "export", "dimension.toml", "--csv", "t.csv").out == "table: t.csv\n"
+    assert (here / "t.csv").read_text() == text
+    table = list(csv.DictReader(io.StringIO(text)))
+    listed = json.loads(told(capsys, "export", "dimension.toml", "--json").out)["rows"]
+    assert [float(row["value"]) for row in table] == [row["value"] for row in listed]
+    (row,) = (
+        row for row in table
+        if [row[name] for name in ("model.dimension", "seed", "quantity", "index")]
+        == ["64", "1", "recency_probability", "1"]
+    )  # fmt: skip
+    record = json.loads(next((here / "results/studies/dimension/cells").glob("*64-seed1*")).read_text())
+    assert float(row["value"]) == record["content"]["quantities"]["recency_probability"]["value"][1]
+
+
+def test_processes_find_what_one_finds(slow, tmp_path):
+    path, whole = slow
+    code, out, err = call("run", path, "--out", tmp_path / "o", "--workers", 2)
+    assert (code, err.count("failed")) == (0, 0)
+    assert "6 of 6 cells finished" in out
+    assert results(tmp_path / "o") == whole
+
+
+# ── what stops a run ──
+
+
+@pytest.mark.waits
+@pytest.mark.parametrize("workers", [(), ("--workers", 2)])
+def test_a_run_killed_at_any_moment_loses_at_most_the_running_cells(slow, tmp_path, workers):
+    path, whole = slow
+    folder, chance = tmp_path / "o", random.Random(7)
+    kills = 0
+    while kills < 4:
+        before = count(folder)
+        process = start("run", path, "--out", folder, *workers, start_new_session=True)
+        while process.poll() is None and count(folder) <= before:
+            time.sleep(0.01)
+        time.sleep(chance.uniform(0, 0.2))
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+        _, err = process.communicate()
+        readable(folder)
+        assert count(folder) > before, err
+        kills += 1
+        if count(folder) == 6:
+            break
+    kept = {one: one.stat().st_mtime_ns for one in (folder / "cells").iterdir()}
+    code, _, err = call("run", path, "--out", folder)
+    assert code == 0, err
+    assert all(one.stat().st_mtime_ns == when for one, when in kept.items())
+    found = results(folder)
+    assert found == whole
+    assert json.dumps(found) == json.dumps(whole)  # the order of keys too: byte for byte
+    assert not [*folder.rglob(".*")]
+
+
+@pytest.mark.waits
+def test_ctrl_c_ends_with_130_and_says_what_is_kept(tmp_path):
+    path = tmp_path / "endless.toml"
+    path.write_text(
+        'question = "Does it end?"\n[base]\nkind = "simulate"\n[sweep]\nsamples = [100, 100_000_000_000]\n'
+    )
+    process = start("run", path, "--out", tmp_path / "o")
+    while process.poll() is None and count(tmp_path / "o") < 1:
+        time.sleep(0.01)
+    time.sleep(0.5)  # the second cell has no end; the run reads the first back
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 130
+    assert count(tmp_path / "o") == 1
+    assert f"posbias: interrupted: 1 of 2 cells are kept in {tmp_path / 'o'}, the same command goes on" in err
+    assert "Traceback" not in err
+    readable(tmp_path / "o")
+
+
+@pytest.mark.waits
+def test_two_runs_of_one_study_at_once_are_one(slow, tmp_path):
+    path, whole = slow
+    both = [start("run", path, "--out", tmp_path / "o") for _ in range(2)]
+    for process in both:
+        _, err = process.communicate(timeout=300)
+        assert process.returncode == 0, err
+        assert "damaged" not in err
+    assert results(tmp_path / "o") == whole
+
+
+def full_by_limit(folder):
+    """No file may grow beyond 2 kB: a record does not fit, what says what is run does."""
+    return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))}
+
+
+@contextlib.contextmanager
+def small_disk(folder):
+    """A real file system of so few pages that it is soon full."""
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=20k", "tmpfs", str(folder)], capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("file systems cannot be mounted here")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_file_that_cannot_grow_is_one_line_and_leaves_nothing(here):
+    (here / "long.toml").write_text(STUDY.format(samples=200).replace("depth = 2", "depth = 30"))
+    code, out, err = call("run", "long.toml", **full_by_limit(here))
+    assert (code, out) == (2, "")
+    assert "posbias: cannot write" in err.splitlines()[-1]
+    assert "File too large" in err
+    assert "Traceback" not in err
+    folder = here / "results/studies/long"
+    assert count(folder) == 0
+    assert not [*folder.rglob(".*")]
+    code, _, _ = call("run", "long.toml")
+    assert (code, count(folder)) == (0, 6)
+
+
+def test_a_full_disk_keeps_what_fitted(slow, tmp_path):
+    path, whole = slow
+    folder = tmp_path / "disk"
+    with small_disk(folder):
+        code, out, err = call("run", path, "--out", folder / "o")
+        assert (code, out) == (2, "")
+        assert "No space left on device" in err.splitlines()[-1]
+        assert "Traceback" not in err
+        assert 0 < count(folder / "o") < 6
+        readable(folder / "o")
+        found = results(folder / "o")
+        assert found == {name: whole[name] for name in found}
+        assert not [*(folder / "o").rglob(".*")]
+
+
+# ── wrong input ──
+
+BASE = 'question = "q"\n[base]\nkind = "simulate"\nsamples = 50\n'
+WRONG = [
+    ("run none.toml", "", "none.toml: no such file"),
+    ("run bad.toml", "[base", "bad.toml: not valid TOML"),
+    ("run bad.toml", "", "bad.toml: key 'question' is missing; key 'base' is missing"),
+    (
+        "run bad.toml",
+        BASE + "[sweep]\nmodl.dimension = [1]\n",
+        "unknown path 'modl.dimension'; did you mean 'model.dimension'?",
+    ),
+    (
+        "run bad.toml",
+        BASE + "[sweep]\nsamples = [1]\n",
+        "samples: given by itself and in sweep, one of the two needed",
+    ),
+    (
+        "run bad.toml",
+        BASE + "[sweep]\nmodel.depth = [1]\nmodel.depth = [2]\n",
+        "two axes on one path, one needed",
+    ),
+    (
+        "run bad.toml",
+        BASE + "[sweep]\n'model.depth' = [1]\n[sweep.model]\ndepth = [2]\n",
+        "path 'model.depth' is given twice, one axis on one path needed",
+    ),
+    (
+        "run bad.toml",
+        BASE + "[sweep]\nmodel = [{}]\n'model.depth' = [2]\n",
+        "'model' and 'model.depth' given, one axis on one path needed",
+    ),
+    ("run bad.toml", BASE + "[sweep]\nmodel.depth = 3\n", "sweep.model.depth: 3 given, a list needed"),
+    ("run bad.toml", BASE + "[sweep]\nmodel.depth = []\n", "an empty list given, at least one value needed"),
+    (
+        "run bad.toml",
+        BASE + "[[claims]]\nclaim = 'c'\nquantity = 'recency_probabilty.1'\nabove = 0\n",
+        "did you mean 'recency_probability'?",
+    ),
+    (
+        "run bad.toml",
+        BASE + "[[claims]]\nclaim = 'c'\nquantity = 'least_step.0'\nabove = 0\nof = {'model.depth' = 9}\n",
+        "model.depth = 9 selects no cell, they have 4",
+    ),
+    ("run bad.toml --workers 0", BASE, "workers: 0 given, an integer ≥ 1 needed"),
+    ("run bad.toml --workers 1.5", BASE, "'1.5' given, an integer needed"),
+    ("run bad.toml --workers 1 --ray auto", BASE, "one of the two needed"),
+    ("run bad.toml --out bad.toml", BASE, "bad.toml"),
+    ("run bad.txt", BASE, "bad.txt: suffix '.txt' given, .toml, .yaml, .yml or .json needed"),
+    ("show bad.toml --plot p.gif", BASE, "picture: 'gif' given"),
+    ("show bad.toml --plot p.svg", BASE, "plot: no axis of the sweep has numbers, one needed to draw over"),
+    ("show bad.toml --quantities recency", BASE, "quantity: 'recency' given, one of recency_probability"),
+    ("export bad.toml --csv none/there/../../bad.toml/x.csv", BASE, "cannot write"),
+    ("export bad.toml --csv - --json", BASE, "json: given with --csv, one of the two needed"),
+    ("status bad.toml --ot x", BASE, "Unknown option"),
+    ("runn bad.toml", BASE, "runn"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "text", "words"), WRONG)
+def test_wrong_input_is_one_line_and_exit_code_2(here, capsys, arguments, text, words):
+    for name in ("bad.toml", "bad.txt"):
+        (here / name).write_text(text)
+    with pytest.raises(SystemExit) as ended:
+        main(["study", *arguments.split()])
+    told = capsys.readouterr()
+    assert ended.value.code == 2
+    assert words.lower() in told.err.lower()
+    assert told.err.count("\n") == 1
+    assert told.out == ""
+    assert not (here / "results").exists()
+
+
+def test_a_damaged_record_is_named_on_stderr_and_computed_again(here, capsys):
+    told(capsys, "run", "dimension.toml")
+    path = sorted((here / "results/studies/dimension/cells").iterdir())[0]
+    path.write_text(path.read_text()[:100])
+    answer = told(capsys, "run", "dimension.toml", "--json")
+    assert f"{path.relative_to(here)}: damaged, not valid JSON" in answer.err
+    assert json.loads(answer.out)["computed"] == 1
+    assert path.with_name(path.name + ".damaged-1").exists()
+
+
+def test_another_schema_version_is_one_line(here, capsys):
+    told(capsys, "run", "dimension.toml")
+    manifest = here / "results/studies/dimension/study.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"schema": 9}))
+    for command in ("run", "status", "show", "export"):
+        with pytest.raises(SystemExit) as ended:
+            main(["study", command, "dimension.toml"])
+        answer = capsys.readouterr()
+        assert (ended.value.code, answer.out) == (2, "")
+        assert answer.err == (
+            "posbias: results/studies/dimension/study.json: schema version 9, this posbias reads and writes 2; "
+            "another file or folder needed\n"
+        )
+
+
+def test_help_names_every_parameter(capsys):
+    for command in ("run", "status", "show", "export"):
+        text = told(capsys, command, "--help").out
+        assert "--json" in text
+        assert f"study {command}" in text
+
+
+def test_a_papers_study_is_told_from_a_file(here, capsys):
+    answer = told(capsys, "status", "kim2026/fig1").out
+    assert answer.splitlines()[1] == "not made"
+    for arguments, words in (
+        ("status kim2026/fig99", "study: 'kim2026/fig99' given"),
+        ("show kim2026/fig1", "kim2026/fig1.json: not made; `posbias paper kim2026 fig1` makes it"),
+        ("show kim2026/fig1 --plot a.svg", "whose figures and tables are the paper's"),
+        ("status kim2025/fig1", "no such file"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(["study", *arguments.split()])
+        assert ended.value.code == 2
+        assert words in capsys.readouterr().err

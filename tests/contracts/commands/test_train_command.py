@@ -1,0 +1,262 @@
+"""`posbias train` as a user runs it: answers, spec files, wrong input, Ctrl-C."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posbias.cli import main
+
+POSBIAS = Path(sys.executable).with_name("posbias")
+TINY = [
+    *("--items", "4", "--dimension", "16", "--classes", "64", "--labels", "4", "--burstiness", "2"),
+    *("--seeds", "2", "--batch", "16", "--iterations", "30", "--sequences", "60", "--threads", "1"),
+]
+SPEC = """
+seeds = [0, 1]
+iterations = {iterations}
+batch = 16
+evaluate_every = 10
+[task]
+items = 4
+dimension = 16
+classes = 64
+labels = 4
+burstiness = 2
+[sweep]
+network.depth = [1, 2]
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(capsys, *arguments):
+    main(["train", *map(str, arguments)])
+    return capsys.readouterr()
+
+
+def test_json_has_gaps_with_their_errors_and_accuracy_by_position(here, capsys):
+    answer = json.loads(run(capsys, *TINY, "--residual", "--json").out)
+    assert list(answer)[:2] == ["gaps", "accuracy_by_position"]
+    assert list(answer["gaps"]) == ["first-middle", "first-last", "middle-last"]
+    for gap in answer["gaps"].values():
+        assert gap["value"] == pytest.approx(np.mean(gap["members"]))
+        assert gap["se"] == pytest.approx(np.std(gap["members"], ddof=1) / 2**0.5)
+        assert {"value", "se", "share"} <= set(gap["informative"])
+    assert len(answer["accuracy_by_position"]["value"]) == 4
+    assert answer["experiment"]["network"] == {
+        "depth": 2, "residual": True, "mask": {"kind": "causal"}, "positional": {"kind": "nope"},
+    }  # fmt: skip
+    assert answer["experiment"]["seeds"] == [0, 1]
+    assert answer["experiment"]["iterations"] == 30
+    assert Path(answer["file"]).parent == Path("results/train/causal-none-depth2-residual")
+    assert (here / answer["file"]).exists()
+    assert answer["cost"]["seconds"] > 0
+    assert set(answer["agreement"]) == {"attention", "residual", "theory", "theory_measured"}
+
+
+def test_every_option_reaches_the_experiment(here, capsys):
+    options = {
+        "mask": "window=5", "positional": "rope", "depth": 1, "inputs": "fixed_vocabulary",
+        "answers": "first,last", "embedding": "deviation", "items": 6, "dimension": 12, "classes": 50,
+        "labels": 5, "burstiness": 3,
+        "within-class-noise": 0.5, "shared-direction": 0.25, "middle": 2, "batch": 8, "learning-rate": 0.002,
+        "weight-decay": 0.01, "seeds": 1, "iterations": "2e1", "sequences": 30, "threads": 1,
+    }  # fmt: skip
+    words = [word for name, value in options.items() for word in (f"--{name}", value)]
+    answer = json.loads(run(capsys, *words, "--no-residual", "--out", here / "o", "--json").out)
+    experiment = answer["experiment"]
+    task, network = experiment.pop("task"), experiment.pop("network")
+    assert task == {
+        "items": 6, "dimension": 12, "classes": 50, "labels": 5, "burstiness": 3, "inputs": "fixed_vocabulary",
+        "within_class_noise": 0.5, "shared_direction": 0.25, "answers": [0, 5], "embedding": "deviation",
+        "middle": 2,
+    }  # fmt: skip
+    assert network == {
+        "depth": 1, "residual": False, "mask": {"kind": "sliding_window", "width": 5, "sinks": 0},
+        "positional": {"kind": "rotary", "base": 10_000.0},
+    }  # fmt: skip
+    assert experiment.pop("evaluate_every") > 0
+    assert experiment == {
+        "seeds": [0], "iterations": 20, "batch": 8, "learning_rate": 0.002, "weight_decay": 0.01
+    }  # fmt: skip
+    assert answer["gaps"]["first-middle"]["items"] == [0, 2]
+    assert Path(answer["file"]).parent == here / "o"
+
+
+def test_the_table_speaks_of_every_gap_and_says_what_it_means(here, capsys):
+    told = run(capsys, *TINY)
+    assert told.out.splitlines()[0].split() == [
+        *("gap", "all", "sequences", "informative", "own", "kernels", "say", "theory", "says")
+    ]
+    for words in ("first-middle", "middle-last", "in-context accuracy", "loss", "by position of the answer"):
+        assert words in told.out
+    assert "do not read labels off their context yet" in told.out
+    assert "iteration" in told.err  # the bar
+    again = run(capsys, *TINY)
+    assert again.out == told.out
+    assert "iteration" not in again.err
+
+
+def test_a_sweep_is_a_table_of_cells(here, capsys):
+    (here / "depths.toml").write_text(SPEC.format(iterations=30))
+    told = run(capsys, "depths.toml", "--sequences", 60, "--threads", 1)
+    assert "gaps on all sequences" in told.out
+    assert "gaps on informative sequences" in told.out
+    assert told.out.count("causal-none-depth2  ") == 2
+    assert len(list((here / "results/train/depths").glob("*.nc"))) == 2
+    cells = json.loads(run(capsys, "depths.toml", "--sequences", 60, "--threads", 1, "--json").out)["cells"]
+    assert [cell["experiment"]["network"]["depth"] for cell in cells] == [1, 2]
+    single = SPEC.format(iterations=30).replace("[sweep]\nnetwork.depth = [1, 2]", "[network]\ndepth = 1")
+    (here / "one.toml").write_text(single)
+    one = json.loads(
+        run(capsys, "one.toml", "--sequences", 60, "--out", "results/train/depths", "--json").out
+    )
+    assert one == cells[0]
+
+
+WRONG = [
+    ("--items 8 --burstiness 3", "burstiness: 3 given, a divisor of items = 8 needed"),
+    ("--labels 64 --classes 32", "labels: 64 given, at most classes = 32 needed"),
+    ("--answers 9", "answers: 9 given, an item from 0 to 7 needed"),
+    ("--answers -1", "answers"),
+    ("--answers middel", "did you mean 'middle'"),
+    ("--middle 8", "middle: 8 given, an item from 0 to 7 needed"),
+    ("--middle 0", "three different items needed"),
+    ("--mask window=18", "mask.width: 18 given, at most the sequence's 17 tokens needed"),
+    ("--mask prefix=18", "mask.length: 18 given, at most the sequence's 17 tokens needed"),
+    ("--mask prefx=3", "did you mean 'prefix'"),
+    ("--mask window=wide", "an integer after window= needed"),
+    ("--positional rotary", "one of none, sinusoidal, rope, decay needed"),
+    ("--depth 0", "depth: 0 given, a number ≥ 1 needed"),
+    ("--depth 1.5", "'1.5' given, an integer needed"),
+    ("--seeds 0", "seeds: 0 given, an integer from 1"),
+    ("--iterations 0", "iterations: 0 given, a number ≥ 1 needed"),
+    ("--iterations 1.5", "'1.5' given, an integer such as"),
+    ("--batch 0", "batch: 0 given, a number ≥ 1 needed"),
+    ("--learning-rate 0", "learning_rate: 0.0 given, a number > 0 needed"),
+    ("--learning-rate nan", "learning_rate: nan given"),
+    ("--sequences 0", "sequences: 0 given, an integer ≥ 1 needed"),
+    ("--threads 0", "threads: 0 given, an integer ≥ 1 needed"),
+    ("--device tpu", "device: 'tpu' given"),
+    ("--device cuda:99", "device: 'cuda:99' given"),
+    ("--inputs words", "words"),
+    ("--dimension 15 --positional rope", "dimension: 15 given, an even one needed"),
+    ("--quick --full", "full: given together with --quick, one of the two needed"),
+    ("--full --iterations 1e5", "iterations: given together with --full, one of the two needed"),
+    ("--quick --sequences 10", "sequences: given together with --quick, one of the two needed"),
+    ("spec.toml --depth 2", "depth: given with a spec file"),
+    ("spec.toml --no-residual", "residual: given with a spec file"),
+    ("spec.toml --full", "full: given with a spec file"),
+    ("spc.toml", "spc.toml: no such file; did you mean 'spec.toml'"),
+    ("path.toml", "path.toml: sweep: unknown path 'network.dpth'; did you mean 'network.depth'"),
+    ("key.toml", "key.toml: unknown key 'iteration'; did you mean 'iterations'"),
+    ("--out /proc/x", "cannot write"),
+    ("--out spec.toml", "cannot write"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), WRONG)
+def test_wrong_input_is_one_line(here, capsys, words, message):
+    (here / "spec.toml").write_text(SPEC.format(iterations=30))
+    (here / "path.toml").write_text("[sweep]\nnetwork.dpth = [1]\n")
+    (here / "key.toml").write_text("iteration = 3\n")
+    with pytest.raises(SystemExit) as end:
+        main(["train", *words.split()])
+    told = capsys.readouterr()
+    assert end.value.code == 2
+    assert message in told.err
+    assert told.err.count("\n") == 1
+    assert not told.out
+    assert not list(here.rglob("*.nc"))
+
+
+def test_help_explains_every_option():
+    done = subprocess.run([POSBIAS, "train", "--help"], capture_output=True, text=True, check=True)
+    for word in ("--mask", "--positional", "--residual", "--no-residual", "--answers", "--embedding", "--full",
+                 "--device", "--threads", "--out", "--again", "--json", "window=WIDTH", "[sweep]"):  # fmt: skip
+        assert word in done.stdout
+
+
+def alive(pid):
+    """Whether a process of ours still runs."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def workers_of(process):
+    listed = Path(f"/proc/{process.pid}/task").glob("*/children")
+    return [int(word) for path in listed for word in path.read_text().split()]
+
+
+def started(folder, iterations):
+    """A sweep of two cells on two cores, once both train."""
+    (folder / "long.toml").write_text(SPEC.format(iterations=iterations))
+    command = [POSBIAS, "train", "long.toml", "--sequences", "60", "--threads", "2", "--json"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, start_new_session=True
+    )
+    assert process.stderr is not None
+    seen, deadline = "", time.monotonic() + 300
+    while "iteration/s" not in seen or "?" in seen.rpartition("[")[2]:
+        assert time.monotonic() < deadline
+        seen += process.stderr.read(1)
+    return process, workers_of(process), seen
+
+
+@pytest.mark.waits
+def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
+    process, workers, _ = started(tmp_path, 100_000)
+    assert len(workers) == 2
+    folder, deadline = tmp_path / "results/train/long", time.monotonic() + 300
+    while len(list(folder.glob(".*.checkpoint"))) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    os.kill(process.pid, signal.SIGINT)
+    answer, told = process.communicate(timeout=300)
+    assert process.returncode == 130
+    assert not answer
+    last = told.strip().rpartition("\n")[2]
+    assert "posbias: interrupted: 0 of 2 cells and the running ones' checkpoints are kept in" in last
+    assert "Traceback" not in told
+    assert not any(map(alive, workers))
+    assert len(list(folder.glob(".*.checkpoint"))) == 2
+    resumed, _, seen = started(tmp_path, 100_000)
+    assert resumed.stderr is not None
+    deadline = time.monotonic() + 300
+    while seen.count("resuming after") < 2:  # one line of each worker
+        assert time.monotonic() < deadline
+        seen += resumed.stderr.read(1)
+    os.kill(resumed.pid, signal.SIGINT)
+    resumed.communicate(timeout=300)
+
+
+def test_files_that_lie_around_take_no_modules_place(tmp_path):
+    (tmp_path / "fractions.py").write_text("raise RuntimeError('taken for the module of that name')\n")
+    (tmp_path / "short.toml").write_text(SPEC.format(iterations=2))
+    command = [POSBIAS, "train", "short.toml", "--sequences", "20", "--threads", "2", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.waits
+def test_workers_do_not_outlive_a_killed_parent(tmp_path):
+    process, workers, _ = started(tmp_path, 100_000)
+    process.kill()
+    process.communicate(timeout=300)
+    deadline = time.monotonic() + 300
+    while any(map(alive, workers)):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)

@@ -1,0 +1,21 @@
+"""Every picture of the gallery draws."""
+
+import runpy
+
+import pytest
+from project import ROOT
+
+GALLERY = sorted((ROOT / "docs" / "gallery").glob("*.py"))
+
+
+@pytest.mark.parametrize("script", GALLERY, ids=lambda path: path.stem)
+def test_it_draws(script, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(script))
+    (picture,) = tmp_path.iterdir()
+    assert picture.name == f"{script.stem}.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_there_is_a_gallery():
+    assert len(GALLERY) >= 4

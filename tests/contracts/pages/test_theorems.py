@@ -1,0 +1,101 @@
+"""The page of theorems says what trying the statements says."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+from project import ROOT
+
+from posbias.errors import InputFileError
+from posbias.verify import STATEMENTS, Reading, Statement, save_counterexamples, select, verify
+from posbias.verify.page import BEGIN, END, page_table, theorems_table, update_page
+
+PAGE = ROOT / "docs" / "theorems.md"
+REGENERATE = (
+    """.venv/bin/python -c 'from posbias.verify.page import update_page; update_page("docs/theorems.md")'"""
+)
+
+
+def page():
+    return PAGE.read_text(encoding="utf-8")
+
+
+def cells(row):
+    """The cells of a row of the table, their text as it is read."""
+    parts = re.split(r"(?<!\\)\|", row)[1:-1]
+    return [re.sub(r"\\(.)", r"\1", part).strip() for part in parts]
+
+
+def at_least(bound):
+    return Reading(
+        f"x |≥| {bound}", lambda rng, edge: {"x": float(rng.random())}, lambda one: one["x"] - bound
+    )
+
+
+def test_the_table_is_that_of_the_statements():
+    """Few instances do: a printed reading that fails brings its witness."""
+    assert REGENERATE in page()
+    assert page_table(page()) == theorems_table(verify(STATEMENTS, instances=8))
+
+
+def test_every_statement_has_its_row_with_the_claim_that_stands():
+    rows = [cells(line) for line in page_table(page()).splitlines() if line.startswith("| `")]
+    expected = [
+        [f"`{one.key}` {one.name}", (one.amended or one.published).claim, one.amended, one.note]
+        for one in STATEMENTS
+    ]
+    assert [[*row[:2], row[3]] for row in rows] == [[*row[:2], row[3]] for row in expected]
+    assert [row[2] for row in rows] == ["amended" if row[2] else "holds" for row in expected]
+
+
+def test_every_verdict_is_told_apart():
+    holds, below, above = (at_least(bound) for bound in (0.0, -1.0, 2.0))
+    tried = [
+        Statement("a", "One", "s", holds),
+        Statement("b", "Two*", "s", holds, amended=below, witness={"x": -0.5}, note="a < b"),
+        Statement("c", "Three", "s", above, amended=above),
+        Statement("d", "Four", "s", above),
+    ]
+    head, rule, *rows, blank, counts = theorems_table(verify(tried, instances=5)).splitlines()
+    assert (len(cells(head)), cells(rule), blank) == (4, ["---"] * 4, "")
+    assert [cells(row) for row in rows] == [
+        ["`a` One", "x |≥| 0.0", "holds", ""],
+        ["`b` Two*", "x |≥| -1.0", "amended", "a < b"],
+        ["`c` Three", "x |≥| 2.0", "fails", ""],
+        ["`d` Four", "x |≥| 2.0", "fails", ""],
+    ]
+    assert counts == "4 statements: 1 holds, 1 amended, 2 fails."
+
+
+def test_an_update_leaves_the_words_alone(tmp_path):
+    path = tmp_path / "page.md"
+    path.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
+    table = update_page(path, 5, [Statement("a", "One", "s", at_least(0.0))])
+    assert path.read_text(encoding="utf-8") == f"before\n{BEGIN}\n{table}\n{END}\nafter\n"
+    assert "`a` One" in page_table(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("text", ["none", BEGIN, f"{END}{BEGIN}", f"{BEGIN}{END}{BEGIN}"])
+def test_a_page_without_its_marks_is_refused(text):
+    with pytest.raises(InputFileError, match="one each in this order needed"):
+        page_table(text)
+
+
+def test_the_counterexample_can_be_tried_again_as_the_page_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page(), flags=re.S | re.M)
+    save_counterexamples(verify(select(STATEMENTS, ["wu-4.5"]), instances=1), Path("results/verify"))
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, {})
+    saved, again, amended = map(float, printed.getvalue().split())
+    assert saved == again < -0.1 < 0 <= amended
+
+
+def test_the_commands_name_statements():
+    named = re.findall(r"^posbias verify (.*)$", page(), flags=re.M)
+    assert named
+    for keys in (re.findall(r"(?:wu|herasimchyk|kim)\S+", line) for line in named):
+        assert not keys or select(STATEMENTS, keys)

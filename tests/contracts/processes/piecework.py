@@ -1,0 +1,72 @@
+"""Tasks for the tests of engines. They are called by name in other processes, with this folder on the path."""
+
+import logging
+import os
+import signal
+import time
+from pathlib import Path
+
+from posbias.errors import InputFileError
+from posbias.events import Event
+
+log = logging.getLogger("posbias.piecework")
+
+
+def add(one, two, *, on_event):
+    """A sum, after some words and noise."""
+    print("this is not news")
+    os.write(1, b"nor is this\n")
+    log.info("adding %s to %s", two, one)
+    on_event(Event(1, 2))
+    on_event(Event(2, 2, "sum"))
+    return {"sum": one + two, "both": (one, two), "files": {"one": bytes([one, 0, 255])}}
+
+
+def refuse(what, *, on_event):
+    """Fail in one of several ways."""
+    if what == "file":
+        raise InputFileError("x.toml: no such file")
+    if what == "bug":
+        raise ValueError("two\n  lines")
+    return object() if what == "result" else None
+
+
+def die(marks, name, times, seconds=0.0, *, on_event):
+    """Note each attempt in a folder; the first `times` of them are killed in the middle."""
+    mark = Path(marks) / f"{name}-{len(list(Path(marks).glob(f'{name}-*')))}"
+    mark.write_text(str(os.getpid()))
+    time.sleep(seconds / 2)
+    if len(list(Path(marks).glob(f"{name}-*"))) <= times:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(seconds / 2)
+    return name
+
+
+def sleep(seconds, marks=None, *, on_event):
+    """Say nothing for so long; with `marks`, leave one named after the process that begins."""
+    if marks is not None:
+        (Path(marks) / str(os.getpid())).touch()
+    time.sleep(seconds)
+    return os.getpid()
+
+
+def count(seconds, *, on_event):
+    """Count to 20 in so many seconds."""
+    for done in range(20):
+        on_event(Event(done, 20))
+        time.sleep(seconds / 20)
+    return os.getpid()
+
+
+def wait(path, *, on_event):
+    """Count until a file is there, a minute at most."""
+    done = 0
+    while not Path(path).exists() and done < 600:
+        on_event(Event(done := done + 1, 600))
+        time.sleep(0.1)
+    return done
+
+
+def threads(*, on_event):
+    """How many threads numerical libraries are told to use."""
+    return {name: value for name, value in os.environ.items() if name.endswith("_NUM_THREADS")}

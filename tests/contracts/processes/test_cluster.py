@@ -1,0 +1,354 @@
+"""A real Ray cluster of two machines: what it does is what is done here, also when a worker or a machine dies."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
+from http.server import HTTPServer, SimpleHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+from ray_cluster import RayCluster, free_port
+from study_values import results
+
+from posbias.errors import ClusterError, InvalidValueError
+from posbias.execution import Cluster, Failed, InProcess, Last, Processes, Result, Task, engine_of
+from posbias.execution import cluster as module
+from posbias.logs import on_stderr
+from posbias.study import read_study, run_study
+
+ray = pytest.importorskip("ray", reason="many machines need Ray")
+pytestmark = pytest.mark.waits
+POSBIAS = Path(sys.executable).with_name("posbias")
+STUDY = """
+question = "Does the recency bias vanish with the dimension?"
+seeds = [0, 1]
+[base]
+kind = "simulate"
+samples = 60_000
+model.depth = 2
+[sweep]
+model.dimension = [16, 64, 256, 384]
+"""
+CELLS = """
+seeds = [0, 1]
+iterations = 30
+batch = 16
+evaluate_every = 10
+[task]
+items = 4
+dimension = 16
+classes = 64
+labels = 4
+burstiness = 2
+[sweep]
+network.depth = [1, 2]
+"""
+
+
+@pytest.fixture(scope="module")
+def here():
+    """A cluster of two machines of one core."""
+    made = RayCluster(2)
+    yield made
+    ray.shutdown()
+    made.stop()
+
+
+@pytest.fixture
+def connected(here):
+    """The cluster with this process connected, which spares every test of that some seconds."""
+    here.have(2)
+    if not ray.is_initialized():
+        ray.init(here.address, log_to_driver=False)
+    return here
+
+
+def task(function, label="", /, gpus=0, **arguments):
+    return Task(f"piecework:{function}", arguments, label, gpus=gpus)
+
+
+def heard_of(engine, tasks, watch=lambda number, news: None):
+    """All news by task, once the engine is done; the last of each is its last."""
+    heard = [[] for _ in tasks]
+
+    def hear(number, news):
+        heard[number].append(news)
+        watch(number, news)
+
+    engine.run(tasks, hear)
+    for one in heard:
+        assert [isinstance(news, Last) for news in one] == [False] * (len(one) - 1) + [True]
+    return heard
+
+
+def wait_for(condition, seconds=300):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+# ── addresses ──
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("atuo", "ray: 'atuo' given, auto, local, HOST:PORT .* needed; did you mean 'auto'"),
+        ("head", "ray: 'head' given, .* HOST:PORT"),
+        ("head:99999", "ray: 'head:99999' given"),
+        ("http://head:6379", "ray: 'http://head:6379' given"),
+        ("ray://head", "ray: 'ray://head' given"),
+        ("", "ray: '' given"),
+        (
+            "no.such.host.invalid:6379",
+            "no cluster can be reached at no.such.host.invalid:6379 .there is no such",
+        ),
+        (
+            "127.0.0.1:FREE",
+            "no cluster can be reached at .*refused.* `ray start --head` starts one",
+        ),
+        ("ray://127.0.0.1:FREE", "no cluster can be reached at ray://"),
+    ],
+)
+def test_an_address_that_cannot_be_right_is_refused_at_once(address, words):
+    with pytest.raises(ClusterError, match=words) as caught:
+        engine_of(None, address.replace("FREE", str(free_port())))
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_no_cluster_is_known_for_it():
+    with HTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(ClusterError, match=r"what listens at 127\.0\.0\.1:\d+ is no Ray cluster"):
+            Cluster(f"127.0.0.1:{server.server_port}")
+        server.shutdown()
+
+
+def test_auto_says_where_it_looked(monkeypatch, tmp_path):
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{free_port()}")
+    with pytest.raises(ClusterError, match=r"RAY_ADDRESS: no cluster can be reached at 127\.0\.0\.1"):
+        Cluster("auto")
+    monkeypatch.delenv("RAY_ADDRESS")
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    if any("gcs_server" in path.read_text() for path in Path("/proc").glob("[0-9]*/comm") if path.exists()):
+        pytest.skip("a Ray cluster runs on this machine")
+    with pytest.raises(
+        ClusterError, match="auto given, and no cluster runs on this machine; `ray start --head`"
+    ):
+        Cluster("auto")
+
+
+def test_a_number_of_retries_that_is_none_is_refused():
+    with pytest.raises(InvalidValueError, match="retries: -1 given, an integer ≥ 0 needed"):
+        Cluster("auto", retries=-1)
+
+
+def test_the_two_ports_of_a_cluster_are_told_apart(here):
+    with pytest.raises(ClusterError, match=f"{here.client} given, ray://{here.client} needed"):
+        Cluster(here.client)
+    with pytest.raises(ClusterError, match=f"ray://{here.address} given, {here.address} needed"):
+        Cluster(f"ray://{here.address}")
+
+
+# ── tasks ──
+
+
+def test_a_cluster_finds_what_is_found_here(connected, caplog):
+    caplog.set_level("INFO", "posbias")
+    tasks = [task("add", one=one, two=2) for one in range(4)]
+    tasks += [task("refuse", what="file"), task("refuse", what="bug"), task("threads")]
+    there, local = (heard_of(engine, tasks) for engine in (Cluster(connected.address), InProcess()))
+    assert [one[-1] for one in there[:4]] == [one[-1] for one in local[:4]]
+    assert there[0][-1].value["files"] == {"one": b"\x00\x00\xff"}
+    for one, other in zip(there[4:6], local[4:6], strict=True):
+        assert isinstance(one[-1], Failed)
+        assert replace(one[-1], traceback="") == replace(other[-1], traceback="")
+    assert caplog.messages.count("adding 2 to 3") == 2
+    assert set(there[6][-1].value.values()) == {"1"}
+
+
+def test_progress_comes_while_a_task_runs(connected, tmp_path):
+    counts = []
+
+    def hear(number, news):
+        counts.append(getattr(news, "done", None))
+        if len(counts) == 3:
+            (tmp_path / "enough").touch()
+
+    (heard,) = heard_of(Cluster(connected.address), [task("wait", path=str(tmp_path / "enough"))], hear)
+    assert counts[:-1] == sorted(counts[:-1])
+    assert counts[2] <= heard[-1].value < 600
+
+
+def test_a_killed_worker_process_costs_its_task_one_attempt(connected, tmp_path, capsys):
+    tasks = [
+        task("die", name, marks=str(tmp_path), name=name, times=times)
+        for name, times in (("whole", 0), ("once", 1), ("always", 99))
+    ]
+    with on_stderr():
+        whole, once, always = heard_of(Cluster(connected.address, retries=1), tasks)
+    assert whole == [Result("whole")]
+    assert once == [Result("once", attempts=2)]
+    assert "once: its worker died; tried again (1 of 1)" in capsys.readouterr().err.splitlines()
+    assert always[-1].kind == "WorkerError"
+    assert "its worker died, 2 times; what is finished is kept" in always[-1].message
+    attempts = Counter(path.name.partition("-")[0] for path in tmp_path.iterdir())
+    assert attempts == {"whole": 1, "once": 2, "always": 2}
+
+
+def test_tasks_of_a_killed_machine_are_done_by_the_other_and_all_once(connected, tmp_path, capsys):
+    names = [f"cell{number}" for number in range(8)]
+    tasks = [task("die", name, marks=str(tmp_path), name=name, times=0, seconds=1.0) for name in names]
+    finished = []
+
+    def kill(number, news):
+        finished.extend([number] * isinstance(news, Last))
+        if len(finished) == 2 and isinstance(news, Last):
+            wait_for(connected.machines[0].busy)
+            connected.machines[0].kill()
+
+    with on_stderr():
+        heard = heard_of(Cluster(connected.address), tasks, kill)
+    assert [one[-1].value for one in heard] == names
+    assert sorted(finished) == list(range(8))
+    lines = capsys.readouterr().err.splitlines()
+    lost = "its worker was lost with its machine; tried again (1 of 3)"
+    again = {name for name in names if f"{name}: {lost}" in lines}
+    assert again
+    assert again == {name for name, one in zip(names, heard, strict=True) if one[-1].attempts > 1}
+    attempts = Counter(path.name.partition("-")[0] for path in tmp_path.iterdir())
+    assert {name for name, times in attempts.items() if times > 1} <= again
+
+
+def test_an_interruption_ends_the_tasks_on_their_machines(connected):
+    def interrupt(number, news):
+        raise KeyboardInterrupt
+
+    began = [task("sleep", seconds=600), task("count", seconds=600)]
+    with pytest.raises(KeyboardInterrupt):
+        Cluster(connected.address).run(began, interrupt)
+    wait_for(lambda: ray.available_resources().get("CPU", 0) == 2)
+
+
+def test_another_version_of_posbias_is_refused_with_both(connected, monkeypatch):
+    own = module.VERSION
+    monkeypatch.setattr(module, "VERSION", "9.9.9")
+    with pytest.raises(ClusterError, match=f"posbias {own} given on .*, 9.9.9 as on this machine needed"):
+        Cluster(connected.address).run([task("add", one=1, two=2)] * 3, lambda *news: None)
+
+
+def test_what_no_machine_has_is_refused_and_not_waited_for(connected):
+    with pytest.raises(
+        ClusterError, match="a machine with 1 cores and 1 GPUs needed, those of the cluster have"
+    ):
+        Cluster(connected.address).run([task("add", gpus=1, one=1, two=2)], lambda *news: None)
+    with pytest.raises(InvalidValueError, match=r"gpus: 1\.5 given, a number from 0 to 1 or a whole number"):
+        Cluster(connected.address).run([task("add", gpus=1.5, one=1, two=2)], lambda *news: None)
+
+
+# ── commands ──
+
+
+def started(folder, *arguments, **settings):
+    """A command in a process of its own, as a user starts it, with environment variables."""
+    return subprocess.Popen(
+        [POSBIAS, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"} | settings,
+    )
+
+
+def test_a_study_survives_a_machine_that_is_killed(here, tmp_path):
+    (tmp_path / "dimension.toml").write_text(STUDY)
+    run_study(read_study(tmp_path / "dimension.toml"), tmp_path / "whole", engine=Processes(1))
+    here.have(2)
+    out = tmp_path / "out"
+    process = started(
+        tmp_path, "study", "run", "dimension.toml", "--ray", here.address, "--out", out, "--json"
+    )
+    wait_for(lambda: len(list((out / "cells").glob("*"))) >= 1, 120)
+    wait_for(here.machines[0].busy)
+    here.machines[0].kill()
+    answer, told = process.communicate(timeout=300)
+    assert process.returncode == 0, told
+    assert json.loads(answer)["cells"]
+    assert re.search(
+        r"\nmodel\.dimension = \d+, seed \d: its worker was lost with its machine; tried again", told
+    )
+    assert "raylet" not in told
+    assert "Traceback" not in told
+    assert results(out) == results(tmp_path / "whole")
+    sums = Counter(json.loads(path.read_text())["fingerprint"] for path in (out / "cells").iterdir())
+    assert set(sums.values()) == {1}
+    assert len(sums) == 8
+
+
+def test_cells_are_trained_on_a_cluster_as_they_are_here(here, tmp_path):
+    here.have(2)
+    (tmp_path / "small.toml").write_text(CELLS)
+    common = ("train", "small.toml", "--sequences", "60", "--json")
+    answers = []
+    for options in (("--ray", f"ray://{here.client}", "--out", "there"), ("--threads", "1", "--out", "here")):
+        process = started(tmp_path, *common, *options)
+        answer, told = process.communicate(timeout=300)
+        assert process.returncode == 0, told
+        answers.append(json.loads(answer)["cells"])
+    for one, two in zip(*answers, strict=True):
+        assert one["gaps"] == two["gaps"]
+        assert one["loss"] == two["loss"]
+    names = [sorted(path.name for path in (tmp_path / folder).iterdir()) for folder in ("here", "there")]
+    assert names[0] == names[1]
+    assert len(names[0]) == 4
+
+
+def one_cell(here, folder, *options, **settings):
+    """The exit code, answer and words of a study of two cells, asked of the head from outside."""
+    (folder / "small.toml").write_text(STUDY.replace("60_000", "10").replace("16, 64, 256, 384", "16"))
+    address = f"ray://{here.client}"
+    process = started(folder, "study", "run", "small.toml", "--ray", address, "--json", *options, **settings)
+    return *process.communicate(timeout=500), process.returncode
+
+
+def test_a_head_that_is_too_busy_for_a_client_is_asked_again(here, tmp_path):
+    """Ray's head starts an interpreter for each client, once, and waits half a minute for it."""
+    here.have(2)
+    here.exits.write_text("1")
+    answer, told, code = one_cell(here, tmp_path)
+    assert code == 0, told
+    assert here.exits.read_text() == "0"
+    assert len(json.loads(answer)["cells"]) == 2
+
+
+@pytest.mark.slow
+def test_a_head_that_stays_too_busy_is_an_error_with_the_end_of_its_log(here, tmp_path):
+    here.exits.write_text("99")
+    answer, told, code = one_cell(here, tmp_path, RAY_TMPDIR=here.tmpdir)
+    assert int(here.exits.read_text()) == 99 - module.CONNECTIONS
+    here.exits.unlink()
+    assert code == 2
+    assert not answer
+    assert re.search(r"posbias: ray: cannot connect to ray://.* \(.*(Ray client server|Proxy) failed", told)
+    assert "It ends: too little memory for an interpreter)" in told
+
+
+def test_a_wrong_address_is_one_line_and_nothing_is_made(tmp_path):
+    (tmp_path / "small.toml").write_text(CELLS)
+    process = started(tmp_path, "train", "small.toml", "--ray", f"127.0.0.1:{free_port()}")
+    answer, told = process.communicate(timeout=300)
+    assert process.returncode == 2
+    assert not answer
+    assert told.startswith("posbias: ray: no cluster can be reached at 127.0.0.1")
+    assert told.count("\n") == 1
+    process = started(tmp_path, "train", "small.toml", "--ray", "auto", "--threads", "2")
+    assert "threads: 2 given together with --ray" in process.communicate(timeout=300)[1]
+    assert [path.name for path in tmp_path.iterdir()] == ["small.toml"]

@@ -1,0 +1,274 @@
+"""Engines: every task has one last news, whoever does it, in whatever order; nothing outlives the caller."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import piecework
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from logged import logged
+
+from posbias import logs
+from posbias.errors import InputFileError, InvalidValueError, MissingPackageError, WorkerError
+from posbias.events import Event
+from posbias.execution import THREADS, Failed, InProcess, Last, Processes, Result, Task, engine_of
+from posbias.execution.tasks import perform, read_news, spell_task
+
+HERE = Path(__file__).parent
+numbers = st.lists(st.tuples(st.integers(0, 255), st.integers(-9, 9)), max_size=6)
+
+
+@pytest.fixture(autouse=True)
+def path_of_the_tasks(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+
+
+def task(function, label="", /, **arguments):
+    return Task(f"piecework:{function}", arguments, label)
+
+
+def heard_of(engine, tasks):
+    """All news by task, once the engine is done; the last of each is its last."""
+    heard = [[] for _ in tasks]
+    engine.run(tasks, lambda number, news: heard[number].append(news))
+    for one in heard:
+        assert [isinstance(news, Last) for news in one] == [False] * (len(one) - 1) + [True]
+    return heard
+
+
+def lasts(engine, tasks):
+    return [one[-1] for one in heard_of(engine, tasks)]
+
+
+def children():
+    """The processes that this one has started and that still run."""
+    listed = (path.read_text() for path in Path("/proc/self/task").glob("*/children"))
+    return {int(word) for words in listed for word in words.split()}
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(condition, seconds=300):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@given(numbers, st.randoms(use_true_random=False))
+def test_the_order_of_tasks_changes_no_result(pairs, random):
+    order = list(range(len(pairs)))
+    random.shuffle(order)
+    straight = lasts(InProcess(), [task("add", one=one, two=two) for one, two in pairs])
+    shuffled = lasts(InProcess(), [task("add", one=pairs[i][0], two=pairs[i][1]) for i in order])
+    assert [straight[i] for i in order] == shuffled
+    assert [one.value["sum"] for one in straight] == [one + two for one, two in pairs]
+
+
+@settings(max_examples=4)
+@given(numbers, st.integers(1, 3))
+def test_processes_find_what_is_found_here(pairs, processes):
+    tasks = [task("add", one=one, two=two) for one, two in pairs]
+    with logged() as words_here:
+        here = heard_of(InProcess(), tasks)
+    with logged() as words_there:
+        there = heard_of(Processes(processes), tasks)
+    assert words_here == [f"adding {two} to {one}" for one, two in pairs]
+    assert sorted(words_here) == sorted(words_there)
+    assert [one[-1] for one in here] == [one[-1] for one in there]
+    for number, (one, two) in enumerate(pairs):
+        files = {"one": bytes([one, 0, 255])}
+        assert here[number][-1].value == {"sum": one + two, "both": [one, two], "files": files}
+        assert Event(2, 2, "sum") in here[number]
+        assert Event(2, 2, "sum") in there[number]
+
+
+@pytest.mark.parametrize("engine", [InProcess(), Processes(2)], ids=["here", "processes"])
+def test_a_task_that_fails_says_why_and_stops_no_other(engine):
+    tasks = [
+        task("refuse", what="file"),
+        task("refuse", what="bug"),
+        task("refuse", what="result"),
+        task("refuse", what="nothing", unknown=1),
+        task("none_of_that_name"),
+        Task("no_such_module:at_all", {}),
+        task("add", one=1, two=2),
+    ]
+    told = lasts(engine, tasks)
+    assert (told[0].message, told[0].kind) == ("x.toml: no such file", "InputFileError")
+    assert (told[1].message, told[1].kind) == ("ValueError: two lines", "ValueError")
+    assert "object given where JSON's terms or bytes are needed" in told[2].message
+    assert "unexpected keyword argument 'unknown'" in told[3].message
+    assert "none_of_that_name" in told[4].message
+    assert told[5].kind == "ModuleNotFoundError"
+    assert told[6].value["sum"] == 3
+    with pytest.raises(InputFileError, match=r"x\.toml") as caught:
+        raise told[0].error()
+    assert "piecework" in caught.value.__notes__[0]
+    with pytest.raises(RuntimeError, match="ValueError: two lines"):
+        raise told[1].error()
+
+
+def test_arguments_that_json_cannot_spell_are_refused_before_anything_runs():
+    for engine in (InProcess(), Processes(1)):
+        heard = []
+        with pytest.raises(TypeError, match="object given where JSON's terms"):
+            engine.run([task("add", one=1, two=2), task("add", one=1, two=object())], heard.append)
+        assert not heard
+
+
+@given(st.dictionaries(st.text(), st.integers() | st.floats(allow_nan=False) | st.binary() | st.text()))
+def test_what_is_spelt_is_read_again(given):
+    heard = []
+    line = perform(spell_task(Task("test_engines:echo", {"what": given})), heard.append)
+    assert "\n" not in line
+    assert read_news(line) == Result(given)
+    assert heard == [Event(0.5, None, "echo")]
+
+
+def echo(what, *, on_event):
+    on_event(Event(0.5, None, "echo"))
+    return what
+
+
+@pytest.mark.parametrize("engine", [InProcess(), Processes(1)], ids=["here", "processes"])
+def test_words_of_a_task_are_lines_under_its_label(engine, capsys):
+    with logs.on_stderr():
+        engine.run([task("add", "the sum", one=1, two=2)], lambda number, news: None)
+    with logs.on_stderr(-1):
+        engine.run([task("add", "quiet", one=1, two=2)], lambda number, news: None)
+    assert "the sum: adding 2 to 1" in (lines := capsys.readouterr().err.splitlines())
+    assert not any("quiet" in line for line in lines)
+
+
+def test_a_killed_worker_is_replaced_and_its_task_tried_again(tmp_path, capsys):
+    names = [f"cell{number}" for number in range(5)]
+    tasks = [task("die", name, marks=str(tmp_path), name=name, times=int(name == "cell1")) for name in names]
+    with logs.on_stderr():
+        heard = heard_of(Processes(2), tasks)
+    assert heard == [[Result(name, attempts=1 + (name == "cell1"))] for name in names]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("cell1: its worker was ended by SIGKILL (which is how a machine that runs out of")
+    assert line.endswith("tried again (1 of 1)")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        [*(f"{name}-0" for name in names), "cell1-1"]
+    )
+    assert not children()
+
+
+@pytest.mark.parametrize(("retries", "attempts"), [(0, 1), (2, 3)])
+def test_what_keeps_killing_its_worker_fails_in_the_end(tmp_path, retries, attempts):
+    tasks = [
+        task("die", "hungry", marks=str(tmp_path), name="hungry", times=99),
+        task("add", one=1, two=2),
+        task("add", one=3, two=4),
+    ]
+    told = lasts(Processes(1, retries=retries), tasks)
+    assert told[0].kind == "WorkerError"
+    assert "its worker was ended by SIGKILL" in told[0].message
+    assert ("3 times" in told[0].message) == (attempts == 3)
+    assert [one.value["sum"] for one in told[1:]] == [3, 7]
+    assert len(list(tmp_path.iterdir())) == attempts
+    with pytest.raises(WorkerError, match="the same command goes on"):
+        raise told[0].error()
+
+
+def test_a_worker_has_one_thread(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    (told,) = lasts(Processes(1), [task("threads")])
+    assert told.value.items() >= dict.fromkeys(THREADS, "1").items()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_what_is_raised_here_stops_all_workers(error):
+    def hear(number, news):
+        raise error("enough")
+
+    with pytest.raises(error, match="enough"):
+        Processes(2).run([task("count", seconds=600)] * 4, hear)
+    assert not children()
+    began = []
+    with pytest.raises(error, match="enough"):
+        InProcess().run([task("add", one=1, two=2)] * 4, lambda *news: (began.append(news), hear(*news)))
+    assert len(began) == 1
+
+
+CALLER = """
+import sys
+from posbias.execution import Processes, Task
+
+tasks = [Task("piecework:sleep", {"seconds": 600, "marks": sys.argv[1]})] * 3
+try:
+    Processes(2).run(tasks, lambda number, news: None)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("with_what", [signal.SIGINT, signal.SIGKILL])
+def test_no_worker_outlives_its_parent_even_in_a_quiet_task(tmp_path, with_what):
+    with subprocess.Popen(
+        [sys.executable, "-c", CALLER, tmp_path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as parent:
+        wait_for(lambda: len(list(tmp_path.iterdir())) == 2)
+        parent.send_signal(with_what)
+        answer, told = parent.communicate(timeout=300)
+    started = [int(path.name) for path in tmp_path.iterdir()]
+    assert len(started) == 2
+    wait_for(lambda: not any(map(alive, started)))
+    assert answer == ("interrupted\n" if with_what == signal.SIGINT else "")
+    assert not told
+
+
+def test_a_worker_that_cannot_be_started_is_an_error(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    (told,) = lasts(Processes(1, retries=0), [task("add", one=1, two=2)])
+    assert isinstance(told, Failed)
+    assert "could not be started (No such file or directory)" in told.message
+    assert told.kind == "WorkerError"
+
+
+def test_files_that_lie_around_take_no_modules_place(tmp_path, monkeypatch):
+    (tmp_path / "fractions.py").write_text("raise RuntimeError('taken for the module of that name')\n")
+    monkeypatch.chdir(tmp_path)
+    (told,) = lasts(Processes(1), [Task("fractions:Fraction", {})])
+    assert told.kind == "TypeError"
+
+
+def test_the_engine_is_chosen_by_what_is_asked_for(monkeypatch):
+    assert isinstance(engine_of(None, None), InProcess)
+    chosen = engine_of(3, None)
+    assert isinstance(chosen, Processes)
+    assert chosen.workers == 3
+    with pytest.raises(InvalidValueError, match="workers: 2 given together with ray 'auto', one of the two"):
+        engine_of(2, "auto")
+    for wrong in (0, -1, 1.5, True):
+        with pytest.raises(InvalidValueError, match=r"workers: .* given, an integer ≥ 1 needed"):
+            engine_of(wrong, None)
+    with pytest.raises(InvalidValueError, match="retries: -1 given"):
+        Processes(1, retries=-1)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'posbias\[cluster\]'"):
+        engine_of(None, "auto")
+
+
+def test_engines_load_nothing_heavy():
+    code = "import sys, posbias.execution, json; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"numpy", "torch", "ray", "pydantic"} & set(json.loads(done.stdout))
+
+
+def test_the_tasks_of_these_tests_are_those_that_workers_find():
+    assert piecework.__file__ == str(HERE / "piecework.py")
+    assert os.environ["PYTHONPATH"] == str(HERE)

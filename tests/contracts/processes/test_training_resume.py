@@ -1,0 +1,154 @@
+"""A killed training goes on from its checkpoint and ends with the same bits."""
+
+import dataclasses
+import itertools
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from interruptible import JOB
+from logged import logged
+
+from posbias.errors import InputFileError, OutputFileError
+from posbias.store import checkpoint as checkpoints
+from posbias.training import loop
+from posbias.training.loop import train
+
+
+@pytest.fixture(autouse=True)
+def _write_at_every_iteration(monkeypatch):
+    monkeypatch.setattr(loop, "PATIENCE", 0.0)
+    monkeypatch.setattr(checkpoints, "LEAST", 0.0)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """The training without an interruption."""
+    return train(JOB, threads=1)
+
+
+def same(ours, theirs):
+    """Equal to the bit in all but what they cost."""
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.experiment == other.experiment
+        assert one.stopped == other.stopped
+        assert all(torch.equal(weight, other.weights[name]) for name, weight in one.weights.items())
+        assert one.curves.keys() == other.curves.keys()
+        for name, curve in one.curves.items():
+            assert np.array_equal(curve, other.curves[name], equal_nan=True), name
+
+
+def interrupted(checkpoint, at, job=JOB):
+    """Train until iteration `at`, and stop."""
+
+    def on_event(event):
+        if event.done == at:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(job, checkpoint=checkpoint, threads=1, on_event=on_event)
+
+
+def heard():
+    """The iterations that were done, and what fills the list."""
+    numbers = []
+    return numbers, lambda event: numbers.append(event.done)
+
+
+@pytest.mark.parametrize("at", [1, 24, 25, 40, 60])
+def test_resumed_results_are_bit_identical(whole, tmp_path, at):
+    checkpoint = tmp_path / "job.safetensors"
+    interrupted(checkpoint, at)
+    numbers, on_event = heard()
+    with logged() as said:
+        same(train(JOB, checkpoint=checkpoint, threads=1, on_event=on_event), whole)
+    assert numbers == list(range(at + 1, 61))
+    assert said == [f"resuming after {at} iterations from {checkpoint}"]
+    assert {path.name for path in tmp_path.iterdir()} == {"job.safetensors", "job.log.jsonl"}
+
+
+def test_a_process_killed_at_any_time_resumes_bit_identically(whole, tmp_path):
+    checkpoint = tmp_path / "job.safetensors"
+    script = Path(__file__).with_name("interruptible.py")
+    command = [sys.executable, script, checkpoint]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert [line.strip() for line in itertools.islice(process.stdout, 13)][-1] == "13"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert process.returncode == -signal.SIGKILL
+    numbers, on_event = heard()
+    resumed = train(JOB, checkpoint=checkpoint, threads=1, on_event=on_event)
+    assert 14 <= numbers[0] <= 60
+    assert numbers[-1] == 60
+    same(resumed, whole)
+
+
+def test_a_finished_training_is_not_trained_again(whole, tmp_path):
+    train(JOB, checkpoint=tmp_path / "job", threads=1)
+    before = (tmp_path / "job").read_bytes()
+    numbers, on_event = heard()
+    same(train(JOB, checkpoint=tmp_path / "job", threads=1, on_event=on_event), whole)
+    assert numbers == []
+    assert (tmp_path / "job").read_bytes() == before
+
+
+def test_a_stopped_member_stays_stopped(tmp_path):
+    """A member whose weights were made NaN in the checkpoint is stopped after resuming, as without."""
+    job = [dataclasses.replace(JOB[0], learning_rate=1e30)]
+    straight = train(job, threads=1)
+    assert straight[0].stopped.keys() == {0, 1}
+    interrupted(tmp_path / "job", 1, job)
+    same(train(job, checkpoint=tmp_path / "job", threads=1), straight)
+    same(train(job, checkpoint=tmp_path / "job", threads=1), straight)
+
+
+def test_the_checkpoint_of_another_training_is_refused_with_both_names(tmp_path):
+    interrupted(tmp_path / "job", 2)
+    before = (tmp_path / "job").read_bytes()
+    others = [
+        JOB[:1],
+        JOB[::-1],
+        [dataclasses.replace(JOB[0], learning_rate=2e-2), dataclasses.replace(JOB[1], learning_rate=2e-2)],
+    ]
+    names = set()
+    for other in others:
+        with pytest.raises(InputFileError, match="belongs to another job") as error:
+            train(other, checkpoint=tmp_path / "job", threads=1)
+        words = str(error.value).replace("(", " ").replace(")", " ").replace(",", " ").split()
+        found = [word for word in words if len(word) == 12 and set(word) <= set("0123456789abcdef")]
+        assert len(set(found)) == 2
+        names |= {tuple(found)}
+    assert len({own for own, _ in names}) == 1
+    assert len({given for _, given in names}) == 3
+    assert (tmp_path / "job").read_bytes() == before
+
+
+@pytest.mark.parametrize("damage", ["cut", "weights", "header", "garbage", "empty"])
+def test_a_damaged_checkpoint_is_said_and_started_over(whole, tmp_path, damage):
+    checkpoint = tmp_path / "job"
+    interrupted(checkpoint, 3)
+    content = bytearray(checkpoint.read_bytes())
+    if damage == "weights":
+        content[-5] ^= 0x10
+    if damage == "header":
+        place = content.index(b'iteration\\":')
+        content[place + 13] ^= 0x01
+    checkpoint.write_bytes(
+        {"cut": content[:-100], "garbage": b"not a checkpoint", "empty": b""}.get(damage, content)
+    )
+    numbers, on_event = heard()
+    with logged() as said:
+        same(train(JOB, checkpoint=checkpoint, threads=1, on_event=on_event), whole)
+    assert numbers[0] == 1
+    assert any("damaged: starting over" in line for line in said)
+
+
+def test_a_checkpoint_that_cannot_be_written_is_an_error(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(OutputFileError, match="cannot write"):
+        train(JOB, checkpoint=tmp_path / "file" / "job", threads=1)

@@ -1,0 +1,333 @@
+"""All claims with their verdicts: from statements, from results, and of what is not there."""
+
+import json
+import math
+
+import pytest
+
+from posbias import __version__
+from posbias.claims import Evidence, judged_sentence
+from posbias.errors import InputFileError, InvalidValueError
+from posbias.estimate import Estimate
+from posbias.execution import InProcess
+from posbias.papers import explaining
+from posbias.papers.collect import collect, counts, slug
+from posbias.papers.herasimchyk2026.printed import CORPORA, TABLE1, TABLE4
+from posbias.papers.herasimchyk2026.standing import stand_in
+from posbias.papers.registry import STUDIES
+from posbias.papers.tried import read_tried, try_one, try_statements
+from posbias.store import save_json
+from posbias.verify import STATEMENTS
+
+FEW = {"instances": 2, "engine": InProcess()}
+ASKED = ("id", "paper", "claim", "number", "se", "verdict", "why")
+
+
+@pytest.fixture(scope="module")
+def tried(tmp_path_factory):
+    """A folder where all statements have been tried on a few instances, and nothing else is made."""
+    folder = tmp_path_factory.mktemp("tried")
+    try_statements(folder, **FEW)
+    return folder
+
+
+@pytest.fixture
+def folder(tried, tmp_path):
+    """The same, to write to."""
+    (tmp_path / "statements.json").write_bytes((tried / "statements.json").read_bytes())
+    return tmp_path
+
+
+@pytest.fixture
+def explained(monkeypatch):
+    """Explanations that a test gives."""
+    given: dict[str, str] = {}
+    monkeypatch.setattr(explaining, "explanations", lambda: given)
+    return given
+
+
+def write(folder, key, claims, **more):
+    study = STUDIES[key]
+    about = {"name": study.name, "effort": "quick", "claims": [one.as_dict() for one in claims]}
+    return save_json(about | more, study.file(folder))
+
+
+def claim(sentence, value, se=0.01):
+    return judged_sentence(sentence, (Evidence("here", Estimate(value, se, 10)),))
+
+
+# --- all of them -------------------------------------------------------------------------------------------
+
+
+def test_everything_has_an_id_a_verdict_and_a_reason(folder):
+    rulings = collect(folder, **FEW)
+    assert len(rulings) >= 60
+    assert len({one.id for one in rulings}) == len(rulings)
+    told = json.loads(json.dumps([one.as_dict() for one in rulings], allow_nan=False))
+    for one in told:
+        assert all(name in one for name in ASKED)
+        assert one["verdict"] in ("holds", "fails", "undecided")
+        assert one["why"].strip()
+        assert one["claim"].strip()
+        assert one["id"].startswith(f"{one['paper']}/")
+        assert one["study"] in STUDIES
+    assert sum(counts(rulings).values()) == len(rulings)
+    # whatever study has parts speaks through them, every other is there
+    assert {one.study for one in rulings} == {key for key, study in STUDIES.items() if not study.parts}
+
+
+def test_what_is_not_made_is_undecided_and_says_what_makes_it(folder):
+    (one,) = collect(folder, papers=["wu2025/fig5"], **FEW)
+    assert (one.id, one.verdict) == ("wu2025/fig5", "undecided")
+    assert "not made here; `posbias paper wu2025 fig5` makes it (about" in one.why
+    assert one.as_dict()["number"] is None
+
+
+def test_a_paper_alone(folder):
+    assert {one.paper for one in collect(folder, papers=["kim2026"], **FEW)} == {"kim2026"}
+    with pytest.raises(InvalidValueError, match="did you mean 'kim2026'"):
+        collect(folder, papers=["kim2025"], **FEW)
+
+
+# --- statements --------------------------------------------------------------------------------------------
+
+
+def test_every_numbered_statement_is_ruled_on(folder):
+    rulings = {one.more["statement"]: one for one in collect(folder, **FEW) if "statement" in one.more}
+    assert [*rulings] == [one.key for one in STATEMENTS]
+    for statement in STATEMENTS:
+        one = rulings[statement.key]
+        assert one.study == f"{statement.source}/statements"
+        assert statement.published.claim in one.claim
+        assert math.isnan(one.se)
+        if statement.amended is None:
+            assert one.verdict == "holds"
+            assert "no counterexample in 2 random and adversarial instances, least margin" in one.why
+        else:
+            assert one.verdict == "fails"
+            assert one.number < 0
+            assert statement.note in one.why
+            assert f"What stands: {statement.amended.claim} (no counterexample in" in one.why
+            assert one.more["stands"] == statement.amended.claim
+
+
+def test_statements_that_were_tried_enough_are_not_tried_again(folder):
+    path, told = folder / "statements.json", []
+    before = path.stat().st_mtime_ns
+    again = try_statements(folder, **FEW, progress=lambda *news: told.append(news))
+    assert (path.stat().st_mtime_ns, told) == (before, [])
+    more = try_statements(
+        folder, ["wu2025"], instances=3, engine=InProcess(), progress=lambda *news: told.append(news)
+    )
+    count = sum(one.source == "wu2025" for one in STATEMENTS)
+    assert told[-1] == (count, count)
+    assert {one["asked"] for one in more.values()} == {3}
+    kept = read_tried(path)
+    assert {key: one["asked"] for key, one in kept.items()} == {
+        key: 3 if one["paper"] == "wu2025" else 2 for key, one in again.items()
+    }
+
+
+def test_a_statement_tried_in_a_worker_is_the_same(folder):
+    from posbias.execution import Processes
+
+    (folder / "statements.json").unlink()
+    afar = try_statements(folder, ["kim2026/statements".partition("/")[0]], instances=2, engine=Processes(1))
+    assert afar == {key: try_one(key, 2) for key in afar}
+    assert len(afar) == 10
+
+
+def test_a_statement_whose_words_have_changed_is_tried_again(folder):
+    path = folder / "statements.json"
+    data = json.loads(path.read_text())
+    data["statements"][0]["words"] = "other words"
+    path.write_text(json.dumps(data))
+    told = []
+    try_statements(folder, **FEW, progress=lambda *news: told.append(news))
+    assert told == [(1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda text: text[:-30], "not valid JSON"),
+        (lambda text: "{}", "holds no statements"),
+        (lambda text: text.replace(f'"version": "{__version__}"', '"version": "0.0.1"'), "of posbias 0.0.1"),
+        (lambda text: text.replace('"survived": true', '"survived": false', 1), "damaged"),
+        (lambda text: text.replace('"published"', '"printed"'), "damaged"),
+    ],
+)
+def test_statements_that_cannot_be_used_are_named_and_tried_anew(folder, spoil, said):
+    path = folder / "statements.json"
+    path.write_text(spoil(path.read_text()))
+    told = []
+    found = try_statements(folder, ["kim2026"], **FEW, say=told.append)
+    assert len(told) == 1
+    assert said in told[0]
+    assert len(found) == 10
+    assert read_tried(path).keys() == found.keys()
+
+
+def test_instances_have_to_be_some(tmp_path):
+    with pytest.raises(InvalidValueError, match="instances: 0 given, an integer ≥ 1 needed"):
+        collect(tmp_path, instances=0)
+
+
+def test_ids_of_statements_say_where_they_stand():
+    assert slug("Theorem 4.5, critical distance") == "theorem-4.5-critical-distance"
+    assert slug("Lemma 5.3 (i)") == "lemma-5.3-i"
+    assert slug("§5.1, multi-head averaging") == "section-5.1-multi-head-averaging"
+
+
+# --- figures and tables ------------------------------------------------------------------------------------
+
+
+def test_claims_of_a_figure_come_with_their_numbers(folder, explained):
+    write(folder, "wu2025/fig2", [claim("It rises", 0.2), claim("It falls", -0.3), claim("It may", 0.011)])
+    rises, falls, may = collect(folder, papers=["wu2025/fig2"], **FEW)
+    assert [one.id for one in (rises, falls, may)] == [f"wu2025/fig2/{place}" for place in (1, 2, 3)]
+    assert [one.verdict for one in (rises, falls, may)] == ["holds", "fails", "undecided"]
+    assert (rises.number, rises.se) == (0.2, 0.01)
+    assert rises.more["effort"] == "quick"
+    assert rises.more["effects"][0]["where"] == "here"
+    assert "−0.300" in falls.why
+    assert "`posbias paper wu2025 fig2 --full` gives it more" in may.why
+
+
+@pytest.mark.parametrize("key", ["wu2025/fig2/2", "wu2025/fig2: It falls", "wu2025: It falls"])
+def test_an_explanation_follows_the_reason(folder, explained, key):
+    explained[key] = "Networks this\n  shallow do not."
+    write(folder, "wu2025/fig2", [claim("It rises", 0.2), claim("It falls", -0.3)])
+    rises, falls = collect(folder, papers=["wu2025/fig2"], **FEW)
+    assert falls.why.endswith(". Networks this shallow do not.")
+    assert falls.more["explanation"] == "Networks this shallow do not."
+    assert "Networks" not in rises.why
+
+
+def test_a_claim_that_holds_needs_no_explanation(folder, explained):
+    explained["wu2025/fig2/1"] = "Never shown."
+    write(folder, "wu2025/fig2", [claim("It rises", 0.2)])
+    (one,) = collect(folder, papers=["wu2025/fig2"], **FEW)
+    assert "Never shown" not in one.why
+
+
+def test_a_claim_without_a_number_has_none(folder):
+    write(folder, "wu2025/fig2", [judged_sentence("It rises", (Evidence("here", flaw="one network"),))])
+    (one,) = collect(folder, papers=["wu2025/fig2"], **FEW)
+    told = one.as_dict()
+    assert (told["number"], told["se"], told["verdict"]) == (None, None, "undecided")
+    assert "one network" in told["why"]
+
+
+def test_a_result_that_cannot_be_used_is_named_and_undecided(folder):
+    path = write(folder, "wu2025/fig2", [claim("It rises", 0.2)])
+    path.write_text(path.read_text()[:-20])
+    told = []
+    (one,) = collect(folder, papers=["wu2025/fig2"], **FEW, say=told.append)
+    assert (one.id, one.verdict) == ("wu2025/fig2", "undecided")
+    assert "fig2.json: not valid JSON" in one.why
+    assert "`posbias paper wu2025 fig2` makes it" in one.why
+    assert len(told) == 1
+    assert "fig2.json" in told[0]
+
+
+def test_results_of_a_paper_may_lie_elsewhere(folder):
+    path = write(folder, "wu2025/fig2", [claim("It rises", 0.2)])
+    elsewhere = path.parent.rename(folder / "other")
+    assert [one.verdict for one in collect(folder, papers=["wu2025/fig2"], **FEW)] == ["undecided"]
+    (one,) = collect(folder, papers=["wu2025/fig2"], at={"wu2025": elsewhere}, **FEW)
+    assert one.verdict == "holds"
+
+
+def test_claims_say_which_model_stood_in(folder):
+    told = stand_in(["tiny-alibi"])
+    write(
+        folder,
+        "herasimchyk2026/fig2",
+        [claim("(a) collapses", 0.2), claim("(the paper's own numbers) x", 1.0)],
+        stand_in=told,
+    )
+    collapses, own = collect(folder, papers=["herasimchyk2026/fig2"], **FEW)
+    assert collapses.why.endswith(f"; {told}")
+    assert "stands in" not in own.why
+
+
+# --- rows of printed tables --------------------------------------------------------------------------------
+
+
+def rows(folder, table):
+    found = collect(folder, papers=[f"herasimchyk2026/{table}"], **FEW)
+    return {one.more["model"]: one for one in found if "model" in one.more}
+
+
+def test_table_1_is_held_against_the_models_own_configurations(folder):
+    found = rows(folder, "table1")
+    assert [*found] == [*TABLE1]
+    assert {one.verdict for one in found.values()} == {"holds"}
+    assert found["bloom-176b"].number == 70
+
+
+def test_rows_of_models_that_were_not_measured_are_undecided(folder):
+    found = rows(folder, "table4")
+    assert [*found] == [*TABLE4]
+    assert {one.verdict for one in found.values()} == {"undecided"}
+    assert "−0.57 / 0.91 / 0.83 on FineWeb-Edu" in found["bloom-176b"].claim
+    assert "--models bigscience/bloom " in found["bloom-176b"].why
+    assert [*rows(folder, "table2")] == ["bloom-176b", "mpt-7b"]
+
+
+@pytest.mark.parametrize(("off", "verdict"), [(0.0, "holds"), (0.012, "holds"), (0.05, "fails")])
+def test_a_row_that_was_measured_is_compared(folder, off, verdict):
+    def level(value):
+        return {"value": value + off, "interval": [value + off - 0.01, value + off + 0.01]}
+
+    made = [
+        {
+            "model": "bloom-7b1",
+            "corpus": "HuggingFaceFW/fineweb-edu:train",
+            "levels": dict(zip("abc", map(level, TABLE4["bloom-7b"][CORPORA[0]]), strict=True)),
+        }
+    ]
+    write(folder, "herasimchyk2026/table4", [claim("(b) is higher", 0.2)], rows=made)
+    found = rows(folder, "table4")
+    assert found["bloom-7b"].verdict == verdict
+    assert found["mpt-7b"].verdict == "undecided"
+    assert found["bloom-7b"].number == pytest.approx(off)
+    assert f"{3 if verdict == 'holds' else 0} of 3 numbers within" in found["bloom-7b"].why
+
+
+def test_which_models_stand_in():
+    assert stand_in(["tiny-alibi", "smollm2-135m"]) == (
+        "tiny-alibi and smollm2-135m stand in for the paper's models (BLOOM, MPT, Falcon), "
+        "none of which was measured here"
+    )
+    assert stand_in(["bigscience/bloom-7b1", "tiny-alibi"]) == (
+        "tiny-alibi stands in for falcon-rw-7b, mpt-7b, mpt-30b and bloom-176b of the paper, not measured here"
+    )
+    with_files = stand_in(["tiny-alibi"], ["mpt-7b"])
+    assert with_files.endswith("; levels of mpt-7b are from the authors' rollout files")
+    assert stand_in([*TABLE1]) == ""
+
+
+# --- explanations ------------------------------------------------------------------------------------------
+
+
+def test_explanations_are_texts_of_things_that_exist():
+    known = explaining.explanations()
+    for key, text in known.items():
+        place = key.partition(": ")[0]
+        study = place if place in STUDIES else place.rpartition("/")[0]
+        assert study in STUDIES or place in {one.paper for one in STUDIES.values()}, key
+        assert text.strip().endswith((".", "?", ")")), key
+
+
+def test_an_explanation_that_is_no_text_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "explanations.toml").write_text('"wu2025/fig2/1" = 3')
+    monkeypatch.setattr(explaining, "files", lambda _: tmp_path)
+    with pytest.raises(InputFileError, match=r"'wu2025/fig2/1' is no text"):
+        explaining.explanations.__wrapped__()
+    (tmp_path / "kim2026").mkdir()
+    for place in (tmp_path, tmp_path / "kim2026"):
+        (place / "explanations.toml").write_text('"wu2025/fig2/1" = "So."')
+    with pytest.raises(InputFileError, match="explained twice"):
+        explaining.explanations.__wrapped__()

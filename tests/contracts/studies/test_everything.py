@@ -1,0 +1,249 @@
+"""A run of all papers, at an effort of seconds: what is made, skipped, left out, on record, and what fails."""
+
+import json
+
+import pytest
+
+from posbias.errors import InvalidValueError, ModelError, OutputFileError, PosbiasError
+from posbias.execution import InProcess
+from posbias.papers import herasimchyk2026, wu2025
+from posbias.papers.costs import Clock, Costs, effort_covers, tokens_of
+from posbias.papers.everything import make_all, make_study
+from posbias.papers.herasimchyk2026.cells import Effort as Prompts
+from posbias.papers.kim2026.models import EFFORT
+from posbias.papers.registry import STUDIES
+from posbias.papers.wu2025 import Effort
+
+SOME = ("kim2026/section3", "wu2025/fig9", "wu2025/fig10")
+
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch):
+    """Efforts of seconds in the place of minutes."""
+    monkeypatch.setitem(EFFORT, "quick", 5000)
+    monkeypatch.setattr(wu2025, "QUICK", Effort("quick", (0, 1), {2: 20}, 40))
+    monkeypatch.setattr(herasimchyk2026, "QUICK", Prompts("quick", 4, 4, 96))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("results")
+
+
+@pytest.fixture(scope="module")
+def first(folder):
+    with pytest.MonkeyPatch.context() as patch:
+        brief.__wrapped__(patch)
+        told: list[str] = []
+        return make_all(folder, SOME, engine=InProcess(), say=told.append), told
+
+
+def on_record(folder):
+    return json.loads((folder / "papers.json").read_text())
+
+
+def test_what_is_asked_for_is_made_from_cheap_to_dear(folder, first):
+    ran, told = first
+    assert ran.made == SOME
+    assert (ran.found, ran.failed, ran.left_out) == ((), {}, {})
+    assert "3 studies to make at the quick effort: at most" in told[0]
+    assert all(STUDIES[key].state(folder).made for key in SOME)
+
+
+def test_what_it_took_is_on_record(folder, first):
+    ran, _ = first
+    told = on_record(folder)
+    assert ran.costs == folder / "papers.json"
+    studies = told["studies"]
+    assert [*studies] == [*SOME]
+    made = {key: (one["cells_made"], one["cells_found"]) for key, one in studies.items()}
+    # Figure 10 is of the networks that were trained for Figure 9
+    assert made == {"kim2026/section3": (8, 0), "wu2025/fig9": (2, 0), "wu2025/fig10": (0, 2)}
+    assert all(one["seconds"] > 0 and one["effort"] == "quick" for one in studies.values())
+    assert sum(one["seconds"] for one in studies.values()) <= ran.seconds
+    assert studies["wu2025/fig9"]["seconds"] > studies["wu2025/fig10"]["seconds"]
+    assert {one["paper"]: one["cells"] for one in told["runs"]} == {"kim2026": 8, "wu2025": 2}
+    assert told["versions"]["posbias"]
+
+
+def test_what_is_finished_is_skipped(folder, first):
+    stamps = {path: path.stat().st_mtime_ns for path in folder.rglob("*.svg")}
+    told: list[str] = []
+    ran = make_all(folder, SOME, say=told.append)
+    assert (ran.made, ran.found) == ((), tuple(one for one in STUDIES if one in SOME))
+    assert told == ["everything is there (3 studies)"]
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.svg")} == stamps
+    assert on_record(folder)["studies"].keys() == {*SOME}
+
+
+def test_a_damaged_result_is_made_anew_from_its_cells(folder, first):
+    path = STUDIES["wu2025/fig10"].file(folder)
+    whole = path.read_text()
+    path.write_text(whole[:-9])
+    cells = {one.name for one in (folder / "wu2025" / "cells").iterdir()}
+    ran = make_all(folder, SOME, engine=InProcess())
+    assert ran.made == ("wu2025/fig10",)
+    assert path.read_text() == whole
+    assert {one.name for one in (folder / "wu2025" / "cells").iterdir()} == cells
+
+
+def test_a_study_alone_is_made_whatever_is_there(folder, first):
+    assert make_study(STUDIES["kim2026/section3"], folder).made == ("kim2026/section3",)
+
+
+def test_a_number_that_is_a_caption_means_its_parts(tmp_path, monkeypatch):
+    asked: list[str] = []
+    monkeypatch.setattr(
+        "posbias.papers.parts.wu", lambda run, studies: asked.extend(one.name for one in studies)
+    )
+    make_all(tmp_path, "wu2025/fig24")
+    assert asked == ["fig21", "fig22", "fig23"]
+
+
+def test_statements_are_tried_once(tmp_path):
+    options = {"instances": 1, "engine": InProcess()}
+    assert make_all(tmp_path, "kim2026/statements", **options).made == ("kim2026/statements",)
+    assert make_all(tmp_path, "kim2026/statements", **options).found == ("kim2026/statements",)
+    more = make_all(tmp_path, "kim2026/statements", instances=2, engine=InProcess())
+    assert more.made == ("kim2026/statements",)
+    record = on_record(tmp_path)["studies"]["kim2026/statements"]
+    assert (record["cells_made"], record["cells_found"]) == (20, 0)
+
+
+# --- measured models ---------------------------------------------------------------------------------------
+
+
+def test_measured_models_stand_in_and_a_second_text_is_shuffled(tmp_path):
+    names = [f"herasimchyk2026/{name}" for name in ("table2", "fig3", "fig4")]
+    ran = make_all(tmp_path, names, models=["tiny-alibi"])
+    assert ran.failed == {}
+    assert ran.made == ("herasimchyk2026/table2", "herasimchyk2026/fig4")
+    assert ran.left_out == {
+        "herasimchyk2026/fig3": "left out, every model adds a line by distance to its logits (see fig2)"
+    }
+    for name in ("table2", "fig4"):
+        page = (tmp_path / "herasimchyk2026" / f"{name}.md").read_text()
+        assert "Here tiny-alibi stands in for the paper's models (BLOOM, MPT, Falcon)" in page
+        about = json.loads((tmp_path / "herasimchyk2026" / f"{name}.json").read_text())
+        assert about["measured"] == ["tiny-alibi"]
+        assert about["effort"] == "quick"
+    assert "(scrambled)" in (tmp_path / "herasimchyk2026" / "fig4.md").read_text()
+    studies = on_record(tmp_path)["studies"]
+    assert studies["herasimchyk2026/table2"]["cells_made"] == 1
+    # other models are another question
+    assert make_all(tmp_path, names[0], models=["tiny-alibi"]).found == ("herasimchyk2026/table2",)
+    asked = make_all(tmp_path, names[0], models=["tiny-alibi", "tiny-nope"])
+    assert asked.made == ("herasimchyk2026/table2",)
+
+
+def test_a_model_that_cannot_be_had_is_done_without(tmp_path, monkeypatch):
+    asked: list[tuple] = []
+
+    def measured(run, studies, models, **options):
+        asked.append(tuple(models))
+        if "smollm2-135m" in models:
+            raise ModelError("smollm2-135m: could not be downloaded")
+
+    monkeypatch.setattr("posbias.papers.parts._measured", measured)
+    told: list[str] = []
+    ran = make_all(tmp_path, "herasimchyk2026/table2", say=told.append)
+    assert asked == [("tiny-alibi", "smollm2-135m"), ("tiny-alibi",)]
+    assert ran.failed == {}
+    assert "smollm2-135m: could not be downloaded; going on with tiny-alibi alone" in told
+    # a model that was asked for by name is not done without
+    ran = make_all(tmp_path, "herasimchyk2026/table2", models=["smollm2-135m"])
+    assert ran.failed == {"herasimchyk2026/table2": "smollm2-135m: could not be downloaded"}
+
+
+# --- what goes wrong ---------------------------------------------------------------------------------------
+
+
+def fail(*_):
+    raise InvalidValueError("broken")
+
+
+def test_a_part_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
+    monkeypatch.setattr("posbias.papers.parts.kim", fail)
+    ran = make_all(tmp_path, SOME, engine=InProcess())
+    assert ran.failed == {"kim2026/section3": "broken"}
+    assert ran.made == ("wu2025/fig9", "wu2025/fig10")
+    assert on_record(tmp_path)["studies"].keys() == {*ran.made}
+    with pytest.raises(PosbiasError, match="broken"):
+        make_study(STUDIES["kim2026/section3"], tmp_path)
+
+
+def test_an_interrupt_says_what_is_kept(tmp_path, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt("2 of 3 cells are kept")
+
+    monkeypatch.setattr("posbias.papers.parts.wu", stop)
+    with pytest.raises(
+        KeyboardInterrupt, match=r"1 of 3 studies are kept in .* goes on from there \(2 of 3 cells"
+    ):
+        make_all(tmp_path, SOME)
+    assert on_record(tmp_path)["studies"].keys() == {"kim2026/section3"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"names": "fig2"}, "study: 'fig2' given"),
+        ({"configs": "nowhere"}, "configs: nowhere is no folder"),
+        ({"models": ["a", "a"]}, "models: a given twice"),
+    ],
+)
+def test_what_cannot_be_right_is_refused_first(tmp_path, options, said):
+    with pytest.raises(InvalidValueError, match=said):
+        make_all(tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_refused_first(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputFileError):
+        make_all(tmp_path / "file" / "out")
+
+
+# --- costs -------------------------------------------------------------------------------------------------
+
+
+def test_shared_work_is_counted_once(tmp_path):
+    clock = Clock(lambda line: None, "drawing ")
+    clock.began -= 10.0
+    for name in ("a", "b"):
+        clock.say(f"drawing {name} …")
+    costs = Costs(tmp_path / "papers.json", "quick", {})
+    costs.shared("wu2025", clock, {"a": ["x", "y"], "b": ["y", "z", "old"]}, {"x": 1.0, "y": 3.0, "z": 6.0})
+    made = {key: (one["cells_made"], one["cells_found"]) for key, one in costs.records.items()}
+    assert made == {"wu2025/a": (2, 0), "wu2025/b": (1, 2)}
+    assert [one["seconds"] for one in costs.records.values()] == pytest.approx([4.0, 6.0], abs=0.2)
+
+
+def test_what_was_made_in_two_runs_is_added_up(tmp_path):
+    path = tmp_path / "papers.json"
+    for made, found in ((3, 1), (1, 3), (0, 4)):
+        costs = Costs(path, "quick", {})
+        costs.note("wu2025/fig2", 10.0, made, found)
+        costs.save()
+    (record,) = on_record(tmp_path)["studies"].values()
+    assert (record["seconds"], record["cells_made"], record["cells_found"]) == (30.0, 4, 0)
+    full = Costs(path, "full", {})
+    full.note("wu2025/fig2", 5.0, 4, 0)
+    assert full.records["wu2025/fig2"]["seconds"] == 5.0
+
+
+def test_a_record_that_cannot_be_read_is_begun_anew(tmp_path):
+    path = tmp_path / "papers.json"
+    for content in ("{", "[]", '{"version": "0.0.1", "studies": {"a/b": {}}}'):
+        path.write_text(content)
+        assert Costs(path, "quick", {}).records == {}
+
+
+def test_small_things():
+    assert effort_covers("full", "quick")
+    assert effort_covers("quick", "quick")
+    assert not effort_covers("quick", "full")
+    assert not effort_covers("", "quick")
+    assert tokens_of("tiny-alibi-bundled-scrambled-256x32-0a1b2c3d4e5f.nc") == 256
+    assert tokens_of("tiny-alibi-bundled-64x32-0a1b2c3d4e5f-2.nc") == 64
+    assert tokens_of("x.nc") is None

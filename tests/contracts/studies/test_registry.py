@@ -1,0 +1,205 @@
+"""The registry of studies: that it has exactly what can be made, and reads results as they are."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from posbias import __version__
+from posbias.claims import Evidence, judged_sentence
+from posbias.errors import InputFileError, InvalidValueError
+from posbias.estimate import Estimate
+from posbias.papers.registry import PAPERS, STUDIES, Cost, find_studies, minutes_text
+from posbias.papers.results import read_result, rows_of
+from posbias.store import save_json
+
+
+def names_of(paper: str) -> set[str]:
+    return {one.name for one in STUDIES.values() if one.paper == paper} - {"statements"}
+
+
+def result(path, name="fig2", **more):
+    """A study's JSON with one claim that holds and one of no verdict."""
+    claims = [
+        judged_sentence("It rises", (Evidence("here", Estimate(0.2, 0.01, 10)),)),
+        judged_sentence("It falls", (Evidence("x", flaw="no"),)),
+    ]
+    about = {"figure": name, "effort": "quick", "claims": [one.as_dict() for one in claims]}
+    return save_json(about | more, path)
+
+
+# --- what there is -----------------------------------------------------------------------------------------
+
+
+def test_the_registry_has_exactly_what_can_be_made():
+    from posbias.papers import herasimchyk2026, kim2026, wu2025
+
+    assert names_of("wu2025") == {*wu2025.FIGURES, *wu2025.GROUPS}
+    assert names_of("herasimchyk2026") == {*herasimchyk2026.TARGETS}
+    assert names_of("kim2026") == {*kim2026.TARGETS}
+    assert all(f"{paper}/statements" in STUDIES for paper in PAPERS)
+
+
+def test_cells_are_those_that_the_code_makes():
+    from posbias.papers.kim2026 import STUDIES as KIM
+    from posbias.papers.wu2025.figures import FIGURES, GROUPS, settings_of
+    from posbias.verify import STATEMENTS
+
+    for name, figure in FIGURES.items():
+        cells = len({*settings_of(figure)})
+        assert STUDIES[f"wu2025/{name}"].quick.cells == STUDIES[f"wu2025/{name}"].full.cells == cells
+    for name, parts in GROUPS.items():
+        study = STUDIES[f"wu2025/{name}"]
+        assert study.parts == parts
+        assert study.quick.cells == sum(STUDIES[f"wu2025/{part}"].quick.cells for part in parts)
+    for name in KIM:
+        assert STUDIES[f"kim2026/{name}"].quick.cells == len({*KIM[name].cells}), name
+    for paper in PAPERS:
+        count = sum(one.source == paper for one in STATEMENTS)
+        assert STUDIES[f"{paper}/statements"].quick.cells == count
+
+
+def test_every_study_says_what_it_is():
+    for key, study in STUDIES.items():
+        assert study.key == key
+        assert study.question.endswith("?")
+        assert study.title
+        assert study.needs in ("", "torch", "models")
+        assert study.command.startswith("posbias paper ")
+        assert study.quick.minutes <= study.full.minutes
+        assert study.quick.machine
+        assert bool(study.writes) != bool(study.parts)
+
+
+def test_expected_numbers_are_those_that_the_papers_print():
+    from posbias.papers.herasimchyk2026.printed import TABLE4, TABLE6
+    from posbias.papers.kim2026.models import PRINTED
+
+    six = [one.value for one in STUDIES["kim2026/section3"].expected]
+    assert six == [float(printed) for printed, _ in PRINTED] == [0.5015, 0.5, 0.6382, 0.5544, 0.5931, 0.5457]
+    table4 = {one.what: one.value for one in STUDIES["herasimchyk2026/table4"].expected}
+    assert table4["bloom-176b, Wikipedia, (b), Spearman"] == 0.98
+    assert len(table4) == 3 * 3 * len(TABLE4)
+    assert len(STUDIES["herasimchyk2026/table2"].expected) == 2 * 3
+    assert len(STUDIES["herasimchyk2026/table6"].expected) == 2 * len(TABLE6)
+    assert not STUDIES["wu2025/fig2"].expected
+    assert all(one.tolerance >= 0 and one.where for study in STUDIES.values() for one in study.expected)
+
+
+def test_the_tolerance_of_a_printed_probability_is_four_standard_errors():
+    # the largest standard error of a difference at ten million samples is .0000493 (table.json of a full run)
+    assert {one.tolerance for one in STUDIES["kim2026/section3"].expected} == {0.0002}
+
+
+def test_the_registry_imports_nothing_heavy():
+    heavy = "torch", "transformers", "matplotlib", "numba", "xarray", "ray"
+    code = f"import sys, posbias.papers.registry; print([m for m in {heavy!r} if m in sys.modules])"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
+
+
+def test_studies_are_found_by_key_or_paper():
+    assert [one.key for one in find_studies("wu2025/fig2")] == ["wu2025/fig2"]
+    assert {one.paper for one in find_studies(["kim2026"])} == {"kim2026"}
+    assert find_studies() == [*STUDIES.values()]
+    with pytest.raises(InvalidValueError, match=r"study: 'wu2025/fig25' given.*did you mean 'wu2025/fig"):
+        find_studies("wu2025/fig25")
+
+
+@pytest.mark.parametrize(
+    ("minutes", "told"),
+    [
+        (0.001, "1 second"),
+        (0.5, "30 seconds"),
+        (1, "1 minute"),
+        (14.4, "14 minutes"),
+        (180, "3 hours"),
+        (9000, "6 days"),
+    ],
+)
+def test_minutes_in_words(minutes, told):
+    assert minutes_text(minutes) == told
+    assert str(Cost(3, minutes, "m")) == f"3 cells, {told}"
+
+
+# --- results -----------------------------------------------------------------------------------------------
+
+
+def test_the_state_of_a_study(tmp_path):
+    study = STUDIES["wu2025/fig2"]
+    assert str(study.state(tmp_path)) == "not made"
+    result(study.file(tmp_path))
+    state = study.state(tmp_path)
+    assert (state.made, state.effort) == (True, "quick")
+    assert state.claims == {"holds": 1, "fails": 0, "undecided": 1}
+    assert "quick, 1 holds, 1 undecided" in str(state)
+    elsewhere = {"wu2025": tmp_path / "wu2025"}
+    assert study.state(tmp_path / "none", elsewhere).made
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "not valid JSON"),
+        ("[1]", "holds list"),
+        ('{"figure": "fig3", "claims": []}', "holds 'fig3', 'fig2' needed"),
+        ('{"claims": "none"}', "no list of claims"),
+        ('{"claims": [{"claim": "x", "verdict": "holds"}]}', "written before claims had number, se, why"),
+        (
+            '{"claims": [{"claim": "x", "number": 1, "se": 1, "why": "", "verdict": "yes"}]}',
+            "verdict 'yes', one of holds, fails, undecided needed",
+        ),
+        ('{"version": "0.0.1", "claims": []}', f"of posbias 0.0.1, this is {__version__}"),
+    ],
+)
+def test_a_result_that_cannot_be_used_is_damaged_and_says_how(tmp_path, content, said):
+    study = STUDIES["wu2025/fig2"]
+    path = study.file(tmp_path)
+    path.parent.mkdir()
+    path.write_text(content)
+    assert said in study.state(tmp_path).damaged
+    assert not study.state(tmp_path).made
+    with pytest.raises(InputFileError, match=r"fig2\.json"):
+        read_result(path, "fig2")
+
+
+def test_a_group_is_made_when_its_parts_are(tmp_path):
+    group = STUDIES["wu2025/fig24"]
+    for part in group.parts:
+        assert not group.state(tmp_path).made
+        result(STUDIES[f"wu2025/{part}"].file(tmp_path), part, rows=[{"gap": 1.0}])
+    assert group.state(tmp_path).claims == {"holds": 3, "fails": 0, "undecided": 3}
+    assert [row["study"] for row in group.rows(tmp_path)] == [f"wu2025/{part}" for part in group.parts]
+
+
+def test_rows_are_flat(tmp_path):
+    study = STUDIES["wu2025/fig2"]
+    cells = [
+        {"setting": "causal", "gap": {"value": 0.1, "se": None}, "every_gap": [0.1, 0.2]},
+        {"setting": "full"},
+    ]
+    result(study.file(tmp_path), cells=cells)
+    assert study.rows(tmp_path) == [
+        {"setting": "causal", "gap.value": 0.1, "gap.se": None, "every_gap.0": 0.1, "every_gap.1": 0.2},
+        {"setting": "full"},
+    ]
+    with pytest.raises(InputFileError, match="not made; `posbias paper wu2025 fig3` makes it"):
+        STUDIES["wu2025/fig3"].rows(tmp_path)
+
+
+def test_curves_become_a_row_for_every_position():
+    curve = [float(position) for position in range(20)]
+    rows = rows_of(
+        {"curves": [{"model": "m", "levels": {"a": curve, "b": curve[:18]}}], "shapes": [{"x": 1}]}
+    )
+    assert len(rows) == 21
+    assert rows[3] == {"table": "curves", "model": "m", "position": 3, "levels.a": 3.0, "levels.b": 3.0}
+    assert "levels.b" not in rows[19]
+    assert rows[20] == {"table": "shapes", "x": 1}
+
+
+def test_a_study_as_json_is_json():
+    told = json.loads(json.dumps([one.as_dict() for one in STUDIES.values()]))
+    assert len(told) == len(STUDIES)
+    assert told[0]["quick"].keys() == {"cells", "minutes", "machine"}

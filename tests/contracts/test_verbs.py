@@ -1,0 +1,91 @@
+"""Verbs are functions whatever was imported before; names of 0.1 work, and say where they are now."""
+
+import importlib
+import inspect
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+import posbias
+from posbias import deprecated
+
+CALLS = {
+    "predict": "posbias.predict(posbias.Architecture(2), 8).mass.sum()",
+    "compare": "posbias.compare(profile, profile).agreements['p'].spearman.value",
+    "measure": "posbias.measure('tiny-nope', tokens=8, prompts=1).attrs['model']",
+    "retrieve": "posbias.retrieve('tiny-nope', job).attrs['posbias_kind']",
+    "simulate": "posbias.simulate(RecencyModel(dimension=4), 100).samples",
+    "train": "posbias.train(experiment, device='cpu').cost['device']",
+}
+SETTING = """
+import importlib, pkgutil
+import posbias
+for module in pkgutil.walk_packages(posbias.__path__, "posbias."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+from posbias.retrieval.job import retrieval_job
+from posbias.simulation import RecencyModel
+from posbias.training import Experiment, Network
+job = retrieval_job(prompts=2, positions=3, pairs=4)
+profile = posbias.predict(posbias.Architecture(2), 8)
+experiment = Experiment(network=Network(depth=1), seeds=(0,), iterations=1)
+"""
+
+
+def run(code: str) -> list[str]:
+    program = [sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", code]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_verbs_work_when_every_module_was_imported():
+    answers = run(SETTING + "".join(f"print({call})\n" for call in CALLS.values()))
+    assert answers == ["1.0", "1.0", "tiny-nope", "retrieval", "100", "cpu"]
+
+
+def test_every_verb_of_the_table_is_called():
+    assert {old.removeprefix("posbias.") for old in deprecated.VERBS} <= set(CALLS) <= set(posbias.__all__)
+
+
+@pytest.mark.parametrize("old", deprecated.VERBS)
+def test_an_old_package_is_the_verb_and_the_module(old):
+    place, name = deprecated.VERBS[old]
+    verb, package = getattr(posbias, old.removeprefix("posbias.")), importlib.import_module(place)
+    function = getattr(package, name)
+    assert importlib.import_module(old) is verb
+    assert (verb.__doc__, inspect.signature(verb)) == (function.__doc__, inspect.signature(function))
+    assert pickle.loads(pickle.dumps(verb)) is verb
+    with pytest.warns(DeprecationWarning, match=rf"{old}\.{name} is now {place}\.{name}"):
+        assert getattr(verb, name) is function
+    with pytest.raises(AttributeError):
+        verb.no_such_name  # noqa: B018
+
+
+@pytest.mark.parametrize("old", sorted(set(deprecated.MODULES) - set(deprecated.VERBS)))
+def test_an_old_module_gives_what_the_new_one_has(old):
+    module, new = importlib.import_module(old), importlib.import_module(deprecated.MODULES[old])
+    for name in (name for name in vars(new) if not name.startswith("_")):
+        with pytest.warns(DeprecationWarning, match=deprecated.MODULES[old]):
+            assert getattr(module, name) is getattr(new, name)
+
+
+def test_every_public_name_of_0_1_is_given_with_a_warning():
+    code = """
+import warnings
+with warnings.catch_warnings(record=True) as heard:
+    warnings.simplefilter("always")
+    from posbias.measure import *
+    from posbias.measure import load_model, Request
+    import posbias.measure
+    from posbias.train.kernels import trained_rollout
+    posbias.measure.measure
+print(posbias.measure.__name__, load_model.__name__, len(heard) > 20)
+print({warning.filename for warning in heard})
+"""
+    assert run(code) == ["posbias.measure", "load_model", "True", "{'<string>'}"]
+    for name in ("posbias.measure.no_such_module", "posbias.no_such_module"):
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module(name)

@@ -1,0 +1,521 @@
+"""Laws of the store: what is written is read again; what was changed since is noticed; nothing is lost."""
+
+import dataclasses
+import json
+import logging
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import xarray as xr
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from posbias import __version__
+from posbias.errors import DamagedError, InputFileError, OutputFileError, SchemaError
+from posbias.spec import fingerprint
+from posbias.store import (
+    Checkpoint,
+    Header,
+    JsonCodec,
+    NetCDFCodec,
+    SafetensorsCodec,
+    Store,
+    Tensors,
+    checkpoint,
+)
+
+KIND, SCHEMA = "trial", 3
+WORDS = st.text(max_size=8)
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**70), 2**70)
+LEAVES = st.none() | st.booleans() | NUMBERS | WORDS
+MAPPINGS = st.dictionaries(
+    WORDS,
+    st.recursive(
+        LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3)
+    ),
+    max_size=4,
+)
+DTYPES = st.sampled_from(["f8", "f4", "i8", "i4", "u1"])
+
+
+@st.composite
+def arrays(draw):
+    shape = tuple(draw(st.lists(st.integers(0, 3), max_size=3)))
+    content = draw(st.binary(min_size=8 * int(np.prod(shape)), max_size=8 * int(np.prod(shape))))
+    dtype = np.dtype(draw(DTYPES))
+    return np.frombuffer(content[: int(np.prod(shape)) * dtype.itemsize], dtype).reshape(shape).copy()
+
+
+NAMES = st.text("abcdefgh_", min_size=1, max_size=6)
+TENSORS = st.builds(Tensors, st.dictionaries(NAMES, arrays(), max_size=3), MAPPINGS)
+
+
+@st.composite
+def datasets(draw):
+    variables = {
+        f"v_{name}": xr.Variable(
+            [f"{name}_{axis}" for axis in range(array.ndim)], array, {"long_name": draw(WORDS)}
+        )
+        for name, array in draw(st.dictionaries(NAMES, arrays(), max_size=3)).items()
+    }
+    texts = draw(st.lists(st.text("äbc ", min_size=1, max_size=4), min_size=1, max_size=3))
+    attributes = {
+        f"a_{name}": held
+        for name, held in draw(
+            st.dictionaries(NAMES, st.text("xyzö", min_size=1) | st.integers(0, 9) | st.just(0.1), max_size=3)
+        ).items()
+    }
+    return xr.Dataset(variables | {"words": ("word", np.array(texts, dtype=object))}, attrs=attributes)
+
+
+HEADERS = st.builds(
+    Header,
+    kind=st.just(KIND),
+    schema=st.just(SCHEMA),
+    specification=MAPPINGS,
+    amount=st.none() | st.integers(0, 10),
+    versions=st.dictionaries(NAMES, WORDS, max_size=2),
+    cost=MAPPINGS,
+    companion=st.sampled_from(["", "ab12"]),
+)
+
+
+def same(written, read):
+    """Whether two contents are equal, every float to the bit."""
+    if isinstance(written, xr.Dataset):
+        return (
+            written.identical(read.drop_attrs(deep=False).assign_attrs(written.attrs))
+            and {name: held for name, held in read.attrs.items() if name != "posbias_kind"} == written.attrs
+            and all(
+                written[name].values.tobytes() == read[name].values.tobytes() for name in numeric(written)
+            )
+        )
+    if isinstance(written, Tensors):
+        return (
+            written.note == read.note
+            and written.arrays.keys() == read.arrays.keys()
+            and all(
+                (held.dtype, held.shape, held.tobytes())
+                == (read.arrays[name].dtype, read.arrays[name].shape, read.arrays[name].tobytes())
+                for name, held in written.arrays.items()
+            )
+        )
+    return written == read
+
+
+def numeric(dataset):
+    return [name for name in dataset.variables if dataset[name].dtype.kind in "fiu"]
+
+
+CASES = [
+    pytest.param(JsonCodec(), MAPPINGS, id="json"),
+    pytest.param(NetCDFCodec(), datasets(), id="netcdf"),
+    pytest.param(SafetensorsCodec(), TENSORS, id="safetensors"),
+]
+EXAMPLES = {
+    ".json": {"value": [0.1, 1e-200], "words": "nature", "none": None, "count": 7},
+    ".nc": xr.Dataset(
+        {"loss": ("step", [0.5, 1e-9, 3.0], {"units": "nat"}), "name": ("step", ["a", "bc", "d"])},
+        coords={"step": [1, 2, 3]},
+        attrs={"model": "gpt2", "tokens": 64},
+    ),
+    ".safetensors": Tensors({"a": np.arange(6.0).reshape(2, 3), "b": np.int32([5])}, {"step": 3}),
+}
+CODECS = pytest.mark.parametrize("codec", [case.values[0] for case in CASES], ids=lambda codec: codec.suffix)
+HEADER = Header(KIND, SCHEMA, {"model": {"dimension": 16}, "seed": 1}, versions={"posbias": __version__})
+
+
+@pytest.mark.parametrize(("codec", "contents"), CASES)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_what_is_read_is_what_was_written(codec, contents, data, tmp_path):
+    content, header = data.draw(contents), data.draw(HEADERS)
+    path = tmp_path / f"file{codec.suffix}"
+    written = codec.write(path, header, content)
+    found, read = codec.read(path, KIND, SCHEMA)
+    assert same(content, read)
+    assert found == written == dataclasses.replace(header, digest=written.digest)
+    assert len(written.digest) == 64
+    assert found.fingerprint == fingerprint(header.specification)
+
+
+@CODECS
+def test_the_same_content_gives_the_same_digest_and_other_content_another(codec, tmp_path):
+    content = EXAMPLES[codec.suffix]
+    digests = {
+        codec.write(tmp_path / "a", header, content).digest
+        for header in (HEADER, HEADER, dataclasses.replace(HEADER, digest="old"))
+    }
+    assert len(digests) == 1
+    others = [
+        dataclasses.replace(HEADER, cost={"seconds": 1}),
+        dataclasses.replace(HEADER, amount=3),
+        dataclasses.replace(HEADER, specification={"seed": 2}),
+        dataclasses.replace(HEADER, companion="12"),
+    ]
+    assert len(digests | {codec.write(tmp_path / "a", other, content).digest for other in others}) == 5
+
+
+@CODECS
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_flipped_bit_is_noticed_or_changes_nothing_that_is_read(codec, data, tmp_path):
+    path, content = tmp_path / f"file{codec.suffix}", EXAMPLES[codec.suffix]
+    header = codec.write(path, HEADER, content)
+    whole = bytearray(path.read_bytes())
+    whole[data.draw(st.integers(0, len(whole) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(whole)
+    error = None
+    try:
+        found, read = codec.read(path, KIND, SCHEMA)
+    except InputFileError as caught:
+        error = caught
+    if error is not None:
+        assert str(error).startswith(str(path))
+        assert "\n" not in str(error)
+    else:
+        assert found == header
+        assert same(content, read)
+
+
+@CODECS
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(share=st.floats(0, 0.999))
+def test_a_cut_is_noticed(codec, share, tmp_path):
+    path = tmp_path / f"file{codec.suffix}"
+    codec.write(path, HEADER, EXAMPLES[codec.suffix])
+    whole = path.read_bytes()
+    assume(len(whole[: int(share * len(whole))].strip()) < len(whole.strip()))
+    path.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(InputFileError, match=r"damaged|not a readable|holds no posbias result"):
+        codec.read(path, KIND, SCHEMA)
+
+
+@CODECS
+def test_another_kind_and_another_schema_are_named(codec, tmp_path):
+    path = tmp_path / f"file{codec.suffix}"
+    codec.write(path, HEADER, EXAMPLES[codec.suffix])
+    with pytest.raises(DamagedError) as caught:
+        codec.read(path, "measurement", SCHEMA, made_by="posbias measure")
+    assert str(caught.value) == (
+        f"{path}: holds a posbias trial, not a posbias measurement; write one with 'posbias measure'"
+    )
+    with pytest.raises(SchemaError) as caught:
+        codec.read(path, KIND, SCHEMA + 1)
+    assert str(caught.value) == (
+        f"{path}: schema version 3, this posbias reads and writes 4; "
+        f"'posbias study convert {tmp_path}' converts it"
+    )
+    with pytest.raises(SchemaError, match="reads and writes 2; another file or folder needed"):
+        codec.read(path, KIND, SCHEMA - 1)
+    with pytest.raises(InputFileError, match="no such file"):
+        codec.read(tmp_path / "none", KIND, SCHEMA)
+
+
+@CODECS
+def test_what_cannot_be_written_leaves_nothing(codec, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputFileError, match="cannot write"):
+        codec.write(tmp_path / "file" / "x", HEADER, EXAMPLES[codec.suffix])
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_compressed_variables_are_float32_and_verified(tmp_path):
+    kernel = np.random.default_rng(0).normal(size=(4, 5))
+    content = xr.Dataset({"kernel": (("query", "key"), kernel), "loss": ("query", kernel[:, 0])})
+    codec, path = NetCDFCodec(compressed=("kernel", "absent")), tmp_path / "m.nc"
+    codec.write(path, HEADER, content)
+    _, read = codec.read(path, KIND, SCHEMA)
+    assert read["kernel"].dtype == np.float32
+    np.testing.assert_array_equal(read["kernel"].values, kernel.astype(np.float32))
+    np.testing.assert_array_equal(read["loss"].values, kernel[:, 0])
+    with xr.open_dataset(path, engine="h5netcdf") as opened:
+        assert opened["kernel"].encoding["zlib"]
+        assert opened.attrs["posbias_kind"] == KIND
+
+
+# --- the store ---------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Power:
+    """A cell whose result is a list of powers."""
+
+    base: int
+    count: int = 3
+    seed: int = 0
+    kind = "powers"
+    schema = 1
+    codec = JsonCodec()
+
+    @property
+    def specification(self):
+        return {"base": self.base, "seed": self.seed}
+
+    @property
+    def name(self):
+        return f"powers-base{self.base}"
+
+    def run(self):
+        return [self.base**power for power in range(self.count)]
+
+    def to_content(self, result):
+        return {"powers": result}
+
+    def from_content(self, header, content):
+        return content["powers"]
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "cells")
+
+
+def save(store, cell, **settings):
+    return store.save(cell, cell.run(), {"seconds": 1.0}, **settings)
+
+
+def find(store, cell, **settings):
+    """As another run would."""
+    return Store(store.folder).find(cell, **settings)
+
+
+def test_a_cell_is_found_by_its_specification_alone(store):
+    assert find(store, Power(2)) is None
+    kept = save(store, Power(2))
+    assert kept.path.name == f"powers-base2-{fingerprint({'base': 2, 'seed': 0})[:12]}.json"
+    assert (kept.result, kept.header.cost["seconds"]) == ([1, 2, 4], 1.0)
+    assert kept.header.versions["posbias"] == __version__
+    assert kept.header.cost["finished"].endswith("+00:00")
+    back = find(store, Power(2))
+    assert (back.result, back.header, back.path) == ([1, 2, 4], kept.header, kept.path)
+    assert find(store, Power(2, seed=1)) is None
+    kept.path.rename(kept.path.with_name(kept.path.name.replace("powers-base2", "other-words")))
+    assert find(store, Power(2)).result == [1, 2, 4]
+
+
+def test_the_newest_counts_and_nothing_is_overwritten(store):
+    paths = [save(store, Power(2)).path for _ in range(11)]
+    assert len(set(paths)) == 11
+    assert find(store, Power(2)).path == paths[-1]
+    assert save(Store(store.folder), Power(2)).path.stem.endswith("-12")
+    assert len([*store.folder.iterdir()]) == 12
+
+
+def test_a_larger_amount_serves_a_smaller_wish(store):
+    large = save(store, Power(2, count=9), amount=9)
+    small = save(store, Power(2, count=4), amount=4)
+    assert find(store, Power(2)).path == small.path
+    assert find(store, Power(2), at_least=4).path == small.path
+    assert find(store, Power(2), at_least=5).path == large.path
+    assert find(store, Power(2), at_least=10) is None
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:-40]), "not valid JSON"),
+        (
+            lambda path: path.write_text(path.read_text().replace("[1, 2", "[1, 3")),
+            "does not match its digest",
+        ),
+        (lambda path: path.write_text("[1]"), "no mapping of keys"),
+        (lambda path: path.write_text("{}"), "holds no posbias result"),
+        (lambda path: path.write_bytes(b"\xff\xfe\x00"), "not valid JSON"),
+        (lambda path: shutil.copy(save(Store(path.parent), Power(5)).path, path), "another cell"),
+        (
+            lambda path: JsonCodec().write(path, Header("powers", 1, Power(2).specification), {"power": 1}),
+            "not a whole powers",
+        ),
+    ],
+)
+def test_a_damaged_file_is_named_set_aside_and_the_one_before_it_counts(store, spoil, said, caplog):
+    older, newer = save(store, Power(2)), save(store, Power(2))
+    spoil(newer.path)
+    damaged = newer.path.read_bytes()
+    caplog.set_level(logging.WARNING)
+    assert find(store, Power(2), look_only=True).path == older.path
+    assert newer.path.read_bytes() == damaged
+    assert find(store, Power(2)).path == older.path
+    assert [said in record.getMessage() for record in caplog.records] == [True, True]
+    assert caplog.records[1].getMessage().startswith(str(newer.path))
+    assert caplog.records[1].getMessage().endswith(f"kept as {newer.path.name}.damaged-1, computed again")
+    assert newer.path.with_name(f"{newer.path.name}.damaged-1").read_bytes() == damaged
+    assert not newer.path.exists()
+
+
+def test_another_schema_is_refused_and_nothing_changed(store):
+    path = save(store, Power(2)).path
+    newer = type("Power", (Power,), {"schema": 2})(2)
+    before = path.read_bytes()
+    with pytest.raises(SchemaError, match="schema version 1, this posbias reads and writes 2"):
+        find(store, newer)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("versions", "used"),
+    [
+        ({"posbias": f"{__version__}.post7"}, True),
+        ({"posbias": "0.0.9"}, False),
+        ({"posbias": "0.0.9", "converted": __version__}, True),
+        ({"posbias": "7.1.0"}, False),
+    ],
+)
+def test_files_of_another_main_version_are_named_and_left(store, versions, used, caplog):
+    path = save(store, Power(2), versions=versions).path
+    before = path.read_bytes()
+    found = find(store, Power(2))
+    assert (found is not None) == used
+    told = (
+        []
+        if used
+        else [f"{path}: made by posbias {versions['posbias']}, this is {__version__}; kept, computed again"]
+    )
+    assert [record.getMessage() for record in caplog.records] == told
+    assert path.read_bytes() == before
+
+
+def test_what_a_killed_writer_began_is_cleared_and_a_living_ones_is_not(store):
+    path = save(store, Power(2)).path
+    killed = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "import os, sys\nfrom posbias.files import replacing\n"
+            "with replacing(sys.argv[1]) as path:\n    path.write_text('half')\n    os._exit(9)",
+            str(path),
+        ],
+        check=False,
+    )
+    assert killed.returncode == 9
+    (left,) = (other for other in store.folder.iterdir() if other != path)
+    assert left.name.startswith(".")
+    living = store.folder / f".{platform.node()}~{os.getpid()}~a.json.abc.json"
+    elsewhere = store.folder / left.name.replace(platform.node(), "elsewhere")
+    for other in (living, elsewhere):
+        other.write_text("{")
+    store.clear_leftovers()
+    assert {*store.folder.iterdir()} == {path, living, elsewhere}
+    assert find(store, Power(2)).path == path
+
+
+# --- checkpoints -------------------------------------------------------------------------------------------
+
+
+class Clock:
+    """A clock that runs only as told; writing a byte takes so many seconds."""
+
+    def __init__(self, seconds_per_byte=0.0):
+        self.now, self.rate, self.written = 0.0, seconds_per_byte, []
+
+    def monotonic(self):
+        return self.now
+
+    def write(self, path, header, content):
+        self.now += self.rate * content.nbytes
+        self.written.append((self.now, self.rate * content.nbytes))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(st.floats(0.01, 30), min_size=1, max_size=60),
+    size=st.sampled_from([8, 10**6, 778 * 10**6]),
+    rate=st.floats(2e7, 1e8),
+    patience=st.sampled_from([20, 100]),
+)
+def test_writing_takes_its_share_of_the_run_at_most(steps, size, rate, patience, tmp_path):
+    """Also the first writing, and on disks five times as slow as expected, once that is known."""
+    clock = Clock(1 / rate)
+    state = Tensors({"kernel": np.broadcast_to(np.zeros(1), (size // 8,))}, {})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "time", clock)
+        patch.setattr(checkpoint.SafetensorsCodec, "write", lambda self, *given: clock.write(*given))
+        keeper = Checkpoint(tmp_path / "c", "f" * 64, patience)
+        for step in steps:
+            clock.now += step
+            keeper.keep_up(lambda: state)
+    spent = 0.0
+    for number, (end, took) in enumerate(clock.written):
+        spent += took
+        slower = 1e8 / rate if number == 0 else 1.0
+        assert spent <= slower * (end - took) / patience * (1 + 1e-9)
+        assert end - took >= 2.0 - 1e-6
+
+
+STATE = Tensors({"mean.loss": np.array([0.1, 1e-300]), "row.index": np.arange(3)}, {"finished": 3})
+
+
+def test_a_checkpoint_is_read_back_and_discarded(tmp_path):
+    path = tmp_path / "job.safetensors"
+    keeper = Checkpoint(path, "a" * 64, 20)
+    assert keeper.load() is None
+    keeper.keep_up(lambda: STATE)
+    assert not path.exists()  # two seconds have not passed
+    keeper.write(lambda: STATE)
+    assert same(STATE, Checkpoint(path, "a" * 64, 20).load())
+    with pytest.raises(
+        InputFileError, match=r"belongs to another job \(aaaaaaaaaaaa, this one is bbbbbbbbbbbb\)"
+    ):
+        Checkpoint(path, "b" * 64, 20).load()
+    keeper.discard()
+    keeper.discard()
+    assert not path.exists()
+
+
+def test_a_state_that_is_there_is_not_written_again(tmp_path):
+    path = tmp_path / "job.safetensors"
+    Checkpoint(path, "a", 20).write(lambda: STATE)
+    stamp = path.stat().st_mtime_ns
+    time.sleep(0.02)
+    keeper = Checkpoint(path, "a", 20)
+    keeper.load()
+    keeper.write(lambda: STATE)
+    assert path.stat().st_mtime_ns == stamp
+    keeper.forget()
+    keeper.write(lambda: STATE)
+    assert path.stat().st_mtime_ns > stamp
+
+
+@pytest.mark.parametrize(
+    "spoil", [lambda whole: whole[:-5], lambda whole: whole[:-5] + b"12345", lambda _: b""]
+)
+def test_a_damaged_checkpoint_is_named_and_begun_anew(tmp_path, spoil, caplog):
+    path = tmp_path / "job.safetensors"
+    Checkpoint(path, "a", 20).write(lambda: STATE)
+    path.write_bytes(spoil(path.read_bytes()))
+    assert Checkpoint(path, "a", 20).load() is None
+    assert [record.getMessage() for record in caplog.records] == [
+        f"checkpoint {path} is damaged: starting over"
+    ]
+
+
+def test_without_a_path_nothing_is_kept(tmp_path):
+    keeper = Checkpoint(None, "a", 20)
+    assert keeper.load() is None
+    keeper.write(lambda: STATE)
+    keeper.discard()
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_failure_to_write_becomes_a_note(tmp_path):
+    (tmp_path / "file").write_text("")
+    error = ValueError("the reason")
+    Checkpoint(tmp_path / "file" / "x", "a", 20).write_after(lambda: STATE, error)
+    assert "cannot write" in error.__notes__[0]
+
+
+def test_headers_are_in_the_attributes_and_the_metadata(tmp_path):
+    NetCDFCodec().write(tmp_path / "a.nc", HEADER, EXAMPLES[".nc"])
+    with xr.open_dataset(tmp_path / "a.nc", engine="h5netcdf") as opened:
+        assert json.loads(opened.attrs["posbias_specification"]) == HEADER.specification
+        assert opened.attrs["posbias_fingerprint"] == HEADER.fingerprint
+    JsonCodec().write(tmp_path / "a.json", HEADER, EXAMPLES[".json"])
+    data = json.loads((tmp_path / "a.json").read_text())
+    assert list(data)[:5] == ["posbias_kind", "schema", "digest", "fingerprint", "specification"]

@@ -1,0 +1,302 @@
+"""The retrieval task: what every sequence must satisfy exactly, and what only holds in distribution."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from posbias.errors import InvalidValueError
+from posbias.training.feed import BLOCK, Feed, training_batch
+from posbias.training.task import RetrievalTask, make_world, novel_tests, paired_tests
+
+TASK = RetrievalTask()
+SMALL = RetrievalTask(items=4, burstiness=2, classes=6, labels=3, dimension=5)
+
+
+@st.composite
+def tasks(draw):
+    burstiness, kinds = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    items = burstiness * kinds
+    classes = draw(st.integers(kinds, 40))
+    places = st.lists(st.integers(0, items - 1), min_size=1, unique=True).map(tuple)
+    return RetrievalTask(
+        items=items,
+        dimension=draw(st.integers(1, 12)),
+        classes=classes,
+        labels=draw(st.integers(1, classes)),
+        burstiness=burstiness,
+        inputs=draw(st.sampled_from(["gaussian_mixture", "fixed_vocabulary"])),
+        within_class_noise=draw(st.sampled_from([0.0, 0.75, 1e200])),
+        shared_direction=draw(st.sampled_from([0.0, 0.75, 3.0])),
+        answers=draw(st.none() | places),
+        embedding=draw(st.sampled_from(["variance", "deviation"])),
+    )
+
+
+def plain(task):
+    """The task as one whose items are their class's vector and nothing else, so that classes can be read off."""
+    return dataclasses.replace(task, inputs="gaussian_mixture", within_class_noise=0.0, dimension=16)
+
+
+def read(tokens, vectors):
+    """Which of `vectors` [entry, dimension] each token [..., dimension] is; exact up to rounding."""
+    distance = (tokens[..., None, :] - vectors).abs().amax(-1)
+    assert float(distance.amin(-1).max()) < 1e-6
+    return distance.argmin(-1)
+
+
+def generate(task, world, rng):
+    """The paper's procedure for one sequence: its tokens, its target, the item that was asked for."""
+    kinds = rng.choice(task.classes, size=task.kinds, replace=False)
+    classes = np.repeat(kinds, task.burstiness)
+    rng.shuffle(classes)
+
+    def vector(k):
+        centre = world.centres[k].numpy()
+        if task.inputs == "fixed_vocabulary":
+            mixed = centre + task.shared_direction * world.direction.numpy()
+            return mixed / np.sqrt(1 + task.shared_direction**2)
+        noise = rng.normal(0.0, task.deviation, task.dimension)
+        return (centre + task.within_class_noise * noise) / np.sqrt(1 + task.within_class_noise**2)
+
+    tokens = []
+    for k in classes:
+        tokens += [vector(k), world.label_vectors[world.class_labels[k]].numpy()]
+    answer = rng.choice(task.answers if task.answers is not None else task.items)
+    tokens.append(vector(classes[answer]))
+    return np.array(tokens), int(world.class_labels[classes[answer]]), classes, answer
+
+
+@given(task=tasks(), seed=st.integers(0, 2**32), iteration=st.integers(0, 100))
+@settings(max_examples=60)
+def test_a_training_sequence_shows_each_class_equally_often_with_its_label(task, seed, iteration):
+    task = plain(task)
+    world = make_world(task, seed)
+    batch = training_batch(task, world, seed, iteration, 7)
+    assert batch.tokens.shape == (7, task.tokens, task.dimension)
+    classes = read(batch.tokens[:, 0::2], world.centres)
+    assert torch.equal(batch.tokens[:, 1::2], world.label_vectors[world.class_labels[classes[:, :-1]]])
+    assert torch.equal(batch.target, world.class_labels[classes[:, -1]])
+    for row in classes:
+        _, counts = row[:-1].unique(return_counts=True)
+        assert counts.tolist() == [task.burstiness] * task.kinds
+        assert any(row[place] == row[-1] for place in task.answers or range(task.items))
+
+
+@given(task=tasks(), seed=st.integers(0, 2**32))
+@settings(max_examples=60)
+def test_every_sequence_is_finite_and_a_function_of_seed_and_iteration(task, seed):
+    world = make_world(task, seed)
+    one, same = (training_batch(task, world, seed, 5, 6) for _ in range(2))
+    assert one.tokens.isfinite().all()
+    assert torch.equal(one.tokens, same.tokens)
+    assert torch.equal(one.target, same.target)
+    if task.inputs == "gaussian_mixture" and task.within_class_noise:
+        assert not torch.equal(one.tokens, training_batch(task, world, seed, 6, 6).tokens)
+        assert not torch.equal(one.tokens, training_batch(task, world, seed + 1, 5, 6).tokens)
+
+
+def test_batches_are_the_same_in_any_company_and_order():
+    tasks = [SMALL, dataclasses.replace(SMALL, answers=(0, 3)), dataclasses.replace(SMALL, classes=9)]
+    worlds = [make_world(task, seed) for seed, task in enumerate(tasks)]
+    feed = Feed(tasks, worlds, [0, 1, 2], 8)
+    for iteration in (0, BLOCK - 1, BLOCK, 3 * BLOCK + 2, 1):
+        tokens, target = feed.batch(iteration)
+        for member, (task, world) in enumerate(zip(tasks, worlds, strict=True)):
+            alone = training_batch(task, world, member, iteration, 8)
+            assert torch.equal(tokens[member], alone.tokens)
+            assert torch.equal(target[member], alone.target)
+
+
+def test_a_stream_shared_by_members_keeps_them_apart():
+    """As on a GPU: one stream for all members, each with its own world."""
+    task = plain(SMALL)
+    worlds = [make_world(task, seed) for seed in (3, 4)]
+    feed = Feed([task] * 2, worlds, [3, 4], 50, shared=True)
+    tokens, target = feed.batch(17)
+    for member, world in enumerate(worlds):
+        classes = read(tokens[member, :, 0::2], world.centres)
+        labels = world.class_labels[classes]
+        assert torch.equal(tokens[member, :, 1::2], world.label_vectors[labels[:, :-1]])
+        assert torch.equal(target[member], labels[:, -1])
+    assert not torch.equal(
+        read(tokens[0, :, 0::2], worlds[0].centres), read(tokens[1, :, 0::2], worlds[1].centres)
+    )
+
+
+@pytest.mark.parametrize("answers", [None, (0,), (1, 7)])
+def test_the_answer_is_uniform_over_the_allowed_items(answers):
+    """With every item a class of its own, the query says which item was asked for."""
+    task = plain(RetrievalTask(burstiness=1, classes=20, labels=5, answers=answers))
+    batch = training_batch(task, make_world(task, 0), 0, 0, 8000)
+    asked = (batch.tokens[:, 0:-1:2] - batch.tokens[:, -1:]).abs().amax(-1).argmin(1)
+    counts = torch.bincount(asked, minlength=8).numpy()
+    allowed = list(answers or range(8))
+    assert counts[allowed].sum() == 8000
+    if len(allowed) > 1:
+        assert stats.chisquare(counts[allowed]).pvalue > 1e-4
+
+
+def test_every_set_of_classes_and_every_order_is_equally_likely():
+    task = plain(RetrievalTask(items=4, burstiness=2, classes=4, labels=4))
+    world = make_world(task, 1)
+    batch = training_batch(task, world, 1, 0, 20_000)
+    rows = read(batch.tokens[:, 0:-1:2], world.centres).numpy()
+    _, counts = np.unique(rows, axis=0, return_counts=True)
+    assert len(counts) == 6 * 6  # sets of two classes, arrangements of two of each
+    assert stats.chisquare(counts).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("inputs", ["gaussian_mixture", "fixed_vocabulary"])
+def test_batches_are_distributed_as_the_papers_procedure(inputs):
+    """Class repeats, label agreement and every product of two tokens, against one sequence at a time."""
+    task = RetrievalTask(
+        items=4, burstiness=2, classes=5, labels=3, dimension=4, inputs=inputs, answers=(0, 3)
+    )
+    world, rng, size = make_world(task, 2), np.random.default_rng(0), 4000
+    plainly = [generate(task, world, rng) for _ in range(size)]
+    batch = training_batch(task, world, 2, 0, size)
+    ours, theirs = batch.tokens.double().numpy(), np.array([one[0] for one in plainly])
+    i, j = np.triu_indices(task.tokens)
+    for statistic in (
+        lambda x: x.reshape(size, -1),
+        lambda x: np.einsum("sid,sjd->sij", x, x)[:, i, j],
+    ):
+        a, b = statistic(ours), statistic(theirs)
+        error = np.sqrt((a.var(0) + b.var(0)) / size) + 1e-7
+        # some 80 comparisons: 4.5 standard errors
+        assert np.abs((a.mean(0) - b.mean(0)) / error).max() < 4.5
+    counts = [
+        np.bincount(target, minlength=3) for target in (batch.target.numpy(), [one[1] for one in plainly])
+    ]
+    assert stats.chi2_contingency(np.array(counts)[:, np.sum(counts, axis=0) > 0]).pvalue > 1e-4
+
+
+def test_gaussian_items_have_the_within_class_noise_asked_for():
+    task = RetrievalTask(classes=4, labels=2, within_class_noise=0.75)
+    batch = training_batch(task, make_world(task, 0), 0, 0, 4000)
+    items = batch.tokens[:, 0::2].double()
+    # an item has variance 1/d whatever the noise, two of one class share 1/(1 + γ²) of it
+    assert float(items.square().sum(-1).mean()) == pytest.approx(1.0, abs=0.15)
+    world = make_world(task, 0)
+    centre = (world.centres / np.hypot(1, 0.75)).double()
+    rest = items - centre[(items[..., None, :] - centre).square().sum(-1).argmin(-1)]
+    spread = float(rest.square().sum(-1).mean())
+    assert spread == pytest.approx(0.75**2 / (1 + 0.75**2), rel=0.01)
+
+
+def test_a_fixed_vocabulary_repeats_its_vectors_exactly():
+    task = RetrievalTask(inputs="fixed_vocabulary", classes=5, labels=5)
+    world = make_world(task, 0)
+    batch = training_batch(task, world, 0, 0, 50)
+    vectors = (world.centres + 0.75 * world.direction) / np.hypot(1.0, 0.75)
+    classes = read(batch.tokens[:, 0::2], vectors)
+    assert len(batch.tokens[:, 0::2].reshape(-1, 64).unique(dim=0)) == 5
+    assert torch.equal(batch.target, world.class_labels[classes[:, -1]])
+    test = novel_tests(task, world, 0, 20)
+    assert len(test.tokens[:, 0::2].reshape(-1, 64).unique(dim=0)) == 20 * 2
+    shared = test.tokens[:, 0].double().mean(0) @ world.direction.double()
+    assert float(shared) > 0.3
+
+
+@pytest.mark.parametrize(("embedding", "length"), [("variance", 1.0), ("deviation", 1 / 8)])
+def test_embeddings_are_as_long_as_they_are_called(embedding, length):
+    task = dataclasses.replace(TASK, embedding=embedding)
+    world = make_world(task, 0)
+    for vectors in (world.centres, world.label_vectors):
+        norms = vectors.double().square().sum(-1)
+        assert abs(float(norms.mean()) - length**2) < 4 * float(norms.std()) / len(norms) ** 0.5
+
+
+@given(task=tasks(), seed=st.integers(0, 2**20), data=st.data())
+@settings(max_examples=60)
+def test_paired_tests_differ_only_where_they_must(task, seed, data):
+    places = st.integers(0, task.items - 1)
+    first, second = data.draw(places), data.draw(places)
+    world = make_world(task, seed)
+    both = paired_tests(task, world, seed, first, second, 9)
+    one, other = both.first.tokens, both.second.tokens
+    assert torch.equal(one[:, 2 * first], one[:, 2 * second])
+    assert torch.equal(other[:, 2 * first], other[:, 2 * second])
+    assert torch.equal(one[:, 1::2], other[:, 1::2])
+    rest = [2 * place for place in range(task.items) if place not in (first, second)]
+    assert torch.equal(one[:, rest], other[:, rest])
+    labels = read(one[:, 1::2], world.label_vectors)
+    assert torch.equal(world.label_vectors[both.first.target], one[:, 2 * first + 1])
+    assert torch.equal(world.label_vectors[both.second.target], one[:, 2 * second + 1])
+    assert torch.equal(both.informative, both.first.target != both.second.target)
+    assert labels.shape == (9, task.items)
+
+
+def test_three_sevenths_of_the_paired_tests_are_uninformative():
+    """Two items hold the same class with probability (B − 1)/(n − 1), else the same label with 1/L."""
+    both = paired_tests(TASK, make_world(TASK, 0), 0, 0, 4, 20_000)
+    expected = 3 / 7 + 4 / 7 / TASK.labels
+    share = float((~both.informative).double().mean())
+    assert abs(share - expected) < 4 * (expected * (1 - expected) / 20_000) ** 0.5
+
+
+def test_novel_classes_are_none_of_the_known_ones():
+    task = dataclasses.replace(TASK, within_class_noise=0.0)
+    world = make_world(task, 0)
+    for tokens in (
+        novel_tests(task, world, 0, 50).tokens,
+        paired_tests(task, world, 0, 0, 7, 50).first.tokens,
+    ):
+        assert float((tokens[:, 0::2, None] - world.centres).abs().amax(-1).min()) > 0.01
+        assert len(tokens[:, 0:-1:2].reshape(-1, 64).unique(dim=0)) >= 50
+
+
+@pytest.mark.parametrize("answer", [0, 3, 7])
+def test_a_test_can_ask_for_one_item(answer):
+    task = plain(dataclasses.replace(TASK, burstiness=1))
+    world = make_world(task, 0)
+    batch = novel_tests(task, world, 0, 30, answer=answer)
+    assert torch.equal(batch.tokens[:, -1], batch.tokens[:, 2 * answer])
+    assert torch.equal(world.label_vectors[batch.target], batch.tokens[:, 2 * answer + 1])
+
+
+def test_test_sets_of_other_numbers_and_pairs_are_other_sequences():
+    world = make_world(SMALL, 0)
+    drawn = [
+        paired_tests(SMALL, world, 0, 0, 3, 4).first.tokens,
+        paired_tests(SMALL, world, 0, 0, 3, 4, number=1).first.tokens,
+        paired_tests(SMALL, world, 0, 1, 3, 4).first.tokens,
+        novel_tests(SMALL, world, 0, 4).tokens,
+        novel_tests(SMALL, world, 1, 4).tokens,
+    ]
+    assert not any(torch.equal(a, b) for n, a in enumerate(drawn) for b in drawn[:n])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"burstiness": 3}, "burstiness: 3 given, a divisor of items = 8 needed"),
+        ({"labels": 4096}, "labels: 4096 given, at most classes = 2048 needed"),
+        ({"classes": 3, "labels": 2, "burstiness": 1}, "classes: 3 given, at least items / burstiness = 8"),
+        ({"answers": (0, 8)}, "answers: 8 given, an item from 0 to 7 needed"),
+        ({"answers": ()}, "answers: an empty list given, one integer from 0 or more needed"),
+        ({"answers": 3}, r"answers: 3 given, a list of integers from 0, such as \[0, 1, 2\], needed"),
+        ({"answers": (0, 0)}, r"answers: \[0, 0\] given, different items needed"),
+        ({"answers": (-1,)}, "answers"),
+        ({"answers": ()}, "answers"),
+        ({"middle": 8}, "middle: 8 given, an item from 0 to 7 needed"),
+        ({"dimension": 0}, "dimension"),
+        ({"within_class_noise": -0.1}, "within_class_noise"),
+        ({"within_class_noise": float("nan")}, "within_class_noise"),
+        ({"inputs": "gaussian"}, "inputs"),
+        ({"embedding": "norm"}, "embedding"),
+    ],
+)
+def test_what_cannot_be_a_task_is_refused(wrong, said):
+    with pytest.raises(InvalidValueError, match=said):
+        RetrievalTask(**wrong)
+
+
+def test_the_middle_is_the_fifth_of_eight_unless_said_otherwise():
+    assert TASK.places == {"first": 0, "middle": 4, "last": 7}
+    assert RetrievalTask(middle=3).places["middle"] == 3

@@ -1,0 +1,86 @@
+"""Processes that share a checkpoint: a prompt is counted once, however many processes go on with it."""
+
+import threading
+from copy import deepcopy
+
+import numpy as np
+import pytest
+
+from posbias.measurement.accumulate import State
+from posbias.measurement.sharing import Group
+from posbias.measurement.streaming import Stream
+
+
+class _Meter:
+    """Measures a prompt's own number, and is interrupted at one of them."""
+
+    economy = None
+
+    def __init__(self, stop):
+        self._stop = stop
+
+    def measure(self, ids, prompt, target):
+        if int(ids[0]) == self._stop:
+            raise KeyboardInterrupt
+        return {"mean": ids.astype(float)}, {"value": ids.astype(float)}
+
+
+class _Drawn:
+    ids = np.arange(8)[:, None]
+
+    def place(self, index):
+        return str(index)
+
+
+def _run(path, stops):
+    """One run with as many processes, here threads, as there are prompts to stop at; the first one's answer."""
+    meeting, table = threading.Barrier(len(stops)), [None] * len(stops)
+    answers = [None] * len(stops)
+
+    class Together(Group):
+        def exchange(self, thing):
+            table[self.rank] = thing
+            meeting.wait(20)
+            everyone = list(table)
+            meeting.wait(20)
+            return everyone
+
+        def merged(self, thing, merge):
+            state = State()
+            for one in deepcopy(self.exchange(thing)):
+                state = merge(state, one)
+            return state
+
+    def work(rank):
+        stream = Stream(
+            _Meter(stops[rank]),
+            _Drawn(),
+            Together(rank, len(stops), rank),
+            spare=lambda: None,
+            target=None,
+            progress=lambda done, total: None,
+            say=lambda line: None,
+        )
+        try:
+            answers[rank] = stream.run(path, "fingerprint")[0]
+        except (KeyboardInterrupt, threading.BrokenBarrierError):
+            meeting.abort()
+
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in range(len(stops))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers[0]
+
+
+@pytest.mark.parametrize("between", [[(6,)], [(6,), (6, None)]])
+def test_a_checkpoint_taken_over_by_fewer_processes_does_not_count_again_for_more(tmp_path, between):
+    path = tmp_path / "job.npz"
+    assert _run(path, (4, 5)) is None
+    for stops in between:
+        assert _run(path, stops) is None
+    state = _run(path, (None, None))
+    assert state.column("index").tolist() == list(range(8))
+    assert state.finished == 8
+    np.testing.assert_allclose(state.means["mean"], 3.5)

@@ -1,0 +1,286 @@
+"""The levels of Herasimchyk et al. 2026 against plain dense rollouts, in both readings."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import yaml
+from measured import CONSTANT, DELTA, DEPTH, HEAD_SIZE, HEADS, SLOPES, TOKENS, measurement
+from project import ROLLOUT_FILES, needs_rollout_files
+
+from posbias.errors import InputFileError, InvalidValueError
+from posbias.papers.herasimchyk2026.configs import config_curves
+from posbias.papers.herasimchyk2026.levels import (
+    NEEDED,
+    architectures,
+    curves_of,
+    mean_content,
+    slopes_of,
+)
+from posbias.papers.herasimchyk2026.printed import FEATURED, HUB, TABLE1, TABLE4, TABLE5
+from posbias.predictors import PREDICTORS
+from posbias.theory.mixing import AttentionOnly, PerLayer
+from posbias.theory.positional import alibi_slopes
+
+LAYER = 1 + np.arange(DEPTH)[:, None]
+
+
+def dense(logits, mixing, window=TOKENS):
+    """The last row of R_T ⋯ R_1, by the definition; logits [layer, head, query, key]."""
+    tokens = logits.shape[-1]
+    distance = np.subtract.outer(np.arange(tokens), np.arange(tokens))
+    seen = (distance >= 0) & (distance < window)
+    product = np.eye(tokens)
+    for layer, lam in zip(logits, mixing, strict=True):
+        weights = np.where(seen, np.exp(layer), 0.0)
+        kernel = (weights / weights.sum(axis=-1, keepdims=True)).mean(axis=0)
+        product = ((1 - lam) * np.eye(tokens) + lam * kernel) @ product
+    return product[-1]
+
+
+def by_distance(table):
+    distance = np.subtract.outer(np.arange(TOKENS), np.arange(TOKENS))
+    return table[..., np.maximum(distance, 0)]
+
+
+def alibi(slopes):
+    return np.tile(by_distance(-slopes[:, None] * np.arange(TOKENS)), (DEPTH, 1, 1, 1))
+
+
+# --- what is read off a measurement ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.7])
+def test_slopes_are_the_models_own_whatever_is_added_to_a_row(shift):
+    found = slopes_of(measurement(shift=shift))
+    np.testing.assert_allclose(found, np.tile(SLOPES, (DEPTH, 1)), rtol=1e-12)
+
+
+def test_slopes_bear_the_rounding_of_float32_and_a_window():
+    given = measurement(window=10)
+    noisy = given.copy(deep=True)
+    noisy["logits_diagonal"] = noisy["logits_diagonal"].astype(np.float32).astype(np.float64) + 1e-5
+    np.testing.assert_allclose(slopes_of(noisy), np.tile(SLOPES, (DEPTH, 1)), atol=1e-4)
+
+
+def test_logits_that_are_no_line_have_no_slopes():
+    assert slopes_of(measurement(additive=False)) is None
+    none = measurement()
+    none["logits_diagonal"], none["logits_first_column"] = (
+        none["content_diagonal"],
+        none["content_first_column"],
+    )
+    assert slopes_of(none) is None
+
+
+def test_corrected_content_is_the_constant_and_the_offset_without_token_0():
+    found = mean_content(measurement())
+    np.testing.assert_allclose(found.constant, np.tile(CONSTANT, (DEPTH, 1)), rtol=1e-12)
+    np.testing.assert_allclose(found.offset, DELTA * LAYER, rtol=1e-12)
+
+
+def test_published_content_counts_token_0_and_is_not_scaled():
+    found = mean_content(measurement(), "published")
+    entries = np.tile(CONSTANT[:, None, None], (DEPTH, 1, TOKENS, TOKENS)) + (DELTA * LAYER)[
+        ..., None, None
+    ] * np.eye(TOKENS)
+    entries[..., 0] += 2.0
+    below = entries[..., np.tri(TOKENS, k=-1, dtype=bool)].mean(axis=-1)
+    own = entries[..., np.eye(TOKENS, dtype=bool)].mean(axis=-1)
+    np.testing.assert_allclose(found.constant, np.sqrt(HEAD_SIZE) * below, rtol=1e-12)
+    np.testing.assert_allclose(found.offset, np.sqrt(HEAD_SIZE) * (own - below), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_a_missing_variable_is_named(name):
+    with pytest.raises(InvalidValueError, match=f"{name!r} is missing in that of toy"):
+        curves_of(measurement().drop_vars(name), "noise")
+
+
+def test_content_that_could_not_be_told_is_refused():
+    given = measurement()
+    given["content_mean"] = given["content_mean"] * np.nan
+    with pytest.raises(InvalidValueError, match="content logits of toy could not be told"):
+        curves_of(given, "noise")
+
+
+# --- levels against dense rollouts -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("window", [None, 9])
+@pytest.mark.parametrize("additive", [True, False])
+def test_levels_are_the_dense_rollouts(additive, window):
+    given = measurement(additive=additive, window=window)
+    curves = curves_of(given, "noise")
+    assert curves.additive == additive
+    assert list(curves.levels) == (["a", "b", "c"] if additive else ["a", "b", "c", "d"])
+    cosine = np.tile(by_distance(SLOPES[:, None] * np.cos(np.arange(TOKENS) / 7.0)), (DEPTH, 1, 1, 1))
+    if window is None and not additive:
+        # the longest distance occurs in the first column only: it takes the value of its neighbour
+        cosine[..., -1, 0] = cosine[..., -1, 1]
+    positional = alibi(SLOPES) if additive else cosine
+    content = (DELTA * LAYER)[..., None, None] * np.eye(TOKENS)
+    lam = given["mixing"].values.mean(axis=0)
+    width = TOKENS if window is None else window
+    for letter, logits, mixing in (
+        ("a", positional, np.ones(DEPTH)),
+        ("b", positional, lam),
+        ("c", positional + content, lam),
+    ):
+        expected = dense(logits, mixing, width)
+        np.testing.assert_allclose(curves.levels[letter].mass, expected, rtol=1e-9, atol=1e-15)
+
+
+def test_the_published_reading_takes_formula_slopes_unscaled_content_and_the_first_corpus_mixing():
+    first, other = measurement(seed=1), measurement(text="other", seed=2)
+    curves = curves_of(other, "other", "published", first)
+    slopes = 2.0 ** (-8.0 * np.arange(1, HEADS + 1) / HEADS)
+    shared, own = (one["mixing_token"].values.mean(axis=0) for one in (first, other))
+    assert np.abs(shared - own).max() > 1e-4
+    content = mean_content(other, "published").offset[..., None, None] * np.eye(TOKENS)
+    np.testing.assert_allclose(curves.levels["b"].mass, dense(alibi(slopes), shared), rtol=1e-9)
+    np.testing.assert_allclose(curves.levels["c"].mass, dense(alibi(slopes) + content, own), rtol=1e-9)
+    np.testing.assert_allclose(curves.levels["a"].mass, dense(alibi(slopes), np.ones(DEPTH)), rtol=1e-9)
+
+
+def test_without_slopes_the_levels_are_the_predictors_of_the_same_name():
+    given = measurement(additive=False)
+    curves = curves_of(given, "noise")
+    by_key = {
+        one.key: one.predict(given)
+        for one in PREDICTORS
+        if one.key in ("attention_only", "positional", "fitted")
+    }
+    for letter, name in (("a", "attention_only"), ("b", "positional"), ("d", "fitted")):
+        expected = by_key[name] / by_key[name].sum()
+        np.testing.assert_allclose(curves.levels[letter].mass, expected, rtol=1e-9)
+
+
+def test_reversed_layers_would_show():
+    """Content differs by layer, so that a stack read upside down moves level (c)."""
+    given = measurement()
+    right = architectures(given)["c"]
+    turned = replace(
+        right, layers=right.stack[::-1], mixing=PerLayer(tuple(right.coefficients[::-1].tolist()))
+    )
+    content = (DELTA * LAYER)[..., None, None] * np.eye(TOKENS)
+    lam = given["mixing"].values.mean(axis=0)
+    assert (
+        np.abs(
+            dense((alibi(SLOPES) + content)[::-1], lam[::-1]) - curves_of(given, "").levels["c"].mass
+        ).max()
+        > 1e-4
+    )
+    assert turned != right
+
+
+# --- the authors' files ------------------------------------------------------------------------------------
+
+
+def rollout_file(path, *, depth=3, heads=112, tokens=32, diagonal=None, residual=True, lam=0.3):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    slopes = [2.0 ** (-8.0 * h / heads) for h in range(1, heads + 1)]
+    data = {
+        "sequence_length": tokens,
+        "num_layers": depth,
+        "attention_config": {"num_heads": heads, "alibi_slopes": [slopes]},
+        "mask_config": {"mask_type": "causal"},
+        "content_config": {
+            "diagonal_scores": diagonal or [[0.0]],
+            "base_scores": [[0.0] * len((diagonal or [[0.0]])[0])],
+        },
+        "lambda_schedule_config": {"schedule_type": "constant", "lambda_const": lam if residual else 1.0},
+        "save_dir": "x",
+    }
+    path.write_text(yaml.safe_dump(data))
+
+
+@pytest.fixture
+def published(tmp_path):
+    """The layout of the authors' repository: BLOOM-176B with one content for all, on two corpora; mpt-7b bare."""
+    rollout_file(tmp_path / "no_content" / "bloom.yaml")
+    rollout_file(tmp_path / "no_content" / "bloom-noresidual.yaml", residual=False)
+    rollout_file(tmp_path / "no_content" / "mpt-7b.yaml", heads=32)
+    rollout_file(tmp_path / "all_content" / "fineweb-edu" / "bloom.yaml", diagonal=[[8.0]])
+    rollout_file(tmp_path / "all_content" / "wikipedia" / "bloom.yaml", diagonal=[[-4.0]], lam=0.4)
+    rollout_file(tmp_path / "no_content_2048" / "bloom.yaml", tokens=64)
+    return tmp_path
+
+
+def file_dense(slopes, diagonal, lam, tokens=32, depth=3):
+    distance = np.subtract.outer(np.arange(tokens), np.arange(tokens))
+    logits = -slopes[:, None, None] * np.maximum(distance, 0) + diagonal[:, None, None] * np.eye(tokens)
+    return dense(np.tile(logits, (depth, 1, 1, 1)), np.full(depth, lam))
+
+
+def test_published_files_are_read_as_the_authors_code_reads_them(published):
+    curves = {(one.model, one.corpus): one.levels for one in config_curves(published, "published", 32)}
+    assert set(curves) == {
+        ("bloom-176b", "FineWeb-Edu"),
+        ("bloom-176b", "Wikipedia"),
+        ("mpt-7b", "FineWeb-Edu"),
+    }
+    slopes = 2.0 ** (-8.0 * np.arange(1, 113) / 112)
+    bare, only_first = np.zeros(112), np.zeros(112)
+    only_first[0] = 8.0
+    levels = curves["bloom-176b", "FineWeb-Edu"]
+    np.testing.assert_allclose(levels["a"].mass, file_dense(slopes, bare, 1.0), rtol=1e-9)
+    np.testing.assert_allclose(levels["b"].mass, file_dense(slopes, bare, 0.3), rtol=1e-9)
+    np.testing.assert_allclose(levels["c"].mass, file_dense(slopes, only_first, 0.3), rtol=1e-9)
+    only_first[0] = -4.0
+    other = curves["bloom-176b", "Wikipedia"]
+    np.testing.assert_allclose(other["c"].mass, file_dense(slopes, only_first, 0.4), rtol=1e-9)
+    # column (b) has one λ for every corpus
+    np.testing.assert_array_equal(other["b"].mass, levels["b"].mass)
+    assert list(curves["mpt-7b", "FineWeb-Edu"]) == ["a", "b"]
+
+
+def test_corrected_files_have_the_models_slopes_all_heads_and_softmax_units(published):
+    curves = {(one.model, one.corpus): one.levels for one in config_curves(published, "corrected", 32)}
+    levels = curves["bloom-176b", "FineWeb-Edu"]
+    slopes = alibi_slopes(112)
+    every = np.full(112, 8.0 / np.sqrt(128))
+    np.testing.assert_allclose(levels["b"].mass, file_dense(slopes, np.zeros(112), 0.3), rtol=1e-9)
+    np.testing.assert_allclose(levels["c"].mass, file_dense(slopes, every, 0.3), rtol=1e-9)
+
+
+def test_a_folder_without_fitting_files_is_refused(published, tmp_path):
+    with pytest.raises(InputFileError, match="no rollout file for 48 tokens"):
+        config_curves(published, tokens=48)
+    with pytest.raises(InputFileError, match="is no folder"):
+        config_curves(tmp_path / "nowhere")
+
+
+@needs_rollout_files
+def test_the_real_files_give_the_known_masses_of_the_last_tenth():
+    found = {
+        (reading, one.model): {letter: level.mass[-26:].sum() for letter, level in one.levels.items()}
+        for reading in ("published", "corrected")
+        for one in config_curves(ROLLOUT_FILES, reading)
+    }
+    assert found["published", "mpt-7b"]["b"] == pytest.approx(0.165, abs=5e-4)
+    assert found["published", "mpt-7b"]["c"] == pytest.approx(0.384, abs=5e-4)
+    assert found["corrected", "mpt-7b"]["c"] == pytest.approx(0.181, abs=5e-4)
+    assert found["published", "bloom-7b"]["b"] == pytest.approx(0.231, abs=5e-4)
+
+
+# --- printed numbers ---------------------------------------------------------------------------------------
+
+
+def test_printed_tables_are_whole_and_as_printed():
+    assert set(TABLE1) == set(TABLE4) == set(TABLE5) == set(HUB)
+    assert TABLE4["bloom-176b"]["FineWeb-Edu"] == (-0.57, 0.91, 0.83)
+    assert TABLE5["bloom-176b"]["FineWeb-Edu"] == (0.65, 0.08, 0.01)
+    assert TABLE4["mpt-7b"]["Wikipedia"] == (-0.56, 0.93, 0.68)
+    assert TABLE5["falcon-rw-7b"]["DCLM-Baseline"] == (0.66, 0.19, 0.15)
+    assert all(len(by) == 3 for table in (TABLE4, TABLE5) for by in table.values())
+    assert set(FEATURED) < set(TABLE4)
+
+
+def test_the_presets_of_printed_models_have_the_printed_depth():
+    from posbias.theory.presets import preset
+
+    for model, hub in HUB.items():
+        architecture = preset(hub.preset)
+        assert architecture.depth == TABLE1[model][1]
+        assert isinstance(replace(architecture, mixing=AttentionOnly()).mixing, AttentionOnly)

@@ -1,0 +1,270 @@
+"""The training loop: members are independent, AdamW is torch's, NaN stops one and no other."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+from logged import logged
+from torch import nn
+
+from posbias.errors import InvalidValueError
+from posbias.events import Event
+from posbias.theory.masks import Full, SlidingWindow
+from posbias.training import ensemble
+from posbias.training.feed import training_batch
+from posbias.training.loop import train
+from posbias.training.network import ENCODINGS, Network, forward, initial_weights, wire
+from posbias.training.specification import Experiment, compatible
+from posbias.training.task import RetrievalTask, make_world, novel_tests
+
+TASK = RetrievalTask(items=4, dimension=16, classes=32, labels=4, burstiness=2)
+BASE = Experiment(TASK, Network(2), (0, 1, 2), iterations=40, batch=32, evaluate_every=20)
+MIXED = [
+    BASE,
+    Experiment(TASK, Network(2, True, SlidingWindow(3), ENCODINGS["rope"]), (1,), 40, 32, evaluate_every=20),
+    Experiment(
+        dataclasses.replace(TASK, answers=(0, 3), inputs="fixed_vocabulary", classes=20),
+        Network(2, True, Full(), ENCODINGS["sinusoidal"]),
+        (0, 7),
+        iterations=40,
+        batch=32,
+        evaluate_every=20,
+    ),
+    Experiment(TASK, Network(2, positional=ENCODINGS["decay"]), (5,), 40, 32, evaluate_every=20),
+]
+
+
+def alike(one, other, tolerance):
+    """Weights agree to `tolerance` of their size."""
+    for name, weight in one.weights.items():
+        assert float((weight - other.weights[name]).abs().max()) <= tolerance * float(weight.abs().max()), (
+            name
+        )
+
+
+def test_a_member_of_an_ensemble_is_its_solo_run():
+    """40 iterations in float32; AdamW amplifies rounding where a gradient is near zero, hence 1e-3 of a weight."""
+    together = train(MIXED, threads=1)
+    for experiment, ensemble_run in zip(MIXED, together, strict=True):
+        for index, seed in enumerate(experiment.seeds):
+            solo = train(dataclasses.replace(experiment, seeds=(seed,)), threads=1)
+            member = ensemble_run.member(index)
+            assert member.experiment == solo.experiment
+            alike(member, solo, 1e-3)
+            assert member.curves["loss"] == pytest.approx(solo.curves["loss"], rel=1e-5)
+            for name in ("accuracy", "in_context_accuracy", "first-middle", "first-last", "middle-last"):
+                assert member.curves[name] == pytest.approx(solo.curves[name], abs=0.02)
+
+
+def test_members_depend_on_nobody_to_the_bit():
+    """The same shapes with another neighbour: not one bit differs."""
+    one, other = (dataclasses.replace(BASE, seeds=seeds) for seeds in ((0, 1, 2), (4, 1, 9)))
+    first, second = train(one, threads=1).member(1), train(other, threads=1).member(1)
+    assert all(torch.equal(weight, second.weights[name]) for name, weight in first.weights.items())
+    for name, curve in first.curves.items():
+        assert np.array_equal(curve, second.curves[name])
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 1e-6, 0.3])
+def test_training_is_torch_adamw_on_a_solo_network(weight_decay):
+    """Weights after 15 steps, against torch's unfused AdamW on each member's tensors, stepping alone."""
+    experiment = dataclasses.replace(
+        BASE, iterations=15, evaluate_every=15, weight_decay=weight_decay, learning_rate=1e-2
+    )
+    trained = train(experiment, threads=1)
+    for index, seed in enumerate(experiment.seeds):
+        world = make_world(TASK, seed)
+        weights = {
+            name: nn.Parameter(one[None])
+            for name, one in initial_weights(2, TASK.dimension, TASK.labels, seed).items()
+        }
+        wiring = wire([experiment.network], TASK.tokens, TASK.dimension)
+        optimiser = torch.optim.AdamW(
+            weights.values(), lr=1e-2, weight_decay=weight_decay, foreach=False, fused=False
+        )
+        losses, right = [], []
+        for iteration in range(15):
+            batch = training_batch(TASK, world, seed, iteration, 32)
+            logits = forward(weights, wiring, batch.tokens[None])[0]
+            loss = nn.functional.cross_entropy(logits, batch.target)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            losses.append(float(loss.detach()))
+            right.append(float((logits.argmax(-1) == batch.target).double().mean()))
+        own = trained.member(index)
+        for name, one in weights.items():
+            assert float((own.weights[name] - one.detach()).abs().max()) <= 2e-4 * float(
+                one.detach().abs().max()
+            )
+        assert own.curves["loss"][0, 0] == pytest.approx(np.mean(losses), rel=1e-5)
+        assert own.curves["accuracy"][0, 0] == pytest.approx(np.mean(right), abs=0.005)
+
+
+def test_training_learns():
+    task = dataclasses.replace(TASK, classes=8, within_class_noise=0.1)
+    experiment = Experiment(task, Network(2, True), (0, 1), 300, 64, learning_rate=3e-3, evaluate_every=100)
+    curves = train(experiment, threads=1).curves
+    assert (curves["loss"][:, -1] < 0.5 * curves["loss"][:, 0]).all()
+    assert (curves["accuracy"][:, -1] > 0.8).all()
+
+
+def test_the_curves_are_what_they_are_called():
+    trained = train(dataclasses.replace(BASE, iterations=50), threads=1)
+    curves = trained.curves
+    assert curves["iteration"].tolist() == [20, 40, 50]
+    assert set(curves) == {
+        "iteration", "loss", "accuracy", "in_context_accuracy", "first-middle", "first-last", "middle-last"
+    }  # fmt: skip
+    for name, curve in curves.items():
+        assert curve.shape == ((3,) if name == "iteration" else (3, 3))
+    assert curves["loss"][:, 0] == pytest.approx(math.log(4), abs=0.3)
+    # the three gaps are differences of shares of the same number of sequences
+    for name in ("first-middle", "first-last", "middle-last"):
+        assert np.allclose(curves[name] * ensemble.SEQUENCES, np.round(curves[name] * ensemble.SEQUENCES))
+    world = make_world(TASK, 1)
+    test = novel_tests(TASK, world, 1, ensemble.SEQUENCES, number=ensemble.TEST_SET)
+    member = trained.member(1)
+    logits = forward(member.weights, wire([BASE.network], TASK.tokens, TASK.dimension), test.tokens[None])
+    accuracy = float((logits[0].argmax(-1) == test.target).double().mean())
+    assert member.curves["in_context_accuracy"][0, -1] == pytest.approx(accuracy, abs=1 / ensemble.SEQUENCES)
+
+
+def test_watching_changes_nothing():
+    seldom = train(dataclasses.replace(BASE, evaluate_every=1000), threads=1)
+    often = train(dataclasses.replace(BASE, evaluate_every=3), threads=1)
+    assert all(torch.equal(weight, often.weights[name]) for name, weight in seldom.weights.items())
+    assert seldom.curves["loss"][:, 0] == pytest.approx(
+        np.average(often.curves["loss"], axis=1, weights=np.diff(often.curves["iteration"], prepend=0)),
+        rel=1e-6,
+    )
+
+
+def test_a_member_that_turns_nan_is_stopped_and_no_other(monkeypatch):
+    """One network's weights are spoilt on the way: the others do not change by a bit."""
+    whole = train(BASE, threads=1)
+    step = ensemble.Ensemble.step
+
+    def spoilt(self):
+        if self.iteration == 27:
+            with torch.no_grad():
+                self.weights["value"][1, 0, 0, 0] = float("nan")
+        step(self)
+
+    monkeypatch.setattr(ensemble.Ensemble, "step", spoilt)
+    with logged() as said:
+        trained = train(BASE, threads=1)
+    assert trained.stopped == {1: 27}
+    assert len(said) == 1
+    assert said[0].startswith("seed 1: loss or weights were not finite at iteration 27")
+    for member in (0, 2):
+        assert all(
+            torch.equal(weight, whole.member(member).weights[name])
+            for name, weight in trained.member(member).weights.items()
+        )
+    # the spoilt one has the weights of the last look, and curves until then
+    early = train(dataclasses.replace(BASE, iterations=20), threads=1).member(1)
+    own = trained.member(1)
+    assert own.stopped == {1: 27}
+    assert trained.member(0).stopped == {}
+    alike(own, early, 0.0)
+    assert np.isfinite(own.curves["loss"][0, 0])
+    assert np.isnan(own.curves["loss"][0, 1])
+
+
+def test_training_ends_when_everyone_is_stopped():
+    with logged() as said:
+        trained = train(dataclasses.replace(BASE, learning_rate=1e30, iterations=10_000), threads=1)
+    assert set(trained.stopped) == {0, 1, 2}
+    assert len(said) == 3
+    assert trained.curves["iteration"][-1] <= 200
+    assert all(one.isfinite().all() for one in trained.weights.values())
+
+
+def test_progress_and_cost_are_told():
+    told = []
+    trained = train(BASE, threads=1, on_event=told.append)
+    assert told == [Event(done, 40, "iteration") for done in range(1, 41)]
+    assert trained.cost["threads"] == 1
+    assert trained.cost["device"] == "cpu"
+    rate = 3 * 40 / trained.cost["seconds"]
+    assert trained.cost["member_iterations_per_second"] == pytest.approx(rate)
+    threads = torch.get_num_threads()
+    train(dataclasses.replace(BASE, iterations=1), threads=2)
+    assert torch.get_num_threads() == threads
+
+
+@pytest.mark.parametrize(
+    ("change", "fits"),
+    [
+        ({"seeds": (8,)}, True),
+        ({"network": Network(2, True, Full(), ENCODINGS["rope"])}, True),
+        ({"task": dataclasses.replace(TASK, answers=(0,), classes=64, burstiness=1)}, True),
+        ({"network": Network(3)}, False),
+        ({"task": dataclasses.replace(TASK, labels=5)}, False),
+        ({"task": dataclasses.replace(TASK, dimension=8)}, False),
+        ({"task": dataclasses.replace(TASK, items=6)}, False),
+        ({"batch": 16}, False),
+        ({"iterations": 41}, False),
+        ({"learning_rate": 1e-2}, False),
+        ({"weight_decay": 0.0}, False),
+        ({"evaluate_every": 7}, False),
+    ],
+)
+def test_which_experiments_train_together(change, fits):
+    other = dataclasses.replace(BASE, **change)
+    assert compatible(BASE, other) == compatible(other, BASE) == fits
+    if not fits:
+        with pytest.raises(InvalidValueError, match="experiment: number 1 given differs from number 0"):
+            train([BASE, other])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"seeds": ()}, "seeds"),
+        ({"seeds": (1, 1)}, r"seeds: \[1, 1\] given, different ones needed"),
+        ({"seeds": 5}, r"seeds: 5 given, a list of integers from 0, such as \[0, 1, 2\], needed"),
+        ({"seeds": ()}, "seeds: an empty list given, one integer from 0 or more needed"),
+        ({"seeds": (-1,)}, "seeds"),
+        ({"seeds": (0, 2**63)}, "seeds: 9223372036854775808 given, numbers below"),
+        ({"iterations": 0}, "iterations"),
+        ({"batch": 0}, "batch"),
+        ({"learning_rate": 0.0}, "learning_rate"),
+        ({"weight_decay": -1.0}, "weight_decay"),
+        ({"network": Network(2, mask=SlidingWindow(10))}, "mask.width: 10 given, at most"),
+        (
+            {
+                "network": Network(positional=ENCODINGS["rope"]),
+                "task": dataclasses.replace(TASK, dimension=15),
+            },
+            "task.dimension: 15 given, an even one needed for the rotary encoding",
+        ),
+    ],
+)
+def test_what_cannot_be_an_experiment_is_refused(wrong, said):
+    with pytest.raises(InvalidValueError, match=said):
+        dataclasses.replace(BASE, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"device": "cuda:99"}, "device: 'cuda:99' given, one of cpu"),
+        ({"device": "gpu"}, "device: 'gpu' given, one of cpu"),
+        ({"threads": 0}, "threads: 0 given, an integer ≥ 1 needed"),
+        ({"threads": True}, "threads: True given"),
+    ],
+)
+def test_what_cannot_be_trained_on_is_refused(wrong, said):
+    with pytest.raises(InvalidValueError, match=said):
+        train(BASE, **wrong)
+
+
+def test_nothing_and_nobody_are_refused():
+    with pytest.raises(InvalidValueError, match="experiment: none given"):
+        train([])
+    with pytest.raises(InvalidValueError, match="index: 3 given, a member from 0 to 2 needed"):
+        train(dataclasses.replace(BASE, iterations=1), threads=1).member(3)

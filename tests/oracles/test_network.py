@@ -1,0 +1,238 @@
+"""The stacked network against one written with torch.nn, one member at a time, in float64."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from posbias.errors import InvalidValueError
+from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
+from posbias.training.network import ENCODINGS, HIDDEN, Network, forward, initial_weights, wire
+
+MASKS = {
+    "causal": Causal(),
+    "window": SlidingWindow(3),
+    "sinks": SlidingWindow(2, sinks=1),
+    "prefix": Prefix(4),
+    "full": Full(),
+}
+TOKENS, DIMENSION, LABELS = 9, 8, 5
+
+
+class Reference(nn.Module):
+    """Wu et al. 2025, Section 3 and Appendix J, without any rearrangement."""
+
+    def __init__(self, network: Network):
+        super().__init__()
+        self.network = network
+        for name in ("query", "key", "value"):
+            layers = [nn.Linear(DIMENSION, DIMENSION, bias=False) for _ in range(network.depth)]
+            setattr(self, name, nn.ModuleList(layers))
+        self.hidden = nn.ModuleList([nn.Linear(DIMENSION, DIMENSION) for _ in range(HIDDEN)])
+        self.output = nn.Linear(DIMENSION, LABELS)
+        self.double()
+
+    def load(self, weights):
+        """Take one member's weights, stored in → out where torch stores out × in."""
+        with torch.no_grad():
+            for name in ("query", "key", "value"):
+                for layer, matrix in zip(getattr(self, name), weights[name], strict=True):
+                    layer.weight.copy_(matrix.T)
+            for layer, matrix, bias in zip(
+                self.hidden, weights["hidden"], weights["hidden_bias"], strict=True
+            ):
+                layer.weight.copy_(matrix.T)
+                layer.bias.copy_(bias)
+            self.output.weight.copy_(weights["output"].T)
+            self.output.bias.copy_(weights["output_bias"])
+        return self
+
+    def gradients(self):
+        """In the layout of the stacked weights."""
+        found = {
+            name: torch.stack([layer.weight.grad.T for layer in getattr(self, name)])
+            for name in ("query", "key", "value", "hidden")
+        }
+        found["hidden_bias"] = torch.stack([layer.bias.grad for layer in self.hidden])
+        return found | {"output": self.output.weight.grad.T, "output_bias": self.output.bias.grad}
+
+    def forward(self, x):
+        kind = self.network.positional.kind
+        tokens = x.shape[1]
+        mask = torch.as_tensor(self.network.mask.allowed(tokens))
+        if kind == "sinusoidal":
+            for i in range(tokens):
+                for k in range(0, DIMENSION, 2):
+                    angle = i / 10_000 ** (k / DIMENSION)
+                    turn = torch.zeros_like(x)
+                    turn[:, i, k], turn[:, i, k + 1] = math.sin(angle), math.cos(angle)
+                    x = x + turn
+        attentions = []
+        for query, key, value in zip(self.query, self.key, self.value, strict=True):
+            q, k = query(x), key(x)
+            if kind == "rotary":
+                q, k = self.rotate(q), self.rotate(k)
+            scores = q @ k.transpose(1, 2) / math.sqrt(DIMENSION)
+            if kind == "decay":
+                i = torch.arange(tokens, dtype=torch.float64)
+                scores = scores + math.log(0.8) * (i[:, None] - i).clamp(min=0)
+            attention = torch.softmax(scores.masked_fill(~mask, -math.inf), dim=-1)
+            attentions.append(attention)
+            update = attention @ value(x)
+            x = x + update if self.network.residual else update
+        y = x[:, -1]
+        for layer in self.hidden:
+            y = torch.relu(layer(y))
+        return self.output(y), attentions
+
+    @staticmethod
+    def rotate(x):
+        half = DIMENSION // 2
+        turned = torch.empty_like(x)
+        for i in range(x.shape[1]):
+            for k in range(half):
+                angle = i * 10_000 ** (-2 * k / DIMENSION)
+                a, b = x[:, i, k], x[:, i, k + half]
+                turned[:, i, k] = a * math.cos(angle) - b * math.sin(angle)
+                turned[:, i, k + half] = a * math.sin(angle) + b * math.cos(angle)
+        return turned
+
+
+def doubled(networks):
+    """The wiring of networks in float64, with the rotation's angles anew (float32 would round them)."""
+    wiring = wire(networks, TOKENS, DIMENSION, dtype=torch.float64)
+    assert wiring.bias.dtype == torch.float64
+    return wiring
+
+
+def stacked(depth, members):
+    """Weights of several members in float64, large enough that attention is far from uniform."""
+    weights = [initial_weights(depth, DIMENSION, LABELS, seed) for seed in range(members)]
+    return {
+        name: torch.stack([each[name] for each in weights]).double().mul_(1.5).requires_grad_()
+        for name in weights[0]
+    }
+
+
+def close(ours, theirs, tolerance=1e-9):
+    """Relative to the largest entry: 1e-9, of which float64 leaves some 1e-13."""
+    ours, theirs = ours.detach(), theirs.detach()
+    assert float((ours - theirs).abs().max()) <= tolerance * float(theirs.abs().max())
+
+
+def compare(networks, short):
+    """Logits, attention and the gradient of every weight, member by member."""
+    weights = stacked(networks[0].depth, len(networks))
+    rng = torch.Generator().manual_seed(1)
+    x = torch.randn(len(networks), 6, TOKENS, DIMENSION, generator=rng, dtype=torch.float64)
+    target = torch.randint(LABELS, (len(networks), 6), generator=rng)
+    attention = None if short else []
+    logits = forward(weights, doubled(networks), x, attention)
+    nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="sum").backward()
+    for member, network in enumerate(networks):
+        own = Reference(network).load({name: one.detach()[member] for name, one in weights.items()})
+        expected, expected_attention = own(x[member])
+        nn.functional.cross_entropy(expected, target[member], reduction="sum").backward()
+        close(logits[member], expected)
+        for name, gradient in own.gradients().items():
+            close(weights[name].grad[member], gradient)
+        for layer, theirs in zip(attention or [], expected_attention, strict=not short):
+            close(layer[member], theirs)
+            assert torch.equal(layer[member] == 0, theirs == 0)
+            close(layer[member].sum(-1), torch.ones(6, TOKENS, dtype=torch.float64), 1e-14)
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@pytest.mark.parametrize("mask", MASKS)
+def test_logits_attention_and_gradients_are_the_plain_networks(mask, encoding, residual):
+    for depth in (1, 2, 3):
+        network = Network(depth, residual, MASKS[mask], ENCODINGS[encoding])
+        compare([network], short=depth != 2)
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_different_networks_side_by_side_are_each_what_they_are_alone(short):
+    networks = [
+        Network(4, residual, mask, encoding)
+        for residual, mask, encoding in zip(
+            (False, True) * 4, [*MASKS.values()] * 2, [*ENCODINGS.values()] * 2, strict=False
+        )
+    ]
+    compare(networks, short)
+    compare([one for one in networks if one.positional.kind != "rotary"], short)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_the_last_row_alone_is_the_last_row_of_all(encoding):
+    network = Network(3, True, positional=ENCODINGS[encoding])
+    weights, wiring = stacked(3, 2), doubled([network] * 2)
+    x = torch.randn(2, 4, TOKENS, DIMENSION, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    close(forward(weights, wiring, x), forward(weights, wiring, x, []), 1e-13)
+
+
+def test_gradients_of_the_tokens_agree_with_finite_differences():
+    """The part of attention's gradient that a first layer never shows."""
+    for network in (Network(2), Network(2, True, positional=ENCODINGS["rope"])):
+        weights, wiring = stacked(2, 1), doubled([network])
+        rng = torch.Generator().manual_seed(0)
+        x = torch.randn(1, 2, TOKENS, DIMENSION, dtype=torch.float64, generator=rng, requires_grad=True)
+        assert torch.autograd.gradcheck(
+            lambda given, weights=weights, wiring=wiring: forward(weights, wiring, given),
+            x,
+            check_undefined_grad=False,
+        )
+
+
+def test_float32_is_float64_up_to_rounding():
+    network = Network(4, True, positional=ENCODINGS["rope"])
+    weights = stacked(4, 1)
+    x = torch.randn(1, 8, TOKENS, DIMENSION, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    exact = forward(weights, doubled([network]), x)
+    single = {name: one.detach().float() for name, one in weights.items()}
+    close(forward(single, wire([network], TOKENS, DIMENSION), x.float()).double(), exact, 1e-5)
+
+
+def test_initial_weights_are_those_of_torch_linear_layers_in_distribution():
+    weights = initial_weights(3, 64, 32, 0)
+    for one in weights.values():
+        assert float(one.abs().max()) <= 1 / 8
+        n = one.numel()
+        assert abs(float(one.mean())) < 4 / 8 / math.sqrt(3 * n)
+        assert float(one.var()) == pytest.approx(1 / 64 / 3, rel=4 / math.sqrt(n))
+    again, other = initial_weights(3, 64, 32, 0), initial_weights(3, 64, 32, 1)
+    assert all(torch.equal(one, again[name]) for name, one in weights.items())
+    assert not any(torch.equal(one, other[name]) for name, one in weights.items())
+
+
+def test_the_theory_knows_the_architecture():
+    plain = Network(4, mask=SlidingWindow(5), positional=ENCODINGS["decay"]).architecture()
+    assert plain.depth == 4
+    assert np.array_equal(plain.coefficients, np.ones(4))
+    assert plain.layers[0].mask == SlidingWindow(5)
+    assert plain.layers[0].positional == ENCODINGS["decay"]
+    assert not plain.assumptions
+    rotary = Network(2, True, positional=ENCODINGS["rope"]).architecture()
+    assert any("rotary" in line for line in rotary.assumptions)
+    assert (rotary.coefficients < 1).all()
+
+
+@pytest.mark.parametrize(
+    ("mask", "said"),
+    [
+        (SlidingWindow(10), "mask.width: 10 given, at most the sequence's 9 tokens needed"),
+        (Prefix(10), "mask.length: 10 given, at most the sequence's 9 tokens needed"),
+    ],
+)
+def test_a_mask_wider_than_the_sequence_is_refused(mask, said):
+    with pytest.raises(InvalidValueError, match=said):
+        wire([Network(mask=mask)], TOKENS, DIMENSION)
+    wire([Network(mask=dataclasses.replace(mask, **{next(iter(vars(mask))): 9}))], TOKENS, DIMENSION)
+
+
+def test_networks_of_different_depth_do_not_fit_side_by_side():
+    with pytest.raises(InvalidValueError, match="networks: different depths given"):
+        wire([Network(2), Network(3)], TOKENS, DIMENSION)

@@ -1,0 +1,11 @@
+"""Where the project lies, and the rollout files of the residual-aware paper where a checkout is beside it."""
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ROLLOUT_FILES = ROOT.parent / "shared" / "data" / "published-rollout-configs"
+needs_rollout_files = pytest.mark.skipif(
+    not ROLLOUT_FILES.is_dir(), reason="the authors' rollout files are not here"
+)

@@ -1,0 +1,356 @@
+"""Both readings of every discrepancy: numbers come out as quoted, and agree with other ways to them."""
+
+import json
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from measured import measurement
+from project import ROLLOUT_FILES, ROOT
+
+from posbias.errors import InputFileError, InvalidValueError
+from posbias.papers.errata import ERRATA
+from posbias.papers.readings import (
+    READINGS,
+    Comparison,
+    Material,
+    Number,
+    Reading,
+    UnavailableError,
+    compare_readings,
+    find_readings,
+)
+from posbias.papers.readings import experiments as wu_experiments
+from posbias.store import save_measurement
+from posbias.training import Network, RetrievalTask
+from posbias.training.probes import largest_gap
+from posbias.training.task import make_world, novel_tests, paired_tests
+from posbias.verify import STATEMENTS
+
+RESULTS = ROOT / "results"
+FROM_FILES = {f"herasimchyk2026/{name}" for name in ("content-scale", "signs", "printed-fit")}
+SINK = {"herasimchyk2026/mixing-per-token-sink", "herasimchyk2026/predictor-sink"}
+
+
+@pytest.fixture(scope="module")
+def said():
+    return []
+
+
+@pytest.fixture(scope="module")
+def compared(said):
+    """Every reading that can be computed here, by key."""
+    configs = ROLLOUT_FILES if ROLLOUT_FILES.is_dir() else None
+    return {one.key: one for one in compare_readings(configs=configs, say=said.append)}
+
+
+def quoted(one, of):
+    return getattr(one, of) if of in ("published", "corrected", "difference") else one.others[of]
+
+
+# --- what is there -----------------------------------------------------------------------------------------
+
+
+def test_all_are_computed_or_said_to_be_left_out(compared, said):
+    left = {line.partition(":")[0] for line in said if "left out" in line}
+    assert left == SINK | (set() if ROLLOUT_FILES.is_dir() else FROM_FILES)
+    assert [*compared] == [one.key for one in READINGS if one.key not in left]
+    assert any(line.startswith("measuring tiny-alibi") for line in said)
+
+
+def test_every_number_is_finite_and_the_difference_is_theirs(compared):
+    for one in compared.values():
+        for number in (one.published, one.corrected, one.difference, *one.others.values()):
+            assert math.isfinite(number.value), one.key
+            assert number.se is None or (math.isfinite(number.se) and number.se >= 0), one.key
+        assert one.difference.value == pytest.approx(one.corrected.value - one.published.value, abs=1e-12)
+
+
+def test_readings_differ_beyond_their_error_but_where_they_are_said_not_to(compared):
+    """On a model without a sink, λ by norms and by tokens are the same."""
+    alike = {
+        key
+        for key, one in compared.items()
+        if abs(one.difference.value) <= 2 * (one.difference.se or 0.0) or one.difference.value == 0
+    }
+    assert alike == {"herasimchyk2026/mixing-per-token"}
+
+
+def test_every_quoted_number_is_the_computed_one(compared):
+    """But those of measurements larger than the ones made here."""
+    seen = set()
+    for entry in ERRATA:
+        for quote in entry.quotes:
+            if quote.reading not in compared:
+                assert quote.reading in FROM_FILES | SINK
+                continue
+            one = compared[quote.reading]
+            if entry.measured and "prompts of" in one.note:
+                continue
+            number = quoted(one, quote.of)
+            allowed = quote.rounding * (1 + 1e-9) + 4 * (number.se or 0.0)
+            assert abs(number.value - quote.value) <= allowed, (entry.key, quote, str(number))
+            seen.add(quote.reading)
+    assert len(seen) > 40
+
+
+@pytest.mark.skipif(
+    not [*RESULTS.glob("herasimchyk2026/cells/tiny-alibi-bundled-256x32-*.nc")],
+    reason="no measurement of 32 prompts of 256 tokens in results",
+)
+def test_what_was_quoted_of_measurements_is_what_they_give():
+    measured = {one.key: one for one in ERRATA if one.measured}
+    names = [one.key for one in READINGS if one.about in measured and one.key not in FROM_FILES]
+    for one in compare_readings(names, results=RESULTS):
+        entry = measured[one.erratum]
+        if entry.measured not in one.note:
+            continue
+        for quote in entry.quotes:
+            if quote.reading == one.key:
+                assert abs(quoted(one, quote.of).value - quote.value) <= quote.rounding, quote
+
+
+def test_all_is_said_in_json(compared):
+    records = json.loads(json.dumps([one.as_dict() for one in compared.values()], allow_nan=False))
+    assert [one["key"] for one in records] == [*compared]
+    one = next(one for one in records if one["key"] == "kim2026/eq-42")
+    assert one["published"] == {"value": compared["kim2026/eq-42"].published.value, "se": None}
+    assert one["others"]["simulated"]["se"] > 0
+    assert one["seconds"] >= 0
+    assert {"paper", "where", "quantity", "corrected", "difference", "note", "erratum"} <= set(one)
+
+
+def test_a_comparison_says_where_and_tells_its_other_numbers(compared):
+    one = compared["kim2026/eq-42"]
+    assert isinstance(one, Comparison)
+    assert (one.paper, one.where, one.erratum) == ("kim2026", "Eq. 42, Figure 7", "kim2026/eq-42")
+    assert f"simulated {one.others['simulated']}" in one.note
+    assert "`" not in compared["wu2025/pe-decay"].where
+    assert "8 prompts of 64 tokens" in compared["herasimchyk2026/section-4"].note
+
+
+# --- other ways to the same numbers ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "statement", "slack"),
+    [
+        ("wu2025/appendix-b.2", "wu-B.2", lambda printed, true: 1 - true / printed),
+        ("wu2025/appendix-c", "wu-C", lambda printed, true: 1 - printed / true),
+        ("wu2025/lemma-4.4", "wu-4.4", lambda printed, true: 1 - true / printed),
+        ("wu2025/theorem-4.5", "wu-4.5", lambda printed, true: 1 - true / printed),
+        ("wu2025/lemma-4.6", "wu-4.6", lambda printed, true: 1 - printed / true),
+        ("wu2025/lemma-i.1", "wu-I.1", lambda printed, true: 1 - printed / true),
+        ("wu2025/theorem-4.7", "wu-4.7", lambda printed, true: 1 - 10 ** (true - printed)),
+        ("wu2025/theorem-i.2", "wu-I.2", lambda printed, true: 1 - 10 ** (true - printed)),
+        ("herasimchyk2026/proposition-4.5", "herasimchyk-4.5-layerwise", lambda most, true: most - true),
+        ("herasimchyk2026/appendix-a.1.2", "herasimchyk-A.1.2", lambda most, true: most - true),
+        ("herasimchyk2026/appendix-a.1.4", "herasimchyk-A.1.4", lambda said, true: -abs(said - true)),
+        ("herasimchyk2026/lemma-5.3-i", "herasimchyk-5.3-i", lambda most, true: most / true - 1),
+        ("herasimchyk2026/lemma-5.3-ii", "herasimchyk-5.3-ii", lambda least, true: true / least - 1),
+        ("herasimchyk2026/section-5.1", "herasimchyk-5.1-values", lambda most, true: most / true - 1),
+        ("herasimchyk2026/theorem-5.4-i", "herasimchyk-5.4-i", lambda most, true: most - true),
+        ("herasimchyk2026/theorem-5.4-ii", "herasimchyk-5.4-ii-network", lambda most, true: most / true - 1),
+        (
+            "herasimchyk2026/theorem-5.4-ii-window",
+            "herasimchyk-5.4-ii-window",
+            lambda most, true: 10 ** (most - true) - 1,
+        ),
+    ],
+)
+def test_statements_fail_by_what_trying_them_says(compared, key, statement, slack):
+    """The slack of the printed reading on its witness, from the two numbers."""
+    tried = next(one for one in STATEMENTS if one.key == statement)
+    one = compared[key]
+    expected = tried.published.slack(tried.witness)
+    assert expected < 0
+    assert slack(one.published.value, one.corrected.value) == pytest.approx(expected, rel=1e-9)
+
+
+def test_amended_bounds_hold_where_they_are_told(compared):
+    least = {"wu2025/appendix-c", "herasimchyk2026/lemma-5.3-ii"}
+    told = [one for one in compared.values() if "amended bound" in one.others]
+    assert len(told) >= 7
+    for one in told:
+        room = one.others["amended bound"].value - one.corrected.value
+        assert (-room if one.key in least else room) >= -1e-9 * abs(one.corrected.value), one.key
+
+
+def test_the_experiments_are_those_that_are_trained():
+    task = RetrievalTask()
+    given = (wu_experiments.ITEMS, wu_experiments.BURSTINESS, wu_experiments.LABELS, wu_experiments.DIMENSION)
+    assert given == (task.items, task.burstiness, task.labels, task.dimension)
+    assert task.within_class_noise == task.shared_direction == wu_experiments.NOISE
+    assert task.places["middle"] == wu_experiments.ITEMS // 2
+
+
+def test_the_data_are_as_the_readings_say(compared):
+    task = RetrievalTask(embedding="variance")
+    tests = paired_tests(task, make_world(task, 0), 0, 0, 7, 4000)
+    share = float(tests.informative.double().mean())
+    gap = compared["wu2025/uninformative"].corrected.value
+    assert gap == pytest.approx(largest_gap(task), rel=1e-12)
+    assert abs(share - gap) < 4 * math.sqrt(gap * (1 - gap) / 4000)
+    for embedding, of in (("variance", "corrected"), ("deviation", "published")):
+        drawn = RetrievalTask(embedding=embedding)
+        items = novel_tests(drawn, make_world(drawn, 0), 0, 500).tokens[:, 0].double()
+        length = float(items.norm(dim=-1).square().mean().sqrt())
+        assert length == pytest.approx(quoted(compared["wu2025/embeddings"], of).value, rel=0.02)
+
+
+def test_the_item_formula_is_that_of_drawn_items(compared):
+    """Two items of a class have the cosine of the corrected formula, and length 1."""
+    task = RetrievalTask(dimension=512)
+    world = make_world(task, 0)
+    kept, other = task.shares
+    noise = torch.randn(2, 512, 512, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    one, two = (kept * world.centres[:512].double() + other * part * task.deviation for part in noise)
+    cosine = float(torch.nn.functional.cosine_similarity(one, two).mean())
+    reading = compared["wu2025/item-formula"]
+    assert cosine == pytest.approx(reading.others["cosine corrected"].value, abs=0.01)
+    assert float(one.square().sum(dim=-1).mean()) == pytest.approx(reading.corrected.value, abs=0.02)
+    as_printed = world.centres[:512].double() + noise[0] * task.deviation * other
+    assert float(as_printed.square().sum(dim=-1).mean()) == pytest.approx(reading.published.value, abs=0.03)
+
+
+def test_expected_gaps_are_those_of_the_networks_own_architectures(compared):
+    from posbias.theory.rollout.kernel import dense_influence
+    from posbias.training.network import ENCODINGS
+
+    for key, published, corrected in (
+        ("pe-decay", Network(), Network(positional=ENCODINGS["decay"])),
+        ("not-res", Network(residual=True), Network()),
+    ):
+        for of, network in (("published", published), ("corrected", corrected)):
+            mass = dense_influence(network.architecture(), 17)
+            gap = (mass[1] - mass[15]) / (mass[1] + mass[15])
+            assert quoted(compared[f"wu2025/{key}"], of).value == pytest.approx(gap, rel=1e-9)
+
+
+def test_simulated_and_integrated_numbers_side_with_the_correction(compared):
+    """The truth is nearer to the corrected number than to the published one, wherever it is told."""
+    told = 0
+    for one in compared.values():
+        for name in ("integrated", "simulated", "drawn", "from Eq 37"):
+            if name in one.others:
+                truth, told = one.others[name].value, told + 1
+                assert abs(one.corrected.value - truth) < abs(one.published.value - truth), one.key
+    assert told >= 7
+
+
+# --- what is asked -----------------------------------------------------------------------------------------
+
+
+def test_readings_are_found_by_key_paper_and_erratum():
+    assert find_readings() == [*READINGS] == find_readings([])
+    assert {one.paper for one in find_readings("kim2026")} == {"kim2026"}
+    both = find_readings("herasimchyk2026/content-scale")
+    assert [one.key for one in both] == [
+        "herasimchyk2026/content-scale",
+        "herasimchyk2026/content-scale-measured",
+    ]
+    assert find_readings(["kim2026/eq-42", "wu2025/appendix-c"])[0].key == "wu2025/appendix-c"
+
+
+def test_an_unknown_reading_names_the_nearest():
+    with pytest.raises(InvalidValueError, match="did you mean 'kim2026/eq-42'"):
+        compare_readings(["kim2026/eq-43"])
+
+
+def test_progress_counts_readings():
+    heard = []
+    compare_readings(["wu2025/lemma-4.4", "wu2025/theorem-4.5"], progress=lambda *now: heard.append(now))
+    assert heard == [(0, 2), (1, 2), (2, 2)]
+
+
+def test_what_is_asked_for_by_name_and_cannot_be_had_is_an_error():
+    with pytest.raises(UnavailableError, match="needs the authors' rollout files"):
+        compare_readings("herasimchyk2026/printed-fit")
+    with pytest.raises(UnavailableError, match="needs a measurement of smollm2-135m"):
+        compare_readings(["herasimchyk2026/predictor-sink"])
+
+
+def test_wrong_rollout_files_are_said_before_any_work(tmp_path):
+    heard = []
+    for folder in (tmp_path, tmp_path / "none"):
+        with pytest.raises(InputFileError, match=str(folder)):
+            compare_readings("wu2025/lemma-4.4", configs=folder, progress=lambda *now: heard.append(now))
+    assert not heard
+
+
+def test_measurements_come_from_the_results_the_largest_first(tmp_path):
+    cells = tmp_path / "herasimchyk2026" / "cells"
+    for prompts, digits in ((4, "0" * 12), (12, "1" * 12)):
+        save_measurement(
+            measurement("tiny-alibi", prompts=prompts),
+            cells / f"tiny-alibi-bundled-256x{prompts}-{digits}.nc",
+        )
+    (cells / f"tiny-alibi-bundled-256x99-{'2' * 12}.nc").write_bytes(b"damaged")
+    save_measurement(
+        measurement("tiny-alibi", prompts=20), cells / f"tiny-alibi-bundled-scrambled-256x20-{'3' * 12}.nc"
+    )
+    said = []
+    (one,) = compare_readings("herasimchyk2026/mixing-per-token", results=tmp_path, say=said.append)
+    assert "12 prompts" in one.note
+    assert one.difference.value == pytest.approx(-0.1)
+    (refused,) = (line for line in said if line.endswith("; not used"))
+    assert "256x99" in refused
+
+
+def test_a_measurement_without_what_is_needed_is_passed_over(tmp_path):
+    cells = tmp_path / "herasimchyk2026" / "cells"
+    save_measurement(
+        measurement("toy", prompts=12).drop_vars("kernel"), cells / f"toy-bundled-256x12-{'0' * 12}.nc"
+    )
+    material = Material(results=tmp_path)
+    assert material.measured("toy").attrs["model"] == "toy"
+    with pytest.raises(UnavailableError, match="needs a measurement of toy"):
+        material.measured("toy", needs=("kernel",))
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (Number(0.38417475), "0.3842"),
+        (Number(-21.3083), "−21.31"),
+        (Number(0.081732, 0.00036), "0.08173 ± 0.00036"),
+        (Number(1.029e-25), "1.029e−25"),
+        (Number(0.0), "0"),
+    ],
+)
+def test_a_number_prints_the_digits_that_its_error_allows(number, text):
+    assert str(number) == text
+
+
+def test_a_reading_belongs_to_the_erratum_of_its_key_unless_it_says_so():
+    one = Reading("kim2026/a", "x", lambda material: None)
+    assert (one.paper, one.about) == ("kim2026", "kim2026/a")
+    assert Reading("kim2026/a", "x", lambda material: None, "kim2026/b").about == "kim2026/b"
+
+
+def test_importing_readings_loads_nothing_heavy():
+    code = (
+        "import sys, posbias.papers.readings; "
+        "print([m for m in ('torch', 'transformers', 'matplotlib', 'xarray', 'ray') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_spread_of_draws_is_what_two_independent_scores_have(compared):
+    """Scores of a row are standard normal and independent at d = 1024: differences have variance two."""
+    spread = compared["kim2026/theorem-1"].corrected
+    assert abs(spread.value - math.sqrt(2)) < 4 * spread.se + 2e-3
+    asymptotic = compared["kim2026/theorem-1"].others["rise over its asymptotic form"].value
+    assert asymptotic == pytest.approx(1, abs=0.02)
+
+
+def test_slopes_of_the_files_are_not_the_models(compared):
+    from posbias.theory.presets import preset
+
+    own = np.asarray(preset("bloom-176b").layers[0].head_logits().slopes)
+    assert len(set(own)) == 112
+    assert compared["herasimchyk2026/bloom-slopes"].others["Wasserstein distance of the two"].value > 0.05

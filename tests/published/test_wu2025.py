@@ -1,0 +1,417 @@
+"""Figures 2 to 24 of Wu et al. 2025: which cells they need, what is claimed of them, and what is drawn."""
+
+import json
+import shutil
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from posbias.claims import signed_text
+from posbias.errors import InvalidValueError, OutputFileError
+from posbias.papers.wu2025 import FIGURES, FULL, GROUPS, QUICK, Effort, Setting, make, outcome_of
+from posbias.papers.wu2025.drawing import Outcome, claims_of, draw
+from posbias.papers.wu2025.figures import (
+    DEEP,
+    DEPTHS,
+    DataFigure,
+    DepthFigure,
+    MapFigure,
+    SinkFigure,
+    settings_of,
+)
+from posbias.papers.wu2025.gaps import PAIRS, Gaps
+from posbias.papers.wu2025.sinks import Sinks
+from posbias.papers.wu2025.tables import page_of, rows_of
+from posbias.plots import picture_bytes
+from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
+from posbias.training.kernels import agreement
+from posbias.training.loop import Trained
+from posbias.training.results import load_cell
+
+SEEDS, TOKENS = (0, 1, 2), 17
+
+
+# --- which cells -------------------------------------------------------------------------------------------
+
+
+def test_every_number_from_2_to_24_is_a_figure_or_a_group():
+    named = {*FIGURES, *GROUPS}
+    assert named == {f"fig{number}" for number in range(2, 25)}
+    assert all(part in FIGURES for parts in GROUPS.values() for part in parts)
+
+
+@pytest.mark.parametrize("effort", [QUICK, FULL], ids=lambda effort: effort.name)
+def test_every_setting_is_one_valid_experiment(effort):
+    settings = {setting for figure in FIGURES.values() for setting in settings_of(figure)}
+    experiments = {effort.experiment(setting) for setting in settings}
+    assert len(experiments) == len(settings) == 120
+    assert {one.seeds for one in experiments} == {effort.seeds}
+    if effort is FULL:
+        assert {(one.iterations, len(one.seeds)) for one in experiments} == {(100_000, 5)}
+
+
+def test_figures_share_their_cells():
+    fig2, fig4, fig5, fig9, fig10 = (set(settings_of(FIGURES[f"fig{n}"])) for n in (2, 4, 5, 9, 10))
+    assert fig4 < fig2
+    assert fig9 == fig10 < fig2
+    assert {setting for setting in fig2 if setting.residual} < fig5
+
+
+def test_the_vocabulary_figures_repeat_the_others():
+    pairs = [(4, 13), (5, 14), (3, 15), (6, 16), (7, 17), (8, 18), (9, 20), (10, 21), (11, 22), (12, 23)]
+    for number, again in pairs:
+        settings = [replace(one, inputs="fixed_vocabulary") for one in settings_of(FIGURES[f"fig{number}"])]
+        assert settings == list(settings_of(FIGURES[f"fig{again}"]))
+
+
+def test_what_the_figures_vary():
+    fig2 = list(settings_of(FIGURES["fig2"]))
+    assert {(s.depth, s.residual, s.positional) for s in fig2} == {
+        (depth, residual, word)
+        for depth in DEPTHS
+        for residual in (False, True)
+        for word in ("none", "decay", "rope")
+    }
+    assert {s.mask for s in fig2} == {Causal()}
+    assert {s.depth for s in settings_of(FIGURES["fig5"])} == set(DEEP)
+    fig3 = list(settings_of(FIGURES["fig3"]))
+    assert {(s.mask, s.positional) for s in fig3} == {
+        (mask, word) for mask in (Full(), Causal()) for word in ("none", "sinusoidal", "rope")
+    }
+    assert {(s.depth, s.residual, s.task.answers) for s in fig3} == {(2, True, (0, 7))}
+    asked = {n: {s.task.answers for s in settings_of(FIGURES[f"fig{n}"])} for n in (6, 7, 8)}
+    assert asked == {6: {(0,)}, 7: {(4,)}, 8: {(7,)}}
+    assert [s.mask for s in settings_of(FIGURES["fig11"])] == [SlidingWindow(w) for w in (5, 9, 13)] * 2
+    assert [s.mask for s in settings_of(FIGURES["fig12"])] == [Prefix(k) for k in (2, 4, 6)] * 2
+
+
+def test_a_setting_says_what_it_is():
+    shown = str(Setting(4, False, SlidingWindow(9), "decay", ("first", "last"), "fixed_vocabulary"))
+    assert shown == "window 9, decay, depth 4, no residual, trained on first and last, fixed vocabulary"
+
+
+# --- what is claimed ---------------------------------------------------------------------------------------
+
+
+def gaps_of(levels: dict[str, float], *, accuracy: float = 0.6) -> Gaps:
+    rng = np.random.default_rng([round(1e6 * (1 + level)) for level in levels.values()])
+    drawn = {pair: levels[pair] + rng.normal(0, 0.002, len(SEEDS)) for pair in PAIRS}
+    return Gaps(drawn, np.full(len(SEEDS), accuracy), np.full(len(SEEDS), 1.4), drawn)
+
+
+def trained(setting: Setting, slope: float) -> Trained:
+    """Three networks whose gap grows with accuracy at the given slope."""
+    accuracy = np.linspace(0.03, [0.6, 0.7, 0.8], 6).T
+    curves = {"iteration": np.arange(6), "in_context_accuracy": accuracy, "first-last": slope * accuracy}
+    experiment = Effort("", SEEDS, {setting.depth: 50}, 10).experiment(setting)
+    return Trained(experiment, {"query": torch.zeros(3, setting.depth, 1, 1)}, curves, {}, {})
+
+
+def outcome(
+    setting: Setting, gaps: Gaps, slope: float = 0.1, *, sink: float = 0.9, first: int = 1
+) -> Outcome:
+    token = np.arange(TOKENS)
+    networks = np.random.default_rng(setting.depth).normal(0, 0.004, (len(SEEDS), 1))
+    shape = np.where(token < first, sink, 0.05) + networks
+    nulls = np.where(token < first, 0.2, 0.05)
+    attention = np.tile(np.tri(TOKENS) / (token[:, None] + 1), (setting.depth, 1, 1))
+    return Outcome(
+        gaps, Sinks(shape, np.tile(nulls, (3, 1)), nulls, gaps.learnt), attention, trained(setting, slope)
+    )
+
+
+def pairs(first_middle: float, first_last: float, middle_last: float) -> dict[str, float]:
+    return dict(zip(PAIRS, (first_middle, first_last, middle_last), strict=True))
+
+
+def as_published(setting: Setting) -> dict[str, float]:
+    """Gaps as the paper describes them for the depth figures."""
+    strength = {"none": 0.12, "decay": -0.12, "rope": 0.04}[setting.positional] + 0.05 * (
+        setting.depth / 2 - 1
+    )
+    if setting.residual:
+        strength += 0.3 * (setting.depth == 4)
+    return pairs(0.7 * strength, strength, 0.2 * strength)
+
+
+def depth_outcomes(figure: DepthFigure, gaps=as_published, **options) -> dict[Setting, Outcome]:
+    return {
+        setting: outcome(setting, gaps_of(gaps(setting)), 0.1 * setting.depth, **options)
+        for setting in settings_of(figure)
+    }
+
+
+def verdicts(figure, outcomes) -> dict[str, str]:
+    return {claim.sentence: claim.verdict for claim in claims_of(figure, outcomes)}
+
+
+def test_the_papers_own_pattern_over_depth_holds():
+    figure = FIGURES["fig4"]
+    assert isinstance(figure, DepthFigure)
+    found = verdicts(figure, depth_outcomes(figure))
+    # its decay mask favours later items at depth 2, so "the causal mask alone" is about no encoding only
+    assert set(found.values()) == {"holds"}, found
+    assert len(found) == 12
+
+
+def test_gaps_that_shrink_with_depth_fail_the_claims_on_depth():
+    def shrinking(setting):
+        return {pair: value - 0.3 * (setting.depth / 2 - 1) for pair, value in as_published(setting).items()}
+
+    figure = FIGURES["fig4"]
+    outcomes = depth_outcomes(figure, shrinking)
+    outcomes = {s: replace(one, trained=trained(s, -0.1 * s.depth)) for s, one in outcomes.items()}
+    found = verdicts(figure, outcomes)
+    assert found["No residual: depth 6 favours earlier items more than depth 2"] == "fails"
+    assert (
+        found["No residual: at equal in-context accuracy depth 6 favours earlier items more than 2"]
+        == "fails"
+    )
+
+
+def test_residual_networks_turn_and_deep_rotary_ones_may_lose_the_middle():
+    figure = FIGURES["fig5"]
+
+    def bent(setting):
+        lost = setting.depth == 10 and setting.positional == "rope"
+        return pairs(0.2, 0.1, -0.1) if lost else as_published(setting)
+
+    found = verdicts(figure, depth_outcomes(figure, bent))
+    assert found["Residual: the bias to earlier items both rises and falls with depth"] == "holds"
+    assert found["Residual: RoPE at depth 10 is lost in the middle"] == "holds"
+    assert (
+        found["Residual: at equal in-context accuracy depth 10 favours earlier items more than 2"] == "holds"
+    )
+    straight = verdicts(figure, depth_outcomes(figure, lambda s: pairs(0.0, 0.1 * s.depth, 0.0)))
+    assert straight["Residual: the bias to earlier items both rises and falls with depth"] == "fails"
+    assert straight["Residual: RoPE at depth 10 is lost in the middle"] == "fails"
+
+
+def test_networks_that_have_not_learnt_leave_every_claim_open():
+    figure = FIGURES["fig4"]
+    outcomes = {
+        setting: replace(one, gaps=replace(one.gaps, accuracy=np.full(3, 0.05)))
+        for setting, one in depth_outcomes(figure).items()
+    }
+    at_end = [claim for claim in claims_of(figure, outcomes) if "equal" not in claim.sentence]
+    assert {claim.verdict for claim in at_end} == {"undecided"}
+
+
+BIASED = {
+    "fig3": pairs(0.3, 0.05, -0.25),
+    "fig6": pairs(0.3, 0.3, 0.0),
+    "fig7": pairs(-0.3, 0.0, 0.3),
+    "fig8": pairs(0.0, -0.3, -0.3),
+}
+
+
+def data_outcomes(figure: DataFigure, encoded: dict[str, float]) -> dict[Setting, Outcome]:
+    def gaps(setting: Setting) -> dict[str, float]:
+        if setting.positional != "none":
+            return encoded
+        return pairs(0.0, 0.0, 0.0) if setting.mask == Full() else pairs(0.1, 0.15, 0.05)
+
+    return {setting: outcome(setting, gaps_of(gaps(setting))) for setting in settings_of(figure)}
+
+
+@pytest.mark.parametrize("name", BIASED)
+def test_the_papers_own_pattern_over_training_data_holds(name):
+    figure = FIGURES[name]
+    assert isinstance(figure, DataFigure)
+    found = verdicts(figure, data_outcomes(figure, BIASED[name]))
+    assert set(found.values()) == {"holds"}, found
+
+
+@pytest.mark.parametrize("name", BIASED)
+def test_networks_that_ignore_their_training_data_fail(name):
+    figure = FIGURES[name]
+    found = verdicts(figure, data_outcomes(figure, pairs(0.0, 0.0, 0.0)))
+    (learns,) = (sentence for sentence in found if "learn the bias" in sentence and "sin" in sentence)
+    assert found[learns] == "fails"
+
+
+def sink_outcomes(figure: SinkFigure, level) -> dict[Setting, Outcome]:
+    flat = gaps_of(pairs(0.0, 0.0, 0.0))
+    return {
+        setting: outcome(setting, flat, sink=level(setting), first=getattr(setting.mask, "length", 1))
+        for setting in settings_of(figure)
+    }
+
+
+@pytest.mark.parametrize("name", ["fig9", "fig10", "fig11", "fig12"])
+def test_sinks_are_judged_beside_both_nulls(name):
+    figure = FIGURES[name]
+    assert isinstance(figure, SinkFigure)
+    grows = sink_outcomes(figure, lambda s: 0.3 + 0.04 * getattr(s.mask, "width", 5))
+    assert set(verdicts(figure, grows).values()) == {"holds"}
+    none = sink_outcomes(figure, lambda s: 0.2)
+    beside = [verdict for sentence, verdict in verdicts(figure, none).items() if sentence.startswith("…")]
+    assert {*beside} == {"fails"}
+
+
+# --- what is drawn -----------------------------------------------------------------------------------------
+
+
+def words(picture) -> str:
+    from matplotlib.text import Text
+
+    return "\n".join(text.get_text() for text in picture.findobj(Text))
+
+
+@pytest.mark.parametrize("name", ["fig2", "fig3", "fig5", "fig9", "fig10", "fig11"])
+def test_a_figure_shows_its_panels_its_learners_and_its_claims(name):
+    figure = FIGURES[name]
+    match figure:
+        case DepthFigure():
+            outcomes, axes = depth_outcomes(figure), 3 * 2 * len(figure.depths)
+        case DataFigure():
+            outcomes, axes = data_outcomes(figure, BIASED[name]), 2
+        case MapFigure():
+            outcomes, axes = sink_outcomes(figure, lambda s: 0.5), 4
+        case SinkFigure():
+            outcomes, axes = sink_outcomes(figure, lambda s: 0.5), 2 * len(figure.masks)
+    claims = claims_of(figure, outcomes)
+    picture = draw(figure, outcomes, claims, "three networks")
+    assert len(picture.axes) == axes
+    shown = words(picture)
+    assert all(f"{claim.verdict}: {claim.sentence[:40]}" in shown for claim in claims)
+    assert "three networks" in shown
+    if isinstance(figure, DepthFigure | DataFigure):
+        ticks = [label.get_text() for ax in picture.axes for label in ax.get_xticklabels()]
+        assert sum(tick.endswith("acc 0.60\nloss 1.40") for tick in ticks) == len(outcomes)
+    first, second = (picture_bytes(draw(figure, outcomes, claims), "svg") for _ in range(2))
+    assert first == second
+
+
+def test_notes_of_neighbouring_groups_do_not_run_into_each_other():
+    figure = FIGURES["fig5"]
+    outcomes = {
+        setting: replace(one, gaps=replace(one.gaps, accuracy=np.array([0.6, 0.05, 0.05])))
+        for setting, one in depth_outcomes(figure).items()
+    }
+    picture = draw(figure, outcomes, [])
+    picture.draw_without_rendering()
+    for ax in picture.axes:
+        boxes = [label.get_window_extent() for label in ax.get_xticklabels() if "loss" in label.get_text()]
+        assert all(a.x1 < b.x0 for a, b in pairwise(boxes))
+
+
+def test_the_page_has_a_row_for_every_cell_and_every_effect():
+    figure = FIGURES["fig4"]
+    outcomes = depth_outcomes(figure)
+    gaps = {setting: one.gaps for setting, one in outcomes.items()}
+    claims = claims_of(figure, outcomes)
+    page = page_of("fig4", gaps, claims, "three networks")
+    for setting, one in gaps.items():
+        assert f"| {setting} | {signed_text(one.of('first-middle').mean())}" in page
+    assert all(str(effect) in page for claim in claims for effect in claim.evidence)
+    assert [row["pair"] for row in rows_of(*next(iter(gaps.items())))] == list(PAIRS)
+
+
+# --- the whole ---------------------------------------------------------------------------------------------
+
+BRIEF = Effort("brief", (0, 1), {2: 30}, 40)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wu2025")
+    return folder, make(["fig9", "fig10"], folder, effort=BRIEF, workers=1)
+
+
+def test_figures_are_trained_drawn_and_written(made):
+    folder, result = made
+    written = {f"{name}.{kind}" for name in ("fig9", "fig10") for kind in ("svg", "png", "md", "json")}
+    assert (
+        {path.name for path in folder.iterdir() if path.is_file()}
+        == written
+        == {p.name for p in result.files}
+    )
+    assert len(list((folder / "cells").glob("*.nc"))) == 2
+    about = json.loads((folder / "fig10.json").read_text())
+    assert [claim["verdict"] for claim in about["claims"]] == [
+        claim.verdict for claim in result.claims["fig10"]
+    ]
+    # thirty iterations teach nothing, and the figures say so
+    assert {claim.verdict for claim in result.claims["fig10"]} == {"undecided"}
+    assert "0 of 2" in (folder / "fig10.md").read_text()
+    assert json.dumps(result.as_dict()["claims"])
+
+
+@pytest.fixture
+def all_learnt(monkeypatch):
+    """Thirty iterations count as having learnt."""
+    monkeypatch.setattr("posbias.papers.wu2025.gaps.LEARNT", 0.0)
+
+
+def test_every_cell_stands_beside_what_rollouts_predict_of_it(made, all_learnt, tmp_path):
+    folder = tmp_path / "learnt"
+    shutil.copytree(made[0] / "cells", folder / "cells")
+    result = make("fig10", folder, effort=BRIEF, workers=1)
+    page, about = (folder / "fig10.md").read_text(), json.loads((folder / "fig10.json").read_text())
+    for path in sorted((folder / "cells").glob("*.nc")):
+        cell = load_cell(path)
+        found = agreement(cell.rollout, cell.evaluation)
+        (setting,) = (s for s, one in result.outcomes.items() if s.network == cell.experiment.network)
+        assert about["predicted"][str(setting)] == json.loads(json.dumps(to_plain(found)))
+        assert {"own kernels, attention only", "theory"} <= {one.label for one in found.values()}
+        for one in found.values():
+            told = f"{signed_text(one.predicted['first-last'].value)} {one.signs['first-last']} |"
+            section = page.split(f"**{one.label}**")[1].split("**")[0]
+            (row,) = (line for line in section.splitlines() if line.startswith(f"| {setting} |"))
+            assert told in row
+            assert row.endswith(f"| {one.order} |")
+
+
+def test_rollouts_are_held_against_networks_that_have_learnt_only(made):
+    folder, _ = made
+    cell = load_cell(min((folder / "cells").glob("*.nc")))
+
+    def outcome_at(*accuracy: float) -> Outcome:
+        learnt = replace(cell.evaluation.in_context_accuracy, values=np.array(accuracy))
+        return outcome_of(replace(cell, evaluation=replace(cell.evaluation, in_context_accuracy=learnt)))
+
+    for one in outcome_at(0.6, 0.05).agreements.values():
+        assert {estimate.n for estimate in (*one.predicted.values(), *one.measured.values())} == {1}
+    idle = outcome_at(0.05, 0.05)
+    for one in idle.agreements.values():
+        assert {*one.signs.values(), *one.orders.values()} == {"undecided"}
+    setting = Setting(residual=cell.experiment.network.residual)
+    page = page_of("fig10", {setting: idle.gaps}, [], "", {setting: idle.agreements})
+    assert f"| {setting} | – | – | – | undecided |" in page
+    assert "**theory**: 0 of 0 decided signs right, 3 undecided" in page
+
+
+def to_plain(found):
+    return {name: one.as_dict() for name, one in found.items()}
+
+
+def test_what_is_trained_is_not_trained_again(made):
+    folder, before = made
+    stamps = {path: path.stat().st_mtime_ns for path in (folder / "cells").iterdir()}
+    after = make("fig10", folder, effort=BRIEF, workers=1)
+    assert {path: path.stat().st_mtime_ns for path in (folder / "cells").iterdir()} == stamps
+    assert after.claims["fig10"] == before.claims["fig10"]
+
+
+def test_a_group_stands_for_its_figures():
+    from posbias.papers.wu2025 import _names
+
+    assert _names("fig19") == ["fig15", "fig16", "fig17", "fig18"]
+    assert _names(["fig24", "fig3"]) == ["fig3", "fig21", "fig22", "fig23"]
+    assert _names("all") == list(FIGURES)
+
+
+def test_an_unknown_figure_is_refused(tmp_path):
+    with pytest.raises(InvalidValueError, match=r"figure: 'fig25' given, .* needed; did you mean"):
+        make("fig25", tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_is_refused_first(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputFileError, match="is no folder"):
+        make("fig2", tmp_path / "file")

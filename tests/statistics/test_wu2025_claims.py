@@ -1,0 +1,363 @@
+"""Claims are judged right: they hold, fail or stay undecided as often as their level says."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from posbias.claims import LEAST, Above, Evidence, judged_sentence
+from posbias.estimate import Estimate
+from posbias.papers.wu2025 import FIGURES, Effort, Setting
+from posbias.papers.wu2025.figures import settings_of
+from posbias.papers.wu2025.gaps import (
+    PAIRS,
+    Gaps,
+    interaction,
+    null,
+    present,
+    rises,
+    signed,
+    spared,
+    surest,
+    turns,
+)
+from posbias.papers.wu2025.statements import depth_claims, harder
+from posbias.papers.wu2025.training_data import data_claims
+from posbias.theory.masks import Full
+from posbias.training.loop import Trained
+
+NOISE = 0.02
+
+
+def gaps(
+    level: float, *, members: int = 5, accuracy: float = 0.6, seed: int = 0, noise: float = NOISE
+) -> Gaps:
+    """Networks whose gaps all have one mean."""
+    rng = np.random.default_rng(seed)
+    drawn = {pair: level + noise * rng.normal(size=members) for pair in PAIRS}
+    return Gaps(drawn, np.full(members, accuracy), np.full(members, 1.5), drawn)
+
+
+def share(verdicts: list[str], kind: str) -> float:
+    return sum(one == kind for one in verdicts) / len(verdicts)
+
+
+# --- what has not learnt -----------------------------------------------------------------------------------
+
+
+def test_networks_that_have_not_learnt_say_nothing():
+    idle = gaps(0.3, accuracy=0.05)
+    assert not idle.learnt.any()
+    effect = signed("idle", idle, "first-last")
+    assert effect.verdict() == "undecided"
+    assert "networks that learnt to retrieve: 0" in str(effect)
+
+
+def test_a_member_that_was_stopped_or_has_not_learnt_is_left_out():
+    cell = gaps(0.1)
+    values = {pair: np.where(np.arange(5) == 1, np.nan, cell.gaps[pair]) for pair in PAIRS}
+    accuracy = np.array([0.6, 0.6, 0.6, 0.05, 0.6])
+    mixed = Gaps(values, accuracy, cell.loss, values)
+    np.testing.assert_array_equal(mixed.learnt, [True, False, True, False, True])
+    np.testing.assert_array_equal(mixed.of("first-last"), values["first-last"][[0, 2, 4]])
+
+
+# --- claims ------------------------------------------------------------------------------------------------
+
+
+def test_cells_are_compared_on_the_named_pair():
+    deep, shallow = gaps(0.3, seed=1), gaps(0.1, seed=2)
+    assert rises("deep", deep, shallow).verdict() == "holds"
+    assert rises("deep", shallow, deep).verdict() == "fails"
+    assert signed("later", gaps(-0.2), "first-last", -1).verdict() == "holds"
+    assert judged_sentence("none", null("full", gaps(0.0))).verdict == "holds"
+    assert judged_sentence("none", null("full", gaps(0.2))).verdict == "fails"
+
+
+def test_a_series_turns_only_if_it_rises_and_falls():
+    def named(cells):
+        return {f"depth {k}": cell for k, cell in enumerate(cells)}
+
+    up = [gaps(level, seed=seed, noise=0.01) for seed, level in enumerate((0.0, 0.1, 0.2, 0.3))]
+    down = up[::-1]
+    bent = [up[0], up[3], up[1]]
+    assert turns("bends", {"a": named(up), "b": named(bent)}).verdict == "holds"
+    assert turns("bends", {"a": named(up)}).verdict == "fails"
+    assert turns("bends", {"a": named(up), "b": named(down)}).verdict == "fails"
+    assert turns("bends", {"a": named([gaps(0.1, accuracy=0.03)] * 3)}).verdict == "undecided"
+
+
+def test_a_flat_series_turns_no_more_often_than_the_level_says():
+    verdicts = [
+        turns("bends", {"a": {str(k): gaps(0.0, members=3, seed=100 * run + k) for k in range(5)}}).verdict
+        for run in range(300)
+    ]
+    assert share(verdicts, "holds") < 0.05
+
+
+def test_a_series_that_turns_is_not_failed_for_another_or_for_a_surer_step():
+    """A true but noisy turn stays open: one sure step without a rise is not the lack of any."""
+    rng = np.random.default_rng(7)
+
+    def series(*steps: tuple[float, float]) -> dict[str, Gaps]:
+        return {f"{k}": gaps(*one, members=3) for k, one in enumerate(steps)}
+
+    def gaps(level: float, noise: float, members: int) -> Gaps:
+        drawn = {pair: rng.normal(level, noise, members) for pair in PAIRS}
+        return Gaps(drawn, np.full(members, 0.6), np.full(members, 1.5), drawn)
+
+    flat, bent = [(0.0, 0.002)] * 5, [(0.1 * (k % 2), 0.06) for k in range(5)]
+    beside = [turns("bends", {"a": series(*flat), "b": series(*bent)}).verdict for _ in range(200)]
+    within = [turns("bends", {"a": series(*flat[:3], *bent)}).verdict for _ in range(200)]
+    assert share(beside, "fails") < 0.05
+    assert share(within, "fails") < 0.05
+    assert turns("bends", {"a": series(*flat)}).verdict == "fails"
+
+
+def test_a_series_with_cells_that_have_not_learnt_cannot_fail_to_turn():
+    def series(accuracy: float) -> dict[str, Gaps]:
+        return {f"depth {k}": gaps(0.1 * k, noise=0.001, seed=k) for k in range(3)} | {
+            "depth 3": gaps(0.0, accuracy=accuracy)
+        }
+
+    assert turns("bends", {"a": series(0.6)}).verdict == "holds"
+    assert turns("bends", {"a": series(0.05)}).verdict == "undecided"
+
+
+# --- a gap of either sign, the middle, and what depends ----------------------------------------------------
+
+
+def three(first_middle: float, first_last: float, middle_last: float, *, seed: int = 0, noise=0.004) -> Gaps:
+    """A cell whose three gaps have these means."""
+    rng = np.random.default_rng(seed)
+    drawn = {
+        pair: level + noise * rng.normal(size=5)
+        for pair, level in zip(PAIRS, (first_middle, first_last, middle_last), strict=True)
+    }
+    return Gaps(drawn, np.full(5, 0.6), np.full(5, 1.5), drawn)
+
+
+def wrongly(judge, kind: str, runs: int = 600) -> bool:
+    """Whether what `judge` says of draws at the edge is of a kind more often than in 5 %, beyond chance."""
+    verdicts = [judge(run).verdict() for run in range(runs)]
+    return share(verdicts, kind) > 0.05 + 4 * math.sqrt(0.05 * 0.95 / runs)
+
+
+def test_a_gap_may_be_there_with_either_sign():
+    assert present("a", gaps(0.2)).verdict() == present("a", gaps(-0.2)).verdict() == "holds"
+    assert present("a", gaps(0.0, noise=0.003)).verdict() == "fails"
+    assert present("a", gaps(0.2, accuracy=0.05)).verdict() == "undecided"
+    # picked by its sign, it is taken for there no more often than in 5 %
+    assert not wrongly(lambda run: present("a", gaps(0.0, seed=run)), "holds")
+    assert not wrongly(lambda run: present("a", gaps(LEAST, seed=run)), "fails")
+
+
+@pytest.mark.parametrize(
+    ("levels", "verdict"),
+    [
+        ((0.2, 0.1, -0.1), "fails"),
+        ((0.2, 0.3, 0.1), "holds"),
+        ((-0.2, -0.3, -0.1), "holds"),
+        ((-0.2, 0.0, 0.2), "holds"),
+        ((0.0, 0.0, 0.0), "holds"),
+    ],
+)
+def test_a_cell_is_lost_in_the_middle_only_if_both_ends_are_ahead(levels, verdict):
+    assert spared("a", three(*levels)).verdict() == verdict
+    idle = three(*levels)
+    assert spared("a", Gaps(idle.gaps, np.full(5, 0.05), idle.loss, idle.gaps)).verdict() == "undecided"
+
+
+def test_a_middle_is_said_to_be_spared_or_lost_no_more_often_than_the_level():
+    # both ends ahead by the least that counts: lost, by so little
+    assert not wrongly(lambda run: spared("a", three(LEAST, 0.0, -LEAST, seed=run, noise=0.02)), "holds")
+    # one end surely ahead, the other not at all: spared
+    assert not wrongly(lambda run: spared("a", three(0.3, 0.3, 0.0, seed=run, noise=0.02)), "fails")
+
+
+def test_what_depth_does_depends_on_the_encoding_only_if_changes_differ():
+    rising, falling = (gaps(0.0, seed=1), gaps(0.2, seed=2)), (gaps(0.2, seed=3), gaps(0.1, seed=4))
+    assert interaction("a", rising, falling, "first-last").verdict() == "holds"
+    effect = interaction("a", rising, falling, "first-last")
+    means = [one.of("first-last").mean() for one in (*rising, *falling)]
+    assert effect.estimate.value == pytest.approx(abs((means[1] - means[0]) - (means[3] - means[2])))
+    both = [one.of("first-last").var(ddof=1) / 5 for one in (*rising, *falling)]
+    assert effect.estimate.se == pytest.approx(math.sqrt(sum(both)))
+    few = gaps(0.2, members=1)
+    assert "networks that learnt to retrieve: 1" in interaction("a", rising, (few, few), "first-last").flaw
+
+    def same(run: int) -> Evidence:
+        cells = [gaps(0.1, seed=10 * run + k) for k in range(8)]
+        return surest(
+            [interaction("a", (cells[k], cells[k + 1]), (cells[k + 2], cells[k + 3]), PAIRS[1])
+             for k in (0, 4)]
+        )  # fmt: skip
+
+    assert not wrongly(same, "holds")
+
+
+def test_the_surest_of_flawed_effects_is_open():
+    def at(value: float) -> Evidence:
+        return Evidence("a", Estimate(value, 0.001, 5), test=Above())
+
+    flawed = Evidence("a", flaw="not learnt")
+    assert surest([flawed, flawed]).verdict() == "undecided"
+    assert surest([flawed, at(0.0)]).verdict() == "undecided"
+    assert surest([at(0.0), at(0.0)]).verdict() == "fails"
+    assert surest([flawed, at(0.3)]).verdict() == "holds"
+
+
+# --- figures -----------------------------------------------------------------------------------------------
+
+
+def judged(claims) -> dict[str, str]:
+    return {claim.sentence: claim.verdict for claim in claims}
+
+
+def cells_of(name: str, levels) -> dict[Setting, Gaps]:
+    found = list(settings_of(FIGURES[name]))
+    return {setting: three(*levels(setting), seed=number) for number, setting in enumerate(found)}
+
+
+def growing(setting: Setting) -> tuple[float, float, float]:
+    """The bias to earlier items grows with every step of depth, less so with an encoding."""
+    size = 0.1 * setting.depth / 2 - {"none": 0.0, "rope": 0.05, "decay": 0.35}[setting.positional]
+    return 0.8 * size, size, 0.2 * size
+
+
+MIDDLE = "Training without position bias leaves no network lost in the middle"
+APART = f"{MIDDLE} (residual networks with RoPE from depth 6 on apart)"
+
+
+def test_every_step_of_depth_is_judged():
+    sentence = "No residual: every step of depth adds to the bias to earlier items, with every encoding"
+    assert judged(depth_claims(FIGURES["fig4"], cells_of("fig4", growing)))[sentence] == "holds"
+
+    def back(setting: Setting) -> tuple[float, float, float]:
+        levels = growing(setting)
+        return tuple(level - (0.3 if setting.depth == 4 else 0.0) for level in levels)
+
+    found = judged(depth_claims(FIGURES["fig4"], cells_of("fig4", back)))
+    assert found[sentence] == "fails"
+    assert found["No residual: depth 6 favours earlier items more than depth 2"] == "holds"
+
+
+def test_recent_items_are_judged_by_the_last_against_the_middle():
+    sentence = "No residual: decay mask and RoPE raise the last item against the middle one"
+    assert judged(depth_claims(FIGURES["fig4"], cells_of("fig4", growing)))[sentence] == "holds"
+    same = cells_of("fig4", lambda setting: (0.1, 0.1, 0.02))
+    assert judged(depth_claims(FIGURES["fig4"], same))[sentence] == "fails"
+
+
+def test_gaps_of_the_first_item_are_to_be_the_wider_ones():
+    sentences = (
+        "No residual: middle against last differs less than first against last",
+        "No residual: middle against last differs less than first against middle",
+        "No residual: with decay mask and RoPE too, middle against last differs less than first against either",
+    )
+    found = judged(depth_claims(FIGURES["fig4"], cells_of("fig4", growing)))
+    assert {found[one] for one in sentences} == {"holds"}
+    late = judged(depth_claims(FIGURES["fig4"], cells_of("fig4", lambda s: (0.1, 0.2, 0.3))))
+    assert {late[one] for one in sentences} == {"fails"}
+
+
+@pytest.mark.parametrize(("name", "sentence"), [("fig4", MIDDLE), ("fig2", APART), ("fig14", APART)])
+def test_no_network_trained_without_bias_is_lost_in_the_middle_but_deep_rotary_ones(name, sentence):
+    def deep(setting: Setting) -> tuple[float, float, float]:
+        lost = setting.residual and setting.positional == "rope" and setting.depth >= 6
+        return (0.2, 0.1, -0.1) if lost else growing(setting)
+
+    assert judged(depth_claims(FIGURES[name], cells_of(name, deep)))[sentence] == "holds"
+    shallow = cells_of(name, lambda s: (0.2, 0.1, -0.1) if s.depth == 2 else growing(s))
+    assert judged(depth_claims(FIGURES[name], shallow))[sentence] == "fails"
+
+
+def test_residual_networks_have_a_bias_that_depends_on_encoding_and_depth():
+    there = "Residual: the causal mask alone still gives a position bias, at every depth"
+    depends = "Residual: what depth does to it depends on the encoding"
+
+    def bent(setting: Setting) -> tuple[float, float, float]:
+        level = 0.2 if setting.positional == "none" and setting.depth == 6 else 0.1
+        return level, level, 0.0
+
+    found = judged(depth_claims(FIGURES["fig5"], cells_of("fig5", bent)))
+    assert (found[there], found[depends]) == ("holds", "holds")
+    flat = {
+        setting: three(0.0, 0.0, 0.0, seed=k, noise=0.001)
+        for k, setting in enumerate(settings_of(FIGURES["fig5"]))
+    }
+    found = judged(depth_claims(FIGURES["fig5"], flat))
+    assert (found[there], found[depends]) == ("fails", "fails")
+
+
+def trained(setting: Setting, accuracy: float, steps: int) -> Trained:
+    """Three networks whose in-context accuracy rises evenly to about `accuracy` in so many iterations."""
+    end = accuracy + np.array([[-0.01], [0.0], [0.01]])
+    curves = {"iteration": np.linspace(0, steps, 11), "in_context_accuracy": end * np.linspace(0, 1, 11)}
+    experiment = Effort("", (0, 1, 2), {setting.depth: steps}, 10).experiment(setting)
+    return Trained(experiment, {"query": torch.zeros(3, setting.depth, 1, 1)}, curves, {}, {})
+
+
+@pytest.mark.parametrize(("accuracy", "verdict"), [(0.3, "holds"), (0.5, "fails")])
+def test_the_harder_inputs_are_those_learnt_less_of_after_as_many_iterations(accuracy, verdict):
+    """Training on the mixture goes on for longer, which is no reason to call it easier."""
+    both = {one: trained(one, accuracy, 1000) for one in settings_of(FIGURES["fig13"])}
+    both |= {one: trained(one, 1.0, 2500) for one in settings_of(FIGURES["fig4"])}
+    (claim,) = harder(FIGURES["fig13"], both)
+    assert claim.verdict == verdict
+    assert "after 1000 iterations" in claim.evidence[0].where
+    assert claim.evidence[0].estimate.value == pytest.approx(0.4 - accuracy)
+    assert not harder(FIGURES["fig4"], both)
+
+
+def test_a_fixed_vocabulary_alone_says_nothing_of_which_is_harder():
+    (claim,) = harder(
+        FIGURES["fig14"], {one: trained(one, 0.3, 1000) for one in settings_of(FIGURES["fig14"])}
+    )
+    assert claim.verdict == "undecided"
+    assert "the Gaussian mixture was not trained along with it" in claim.why
+
+
+ENCODED = {
+    "fig3": (0.3, 0.05, -0.25),
+    "fig6": (0.3, 0.3, 0.0),
+    "fig7": (-0.3, 0.0, 0.3),
+    "fig8": (0.0, -0.3, -0.3),
+}
+
+
+def biased(name: str, alone=(0.1, 0.15, 0.05), encoded=None) -> dict[str, str]:
+    def levels(setting: Setting) -> tuple[float, float, float]:
+        if setting.positional != "none":
+            return encoded or ENCODED[name]
+        return (0.0, 0.0, 0.0) if setting.mask == Full() else alone
+
+    return judged(data_claims(FIGURES[name], cells_of(name, levels)))
+
+
+@pytest.mark.parametrize("name", ["fig6", "fig7", "fig8"])
+def test_only_training_on_both_ends_loses_the_middle(name):
+    sentence = "No network is lost in the middle: that takes training on both ends"
+    assert biased(name)[sentence] == "holds"
+    assert biased(name, encoded=ENCODED["fig3"])[sentence] == "fails"
+    assert sentence not in biased("fig3")
+
+
+@pytest.mark.parametrize(("name", "item"), [("fig3", "last"), ("fig7", "middle"), ("fig8", "last")])
+def test_a_mask_alone_does_not_learn_what_its_own_bias_is_not_about(name, item):
+    sentence = f"The causal mask alone does not learn the bias to the {item} item"
+    assert biased(name)[sentence] == "holds"
+    assert biased(name, alone=ENCODED[name])[sentence] == "fails"
+
+
+def test_a_mask_has_to_add_to_the_bias():
+    sentence = "The causal mask alone favours the first item more than no mask does"
+    assert biased("fig6")[sentence] == "holds"
+    assert biased("fig6", alone=(0.0, 0.0, 0.0))[sentence] == "fails"
+
+
+def test_slightly_ahead_is_less_than_ahead_of_the_middle():
+    sentence = "sin and RoPE: the first item is less far ahead of the last than of the middle"
+    assert biased("fig3")[sentence] == "holds"
+    assert biased("fig3", encoded=(0.1, 0.3, 0.2))[sentence] == "fails"
