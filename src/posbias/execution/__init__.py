@@ -5,7 +5,7 @@ they tell: `Event`s while they run, and in the end a `Result` or `Failed`; one t
 log is logged again where the engine runs, under the task's label.
 
     engine = engine_of(workers=2, ray=None)
-    engine.run([Task("posbias.study.verbs:perform", {...})], lambda number, news: print(number, news))
+    engine.run([Task("posbias.study.performing:perform", {...})], lambda number, news: print(number, news))
 """
 
 from collections.abc import Sequence

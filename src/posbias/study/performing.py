@@ -11,7 +11,7 @@ import platform
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ import numpy as np
 
 from posbias.events import Event, OnEvent
 from posbias.study.quantities import Quantities, estimated, quantity
-from posbias.study.verbs import Found, Measure, Predict, Simulate, Train, Verify
+from posbias.study.verbs import Found, Measure, Predict, Simulate, Train, Verify, decode_verb
 
 if TYPE_CHECKING:
     from posbias.comparison import Score
@@ -30,10 +30,21 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def timed(verb: Any, seed: int, cores: int, on_event: OnEvent) -> dict[str, Any]:
-    """Perform a verb and weigh it: {"result", "versions", "cost"}, ready for JSON."""
+def perform(
+    spec: Mapping[str, Any],
+    seed: int,
+    cores: int = 1,
+    *,
+    on_event: OnEvent | None = None,
+) -> dict[str, Any]:
+    """Do what a verb says: the work of one cell, as an engine of `posbias.execution` calls it.
+
+    Returns, in JSON's terms, "result" ("quantities" and "about"), "versions" and "cost". Raises what the verb's
+    own functions raise.
+    """
+    verb = decode_verb(spec)
     began, used = time.monotonic(), time.process_time()
-    quantities, about = _PERFORM[type(verb)](verb, seed, cores, on_event)
+    quantities, about = _PERFORM[type(verb)](verb, seed, cores, on_event or (lambda event: None))
     cost = {
         "seconds": time.monotonic() - began,
         "cpu_seconds": time.process_time() - used,

@@ -121,7 +121,7 @@ def _found(study: Study, store: Store, look_only: bool = False) -> list[Record |
 def _task(study: Study, cell: Cell) -> Task:
     arguments = {"spec": cell.mapping, "seed": cell.seed, "cores": study.cores}
     gpus = gpus_of(cell.spec) if study.gpus is None else study.gpus
-    return Task("posbias.study.verbs:perform", arguments, cell.label, study.cores, gpus)
+    return Task("posbias.study.performing:perform", arguments, cell.label, study.cores, gpus)
 
 
 @dataclass

@@ -86,7 +86,7 @@ class Cell:
         return text[:_LONGEST].rstrip(".-")
 
     def to_content(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What was found, as `verbs.perform` returns it: "quantities" and "about"."""
+        """What was found, as `performing.perform` returns it: "quantities" and "about"."""
         return result
 
     def from_content(self, header: Header, content: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -3,9 +3,9 @@
     Simulate(RecencyModel(dimension=16), samples=200_000)
     decode_verb({"kind": "simulate", "model": {"dimension": 16}})        # as a file has it
 
-A verb says which quantities it finds before it is performed (`lengths`), and finds them from a seed (`perform`).
-Nothing heavy is loaded for making one, but that a training is checked by torch's own side; `performing` has
-what they do. A union is the only registry: another verb is another class in it.
+A verb says which quantities it finds before it is performed (`lengths`); `performing` finds them from a seed.
+Nothing heavy is loaded for making one, but that a training is checked by torch's own side. A union is the only
+registry: another verb is another class in it.
 """
 
 import dataclasses
@@ -15,7 +15,6 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BeforeValidator, Field
 
 from posbias.errors import InvalidValueError, nearest
-from posbias.events import OnEvent
 from posbias.simulation.model import RecencyModel
 from posbias.spec import Count, decode, encode, tag, value
 from posbias.study.quantities import SINGLE, Lengths, Quantities
@@ -263,21 +262,3 @@ def known_paths(cls: type) -> list[str]:
 def gpus_of(verb: Any) -> float:
     """How many GPUs a cell takes: one for what runs on CUDA."""
     return float(getattr(verb, "device", "cpu").startswith("cuda"))
-
-
-def perform(
-    spec: Mapping[str, Any],
-    seed: int,
-    cores: int = 1,
-    *,
-    on_event: OnEvent | None = None,
-) -> dict[str, Any]:
-    """Do what a verb says: the work of one cell, as an engine of `posbias.execution` calls it.
-
-    Returns, in JSON's terms, "result" ("quantities" and "about"), "versions" and "cost". Raises what the verb's
-    own functions raise.
-    """
-    from posbias.study import performing
-
-    verb = decode_verb(spec)
-    return performing.timed(verb, seed, cores, on_event or (lambda event: None))

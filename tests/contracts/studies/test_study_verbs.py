@@ -10,8 +10,9 @@ from posbias.estimate import Estimate
 from posbias.simulation import RecencyModel, simulate_recency
 from posbias.store import dump_json
 from posbias.study import VERBS, Predict, Simulate, Verify
+from posbias.study.performing import perform
 from posbias.study.quantities import SINGLE, estimate_at, estimates_of
-from posbias.study.verbs import decode_verb, perform
+from posbias.study.verbs import decode_verb
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.mixing import Constant
 from posbias.theory.positional import ALiBi

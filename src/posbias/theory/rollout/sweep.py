@@ -273,26 +273,13 @@ def _sweep_span(row, low, high, top, bottom, state, lost, mixing, keep, gamma, s
             for k in range(length):
                 drawn += row[origin + k] * taken[0 if flat else k]
             lost[layer] += mixing[layer] * drawn
+            lam, rest, factor, held = mixing[layer], keep[layer], gamma[layer], state[layer]
             stop = 1 if origin == 0 else 0
-            _sweep_block(
-                row,
-                origin,
-                stop,
-                length,
-                mixing[layer],
-                keep[layer],
-                gamma[layer],
-                state[layer],
-                tile,
-                own,
-                flat,
-            )
+            _sweep_block(row, origin, stop, length, lam, rest, factor, held, tile, own, flat)
             if origin == 0:
                 for h in range(heads):
                     state[layer, h] *= first[layer, h]
-                _sweep_block(
-                    row, 0, 0, 1, mixing[layer], keep[layer], gamma[layer], state[layer], tile, own, False
-                )
+                _sweep_block(row, 0, 0, 1, lam, rest, factor, held, tile, own, False)
             for h in range(heads):
                 s = state[layer, h] * (1.0 + slack[layer, h] * length)
                 state[layer, h] = s if s > FLOOR else 0.0
