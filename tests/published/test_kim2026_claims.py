@@ -229,7 +229,7 @@ def page(name, results, amount=SAMPLES):
 
 def test_a_page_has_the_numbers_and_the_claims(results, claims, tmp_path):
     study, shown, _ = page("fig2", results)
-    made = write(study, shown, SAMPLES, tmp_path)
+    made = write(study, shown, study.effort_of(SAMPLES), tmp_path)
     text, data = (path.read_text() for path in made.files)
     about = json.loads(data)
     assert (about["name"], about["version"], about["samples"]) == ("fig2", __version__, SAMPLES)

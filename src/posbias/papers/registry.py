@@ -167,7 +167,7 @@ def _read() -> dict[str, PaperStudy]:
 
 def _of_module(study: Study, machine: str) -> PaperStudy:
     cost = {effort: Cost(len(study.cells), minutes, machine) for effort, minutes in study.minutes.items()}
-    written = (*(PICTURES[:2] if study.draws else ()), *PICTURES[2:])
+    written = () if study.parts else PICTURES if study.draws else PICTURES[2:]
     return PaperStudy(
         study.paper,
         study.short,
@@ -177,6 +177,7 @@ def _of_module(study: Study, machine: str) -> PaperStudy:
         cost["full"],
         study.needs,
         tuple(f"{study.short}.{kind}" for kind in written),
+        study.parts,
         command=f"posbias paper {study.paper} {study.short}",
     )
 

@@ -1,23 +1,26 @@
 """A figure, table or section of a paper as a study: cells computed once, claims judged, a drawing, a page.
 
     from posbias.papers.kim2026 import STUDIES
-    from posbias.papers.study import make
 
-    made = make(STUDIES["fig1"], "results/kim2026", effort=200_000)
-    print(*made.judged, sep="\n")
+    study = STUDIES["fig1"]
+    print(study.question, *(claim.sentence for claim in study.claims), sep="\n")
 
-A module of a paper holds `STUDY` and, if there is something to draw, `draw(results)`; this module runs it.
+A module of a paper holds `STUDY` and, if there is something to draw, `draw(results)`. The paper's package computes
+the cells; `write` judges, draws and writes what they found.
 """
 
 import importlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from posbias.claims import Claim, Judged, count, judge
+from posbias.errors import InvalidValueError
 from posbias.files import write_text
+from posbias.papers import find_figures
 from posbias.sources import cite
 from posbias.store import save_json
 from posbias.store.header import VERSION
@@ -46,9 +49,12 @@ class Table:
 class Study:
     """A question about some cells, and what a paper says of the answer.
 
-    `name` is PAPER/NAME; `effort` the amount that each cell draws at the efforts quick and full, in `unit`, and
-    `minutes` what that takes on two cores; `tables` are those of the page and `data` the numbers of its JSON, from
-    results, and `note` says what these rest on. `draws` says whether its module has a `draw`.
+    `name` is PAPER/NAME; `effort` what is spent on each cell at the efforts quick and full, in `unit` where it is
+    a number, and `minutes` what that takes on two cores; `tables` are those of the page and `data` the numbers of
+    its JSON, from results, and `note` says what these rest on. `draws` says whether its module has a `draw`, and
+    `captioned` whether that takes a `caption`: the note and the judged claims as coloured lines to write beneath.
+    `parts` are the studies of a number that is the caption of others; `uses` are sources beyond the paper and
+    those of its cells, each with what is used of it.
     """
 
     name: str
@@ -56,14 +62,17 @@ class Study:
     question: str
     cells: tuple[Any, ...]
     claims: tuple[Claim, ...]
-    effort: Mapping[str, int]
+    effort: Mapping[str, Any]
     unit: str
     minutes: Mapping[str, float]
     tables: Callable[[Results], Iterable[Table]]
     data: Callable[[Results], Mapping[str, Any]]
     note: Callable[[Results], str]
     draws: bool = True
+    captioned: bool = False
     needs: str = ""
+    parts: tuple[str, ...] = ()
+    uses: tuple[tuple[str, str], ...] = ()
 
     @property
     def paper(self) -> str:
@@ -92,45 +101,108 @@ class Study:
         return f"{amount:,} {self.unit}"
 
 
+class Studies(Mapping[str, Study]):
+    """The studies of a package by name, each module imported when it is first asked for."""
+
+    def __init__(self, package: str, names: Sequence[str]):
+        self._package, self._names = package, names
+
+    def __getitem__(self, name: str) -> Study:
+        if name not in self._names:
+            raise KeyError(name)
+        return importlib.import_module(f"{self._package}.{name}").STUDY
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def find(self, what: str | Iterable[str]) -> list[str]:
+        """The names that `what` means, captions taken apart, in their order.
+
+        Raises `InvalidValueError` for nothing, and for an unknown name, naming the nearest.
+        """
+        asked = [what] if isinstance(what, str) else list(what)
+        if not asked:
+            raise InvalidValueError(f"what: nothing given, some of {', '.join(self)} or all needed")
+        chosen = {name for target in asked for name in find_figures(target, self)}
+        chosen |= {part for name in chosen for part in self[name].parts}
+        return [name for name in self if name in chosen and not self[name].parts]
+
+
 @dataclass(frozen=True, eq=False)
 class Made:
-    """A study with its results, its claims judged, and the files that were written."""
+    """A study with its results, its claims judged, the files that were written, and the seconds all this took."""
 
     study: Study
     results: Results
     judged: tuple[Judged, ...]
     figures: tuple[Path, ...]
     files: tuple[Path, ...]
+    seconds: float
 
 
-def write(study: Study, results: Results, amount: int, folder: Path, **options: Any) -> Made:
+@dataclass(frozen=True, eq=False)
+class Reproduction:
+    """What was made: studies by name, and what the cells behind them found."""
+
+    made: Mapping[str, Made]
+    results: Results
+
+    @property
+    def claims(self) -> dict[str, Sequence[Judged]]:
+        """Claims by figure."""
+        return {name: made.judged for name, made in self.made.items()}
+
+    @property
+    def figures(self) -> tuple[Path, ...]:
+        """The pictures."""
+        return tuple(path for made in self.made.values() for path in made.figures)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The pages, as text and as JSON."""
+        return tuple(path for made in self.made.values() for path in made.files)
+
+
+def write(study: Study, results: Results, effort: str, folder: Path, **options: Any) -> Made:
     """Judge a study on its results, draw it and write its page: NAME.svg, .png, .md and .json in `folder`.
 
-    `amount` is what every cell drew at least, `options` are those of the module's `draw`. Raises
+    `results` may hold cells of other studies: claims may compare with them, all else is about those of this one.
+    `effort` is what every cell was made with at least, `options` are those of the module's `draw`. Raises
     `OutputFileError`.
     """
+    began = time.monotonic()
     log.info("drawing %s …", study.short)
     judged = tuple(judge(claim, results) for claim in study.claims)
-    figures: tuple[Path, ...] = ()
-    if study.draws:
-        from posbias.plots.style import save_figure
-
-        module = importlib.import_module(f"posbias.papers.{study.paper}.{study.short}")
-        figure = module.draw(results, **options)
-        figures = tuple(save_figure(figure, folder / f"{study.short}.{kind}") for kind in PICTURES)
-    page = write_text(folder / f"{study.short}.md", markdown(study, results, judged))
+    shown = {cell: results[cell] for cell in study.cells}
+    figures = _draw(study, shown, judged, folder, options) if study.draws else ()
+    page = write_text(folder / f"{study.short}.md", markdown(study, shown, judged))
     about = {
         "name": study.short,
         "title": f"{study.label}: {study.title}",
-        "note": study.note(results),
+        "note": study.note(shown),
         "source": cite(study.paper).short,
         "version": VERSION,
-        "effort": study.effort_of(amount),
-        study.unit: amount,
+        "effort": effort,
         "claims": [one.as_dict() for one in judged],
-        **study.data(results),
+        **study.data(shown),
     }
-    return Made(study, results, judged, figures, (page, save_json(about, folder / f"{study.short}.json")))
+    files = (page, save_json(about, folder / f"{study.short}.json"))
+    return Made(study, shown, judged, figures, files, time.monotonic() - began)
+
+
+def _draw(
+    study: Study, results: Results, judged: Sequence[Judged], folder: Path, options: Mapping[str, Any]
+) -> tuple[Path, ...]:
+    from posbias.plots.captions import verdict_lines
+    from posbias.plots.style import save_figure
+
+    caption = {"caption": verdict_lines(study.note(results), judged)} if study.captioned else {}
+    module = importlib.import_module(f"posbias.papers.{study.paper}.{study.short}")
+    figure = module.draw(results, **caption, **options)
+    return tuple(save_figure(figure, folder / f"{study.short}.{kind}") for kind in PICTURES)
 
 
 def markdown(study: Study, results: Results, judged: Sequence[Judged]) -> str:

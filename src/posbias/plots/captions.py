@@ -4,13 +4,20 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from posbias.plots.style import SMALL, new_figure
+from posbias.claims import Judged
+from posbias.plots.style import COLOURS, MUTED, SECOND, SMALL, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 LINE_HEIGHT, CHARACTERS = 0.135, 18.5
 """Inches of a line, and its characters per inch of the figure's width."""
+_INK_OF = {"holds": COLOURS["fitted"], "fails": SECOND, "undecided": MUTED}
+
+
+def verdict_lines(note: str, judged: Sequence[Judged]) -> list[tuple[str, str]]:
+    """A note and judged claims as lines of text with their colours, for `captioned_figure`."""
+    return [(note, MUTED), *((str(claim), _INK_OF[claim.verdict]) for claim in judged)]
 
 
 def captioned_figure(

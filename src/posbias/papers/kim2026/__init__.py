@@ -10,20 +10,18 @@ has no picture. Simulations are kept in OUT/cells, where all figures find those 
 """
 
 import csv
-import importlib
 import io
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posbias.claims import Judged
 from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
 from posbias.files import need_writable, write_text
-from posbias.papers import find_figures
-from posbias.papers.study import Made, Results, Study, write
+from posbias.papers import study
+from posbias.papers.study import Studies, write
 from posbias.seeds import sequence
 from posbias.simulation import RecencyModel, RecencyResult
 from posbias.sources import cite
@@ -39,46 +37,14 @@ LEAST_SAMPLES = 3
 """Fewer have no standard error once a slope is fitted."""
 
 
-class _Studies(Mapping[str, Study]):
-    """The studies by name, each module imported when it is first asked for."""
-
-    def __getitem__(self, name: str) -> Study:
-        if name not in TARGETS:
-            raise KeyError(name)
-        return importlib.import_module(f"{__name__}.{name}").STUDY
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(TARGETS)
-
-    def __len__(self) -> int:
-        return len(TARGETS)
-
-
-STUDIES: Mapping[str, Study] = _Studies()
+STUDIES = Studies(__name__, TARGETS)
 
 
 @dataclass(frozen=True, eq=False)
-class Reproduction:
+class Reproduction(study.Reproduction):
     """What was made: studies by name, the simulations behind them, and the table of all."""
 
-    made: Mapping[str, Made]
-    results: Results
     table: Path
-
-    @property
-    def claims(self) -> dict[str, Sequence[Judged]]:
-        """Claims by figure."""
-        return {name: made.judged for name, made in self.made.items()}
-
-    @property
-    def figures(self) -> tuple[Path, ...]:
-        """The pictures."""
-        return tuple(path for made in self.made.values() for path in made.figures)
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The pages, as text and as JSON."""
-        return tuple(path for made in self.made.values() for path in made.files)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the pictures themselves, for JSON."""
@@ -117,7 +83,7 @@ def reproduce(
     from posbias.plots.style import new_figure
     from posbias.theory.rollout.dispatch import cores
 
-    folder, names = Path(out), _names(what)
+    folder, names = Path(out), STUDIES.find(what)
     if samples < LEAST_SAMPLES:
         raise InvalidValueError(f"samples: {samples} given, an integer ≥ {LEAST_SAMPLES} needed")
     if reading is not None and not set(names) & set(CLOSED_FORMS):
@@ -135,11 +101,9 @@ def reproduce(
     results = _simulated(models, store, samples, seed, threads, again, on_event)
     made = {}
     for name in names:
-        study = STUDIES[name]
-        shown = {model: results[model] for model in study.cells}
         options = {"reading": reading or "corrected"} if name in CLOSED_FORMS else {}
-        least = min(result.samples for result in shown.values())
-        made[name] = write(study, shown, least, folder, **options)
+        least = min(results[model].samples for model in STUDIES[name].cells)
+        made[name] = write(STUDIES[name], results, STUDIES[name].effort_of(least), folder, **options)
     return Reproduction(made, results, _write_table(store, seed, folder))
 
 
@@ -200,15 +164,6 @@ def _write_table(store: Store, seed: int, folder: Path) -> Path:
                 [*(cell["model"][name] for name in fields), *values, cell["samples"], cell["seed"]]
             )
     return write_text(folder / "table.csv", text.getvalue())
-
-
-def _names(what: str | Iterable[str]) -> list[str]:
-    """What is meant, in the order of `TARGETS`."""
-    asked = [what] if isinstance(what, str) else list(what)
-    if not asked:
-        raise InvalidValueError(f"what: nothing given, some of {', '.join(TARGETS)} or all needed")
-    chosen = {name for target in asked for name in find_figures(target, TARGETS)}
-    return [name for name in TARGETS if name in chosen]
 
 
 def __getattr__(name: str) -> Any:

@@ -66,7 +66,8 @@ def tables(*layers: int) -> Any:
 def data(results: Results) -> dict[str, Any]:
     """The simulations, for JSON."""
     cells = [as_dict(result) for result in results.values()]
-    return {"cells": cells, "published": [], "closed_forms": []}
+    samples = min(result.samples for result in results.values())
+    return {"samples": samples, "cells": cells, "published": [], "closed_forms": []}
 
 
 def with_printed(results: Results) -> dict[str, Any]:
