@@ -11,7 +11,7 @@ nothing.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, get_args
 
@@ -23,6 +23,8 @@ from posbias.estimate import Estimate
 
 Verdict = Literal["holds", "fails", "undecided"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+TOLD = ("claim", "number", "se", "verdict", "why")
+"""What a judged claim always tells of itself."""
 LEVEL = 0.05
 LEAST = 0.02
 """An effect below this is taken for none."""
@@ -285,10 +287,29 @@ class Claim:
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim with the evidence it was judged on."""
+    """A claim with the evidence it was judged on, the verdict, the number behind that (NaN: none), and why.
+
+    `study` says whose claim it is among those of all papers (PAPER/NAME), `more` what only some have: effort,
+    explanation, what stands instead. What was read from a file has no evidence but what is in `more`.
+    """
 
     claim: Claim
     evidence: tuple[Evidence, ...]
+    verdict: Verdict
+    estimate: Estimate
+    why: str
+    study: str = ""
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """The claim's."""
+        return self.claim.id
+
+    @property
+    def paper(self) -> str:
+        """The paper of its study."""
+        return self.study.partition("/")[0]
 
     @property
     def sentence(self) -> str:
@@ -296,63 +317,41 @@ class Judged:
         return self.claim.sentence
 
     @property
-    def verdict(self) -> Verdict:
-        """`holds` if all evidence does, `fails` if any does, else `undecided`."""
-        verdicts = {piece.verdict(len(self.evidence)) for piece in self.evidence}
-        if "fails" in verdicts:
-            return "fails"
-        return "holds" if verdicts == {"holds"} else "undecided"
-
-    @property
     def deciding(self) -> Evidence:
         """The evidence that the verdict hangs on: the piece that fails, else the least sure."""
-        order = {"fails": 0, "undecided": 1, "holds": 2}
-
-        def place(piece: Evidence) -> tuple[int, float]:
-            return order[piece.verdict(len(self.evidence))], -math.inf if piece.flaw else -piece.p
-
-        return min(self.evidence, key=place)
-
-    @property
-    def estimate(self) -> Estimate:
-        """The number that the verdict hangs on; NaN where nothing was decided."""
-        return self.deciding.estimate
-
-    @property
-    def why(self) -> str:
-        """'holds for decay; fails for RoPE; RoPE −0.120 ± 0.010, p = 1'."""
-        pieces = len(self.evidence)
-        by_verdict = {
-            verdict: [piece.where for piece in self.evidence if piece.verdict(pieces) == verdict]
-            for verdict in VERDICTS
-        }
-        lead = f"{len(by_verdict['holds'])} of {pieces} hold; " if pieces > 1 else ""
-        if 1 < pieces <= NAMED and len(by_verdict["holds"]) < pieces:
-            named = (f"{verdict} for {', '.join(places)}" for verdict, places in by_verdict.items() if places)
-            lead = f"{'; '.join(named)}; "
-        return f"{lead}{self.deciding}"
+        return _deciding(self.evidence)
 
     def __str__(self) -> str:
         """'fails: sentence (why)'."""
         return f"{self.verdict}: {self.sentence} ({self.why})"
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        pieces = [
-            {
-                "where": piece.where,
-                "value": piece.estimate.value,
-                "se": piece.estimate.se,
-                # agreement with a printed number is a bound, no p-value
-                "p": math.nan if isinstance(piece.test, Printed) else piece.p,
-                "verdict": piece.verdict(len(self.evidence)),
-                "flaw": piece.flaw,
-            }
-            for piece in self.evidence
-        ]
-        number = {"number": self.estimate.value, "se": self.estimate.se}
-        judged = {"claim": self.sentence, **number, "verdict": self.verdict, "why": self.why}
-        return ({"id": self.claim.id} if self.claim.id else {}) | judged | {"effects": pieces}
+        """For JSON, where a number that is not there is null."""
+        told: dict[str, Any] = {"id": self.id} if self.id else {}
+        told |= {"paper": self.paper} if self.study else {}
+        told |= {
+            "claim": self.sentence,
+            "number": _finite(self.estimate.value),
+            "se": _finite(self.estimate.se),
+        }
+        told |= {"verdict": self.verdict, "why": self.why}
+        told |= {"study": self.study} if self.study else {}
+        if self.evidence and not self.study:
+            told["effects"] = [_effect(piece, len(self.evidence)) for piece in self.evidence]
+        return told | dict(self.more)
+
+    @classmethod
+    def read(cls, told: Mapping[str, Any], id: str, study: str) -> Self:
+        """What `as_dict` made of a claim, as that of `id` and `study`. Raises KeyError for what is not whole."""
+        more = {name: told[name] for name in told if name not in ("id", *TOLD)}
+        number, se = (math.nan if told[name] is None else float(told[name]) for name in ("number", "se"))
+        claim = Claim(id, "", str(told["claim"]))
+        return cls(claim, (), told["verdict"], Estimate(number, se), str(told["why"]), study, more)
+
+
+def undecided(claim: Claim, why: str, study: str, more: Mapping[str, Any] | None = None) -> Judged:
+    """A claim of which nothing is known."""
+    return Judged(claim, (), "undecided", Estimate(math.nan), why, study, more or {})
 
 
 def judge(claim: Claim, results: Any) -> Judged:
@@ -367,7 +366,50 @@ def judged(claim: Claim, evidence: Iterable[Evidence]) -> Judged:
     pieces = tuple(piece.tested(claim.test) for piece in evidence)
     if not pieces:
         raise InvalidValueError(f"evidence: none given for {claim.id or claim.sentence!r}, one piece needed")
-    return Judged(claim, pieces)
+    verdicts = [piece.verdict(len(pieces)) for piece in pieces]
+    verdict: Verdict = "holds" if {*verdicts} == {"holds"} else "undecided"
+    verdict = "fails" if "fails" in verdicts else verdict
+    deciding = _deciding(pieces)
+    return Judged(claim, pieces, verdict, deciding.estimate, f"{_shares(pieces, verdicts)}{deciding}")
+
+
+def _deciding(pieces: Sequence[Evidence]) -> Evidence:
+    order = {"fails": 0, "undecided": 1, "holds": 2}
+
+    def place(piece: Evidence) -> tuple[int, float]:
+        return order[piece.verdict(len(pieces))], -math.inf if piece.flaw else -piece.p
+
+    return min(pieces, key=place)
+
+
+def _shares(pieces: Sequence[Evidence], verdicts: Sequence[Verdict]) -> str:
+    """'holds for decay; fails for RoPE; ', of many '3 of 5 hold; '."""
+    if len(pieces) == 1:
+        return ""
+    held = verdicts.count("holds")
+    if len(pieces) > NAMED or held == len(pieces):
+        return f"{held} of {len(pieces)} hold; "
+    named = {
+        verdict: [piece.where for piece, its in zip(pieces, verdicts, strict=True) if its == verdict]
+        for verdict in VERDICTS
+    }
+    return "".join(f"{verdict} for {', '.join(places)}; " for verdict, places in named.items() if places)
+
+
+def _effect(piece: Evidence, pieces: int) -> dict[str, Any]:
+    return {
+        "where": piece.where,
+        "value": piece.estimate.value,
+        "se": piece.estimate.se,
+        # agreement with a printed number is a bound, no p-value
+        "p": math.nan if isinstance(piece.test, Printed) else piece.p,
+        "verdict": piece.verdict(pieces),
+        "flaw": piece.flaw,
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def judged_sentence(sentence: str, evidence: Iterable[Evidence], test: Test = Above()) -> Judged:

@@ -21,13 +21,17 @@ from posbias.claims import (
     difference,
     every,
     judge,
-    judged_sentence,
+    judged,
     mean,
 )
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 
 NOISE = 0.02
+
+
+def claim_that(sentence):
+    return Claim("", "", sentence)
 
 
 def share(verdicts: list[str], kind: str) -> float:
@@ -131,30 +135,30 @@ def effect(kind: str) -> Evidence:
     ],
 )
 def test_a_claim_needs_all_its_effects(kinds, verdict):
-    claim = judged_sentence("so it is", tuple(effect(kind) for kind in kinds))
+    claim = judged(claim_that("so it is"), tuple(effect(kind) for kind in kinds))
     assert claim.verdict == verdict
     assert str(claim).startswith(f"{verdict}: so it is")
     assert claim.as_dict()["verdict"] == verdict
 
 
 def test_a_failing_effect_is_shown_before_an_undecided_one():
-    claim = judged_sentence("so", (effect("undecided"), effect("fails"), effect("flawed")))
+    claim = judged(claim_that("so"), (effect("undecided"), effect("fails"), effect("flawed")))
     assert claim.deciding == effect("fails")
-    assert judged_sentence("so", (effect("holds"), effect("flawed"))).deciding == effect("flawed")
+    assert judged(claim_that("so"), (effect("holds"), effect("flawed"))).deciding == effect("flawed")
 
 
 def test_many_effects_fail_no_more_often_than_one():
     """Ten effects at the edge of failing: Bonferroni keeps the claim from failing in more than 5 %."""
     rng = np.random.default_rng(6)
     verdicts = [
-        judged_sentence("so", tuple(mean("a", rng.normal(LEAST, NOISE, 4)) for _ in range(10))).verdict
+        judged(claim_that("so"), tuple(mean("a", rng.normal(LEAST, NOISE, 4)) for _ in range(10))).verdict
         for _ in range(600)
     ]
     assert share(verdicts, "fails") < 0.05 + 4 * math.sqrt(0.05 * 0.95 / 600)
 
 
 def test_verdicts_are_counted():
-    claims = [judged_sentence("a", (effect(kind),)) for kind in ("holds", "holds", "fails")]
+    claims = [judged(claim_that("a"), (effect(kind),)) for kind in ("holds", "holds", "fails")]
     assert count(claims) == {"holds": 2, "fails": 1, "undecided": 0}
 
 
@@ -167,11 +171,11 @@ def test_a_sentence_names_what_holds_and_what_does_not():
             ("none", effect("undecided")),
         )
     )
-    text = str(judged_sentence("deeper is earlier", named))
+    text = str(judged(claim_that("deeper is earlier"), named))
     assert text.startswith(
         "fails: deeper is earlier (holds for decay; fails for RoPE; undecided for none; RoPE −0.300"
     )
-    assert "(4 of 4 hold; " in str(judged_sentence("so", (effect("holds"),) * 4))
+    assert "(4 of 4 hold; " in str(judged(claim_that("so"), (effect("holds"),) * 4))
 
 
 # --- tests -------------------------------------------------------------------------------------------------
@@ -266,7 +270,7 @@ def test_a_claim_is_judged_on_what_its_quantity_finds():
     with pytest.raises(InvalidValueError, match="no quantity"):
         judge(Claim("a", "", "It rises"), 0)
     with pytest.raises(InvalidValueError, match="none given"):
-        judged_sentence("It rises", [])
+        judged(claim_that("It rises"), [])
 
 
 # --- estimates ---------------------------------------------------------------------------------------------

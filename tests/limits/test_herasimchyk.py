@@ -24,7 +24,7 @@ from posbias.verify.herasimchyk.forces import draw_encoding
 from posbias.verify.herasimchyk.infinite import deep_rollouts
 from posbias.verify.herasimchyk.margins import rollout_row
 from posbias.verify.herasimchyk.network import growing, run_network
-from posbias.verify.run import _plain, check, verify
+from posbias.verify.run import check, plain, verify
 
 PARTS = 64
 """Masses in 64ths: their sums are exact in float64, so that counts and margins can be compared with ==."""
@@ -302,14 +302,14 @@ def test_bad_input_of_the_bounds_is_refused(call, words):
 # --- the statements ----------------------------------------------------------------------------------------
 
 BY_KEY = {statement.key.removeprefix("herasimchyk-"): statement for statement in HERASIMCHYK}
-AMENDED = {key for key, statement in BY_KEY.items() if statement.amended}
+AMENDED = {key for key, statement in BY_KEY.items() if statement.corrected}
 
 
 def readings():
     for key, statement in BY_KEY.items():
-        yield pytest.param(statement.published, id=f"{key}-published")
-        if statement.amended is not None:
-            yield pytest.param(statement.amended, id=f"{key}-amended")
+        yield pytest.param(statement.as_printed, id=f"{key}-published")
+        if statement.corrected is not None:
+            yield pytest.param(statement.corrected, id=f"{key}-amended")
 
 
 @pytest.mark.parametrize("key", BY_KEY)
@@ -321,14 +321,14 @@ def test_each_statement_has_the_verdict_that_its_note_gives(key):
 
 @pytest.mark.parametrize("key", sorted(AMENDED))
 def test_each_witness_fails_by_far_after_a_round_trip_through_json(key):
-    published = BY_KEY[key].published
-    witness = json.loads(json.dumps(_plain(BY_KEY[key].witness), allow_nan=False))
+    published = BY_KEY[key].as_printed
+    witness = json.loads(json.dumps(plain(BY_KEY[key].witness), allow_nan=False))
     assert published.slack(witness) < -0.1 < -published.tolerance
 
 
 @pytest.mark.parametrize("key", sorted(AMENDED))
 def test_random_instances_find_the_failures_without_the_witness(key):
-    assert check(BY_KEY[key].published, 1500, 1, "search").counterexample is not None
+    assert check(BY_KEY[key].as_printed, 1500, 1, "search").counterexample is not None
 
 
 @pytest.mark.parametrize("reading", list(readings()))
@@ -336,7 +336,7 @@ def test_instances_survive_json(reading):
     rng = np.random.default_rng(11)
     for edge in (False, True) * 6:
         instance = reading.draw(rng, edge)
-        again = json.loads(json.dumps(_plain(instance), allow_nan=False))
+        again = json.loads(json.dumps(plain(instance), allow_nan=False))
         assert reading.slack(again) == reading.slack(instance)
 
 
@@ -407,7 +407,7 @@ def test_a_bound_one_per_cent_too_tight_is_caught(key, name, factor, monkeypatch
     bound = getattr(residual_bounds, name)
     monkeypatch.setattr(residual_bounds, name, lambda *given: factor * bound(*given))
     statement = BY_KEY[key]
-    found = check(statement.amended or statement.published, 200, 0, "too tight")
+    found = check(statement.corrected or statement.as_printed, 200, 0, "too tight")
     assert found.counterexample is not None
 
 
@@ -416,7 +416,7 @@ def test_dominance_the_wrong_way_round_is_caught(key, monkeypatch):
     forwards = stochastic_order.dominance
     monkeypatch.setattr(stochastic_order, "dominance", lambda later, earlier: forwards(earlier, later))
     statement = BY_KEY[key]
-    assert check(statement.amended or statement.published, 200, 0, "reversed").counterexample is not None
+    assert check(statement.corrected or statement.as_printed, 200, 0, "reversed").counterexample is not None
 
 
 @pytest.mark.parametrize("key", ["A.2", "A.3", "A.5", "4.2", "4.3", "4.4", "4.5", "5.1"])
@@ -427,7 +427,7 @@ def test_without_monotone_kernels_the_statements_fail(key, monkeypatch):
         return np.eye(tokens)[rng.integers(first, last)]
 
     monkeypatch.setattr(draws, "monotone", any_kernel)
-    assert check(BY_KEY[key].published, 200, 0, "any kernel").counterexample is not None
+    assert check(BY_KEY[key].as_printed, 200, 0, "any kernel").counterexample is not None
 
 
 def test_one_depth_too_few_or_a_rate_too_fast_is_caught():
@@ -437,7 +437,7 @@ def test_one_depth_too_few_or_a_rate_too_fast_is_caught():
         rollouts, mixing, floor = deep_rollouts(instance)
         return float(residual_bounds.exponential_bound(mixing, floor, 2)[-1] - rollouts[-1, :, 1].max())
 
-    wrong = replace(BY_KEY["5.4-ii"].published, slack=too_fast)
+    wrong = replace(BY_KEY["5.4-ii"].as_printed, slack=too_fast)
     assert check(wrong, 200, 0, "rate").counterexample is not None
 
 
@@ -457,7 +457,7 @@ def test_bounded_value_products_do_not_bound_a_residual_stream():
     # the same by the code of the statement, whose slack is relative to the larger of bound and norm
     witness = growing([[1.0]], 1.0, 2.0, 200)
     expected = (2.0 - max(norms)) / max(norms)
-    assert BY_KEY["5.3-i"].published.slack(witness) == pytest.approx(expected, rel=1e-9)
+    assert BY_KEY["5.3-i"].as_printed.slack(witness) == pytest.approx(expected, rel=1e-9)
 
 
 def test_the_second_token_keeps_a_share_although_total_mixing_diverges():

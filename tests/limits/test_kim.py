@@ -346,16 +346,16 @@ def test_verdict(key, tmp_path):
     (finding,) = verify([statement], instances=24)
     assert finding.verdict == VERDICTS[key]
     if statement.witness is not None:
-        assert statement.published.slack(statement.witness) < -statement.published.tolerance
+        assert statement.as_printed.slack(statement.witness) < -statement.as_printed.tolerance
         (path,) = save_counterexamples([finding], tmp_path)
         saved = json.loads(path.read_text())
-        assert statement.published.slack(saved["instance"]) == saved["slack"]
+        assert statement.as_printed.slack(saved["instance"]) == saved["slack"]
 
 
 @pytest.mark.parametrize("key", STATEMENTS)
 def test_instances_are_plain_json(key):
     statement = STATEMENTS[key]
-    for reading in filter(None, (statement.published, statement.amended)):
+    for reading in filter(None, (statement.as_printed, statement.corrected)):
         for edge in (False, True):
             drawn = reading.draw(np.random.default_rng(3), edge)
             assert json.loads(json.dumps(drawn)) == drawn
@@ -364,7 +364,7 @@ def test_instances_are_plain_json(key):
 def survives(key, monkeypatch, name, wrong):
     monkeypatch.setattr(kim, name, wrong)
     statement = STATEMENTS[key]
-    standing = statement.amended or statement.published
+    standing = statement.corrected or statement.as_printed
     return check(standing, 40, 0, key).survived
 
 
@@ -396,7 +396,7 @@ def test_a_missing_scale_and_a_missing_bound_are_caught(monkeypatch):
     def unscaled(tokens, dimension, *, reading="corrected"):
         return layernorm.scores_without_layernorm(tokens, dimension, reading="published")
 
-    wrong = dict(STATEMENTS["kim-equation-19"].amended.slack.keywords, of=unscaled)
+    wrong = dict(STATEMENTS["kim-equation-19"].corrected.slack.keywords, of=unscaled)
     instance = STATEMENTS["kim-equation-19"].witness
     assert kim._mean_score(instance, **wrong) < 0
     right = layernorm.cross_weight

@@ -22,13 +22,13 @@ from posbias.theory.mixing import AttentionOnly, Constant
 from posbias.theory.positional import ALiBi, Decay
 from posbias.theory.rollout.dispatch import influence
 from posbias.theory.rollout.kernel import masked_softmax
-from posbias.verify.run import _plain, check, verify
+from posbias.verify.run import check, plain, verify
 from posbias.verify.statement import Reading
 from posbias.verify.wu import WU
 from posbias.verify.wu.margins import log_softmax
 
 SEEDS = st.integers(0, 2**32 - 1)
-STANDING = [(one, one.amended or one.published) for one in WU]
+STANDING = [(one, one.corrected or one.as_printed) for one in WU]
 FAILING = [one for one in WU if one.witness is not None]
 
 
@@ -62,8 +62,8 @@ def test_standing_readings_hold(statement, reading, seed, edge):
 
 @pytest.mark.parametrize("statement", FAILING, ids=names(FAILING))
 def test_witnesses_fail_the_printed_reading_and_pass_the_amended(statement):
-    assert statement.published.slack(statement.witness) < -0.01
-    assert statement.amended.slack(statement.witness) >= -statement.amended.tolerance
+    assert statement.as_printed.slack(statement.witness) < -0.01
+    assert statement.corrected.slack(statement.witness) >= -statement.corrected.tolerance
 
 
 def test_verdicts():
@@ -79,10 +79,10 @@ def test_verdicts():
 
 @pytest.mark.parametrize("statement", WU, ids=names(WU))
 def test_instances_survive_a_file(statement):
-    for reading in filter(None, (statement.published, statement.amended)):
+    for reading in filter(None, (statement.as_printed, statement.corrected)):
         for edge in (False, True):
             instance = reading.draw(np.random.default_rng(3), edge)
-            again = json.loads(json.dumps(_plain(instance)))
+            again = json.loads(json.dumps(plain(instance)))
             assert reading.slack(again) == reading.slack(instance)
 
 
@@ -90,7 +90,7 @@ def test_instances_survive_a_file(statement):
 @given(seed=SEEDS, edge=st.booleans())
 @settings(max_examples=15)
 def test_drawn_rotary_instances_satisfy_the_hypotheses(kind, seed, edge):
-    reading = next(one for one in WU if one.key == kind).published
+    reading = next(one for one in WU if one.key == kind).as_printed
     one = reading.draw(np.random.default_rng(seed), edge)
     queries, keys, angles = one["queries"], one["keys"], one["angles"]
     tokens, first = queries.shape[1], angles.min()
@@ -119,7 +119,7 @@ def wrong(key, change, monkeypatch):
     module = collapse_bounds if hasattr(collapse_bounds, name) else critical_distances
     monkeypatch.setattr(module, name, replacement(getattr(module, name)))
     statement = next(one for one in WU if one.key == key)
-    return check(statement.amended or statement.published, 200, 0, f"wrong/{key}")
+    return check(statement.corrected or statement.as_printed, 200, 0, f"wrong/{key}")
 
 
 def scaled_envelope(lower=1.0, upper=1.0):
@@ -163,7 +163,7 @@ def test_a_tighter_bound_is_caught(key, change, monkeypatch):
 
 
 def test_a_lower_rate_of_least_instead_of_largest_is_caught():
-    reading = next(one for one in WU if one.key == "wu-4.6").published
+    reading = next(one for one in WU if one.key == "wu-4.6").as_printed
     assert not check(Reading(reading.claim, reading.draw, reading.slack), 1000, 0, "printed").survived
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from posbias import __version__
-from posbias.claims import Above, Below, Near, judge, judged_sentence
+from posbias.claims import Above, Below, Claim, Near, judge, judged
 from posbias.estimate import Estimate
 from posbias.papers import kim2026
 from posbias.papers.explaining import explanations
@@ -50,7 +50,7 @@ def claims(results):
 
 
 def verdict(quantity, results, test=None) -> str:
-    return judged_sentence("it is so", quantity(results), test or Above()).verdict
+    return judged(Claim("", "", "it is so", test=test or Above()), quantity(results)).verdict
 
 
 # --- evidence ----------------------------------------------------------------------------------------------

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from posbias.cli.asking import Flag, Names
 from posbias.cli.papers import paper
-from posbias.cli.speaking import Json, Whole, answer_with, bar_of, say
+from posbias.cli.speaking import Json, Whole, answer_with, bar, bar_of, say
 from posbias.errors import InvalidValueError, PosbiasError
 
 if TYPE_CHECKING:
+    from posbias.claims import Judged
     from posbias.papers.everything import Ran
-    from posbias.papers.ruling import Ruling
 
 OUT = Path("results")
 WIDTH = 110
@@ -34,7 +34,7 @@ def claims(
 ) -> None:
     """Print every claim of the three papers with its number, its verdict, and why.
 
-    Numbered statements are tried on random and adversarial instances (kept in statements.json); claims of figures
+    Numbered statements are tried on random and adversarial instances (kept in statements/); claims of figures
     and tables are those of the results in --out. What has not been made is undecided and says what makes it.
 
     Parameters
@@ -46,7 +46,7 @@ def claims(
     out
         The folder of results.
     instances
-        Random instances of a statement. Default: 200, or what statements.json has if that is more.
+        Random instances of a statement. Default: 200, or what statements/ has if that is more.
     quick
         Make first what is missing, at the effort of minutes.
     full
@@ -81,15 +81,14 @@ def print_claims(
     """Answer with the claims of some papers; `at` are folders of papers that lie outside `out`."""
     from posbias.papers.collect import INSTANCES, collect
 
-    with bar_of("statement") as bar:
+    with bar() as on_event:
         rulings = collect(
             out,
             papers=papers,
             instances=INSTANCES if instances is None else instances,
             engine=engine(workers),
             at=at,
-            progress=bar,
-            say=say,
+            on_event=on_event,
         )
     shown = [one for one in rulings if verdict in (None, one.verdict)]
     answer = {"claims": [one.as_dict() for one in shown], "counts": counts(rulings)} if json else None
@@ -110,20 +109,20 @@ def refuse_failures(ran: "Ran") -> None:
         raise PosbiasError(f"{len(ran.failed)} of the studies could not be made: {told}")
 
 
-def counts(rulings: "Sequence[Ruling]") -> dict[str, int]:
+def counts(rulings: "Sequence[Judged]") -> dict[str, int]:
     """How many hold, fail and are undecided."""
-    from posbias.papers import collect
+    from posbias.claims import count
 
-    return collect.counts(rulings)
+    return {str(verdict): number for verdict, number in count(rulings).items()}
 
 
-def count_words(rulings: "Sequence[Ruling]") -> str:
+def count_words(rulings: "Sequence[Judged]") -> str:
     """'12 hold, 3 fail, 4 undecided'."""
     words = {"holds": "hold", "fails": "fail", "undecided": "undecided"}
     return ", ".join(f"{number} {words[kind]}" for kind, number in counts(rulings).items())
 
 
-def _claim_lines(rulings: "Sequence[Ruling]", shown: "Sequence[Ruling]") -> list[str]:
+def _claim_lines(rulings: "Sequence[Judged]", shown: "Sequence[Judged]") -> list[str]:
     """Claims under their papers, each with its number and why; counts are of all, shown or not."""
     from posbias.sources import cite
 
@@ -133,16 +132,17 @@ def _claim_lines(rulings: "Sequence[Ruling]", shown: "Sequence[Ruling]") -> list
         lines += [f"{cite(key).short}: {count_words(own)}", ""]
         for one in (one for one in shown if one.paper == key):
             lines += [f"  {one.verdict:10s} {one.id}  {_number(one)}".rstrip()]
-            lines += [*wrapped([one.claim, one.why], 13), ""]
+            lines += [*wrapped([one.sentence, one.why], 13), ""]
     return [*lines, f"{len(rulings)} claims: {count_words(rulings)}"]
 
 
-def _number(one: "Ruling") -> str:
-    if one.number != one.number:
+def _number(one: "Judged") -> str:
+    number, se = one.estimate.value, one.estimate.se
+    if number != number:
         return ""
-    error = f" ± {one.se:.2g}" if one.se == one.se else ""
+    error = f" ± {se:.2g}" if se == se else ""
     # a number that is zero has no sign
-    return f"{one.number + 0.0:.4g}{error}".replace("-", "−")
+    return f"{number + 0.0:.4g}{error}".replace("-", "−")
 
 
 def wrapped(texts: Sequence[str], indent: int) -> list[str]:

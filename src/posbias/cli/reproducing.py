@@ -12,9 +12,9 @@ from posbias.errors import InvalidValueError
 from posbias.terminal import table
 
 if TYPE_CHECKING:
+    from posbias.claims import Judged
     from posbias.papers.everything import Ran
     from posbias.papers.readings import Comparison
-    from posbias.papers.ruling import Ruling
 
 
 @paper.command(name="list")
@@ -167,7 +167,7 @@ def all_(
     with bars() as progress:
         ran = make_all(out, quick=not full, progress=progress, say=say, **settings)
     # the statements were tried on at least as many instances
-    rulings = collect(out, say=say)
+    rulings = collect(out)
     page = _page(out, rulings, configs) if report else None
     answer = {
         "made": list(ran.made),
@@ -183,7 +183,7 @@ def all_(
     refuse_failures(ran)
 
 
-def _page(out: Path, rulings: "Sequence[Ruling]", configs: Path | None) -> Path:
+def _page(out: Path, rulings: "Sequence[Judged]", configs: Path | None) -> Path:
     """Everything as one page."""
     from posbias.papers.readings import ERRATA
     from posbias.papers.registry import STUDIES
@@ -196,7 +196,7 @@ def _page(out: Path, rulings: "Sequence[Ruling]", configs: Path | None) -> Path:
     )
 
 
-def _ran_lines(ran: "Ran", rulings: "Sequence[Ruling]", page: Path | None) -> list[str]:
+def _ran_lines(ran: "Ran", rulings: "Sequence[Judged]", page: Path | None) -> list[str]:
     from posbias.papers.registry import minutes_text
 
     lines = [

@@ -21,7 +21,7 @@ from posbias.papers import parts
 from posbias.papers.costs import Costs, effort_covers
 from posbias.papers.parts import FURTHER_TEXTS, Asked, Progress
 from posbias.papers.registry import STATEMENTS, PaperStudy, find_studies, minutes_text
-from posbias.papers.tried import were_tried
+from posbias.papers.theorems import tried_already
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def _finished(study: PaperStudy, run: parts.Run) -> bool:
     """Whether a study is there with the effort asked for, and, of measured models, the same ones."""
     asked = run.asked
     if study.name == STATEMENTS:
-        return were_tried(asked.folder, study.paper, asked.tries)
+        return tried_already(asked.folder, study.paper, asked.tries) is not None
     state = study.state(asked.folder)
     if not state.made or not effort_covers(state.effort, asked.effort):
         return False

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from posbias.errors import MissingPackageError, ModelError, PosbiasError
+from posbias.events import Event
 from posbias.papers.costs import Clock, Costs, cells_in, tokens_of
 from posbias.papers.registry import PaperStudy
-from posbias.papers.tried import INSTANCES, try_statements
+from posbias.papers.theorems import INSTANCES, try_statements
 
 TRIED = {"quick": INSTANCES, "full": 1000}
 """Instances of a numbered statement."""
@@ -94,17 +95,16 @@ def statements(run: Run, studies: Sequence[PaperStudy]) -> None:
     for one in studies:
         with run.costs.timed(one.key) as cells:
 
-            def progress(done: int, wanted: int, cells: dict[str, int] = cells) -> None:
-                cells["made"] = done
-                asked.progress("statement", done, wanted)
+            def on_event(event: Event, cells: dict[str, int] = cells) -> None:
+                cells["made"] = int(event.done)
+                asked.progress("statement", int(event.done), int(event.total or 0))
 
             tried = try_statements(
                 asked.folder,
                 [one.paper],
                 instances=asked.tries,
                 engine=asked.engine,
-                progress=progress,
-                say=asked.say,
+                on_event=on_event,
             )
             cells["found"] = len(tried) - cells["made"]
         run.made.append(one.key)

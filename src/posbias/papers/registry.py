@@ -23,11 +23,12 @@ from posbias.errors import InputFileError, InvalidValueError, nearest
 from posbias.papers.expected import Expected, expected_of
 from posbias.papers.results import State, read_result, rows_of, state_of
 from posbias.papers.study import Study
+from posbias.papers.theorems import rows, tried_already
 
 PAPERS = ("wu2025", "herasimchyk2026", "kim2026")
 """The papers, by citation key, in the order of the registry."""
 STATEMENTS = "statements"
-"""The study of a paper that is its numbered statements, and the name of the file that all papers share."""
+"""The study of a paper that is its numbered statements."""
 PICTURES = ("svg", "png", "md", "json")
 
 
@@ -75,8 +76,6 @@ class PaperStudy:
 
     def file(self, folder: str | Path, at: Mapping[str, Path] | None = None) -> Path:
         """Its JSON in a folder of results; `at` are folders of papers that lie elsewhere."""
-        if self.name == STATEMENTS:
-            return Path(folder) / f"{STATEMENTS}.json"
         return (at or {}).get(self.paper, Path(folder) / self.paper) / f"{self.name}.json"
 
     def state(self, folder: str | Path, at: Mapping[str, Path] | None = None) -> State:
@@ -86,7 +85,13 @@ class PaperStudy:
         """
         if self.parts:
             return State.joined([STUDIES[f"{self.paper}/{part}"].state(folder, at) for part in self.parts])
-        return state_of(self.file(folder, at), self.name, self.paper)
+        if self.name == STATEMENTS:
+            tried = tried_already(Path(folder), self.paper) or []
+            if not tried:
+                return State()
+            amount, newest = min(one.header.amount or 0 for one in tried), max(one.path for one in tried)
+            return State.of(f"{amount:,} instances", newest, [one["verdict"] for one in rows(tried)])
+        return state_of(self.file(folder, at), self.name)
 
     def rows(self, folder: str | Path, at: Mapping[str, Path] | None = None) -> list[dict[str, Any]]:
         """Its numbers as a table, ready for CSV: a row for each cell, a column for each quantity.
@@ -98,10 +103,12 @@ class PaperStudy:
         if self.parts:
             names = (f"{self.paper}/{part}" for part in self.parts)
             return [{"study": name} | row for name in names for row in STUDIES[name].rows(folder, at)]
+        if self.name == STATEMENTS and (tried := tried_already(Path(folder), self.paper)):
+            return list(rows(tried))
         path = self.file(folder, at)
         if not path.exists():
             raise InputFileError(f"{path}: not made; {self.made_by}")
-        return rows_of(read_result(path, self.name), self.paper)
+        return rows_of(read_result(path, self.name))
 
     @property
     def made_by(self) -> str:

@@ -6,14 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from posbias.claims import VERDICTS
+from posbias.claims import TOLD, VERDICTS
 from posbias.errors import InputFileError
-from posbias.papers.tried import read_tried
 from posbias.spec import read_mapping
 from posbias.store.header import VERSION
 
-CLAIM = ("claim", "number", "se", "verdict", "why")
-"""The keys of a claim."""
 LONG = 16
 """Lists longer than this are curves, of which every position is a row."""
 
@@ -27,6 +24,12 @@ class State:
     when: str = ""
     claims: Mapping[str, int] = field(default_factory=dict)
     damaged: str = ""
+
+    @classmethod
+    def of(cls, effort: str, path: Path, verdicts: Sequence[str]) -> "State":
+        """The state of what `path` was written last for."""
+        when = datetime.datetime.fromtimestamp(path.stat().st_mtime).isoformat(timespec="seconds")
+        return cls(True, effort, when, {kind: verdicts.count(kind) for kind in VERDICTS})
 
     @classmethod
     def joined(cls, states: "Sequence[State]") -> "State":
@@ -67,7 +70,7 @@ def read_result(path: Path, name: str) -> dict[str, Any]:
     if not isinstance(claims, list) or not all(isinstance(one, dict) for one in claims):
         raise InputFileError(f"{path}: holds no list of claims")
     for one in claims:
-        missing = [key for key in CLAIM if key not in one]
+        missing = [key for key in TOLD if key not in one]
         if missing:
             raise InputFileError(
                 f"{path}: written before claims had {', '.join(missing)}; it has to be made anew"
@@ -77,30 +80,18 @@ def read_result(path: Path, name: str) -> dict[str, Any]:
     return data
 
 
-def state_of(path: Path, name: str, paper: str) -> State:
-    """The state of the study whose JSON would be `path`; of statements, that of one paper's."""
+def state_of(path: Path, name: str) -> State:
+    """The state of the study whose JSON would be `path`."""
     if not path.exists():
         return State()
     try:
-        if name == "statements":
-            found = [one for one in read_tried(path).values() if one["paper"] == paper]
-            claims = {kind: sum(one["verdict"] == kind for one in found) for kind in VERDICTS}
-            effort = f"{min(one['asked'] for one in found):,} instances" if found else ""
-            return State(bool(found), effort, _when(path), claims if found else {})
         data = read_result(path, name)
     except InputFileError as error:
         return State(damaged=str(error))
-    verdicts = [one["verdict"] for one in data["claims"]]
-    return State(
-        True, str(data.get("effort", "")), _when(path), {kind: verdicts.count(kind) for kind in VERDICTS}
-    )
+    return State.of(str(data.get("effort", "")), path, [one["verdict"] for one in data["claims"]])
 
 
-def _when(path: Path) -> str:
-    return datetime.datetime.fromtimestamp(path.stat().st_mtime).isoformat(timespec="seconds")
-
-
-def rows_of(data: Mapping[str, Any], paper: str = "") -> list[dict[str, Any]]:
+def rows_of(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The records of a study's JSON as flat rows; column "table" says which list one is of, if there are more."""
     lists = {
         key: [one for one in held if isinstance(one, dict)]
@@ -108,8 +99,6 @@ def rows_of(data: Mapping[str, Any], paper: str = "") -> list[dict[str, Any]]:
         if key not in ("claims", "effects") and isinstance(held, list)
     }
     lists = {key: records for key, records in lists.items() if records}
-    if paper and "statements" in lists:
-        lists["statements"] = [one for one in lists["statements"] if one.get("paper", paper) == paper]
     several = len(lists) > 1
     return [
         ({"table": key} if several else {}) | row

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from posbias.claims import Claim, Judged, Verdict
+from posbias.estimate import Estimate
 from posbias.papers.expected import ROUNDING
 from posbias.papers.registry import PaperStudy
-from posbias.papers.ruling import Ruling
 
 KNOWN = 0.05
 """A number whose standard error is larger does not confirm a printed one."""
@@ -25,8 +26,8 @@ SIGNS = {"FineWeb-Edu": "fineweb", "DCLM-Baseline": "dclm", "Wikipedia": "wiki"}
 """What the name of a text has in it that stands for a corpus of the paper."""
 
 
-def row_rulings(study: PaperStudy, data: Mapping[str, Any] | None, trouble: str) -> Iterator[Ruling]:
-    """A ruling on every row that the paper prints in this study's table; none for what is no table.
+def row_claims(study: PaperStudy, data: Mapping[str, Any] | None, trouble: str) -> Iterator[Judged]:
+    """A claim for every row that the paper prints in this study's table; none for what is no table.
 
     `data` is the table's JSON, or None where there is none for the reason `trouble`.
     """
@@ -44,14 +45,22 @@ def row_rulings(study: PaperStudy, data: Mapping[str, Any] | None, trouble: str)
             if not ours:
                 why = _missing(study, model, trouble if data is None else "")
         key = f"{study.key}/{model}"
-        yield Ruling(key, study.paper, claim, number, se, verdict, why, study.key, {"model": model})
+        yield Judged(
+            Claim(key, "", claim, strength="printed"),
+            (),
+            verdict,
+            Estimate(number, se),
+            why,
+            study.key,
+            {"model": model},
+        )
 
 
 def _title(study: PaperStudy) -> str:
     return f"Table {study.name.removeprefix('table')}"
 
 
-def _depth(model: str) -> tuple[str, float, float, str, str]:
+def _depth(model: str) -> tuple[str, float, float, Verdict, str]:
     """Table 1 against the configuration that the model's makers publish."""
     from posbias.papers.herasimchyk2026.printed import HUB, TABLE1
     from posbias.theory.presets import PRESETS
@@ -116,7 +125,7 @@ def _ours(table: str, model: str, data: Mapping[str, Any]) -> list[tuple[str, fl
     return found
 
 
-def _compared(ours: list[tuple[str, float, float, float]]) -> tuple[float, float, str, str]:
+def _compared(ours: list[tuple[str, float, float, float]]) -> tuple[float, float, Verdict, str]:
     """The number that is furthest off for its error, and whether all are within theirs."""
 
     # as many numbers are compared, so much further may the furthest be off by chance

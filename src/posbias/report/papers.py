@@ -39,7 +39,7 @@ def write_page(
     """Write the page of three papers to `out`, whole or not at all, and return its path.
 
     `folder` holds the results, FOLDER/PAPER/NAME.svg, .png, .md and .json, and papers.json on the run; what is
-    not there becomes a note. `claims` are rulings (`posbias.papers.collect`), `readings` comparisons of published
+    not there becomes a note. `claims` are judged (`posbias.papers.collect`), `readings` comparisons of published
     with corrected readings, `errata` with cells in Markdown, `studies` the registry by key, PAPER/NAME. Raises
     `MissingPackageError` without jinja2 or markdown-it-py, `InvalidValueError` for two claims of one id, an
     unknown verdict or paper, `OutputFileError` if the page cannot be written.
@@ -112,9 +112,9 @@ def _number(claim: Any) -> str:
     """What the verdict hangs on; of a statement its margin, of which what is within rounding is none."""
     from posbias.report.setting import plus_minus
 
-    if claim.study.endswith("/statements") and abs(claim.number or 0.0) < 1e-9:
+    if claim.study.endswith("/statements") and abs(claim.estimate.value) < 1e-9:
         return "0"
-    return plus_minus(claim.number, claim.se)
+    return plus_minus(claim.estimate.value, claim.estimate.se)
 
 
 def _evidence(claim: Any) -> list[tuple[str, str, str]]:

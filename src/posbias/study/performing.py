@@ -217,8 +217,8 @@ def verify(verb: Verify, seed: int, cores: int, on_event: OnEvent) -> Found:
     from posbias.verify import verify as try_all
 
     (finding,) = try_all(select(STATEMENTS, [verb.statement]), instances=verb.instances, seed=seed)
-    found = _tried(finding.published) | {"instances": quantity(finding.published.instances)}
-    amended = {f"amended_{name}": one for name, one in _tried(finding.amended).items()}
+    found = _tried(finding.as_printed) | {"instances": quantity(finding.as_printed.instances)}
+    amended = {f"amended_{name}": one for name, one in _tried(finding.corrected).items()}
     about = {"verdict": finding.verdict, "statement": finding.statement.name, "note": finding.statement.note}
     return found | amended, about
 

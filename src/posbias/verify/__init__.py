@@ -3,12 +3,12 @@
 from posbias.verify import STATEMENTS, verify
 
 for finding in verify(STATEMENTS, instances=50):
-    print(finding.statement.name, finding.verdict, finding.published.slack)
+    print(finding.statement.name, finding.verdict, finding.as_printed.slack)
 """
 
 from posbias.verify.herasimchyk import HERASIMCHYK
 from posbias.verify.kim import KIM
-from posbias.verify.run import Finding, Trial, check, save_counterexamples, select, verify
+from posbias.verify.run import Finding, StatementCell, Trial, check, save_counterexamples, select, verify
 from posbias.verify.statement import Instance, Reading, Statement
 from posbias.verify.wu import WU
 
@@ -21,6 +21,7 @@ __all__ = [
     "Instance",
     "Reading",
     "Statement",
+    "StatementCell",
     "Trial",
     "check",
     "save_counterexamples",

@@ -197,8 +197,8 @@ def _definition_statement(
         reading: Reading(f"{claim} {of}", draw, partial(_definition, reading=reading, theorem=theorem), 0.0)
         for reading, of in _both("as printed", "with corrected constants")
     }
-    amended = None if theorem else readings["corrected"]
-    return Statement(key, name, SOURCE, readings["published"], amended, note=note, witness=witness)
+    corrected = None if theorem else readings["corrected"]
+    return Statement(key, name, SOURCE, readings["published"], corrected, note=note, witness=witness)
 
 
 # --- Theorem 1 on drawn inputs, and the mean scores --------------------------------------------------------

@@ -2,10 +2,10 @@
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -13,10 +13,13 @@ from posbias.errors import InvalidValueError, nearest
 from posbias.events import Event, OnEvent
 from posbias.files import write_text
 from posbias.seeds import stream
-from posbias.verify.statement import Instance, Reading, Statement, Verdict
+from posbias.store.header import Header
+from posbias.store.json_files import JsonCodec
+from posbias.verify.statement import Instance, Reading, Statement
 
 EDGE_EVERY = 4
 """Every fourth instance is drawn at the edge of the hypotheses."""
+Verdict = Literal["holds", "fails", "amended"]
 
 
 @dataclass(frozen=True)
@@ -32,37 +35,97 @@ class Trial:
         """Whether every instance satisfied the claim."""
         return self.counterexample is None
 
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, the counterexample in numbers that it spells without loss."""
+        return {
+            "instances": self.instances,
+            "slack": self.slack,
+            "counterexample": plain(self.counterexample),
+        }
+
+    @classmethod
+    def read(cls, told: Mapping[str, Any]) -> Self:
+        """What `as_dict` made. Raises KeyError or TypeError for what is not whole."""
+        slack = -math.inf if told["slack"] is None else float(told["slack"])
+        return cls(int(told["instances"]), slack, told["counterexample"])
+
 
 @dataclass(frozen=True)
 class Finding:
-    """What trying a statement gave: `holds` as printed, holds as `amended`, or `fails`."""
+    """What trying a statement gave: it holds `as_printed`, or as `corrected`, or fails."""
 
     statement: Statement
-    published: Trial
-    amended: Trial | None
+    as_printed: Trial
+    corrected: Trial | None
 
     @property
     def verdict(self) -> Verdict:
         """holds: no counterexample to the printed claim; amended: only to the printed one; else fails."""
-        if self.published.survived:
+        if self.as_printed.survived:
             return "holds"
-        return "amended" if self.amended is not None and self.amended.survived else "fails"
+        return "amended" if self.corrected is not None and self.corrected.survived else "fails"
 
     def as_dict(self) -> dict[str, Any]:
         """The row of the table, ready for JSON; `slack` is that of the reading that stands."""
-        standing = self.published if self.verdict == "holds" or self.amended is None else self.amended
+        statement, corrected = self.statement, None if self.as_printed.survived else self.corrected
+        standing = corrected or self.as_printed
+        reading = statement.corrected if corrected and statement.corrected else statement.as_printed
         return {
-            "key": self.statement.key,
-            "statement": self.statement.name,
-            "source": self.statement.source,
+            "key": statement.key,
+            "statement": statement.name,
+            "source": statement.source,
             "verdict": self.verdict,
             "instances": standing.instances,
             "slack": standing.slack,
-            "note": self.statement.note,
-            "claim": (self.statement.amended if standing is self.amended else self.statement.published).claim,  # type: ignore[union-attr]
-            "published_slack": self.published.slack,
-            "published_instances": self.published.instances,
+            "note": statement.note,
+            "claim": reading.claim,
+            "published_slack": self.as_printed.slack,
+            "published_instances": self.as_printed.instances,
         }
+
+
+@dataclass(frozen=True)
+class StatementCell:
+    """A statement tried on instances drawn from a seed, as the store keeps it; their number is its amount.
+
+    Other words or another tolerance make another cell.
+    """
+
+    statement: Statement
+    seed: int = 0
+
+    kind = "statement"
+    schema = 1
+    codec = JsonCodec()
+
+    @property
+    def specification(self) -> dict[str, Any]:
+        """What is claimed, and the seed."""
+        statement, corrected = self.statement, self.statement.corrected
+        return {
+            "statement": statement.key,
+            "as_printed": statement.as_printed.claim,
+            "corrected": corrected and corrected.claim,
+            "tolerance": statement.as_printed.tolerance,
+            "seed": self.seed,
+        }
+
+    @property
+    def name(self) -> str:
+        """The statement's key."""
+        return self.statement.key
+
+    def to_content(self, result: Finding) -> dict[str, Any]:
+        """Both trials in JSON's terms."""
+        return {
+            "as_printed": result.as_printed.as_dict(),
+            "corrected": result.corrected and result.corrected.as_dict(),
+        }
+
+    def from_content(self, header: Header, content: Mapping[str, Any]) -> Finding:
+        """The finding again."""
+        corrected = content["corrected"]
+        return Finding(self.statement, Trial.read(content["as_printed"]), corrected and Trial.read(corrected))
 
 
 def check(reading: Reading, instances: int, seed: int, name: str, witness: Instance | None = None) -> Trial:
@@ -96,18 +159,16 @@ def verify(
 ) -> list[Finding]:
     """Try every statement on `instances` random instances per reading; `on_event` counts statements."""
     findings, statements = [], list(statements)
-    if on_event:
-        on_event(Event(0, len(statements), "statement"))
-    for statement in statements:
-        published = check(
-            statement.published, instances, seed, f"{statement.key}/published", statement.witness
-        )
-        amended = None
-        if statement.amended is not None:
-            amended = check(statement.amended, instances, seed, f"{statement.key}/amended")
-        findings.append(Finding(statement, published, amended))
+    for done, statement in enumerate(statements, 1):
         if on_event:
-            on_event(Event(len(findings), len(statements), "statement"))
+            on_event(Event(done - 1, len(statements), "statement"))
+        # the names of the streams decide what is drawn
+        printed, key = statement.as_printed, statement.key
+        as_printed = check(printed, instances, seed, f"{key}/published", statement.witness)
+        corrected = statement.corrected and check(statement.corrected, instances, seed, f"{key}/amended")
+        findings.append(Finding(statement, as_printed, corrected))
+    if on_event:
+        on_event(Event(len(findings), len(statements), "statement"))
     return findings
 
 
@@ -116,11 +177,14 @@ def select(statements: Iterable[Statement], keys: Iterable[str]) -> list[Stateme
     known = list(statements)
     chosen = []
     for key in keys:
-        found = [one for one in known if key in (one.key, one.source)]
-        if not found:
-            choices = [one.key for one in known] + sorted({one.source for one in known})
+        meant = [statement for statement in known if key in (statement.key, statement.source)]
+        if not meant:
+            choices = [
+                *(statement.key for statement in known),
+                *sorted({statement.source for statement in known}),
+            ]
             raise InvalidValueError(f"statement: {key!r} is not one of them{nearest(key, choices)}")
-        chosen += [one for one in found if one not in chosen]
+        chosen += [statement for statement in meant if statement not in chosen]
     return chosen
 
 
@@ -128,25 +192,19 @@ def save_counterexamples(findings: Iterable[Finding], folder: Path) -> list[Path
     """Write each counterexample to `folder`/<key>-<reading>.json; docs/theorems.md says how to try it again."""
     written = []
     for finding in findings:
-        for name, trial in (("published", finding.published), ("amended", finding.amended)):
-            if trial is not None and trial.counterexample is not None:
-                data = {
-                    "statement": finding.statement.key,
-                    "reading": name,
-                    "slack": trial.slack,
-                    "instance": _plain(trial.counterexample),
-                }
-                path = folder / f"{finding.statement.key}-{name}.json"
-                written.append(write_text(path, json.dumps(data, indent=1) + "\n"))
+        key = finding.statement.key
+        for name, trial in (("published", finding.as_printed), ("amended", finding.corrected)):
+            if trial is not None and not trial.survived:
+                instance = plain(trial.counterexample)
+                data = {"statement": key, "reading": name, "slack": trial.slack, "instance": instance}
+                written.append(write_text(folder / f"{key}-{name}.json", json.dumps(data, indent=1) + "\n"))
     return written
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Arrays and mappings as lists and dictionaries of numbers that JSON spells without loss."""
-    if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, np.ndarray):
-        return value.tolist()
+    if isinstance(value, Mapping):
+        return {key: plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return value.item() if isinstance(value, np.generic) else value
+        return [plain(inner) for inner in value]
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

@@ -1,8 +1,8 @@
 """A numbered statement of a paper as something that can be tried: instances, a check, a margin.
 
-A statement has one or two readings: `published`, as printed, and, where that does not survive, `amended`,
-what does. Each reading draws random instances that satisfy the hypotheses (and adversarial ones at their
-edge), and measures on each how far the claim is from failing:
+A statement has one or two readings: `as_printed` and, where that does not survive, `corrected`, what does. Each
+reading draws random instances that satisfy the hypotheses (and adversarial ones at their edge), and measures on
+each how far the claim is from failing:
 
     slack ≥ 0   the claim holds on this instance, with that margin
     slack < 0   it fails: a counterexample
@@ -13,13 +13,12 @@ part of the reading: a claim that is an equality in exact arithmetic passes up t
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 Instance = Mapping[str, Any]
 """What one trial needs, as numbers, strings, lists and arrays; it can be saved and tried again."""
-Verdict = Literal["holds", "fails", "amended"]
 
 
 @dataclass(frozen=True)
@@ -39,14 +38,14 @@ class Reading:
 class Statement:
     """A numbered statement: where it stands, its readings, and what is to be said about it.
 
-    `witness` is an instance on which the published reading is known to fail, if it does; `note` says which
+    `witness` is an instance on which the statement as printed is known to fail, if it does; `note` says which
     step or printed formula goes wrong, and what holds instead.
     """
 
     key: str
     name: str
     source: str
-    published: Reading
-    amended: Reading | None = None
+    as_printed: Reading
+    corrected: Reading | None = None
     note: str = ""
     witness: Instance | None = field(default=None, compare=False)

@@ -1,21 +1,24 @@
 """`posbias paper list|claims|readings|all` as a user runs them: answers, wrong input, exit codes."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from posbias.claims import Evidence, judged_sentence
+from posbias.claims import Claim, Evidence, judged
 from posbias.cli import main, reproducing
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.execution import InProcess
+from posbias.papers import theorems
 from posbias.papers.registry import STUDIES
-from posbias.papers.tried import try_statements
+from posbias.papers.theorems import FOLDER, try_statements
 from posbias.store import save_json
 
+TRY_ONE = theorems.try_one
 POSBIAS = Path(sys.executable).with_name("posbias")
 
 
@@ -23,13 +26,13 @@ POSBIAS = Path(sys.executable).with_name("posbias")
 def results(tmp_path_factory):
     """A folder with the statements tried, and one figure of two claims."""
     folder = tmp_path_factory.mktemp("command") / "results"
-    try_statements(folder, instances=2, engine=InProcess())
-    # as if on as many instances as the commands ask for
-    path = folder / "statements.json"
-    path.write_text(path.read_text().replace('"asked": 2,', '"asked": 1000,'))
+    with pytest.MonkeyPatch.context() as patch:
+        # as if on as many instances as the commands ask for
+        patch.setattr(theorems, "try_one", lambda key, instances, **more: TRY_ONE(key, 2, **more))
+        try_statements(folder, instances=1000, engine=InProcess())
     claims = [
-        judged_sentence("It rises", (Evidence("here", Estimate(0.2, 0.01, 10)),)),
-        judged_sentence("It falls", (Evidence("x", Estimate(-0.3, 0.01, 10)),)),
+        judged(Claim("", "", "It rises"), (Evidence("here", Estimate(0.2, 0.01, 10)),)),
+        judged(Claim("", "", "It falls"), (Evidence("x", Estimate(-0.3, 0.01, 10)),)),
     ]
     about = {"figure": "fig2", "effort": "quick", "claims": [one.as_dict() for one in claims]}
     save_json(about, folder / "wu2025" / "fig2.json")
@@ -115,9 +118,8 @@ def test_claims_can_be_those_of_one_verdict(capsys, results):
 def test_a_paper_s_own_command_prints_its_claims(capsys, results, tmp_path):
     elsewhere = tmp_path / "mine"
     elsewhere.mkdir()
-    for path in (results / "wu2025" / "fig2.json", results / "statements.json"):
-        (elsewhere / path.name).write_bytes(path.read_bytes())
-    (elsewhere / "statements.json").rename(tmp_path / "statements.json")
+    shutil.copy(results / "wu2025" / "fig2.json", elsewhere)
+    shutil.copytree(results / FOLDER, tmp_path / FOLDER)
     told = json.loads(answer(capsys, "wu2025", "claims", "--out", elsewhere, "--json"))
     assert {one["paper"] for one in told["claims"]} == {"wu2025"}
     assert "wu2025/fig2/1" in {one["id"] for one in told["claims"]}

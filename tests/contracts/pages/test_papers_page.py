@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from test_page import LOADING, plain, read
-from three_papers import CLAIMS, EFFECTS, ERRATA, PAGE, READINGS, STUDIES, Ruling, study
+from three_papers import CLAIMS, EFFECTS, ERRATA, PAGE, READINGS, STUDIES, judged, study
 
 from posbias.errors import InvalidValueError, OutputFileError
 from posbias.plots.style import new_figure, save_figure
@@ -164,8 +164,8 @@ HOSTILE = "<script>alert(1)</script> & \"quoted\" '<img src=x onerror=alert(2)>'
 
 
 def test_what_is_given_is_text_and_never_markup(results, tmp_path):
-    claim = Ruling("wu2025/fig2/1", "fails", claim=HOSTILE, why=f"`{HOSTILE}`")
-    claim.more = {"effects": [dict(EFFECTS[0], where=HOSTILE), dict(EFFECTS[1], flaw=HOSTILE)]}
+    effects = [dict(EFFECTS[0], where=HOSTILE), dict(EFFECTS[1], flaw=HOSTILE)]
+    claim = judged("wu2025/fig2/1", "fails", sentence=HOSTILE, why=f"`{HOSTILE}`", effects=effects)
     cells = dict.fromkeys(("where", "printed", "posbias"), HOSTILE) | {"holds": "[l](http://x)"}
     erratum = SimpleNamespace(key="x", paper="kim2026", **cells)
     (results / "wu2025" / "fig2.md").write_text(f"# T\n\n{HOSTILE}\n\n{HOSTILE}\n\n![a](http://x/y.png)\n")
@@ -213,9 +213,9 @@ def test_wrong_claims_are_refused_and_nothing_is_written(tmp_path):
     with pytest.raises(InvalidValueError, match="two of id 'wu2025/fig2/1'"):
         write(tmp_path, tmp_path / "p.html", claims=[CLAIMS[1], CLAIMS[1]])
     with pytest.raises(InvalidValueError, match=r"verdict 'hold' .* did you mean 'holds'"):
-        write(tmp_path, tmp_path / "p.html", claims=[Ruling("wu2025/a", "hold")])
+        write(tmp_path, tmp_path / "p.html", claims=[judged("wu2025/a", "hold")])
     with pytest.raises(InvalidValueError, match="wu2025"):
-        write(tmp_path, tmp_path / "p.html", claims=[Ruling("wu2024/a")])
+        write(tmp_path, tmp_path / "p.html", claims=[judged("wu2024/a")])
     (tmp_path / "taken").mkdir()
     with pytest.raises(OutputFileError, match="taken"):
         write(tmp_path, tmp_path / "taken")

@@ -43,7 +43,7 @@ def test_the_table_is_that_of_the_statements():
 def test_every_statement_has_its_row_with_the_claim_that_stands():
     rows = [cells(line) for line in page_table(page()).splitlines() if line.startswith("| `")]
     expected = [
-        [f"`{one.key}` {one.name}", (one.amended or one.published).claim, one.amended, one.note]
+        [f"`{one.key}` {one.name}", (one.corrected or one.as_printed).claim, one.corrected, one.note]
         for one in STATEMENTS
     ]
     assert [[*row[:2], row[3]] for row in rows] == [[*row[:2], row[3]] for row in expected]
@@ -54,8 +54,8 @@ def test_every_verdict_is_told_apart():
     holds, below, above = (at_least(bound) for bound in (0.0, -1.0, 2.0))
     tried = [
         Statement("a", "One", "s", holds),
-        Statement("b", "Two*", "s", holds, amended=below, witness={"x": -0.5}, note="a < b"),
-        Statement("c", "Three", "s", above, amended=above),
+        Statement("b", "Two*", "s", holds, corrected=below, witness={"x": -0.5}, note="a < b"),
+        Statement("c", "Three", "s", above, corrected=above),
         Statement("d", "Four", "s", above),
     ]
     head, rule, *rows, blank, counts = theorems_table(verify(tried, instances=5)).splitlines()

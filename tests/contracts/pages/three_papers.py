@@ -1,24 +1,25 @@
 """Claims, studies, readings, errata and a result's page, as small as they can be."""
 
 import math
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 
+from posbias.claims import Claim, Judged
+from posbias.estimate import Estimate
 
-@dataclass
-class Ruling:
-    id: str
-    verdict: str = "holds"
-    study: str = ""
-    claim: str = "the first token draws more than λ_t"
-    number: float = 0.638
-    se: float = 0.0021
-    why: str = "it does; 0.638 ± 0.002"
-    more: dict = field(default_factory=dict)
 
-    def __post_init__(self):
-        self.study = self.study or self.id.rpartition("/")[0]
-        self.paper = self.id.partition("/")[0]
+def judged(
+    id,
+    verdict="holds",
+    study="",
+    sentence="the first token draws more than λ_t",
+    number=0.638,
+    se=0.0021,
+    why="it does; 0.638 ± 0.002",
+    **more,
+):
+    """A judged claim of a study, by default of the one that its id names."""
+    study = study or id.rpartition("/")[0]
+    return Judged(Claim(id, "", sentence), (), verdict, Estimate(number, se), why, study, more)
 
 
 def study(key, **given):
@@ -42,13 +43,13 @@ EFFECTS = [
     {"where": "depth 4", "value": None, "se": None, "verdict": "undecided", "flaw": "too few networks"},
 ]
 CLAIMS = [
-    Ruling("wu2025/theorem-4.1", study="wu2025/statements", number=1e-17, se=math.nan),
-    Ruling("wu2025/fig2/1", "fails", number=-0.108, se=0.015, more={"effects": EFFECTS}),
-    Ruling("wu2025/fig2/2", "undecided", number=math.nan, se=math.nan, why="too few networks"),
-    Ruling("wu2025/fig3", "undecided", "wu2025/fig3", number=math.nan, se=math.nan, why="not made here"),
-    Ruling("herasimchyk2026/table2/mpt-7b"),
-    Ruling("kim2026/fig1/1"),
-    Ruling("kim2026/stray", study="kim2026/unknown"),
+    judged("wu2025/theorem-4.1", study="wu2025/statements", number=1e-17, se=math.nan),
+    judged("wu2025/fig2/1", "fails", number=-0.108, se=0.015, effects=EFFECTS),
+    judged("wu2025/fig2/2", "undecided", number=math.nan, se=math.nan, why="too few networks"),
+    judged("wu2025/fig3", "undecided", "wu2025/fig3", number=math.nan, se=math.nan, why="not made here"),
+    judged("herasimchyk2026/table2/mpt-7b"),
+    judged("kim2026/fig1/1"),
+    judged("kim2026/stray", study="kim2026/unknown"),
 ]
 READINGS = [
     SimpleNamespace(

@@ -2,22 +2,24 @@
 
 import json
 import math
+import shutil
+from dataclasses import replace
 
 import pytest
 
-from posbias import __version__
-from posbias.claims import Evidence, judged_sentence
+from posbias.claims import Claim, Evidence, count, judged
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.estimate import Estimate
 from posbias.execution import InProcess
 from posbias.papers import explaining
-from posbias.papers.collect import collect, counts, slug
+from posbias.papers.collect import collect
 from posbias.papers.herasimchyk2026.printed import CORPORA, TABLE1, TABLE4
 from posbias.papers.herasimchyk2026.standing import stand_in
 from posbias.papers.registry import STUDIES
-from posbias.papers.tried import read_tried, try_one, try_statements
+from posbias.papers.theorems import FOLDER, slug, tried_already, try_one, try_statements
 from posbias.store import save_json
 from posbias.verify import STATEMENTS
+from posbias.verify.run import plain
 
 FEW = {"instances": 2, "engine": InProcess()}
 ASKED = ("id", "paper", "claim", "number", "se", "verdict", "why")
@@ -34,7 +36,7 @@ def tried(tmp_path_factory):
 @pytest.fixture
 def folder(tried, tmp_path):
     """The same, to write to."""
-    (tmp_path / "statements.json").write_bytes((tried / "statements.json").read_bytes())
+    shutil.copytree(tried / FOLDER, tmp_path / FOLDER)
     return tmp_path
 
 
@@ -53,7 +55,7 @@ def write(folder, key, claims, **more):
 
 
 def claim(sentence, value, se=0.01):
-    return judged_sentence(sentence, (Evidence("here", Estimate(value, se, 10)),))
+    return judged(Claim("", "", sentence), (Evidence("here", Estimate(value, se, 10)),))
 
 
 # --- all of them -------------------------------------------------------------------------------------------
@@ -71,7 +73,7 @@ def test_everything_has_an_id_a_verdict_and_a_reason(folder):
         assert one["claim"].strip()
         assert one["id"].startswith(f"{one['paper']}/")
         assert one["study"] in STUDIES
-    assert sum(counts(rulings).values()) == len(rulings)
+    assert sum(count(rulings).values()) == len(rulings)
     # whatever study has parts speaks through them, every other is there
     assert {one.study for one in rulings} == {key for key, study in STUDIES.items() if not study.parts}
 
@@ -98,74 +100,104 @@ def test_every_numbered_statement_is_ruled_on(folder):
     for statement in STATEMENTS:
         one = rulings[statement.key]
         assert one.study == f"{statement.source}/statements"
-        assert statement.published.claim in one.claim
-        assert math.isnan(one.se)
-        if statement.amended is None:
+        assert statement.as_printed.claim in one.sentence
+        assert math.isnan(one.estimate.se)
+        if statement.corrected is None:
             assert one.verdict == "holds"
             assert "no counterexample in 2 random and adversarial instances, least margin" in one.why
         else:
             assert one.verdict == "fails"
-            assert one.number < 0
+            assert one.estimate.value < 0
             assert statement.note in one.why
-            assert f"What stands: {statement.amended.claim} (no counterexample in" in one.why
-            assert one.more["stands"] == statement.amended.claim
+            assert f"What stands: {statement.corrected.claim} (no counterexample in" in one.why
+            assert one.more["stands"] == statement.corrected.claim
+
+
+def files(folder):
+    return {path.name: path.stat().st_mtime_ns for path in (folder / FOLDER).iterdir()}
 
 
 def test_statements_that_were_tried_enough_are_not_tried_again(folder):
-    path, told = folder / "statements.json", []
-    before = path.stat().st_mtime_ns
-    again = try_statements(folder, **FEW, progress=lambda *news: told.append(news))
-    assert (path.stat().st_mtime_ns, told) == (before, [])
-    more = try_statements(
-        folder, ["wu2025"], instances=3, engine=InProcess(), progress=lambda *news: told.append(news)
-    )
-    count = sum(one.source == "wu2025" for one in STATEMENTS)
-    assert told[-1] == (count, count)
-    assert {one["asked"] for one in more.values()} == {3}
-    kept = read_tried(path)
-    assert {key: one["asked"] for key, one in kept.items()} == {
-        key: 3 if one["paper"] == "wu2025" else 2 for key, one in again.items()
-    }
+    told, before = [], files(folder)
+    again = try_statements(folder, **FEW, on_event=told.append)
+    assert (files(folder), told) == (before, [])
+    wu = [one.key for one in STATEMENTS if one.source == "wu2025"]
+    try_statements(folder, ["wu2025"], instances=3, engine=InProcess(), on_event=told.append)
+    assert (told[-1].done, told[-1].total) == (len(wu), len(wu))
+    assert files(folder).items() >= before.items()
+    tried = {paper: tried_already(folder, paper) for paper in ("wu2025", "herasimchyk2026", "kim2026")}
+    asked = {paper: {one.header.amount for one in stored} for paper, stored in tried.items()}
+    assert asked == {"wu2025": {3}, "herasimchyk2026": {2}, "kim2026": {2}}
+    kept = [one.result for one in tried["kim2026"]]
+    assert [plain(vars(one)) for one in kept] == [plain(vars(again[one.statement.key])) for one in kept]
+    assert tried_already(folder, "kim2026", 3) is None
 
 
 def test_a_statement_tried_in_a_worker_is_the_same(folder):
     from posbias.execution import Processes
 
-    (folder / "statements.json").unlink()
-    afar = try_statements(folder, ["kim2026/statements".partition("/")[0]], instances=2, engine=Processes(1))
-    assert afar == {key: try_one(key, 2) for key in afar}
+    shutil.rmtree(folder / FOLDER)
+    afar = try_statements(folder, ["kim2026"], instances=2, engine=Processes(1))
     assert len(afar) == 10
+    for key, finding in afar.items():
+        told = try_one(key, 2)
+        assert told["as_printed"] == finding.as_printed.as_dict()
+        assert told["corrected"] == (finding.corrected and finding.corrected.as_dict())
 
 
-def test_a_statement_whose_words_have_changed_is_tried_again(folder):
-    path = folder / "statements.json"
-    data = json.loads(path.read_text())
-    data["statements"][0]["words"] = "other words"
-    path.write_text(json.dumps(data))
+def test_a_counterexample_is_kept(folder):
+    (finding,) = (one for one in try_statements(folder, **FEW).values() if one.statement.key == "wu-4.5")
+    assert (
+        finding.statement.as_printed.slack(finding.as_printed.counterexample) == finding.as_printed.slack < 0
+    )
+
+
+def test_a_statement_whose_words_have_changed_is_tried_again(folder, monkeypatch):
+    first = replace(STATEMENTS[0], as_printed=replace(STATEMENTS[0].as_printed, claim="other words"))
+    monkeypatch.setattr("posbias.verify.STATEMENTS", (first, *STATEMENTS[1:]))
     told = []
-    try_statements(folder, **FEW, progress=lambda *news: told.append(news))
-    assert told == [(1, 1)]
+    try_statements(folder, **FEW, on_event=told.append)
+    assert [(event.done, event.total) for event in told] == [(1, 1)]
 
 
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
         (lambda text: text[:-30], "not valid JSON"),
-        (lambda text: "{}", "holds no statements"),
-        (lambda text: text.replace(f'"version": "{__version__}"', '"version": "0.0.1"'), "of posbias 0.0.1"),
-        (lambda text: text.replace('"survived": true', '"survived": false', 1), "damaged"),
-        (lambda text: text.replace('"published"', '"printed"'), "damaged"),
+        (lambda text: "{}", "holds no posbias result"),
+        (lambda text: text.replace('"slack": ', '"slack": 1'), "does not match its digest"),
     ],
 )
-def test_statements_that_cannot_be_used_are_named_and_tried_anew(folder, spoil, said):
-    path = folder / "statements.json"
-    path.write_text(spoil(path.read_text()))
-    told = []
-    found = try_statements(folder, ["kim2026"], **FEW, say=told.append)
-    assert len(told) == 1
-    assert said in told[0]
+def test_statements_that_cannot_be_used_are_named_and_tried_anew(folder, spoil, said, caplog):
+    (path,) = (folder / FOLDER).glob("kim-proposition-1-*.json")
+    whole = path.read_text()
+    path.write_text(spoil(whole))
+    found = try_statements(folder, ["kim2026"], **FEW)
+    (line,) = caplog.messages
+    assert said in line
+    assert "computed again" in line
     assert len(found) == 10
-    assert read_tried(path).keys() == found.keys()
+    assert json.loads(path.read_text())["content"] == json.loads(whole)["content"]
+
+
+def test_statements_of_another_version_are_named_and_tried_anew(folder, caplog, monkeypatch):
+    monkeypatch.setattr("posbias.store.store.VERSION", "9.9.9")
+    told = []
+    try_statements(folder, ["kim2026"], **FEW, on_event=told.append)
+    assert told[-1].total == 10
+    assert "this is 9.9.9; kept, computed again" in caplog.messages[0]
+
+
+def test_a_statement_that_cannot_be_tried_is_named_and_undecided(folder, caplog, monkeypatch):
+    def broken(instance):
+        return math.nan
+
+    first = replace(STATEMENTS[0], as_printed=replace(STATEMENTS[0].as_printed, claim="other", slack=broken))
+    monkeypatch.setattr("posbias.verify.STATEMENTS", (first, *STATEMENTS[1:]))
+    (one,) = (one for one in collect(folder, **FEW) if one.more.get("statement") == first.key)
+    assert one.verdict == "undecided"
+    assert f"could not be tried; `posbias verify {first.key}` says why" in one.why
+    assert f"{first.key} could not be tried: {first.key}/published: the slack" in caplog.text
 
 
 def test_instances_have_to_be_some(tmp_path):
@@ -187,7 +219,7 @@ def test_claims_of_a_figure_come_with_their_numbers(folder, explained):
     rises, falls, may = collect(folder, papers=["wu2025/fig2"], **FEW)
     assert [one.id for one in (rises, falls, may)] == [f"wu2025/fig2/{place}" for place in (1, 2, 3)]
     assert [one.verdict for one in (rises, falls, may)] == ["holds", "fails", "undecided"]
-    assert (rises.number, rises.se) == (0.2, 0.01)
+    assert (rises.estimate.value, rises.estimate.se) == (0.2, 0.01)
     assert rises.more["effort"] == "quick"
     assert rises.more["effects"][0]["where"] == "here"
     assert "−0.300" in falls.why
@@ -212,23 +244,21 @@ def test_a_claim_that_holds_needs_no_explanation(folder, explained):
 
 
 def test_a_claim_without_a_number_has_none(folder):
-    write(folder, "wu2025/fig2", [judged_sentence("It rises", (Evidence("here", flaw="one network"),))])
+    write(folder, "wu2025/fig2", [judged(Claim("", "", "It rises"), (Evidence("here", flaw="one network"),))])
     (one,) = collect(folder, papers=["wu2025/fig2"], **FEW)
     told = one.as_dict()
     assert (told["number"], told["se"], told["verdict"]) == (None, None, "undecided")
     assert "one network" in told["why"]
 
 
-def test_a_result_that_cannot_be_used_is_named_and_undecided(folder):
+def test_a_result_that_cannot_be_used_is_named_and_undecided(folder, caplog):
     path = write(folder, "wu2025/fig2", [claim("It rises", 0.2)])
     path.write_text(path.read_text()[:-20])
-    told = []
-    (one,) = collect(folder, papers=["wu2025/fig2"], **FEW, say=told.append)
+    (one,) = collect(folder, papers=["wu2025/fig2"], **FEW)
     assert (one.id, one.verdict) == ("wu2025/fig2", "undecided")
     assert "fig2.json: not valid JSON" in one.why
     assert "`posbias paper wu2025 fig2` makes it" in one.why
-    assert len(told) == 1
-    assert "fig2.json" in told[0]
+    assert ["fig2.json" in line for line in caplog.messages] == [True]
 
 
 def test_results_of_a_paper_may_lie_elsewhere(folder):
@@ -264,14 +294,14 @@ def test_table_1_is_held_against_the_models_own_configurations(folder):
     found = rows(folder, "table1")
     assert [*found] == [*TABLE1]
     assert {one.verdict for one in found.values()} == {"holds"}
-    assert found["bloom-176b"].number == 70
+    assert found["bloom-176b"].estimate.value == 70
 
 
 def test_rows_of_models_that_were_not_measured_are_undecided(folder):
     found = rows(folder, "table4")
     assert [*found] == [*TABLE4]
     assert {one.verdict for one in found.values()} == {"undecided"}
-    assert "−0.57 / 0.91 / 0.83 on FineWeb-Edu" in found["bloom-176b"].claim
+    assert "−0.57 / 0.91 / 0.83 on FineWeb-Edu" in found["bloom-176b"].sentence
     assert "--models bigscience/bloom " in found["bloom-176b"].why
     assert [*rows(folder, "table2")] == ["bloom-176b", "mpt-7b"]
 
@@ -292,7 +322,7 @@ def test_a_row_that_was_measured_is_compared(folder, off, verdict):
     found = rows(folder, "table4")
     assert found["bloom-7b"].verdict == verdict
     assert found["mpt-7b"].verdict == "undecided"
-    assert found["bloom-7b"].number == pytest.approx(off)
+    assert found["bloom-7b"].estimate.value == pytest.approx(off)
     assert f"{3 if verdict == 'holds' else 0} of 3 numbers within" in found["bloom-7b"].why
 
 

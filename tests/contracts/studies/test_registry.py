@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from posbias import __version__
-from posbias.claims import Evidence, judged_sentence
+from posbias.claims import Claim, Evidence, judged
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.estimate import Estimate
 from posbias.papers.registry import PAPERS, STUDIES, Cost, find_studies, minutes_text
@@ -22,8 +22,8 @@ def names_of(paper: str) -> set[str]:
 def result(path, name="fig2", **more):
     """A study's JSON with one claim that holds and one of no verdict."""
     claims = [
-        judged_sentence("It rises", (Evidence("here", Estimate(0.2, 0.01, 10)),)),
-        judged_sentence("It falls", (Evidence("x", flaw="no"),)),
+        judged(Claim("", "", "It rises"), (Evidence("here", Estimate(0.2, 0.01, 10)),)),
+        judged(Claim("", "", "It falls"), (Evidence("x", flaw="no"),)),
     ]
     about = {"figure": name, "effort": "quick", "claims": [one.as_dict() for one in claims]}
     return save_json(about | more, path)

@@ -158,10 +158,10 @@ def test_a_measured_model_is_what_measuring_says(performed):
 def test_a_verified_statement_is_what_verifying_says(performed):
     (finding,) = verify(select(STATEMENTS, ["wu-4.1"]), instances=6, seed=3)
     quantities = performed("verify")[0]["result"]["quantities"]
-    assert quantities["slack"]["value"] == finding.published.slack
-    assert quantities["holds"]["value"] == float(finding.published.survived)
-    assert quantities["instances"]["value"] == finding.published.instances
-    assert (quantities["amended_slack"]["value"] is None) == (finding.amended is None)
+    assert quantities["slack"]["value"] == finding.as_printed.slack
+    assert quantities["holds"]["value"] == float(finding.as_printed.survived)
+    assert quantities["instances"]["value"] == finding.as_printed.instances
+    assert (quantities["amended_slack"]["value"] is None) == (finding.corrected is None)
     assert performed("verify")[0]["result"]["about"]["verdict"] == finding.verdict
 
 

@@ -77,7 +77,7 @@ BOUNDED: tuple[Statement, ...] = (
             draw_network,
             _slack_bounded,
         ),
-        amended=Reading(
+        corrected=Reading(
             "Norms stay within C·C_V if W_V acts on the residual stream too, X ← ((1 − λ)I + λA)XW_V; for "
             "the residual update they stay within the input's times Π(1 − λ + λ‖W_V‖).",
             draw_network,
@@ -96,7 +96,7 @@ BOUNDED: tuple[Statement, ...] = (
             _draw_attention,
             lambda instance: _slack_floor(instance, amended=False),
         ),
-        amended=Reading(
+        corrected=Reading(
             "Every admitted weight is at least 1/(1 + (k − 1)e^(2M + B)), for k keys in the longest row and "
             "positional logits that range over B within a row.",
             _draw_attention,

@@ -246,7 +246,7 @@ FORCES: tuple[Statement, ...] = (
             _draw_raised,
             _slack_raised,
         ),
-        amended=rounded(
+        corrected=rounded(
             "It does where in every layer the kernel with the smaller or with the larger δ is itself "
             "monotone.",
             _draw_raised_monotone,

@@ -88,7 +88,7 @@ HEADS: tuple[Statement, ...] = (
             _draw_head_values_only,
             lambda instance: _slack_head_values(instance, amended=False),
         ),
-        amended=Reading(
+        corrected=Reading(
             "Norms stay within the input's times Π(1 − λ + λ·mean_h‖W_V^h‖), for every λ.",
             _draw_head_values,
             lambda instance: _slack_head_values(instance, amended=True),

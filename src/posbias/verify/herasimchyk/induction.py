@@ -59,7 +59,7 @@ STEPS: tuple[Statement, ...] = (
             _draw_families,
             _slack_families,
         ),
-        amended=rounded(
+        corrected=rounded(
             "It does where in every layer one of the two kernels is stochastically monotone (Lemma A.2 too).",
             _draw_families_monotone,
             _slack_families,
@@ -80,7 +80,7 @@ STEPS: tuple[Statement, ...] = (
             draws.stack,
             lambda instance: _slack_order(instance, top_first=False),
         ),
-        amended=rounded(
+        corrected=rounded(
             "μ_s = μ_{s−1}R⁽ᵀ⁺¹⁻ˢ⁾, the top layer first, does.",
             draws.stack,
             lambda instance: _slack_order(instance, top_first=True),

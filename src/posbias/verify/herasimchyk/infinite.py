@@ -112,7 +112,7 @@ INFINITE: tuple[Statement, ...] = (
             lambda rng, edge: _draw_deep(rng, edge, (1.01, 1.5, 2.0, 4.0), 60, "any"),
             lambda instance: _slack_retained(instance, first=True),
         ),
-        amended=Reading(
+        corrected=Reading(
             "Every token keeps P_ii ≥ Π(1 − (1 − ε)λ) at every depth, and every token but the first draws at "
             "most 1 − Π_∞ < 1 from the first.",
             lambda rng, edge: _draw_deep(rng, edge, (1.01, 1.5, 2.0, 4.0), 60, "any"),
@@ -149,7 +149,7 @@ INFINITE: tuple[Statement, ...] = (
             lambda rng, edge: _draw_deep(rng, edge, (0.0, 0.5, 1.0), 150, "any"),
             _slack_collapse,
         ),
-        amended=Reading(
+        corrected=Reading(
             "Under windows of width ≥ 2, what token i (from 0) has not drawn from the first is at most the "
             "probability that fewer than i of independent trials with chances ελ_t succeed, which tends to "
             "0.",
@@ -175,7 +175,7 @@ INFINITE: tuple[Statement, ...] = (
             draw_network,
             lambda instance: _slack_network(instance, amended=False),
         ),
-        amended=Reading(
+        corrected=Reading(
             "1 − P_i0 ≤ Π(1 − ε_t λ_t), with ε_t from the norm bound of 5.3 (i) as amended at each layer; "
             "for ‖W_V‖ ≤ 1 one ε serves all depths, and the first token takes all if Σλ = ∞.",
             draw_network,

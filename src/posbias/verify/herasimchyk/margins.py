@@ -42,6 +42,6 @@ def rounded(claim: str, draw: Draw, slack: Callable[[Instance], float]) -> Readi
     return Reading(claim, draw, slack, ROUNDING)
 
 
-def statement(key: str, name: str, published: Reading, **others: Any) -> Statement:
+def statement(key: str, name: str, as_printed: Reading, **others: Any) -> Statement:
     """A statement of this paper; its key is herasimchyk-`key`."""
-    return Statement(f"herasimchyk-{key}", name, SOURCE, published, **others)
+    return Statement(f"herasimchyk-{key}", name, SOURCE, as_printed, **others)

@@ -1,0 +1,192 @@
+"""The numbered statements of the papers as claims: tried on instances, kept in OUT/statements, judged.
+
+A statement tried (`posbias.verify.StatementCell`) serves whoever wants no more instances than it has. As a claim
+it is that the least slack of the printed reading is no less than rounding allows.
+"""
+
+import logging
+import math
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posbias.claims import Above, Claim, Evidence, Judged, judge, undecided
+from posbias.errors import InvalidValueError
+from posbias.estimate import Estimate
+from posbias.events import Event, OnEvent
+from posbias.execution import Engine, Failed, InProcess, Last, Processes, Result, Task
+from posbias.store import Store
+from posbias.store.header import Header
+from posbias.store.store import Stored
+
+if TYPE_CHECKING:
+    from posbias.verify import Finding, Statement, StatementCell, Trial
+
+log = logging.getLogger(__name__)
+FOLDER = "statements"
+INSTANCES = 200
+"""Instances of a reading, unless told otherwise: about 20 seconds on two cores."""
+FEW = 8
+"""So many statements are tried sooner than worker processes have started."""
+
+
+def statements_of(papers: Sequence[str] = ()) -> "list[Statement]":
+    """The numbered statements of some papers (none: all)."""
+    from posbias.verify import STATEMENTS
+
+    return [statement for statement in STATEMENTS if not papers or statement.source in papers]
+
+
+def try_statements(
+    folder: Path,
+    papers: Sequence[str] = (),
+    *,
+    instances: int = INSTANCES,
+    seed: int = 0,
+    engine: Engine | None = None,
+    on_event: OnEvent | None = None,
+) -> "dict[str, Finding]":
+    """What trying the statements of some papers (none: all) gave, by key, those FOLDER has as they are.
+
+    What it has not is tried on `engine` (default: the cores here) and kept; one that cannot be tried is named to
+    the log and left out. `on_event` counts statements to do. Raises `InvalidValueError` for instances < 1,
+    `OutputFileError` when they cannot be kept.
+    """
+    if instances < 1:
+        raise InvalidValueError(f"instances: {instances} given, an integer ≥ 1 needed")
+    store, cells = Store(folder / FOLDER), _cells(papers, seed)
+    kept = {key: store.find(cell, at_least=instances) for key, cell in cells.items()}
+    missing = [key for key, stored in kept.items() if stored is None]
+    done = 0
+
+    def hear(number: int, news: Event | Last) -> None:
+        nonlocal done
+        key = missing[number]
+        if isinstance(news, Event):
+            return
+        if isinstance(news, Failed):
+            log.warning("%s could not be tried: %s", key, news.message)
+        elif isinstance(news, Result):
+            cell = cells[key]
+            finding = cell.from_content(Header(cell.kind, cell.schema), news.value)
+            kept[key] = store.save(cell, finding, amount=instances)
+        done += 1
+        if on_event:
+            on_event(Event(done, len(missing), "statement"))
+
+    call, options = "posbias.papers.theorems:try_one", {"instances": instances, "seed": seed}
+    tasks = [Task(call, {"key": key, **options}, key) for key in missing]
+    try:
+        (engine or _engine(len(tasks))).run(tasks, hear)
+    except KeyboardInterrupt:
+        held = sum(stored is not None for stored in kept.values())
+        raise KeyboardInterrupt(
+            f"{held} of {len(kept)} statements are kept in {store.folder}, the same command goes on from there"
+        ) from None
+    return {key: stored.result for key, stored in kept.items() if stored is not None}
+
+
+def try_one(key: str, instances: int, seed: int = 0, on_event: OnEvent | None = None) -> dict[str, Any]:
+    """Try one statement, as a task of an engine: the content of its cell. Raises as `posbias.verify.verify`."""
+    from posbias.verify import STATEMENTS, StatementCell, select, verify
+
+    (statement,) = select(STATEMENTS, [key])
+    (finding,) = verify([statement], instances=instances, seed=seed)
+    return StatementCell(statement, seed).to_content(finding)
+
+
+def tried_already(folder: Path, paper: str, instances: int | None = None) -> list[Stored] | None:
+    """The statements of a paper as `folder` has them, tried on so many instances; None unless it has all."""
+    store = Store(folder / FOLDER)
+    cells = _cells([paper], 0).values() if store.folder.is_dir() else ()
+    stored = [store.find(cell, at_least=instances, look_only=True) for cell in cells]
+    return [one for one in stored if one] if stored and all(stored) else None
+
+
+def rows(tried: Sequence[Stored]) -> Iterator[dict[str, Any]]:
+    """A row of plain values for each statement tried."""
+    for stored in tried:
+        finding: Finding = stored.result
+        row = {"key": finding.statement.key, "paper": finding.statement.source, "asked": stored.header.amount}
+        row |= {"verdict": "holds" if finding.as_printed.survived else "fails"}
+        for name, trial in (("published", finding.as_printed), ("amended", finding.corrected)):
+            for quantity in ("instances", "slack", "survived"):
+                row[f"{name}.{quantity}"] = None if trial is None else getattr(trial, quantity)
+        yield row
+
+
+def claim_of(statement: "Statement") -> Claim:
+    """That a statement holds as printed: its least slack is no less than minus its tolerance."""
+    least = math.nextafter(-statement.as_printed.tolerance, -math.inf)
+
+    def quantity(tried: "Mapping[str, Finding]") -> Iterator[Evidence]:
+        yield Evidence(
+            "least margin", Estimate(max(tried[statement.key].as_printed.slack, -sys.float_info.max))
+        )
+
+    words = f"{statement.name}: {statement.as_printed.claim}"
+    key, test = f"{statement.source}/{slug(statement.name)}", Above(least, least=0.0)
+    return Claim(key, statement.name, words, quantity, test, strength="theorem")
+
+
+def judge_statements(papers: Sequence[str], tried: "Mapping[str, Finding]") -> Iterator[Judged]:
+    """The statements of some papers judged; one that was not tried is undecided."""
+    for statement in statements_of(papers):
+        claim, study = claim_of(statement), f"{statement.source}/statements"
+        more: dict[str, Any] = {"statement": statement.key}
+        if statement.key not in tried:
+            why = f"could not be tried; `posbias verify {statement.key}` says why"
+            yield undecided(claim, why, study, more)
+            continue
+        finding = tried[statement.key]
+        more |= {"instances": finding.as_printed.instances}
+        more |= (
+            {}
+            if finding.as_printed.survived
+            else {"stands": statement.corrected.claim if statement.corrected else ""}
+        )
+        # exact for the instances drawn; what no instance came near has an error that nobody knows
+        slack = Estimate(finding.as_printed.slack, math.nan)
+        yield replace(
+            judge(claim, tried), evidence=(), estimate=slack, why=_why(finding), study=study, more=more
+        )
+
+
+def slug(name: str) -> str:
+    """'Theorem 4.5, critical distance' as 'theorem-4.5-critical-distance'."""
+    words = name.lower().replace("§", "section ")
+    return "-".join("".join(sign if sign.isalnum() or sign == "." else " " for sign in words).split())
+
+
+def _cells(papers: Sequence[str], seed: int) -> "dict[str, StatementCell]":
+    from posbias.verify import StatementCell
+
+    return {statement.key: StatementCell(statement, seed) for statement in statements_of(papers)}
+
+
+def _engine(tasks: int) -> Engine:
+    """The cores here, unless a process each costs more than it saves."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Processes(min(cores, tasks)) if cores > 1 and tasks > FEW else InProcess()
+
+
+def _why(finding: "Finding") -> str:
+    statement, printed, corrected = finding.statement, finding.as_printed, finding.corrected
+    if printed.survived:
+        return f"{_survived(printed)}. {statement.note.removeprefix('Holds.').strip()}".strip()
+    why = f"counterexample found, margin {_slack(printed.slack)}. {statement.note}"
+    if statement.corrected is not None and corrected is not None and corrected.survived:
+        why += f" What stands: {statement.corrected.claim} ({_survived(corrected)})."
+    return why
+
+
+def _survived(trial: "Trial") -> str:
+    least = _slack(trial.slack) if trial.slack > 1e-9 else "0 to rounding"
+    return f"no counterexample in {trial.instances:,} random and adversarial instances, least margin {least}"
+
+
+def _slack(slack: float) -> str:
+    return f"{slack:.2g}".replace("-", "−")
