@@ -173,7 +173,8 @@ def _read() -> dict[str, PaperStudy]:
 
 
 def _of_module(study: Study, machine: str) -> PaperStudy:
-    cost = {effort: Cost(len(study.cells), minutes, machine) for effort, minutes in study.minutes.items()}
+    counts = study.counts or dict.fromkeys(study.minutes, len(study.cells))
+    cost = {effort: Cost(counts[effort], minutes, machine) for effort, minutes in study.minutes.items()}
     written = () if study.parts else PICTURES if study.draws else PICTURES[2:]
     return PaperStudy(
         study.paper,
@@ -185,7 +186,7 @@ def _of_module(study: Study, machine: str) -> PaperStudy:
         study.needs,
         tuple(f"{study.short}.{kind}" for kind in written),
         study.parts,
-        command=f"posbias paper {study.paper} {study.short}",
+        command=f"posbias paper {study.paper} {study.short} {study.options}".rstrip(),
     )
 
 

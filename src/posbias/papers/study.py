@@ -13,11 +13,11 @@ import importlib
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from posbias.claims import Claim, Judged, count, judge
+from posbias.claims import Claim, Judged, count, judged
 from posbias.errors import InvalidValueError
 from posbias.files import write_text
 from posbias.papers import find_figures
@@ -28,7 +28,17 @@ from posbias.store.header import VERSION
 log = logging.getLogger(__name__)
 PICTURES = ("svg", "png")
 Results = Mapping[Any, Any]
-"""What the cells of a study found, by cell."""
+"""What the cells of a study found, by cell. A study without cells of its own may have results of another type."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A number that a paper prints: of what, its value, how far ours may lie from it, and where it stands."""
+
+    what: str
+    value: float
+    tolerance: float
+    where: str
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,12 @@ class Study:
     `captioned` whether that takes a `caption`: the note and the judged claims as coloured lines to write beneath.
     `parts` are the studies of a number that is the caption of others; `uses` are sources beyond the paper and
     those of its cells, each with what is used of it.
+
+    A claim without evidence in some results is left out there, and `missing` says why there is nothing to show at
+    all ("" if there is); `words` fill the {fields} of claims. Where cells are asked for at each run,
+    `cells` are none, all results are the study's, and `counts` says how many there are at each effort by default;
+    `options` are those of its command. `printed` are numbers of the paper, and `rows` claims about what it prints
+    that are judged on the study's JSON, made or not (then an empty one).
     """
 
     name: str
@@ -65,14 +81,20 @@ class Study:
     effort: Mapping[str, Any]
     unit: str
     minutes: Mapping[str, float]
-    tables: Callable[[Results], Iterable[Table]]
-    data: Callable[[Results], Mapping[str, Any]]
-    note: Callable[[Results], str]
+    tables: Callable[[Any], Iterable[Table]]
+    data: Callable[[Any], Mapping[str, Any]]
+    note: Callable[[Any], str]
     draws: bool = True
     captioned: bool = False
     needs: str = ""
     parts: tuple[str, ...] = ()
     uses: tuple[tuple[str, str], ...] = ()
+    missing: Callable[[Any], str] = lambda results: ""
+    words: Callable[[Any], Mapping[str, str]] = lambda results: {}
+    counts: Mapping[str, int] | None = None
+    options: str = ""
+    printed: tuple[Expected, ...] = ()
+    rows: tuple[Claim, ...] = ()
 
     @property
     def paper(self) -> str:
@@ -92,6 +114,16 @@ class Study:
             if self.short.startswith(begin):
                 return f"{word} {self.short.removeprefix(begin)}"
         return self.short
+
+    def judged(self, results: Any) -> tuple[Judged, ...]:
+        """Its claims that have evidence in these results, judged."""
+        words, found = self.words(results), []
+        for claim in self.claims:
+            evidence = tuple(claim.quantity(results)) if claim.quantity else ()
+            if evidence:
+                told = replace(claim, sentence=claim.sentence.format(**words)) if words else claim
+                found.append(judged(told, evidence))
+        return tuple(found)
 
     def effort_of(self, amount: int) -> str:
         """'full' or 'quick' if so much is drawn for every cell, else the amount in words."""
@@ -136,11 +168,21 @@ class Made:
     """A study with its results, its claims judged, the files that were written, and the seconds all this took."""
 
     study: Study
-    results: Results
+    results: Any
     judged: tuple[Judged, ...]
     figures: tuple[Path, ...]
     files: tuple[Path, ...]
     seconds: float
+
+    @property
+    def note(self) -> str:
+        """What its numbers rest on."""
+        return self.study.note(self.results)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables of its page."""
+        return tuple(self.study.tables(self.results))
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +190,7 @@ class Reproduction:
     """What was made: studies by name, and what the cells behind them found."""
 
     made: Mapping[str, Made]
-    results: Results
+    results: Any
 
     @property
     def claims(self) -> dict[str, Sequence[Judged]]:
@@ -166,7 +208,7 @@ class Reproduction:
         return tuple(path for made in self.made.values() for path in made.files)
 
 
-def write(study: Study, results: Results, effort: str, folder: Path, **options: Any) -> Made:
+def write(study: Study, results: Any, effort: str, folder: Path, **options: Any) -> Made:
     """Judge a study on its results, draw it and write its page: NAME.svg, .png, .md and .json in `folder`.
 
     `results` may hold cells of other studies: claims may compare with them, all else is about those of this one.
@@ -175,8 +217,8 @@ def write(study: Study, results: Results, effort: str, folder: Path, **options: 
     """
     began = time.monotonic()
     log.info("drawing %s …", study.short)
-    judged = tuple(judge(claim, results) for claim in study.claims)
-    shown = {cell: results[cell] for cell in study.cells}
+    judged = study.judged(results)
+    shown = {cell: results[cell] for cell in study.cells} or results
     figures = _draw(study, shown, judged, folder, options) if study.draws else ()
     page = write_text(folder / f"{study.short}.md", markdown(study, shown, judged))
     about = {
@@ -194,7 +236,7 @@ def write(study: Study, results: Results, effort: str, folder: Path, **options: 
 
 
 def _draw(
-    study: Study, results: Results, judged: Sequence[Judged], folder: Path, options: Mapping[str, Any]
+    study: Study, results: Any, judged: Sequence[Judged], folder: Path, options: Mapping[str, Any]
 ) -> tuple[Path, ...]:
     from posbias.plots.captions import verdict_lines
     from posbias.plots.style import save_figure
@@ -205,7 +247,7 @@ def _draw(
     return tuple(save_figure(figure, folder / f"{study.short}.{kind}") for kind in PICTURES)
 
 
-def markdown(study: Study, results: Results, judged: Sequence[Judged]) -> str:
+def markdown(study: Study, results: Any, judged: Sequence[Judged]) -> str:
     """A study's page: its tables, its claims and all their evidence."""
     lines = [f"# {cite(study.paper).short}, {study.label}: {study.title}", "", study.note(results), ""]
     for table in study.tables(results):
