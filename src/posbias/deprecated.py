@@ -30,7 +30,7 @@ MODULES = {
     "posbias.measure.haystack": "posbias.retrieval.trials",
     "posbias.measure.influence": "posbias.measurement.quantities.influence",
     "posbias.measure.loading": "posbias.measurement.models.loading",
-    "posbias.measure.monotonicity": "posbias.measurement.quantities.monotonicity",
+    "posbias.measure.monotonicity": "posbias.stochastic_order",
     "posbias.measure.questions": "posbias.retrieval.job",
     "posbias.measure.rollouts": "posbias.measurement.quantities.rollouts",
     "posbias.measure.similarity": "posbias.measurement.quantities.similarity",

@@ -5,7 +5,8 @@ was, and takes the place of it in one assignment: whatever interrupts a measurem
 of a whole number of prompts.
 
 The averaged kernel is kept as two means, over even and over odd prompts: what the halves disagree by is the
-sampling noise of the whole (see `monotonicity.py`), at no more memory than one running mean and one sample.
+sampling noise of the whole (`stochastic_order.noise_floor`), at no more memory than one running mean and one
+sample.
 """
 
 from collections.abc import Iterable

@@ -9,7 +9,7 @@ import xarray as xr
 from jaxtyping import Float
 
 from posbias.measurement.accumulate import State
-from posbias.measurement.quantities.monotonicity import TOLERANCES, noise_floor, violations
+from posbias.stochastic_order import TOLERANCES, noise_floor, violations
 
 _About = tuple[tuple[str, ...], str, str]
 _BY_LAYER, _BY_HEAD = ("prompt", "layer"), ("layer", "head")

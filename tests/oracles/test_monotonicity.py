@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from posbias import seeds
 from posbias.errors import InvalidValueError
-from posbias.measurement.quantities.monotonicity import (
+from posbias.stochastic_order import (
     TOLERANCES,
     noise_floor,
-    prefix_masses,
+    prefix_shares,
     violations,
 )
 
@@ -79,7 +79,7 @@ def test_the_floor_is_twice_what_breaks_in_the_mean_but_not_in_both_halves(token
     if tied:
         even[tokens // 2 :] = even[tokens // 2]
         odd[-1] = odd[-2]
-    first, second = prefix_masses(even), prefix_masses(odd)
+    first, second = prefix_shares(even), prefix_shares(odd)
     count = 0
     for i in range(tokens):
         for later in range(i + 1, tokens):
