@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.encodings import T5, KerpleLog, RoPE, Tabulated
 from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, PerLayer
-from posbias.theory.positional import T5, KerpleLog, RoPE, Tabulated
 from posbias.theory.rollout.dispatch import influence
 from posbias.theory.rollout.kernel import dense_influence
 
@@ -72,7 +72,7 @@ def test_by_distance(benchmark, encoding, method):
 def test_convolution(benchmark, encoding, tokens):
     profile = benchmark.pedantic(pushed, (architecture(encoding, tokens), tokens), rounds=1)
     assert abs(profile.mass.sum() - 1) < 1e-9
-    assert set(profile.about["method"]) == {"fft"}
+    assert set(profile.attrs["method"]) == {"fft"}
 
 
 @pytest.mark.parametrize("encoding", ["rope", "kerple"])

@@ -10,9 +10,9 @@ import pytest
 
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
+from posbias.theory.encodings import ALiBi
 from posbias.theory.masks import Full, Prefix, SlidingWindow
 from posbias.theory.mixing import PerLayer
-from posbias.theory.positional import ALiBi
 from posbias.theory.rollout import windows
 from posbias.theory.rollout.dispatch import influence
 from posbias.theory.rollout.kernel import dense_influence
@@ -56,7 +56,7 @@ def test_window_dense(benchmark, tokens):
 @pytest.mark.parametrize("tokens", [256, 1024, 4096, 16_384, 65_536, 262_144, MILLION])
 def test_window(benchmark, tokens):
     profile = benchmark.pedantic(pushed, (of_length(tokens), tokens), rounds=5, warmup_rounds=1)
-    assert profile.about["method"] == {"sweep": DEPTH}
+    assert profile.attrs["method"] == {"sweep": DEPTH}
     assert abs(profile.mass.sum() - 1) < 1e-12
 
 

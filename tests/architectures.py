@@ -7,21 +7,11 @@ from hypothesis import strategies as st
 
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import CONTENTS, ConstantDiagonal, NoContent
-from posbias.theory.masks import MASKS, Causal, Full, Prefix, SlidingWindow
-from posbias.theory.mixing import (
-    MIXINGS,
-    AbnarZuidema,
-    AtInitialisation,
-    AttentionOnly,
-    Constant,
-    PerLayer,
-    PowerDecay,
-)
-from posbias.theory.positional import (
+from posbias.theory.encodings import (
     POSITIONALS,
     T5,
     ALiBi,
-    Decay,
+    DecayBias,
     DenseLogits,
     KerpleLog,
     KerplePower,
@@ -30,11 +20,21 @@ from posbias.theory.positional import (
     RoPE,
     Tabulated,
 )
+from posbias.theory.masks import MASKS, Causal, Full, Prefix, SlidingWindow
+from posbias.theory.mixing import (
+    MIXINGS,
+    AbnarZuidema,
+    AttentionOnly,
+    ConstantMixing,
+    PerLayer,
+    PowerDecay,
+    PreNormInit,
+)
 
 LONGEST = 300
 """Texts of up to this many tokens fit every drawn table and matrix; prefixes are no longer than `SHORTEST`."""
 SHORTEST = 4
-LINEAR = (NoPE, ALiBi, Decay, NeedsMeasurement)
+LINEAR = (NoPE, ALiBi, DecayBias, NeedsMeasurement)
 
 fractions = st.floats(0, 1)
 slopes = st.one_of(st.just(0.0), st.floats(1e-12, 20), st.floats(0.001, 1))
@@ -71,7 +71,7 @@ def _positionals(heads: int) -> dict[type, st.SearchStrategy]:
             st.builds(ALiBi, scale=st.floats(0.05, 2)),
             st.builds(ALiBi, each(slopes)),
         ),
-        Decay: st.builds(Decay, slopes),
+        DecayBias: st.builds(DecayBias, slopes),
         RoPE: st.one_of(
             st.builds(
                 RoPE,
@@ -135,12 +135,12 @@ def masks() -> st.SearchStrategy:
 
 def mixings(depth: int) -> st.SearchStrategy:
     every = {
-        Constant: st.builds(Constant, fractions),
+        ConstantMixing: st.builds(ConstantMixing, fractions),
         PowerDecay: st.builds(PowerDecay, fractions, st.floats(0, 3)),
         PerLayer: st.builds(PerLayer, st.lists(fractions, min_size=depth, max_size=depth)),
         AttentionOnly: st.just(AttentionOnly()),
         AbnarZuidema: st.just(AbnarZuidema()),
-        AtInitialisation: st.just(AtInitialisation()),
+        PreNormInit: st.just(PreNormInit()),
     }
     assert set(every) == set(MIXINGS), "a new schedule needs a strategy here"
     return st.one_of(*every.values())

@@ -1,13 +1,13 @@
 """Depth against the residual stream: attention alone collapses on the first token, below its bound."""
 
-from posbias import Architecture, AttentionOnly, Constant, Decay, Layer, PowerDecay
+from posbias import Architecture, AttentionOnly, ConstantMixing, DecayBias, Layer, PowerDecay
 from posbias.plots import draw_collapse, new_figure, save_figure
 from posbias.theory.closed_forms.critical_distances import collapse
 
-layer = Layer(positional=Decay(0.1))
+layer = Layer(positional=DecayBias(0.1))
 mixings = {
     "attention only": AttentionOnly(),
-    "λ = 0.2": Constant(0.2),
+    "λ = 0.2": ConstantMixing(0.2),
     "λ = 0.5/(t + 1)²": PowerDecay(0.5, 2.0),
 }
 curves = {

@@ -1,13 +1,13 @@
 """The distance favoured most, against depth: decay masks at t/(e^m − 1), rotary encodings at the root."""
 
-from posbias import Decay, RoPE
+from posbias import DecayBias, RoPE
 from posbias.plots import draw_critical_distance, new_figure, save_figure
 from posbias.theory.closed_forms.critical_distances import distance_curve
 
 depths = range(1, 41, 3)
 figure = new_figure(9.0, 3.8)
 left, right = figure.subplots(1, 2)
-draw_critical_distance(left, [distance_curve(Decay(rate), depths, 512) for rate in (0.2, 0.5, 1.0)])
+draw_critical_distance(left, [distance_curve(DecayBias(rate), depths, 512) for rate in (0.2, 0.5, 1.0)])
 curves = [distance_curve(RoPE([[a]], frequencies=[0.01]), depths, 310) for a in (100.0, 300.0)]
 draw_critical_distance(right, curves)
 save_figure(figure, "critical.png")

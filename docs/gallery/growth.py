@@ -2,7 +2,7 @@
 
 import time
 
-from posbias import ALiBi, Architecture, Constant, KerpleLog, Layer, SlidingWindow, influence
+from posbias import ALiBi, Architecture, ConstantMixing, KerpleLog, Layer, SlidingWindow, influence
 from posbias.plots import draw_growth, new_figure, save_figure
 
 alibi, window = (
@@ -20,7 +20,7 @@ cases = {
 
 def seconds(layer: Layer, method: str, tokens: int) -> float:
     begin = time.perf_counter()
-    influence(Architecture(8, (layer,), Constant(0.2), "growth"), tokens, method=method, threads=1)
+    influence(Architecture(8, (layer,), ConstantMixing(0.2), "growth"), tokens, method=method, threads=1)
     return time.perf_counter() - begin
 
 

@@ -16,5 +16,6 @@ from posbias import deprecated
 
 __version__ = "0.1.0"
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_find, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__ = deprecated.or_moved(__name__, _find)
 deprecated.install(globals())

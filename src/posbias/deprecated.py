@@ -5,12 +5,16 @@ object that is called as the function, and whose attributes and submodules are t
 Without this module the verbs remain, as plain functions: the stub of `posbias` has them too.
 """
 
+import functools
 import importlib
 import sys
 import warnings
+from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 VERBS = {
     "posbias.measure": ("posbias.measurement", "measure"),
@@ -48,6 +52,7 @@ MODULES = {
     "posbias.theory.quadrature": "posbias.theory.closed_forms.quadrature",
     "posbias.theory.recency": "posbias.theory.closed_forms.recency",
     "posbias.theory.residual": "posbias.theory.closed_forms.residual_bounds",
+    "posbias.theory.positional": "posbias.theory.encodings",
     "posbias.theory.scan": "posbias.theory.rollout.sweep",
     "posbias.theory.streaming": "posbias.theory.rollout.stream",
     "posbias.theory.tiles": "posbias.theory.rollout.tiles",
@@ -59,6 +64,13 @@ MODULES = {
 
 
 NAMES = {
+    "posbias": {
+        "AtInitialisation": "theory.mixing.PreNormInit",
+        "Constant": "theory.mixing.ConstantMixing",
+        "Decay": "theory.encodings.DecayBias",
+    },
+    "posbias.theory.mixing": {"AtInitialisation": "PreNormInit", "Constant": "ConstantMixing"},
+    "posbias.theory.encodings": {"Decay": "DecayBias"},
     "posbias.papers.kim2026": {
         "FIGURES": "STUDIES",
         "FULL": "models.FULL",
@@ -67,13 +79,16 @@ NAMES = {
         "describe": "models.describe",
         "SURE": "closed_forms.SURE",
         "key_factor_ratios": "closed_forms.key_factor_ratios",
-    }
+    },
 }
-"""Names that moved within a package, by package: the old name, and the new one below the package."""
+"""Names that moved within a package or module: the old name, and the new one below it."""
 
 
 def moved(package: str, name: str) -> Any:
-    """What a package's old name stands for, with a warning. Raises `AttributeError` for a name that is none."""
+    """What an old name of a package or module stands for, with a warning.
+
+    Raises `AttributeError` for a name that is none.
+    """
     place = NAMES[package].get(name)
     if place is None:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
@@ -84,6 +99,45 @@ def moved(package: str, name: str) -> Any:
         stacklevel=3,
     )
     return getattr(importlib.import_module(module), attribute)
+
+
+def or_moved(package: str, find: Callable[[str], Any] | None = None) -> Callable[[str], Any]:
+    """A module's `__getattr__`: what `find` finds, else what an old name stands for."""
+
+    def find_or_moved(name: str) -> Any:
+        return moved(package, name) if name in NAMES[package] or find is None else find(name)
+
+    return find_or_moved
+
+
+def renamed_fields(**renamed: str) -> Callable[[type[T]], type[T]]:
+    """A decorator of a dataclass: old names of fields are read, and taken by its constructor, with a warning."""
+
+    def tell(cls: type[T], old: str) -> str:
+        warnings.warn(
+            f"{cls.__name__}.{old} is now {cls.__name__}.{renamed[old]}; the old name works until posbias 0.3",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        return renamed[old]
+
+    def with_old_names(cls: type[T]) -> type[T]:
+        init = cls.__init__
+
+        @functools.wraps(init)
+        def __init__(self: T, *arguments: Any, **fields: Any) -> None:  # noqa: N807
+            init(
+                self,
+                *arguments,
+                **{tell(cls, name) if name in renamed else name: fields[name] for name in fields},
+            )
+
+        cls.__init__ = __init__
+        for old in renamed:
+            setattr(cls, old, property(lambda self, old=old: getattr(self, tell(cls, old))))
+        return cls
+
+    return with_old_names
 
 
 def install(package: dict[str, Any]) -> None:

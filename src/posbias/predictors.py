@@ -50,9 +50,9 @@ def predictions(measurement: "xr.Dataset") -> dict[str, Profile]:
             raise InvalidValueError(
                 f"measurement: variable {missing[0]!r} is missing, needed by the predictor {predictor.label!r}"
             )
-        about = {"predictor": predictor.label, "source": predictor.source}
+        attrs = {"predictor": predictor.label, "source": predictor.source}
         weights = predictor.predict(measurement)
-        profiles[predictor.key] = Profile.from_weights(weights, measures="rollout", about=about)
+        profiles[predictor.key] = Profile.from_weights(weights, measures="rollout", attrs=attrs)
     return profiles
 
 
@@ -61,8 +61,8 @@ def measured_influence(measurement: "xr.Dataset") -> Profile:
 
     Source: Herasimchyk et al. 2026, Eq. (6).
     """
-    about = {"model": measurement.attrs.get("model", ""), "text": measurement.attrs.get("text", "")}
-    return Profile.from_samples(measurement["influence"].values, measures="gradient", about=about)
+    attrs = {"model": measurement.attrs.get("model", ""), "text": measurement.attrs.get("text", "")}
+    return Profile.from_samples(measurement["influence"].values, measures="gradient", attrs=attrs)
 
 
 def measured_mixing(measurement: "xr.Dataset") -> Float[np.ndarray, "layer"]:
@@ -203,7 +203,7 @@ def profile_as_dict(profile: Profile) -> dict[str, Any]:
         "measures": profile.measures,
         "profile": profile.mass.tolist(),
         "summary": profile.summary.as_dict(),
-        "lost": profile.lost,
+        "lost": profile.missing_mass,
         "left_out": list(profile.left_out),
     }
 
@@ -236,7 +236,7 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
         if isinstance(data, dict):
             left_out = tuple(map(str, data.get("left_out", ())))
             return Profile(
-                weights, query=query, measures=measures, lost=data.get("lost", 0.0), left_out=left_out
+                weights, query=query, measures=measures, missing_mass=data.get("lost", 0.0), left_out=left_out
             )
         return Profile.from_weights(weights, measures=measures)
     except (InvalidValueError, OverflowError) as error:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
+from posbias.deprecated import renamed_fields
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 
@@ -61,14 +62,15 @@ class Summary:
         return asdict(self) | {"ratio": list(self.ratio)}
 
 
+@renamed_fields(about="attrs", lost="missing_mass")
 @dataclass(frozen=True, eq=False)
 class Profile:
     """Influence of every position on one token.
 
-    `mass` is float64, finite, ≥ 0 and sums to 1 − `lost` (to 1e-9), where `lost` is what learned sinks took
+    `mass` is float64, finite, ≥ 0 and sums to 1 − `missing_mass` (to 1e-9), which is what learned sinks took
     (statistics are shares of what the positions hold); `query` the 0-based position influenced;
     `measures` what the numbers are ("rollout", "gradient", …); `samples` the unnormalised influences of the
-    single prompts behind a measured mean, if any; `se` the standard error of `mass`; `about` where it came
+    single prompts behind a measured mean, if any; `se` the standard error of `mass`; `attrs` where it came
     from; `left_out` the parts of an architecture that a prediction does not cover, so that it has no verdict.
     Raises `InvalidValueError` where any of that does not hold; `Profile.from_weights` normalises.
     """
@@ -78,8 +80,8 @@ class Profile:
     measures: str = "rollout"
     samples: Float[np.ndarray, "prompt position"] | None = None
     se: Float[np.ndarray, "position"] | None = None
-    about: Mapping[str, Any] = field(default_factory=dict)
-    lost: float = 0.0
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    missing_mass: float = 0.0
     left_out: tuple[str, ...] = ()
 
     def __post_init__(self):
@@ -88,10 +90,11 @@ class Profile:
             raise InvalidValueError(f"mass: shape {mass.shape} given, one number per position needed")
         if not np.isfinite(mass).all() or (mass < 0).any():
             raise InvalidValueError("mass: negative or not finite somewhere, numbers ≥ 0 needed")
-        if not 0 <= self.lost <= 1 + 1e-9:
-            raise InvalidValueError(f"lost: {self.lost} given, a number between 0 and 1 needed")
-        if abs(mass.sum() + self.lost - 1.0) > 1e-9:
-            besides = f" beside the {self.lost:.9g} lost" if self.lost else ""
+        missing = self.missing_mass
+        if not 0 <= missing <= 1 + 1e-9:
+            raise InvalidValueError(f"missing_mass: {missing} given, a number between 0 and 1 needed")
+        if abs(mass.sum() + missing - 1.0) > 1e-9:
+            besides = f" beside the {missing:.9g} missing" if missing else ""
             raise InvalidValueError(
                 f"mass: sums to {mass.sum():.9g}{besides}, a sum of 1 needed (Profile.from_weights normalises)"
             )
@@ -201,14 +204,14 @@ class Profile:
             query=self.query - 1,
             measures=self.measures,
             samples=samples,
-            about=self.about,
+            attrs=self.attrs,
             left_out=self.left_out,
         )
 
 
 def _summarise(profile: Profile) -> Summary:
     mass = profile.mass[: _seen(profile)]
-    held = float(mass.sum()) if profile.lost and mass.any() else 1.0
+    held = float(mass.sum()) if profile.missing_mass and mass.any() else 1.0
     mass = mass / held
     tokens = mass.size
     ends = _ends(tokens)

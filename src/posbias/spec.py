@@ -5,12 +5,12 @@ apart by their `kind`; that union is the only registry. Files go through JSON on
 becomes a tuple while `"0.5"` stays refused where a number is needed.
 
     @value
-    class Constant:
+    class ConstantMixing:
         kind: Literal["constant"] = tag(default="constant")
         value: Fraction
 
-    Constant(0.2)                                        # in Python
-    decode(Constant, {"kind": "constant", "value": 0.2})     # from a file
+    ConstantMixing(0.2)                                        # in Python
+    decode(ConstantMixing, {"kind": "constant", "value": 0.2})     # from a file
 """
 
 import dataclasses

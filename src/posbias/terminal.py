@@ -26,7 +26,7 @@ def describe(profile: "Profile") -> list[str]:
         f"density first : middle : last = {first:.2f} : {middle:.2f} : {last:.2f} (uniform = 1)",
         f"trough at position {s.trough} of 0 … {s.query}, {s.trough_depth:.0%} below uniform",
         f"90 % of the mass within {s.effective_range} {reach} of the query; entropy {s.entropy:.2f} nats",
-        *([f"learned sinks took {profile.lost:.2%}"] if profile.lost else []),
+        *([f"learned sinks took {profile.missing_mass:.2%}"] if profile.missing_mass else []),
         *_engines(profile),
     ]
 
@@ -43,7 +43,7 @@ def verdict_line(profile: "Profile") -> str:
 
 def _engines(profile: "Profile") -> list[str]:
     """How a predicted profile was computed: engines and the layers each took."""
-    used = profile.about.get("method")
+    used = profile.attrs.get("method")
     if not used:
         return []
     layers = [f"{name} ({count} layer{'s' * (count > 1)})" for name, count in used.items()]

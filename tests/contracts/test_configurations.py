@@ -9,10 +9,10 @@ from posbias.errors import InputFileError, InvalidValueError
 from posbias.spec import encode
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import load_architecture, read_architecture
+from posbias.theory.encodings import ALiBi, DecayBias, NeedsMeasurement, NoPE, alibi_slopes
 from posbias.theory.huggingface import FAMILIES
 from posbias.theory.masks import SlidingWindow
-from posbias.theory.mixing import AtInitialisation, Constant, PowerDecay
-from posbias.theory.positional import ALiBi, Decay, NeedsMeasurement, NoPE, alibi_slopes
+from posbias.theory.mixing import ConstantMixing, PowerDecay, PreNormInit
 
 OURS = """
 depth = 12
@@ -57,7 +57,7 @@ def test_toml_yaml_and_json_say_the_same(write):
     assert toml.depth == 12
     assert toml.mixing == PowerDecay(0.5, 1)
     assert toml.stack[11].positional == ALiBi([0.5, 0.25])
-    assert toml.stack[10].positional == Decay(0.25)
+    assert toml.stack[10].positional == DecayBias(0.25)
 
 
 def test_published_rollout_file(write):
@@ -112,7 +112,7 @@ def test_rotary_families_say_what_is_missing(write):
     llama = {"model_type": "llama", "num_hidden_layers": 30, "num_attention_heads": 9, "rope_theta": 1e5}
     architecture = load_architecture(write("config.json", llama))
     assert architecture.layers[0].positional == NeedsMeasurement("rotary")
-    assert architecture.mixing == AtInitialisation()
+    assert architecture.mixing == PreNormInit()
     mixing, positional = architecture.assumptions
     assert "no λ was given" in mixing
     assert "needs measurement" in positional
@@ -176,7 +176,7 @@ def test_the_assumed_schedule_is_that_of_a_network_at_initialisation():
         attention = rng.normal(size=stream.size)
         sampled.append(np.linalg.norm(attention) / (np.linalg.norm(stream) + np.linalg.norm(attention)))
         stream = stream + attention + rng.normal(size=stream.size)
-    np.testing.assert_allclose(AtInitialisation().values(6), sampled, rtol=0.01)
+    np.testing.assert_allclose(PreNormInit().values(6), sampled, rtol=0.01)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_a_missing_file_names_its_neighbour(write):
 
 
 @pytest.mark.parametrize(
-    "build", [lambda: Constant(1.5), lambda: Decay(-1), lambda: Architecture(0), lambda: ALiBi([])]
+    "build", [lambda: ConstantMixing(1.5), lambda: DecayBias(-1), lambda: Architecture(0), lambda: ALiBi([])]
 )
 def test_direct_construction_is_as_strict(build):
     with pytest.raises(InvalidValueError):

@@ -8,9 +8,9 @@ from posbias.plots import draw_profile, new_figure
 from posbias.predictors import load_profile, profile_as_dict
 from posbias.store import save_json
 from posbias.terminal import describe
+from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, alibi_slopes
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.masks import Causal, SlidingWindow
-from posbias.theory.positional import ALiBi, NeedsMeasurement, NoPE, alibi_slopes
 from posbias.theory.presets import PRESETS, preset
 from posbias.theory.rollout.dispatch import influence, trajectory
 
@@ -106,9 +106,9 @@ def test_layers_are_those_read_from_a_config_json(name):
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_influence_is_a_distribution(name):
     profile = influence(preset(name), tokens=300)
-    assert profile.mass.sum() + profile.lost == pytest.approx(1.0, abs=1e-12)
+    assert profile.mass.sum() + profile.missing_mass == pytest.approx(1.0, abs=1e-12)
     assert (profile.mass > 0).all()
-    assert profile.about["exact"] == isinstance(PRESETS[name].positional, ALiBi)
+    assert profile.attrs["exact"] == isinstance(PRESETS[name].positional, ALiBi)
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)

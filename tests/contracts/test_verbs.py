@@ -89,3 +89,36 @@ print({warning.filename for warning in heard})
     for name in ("posbias.measure.no_such_module", "posbias.no_such_module"):
         with pytest.raises(ModuleNotFoundError):
             importlib.import_module(name)
+
+
+RENAMED = """
+import warnings
+import posbias
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    profile = posbias.Profile([0.5, 0.4], lost=0.1, about={"a": 1})
+    print(profile.lost, profile.missing_mass, profile.about == profile.attrs)
+print(*(str(one.message).split(";")[0].replace(" is now ", "→") for one in told))
+"""
+
+
+def test_renamed_fields_are_read_and_taken_with_a_warning():
+    """In a process of its own: here the shapes of arguments are checked before a decorator sees them."""
+    lost, about = "Profile.lost→Profile.missing_mass", "Profile.about→Profile.attrs"
+    assert run(RENAMED) == ["0.1", "0.1", "True", lost, about, lost, about]
+
+
+@pytest.mark.parametrize(
+    ("package", "name"), [(p, n) for p, names in deprecated.NAMES.items() for n in names]
+)
+def test_an_old_name_is_the_new_thing(package, name):
+    module, _, attribute = f"{package}.{deprecated.NAMES[package][name]}".rpartition(".")
+    with pytest.warns(DeprecationWarning, match=f"{package}.{name} is now {module}.{attribute}"):
+        found = getattr(importlib.import_module(package), name)
+    assert found is getattr(importlib.import_module(module), attribute)
+
+
+def test_the_unions_are_namespaces():
+    assert posbias.masks.Causal is posbias.Causal
+    assert posbias.encodings.RoPE is posbias.RoPE
+    assert posbias.mixing.PreNormInit is posbias.PreNormInit

@@ -21,9 +21,9 @@ from posbias.simulation import RecencyModel, simulate_recency
 from posbias.simulation.variants import VARIANTS, simulate_variant
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
+from posbias.theory.encodings import T5, ALiBi
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
-from posbias.theory.mixing import Constant
-from posbias.theory.positional import T5, ALiBi
+from posbias.theory.mixing import ConstantMixing
 from posbias.theory.rollout import influence
 
 HEADS = 32
@@ -38,8 +38,8 @@ def rollout(mask, curved=False, tokens=900, threads=1):
     )
     content = ConstantDiagonal(rng.normal(0, 1, HEADS), first_column=(0.5,))
     layer = Layer(HEADS, mask, positional, content, sinks=(0.3,))
-    profile = influence(Architecture(2, (layer,), Constant(0.3)), tokens, threads=threads)
-    return profile.mass.tobytes() + np.float64(profile.lost).tobytes()
+    profile = influence(Architecture(2, (layer,), ConstantMixing(0.3)), tokens, threads=threads)
+    return profile.mass.tobytes() + np.float64(profile.missing_mass).tobytes()
 
 
 def recency(threads=1, engine="gram", samples=5000, **model):

@@ -12,9 +12,9 @@ from posbias import errors
 from posbias.spec import decode, encode, fingerprint
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
+from posbias.theory.encodings import ALiBi, DecayBias, NoPE
 from posbias.theory.masks import Causal, SlidingWindow
-from posbias.theory.mixing import Constant, PerLayer
-from posbias.theory.positional import ALiBi, Decay, NoPE
+from posbias.theory.mixing import ConstantMixing, PerLayer
 from posbias.theory.rollout import influence, rollout, sweep, trajectory
 from posbias.theory.rollout.kernel import dense_influence, layer_kernel
 
@@ -38,8 +38,8 @@ def test_every_row_is_a_distribution_over_what_it_may_see(architecture, tokens):
     if not sinks:
         np.testing.assert_allclose(matrix.sum(axis=1), 1.0, atol=1e-12)
     last = influence(architecture, tokens)
-    assert abs(last.mass.sum() + last.lost - 1.0) < 1e-12
-    assert sinks or last.lost == 0.0
+    assert abs(last.mass.sum() + last.missing_mass - 1.0) < 1e-12
+    assert sinks or last.missing_mass == 0.0
     assert (matrix >= 0).all()
     reach = [max(layer.mask.reach(i, tokens) for layer in architecture.layers) for i in range(tokens)]
     seen = np.arange(tokens)[None, :] <= np.array(reach)[:, None]
@@ -49,11 +49,11 @@ def test_every_row_is_a_distribution_over_what_it_may_see(architecture, tokens):
 @given(layers(), st.floats(0, 1), st.integers(SHORTEST, 200))
 def test_the_sink_takes_what_the_tokens_lack(layer, lam, tokens):
     """Against the dense kernel: what its row lacks to one, weighted by the row that is pushed through it."""
-    two = Architecture(depth=2, layers=(layer,), mixing=Constant(lam))
+    two = Architecture(depth=2, layers=(layer,), mixing=ConstantMixing(lam))
     lacking = 1.0 - layer_kernel(layer, tokens).sum(axis=1)
-    first = influence(Architecture(depth=1, layers=(layer,), mixing=Constant(lam)), tokens)
+    first = influence(Architecture(depth=1, layers=(layer,), mixing=ConstantMixing(lam)), tokens)
     expected = lam * lacking[-1] + lam * first.mass @ lacking
-    np.testing.assert_allclose(influence(two, tokens).lost, expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(influence(two, tokens).missing_mass, expected, rtol=1e-9, atol=1e-12)
 
 
 @given(architectures(max_depth=4), st.integers(SHORTEST, 60))
@@ -71,15 +71,15 @@ def test_engines_agree(architecture, tokens):
     streamed = influence(architecture, tokens, method="stream")
     auto = influence(architecture, tokens)
     np.testing.assert_allclose(auto.mass, streamed.mass, rtol=1e-12, atol=1e-250)
-    np.testing.assert_allclose(auto.lost, streamed.lost, rtol=1e-12, atol=1e-14)
-    assert set(streamed.about["method"]) == {"stream"}
+    np.testing.assert_allclose(auto.missing_mass, streamed.missing_mass, rtol=1e-12, atol=1e-14)
+    assert set(streamed.attrs["method"]) == {"stream"}
 
 
 @given(layers(mask=st.just(Causal())), st.integers(1, 60), st.integers(0, 3))
 def test_a_window_of_the_whole_text_is_causal(layer, tokens, more):
     window = dataclasses.replace(layer, mask=SlidingWindow(tokens + more))
     causal, windowed = (
-        influence(Architecture(depth=3, layers=(one,), mixing=Constant(0.4)), tokens).mass
+        influence(Architecture(depth=3, layers=(one,), mixing=ConstantMixing(0.4)), tokens).mass
         for one in (layer, window)
     )
     np.testing.assert_allclose(windowed, causal, rtol=1e-12, atol=1e-250)
@@ -94,7 +94,7 @@ def test_heads_count_through_their_weights_alone(layer, tokens):
         layer, heads=2 * layer.heads, groups=layer.heads, head_weights=_halved(layer.head_weights)
     )
     one, two = (
-        influence(Architecture(depth=2, layers=(each,), mixing=Constant(0.7)), tokens).mass
+        influence(Architecture(depth=2, layers=(each,), mixing=ConstantMixing(0.7)), tokens).mass
         for each in (layer, grouped)
     )
     np.testing.assert_allclose(two, one, rtol=1e-12, atol=1e-250)
@@ -123,7 +123,7 @@ def test_layer_kernel_rows_are_distributions_with_masked_zeros(layer, tokens):
 
 @given(layers(), st.integers(SHORTEST, 200), st.integers(1, 5))
 def test_without_mixing_nothing_moves(layer, tokens, depth):
-    still = Architecture(depth=depth, layers=(layer,), mixing=Constant(0.0))
+    still = Architecture(depth=depth, layers=(layer,), mixing=ConstantMixing(0.0))
     assert influence(still, tokens).mass[-1] == 1.0
 
 
@@ -131,11 +131,11 @@ def test_without_mixing_nothing_moves(layer, tokens, depth):
 def test_slope_zero_is_no_encoding(layer, tokens):
     def with_positional(positional):
         return Architecture(
-            depth=3, layers=(dataclasses.replace(layer, positional=positional),), mixing=Constant(0.4)
+            depth=3, layers=(dataclasses.replace(layer, positional=positional),), mixing=ConstantMixing(0.4)
         )
 
     expected = influence(with_positional(NoPE()), tokens).mass
-    for zero in (ALiBi([0.0] * layer.heads), Decay(0.0)):
+    for zero in (ALiBi([0.0] * layer.heads), DecayBias(0.0)):
         np.testing.assert_array_equal(influence(with_positional(zero), tokens).mass, expected)
 
 
@@ -181,10 +181,10 @@ def test_any_number_of_threads_gives_the_same_bytes(tokens, threads):
 
 
 def test_tokens_after_the_query_have_no_influence():
-    profile = influence(Architecture(depth=4, mixing=Constant(0.3)), 100, query=40)
+    profile = influence(Architecture(depth=4, mixing=ConstantMixing(0.3)), 100, query=40)
     assert (profile.mass[41:] == 0).all()
     np.testing.assert_array_equal(
-        profile.mass[:41], influence(Architecture(depth=4, mixing=Constant(0.3)), 41).mass
+        profile.mass[:41], influence(Architecture(depth=4, mixing=ConstantMixing(0.3)), 41).mass
     )
 
 
@@ -193,7 +193,7 @@ def test_a_value_survives_its_spelling(architecture):
     again = decode(Architecture, encode(architecture))
     assert again == architecture
     assert fingerprint(again) == fingerprint(architecture)
-    deeper = Architecture(depth=architecture.depth + 1, mixing=Constant(0.1))
+    deeper = Architecture(depth=architecture.depth + 1, mixing=ConstantMixing(0.1))
     assert fingerprint(deeper) != fingerprint(architecture)
 
 

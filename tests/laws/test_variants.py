@@ -23,7 +23,7 @@ from posbias.simulation.variants import (
     run_layers,
     simulate_variant,
 )
-from posbias.theory.positional import alibi_slopes
+from posbias.theory.encodings import alibi_slopes
 
 
 def plain_norm(row, model):

@@ -5,9 +5,9 @@ import pytest
 
 from posbias.errors import InvalidValueError
 from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.encodings import ALiBi, DecayBias
 from posbias.theory.masks import Causal, SlidingWindow
-from posbias.theory.mixing import Constant, PerLayer
-from posbias.theory.positional import ALiBi, Decay
+from posbias.theory.mixing import ConstantMixing, PerLayer
 from posbias.theory.rollout.dispatch import influence
 from posbias.theory.variation import QUANTITIES, STEPS, values_of, vary
 
@@ -22,7 +22,7 @@ def interleaved(depth: int = 4, lam: float = 0.3, width: int = 8) -> Architectur
         LOCAL if width == 8 else Layer(heads=2, positional=ALiBi(), mask=SlidingWindow(width, 1)),
         GLOBAL,
     ]
-    return Architecture(depth, tuple(layers * depth)[:depth], Constant(lam))
+    return Architecture(depth, tuple(layers * depth)[:depth], ConstantMixing(lam))
 
 
 def same(varied, expected, tokens=50):
@@ -42,19 +42,19 @@ def test_mixing_replaces_the_schedule():
 
 def test_a_window_changes_only_where_there_is_one():
     same(vary(interleaved(), "window", [2, 30], 50), [interleaved(width=width) for width in (2, 30)])
-    everywhere = Architecture(2, (GLOBAL,), Constant(0.3))
+    everywhere = Architecture(2, (GLOBAL,), ConstantMixing(0.3))
     windowed = Layer(heads=2, positional=ALiBi(), mask=SlidingWindow(5))
-    same(vary(everywhere, "window", [5], 50), [Architecture(2, (windowed,), Constant(0.3))])
+    same(vary(everywhere, "window", [5], 50), [Architecture(2, (windowed,), ConstantMixing(0.3))])
     assert everywhere.layers[0].mask == Causal()
 
 
 def test_decay_and_temperature_reach_every_layer():
-    decayed = Layer(heads=2, positional=Decay(0.25))
-    bare = Architecture(3, (Layer(heads=2),), Constant(0.3))
-    same(vary(bare, "decay", [0.25], 50), [Architecture(3, (decayed,), Constant(0.3))])
+    decayed = Layer(heads=2, positional=DecayBias(0.25))
+    bare = Architecture(3, (Layer(heads=2),), ConstantMixing(0.3))
+    same(vary(bare, "decay", [0.25], 50), [Architecture(3, (decayed,), ConstantMixing(0.3))])
     hot = Layer(heads=2, positional=ALiBi(), temperature=2.0)
-    same(vary(Architecture(3, (GLOBAL,), Constant(0.3)), "temperature", [2.0], 50),
-         [Architecture(3, (hot,), Constant(0.3))])  # fmt: skip
+    same(vary(Architecture(3, (GLOBAL,), ConstantMixing(0.3)), "temperature", [2.0], 50),
+         [Architecture(3, (hot,), ConstantMixing(0.3))])  # fmt: skip
 
 
 def test_tokens_vary_the_text():

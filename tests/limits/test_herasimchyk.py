@@ -15,9 +15,9 @@ from posbias import stochastic_order
 from posbias.errors import InvalidValueError
 from posbias.theory.architecture import Layer
 from posbias.theory.closed_forms import residual_bounds
+from posbias.theory.encodings import ALiBi, DecayBias, NoPE
 from posbias.theory.masks import Causal, SlidingWindow
-from posbias.theory.mixing import AtInitialisation, AttentionOnly, Constant, PerLayer, PowerDecay
-from posbias.theory.positional import ALiBi, Decay, NoPE
+from posbias.theory.mixing import AttentionOnly, ConstantMixing, PerLayer, PowerDecay, PreNormInit
 from posbias.theory.rollout.kernel import layer_kernel, push
 from posbias.verify.herasimchyk import HERASIMCHYK, draws
 from posbias.verify.herasimchyk.forces import draw_encoding
@@ -117,7 +117,7 @@ def test_batches_are_compared_along_the_last_axis():
 
 
 @pytest.mark.parametrize("mask", [Causal(), SlidingWindow(7)])
-@pytest.mark.parametrize("positional", [NoPE(), ALiBi(), Decay(0.3)])
+@pytest.mark.parametrize("positional", [NoPE(), ALiBi(), DecayBias(0.3)])
 def test_kernels_of_the_theory_are_monotone_and_a_planted_violation_is_found(mask, positional):
     kernel = layer_kernel(Layer(heads=4, positional=positional, mask=mask), 40)
     assert stochastic_order.monotonicity(kernel).holds
@@ -189,10 +189,10 @@ def test_infinite_product_lies_between_brackets_of_its_tail(exponent):
 @pytest.mark.parametrize(
     ("mixing", "total"),
     [
-        (Constant(0.0), 0.0),
-        (Constant(1e-9), math.inf),
+        (ConstantMixing(0.0), 0.0),
+        (ConstantMixing(1e-9), math.inf),
         (AttentionOnly(), math.inf),
-        (AtInitialisation(), math.inf),
+        (PreNormInit(), math.inf),
         (PowerDecay(0.5, 0.3), math.inf),
         (PowerDecay(0.5, 1.0), math.inf),
         (PowerDecay(0.0, 1.0), 0.0),
@@ -275,7 +275,7 @@ def test_heads_are_averaged():
     ("call", "words"),
     [
         (lambda: residual_bounds.total_mixing(PerLayer((0.1, 0.2))), "mixing: 2 measured"),
-        (lambda: residual_bounds.dichotomy(Constant(0.1), 0.0), "floor: 0.0 given"),
+        (lambda: residual_bounds.dichotomy(ConstantMixing(0.1), 0.0), "floor: 0.0 given"),
         (lambda: residual_bounds.self_bound(np.array([0.5, 1.2]), 0.1), "coefficients"),
         (lambda: residual_bounds.self_bound(np.array([0.5]), 1.2), "floor: 1.2 given"),
         (lambda: residual_bounds.suffix_bound(np.array([0.5]), 0.5, 3), "position: 3 given"),
@@ -283,7 +283,7 @@ def test_heads_are_averaged():
         (lambda: residual_bounds.window_bound(np.array([0.5]), 0.5, -1), "query: -1 given"),
         (lambda: residual_bounds.softmax_floor(0, 1.0), "keys: 0 given"),
         (lambda: residual_bounds.softmax_floor(2, math.inf), "logit_bound: inf given"),
-        (lambda: residual_bounds.log_product(Constant(0.5), 1.5), "share: 1.5 given"),
+        (lambda: residual_bounds.log_product(ConstantMixing(0.5), 1.5), "share: 1.5 given"),
         (lambda: residual_bounds.hidden_state_bound(np.array([0.5]), -np.ones(1), 1.0), "value_norms"),
         (lambda: residual_bounds.hidden_state_bound(np.array([0.5]), np.ones(1), math.inf), "initial: inf"),
         (lambda: residual_bounds.smallest_admitted(np.eye(2), np.zeros((2, 2), dtype=bool)), "with 0 pairs"),
@@ -384,9 +384,13 @@ def test_the_theory_of_this_package_drifts_as_the_propositions_say(tokens, depth
         return push(np.eye(tokens)[-1], [kernel] * layers, [lam] * layers)
 
     low, high = sorted((one, other))
-    assert stochastic_order.dominates(row(Decay(rate), high, depth), row(Decay(rate), high, depth + 1))  # 4.2
-    assert stochastic_order.dominates(row(Decay(rate), low, depth), row(Decay(rate), high, depth))  # 4.3
-    assert stochastic_order.dominates(row(Decay(rate), high, depth), row(NoPE(), high, depth))  # 4.4
+    assert stochastic_order.dominates(
+        row(DecayBias(rate), high, depth), row(DecayBias(rate), high, depth + 1)
+    )  # 4.2
+    assert stochastic_order.dominates(
+        row(DecayBias(rate), low, depth), row(DecayBias(rate), high, depth)
+    )  # 4.3
+    assert stochastic_order.dominates(row(DecayBias(rate), high, depth), row(NoPE(), high, depth))  # 4.4
 
 
 # --- mistakes that must be noticed -------------------------------------------------------------------------

@@ -17,9 +17,9 @@ from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.closed_forms import collapse_bounds, critical_distances
 from posbias.theory.closed_forms.residual_bounds import smallest_admitted, suffix_bound, window_bound
 from posbias.theory.distance import RoPE
+from posbias.theory.encodings import ALiBi, DecayBias
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
-from posbias.theory.mixing import AttentionOnly, Constant
-from posbias.theory.positional import ALiBi, Decay
+from posbias.theory.mixing import AttentionOnly, ConstantMixing
 from posbias.theory.rollout.dispatch import influence
 from posbias.theory.rollout.kernel import masked_softmax
 from posbias.verify.run import check, plain, verify
@@ -380,7 +380,7 @@ def test_rope_distance_far_out(depth, angle, rate):
 
 def test_a_decay_rollout_peaks_at_the_modal_distance_and_rope_at_its_drift():
     depths = [1, 2, 3, 5, 8, 12]
-    decay = critical_distances.distance_curve(Decay(0.1), depths, 400)
+    decay = critical_distances.distance_curve(DecayBias(0.1), depths, 400)
     np.testing.assert_array_equal(decay.rollout, decay.modal)
     np.testing.assert_allclose(decay.drift, decay.predicted - 0.5, rtol=1e-9)
     exact = [
@@ -388,7 +388,7 @@ def test_a_decay_rollout_peaks_at_the_modal_distance_and_rope_at_its_drift():
         - 0.1 * np.arange(100)
         + 12 * math.log(-math.expm1(-0.1))
     ]
-    mass = influence(Architecture(12, (Layer(positional=Decay(0.1)),), AttentionOnly()), 1000).mass[::-1]
+    mass = influence(Architecture(12, (Layer(positional=DecayBias(0.1)),), AttentionOnly()), 1000).mass[::-1]
     np.testing.assert_allclose(np.log(mass[:100]), exact[0], atol=1e-9)
     rope = critical_distances.distance_curve(RoPE(((100.0,),), frequencies=(0.01,)), depths, 300)
     assert (np.abs(rope.rollout - rope.drift)[1:] < 1).all()
@@ -403,9 +403,9 @@ def test_figures_show_their_data():
     layers = (Layer(heads=2, positional=ALiBi()),)
     curves = {
         name: critical_distances.collapse(Architecture(6, layers, mixing), 12, 3)
-        for name, mixing in (("attention only", AttentionOnly()), ("residual", Constant(0.3)))
+        for name, mixing in (("attention only", AttentionOnly()), ("residual", ConstantMixing(0.3)))
     }
-    for name, mixing in (("attention only", AttentionOnly()), ("residual", Constant(0.3))):
+    for name, mixing in (("attention only", AttentionOnly()), ("residual", ConstantMixing(0.3))):
         mass = influence(Architecture(6, layers, mixing), 12).mass
         assert curves[name].mass[-1] == mass[3]
         assert curves[name].later[-1] == pytest.approx(mass[3:].sum(), rel=1e-14)
@@ -414,7 +414,7 @@ def test_figures_show_their_data():
     assert draw_collapse(left, curves) is left
     np.testing.assert_array_equal(left.lines[0].get_ydata(), curves["attention only"].later)
     np.testing.assert_array_equal(left.lines[5].get_ydata(), np.exp(curves["residual"].log_bound))
-    curve = critical_distances.distance_curve(Decay(0.5), [1, 2, 4], 60)
+    curve = critical_distances.distance_curve(DecayBias(0.5), [1, 2, 4], 60)
     assert draw_critical_distance(right, [curve]) is right
     np.testing.assert_array_equal(right.lines[0].get_ydata(), curve.predicted)
     np.testing.assert_array_equal(right.lines[3].get_ydata(), curve.rollout)
@@ -447,7 +447,7 @@ def test_figures_show_their_data():
         (lambda: critical_distances.critical_distance_slopes(1, 0.1), "depth − 1: 0.0 given"),
         (lambda: critical_distances.drift_distance(np.zeros(1), 3), "logits: shape"),
         (lambda: critical_distances.distance_curve(ALiBi(), [2], 5), "positional: "),  # type: ignore[arg-type]
-        (lambda: critical_distances.distance_curve(Decay(1.0), [], 5), "depths: none given"),
+        (lambda: critical_distances.distance_curve(DecayBias(1.0), [], 5), "depths: none given"),
         (lambda: critical_distances.collapse(Architecture(1, (Layer(mask=Full()),)), 5, 1), "layers: another"),
         (lambda: critical_distances.collapse(Architecture(1), 5, 5), "position: 5 given"),
     ],

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal, NoContent
+from posbias.theory.encodings import T5, ALiBi, DenseLogits, KerpleLog, KerplePower, RoPE, Tabulated
 from posbias.theory.masks import Causal, Prefix, SlidingWindow
-from posbias.theory.mixing import Constant
-from posbias.theory.positional import T5, ALiBi, DenseLogits, KerpleLog, KerplePower, RoPE, Tabulated
+from posbias.theory.mixing import ConstantMixing
 from posbias.theory.rollout import convolution, stream
 from posbias.theory.rollout.dispatch import influence
 from posbias.theory.rollout.kernel import dense_influence, layer_kernel
@@ -311,9 +311,9 @@ def test_an_influence_through_many_layers(mask, lam):
         Layer(2, mask, RoPE(rng.normal(0, 0.6, (2, 8)), dimension=16), ConstantDiagonal([1.0]))
         for _ in range(4)
     )
-    architecture = Architecture(4, stack, Constant(lam))
+    architecture = Architecture(4, stack, ConstantMixing(lam))
     profile = influence(architecture, 900, method="fft")
-    assert profile.about["method"] == {"fft": 4}
+    assert profile.attrs["method"] == {"fft": 4}
     np.testing.assert_allclose(profile.mass, dense_influence(architecture, 900), rtol=1e-12)
 
 

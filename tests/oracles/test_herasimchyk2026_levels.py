@@ -19,8 +19,8 @@ from posbias.papers.herasimchyk2026.levels import (
 )
 from posbias.papers.herasimchyk2026.printed import FEATURED, HUB, TABLE1, TABLE4, TABLE5
 from posbias.predictors import PREDICTORS
+from posbias.theory.encodings import alibi_slopes
 from posbias.theory.mixing import AttentionOnly, PerLayer
-from posbias.theory.positional import alibi_slopes
 
 LAYER = 1 + np.arange(DEPTH)[:, None]
 

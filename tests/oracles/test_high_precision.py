@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
-from posbias.theory.mixing import Constant, PerLayer
-from posbias.theory.positional import ALiBi, Decay
+from posbias.theory.encodings import ALiBi, DecayBias
+from posbias.theory.mixing import ConstantMixing, PerLayer
 from posbias.theory.rollout.dispatch import influence
 
 
@@ -63,7 +63,7 @@ def test_every_entry_is_right_to_1e_12(tokens, heads, mixing):
 
 def test_entries_below_1e_200_keep_their_digits():
     layer = Layer(heads=2, positional=ALiBi([12.0, 20.0]), content=ConstantDiagonal([3.0, -2.0]))
-    worst, least = worst_relative_deviation(Architecture(3, (layer,), Constant(0.3)), 48)
+    worst, least = worst_relative_deviation(Architecture(3, (layer,), ConstantMixing(0.3)), 48)
     assert least < 1e-200
     assert worst < 1e-12
 
@@ -74,7 +74,7 @@ def test_entries_below_1e_200_keep_their_digits():
 def test_a_token_that_hardly_keeps_itself_keeps_its_digits(tokens, diagonal, lam):
     """What the last token keeps is (1 − λ) + λ·exp(δ)/Z, however small; no difference may be taken."""
     layer = Layer(content=ConstantDiagonal([diagonal]))
-    mass = influence(Architecture(1, (layer,), Constant(lam)), tokens).mass
+    mass = influence(Architecture(1, (layer,), ConstantMixing(lam)), tokens).mass
     with mpmath.workdps(40):
         own = mpmath.exp(diagonal)
         kept = (1 - mpmath.mpf(lam)) + mpmath.mpf(lam) * own / (own + tokens - 1)
@@ -85,7 +85,7 @@ def test_a_token_that_hardly_keeps_itself_keeps_its_digits(tokens, diagonal, lam
 def test_the_rounding_of_the_decay_does_not_add_up_over_a_long_text(slope):
     """One layer, one head: the last row is exp(−m·d)/Z exactly, checked down to 1e-240."""
     tokens = round(555 / slope)
-    mass = influence(Architecture(1, (Layer(positional=Decay(slope)),), Constant(1.0)), tokens).mass
+    mass = influence(Architecture(1, (Layer(positional=DecayBias(slope)),), ConstantMixing(1.0)), tokens).mass
     with mpmath.workdps(40):
         m = mpmath.mpf(slope)
         total = -mpmath.expm1(-m * tokens) / -mpmath.expm1(-m)
@@ -98,8 +98,8 @@ def test_the_rounding_of_the_decay_does_not_add_up_over_a_long_text(slope):
 @pytest.mark.parametrize("diagonal", [-1e6, -800.0, 800.0, 1e6])
 @pytest.mark.parametrize("slope", [0.0, 0.5, 700.0, 900.0])
 def test_logits_beyond_the_exponential_do_not_overflow(slope, diagonal):
-    layer = Layer(positional=Decay(slope), content=ConstantDiagonal([diagonal]))
-    mass = influence(Architecture(2, (layer,), Constant(0.5)), 6).mass
+    layer = Layer(positional=DecayBias(slope), content=ConstantDiagonal([diagonal]))
+    mass = influence(Architecture(2, (layer,), ConstantMixing(0.5)), 6).mass
     with mpmath.workdps(50):
-        exact = [float(entry) for entry in exact_row(Architecture(2, (layer,), Constant(0.5)), 6)]
+        exact = [float(entry) for entry in exact_row(Architecture(2, (layer,), ConstantMixing(0.5)), 6)]
     np.testing.assert_allclose(mass, exact, rtol=1e-12, atol=1e-250)

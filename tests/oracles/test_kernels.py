@@ -9,9 +9,9 @@ from ensembles import SMALL, Ensemble, copier, last_label, plain_forward, scramb
 
 from posbias.errors import InvalidValueError
 from posbias.theory.architecture import Architecture
+from posbias.theory.encodings import DecayBias
 from posbias.theory.masks import Full, Prefix, SlidingWindow
 from posbias.theory.mixing import PerLayer
-from posbias.theory.positional import Decay
 from posbias.theory.rollout.kernel import dense_influence
 from posbias.training.averages import Averages
 from posbias.training.kernels import CARRIERS, LABELS, Rollout, agreement, trained_rollout
@@ -26,7 +26,7 @@ NETWORKS = [
     Network(depth=2),
     Network(depth=2, residual=True, positional=Sinusoidal()),
     Network(depth=3, residual=True, mask=SlidingWindow(4), positional=Rotary()),
-    Network(depth=2, residual=True, mask=Prefix(3), positional=Decay(0.22)),
+    Network(depth=2, residual=True, mask=Prefix(3), positional=DecayBias(0.22)),
 ]
 
 
@@ -75,7 +75,7 @@ def test_the_theory_is_that_of_the_architecture(network):
 
 @pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize("mask", [SlidingWindow(9), SlidingWindow(3), Prefix(4), Full()], ids=str)
-@pytest.mark.parametrize("positional", [Network().positional, Decay(0.22)], ids=["none", "decay"])
+@pytest.mark.parametrize("positional", [Network().positional, DecayBias(0.22)], ids=["none", "decay"])
 def test_networks_that_ignore_content_follow_the_theory_exactly(mask, positional, residual):
     network = Network(depth=3, residual=residual, mask=mask, positional=positional)
     made = untrained(network)

@@ -9,8 +9,8 @@ import torch
 from ensembles import SMALL, Ensemble, copier, last_label, plain_forward, scrambled, untrained
 
 from posbias.errors import InvalidValueError
+from posbias.theory.encodings import DecayBias, NoPE
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
-from posbias.theory.positional import Decay, NoPE
 from posbias.training import trials
 from posbias.training.averages import Averages, average, estimate_members, plain
 from posbias.training.kernels import attention_maps
@@ -32,7 +32,7 @@ NETWORKS = [
     Network(depth=2),
     Network(depth=2, residual=True, positional=Sinusoidal()),
     Network(depth=3, residual=True, mask=SlidingWindow(4), positional=Rotary()),
-    Network(depth=1, mask=Prefix(3), positional=Decay(0.22)),
+    Network(depth=1, mask=Prefix(3), positional=DecayBias(0.22)),
     Network(depth=2, mask=Full()),
 ]
 

@@ -9,8 +9,8 @@ import torch
 from ensembles import SMALL, Ensemble, copier, plain_forward, scrambled, untrained
 
 from posbias.errors import InvalidValueError
+from posbias.theory.encodings import DecayBias
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
-from posbias.theory.positional import Decay
 from posbias.training.network import Network, Rotary, Sinusoidal, initial_weights
 from posbias.training.sinks import LATER, sinks, uniform_exceeds, untrained_weights
 from posbias.training.task import RetrievalTask, make_world, novel_tests
@@ -72,7 +72,7 @@ def test_untrained_networks_score_the_known_value():
     [
         Network(depth=2, residual=True, positional=Sinusoidal()),
         Network(depth=3, mask=SlidingWindow(4), positional=Rotary()),
-        Network(depth=1, mask=Prefix(3), positional=Decay(0.22)),
+        Network(depth=1, mask=Prefix(3), positional=DecayBias(0.22)),
         Network(depth=2, mask=Full()),
     ],
     ids=str,

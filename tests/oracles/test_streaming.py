@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from posbias.theory.architecture import Layer
 from posbias.theory.content import ConstantDiagonal
+from posbias.theory.encodings import DenseLogits, KerplePower, Tabulated
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
-from posbias.theory.positional import DenseLogits, KerplePower, Tabulated
 from posbias.theory.rollout import stream
 from posbias.theory.rollout.kernel import layer_kernel
 

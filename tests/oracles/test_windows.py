@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from posbias.errors import InvalidValueError
 from posbias.theory.architecture import Layer
 from posbias.theory.content import ConstantDiagonal
+from posbias.theory.encodings import ALiBi, DecayBias, KerpleLog, NeedsMeasurement, NoPE
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
-from posbias.theory.positional import ALiBi, Decay, KerpleLog, NeedsMeasurement, NoPE
 from posbias.theory.rollout import sweep, windows
 from posbias.theory.rollout.kernel import layer_kernel
 
@@ -50,7 +50,7 @@ def cases(draw) -> tuple[Layer, int]:
         heads=heads,
         mask=mask,
         positional=draw(
-            st.one_of(exponential(heads), st.builds(ALiBi, each(extreme)), st.builds(Decay, extreme))
+            st.one_of(exponential(heads), st.builds(ALiBi, each(extreme)), st.builds(DecayBias, extreme))
         ),
         content=draw(st.builds(ConstantDiagonal, each(diagonals), each(bounded), each(bounded))),
         head_weights=[one / sum(raw) for one in raw] if draw(st.booleans()) else None,
@@ -108,7 +108,9 @@ def test_blocks_and_tiles_of_every_alignment(width, sinks):
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 127, 128, 129, 130, 131, 257, 258, 300])
-@pytest.mark.parametrize("positional", [NoPE(), ALiBi([0.3, 0.01]), Decay(0.3), NeedsMeasurement("rotary")])
+@pytest.mark.parametrize(
+    "positional", [NoPE(), ALiBi([0.3, 0.01]), DecayBias(0.3), NeedsMeasurement("rotary")]
+)
 def test_prefixes_of_every_alignment(length, positional):
     layer = Layer(2, Prefix(length), positional, ConstantDiagonal([1.0, -2.0], first_column=[3.0, -1.0]))
     for tokens in (length, length + 1, length + 130):
@@ -122,7 +124,7 @@ def test_logits_beyond_the_exponential(mask, slope, diagonal):
     for first in (-50.0, 0.0, 50.0):
         for sink in (-50.0, 50.0):
             content = ConstantDiagonal([diagonal, 1.0], first_column=[first, -first])
-            for positional in (ALiBi([slope, 0.1]), Decay(slope)):
+            for positional in (ALiBi([slope, 0.1]), DecayBias(slope)):
                 layer = Layer(2, mask, positional, content, sinks=[sink, 0.0])
                 agree(layer, 0.4, rows(150, 2, "wide"))
 

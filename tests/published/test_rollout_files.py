@@ -9,7 +9,7 @@ from project import ROLLOUT_FILES, needs_rollout_files
 
 from posbias.theory.configs import load_architecture, read_architecture
 from posbias.theory.content import ConstantDiagonal
-from posbias.theory.mixing import Constant, PerLayer
+from posbias.theory.mixing import ConstantMixing, PerLayer
 from posbias.theory.rollout.dispatch import influence
 from posbias.theory.rollout.kernel import dense_influence
 
@@ -44,7 +44,7 @@ def test_fields_mean_what_they_say():
     assert architecture.layers[1].content.diagonal[0] == pytest.approx(-0.4429011344909668)
     assert architecture.assumptions == ()
     example = load_architecture(ROLLOUT_FILES / "example.yaml")
-    assert example.mixing == Constant(0.2)
+    assert example.mixing == ConstantMixing(0.2)
     assert len(example.layers) == 1
 
 

@@ -184,7 +184,7 @@ def report(
         folder = written.parent
     say("comparing and drawing …")
     page = write_report(measurement, folder, seed=seed)
-    labels = {key: profile.about["predictor"] for key, profile in page.predictions.items()}
+    labels = {key: profile.attrs["predictor"] for key, profile in page.predictions.items()}
     answer = {"page": str(page.page), "measurement": str(written), "answer": page.answer}
     answer_with(
         answer | page.comparison.as_dict() if json else None,

@@ -88,7 +88,7 @@ def predict(
             profile = influence(chosen, length, query, method=method, threads=threads)
             quantity, varied = "", [(length, profile)]
             answer = profile_as_dict(profile) | about
-            answer |= {"exact": profile.about["exact"], "method": profile.about["method"]}
+            answer |= {"exact": profile.attrs["exact"], "method": profile.attrs["method"]}
     if out is not None:
         save_json(answer, out)
     if plot is not None:
@@ -213,9 +213,9 @@ def _draw(quantity: str, varied: Sequence[tuple[float, Any]], path: Path) -> Non
 
 def _mixing(given: str) -> Any:
     """A mixing schedule from a word or a number."""
-    from posbias.theory.mixing import AbnarZuidema, AtInitialisation, AttentionOnly, Constant
+    from posbias.theory.mixing import AbnarZuidema, AttentionOnly, ConstantMixing, PreNormInit
 
-    named = {cls.kind: cls for cls in (AttentionOnly, AbnarZuidema, AtInitialisation)}
+    named = {cls.kind: cls for cls in (AttentionOnly, AbnarZuidema, PreNormInit)}
     word = given.replace("-", "_")
     if word in named:
         return named[word]()
@@ -227,6 +227,6 @@ def _mixing(given: str) -> Any:
             f"{nearest(word, named)}"
         ) from None
     try:
-        return Constant(number)
+        return ConstantMixing(number)
     except InvalidValueError:
         raise InvalidValueError(f"mixing: {given} given, a number from 0 to 1 needed") from None

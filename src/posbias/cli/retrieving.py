@@ -159,9 +159,9 @@ def _draw(curve: "RetrievalCurve", folder: Path, beside: "xr.Dataset | None") ->
 
         measured = measured_influence(beside)
         if "rollout_energy" in beside:
-            about = {"predictor": "energy rollout"}
+            attrs = {"predictor": "energy rollout"}
             rollout = beside["rollout_energy"].values
-            others = {"energy": Profile.from_samples(rollout, measures="rollout", about=about)}
+            others = {"energy": Profile.from_samples(rollout, measures="rollout", attrs=attrs)}
     figure = retrieval_figure(curve, measured, others)
     return [save_figure(figure, folder / name) for name in PICTURES]
 

@@ -140,8 +140,8 @@ def encoding_of(measurement: "xr.Dataset", seed: int = 0) -> Encoding:
     energy = next(one for one in PREDICTORS if one.key == "energy")
     levels = dict(curves.levels)
     if all(name in measurement for name in energy.needs):
-        about = {"predictor": f"(e) {energy.label}"}
-        levels["e"] = Profile.from_weights(energy.predict(measurement), measures="rollout", about=about)
+        attrs = {"predictor": f"(e) {energy.label}"}
+        levels["e"] = Profile.from_weights(energy.predict(measurement), measures="rollout", attrs=attrs)
     curves = Curves(curves.model, curves.corpus, levels, curves.measured, curves.additive, curves.remarks)
     assert curves.measured is not None
     return Encoding(

@@ -82,7 +82,7 @@ def draw_places(ax: "Axes", measured: Profile, others: "Mapping[str, Profile] | 
         height = profile.mass[:seen] * seen
         colour = INK if profile is measured else COLOURS.get(name, ACCENT)
         place = np.arange(seen) / max(1, seen - 1)
-        label = "measured" if profile is measured else str(profile.about.get("predictor", name))
+        label = "measured" if profile is measured else str(profile.attrs.get("predictor", name))
         height = np.where(height > FAINTEST, height, np.nan)
         ax.plot(place, height, color=colour, linewidth=0.9, label=label)
         shown.append(height)

@@ -86,7 +86,7 @@ def draw_predicted(ax: "Axes", one: EncodingCurves, colour: str) -> "Axes":
     for letter in DRAWN:
         if letter in one.predictions:
             prediction = one.predictions[letter]
-            label = str(prediction.about.get("predictor", letter))
+            label = str(prediction.attrs.get("predictor", letter))
             ax.plot(_height(prediction), color=_COLOUR[letter], linewidth=LINE, label=label)
             ax.plot(0, _height(prediction)[0], "o", color=_COLOUR[letter], markersize=2.5)
     ax.xaxis.set_major_locator(MaxNLocator(nbins=3, integer=True))

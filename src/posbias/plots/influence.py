@@ -98,7 +98,7 @@ def draw_cumulative(ax: "Axes", measured: Profile, predictions: Mapping[str, Pro
 
 
 def _label(name: str, prediction: Profile) -> str:
-    return str(prediction.about.get("predictor", name))
+    return str(prediction.attrs.get("predictor", name))
 
 
 def _height(profile: Profile) -> Float[np.ndarray, "position"]:

@@ -99,7 +99,7 @@ def _level(ax: "Axes", letter: str, profile: Profile | None, measured: Profile |
     ax.plot(height, color=colour, linewidth=LINE)
     ax.plot(0, height[0], "o", color=colour, markersize=3.5, clip_on=False)
     scale_influence(ax, *_limits(height))
-    direct_label(ax, str(profile.about.get("predictor", letter)), colour)
+    direct_label(ax, str(profile.attrs.get("predictor", letter)), colour)
     return ax
 
 

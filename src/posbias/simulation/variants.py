@@ -26,7 +26,7 @@ from posbias.simulation.model import RecencyModel
 from posbias.simulation.over_networks import OverNetworks
 from posbias.simulation.token_space import normalised
 from posbias.spec import Positive, Size, encode, value
-from posbias.theory.positional import alibi_slopes
+from posbias.theory.encodings import alibi_slopes
 from posbias.theory.rollout.kernel import masked_softmax
 
 Array = Float[np.ndarray, "..."]

@@ -82,9 +82,9 @@ def predict(verb: Predict, seed: int, cores: int, on_event: OnEvent) -> Found:
     if verb.mixing is not None:
         architecture = replace(architecture, mixing=verb.mixing)
     profile = influence(architecture, verb.tokens, verb.query, threads=cores)
-    found = shape(profile) | {"lost": quantity(profile.lost), "profile": quantity(profile.mass)}
+    found = shape(profile) | {"lost": quantity(profile.missing_mass), "profile": quantity(profile.mass)}
     about = {"verdict": profile.summary.verdict, "assumptions": list(architecture.assumptions)}
-    return found, about | {"exact": profile.about["exact"], "method": profile.about["method"]}
+    return found, about | {"exact": profile.attrs["exact"], "method": profile.attrs["method"]}
 
 
 def shape(profile: "Profile") -> Quantities:

@@ -3,7 +3,7 @@
 Depth, a pattern of layers that repeats up the stack, and the mixing of each layer. The number of tokens is
 an argument of the computation, not of the architecture.
 
-    Architecture(depth=24, layers=(Layer(heads=16, positional=ALiBi()),), mixing=Constant(0.2))
+    Architecture(depth=24, layers=(Layer(heads=16, positional=ALiBi()),), mixing=ConstantMixing(0.2))
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ from posbias.errors import InvalidValueError
 from posbias.spec import Count, Fractions, Numbers, Positive, Size, value
 from posbias.theory.content import Content, NoContent
 from posbias.theory.distance import DenseLogits, Tabulated, spread
+from posbias.theory.encodings import NeedsMeasurement, NoPE, Positional
 from posbias.theory.masks import Causal, Mask
-from posbias.theory.mixing import AtInitialisation, Mixing
-from posbias.theory.positional import NeedsMeasurement, NoPE, Positional
+from posbias.theory.mixing import Mixing, PreNormInit
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +152,7 @@ class Architecture:
 
     depth: Size
     layers: tuple[Layer, ...] = (Layer(),)
-    mixing: Mixing = field(default_factory=AtInitialisation)
+    mixing: Mixing = field(default_factory=PreNormInit)
     name: str = ""
     remarks: tuple[str, ...] = ()
 

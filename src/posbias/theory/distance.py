@@ -1,7 +1,7 @@
 """Encodings whose logits are not linear in the distance: rotary, bucketed, logarithmic, power, any table.
 
 Each gives the logit that a head adds at distance d = i − j (`logits_at`; d < 0 is a key after the query).
-They are members of the union `posbias.theory.positional.Positional`.
+They are members of the union `posbias.theory.encodings.Positional`.
 """
 
 import math

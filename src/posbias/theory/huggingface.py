@@ -11,8 +11,8 @@ from typing import Any
 
 from posbias.errors import InvalidValueError, nearest
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
+from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, Positional, alibi_slopes
 from posbias.theory.masks import Causal, Mask, SlidingWindow
-from posbias.theory.positional import ALiBi, NeedsMeasurement, NoPE, Positional, alibi_slopes
 
 
 def _bloom(config: dict[str, Any]) -> Positional:

@@ -10,12 +10,13 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
+from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
 from posbias.spec import Fraction, Fractions, NonNegative, tag, value
 
 
 @value
-class Constant:
+class ConstantMixing:
     """The same λ in every layer."""
 
     value: Fraction
@@ -83,7 +84,7 @@ class AbnarZuidema:
 
 
 @value
-class AtInitialisation:
+class PreNormInit:
     """λ_t = 1/(1 + √(1 + 2t)): a pre-norm network at initialisation; the default when no λ is known.
 
     Embeddings and every update have unit variance and are independent. Layer t's attention then adds to a
@@ -102,10 +103,12 @@ class AtInitialisation:
 
 
 Mixing = Annotated[
-    Constant | PowerDecay | PerLayer | AttentionOnly | AbnarZuidema | AtInitialisation,
+    ConstantMixing | PowerDecay | PerLayer | AttentionOnly | AbnarZuidema | PreNormInit,
     Field(discriminator="kind"),
 ]
 """The mixing schedules."""
 
-MIXINGS = (Constant, PowerDecay, PerLayer, AttentionOnly, AbnarZuidema, AtInitialisation)
+MIXINGS = (ConstantMixing, PowerDecay, PerLayer, AttentionOnly, AbnarZuidema, PreNormInit)
 """Every class of the union, for tests, menus and tables."""
+
+__getattr__ = or_moved(__name__)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from posbias.errors import InvalidValueError, nearest
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
+from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, Positional
 from posbias.theory.masks import Causal, SlidingWindow
-from posbias.theory.positional import ALiBi, NeedsMeasurement, NoPE, Positional
 
 ROTARY, LEARNED = NeedsMeasurement("rotary"), NeedsMeasurement("learned absolute")
 

@@ -19,9 +19,9 @@ from posbias.spec import (
 )
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.content import ConstantDiagonal, NoContent
+from posbias.theory.encodings import ALiBi, NoPE
 from posbias.theory.masks import Causal, Full, Mask, SlidingWindow
-from posbias.theory.mixing import AtInitialisation, Constant, Mixing, PerLayer, PowerDecay
-from posbias.theory.positional import ALiBi, NoPE
+from posbias.theory.mixing import ConstantMixing, Mixing, PerLayer, PowerDecay, PreNormInit
 
 
 @dataclass(frozen=True)
@@ -173,10 +173,10 @@ def _shares(weights: tuple[float, ...], heads: int) -> tuple[float, ...]:
 def _mixing(schedule: PublishedConstant | PublishedPowerDecay | PublishedCustom | None) -> Mixing:
     match schedule:
         case PublishedConstant():
-            return Constant(schedule.lambda_const)
+            return ConstantMixing(schedule.lambda_const)
         case PublishedPowerDecay():
             return PowerDecay(schedule.lambda_0, schedule.beta)
         case PublishedCustom():
             return PerLayer(schedule.lambdas_custom)
         case None:
-            return AtInitialisation()
+            return PreNormInit()

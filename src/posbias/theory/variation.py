@@ -16,9 +16,9 @@ import numpy as np
 from posbias.errors import InvalidValueError, nearest
 from posbias.profile import Profile
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
+from posbias.theory.encodings import DecayBias
 from posbias.theory.masks import Causal, SlidingWindow
-from posbias.theory.mixing import Constant, PerLayer
-from posbias.theory.positional import Decay
+from posbias.theory.mixing import ConstantMixing, PerLayer
 from posbias.theory.rollout.dispatch import cores, influence
 
 STEPS, MOST = 33, 10_000
@@ -80,9 +80,9 @@ QUANTITIES = {
     for quantity in (
         Quantity("depth", "number of layers", True, False, _depth),
         Quantity("mixing", "weight of attention λ in every layer", False, False,
-                 lambda architecture, lam: replace(architecture, mixing=Constant(lam))),
+                 lambda architecture, lam: replace(architecture, mixing=ConstantMixing(lam))),
         Quantity("window", "width of the sliding window", True, True, _window),
-        Quantity("decay", "rate of a decay mask in every layer", False, True, _each_layer(positional=Decay)),
+        Quantity("decay", "rate of a decay mask in every layer", False, True, _each_layer(positional=DecayBias)),
         Quantity("temperature", "temperature of every softmax", False, True, _each_layer(temperature=float)),
         Quantity("tokens", "length of the text", True, True, lambda architecture, tokens: architecture),
     )

@@ -76,8 +76,8 @@ class Rollout:
         if not len(kept):
             raise InvalidValueError("profiles: every member was stopped, a trained one needed")
         se = kept.std(axis=0, ddof=1) / math.sqrt(len(kept)) if len(kept) > 1 else None
-        about = {"predictor": LABELS[name], "assumptions": list(self.assumptions)}
-        return Profile.from_weights(kept.mean(axis=0), measures="rollout", se=se, about=about)
+        attrs = {"predictor": LABELS[name], "assumptions": list(self.assumptions)}
+        return Profile.from_weights(kept.mean(axis=0), measures="rollout", se=se, attrs=attrs)
 
     def of_items(self, name: str, carrier: Carrier = "label") -> Float[np.ndarray, "member item"]:
         """The mass of each item's label, of the item itself or of both. Raises `InvalidValueError`."""

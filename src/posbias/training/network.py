@@ -25,9 +25,9 @@ from torch import Tensor
 from posbias.errors import InvalidValueError
 from posbias.spec import Positive, Size, tag, value
 from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.encodings import DecayBias, NeedsMeasurement, NoPE
 from posbias.theory.masks import Causal, Mask, Prefix, SlidingWindow
-from posbias.theory.mixing import AtInitialisation, AttentionOnly
-from posbias.theory.positional import Decay, NeedsMeasurement, NoPE
+from posbias.theory.mixing import AttentionOnly, PreNormInit
 from posbias.training.attention import attend
 from posbias.training.task import RetrievalTask, generator
 
@@ -48,12 +48,12 @@ class Rotary:
     kind: Literal["rotary"] = tag(default="rotary")
 
 
-Encoding = Annotated[NoPE | Decay | Sinusoidal | Rotary, Field(discriminator="kind")]
+Encoding = Annotated[NoPE | DecayBias | Sinusoidal | Rotary, Field(discriminator="kind")]
 ENCODINGS = {
     "none": NoPE(),
     "sinusoidal": Sinusoidal(),
     "rope": Rotary(),
-    "decay": Decay(-math.log(0.8)),
+    "decay": DecayBias(-math.log(0.8)),
 }
 """The encodings of Wu et al. by the name that commands use; decay with m = −ln 0.8 (Appendix J)."""
 HIDDEN = 3
@@ -75,9 +75,9 @@ class Network:
         Rotary and sinusoidal encodings act through content and need a measurement, which the architecture says.
         """
         known = self.positional
-        if not isinstance(known, NoPE | Decay):
+        if not isinstance(known, NoPE | DecayBias):
             known = NeedsMeasurement(known.kind)
-        mixing = AtInitialisation() if self.residual else AttentionOnly()
+        mixing = PreNormInit() if self.residual else AttentionOnly()
         return Architecture(self.depth, (Layer(mask=self.mask, positional=known),), mixing)
 
     def check(self, tokens: int) -> None:
@@ -212,7 +212,7 @@ def _settle(y: Tensor, matrix: Tensor, kept: Tensor) -> Tensor:
 def _bias(network: Network, tokens: int) -> Float[Tensor, "query key"]:
     """What is added to scores: decay by distance, −∞ where the mask forbids."""
     bias = np.zeros((tokens, tokens))
-    if isinstance(network.positional, Decay):
+    if isinstance(network.positional, DecayBias):
         distance = np.subtract.outer(np.arange(tokens), np.arange(tokens))
         bias = network.positional.logits_at(distance.ravel(), 1).reshape(tokens, tokens)
     return torch.as_tensor(np.where(network.mask.allowed(tokens), bias, -np.inf))

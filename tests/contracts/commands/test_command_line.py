@@ -12,7 +12,7 @@ import pytest
 
 from posbias.cli import COMPILING, main
 from posbias.theory.architecture import Architecture
-from posbias.theory.mixing import Constant
+from posbias.theory.mixing import ConstantMixing
 from posbias.theory.rollout.dispatch import influence
 
 POSBIAS = Path(sys.executable).with_name("posbias")
@@ -89,7 +89,7 @@ def test_predict_writes_and_compare_reads(architecture, tmp_path):
     done = run("compare", tmp_path / "p.json", tmp_path / "q.json", "--json")
     answer = json.loads(done.stdout)
     assert answer["spearman"] is None
-    mass = influence(Architecture(1, mixing=Constant(0.0)), 1).mass
+    mass = influence(Architecture(1, mixing=ConstantMixing(0.0)), 1).mass
     assert mass == [1.0]
     assert 0 < answer["wasserstein"] < 1
     assert set(answer["baselines"]) == {"uniform", "recency_only"}

@@ -64,7 +64,7 @@ def test_margins_are_drawn_with_their_control(curve):
 def test_influence_stands_beside_the_curve_on_the_same_scale_of_places(curve):
     measured = Profile.from_weights(np.array([3.0, 1.0, 1.0, 3.0]), measures="gradient")
     other = Profile.from_weights(
-        np.array([1.0, 0.0, 0.0, 1.0]), measures="rollout", about={"predictor": "energy"}
+        np.array([1.0, 0.0, 0.0, 1.0]), measures="rollout", attrs={"predictor": "energy"}
     )
     ax = draw_places(new_figure().subplots(), measured, {"energy": other})
     even, line, predicted = ax.lines

@@ -14,8 +14,8 @@ from posbias.study.performing import perform
 from posbias.study.quantities import SINGLE, estimate_at, estimates_of
 from posbias.study.verbs import decode_verb
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.mixing import Constant
-from posbias.theory.positional import ALiBi
+from posbias.theory.encodings import ALiBi
+from posbias.theory.mixing import ConstantMixing
 from posbias.theory.rollout.dispatch import influence
 from posbias.verify import STATEMENTS, select, verify
 
@@ -105,7 +105,7 @@ def test_a_prediction_is_the_rollout(performed):
     words = {(1, 1): "U", (1, 0): "primacy", (0, 1): "recency"}
     assert words.get(verdict, "flat") == profile.summary.verdict
     mixed = perform({"kind": "predict", **SPECS["predict"], "mixing": {"kind": "constant", "value": 0.9}}, 0)
-    other = influence(Architecture(3, architecture.layers, Constant(0.9)), 40)
+    other = influence(Architecture(3, architecture.layers, ConstantMixing(0.9)), 40)
     np.testing.assert_array_equal(mixed["result"]["quantities"]["profile"]["value"], other.mass)
 
 

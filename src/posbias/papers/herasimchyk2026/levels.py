@@ -24,9 +24,9 @@ from posbias.profile import Profile
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.content import ConstantDiagonal, Content, NoContent
 from posbias.theory.distance import Tabulated
+from posbias.theory.encodings import ALiBi, Positional
 from posbias.theory.masks import Causal, Mask, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, PerLayer
-from posbias.theory.positional import ALiBi, Positional
 from posbias.theory.rollout.dispatch import influence
 from posbias.theory.rollout.kernel import masked_softmax, push
 
@@ -225,8 +225,8 @@ def _rounding(measurement: "xr.Dataset") -> float:
 
 
 def _named(letter: str, weights: Float[np.ndarray, "position"]) -> Profile:
-    about = {"predictor": f"({letter}) {LABELS[letter]}"}
-    return Profile.from_weights(weights, measures="rollout", about=about)
+    attrs = {"predictor": f"({letter}) {LABELS[letter]}"}
+    return Profile.from_weights(weights, measures="rollout", attrs=attrs)
 
 
 def _fitted(measurement: "xr.Dataset", reading: Reading) -> Float[np.ndarray, "position"]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
 from posbias.files import need_writable, write_text
@@ -166,8 +167,4 @@ def _write_table(store: Store, seed: int, folder: Path) -> Path:
     return write_text(folder / "table.csv", text.getvalue())
 
 
-def __getattr__(name: str) -> Any:
-    """Names of 0.1; they work until 0.3."""
-    from posbias.deprecated import moved
-
-    return moved(__name__, name)
+__getattr__ = or_moved(__name__)

@@ -11,8 +11,8 @@ import numpy as np
 
 from posbias.papers.readings.reading import Answer, Material, Reading, answer
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.mixing import AtInitialisation, AttentionOnly, Mixing
-from posbias.theory.positional import Decay, NoPE
+from posbias.theory.encodings import DecayBias, NoPE
+from posbias.theory.mixing import AttentionOnly, Mixing, PreNormInit
 from posbias.theory.rollout.dispatch import influence
 
 ITEMS, BURSTINESS, LABELS, DIMENSION, NOISE = 8, 4, 32, 64, 0.75
@@ -23,7 +23,7 @@ DEPTH = 2
 
 
 def expected_gap(
-    first: int, second: int, positional: Decay | NoPE | None = None, mixing: Mixing | None = None
+    first: int, second: int, positional: DecayBias | NoPE | None = None, mixing: Mixing | None = None
 ) -> float:
     """(m_a − m_b)/(m_a + m_b) for two items (from 0), by default without encoding or residual connections."""
     layer = Layer(positional=positional or NoPE())
@@ -59,12 +59,12 @@ def _item_formula(material: Material) -> Answer:
 
 def _decay(material: Material) -> Answer:
     last = ITEMS - 1
-    return answer(expected_gap(0, last), expected_gap(0, last, Decay(RATE)))
+    return answer(expected_gap(0, last), expected_gap(0, last, DecayBias(RATE)))
 
 
 def _residual(material: Material) -> Answer:
     last = ITEMS - 1
-    return answer(expected_gap(0, last, mixing=AtInitialisation()), expected_gap(0, last))
+    return answer(expected_gap(0, last, mixing=PreNormInit()), expected_gap(0, last))
 
 
 def _middle(material: Material) -> Answer:

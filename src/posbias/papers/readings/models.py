@@ -15,8 +15,8 @@ from posbias.papers.readings.reading import Answer, Material, Reading, Unavailab
 from posbias.profile import Profile, wasserstein
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal, NoContent
-from posbias.theory.mixing import AtInitialisation, Constant, Mixing
-from posbias.theory.positional import ALiBi
+from posbias.theory.encodings import ALiBi
+from posbias.theory.mixing import ConstantMixing, Mixing, PreNormInit
 from posbias.theory.presets import PRESETS
 from posbias.theory.rollout.dispatch import influence
 
@@ -48,7 +48,7 @@ def _profile(
 
 def _slopes(preset: str, published: ALiBi, corrected: ALiBi, note: str) -> Answer:
     """The mass of the first 5 % under two sets of slopes, with λ at initialisation."""
-    profiles = [_profile(preset, one, AtInitialisation()) for one in (published, corrected)]
+    profiles = [_profile(preset, one, PreNormInit()) for one in (published, corrected)]
     masses = [np.asarray(one.mass) for one in profiles]
     return answer(
         profiles[0].summary.first_mass,
@@ -81,7 +81,7 @@ def _one_head(material: Material) -> Answer:
     heads = PRESETS["bloom-176b"].heads
     given = {"all": (OFFSET,), "one": (OFFSET, *[0.0] * (heads - 1))}
     found = {
-        (slopes, name): _profile("bloom-176b", positional, Constant(MIXING), ConstantDiagonal(diagonal))
+        (slopes, name): _profile("bloom-176b", positional, ConstantMixing(MIXING), ConstantDiagonal(diagonal))
         for slopes, positional in (("own", ALiBi()), ("file", ALiBi(published_slopes(heads))))
         for name, diagonal in given.items()
     }

@@ -22,9 +22,9 @@ from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.closed_forms.collapse_bounds import log_collapse_bound, non_negative, whole
 from posbias.theory.closed_forms.residual_bounds import smallest_admitted
 from posbias.theory.distance import RoPE
+from posbias.theory.encodings import DecayBias
 from posbias.theory.masks import Causal
 from posbias.theory.mixing import AttentionOnly
-from posbias.theory.positional import Decay
 from posbias.theory.rollout.dispatch import trajectory
 from posbias.theory.rollout.kernel import layer_kernel
 
@@ -176,7 +176,7 @@ class DistanceCurve:
     drift: Float[np.ndarray, "step"]
 
 
-def distance_curve(positional: Decay | RoPE, depths: Sequence[int], tokens: int) -> DistanceCurve:
+def distance_curve(positional: DecayBias | RoPE, depths: Sequence[int], tokens: int) -> DistanceCurve:
     """Critical distances of an attention-only causal network without content, for the last of its tokens.
 
     For one pair of RoPE with amplitude a, a·cos(dθ) ≈ a − ½aθ²d² makes c = a/2. Raises `InvalidValueError`
@@ -184,7 +184,7 @@ def distance_curve(positional: Decay | RoPE, depths: Sequence[int], tokens: int)
     """
     if not len(depths):
         raise InvalidValueError("depths: none given, one or more needed")
-    if isinstance(positional, Decay):
+    if isinstance(positional, DecayBias):
         pairs = [
             (critical_distance(depth, positional.rate), modal_distance(depth, positional.rate))
             for depth in depths
@@ -206,7 +206,7 @@ def distance_curve(positional: Decay | RoPE, depths: Sequence[int], tokens: int)
         name = f"RoPE, θ = {angle:g}, a = {amplitude:g}"
     else:
         raise InvalidValueError(
-            "positional: another encoding given, Decay or RoPE with one pair and phase 0 needed"
+            "positional: another encoding given, DecayBias or RoPE with one pair and phase 0 needed"
         )
     layer = Layer(positional=positional)
     profiles = trajectory(Architecture(max(depths), (layer,), AttentionOnly()), tokens)

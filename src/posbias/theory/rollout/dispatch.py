@@ -23,9 +23,9 @@ from posbias import memory
 from posbias.errors import InvalidValueError, nearest
 from posbias.profile import Profile
 from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.encodings import DenseLogits
 from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.mixing import PerLayer
-from posbias.theory.positional import DenseLogits
 from posbias.theory.rollout import sweep
 
 METHODS = ("auto", "sweep", "fft", "stream")
@@ -47,8 +47,8 @@ def influence(
 
     `tokens` is the length of the text, `query` a 0-based position (negative counts from the end), `threads`
     the number of cores to use (default: all; the result does not depend on it). `method` forces an engine
-    (see the module) for all layers; what was used stands in `.about["method"]`. The profile's mass is
-    float64; with what learned sinks took (`.lost`) it sums to 1. Entries are within 1e-12 relative of the
+    (see the module) for all layers; what was used stands in `.attrs["method"]`. The profile's mass is
+    float64; with what learned sinks took (`.missing_mass`) it sums to 1. Entries are within 1e-12 relative of the
     dense product (below 1e-250 they may be 0), within `convolution.TOLERANCE` per layer that `fft` took. Raises
     `InvalidValueError` for tokens < 1, a query outside, a size that memory cannot hold, or a method that a
     layer does not allow. Source: Herasimchyk et al. 2026, Eqs. (2) to (4).
@@ -56,14 +56,19 @@ def influence(
     _check_tokens(tokens, sweep.plan_bytes(architecture.stack, tokens) if _is_count(tokens) else 0)
     position = _check_query(query, tokens)
     mass, lost, used = _row(architecture, tokens, position, method, cores(threads))
-    about = {
+    attrs = {
         "architecture": architecture.name,
         "assumptions": list(architecture.assumptions),
         "exact": all(layer.positional.exact for layer in architecture.layers),
         "method": used,
     }
     return Profile(
-        mass, query=position, measures="rollout", about=about, lost=lost, left_out=architecture.left_out
+        mass,
+        query=position,
+        measures="rollout",
+        attrs=attrs,
+        missing_mass=lost,
+        left_out=architecture.left_out,
     )
 
 
@@ -114,7 +119,7 @@ def trajectory(
     position = _check_query(query, tokens)
     alone = np.zeros(tokens)
     alone[position] = 1.0
-    about = {"architecture": architecture.name, "method": {}}
+    attrs = {"architecture": architecture.name, "method": {}}
     assumed = architecture.mixing.assumed
     remarks = (*architecture.remarks, assumed) if assumed else architecture.remarks
 
@@ -125,7 +130,7 @@ def trajectory(
 
     with ThreadPoolExecutor(cores(threads)) as pool:
         return [
-            Profile(alone, query=position, about=about, left_out=architecture.left_out),
+            Profile(alone, query=position, attrs=attrs, left_out=architecture.left_out),
             *pool.map(after, range(1, architecture.depth + 1)),
         ]
 

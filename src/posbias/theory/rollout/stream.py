@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 
 from posbias.compiling import compiled
 from posbias.theory.architecture import Layer
-from posbias.theory.positional import DenseLogits
+from posbias.theory.encodings import DenseLogits
 from posbias.theory.rollout.kernel import through
 
 RANGE = 600.0

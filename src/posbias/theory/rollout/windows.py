@@ -18,8 +18,8 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.theory.architecture import HeadLogits, Layer
+from posbias.theory.encodings import DecayBias
 from posbias.theory.masks import Full, Prefix, SlidingWindow
-from posbias.theory.positional import Decay
 from posbias.theory.rollout import stream
 from posbias.theory.rollout.sweep import FLOOR, merge
 from posbias.theory.rollout.tiles import TILE, ascend, descend_span, slide
@@ -112,7 +112,7 @@ def push(
     slopes = np.array(logits.slopes)
     # a slope that cannot move 1 by half a rounding over the whole text is no slope
     slopes[slopes * tokens < 1e-18] = 0.0
-    later = np.zeros_like(slopes) if isinstance(layer.positional, Decay) else slopes
+    later = np.zeros_like(slopes) if isinstance(layer.positional, DecayBias) else slopes
     spans = _spans(layer, logits, slopes, later, tokens)
     before, room = _powers(slopes), _room(len(slopes))
     after = before if later is slopes else _powers(later)

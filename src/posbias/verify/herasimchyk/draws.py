@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float
 from numpy.random import Generator
 
 from posbias.theory.architecture import Layer
+from posbias.theory.encodings import ALiBi, DecayBias, NoPE
 from posbias.theory.masks import SlidingWindow
-from posbias.theory.positional import ALiBi, Decay, NoPE
 from posbias.theory.rollout.kernel import layer_kernel, masked_softmax
 
 Matrix = Float[np.ndarray, "query key"]
@@ -74,7 +74,7 @@ def monotone(rng: Generator, tokens: int, width: int, edge: bool, ahead: bool = 
     if way == 4:  # what the theory of this package gives
         slope = float(rng.choice([0.0, 40.0]) if edge else rng.exponential())
         heads = int(rng.integers(1, 5))
-        positional = [NoPE(), ALiBi(), Decay(slope)][rng.integers(3)]
+        positional = [NoPE(), ALiBi(), DecayBias(slope)][rng.integers(3)]
         return layer_kernel(Layer(heads=heads, positional=positional, mask=SlidingWindow(width)), tokens)
     if way == 5 and width == tokens:  # each row is the one before it, with a little moved to the token itself
         kernel = np.eye(tokens)

@@ -12,8 +12,8 @@ from numpy.random import Generator
 from posbias.theory.architecture import Layer
 from posbias.theory.content import ConstantDiagonal
 from posbias.theory.distance import RoPE
+from posbias.theory.encodings import ALiBi, DecayBias, NoPE
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
-from posbias.theory.positional import ALiBi, Decay, NoPE
 from posbias.theory.rollout.kernel import layer_kernel, masked_softmax
 from posbias.verify.statement import Instance
 from posbias.verify.wu.margins import Matrix
@@ -47,7 +47,12 @@ def _kernel(rng: Generator, mask: Mask, tokens: int, edge: bool) -> Matrix:
         return _spiked(rng, mask.allowed(tokens))
     if rng.random() < 0.3:
         heads = int(rng.integers(1, 5))
-        positional = [NoPE(), ALiBi(), Decay(float(rng.exponential())), RoPE(((2.0,),), frequencies=(0.3,))]
+        positional = [
+            NoPE(),
+            ALiBi(),
+            DecayBias(float(rng.exponential())),
+            RoPE(((2.0,),), frequencies=(0.3,)),
+        ]
         content = ConstantDiagonal((float(rng.normal()),), first_column=(float(rng.normal()),))
         return layer_kernel(Layer(heads, mask, positional[rng.integers(4)], content), tokens)
     logits = rng.normal(0, rng.choice([0.0, 0.5, 3.0]), (tokens, tokens))

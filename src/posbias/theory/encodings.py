@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import Field
 
+from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
 from posbias.spec import NonNegative, NonNegatives, Positive, tag, value
 from posbias.theory.distance import T5, DenseLogits, KerpleLog, KerplePower, RoPE, Tabulated, spread
@@ -65,7 +66,7 @@ class ALiBi(_Exponential):
 
 
 @value
-class Decay(_Exponential):
+class DecayBias(_Exponential):
     """The decay mask: every head adds −m·(i − j), one rate m ≥ 0 for all, and 0 to keys after the query.
 
     Source: Wu et al. 2025, §3.3.
@@ -111,13 +112,22 @@ class NeedsMeasurement(_Exponential):
 
 
 Positional = Annotated[
-    NoPE | ALiBi | Decay | RoPE | T5 | KerpleLog | KerplePower | Tabulated | DenseLogits | NeedsMeasurement,
+    NoPE
+    | ALiBi
+    | DecayBias
+    | RoPE
+    | T5
+    | KerpleLog
+    | KerplePower
+    | Tabulated
+    | DenseLogits
+    | NeedsMeasurement,
     Field(discriminator="kind"),
 ]
 """The positional encodings."""
 
 POSITIONALS = (
-    NoPE, ALiBi, Decay, RoPE, T5, KerpleLog, KerplePower, Tabulated, DenseLogits, NeedsMeasurement
+    NoPE, ALiBi, DecayBias, RoPE, T5, KerpleLog, KerplePower, Tabulated, DenseLogits, NeedsMeasurement
 )  # fmt: skip
 """Every class of the union, for tests, menus and tables."""
 
@@ -134,3 +144,6 @@ def alibi_slopes(heads: int, bias_max: float = 8.0) -> Float[np.ndarray, "head"]
     slopes = 2.0 ** (-bias_max / lower * np.arange(1, lower + 1))
     between = 2.0 ** (-bias_max / (2 * lower) * np.arange(1, 2 * lower, 2))
     return np.concatenate([slopes, between])[:heads]
+
+
+__getattr__ = or_moved(__name__)
