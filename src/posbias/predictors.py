@@ -30,7 +30,6 @@ class Predictor:
     `needs` the variables of a measurement that it uses."""
 
     key: str
-    letter: str
     label: str
     method: str
     source: str
@@ -144,7 +143,6 @@ def _energy(measurement: "xr.Dataset") -> np.ndarray:
 PREDICTORS = (
     Predictor(
         "attention_only",
-        "a",
         "attention only (λ = 1)",
         "Positional logits alone (measured logits minus those without rotation, by distance), no residual "
         "connection: every layer replaces the stream.",
@@ -154,7 +152,6 @@ PREDICTORS = (
     ),
     Predictor(
         "positional",
-        "b",
         "residual-aware, positional logits",
         "The same positional logits, mixed with the identity by the measured λ_t.",
         "Herasimchyk et al. 2026, Eqs. (2) to (4), §6.2 (b)",
@@ -163,7 +160,6 @@ PREDICTORS = (
     ),
     Predictor(
         "fitted",
-        "c",
         "residual-aware, fitted logits",
         "Mean logits by distance with the diagonal, and the first column, as measured; softmax per head, "
         "mixed by the measured λ_t.",
@@ -173,7 +169,6 @@ PREDICTORS = (
     ),
     Predictor(
         "measured_kernels",
-        "d",
         "residual-aware, measured kernels",
         "The attention itself, averaged over prompts and heads, mixed by the measured λ_t.",
         "Herasimchyk et al. 2026, §3",
@@ -182,7 +177,6 @@ PREDICTORS = (
     ),
     Predictor(
         "energy",
-        "e",
         "energy rollout",
         "The expected squared norm of the Jacobian: B_ij = δ_ij + Σ_h g_h·E[A²_h,ij/r_j²], with g_h = "
         "‖W_O W_V diag(gain)‖²_F/d the strength of a head and r_j the RMS of the stream at key j; influence is "

@@ -86,9 +86,9 @@ def test_measured_influence_is_the_normalised_mean(measurement):
     np.testing.assert_allclose(measured_influence(measurement).mass, mean / mean.sum(), rtol=1e-14)
 
 
-def test_letters_and_keys_are_unique():
-    assert [predictor.letter for predictor in PREDICTORS] == list("abcde")
-    assert len({predictor.key for predictor in PREDICTORS}) == len(PREDICTORS)
+def test_keys_and_labels_are_unique():
+    for name in ("key", "label"):
+        assert len({getattr(predictor, name) for predictor in PREDICTORS}) == len(PREDICTORS)
 
 
 def test_a_missing_variable_is_named(measurement):

@@ -16,6 +16,7 @@ from posbias.report.scores import MEASURES, Measure, interval, number, percent
 if TYPE_CHECKING:
     import xarray as xr
 
+_LABELS = {one.key: one.label for one in PREDICTORS}
 _BASELINES = {"uniform": "even spread", "recency_only": "recency only, 1/(distance + 1)"}
 
 
@@ -40,13 +41,12 @@ class Row:
 def scores(comparison: Comparison) -> list[Row]:
     """Predictors, then baselines, then the ceiling, by `MEASURES`; only predictors compete for the best."""
     best = {measure.field: measure.best(comparison.agreements) for measure in MEASURES}
-    labels = {one.key: f"({one.letter}) {one.label}" for one in PREDICTORS}
 
     def row(name: str, agreement: Agreement, kind: str, key: str = "") -> Row:
         cells = [_cell(measure, agreement, comparison, key in best[measure.field]) for measure in MEASURES]
         return Row(name, cells, kind)
 
-    rows = [row(labels.get(key, key), one, "predictor", key) for key, one in comparison.agreements.items()]
+    rows = [row(_LABELS.get(key, key), one, "predictor", key) for key, one in comparison.agreements.items()]
     rows += [row(_BASELINES.get(key, key), one, "baseline") for key, one in comparison.baselines.items()]
     if comparison.ceiling is not None:
         rows.append(row("ceiling: half the prompts against the other half", comparison.ceiling, "ceiling"))
@@ -79,10 +79,9 @@ def shapes(measured: Profile, predictions: Mapping[str, Profile], shape: Shape) 
         lead[1] = _share(Estimate(float(measured.mass[0]), float(measured.se[0]), shape.first.n))
     if shape.trough_range is not None:
         lead[5] = Cell(str(measured.summary.trough), "[{}, {}]".format(*shape.trough_range))
-    labels = {one.key: f"({one.letter}) {one.label}" for one in PREDICTORS}
     rows = [Row("measured", lead, "ceiling")]
     return rows + [
-        Row(labels.get(key, key), _shape_cells(one), "predictor") for key, one in predictions.items()
+        Row(_LABELS.get(key, key), _shape_cells(one), "predictor") for key, one in predictions.items()
     ]
 
 

@@ -80,7 +80,7 @@ def test_page_opens_with_the_answer_and_names_everything(report):
     for sentence in report.answer:
         assert sentence in text
     for predictor in PREDICTORS:
-        assert f"({predictor.letter}) {predictor.label}" in text
+        assert predictor.label in text
         assert predictor.source in text
     for source in map(cite, REPORTED):
         assert source.title in text
@@ -92,7 +92,7 @@ def test_page_opens_with_the_answer_and_names_everything(report):
 
 def test_numbers_in_the_table_are_those_of_the_comparison(report):
     text = plain(read(report.page))
-    labels = {one.key: f"({one.letter}) {one.label}" for one in PREDICTORS}
+    labels = {one.key: one.label for one in PREDICTORS}
     for key, agreement in report.comparison.agreements.items():
         digits = [measure.digits_in(report.comparison) for measure in MEASURES]
         values = [number(m.of(agreement).value, d) for m, d in zip(MEASURES, digits, strict=True)]
