@@ -13,7 +13,8 @@ from .predictors import measured_influence as measured_influence
 from .predictors import predictions as predictions
 from .profile import Profile as Profile
 from .profile import Summary as Summary
-from .report import write_report as write_report
+from .reports import report as report
+from .reports import write_report as write_report
 from .simulation import simulate as simulate
 from .store import load_measurement as load_measurement
 from .store import save_measurement as save_measurement

@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 VERBS = {
     "posbias.measure": ("posbias.measurement", "measure"),
+    "posbias.report": ("posbias.reports", "report"),
     "posbias.simulate": ("posbias.simulation", "simulate"),
     "posbias.train": ("posbias.training", "train"),
 }

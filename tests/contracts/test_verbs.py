@@ -14,13 +14,14 @@ from posbias import deprecated
 CALLS = {
     "predict": "posbias.predict(posbias.Architecture(2), 8).mass.sum()",
     "compare": "posbias.compare(profile, profile).agreements['p'].spearman.value",
-    "measure": "posbias.measure('tiny-nope', tokens=8, prompts=1).attrs['model']",
+    "measure": "(measured := posbias.measure('tiny-nope', tokens=16, prompts=2)).attrs['model']",
+    "report": "posbias.report(measured, tempfile.mkdtemp()).page.name",
     "retrieve": "posbias.retrieve('tiny-nope', job).attrs['posbias_kind']",
     "simulate": "posbias.simulate(RecencyModel(dimension=4), 100).samples",
     "train": "posbias.train(experiment, device='cpu').cost['device']",
 }
 SETTING = """
-import importlib, pkgutil
+import importlib, pkgutil, tempfile
 import posbias
 for module in pkgutil.walk_packages(posbias.__path__, "posbias."):
     if not module.name.endswith("__main__"):
@@ -43,7 +44,7 @@ def run(code: str) -> list[str]:
 
 def test_verbs_work_when_every_module_was_imported():
     answers = run(SETTING + "".join(f"print({call})\n" for call in CALLS.values()))
-    assert answers == ["1.0", "1.0", "tiny-nope", "retrieval", "100", "cpu"]
+    assert answers == ["1.0", "1.0", "tiny-nope", "report.html", "retrieval", "100", "cpu"]
 
 
 def test_every_verb_of_the_table_is_called():

@@ -156,7 +156,7 @@ def report(
     json
         Print JSON on stdout.
     """
-    from posbias.report import write_report
+    from posbias.reports import write_report
 
     if out is not None and out.suffix == ".nc":
         raise InvalidValueError(f"out: {str(out)!r} given, a folder needed (the report is several files)")

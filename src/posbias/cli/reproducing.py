@@ -160,7 +160,7 @@ def all_(
         raise InvalidValueError("full: given together with --quick, one of the two needed")
     performer = engine(workers, ray)
     if report:
-        from posbias.report import require
+        from posbias.reports import require
 
         require("jinja2", "markdown_it")
     settings: dict[str, Any] = {"models": models, "configs": configs, "engine": performer, "again": again}
@@ -187,7 +187,7 @@ def _page(out: Path, rulings: "Sequence[Judged]", configs: Path | None) -> Path:
     """Everything as one page."""
     from posbias.papers.readings import ERRATA
     from posbias.papers.registry import STUDIES
-    from posbias.report.papers import write_page
+    from posbias.reports.papers import write_page
 
     say("computing both readings, and writing the page …")
     compared = _compared((), out, configs)

@@ -72,6 +72,6 @@ def make_measurement() -> Callable[..., xr.Dataset]:
 @pytest.fixture(scope="session")
 def report(tmp_path_factory):
     """A report on a U-shaped measurement with a sink."""
-    from posbias.report import write_report
+    from posbias.reports import write_report
 
     return write_report(make("U", sink=True), tmp_path_factory.mktemp("report"), seed=3)

@@ -8,9 +8,9 @@ import pytest
 from posbias.comparison import Agreement, Comparison, Score, compare_all
 from posbias.predictors import measured_influence, predictions
 from posbias.profile import harmonic
-from posbias.report.answer import answer, findings
-from posbias.report.evidence import shape
-from posbias.report.scores import MEASURES, SPEARMAN, WASSERSTEIN
+from posbias.reports.answer import answer, findings
+from posbias.reports.evidence import shape
+from posbias.reports.scores import MEASURES, SPEARMAN, WASSERSTEIN
 
 
 def answered(measurement, seed=0):

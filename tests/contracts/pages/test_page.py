@@ -9,8 +9,8 @@ import pytest
 
 from posbias.errors import InvalidValueError, OutputFileError
 from posbias.predictors import PREDICTORS
-from posbias.report import write_report
-from posbias.report.scores import MEASURES, number
+from posbias.reports import write_report
+from posbias.reports.scores import MEASURES, number
 from posbias.sources import REPORTED, cite
 
 LOADING = {"src", "href", "xlink:href", "srcset", "data", "action", "poster"}
@@ -166,7 +166,7 @@ def test_missing_package_says_what_to_install(package):
     program = f"""
 import sys
 sys.modules["{package}"] = None
-from posbias.report import write_report
+from posbias.reports import write_report
 from posbias.errors import MissingPackageError
 try:
     write_report(None, "never")

@@ -11,9 +11,9 @@ from three_papers import CLAIMS, EFFECTS, ERRATA, PAGE, READINGS, STUDIES, judge
 
 from posbias.errors import InvalidValueError, OutputFileError
 from posbias.plots.style import new_figure, save_figure
-from posbias.report import gallery
-from posbias.report.papers import write_page
-from posbias.report.sections import anchor
+from posbias.reports import gallery
+from posbias.reports.papers import write_page
+from posbias.reports.sections import anchor
 
 
 @pytest.fixture
@@ -200,7 +200,7 @@ def test_a_picture_that_cannot_be_read_gives_way_to_the_next_and_then_to_a_note(
 
 
 def test_the_page_stays_within_its_limit(results, tmp_path, monkeypatch):
-    monkeypatch.setattr("posbias.report.papers.LARGEST_PAGE", 1000)
+    monkeypatch.setattr("posbias.reports.papers.LARGEST_PAGE", 1000)
     text = plain(check_structure(write(results, tmp_path / "papers.html")))
     assert text.count("No picture here: too heavy for this page.") == 2
     monkeypatch.setattr(gallery, "LARGEST_SVG", 10)

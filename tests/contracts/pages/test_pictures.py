@@ -6,7 +6,7 @@ import pytest
 
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.style import picture_bytes
-from posbias.report import gallery
+from posbias.reports import gallery
 
 
 def test_an_svg_brings_only_what_draws(tmp_path):

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from posbias.report.setting import maths, plus_minus, quantity
+from posbias.reports.setting import maths, plus_minus, quantity
 
 
 @pytest.mark.parametrize(

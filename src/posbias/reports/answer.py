@@ -8,8 +8,8 @@ from posbias.comparison import Comparison, Score
 from posbias.estimate import Estimate
 from posbias.predictors import PREDICTORS
 from posbias.profile import Profile
-from posbias.report.evidence import Shape, Sink, shape, sink
-from posbias.report.scores import SPEARMAN, WASSERSTEIN, Measure, interval, number, overlap, percent
+from posbias.reports.evidence import Shape, Sink, shape, sink
+from posbias.reports.scores import SPEARMAN, WASSERSTEIN, Measure, interval, number, overlap, percent
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from markupsafe import Markup, escape
 
-from posbias.report.figures import inline_svg
+from posbias.reports.figures import inline_svg
 
 LARGEST_SVG = 700_000
 """Bytes of an SVG, made compact, up to which it goes into the page; above, its PNG does."""

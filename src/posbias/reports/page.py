@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from posbias.predictors import PREDICTORS
-from posbias.report import tables
-from posbias.report.answer import Findings
-from posbias.report.figures import inline_svg
-from posbias.report.scores import MEASURES
+from posbias.reports import tables
+from posbias.reports.answer import Findings
+from posbias.reports.figures import inline_svg
+from posbias.reports.scores import MEASURES
 from posbias.sources import REPORTED, cite
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def render(
     """The whole page as HTML that needs no other file, no script and no network."""
     from markupsafe import Markup, escape
 
-    from posbias.report.setting import resource, template
+    from posbias.reports.setting import resource, template
 
     def subscripts(text: str) -> Markup:
         """λ_t with a real subscript."""

@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup, escape
 
-from posbias.report.setting import set_maths, tied
+from posbias.reports.setting import set_maths, tied
 
 __all__ = ["PageText", "inline", "page_text"]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from posbias.claims import Verdict
-from posbias.report.gallery import Picture, picture, within
-from posbias.report.markdown import PageText, page_text
+from posbias.reports.gallery import Picture, picture, within
+from posbias.reports.markdown import PageText, page_text
 from posbias.sources import Source, cite
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)

@@ -1,6 +1,6 @@
 """Three papers on one page: all claims with their verdicts, all figures and tables, both readings, errata.
 
-    from posbias.report.papers import write_page
+    from posbias.reports.papers import write_page
 
     write_page("results", "papers.html", claims=rulings, readings=comparisons, errata=ERRATA, studies=STUDIES)
 
@@ -16,7 +16,7 @@ from typing import Any
 from posbias.claims import LEAST, LEVEL, NEAR
 from posbias.errors import InvalidValueError, nearest
 from posbias.files import write_text
-from posbias.report import require
+from posbias.reports import require
 from posbias.sources import BIBLIOGRAPHY, REPORTED, cite
 
 __all__ = ["LARGEST_PAGE", "TITLE", "write_page"]
@@ -47,10 +47,10 @@ def write_page(
     require("jinja2", "markdown_it")
     from markupsafe import Markup
 
-    from posbias.report.introductions import INTRODUCTIONS
-    from posbias.report.markdown import inline
-    from posbias.report.sections import VERDICTS, anchor, counted, gather, label, read_json
-    from posbias.report.setting import resource, template
+    from posbias.reports.introductions import INTRODUCTIONS
+    from posbias.reports.markdown import inline
+    from posbias.reports.sections import VERDICTS, anchor, counted, gather, label, read_json
+    from posbias.reports.setting import resource, template
 
     _check(claims, VERDICTS)
     run: dict[str, Any] = {
@@ -89,7 +89,7 @@ def write_page(
 
 
 def _check(claims: Sequence[Any], verdicts: Sequence[str]) -> None:
-    from posbias.report.sections import anchor
+    from posbias.reports.sections import anchor
 
     seen: set[str] = set()
     for claim in claims:
@@ -110,7 +110,7 @@ def _named(paper: str) -> str:
 
 def _number(claim: Any) -> str:
     """What the verdict hangs on; of a statement its margin, of which what is within rounding is none."""
-    from posbias.report.setting import plus_minus
+    from posbias.reports.setting import plus_minus
 
     if claim.study.endswith("/statements") and abs(claim.estimate.value) < 1e-9:
         return "0"
@@ -119,7 +119,7 @@ def _number(claim: Any) -> str:
 
 def _evidence(claim: Any) -> list[tuple[str, str, str]]:
     """The differences that a claim of several is about: verdict, of what, the number or what is wrong with it."""
-    from posbias.report.setting import plus_minus
+    from posbias.reports.setting import plus_minus
 
     effects = getattr(claim, "more", {}).get("effects") or []
     if len(effects) < 2:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from posbias.comparison import Comparison
     from posbias.profile import Profile
 
-__all__ = ["Report", "write_report"]
+__all__ = ["Report", "report", "write_report"]
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ def write_report(measurement: "xr.Dataset", folder: str | os.PathLike[str], *, s
     from posbias.comparison import compare_all
     from posbias.plots import picture_bytes
     from posbias.predictors import measured_influence, predictions
-    from posbias.report.answer import answer, findings
-    from posbias.report.figures import illustrations
-    from posbias.report.page import Plate, render
+    from posbias.reports.answer import answer, findings
+    from posbias.reports.figures import illustrations
+    from posbias.reports.page import Plate, render
 
     measured, predicted = measured_influence(measurement), predictions(measurement)
     comparison = compare_all(predicted, measured, seed=seed)
@@ -61,6 +61,10 @@ def write_report(measurement: "xr.Dataset", folder: str | os.PathLike[str], *, s
             written.append(write_bytes(Path(folder) / f"{one.name}.{kind}", picture))
     page = render(measurement, found, sentences, plates, seed=seed)
     return Report(write_text(Path(folder) / "report.html", page), written, sentences, comparison, predicted)
+
+
+report = write_report
+"""The verb: `posbias.report` and `posbias.write_report` are one function."""
 
 
 def require(*packages: str) -> None:

@@ -10,8 +10,8 @@ from posbias.comparison import Agreement, Comparison
 from posbias.estimate import Estimate
 from posbias.predictors import PREDICTORS
 from posbias.profile import Profile
-from posbias.report.evidence import Shape
-from posbias.report.scores import MEASURES, Measure, interval, number, percent
+from posbias.reports.evidence import Shape
+from posbias.reports.scores import MEASURES, Measure, interval, number, percent
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -33,7 +33,7 @@ def template(name: str, **filters: Callable[[str], str]) -> Template:
 
 def resource(name: str) -> str:
     """A text file of this package."""
-    return files("posbias.report").joinpath(name).read_text(encoding="utf-8")
+    return files("posbias.reports").joinpath(name).read_text(encoding="utf-8")
 
 
 def tied(text: str) -> str:
