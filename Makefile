@@ -12,11 +12,11 @@ TESTS := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -n 2 -
 report: venv
 	$(BIN)/posbias report
 
-## The tests, in two processes
+## The tests, in two processes: without the slow ones and the large model, properties on fewer examples
 test: venv
-	$(TESTS) -m "not slow"
+	$(TESTS) -m "not slow and not real_model" --hypothesis-profile=quick
 
-## The tests with those that are long and rarely tell anything new
+## All tests
 test-all: venv
 	$(TESTS)
 

@@ -70,7 +70,7 @@ CASES = {
     "gram, no norm": lambda threads: recency(threads, depth=2, norm="none"),
     "gram, post": lambda threads: recency(threads, depth=2, order="post"),
 }
-FEW = ("scan", "scan, long", "stream", "token space", "variant")
+FEW = ("scan, long", "token space")
 """What is compiled in a few seconds."""
 
 

@@ -77,6 +77,7 @@ def test_prompts_of_the_bundled_text_stay_what_they_are(sizes, expected):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.real_model
 def test_prompts_for_smollm2_stay_what_they_are():
     import transformers

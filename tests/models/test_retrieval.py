@@ -411,6 +411,7 @@ def test_models_that_cannot_be_asked_are_refused(loaded, job):
         retrieve(LoadedModel.of(broken, BYTES, "broken"), job)
 
 
+@pytest.mark.slow
 @pytest.mark.real_model
 def test_smollm2_finds_things_by_their_owners():
     from posbias.measurement import load_model

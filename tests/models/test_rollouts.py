@@ -309,6 +309,7 @@ def test_refusals(tiny, ids):
         Rollouts(5, gains=gains).see(replace(layers[0], values=None))
 
 
+@pytest.mark.slow
 @pytest.mark.real_model
 def test_smollm2_at_64_tokens():
     from posbias.measurement.models.loading import load_model

@@ -48,6 +48,7 @@ def started(folder: Path, text: Path, out: Path, processes: int) -> subprocess.P
     )
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_two_processes_give_what_one_gives_and_one_that_is_killed_costs_a_prompt(folder, text, tmp_path):
     """One run is whole; in another, the second process is killed after its first prompts, and a third resumes."""

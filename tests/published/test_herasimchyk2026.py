@@ -210,6 +210,7 @@ def share(verdict: str, *, layers: int, apart, runs: int = 400) -> float:
     return sum(one == verdict for one in found) / runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers", [1, 12, 30])
 def test_schedules_as_near_as_may_be_are_called_apart_in_no_more_than_5_percent(layers):
     """The layer is picked by how far apart it is, which noise alone makes likely among many."""

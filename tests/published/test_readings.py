@@ -54,6 +54,7 @@ def quoted(one, of):
 # --- what is there -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_all_are_computed_or_said_to_be_left_out(compared, said):
     left = {line.partition(":")[0] for line in said if "left out" in line}
     assert left == SINK | (set() if ROLLOUT_FILES.is_dir() else FROM_FILES)

@@ -30,6 +30,7 @@ def test_same_seed_same_numbers_other_seed_other_intervals():
     assert compare(p, q, seed=5).ceiling != compare(p, q, seed=6).ceiling
 
 
+@pytest.mark.slow
 def test_the_ceiling_is_the_agreement_of_independent_halves():
     """Half against half of 2m prompts is what two independent measurements of m prompts reach."""
     ceilings = [compare(uniform(40), measured(40, s)).ceiling for s in range(12)]
@@ -121,6 +122,7 @@ def test_influence_on_different_tokens_is_not_compared():
         compare(Profile.from_weights(np.r_[mass[:5], np.zeros(5)], query=4), Profile(mass))
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_score_against_as_many_other_prompts():
     """Coverage on synthetic prompts: of the mean score against fresh means of as many prompts."""
     rng = np.random.default_rng(0)

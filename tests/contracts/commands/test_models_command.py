@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 
 def run(*arguments):
     return subprocess.run(
@@ -53,6 +55,7 @@ def test_families_are_listed_without_loading_torch():
     assert lines[-1] == "set()"
 
 
+@pytest.mark.slow
 def test_a_check_proves_what_it_shows():
     """The real check of two rows, and the same with a row that claims too much."""
     script = (

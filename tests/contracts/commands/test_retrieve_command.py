@@ -184,6 +184,7 @@ def test_bad_input_is_one_clear_line_and_leaves_nothing(model, here, capsys, arg
     assert list(here.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_after_ctrl_c_the_same_command_goes_on(model, here):
     command = [
         POSBIAS,

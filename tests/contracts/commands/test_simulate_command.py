@@ -141,6 +141,7 @@ def test_ctrl_c_keeps_what_is_counted_and_says_how_sure_it_is(tmp_path):
     assert "standard errors at most" in last
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 def test_memory_does_not_grow_with_samples():
     # VmHWM, not ru_maxrss, which a process inherits from the one that started it

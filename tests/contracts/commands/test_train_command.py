@@ -216,6 +216,7 @@ def started(folder, iterations):
     return process, workers_of(process), seen
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
     process, workers, _ = started(tmp_path, 100_000)
@@ -251,6 +252,7 @@ def test_files_that_lie_around_take_no_modules_place(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 def test_workers_do_not_outlive_a_killed_parent(tmp_path):
     process, workers, _ = started(tmp_path, 100_000)

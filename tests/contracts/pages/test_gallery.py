@@ -8,7 +8,14 @@ from project import ROOT
 GALLERY = sorted((ROOT / "docs" / "gallery").glob("*.py"))
 
 
-@pytest.mark.parametrize("script", GALLERY, ids=lambda path: path.stem)
+def scripts():
+    """The one that compiles most is slow."""
+    for path in GALLERY:
+        marks = [pytest.mark.slow] * (path.stem == "closed_forms")
+        yield pytest.param(path, id=path.stem, marks=marks)
+
+
+@pytest.mark.parametrize("script", list(scripts()))
 def test_it_draws(script, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(script))

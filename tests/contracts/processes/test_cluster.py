@@ -150,6 +150,7 @@ def test_a_number_of_retries_that_is_none_is_refused():
         Cluster("auto", retries=-1)
 
 
+@pytest.mark.slow
 def test_the_two_ports_of_a_cluster_are_told_apart(here):
     with pytest.raises(ClusterError, match=f"{here.client} given, ray://{here.client} needed"):
         Cluster(here.client)
@@ -203,6 +204,7 @@ def test_a_killed_worker_process_costs_its_task_one_attempt(connected, tmp_path,
     assert attempts == {"whole": 1, "once": 2, "always": 2}
 
 
+@pytest.mark.slow
 def test_tasks_of_a_killed_machine_are_done_by_the_other_and_all_once(connected, tmp_path, capsys):
     names = [f"cell{number}" for number in range(8)]
     tasks = [task("die", name, marks=str(tmp_path), name=name, times=0, seconds=1.0) for name in names]
@@ -227,6 +229,7 @@ def test_tasks_of_a_killed_machine_are_done_by_the_other_and_all_once(connected,
     assert {name for name, times in attempts.items() if times > 1} <= again
 
 
+@pytest.mark.slow
 def test_an_interruption_ends_the_tasks_on_their_machines(connected):
     def interrupt(number, news):
         raise KeyboardInterrupt
@@ -319,6 +322,7 @@ def one_cell(here, folder, *options, **settings):
     return *process.communicate(timeout=500), process.returncode
 
 
+@pytest.mark.slow
 def test_a_head_that_is_too_busy_for_a_client_is_asked_again(here, tmp_path):
     """Ray's head starts an interpreter for each client, once, and waits half a minute for it."""
     here.have(2)

@@ -113,6 +113,7 @@ def test_statements_are_tried_once(tmp_path):
 # --- measured models ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_measured_models_stand_in_and_a_second_text_is_shuffled(tmp_path):
     names = [f"herasimchyk2026/{name}" for name in ("table2", "fig3", "fig4")]
     ran = make_all(tmp_path, names, models=["tiny-alibi"])

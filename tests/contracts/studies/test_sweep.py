@@ -245,6 +245,7 @@ def test_more_sequences_test_again_and_do_not_train(tmp_path):
     assert fewer.evaluation.sequences == 90
 
 
+@pytest.mark.slow
 def test_cells_side_by_side_are_the_cells_one_by_one(tmp_path):
     experiments = [tiny(depth, network=Network(depth=depth, residual=True)) for depth in (1, 2)]
     heard, on_event = counted()
@@ -257,6 +258,7 @@ def test_cells_side_by_side_are_the_cells_one_by_one(tmp_path):
     assert not list((tmp_path / "beside").glob(".*"))
 
 
+@pytest.mark.slow
 def test_compatible_cells_train_together_and_become_what_they_are_alone(tmp_path):
     experiments = [tiny(), tiny(network=Network(depth=1, residual=True), seeds=(5,)), tiny(depth=2)]
     made = _jobs(experiments, tmp_path, together=True)
@@ -346,6 +348,7 @@ def test_wrong_settings_are_refused_before_anything_is_trained(tmp_path):
     assert not list(tmp_path.glob("none/*.nc"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_one_cell_that_fails_does_not_stop_the_others(tmp_path, workers):
     experiments = [tiny(depth) for depth in (3, 2, 1)]
@@ -394,6 +397,7 @@ class Afar:
         Processes(1).run(tasks, hear)
 
 
+@pytest.mark.slow
 def test_cells_from_another_machine_are_the_cells_trained_here(tmp_path):
     experiments = [tiny(), tiny(2)]
     here = run_cells(experiments, tmp_path / "here", sequences=50, engine=InProcess())
