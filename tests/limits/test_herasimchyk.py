@@ -22,9 +22,10 @@ from posbias.theory.rollout.kernel import layer_kernel, push
 from posbias.verify.herasimchyk import HERASIMCHYK, draws
 from posbias.verify.herasimchyk.forces import draw_encoding
 from posbias.verify.herasimchyk.infinite import deep_rollouts
-from posbias.verify.herasimchyk.margins import rollout_row
 from posbias.verify.herasimchyk.network import growing, run_network
+from posbias.verify.margins import rollout_row
 from posbias.verify.run import check, plain, verify
+from posbias.verify.statement import fields
 
 PARTS = 64
 """Masses in 64ths: their sums are exact in float64, so that counts and margins can be compared with ==."""
@@ -438,7 +439,7 @@ def test_one_depth_too_few_or_a_rate_too_fast_is_caught():
     """Theorem 5.4 (ii) with the rate of the next position: (j + 1)ε in place of jε."""
 
     def too_fast(instance):
-        rollouts, mixing, floor = deep_rollouts(instance)
+        rollouts, mixing, floor = deep_rollouts(**fields(instance))
         return float(residual_bounds.exponential_bound(mixing, floor, 2)[-1] - rollouts[-1, :, 1].max())
 
     wrong = replace(BY_KEY["5.4-ii"].as_printed, slack=too_fast)
@@ -478,14 +479,14 @@ def test_the_second_token_keeps_a_share_although_total_mixing_diverges():
         return share
 
     assert kept(60) == kept(150) == pytest.approx(0.18249551842986955, rel=1e-9)
-    _, attention = run_network(growing([[0.0], [0.1]], 0.1, 30.0, 150))
+    _, attention = run_network(**fields(growing([[0.0], [0.1]], 0.1, 30.0, 150)))
     assert math.prod(0.5 + 0.5 * A[1, 1] for A in attention) == pytest.approx(kept(150), rel=1e-9)
 
 
 def test_a_window_of_two_leaves_tokens_slower_than_printed():
     """Theorem 5.4 (ii) under a window: the last of four tokens keeps (3/4)^T, whatever C′ times e^(−3T/4)."""
     witness = BY_KEY["5.4-ii-window"].witness
-    rollouts, mixing, floor = deep_rollouts(witness)
+    rollouts, mixing, floor = deep_rollouts(**fields(witness))
     assert floor == 0.5
     np.testing.assert_allclose(rollouts[:, 3, 3], 0.75 ** np.arange(1, 201), rtol=1e-12)
     printed = np.exp(-3 * floor * np.cumsum(mixing))

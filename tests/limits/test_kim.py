@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from posbias.errors import InvalidValueError
 from posbias.seeds import stream
 from posbias.theory.closed_forms import layernorm
-from posbias.verify import kim
-from posbias.verify.kim import KIM, simulated_scores
+from posbias.verify.kim import KIM, closed_forms, simulations
+from posbias.verify.kim.simulations import simulated_scores
 from posbias.verify.run import check, save_counterexamples, verify
 
 STATEMENTS = {statement.key: statement for statement in KIM}
@@ -311,7 +311,7 @@ def test_first_order_is_what_the_second_order_leaves():
     """Shrinking the weights by t leaves a rest of order t²: the part taken out is the derivative."""
     first, second = simulated_scores(4, 200, 5, 144, 0.3)
     change = np.stack([below(one) for one in second - first])
-    linear = np.stack([below(one) for one in kim._first_order(first, 144)])
+    linear = np.stack([below(one) for one in simulations.first_order(first, 144)])
     rest = np.abs(change - linear).mean() / np.abs(linear).mean()
     assert rest < 5 * np.exp(-0.7 * 12)
     assert rest > 0
@@ -324,7 +324,7 @@ def test_first_order_is_what_the_second_order_leaves():
 def test_recency_probabilities_of_section_three(dimension, anisotropy, residual, printed):
     drawn = simulated_scores(1, 1500, 10, dimension, anisotropy, residual=residual)
     for scores, expected in zip(drawn, (0.5, printed), strict=True):
-        share = kim._recency_indicators(scores)
+        share = simulations.recency_shares(scores)
         assert abs(share.mean() - expected) < 4 * share.std() / math.sqrt(share.size) + 5e-5
 
 
@@ -332,7 +332,7 @@ def test_recency_share_counts_every_triple():
     scores = np.random.default_rng(0).standard_normal((3, 6, 6))
     triples = list(itertools.combinations(range(6), 3))  # k < j < i
     expected = [np.mean([one[i, j] > one[i, k] for k, j, i in triples]) for one in scores]
-    assert kim._recency_indicators(scores) == pytest.approx(expected, rel=1e-14)
+    assert simulations.recency_shares(scores) == pytest.approx(expected, rel=1e-14)
 
 
 # --- the statements ----------------------------------------------------------------------------------------
@@ -362,7 +362,9 @@ def test_instances_are_plain_json(key):
 
 
 def survives(key, monkeypatch, name, wrong):
-    monkeypatch.setattr(kim, name, wrong)
+    for module in (closed_forms, simulations):
+        if hasattr(module, name):
+            monkeypatch.setattr(module, name, wrong)
     statement = STATEMENTS[key]
     standing = statement.corrected or statement.as_printed
     return check(standing, 40, 0, key).survived
@@ -388,17 +390,16 @@ def test_constants_without_fluctuation_are_caught(monkeypatch):
 
 
 def test_a_first_order_with_a_wrong_sign_is_caught(monkeypatch):
-    right = kim._first_order
-    assert not survives("kim-theorem-1-draws", monkeypatch, "_first_order", lambda *a: -right(*a))
+    right = simulations.first_order
+    assert not survives("kim-theorem-1-draws", monkeypatch, "first_order", lambda *a: -right(*a))
 
 
 def test_a_missing_scale_and_a_missing_bound_are_caught(monkeypatch):
     def unscaled(tokens, dimension, *, reading="corrected"):
         return layernorm.scores_without_layernorm(tokens, dimension, reading="published")
 
-    wrong = dict(STATEMENTS["kim-equation-19"].corrected.slack.keywords, of=unscaled)
-    instance = STATEMENTS["kim-equation-19"].witness
-    assert kim._mean_score(instance, **wrong) < 0
+    witness = STATEMENTS["kim-equation-19"].witness
+    assert simulations.mean_score(unscaled, "corrected", layernorm=False, **witness) < 0
     right = layernorm.cross_weight
     halved = lambda *a, **k: 0.5 * right(*a, **k)  # noqa: E731
     assert not survives("kim-figure-2", monkeypatch, "cross_weight", halved)

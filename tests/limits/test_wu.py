@@ -22,10 +22,10 @@ from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, ConstantMixing
 from posbias.theory.rollout.dispatch import influence
 from posbias.theory.rollout.kernel import masked_softmax
+from posbias.verify.margins import log_softmax
 from posbias.verify.run import check, plain, verify
 from posbias.verify.statement import Reading
 from posbias.verify.wu import WU
-from posbias.verify.wu.margins import log_softmax
 
 SEEDS = st.integers(0, 2**32 - 1)
 STANDING = [(one, one.corrected or one.as_printed) for one in WU]

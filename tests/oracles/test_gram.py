@@ -19,7 +19,7 @@ from posbias.errors import InvalidValueError
 from posbias.seeds import sequence, stream
 from posbias.simulation import RecencyModel, compiled, gram, token_space
 from posbias.simulation.tally import Layout, Tally
-from posbias.verify.kim import simulated_scores
+from posbias.verify.kim.simulations import simulated_scores
 
 MARGIN = 30
 """How many times the rounding seen between two references the engines may differ by."""

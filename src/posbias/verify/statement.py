@@ -13,12 +13,19 @@ part of the reading: a claim that is an equality in exact arithmetic passes up t
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 Instance = Mapping[str, Any]
 """What one trial needs, as numbers, strings, lists and arrays; it can be saved and tried again."""
+Draw = Callable[[np.random.Generator, bool], Instance]
+Slack = Callable[..., Any]
+"""The slack of an instance whose fields are given by name."""
+ROUNDING = 1e-12
+"""What prefix masses of a few layers in float64 may be off by."""
+_SOURCES = {"wu": "wu2025", "herasimchyk": "herasimchyk2026", "kim": "kim2026"}
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,7 @@ class Reading:
     """
 
     claim: str
-    draw: Callable[[np.random.Generator, bool], Instance]
+    draw: Draw
     slack: Callable[[Instance], float]
     tolerance: float = 1e-9
 
@@ -49,3 +56,46 @@ class Statement:
     corrected: Reading | None = None
     note: str = ""
     witness: Instance | None = field(default=None, compare=False)
+
+
+def statement(
+    key: str,
+    name: str,
+    as_printed: str,
+    draw: Draw | tuple[Draw, Draw],
+    slack: Slack | tuple[Slack, Slack],
+    *,
+    corrected: str = "",
+    tolerance: float | tuple[float, float] = 1e-9,
+    **about: Any,
+) -> Statement:
+    """The statement `key` of the paper that the key begins with, from the sentences of its readings.
+
+    `draw`, `slack` and `tolerance` are those of both readings, or one for each; `slack` takes the fields of an
+    instance by name, lists as arrays of floats.
+    """
+    pairs = (both if isinstance(both, tuple) else (both, both) for both in (draw, slack, tolerance))
+    printed, other = (
+        Reading(claim, its_draw, partial(_slack_of, its_slack), its_tolerance)
+        for claim, its_draw, its_slack, its_tolerance in zip((as_printed, corrected), *pairs, strict=True)
+    )
+    return Statement(
+        key, name, _SOURCES[key.partition("-")[0]], printed, other if corrected else None, **about
+    )
+
+
+def both_readings(slack: Slack, **fixed: Any) -> tuple[Slack, Slack]:
+    """A slack with the argument `corrected` as that of either reading."""
+    return partial(slack, corrected=False, **fixed), partial(slack, corrected=True, **fixed)
+
+
+def fields(instance: Instance) -> dict[str, Any]:
+    """The fields of an instance, lists as arrays of floats."""
+    return {
+        name: np.asarray(held, dtype=float) if isinstance(held, list | tuple | np.ndarray) else held
+        for name, held in instance.items()
+    }
+
+
+def _slack_of(slack: Slack, instance: Instance) -> float:
+    return float(slack(**fields(instance)))

@@ -17,15 +17,20 @@ from posbias.theory.rollout.kernel import masked_softmax
 from posbias.verify.herasimchyk import HERASIMCHYK
 from posbias.verify.herasimchyk.draws import admitted
 from posbias.verify.herasimchyk.infinite import deep_rollouts
-from posbias.verify.herasimchyk.margins import rollout_row
 from posbias.verify.herasimchyk.network import assumed_constants, hidden_bound, operator_norm, run_network
+from posbias.verify.margins import rollout_row
+from posbias.verify.statement import fields
 
-WITNESSES: Mapping[str, Any] = {one.key.removeprefix("herasimchyk-"): one.witness for one in HERASIMCHYK}
+WITNESSES: Mapping[str, Mapping[str, Any]] = {
+    one.key.removeprefix("herasimchyk-"): fields(one.witness)
+    for one in HERASIMCHYK
+    if one.witness is not None
+}
 
 
 def _layerwise(material: Material) -> Answer:
     witness = WITNESSES["4.5-layerwise"]
-    positional, allowed = np.asarray(witness["positional"], float), admitted(3, witness["width"])
+    positional, allowed = witness["positional"], admitted(3, witness["width"])
     first = []
     for name in ("diagonal", "larger_diagonal"):
         extra = np.asarray(witness[name])[:, None, None] * np.eye(3)
@@ -41,20 +46,22 @@ def _induction(material: Material) -> Answer:
 
 def _reverse(material: Material) -> Answer:
     witness = WITNESSES["A.1.4"]
-    kernels, mixing = np.asarray(witness["kernels"], float), np.asarray(witness["mixing"], float)
+    kernels, mixing = witness["kernels"], witness["mixing"]
     return answer(float(rollout_row(kernels[::-1], mixing[::-1])[0]), float(rollout_row(kernels, mixing)[0]))
 
 
 def _norms(material: Material) -> Answer:
     witness = WITNESSES["5.3-i"]
-    C, C_V = assumed_constants(witness)
-    return answer(C * C_V, float(run_network(witness)[0][-1]), amended_bound=float(hidden_bound(witness)[-1]))
+    C, C_V = assumed_constants(**witness)
+    return answer(
+        C * C_V, float(run_network(**witness)[0][-1]), amended_bound=float(hidden_bound(**witness)[-1])
+    )
 
 
 def _floor(material: Material) -> Answer:
     witness = WITNESSES["5.3-ii"]
-    hidden, positional = np.asarray(witness["hidden"], float), np.asarray(witness["positional"], float)
-    query, key = np.asarray(witness["query"], float), np.asarray(witness["key"], float)
+    hidden, positional = witness["hidden"], witness["positional"]
+    query, key = witness["query"], witness["key"]
     tokens = len(hidden)
     allowed = admitted(tokens, witness["width"])
     kernel = masked_softmax((hidden @ query) @ (hidden @ key).T + positional, allowed)
@@ -70,20 +77,20 @@ def _floor(material: Material) -> Answer:
 
 def _heads(material: Material) -> Answer:
     witness = WITNESSES["5.1-values"]
-    X, values = np.asarray(witness["hidden"], float), np.asarray(witness["values"], float)
+    X, values = witness["hidden"], witness["values"]
     start, product, largest = float(np.linalg.norm(X, axis=1).max()), np.eye(X.shape[1]), 0.0
-    for kernels, value in zip(np.asarray(witness["heads"], float), values, strict=True):
+    for kernels, value in zip(witness["heads"], values, strict=True):
         X = (kernels @ (X @ value)).mean(axis=0)
         product = product @ value
         largest = max(largest, float(operator_norm(product).max()))
-    mixing = np.asarray(witness["mixing"], float)
+    mixing = witness["mixing"]
     amended = residual_bounds.hidden_state_bound(mixing, operator_norm(values).mean(axis=1), start)
     return answer(start * largest, float(np.linalg.norm(X, axis=1).max()), amended_bound=float(amended[-1]))
 
 
 def _first_token(material: Material) -> Answer:
     witness = WITNESSES["5.4-i"]
-    rollouts, _, floor = deep_rollouts(witness)
+    rollouts, _, floor = deep_rollouts(**witness)
     limit = residual_bounds.dichotomy(PowerDecay(witness["initial"], witness["exponent"]), floor)
     return answer(
         limit.first_token, float(rollouts[-1, 0, 0]), the_other_token_draws=float(rollouts[-1, 1, 0])
@@ -91,7 +98,7 @@ def _first_token(material: Material) -> Answer:
 
 
 def _window(material: Material) -> Answer:
-    rollouts, mixing, floor = deep_rollouts(WITNESSES["5.4-ii-window"])
+    rollouts, mixing, floor = deep_rollouts(**WITNESSES["5.4-ii-window"])
     kept, last = rollouts[-1, -1], rollouts.shape[-1] - 1
     printed = residual_bounds.exponential_bound(mixing, floor, last)[-1]
     amended = residual_bounds.window_bound(mixing, floor, last)
@@ -106,8 +113,8 @@ def _window(material: Material) -> Answer:
 
 def _network(material: Material) -> Answer:
     witness = WITNESSES["5.4-ii-network"]
-    kernels, mixing = run_network(witness)[1], np.asarray(witness["mixing"], float)
-    C, C_V = assumed_constants(witness)
+    kernels, mixing = run_network(**witness)[1], witness["mixing"]
+    C, C_V = assumed_constants(**witness)
     floor = math.exp(-2 * (C * C_V * C) ** 2) / len(kernels[0])
     row = rollout_row(kernels, mixing)
     return answer(float(np.prod(1 - floor * mixing)), float(1 - row[0]))

@@ -5,13 +5,14 @@ them, as running such networks shows. Part (ii) bounds content logits only, so i
 positional logits matter, which one attention kernel shows.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.random import Generator
 
 from posbias.theory.closed_forms import residual_bounds
 from posbias.theory.rollout.kernel import masked_softmax
 from posbias.verify.herasimchyk import draws
-from posbias.verify.herasimchyk.margins import room, statement
 from posbias.verify.herasimchyk.network import (
     assumed_constants,
     draw_network,
@@ -20,18 +21,17 @@ from posbias.verify.herasimchyk.network import (
     operator_norm,
     run_network,
 )
-from posbias.verify.statement import Instance, Reading, Statement
+from posbias.verify.margins import distances, room
+from posbias.verify.statement import Instance, Statement, both_readings, statement
 
 
-def _slack_bounded(instance: Instance) -> float:
-    C, C_V = assumed_constants(instance)
-    return room(run_network(instance)[0], C * C_V)
-
-
-def _slack_bounded_amended(instance: Instance) -> float:
-    C, C_V = assumed_constants(instance)
-    whole = room(run_network(instance, whole_stream=True)[0], C * C_V)
-    return min(whole, room(run_network(instance)[0], hidden_bound(instance)))
+def _slack_bounded(corrected: bool, **network: Any) -> float:
+    C, C_V = assumed_constants(**network)
+    norms = run_network(**network)[0]
+    if not corrected:
+        return room(norms, C * C_V)
+    whole = room(run_network(**network, whole_stream=True)[0], C * C_V)
+    return min(whole, room(norms, hidden_bound(**network)))
 
 
 def _draw_attention(rng: Generator, edge: bool) -> Instance:
@@ -42,25 +42,18 @@ def _draw_attention(rng: Generator, edge: bool) -> Instance:
         hidden, weights = np.ones((tokens, 1)), np.full((2, 1, 1), rng.choice([0.0, 1.0, 1.4]))
         hidden[0] = -1.0
     slope = rng.choice([0.0, 0.5, 5.0])
-    positional = -slope * np.abs(np.subtract.outer(np.arange(tokens), np.arange(tokens)))
-    return {
-        "hidden": hidden,
-        "query": weights[0],
-        "key": weights[1],
-        "positional": positional,
-        "width": width,
-    }
+    positional = -slope * np.abs(distances(tokens))
+    attention = {"hidden": hidden, "query": weights[0], "key": weights[1], "positional": positional}
+    return attention | {"width": width}
 
 
-def _slack_floor(instance: Instance, amended: bool) -> float:
-    X, positional = np.asarray(instance["hidden"], float), np.asarray(instance["positional"], float)
-    query, key = np.asarray(instance["query"], float), np.asarray(instance["key"], float)
-    allowed = draws.admitted(len(X), instance["width"])
-    kernel = masked_softmax((X @ query) @ (X @ key).T + positional, allowed)
-    C, C_X = max(operator_norm(query), operator_norm(key)), np.linalg.norm(X, axis=1).max()
+def _slack_floor(hidden: Any, query: Any, key: Any, positional: Any, width: int, corrected: bool) -> float:
+    allowed = draws.admitted(len(hidden), width)
+    kernel = masked_softmax((hidden @ query) @ (hidden @ key).T + positional, allowed)
+    C, C_X = max(operator_norm(query), operator_norm(key)), np.linalg.norm(hidden, axis=1).max()
     M = float((C_X * C) ** 2)
-    floor = np.exp(-2 * M) / len(X)
-    if amended:
+    floor = np.exp(-2 * M) / len(hidden)
+    if corrected:
         high, low = (np.where(allowed, positional, fill) for fill in (-np.inf, np.inf))
         ranges = high.max(axis=1) - low.min(axis=1)
         floor = residual_bounds.softmax_floor(int(allowed.sum(axis=1).max()), M, float(ranges.max()))
@@ -69,39 +62,27 @@ def _slack_floor(instance: Instance, amended: bool) -> float:
 
 BOUNDED: tuple[Statement, ...] = (
     statement(
-        "5.3-i",
+        "herasimchyk-5.3-i",
         "Lemma 5.3 (i)",
-        Reading(
-            "Under Assumptions 5.1 and 5.2 and ‖X⁽⁰⁾‖ ≤ C, the residual update X ← (1 − λ)X + λAXW_V keeps "
-            "every token's norm within C·C_V.",
-            draw_network,
-            _slack_bounded,
-        ),
-        corrected=Reading(
-            "Norms stay within C·C_V if W_V acts on the residual stream too, X ← ((1 − λ)I + λA)XW_V; for "
-            "the residual update they stay within the input's times Π(1 − λ + λ‖W_V‖).",
-            draw_network,
-            _slack_bounded_amended,
-        ),
+        "Under Assumptions 5.1 and 5.2 and ‖X⁽⁰⁾‖ ≤ C, the residual update X ← (1 − λ)X + λAXW_V keeps every "
+        "token's norm within C·C_V.",
+        draw_network,
+        both_readings(_slack_bounded),
+        corrected="Norms stay within C·C_V if W_V acts on the residual stream too, X ← ((1 − λ)I + λA)XW_V; "
+        "for the residual update they stay within the input's times Π(1 − λ + λ‖W_V‖).",
         witness=growing([[1.0]], 1.0, 2.0, 41),
         note="The proof writes X⁽ᵗ⁾ = P⁽ᵗ⁾X⁽⁰⁾V⁽ᵗ⁾, true without residuals or if W_V multiplies them. "
         "Otherwise W_V = 2, ½, 2, … (products ≤ 2) with λ = ½ grows by 9/8 every two layers; ‖W_V‖ ≤ 1 "
         "suffices.",
     ),
     statement(
-        "5.3-ii",
+        "herasimchyk-5.3-ii",
         "Lemma 5.3 (ii)",
-        Reading(
-            "Every admitted weight is at least e^(−2M)/n, M = (C_X C)², whatever the positional logits.",
-            _draw_attention,
-            lambda instance: _slack_floor(instance, amended=False),
-        ),
-        corrected=Reading(
-            "Every admitted weight is at least 1/(1 + (k − 1)e^(2M + B)), for k keys in the longest row and "
-            "positional logits that range over B within a row.",
-            _draw_attention,
-            lambda instance: _slack_floor(instance, amended=True),
-        ),
+        "Every admitted weight is at least e^(−2M)/n, M = (C_X C)², whatever the positional logits.",
+        _draw_attention,
+        both_readings(_slack_floor),
+        corrected="Every admitted weight is at least 1/(1 + (k − 1)e^(2M + B)), for k keys in the longest "
+        "row and positional logits that range over B within a row.",
         witness={
             "hidden": [[0.1], [0.1]],
             "query": [[1.0]],

@@ -16,8 +16,7 @@ from posbias.theory.architecture import Layer
 from posbias.theory.encodings import ALiBi, DecayBias, NoPE
 from posbias.theory.masks import SlidingWindow
 from posbias.theory.rollout.kernel import layer_kernel, masked_softmax
-
-Matrix = Float[np.ndarray, "query key"]
+from posbias.verify.margins import Matrix
 
 
 def admitted(tokens: int, width: int) -> Bool[np.ndarray, "query key"]:

@@ -9,14 +9,13 @@ that content has made non-monotone.
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 from numpy.random import Generator
 
 from posbias import stochastic_order
 from posbias.theory.rollout.kernel import masked_softmax
 from posbias.verify.herasimchyk import draws
-from posbias.verify.herasimchyk.margins import rollout_row, rounded, statement
-from posbias.verify.statement import Instance, Statement
+from posbias.verify.margins import Stack, distances, rollout_row
+from posbias.verify.statement import ROUNDING, Instance, Statement, statement
 
 
 def _draw_distance(rng: Generator, edge: bool) -> Instance:
@@ -25,24 +24,17 @@ def _draw_distance(rng: Generator, edge: bool) -> Instance:
     return {"logits": -np.cumsum(falls), "width": width}
 
 
-def _slack_distance(instance: Instance) -> float:
-    by_distance = np.asarray(instance["logits"], dtype=float)
-    tokens = len(by_distance)
-    distance = np.abs(np.subtract.outer(np.arange(tokens), np.arange(tokens)))
-    return stochastic_order.monotonicity(
-        masked_softmax(by_distance[distance], draws.admitted(tokens, instance["width"]))
-    ).margin
+def _slack_distance(logits: Any, width: int) -> float:
+    tokens = len(logits)
+    kernel = masked_softmax(logits[np.abs(distances(tokens))], draws.admitted(tokens, width))
+    return stochastic_order.monotonicity(kernel).margin
 
 
-def slack_depth(instance: Instance) -> float:
+def slack_depth(kernels: Stack, mixing: Any, width: int | None = None) -> float:
     """Least gain of any prefix from one depth to the next, the input (depth 0) included."""
-    kernels, mixing = instance["kernels"], instance["mixing"]
     rows = [rollout_row(kernels[:depth], mixing[:depth]) for depth in range(1, len(mixing) + 1)]
     start = np.eye(len(rows[0]))[-1]
-    return min(
-        float(stochastic_order.dominance(before, after))
-        for before, after in zip([start, *rows], rows, strict=False)
-    )
+    return min(float(stochastic_order.dominance(*pair)) for pair in zip([start, *rows], rows, strict=False))
 
 
 def _draw_schedules(rng: Generator, edge: bool) -> Instance:
@@ -56,13 +48,8 @@ def _draw_schedules(rng: Generator, edge: bool) -> Instance:
     return {"kernels": stack["kernels"], "mixing": pair[0], "larger_mixing": larger}
 
 
-def _slack_schedules(instance: Instance) -> float:
-    kernels = instance["kernels"]
-    return float(
-        stochastic_order.dominance(
-            rollout_row(kernels, instance["mixing"]), rollout_row(kernels, instance["larger_mixing"])
-        )
-    )
+def _slack_schedules(kernels: Stack, mixing: Any, larger_mixing: Any) -> Any:
+    return stochastic_order.dominance(rollout_row(kernels, mixing), rollout_row(kernels, larger_mixing))
 
 
 def draw_encoding(rng: Generator, edge: bool) -> Instance:
@@ -74,32 +61,22 @@ def draw_encoding(rng: Generator, edge: bool) -> Instance:
         tilt = rng.uniform(-0.9, 0.9, kernel.shape)
         tilt = (tilt - (kernel * tilt).sum(axis=1, keepdims=True)) / 2
         constants = rng.normal(size=(2, tokens, 1))
-        content.append(
-            np.stack([draws.log_weights(kernel * (1 + tilt)), draws.log_weights(kernel * (1 - tilt))])
-            + constants
-        )
+        inputs = [draws.log_weights(kernel * (1 + sign * tilt)) for sign in (1, -1)]
+        content.append(np.stack(inputs) + constants)
         rises = rng.exponential(size=kernel.shape) * (rng.random(kernel.shape) < rng.random())
         positional.append(np.cumsum(rises, axis=1) * (rng.choice([0.0, 100.0]) if edge else 1.0))
     mixing = draws.mixing(rng, depth, edge)
     if edge and rng.random() < 0.5:  # a change in the top layer, seen through all others
         positional[:-1], mixing = [np.zeros_like(one) for one in positional[:-1]], np.ones(depth)
-    return {
-        "content": np.array(content),
-        "positional": np.array(positional),
-        "mixing": mixing,
-        "width": width,
-    }
+    layers = {"content": np.array(content), "positional": np.array(positional)}
+    return layers | {"mixing": mixing, "width": width}
 
 
-def _slack_encoding(instance: Instance) -> float:
-    content, positional = np.asarray(instance["content"]), np.asarray(instance["positional"])[:, None]
-    allowed = draws.admitted(content.shape[-1], instance["width"])
-    plain, biased = (masked_softmax(s, allowed).mean(axis=1) for s in (content, content + positional))
-    return float(
-        stochastic_order.dominance(
-            rollout_row(biased, instance["mixing"]), rollout_row(plain, instance["mixing"])
-        )
-    )
+def _slack_encoding(content: Any, positional: Any, mixing: Any, width: int) -> Any:
+    allowed = draws.admitted(content.shape[-1], width)
+    logits = (content, content + positional[:, None])
+    plain, biased = (masked_softmax(each, allowed).mean(axis=1) for each in logits)
+    return stochastic_order.dominance(rollout_row(biased, mixing), rollout_row(plain, mixing))
 
 
 def _draw_diagonal(rng: Generator, edge: bool) -> Instance:
@@ -108,10 +85,9 @@ def _draw_diagonal(rng: Generator, edge: bool) -> Instance:
     mixing = draws.mixing(rng, depth, edge)
     if edge and rng.random() < 0.5:  # a change in the top layer, seen through all others
         sizes[:-1], mixing = 0.0, np.ones(depth)
+    positional = [draws.log_weights(draws.positive(rng, tokens, width, edge)) for _ in range(depth)]
     return {
-        "positional": np.stack(
-            [draws.log_weights(draws.positive(rng, tokens, width, edge)) for _ in range(depth)]
-        ),
+        "positional": np.stack(positional),
         "diagonal": sizes * rng.choice([-1.0, 1.0]),
         "mixing": mixing,
         "width": width,
@@ -119,27 +95,22 @@ def _draw_diagonal(rng: Generator, edge: bool) -> Instance:
     }
 
 
-def _with_diagonal(instance: Instance, diagonal: Any) -> Float[np.ndarray, "layer query key"]:
-    positional = np.asarray(instance["positional"], dtype=float)
+def _with_diagonal(positional: Stack, diagonal: Any, width: int) -> Stack:
     tokens = positional.shape[-1]
-    extra = np.asarray(diagonal, dtype=float)[:, None, None] * np.eye(tokens)
-    return masked_softmax(positional + extra, draws.admitted(tokens, instance["width"]))
-
-
-def _content_row(instance: Instance, diagonal: Any) -> Float[np.ndarray, "key"]:
-    """The rollout's row of the query up to itself, so that the cutoffs are those before it."""
-    query = instance["query"]
-    return rollout_row(_with_diagonal(instance, diagonal), instance["mixing"], query)[: query + 1]
-
-
-def _slack_diagonal(instance: Instance) -> float:
-    diagonal = np.asarray(instance["diagonal"], dtype=float)
-    with_content, without = _content_row(instance, diagonal), _content_row(instance, 0 * diagonal)
-    return float(
-        stochastic_order.dominance(with_content, without)
-        if (diagonal >= 0).all()
-        else stochastic_order.dominance(without, with_content)
+    return masked_softmax(
+        positional + diagonal[:, None, None] * np.eye(tokens), draws.admitted(tokens, width)
     )
+
+
+def _content_row(diagonal: Any, positional: Stack, mixing: Any, width: int, query: int) -> Any:
+    """The rollout's row of the query up to itself, so that the cutoffs are those before it."""
+    return rollout_row(_with_diagonal(positional, diagonal, width), mixing, query)[: query + 1]
+
+
+def _slack_diagonal(diagonal: Any, **layers: Any) -> Any:
+    with_content, without = _content_row(diagonal, **layers), _content_row(0 * diagonal, **layers)
+    pair = (with_content, without) if (diagonal >= 0).all() else (without, with_content)
+    return stochastic_order.dominance(*pair)
 
 
 def _draw_raised(rng: Generator, edge: bool) -> Instance:
@@ -176,82 +147,77 @@ def _draw_raised_monotone(rng: Generator, edge: bool) -> Instance:
     """The same, where in each layer one of the two kernels is monotone: if neither is, one δ becomes 0."""
     instance = dict(_draw_raised(rng, edge))
     smaller, larger = instance["diagonal"], instance["larger_diagonal"]
-    kernels = zip(_with_diagonal(instance, smaller), _with_diagonal(instance, larger), strict=True)
-    for layer, pair in enumerate(kernels):
+    kernels = (_with_diagonal(instance["positional"], each, instance["width"]) for each in (smaller, larger))
+    for layer, pair in enumerate(zip(*kernels, strict=True)):
         if not any(stochastic_order.monotonicity(kernel).holds for kernel in pair):
             (smaller if larger[layer] > 0 else larger)[layer] = 0.0
     return instance
 
 
-def _slack_raised(instance: Instance) -> float:
-    smaller, larger = (_content_row(instance, instance[key]) for key in ("diagonal", "larger_diagonal"))
-    return float(stochastic_order.dominance(larger, smaller))
+def _slack_raised(diagonal: Any, larger_diagonal: Any, **layers: Any) -> Any:
+    return stochastic_order.dominance(
+        _content_row(larger_diagonal, **layers), _content_row(diagonal, **layers)
+    )
 
 
 FORCES: tuple[Statement, ...] = (
     statement(
-        "4.1",
+        "herasimchyk-4.1",
         "Assumption 4.1 (remark)",
-        rounded(
-            "Logits that do not rise with distance give stochastically monotone kernels under causal and "
-            "sliding-window masks.",
-            _draw_distance,
-            _slack_distance,
-        ),
+        "Logits that do not rise with distance give stochastically monotone kernels under causal and "
+        "sliding-window masks.",
+        _draw_distance,
+        _slack_distance,
+        tolerance=ROUNDING,
         note="Neither a full mask (weights 1, 1, 0.1, 0.1 by distance) nor logits that rise with distance, "
         "as those of RoPE may, need give a monotone kernel.",
     ),
     statement(
-        "4.2",
+        "herasimchyk-4.2",
         "Proposition 4.2",
-        rounded(
-            "Each prefix mass of the last row grows with every layer added on top, from depth 0 on.",
-            draws.stack,
-            slack_depth,
-        ),
+        "Each prefix mass of the last row grows with every layer added on top, from depth 0 on.",
+        draws.stack,
+        slack_depth,
+        tolerance=ROUNDING,
         note="Monotone kernels suffice: the proof never uses the mask, so the drift is not the mask's alone.",
     ),
     statement(
-        "4.3",
+        "herasimchyk-4.3",
         "Proposition 4.3",
-        rounded("λ ≤ λ′ in every layer gives p ⪰ p′.", _draw_schedules, _slack_schedules),
+        "λ ≤ λ′ in every layer gives p ⪰ p′.",
+        _draw_schedules,
+        _slack_schedules,
+        tolerance=ROUNDING,
         note="The printed induction needs Lemma A.2 beside Lemma A.4; see Appendix A.1.2.",
     ),
     statement(
-        "4.4",
+        "herasimchyk-4.4",
         "Proposition 4.4",
-        rounded(
-            "Logits that rise towards recent keys, added to any content whose mean kernel is monotone, give "
-            "a later rollout.",
-            draw_encoding,
-            _slack_encoding,
-        ),
+        "Logits that rise towards recent keys, added to any content whose mean kernel is monotone, give a "
+        "later rollout.",
+        draw_encoding,
+        _slack_encoding,
+        tolerance=ROUNDING,
         note="Two inputs per layer, monotone only in the mean. The printed induction needs Lemma A.2 too.",
     ),
     statement(
-        "4.5",
+        "herasimchyk-4.5",
         "Proposition 4.5",
-        rounded(
-            "δ ≥ 0 in all layers gives a later row than δ = 0, δ ≤ 0 in all layers an earlier one.",
-            _draw_diagonal,
-            _slack_diagonal,
-        ),
+        "δ ≥ 0 in all layers gives a later row than δ = 0, δ ≤ 0 in all layers an earlier one.",
+        _draw_diagonal,
+        _slack_diagonal,
+        tolerance=ROUNDING,
         note="Says nothing where δ changes sign between layers, as it does in measured models.",
     ),
     statement(
-        "4.5-layerwise",
+        "herasimchyk-4.5-layerwise",
         "Proposition 4.5, layer by layer",
-        rounded(
-            "Raising δ in any layer, others of either sign left as they are, gives a later row.",
-            _draw_raised,
-            _slack_raised,
-        ),
-        corrected=rounded(
-            "It does where in every layer the kernel with the smaller or with the larger δ is itself "
-            "monotone.",
-            _draw_raised_monotone,
-            _slack_raised,
-        ),
+        "Raising δ in any layer, others of either sign left as they are, gives a later row.",
+        (_draw_raised, _draw_raised_monotone),
+        _slack_raised,
+        corrected="It does where in every layer the kernel with the smaller or with the larger δ is itself "
+        "monotone.",
+        tolerance=ROUNDING,
         witness={
             "positional": [
                 [[0.0, 0.0, 0.0], np.log([0.5, 0.5, 1.0]).tolist(), np.log([0.49, 0.5, 0.01]).tolist()],

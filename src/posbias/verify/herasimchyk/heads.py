@@ -4,6 +4,8 @@ Order, floor and drift carry over to the mean kernel. The norm bound does not: a
 between layers, so the products of one head's value matrices bound nothing.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.random import Generator
 
@@ -12,9 +14,9 @@ from posbias.theory.closed_forms import residual_bounds
 from posbias.theory.rollout.kernel import masked_softmax
 from posbias.verify.herasimchyk import draws
 from posbias.verify.herasimchyk.forces import slack_depth
-from posbias.verify.herasimchyk.margins import room, rounded, statement
 from posbias.verify.herasimchyk.network import alternating, draw_values, operator_norm
-from posbias.verify.statement import Instance, Reading, Statement
+from posbias.verify.margins import room
+from posbias.verify.statement import ROUNDING, Instance, Statement, both_readings, statement
 
 
 def _draw_heads(rng: Generator, edge: bool) -> Instance:
@@ -23,16 +25,15 @@ def _draw_heads(rng: Generator, edge: bool) -> Instance:
     return {"heads": np.array(kernels), "mixing": draws.mixing(rng, depth, edge), "width": width}
 
 
-def _slack_heads(instance: Instance) -> float:
+def _slack_heads(heads: Any, mixing: Any, width: int) -> float:
     """Order, mask, row sums and floor of the mean kernel, and Proposition 4.2 for it."""
-    heads = np.asarray(instance["heads"], dtype=float)
-    allowed = draws.admitted(heads.shape[-1], instance["width"])
+    allowed = draws.admitted(heads.shape[-1], width)
     means = np.stack([residual_bounds.average_heads(layer) for layer in heads])
     floor = min(float(kernel[allowed].min()) for kernel in heads.reshape(-1, *allowed.shape))
     return min(
         min(stochastic_order.monotonicity(kernel).margin for kernel in means),
         room(floor, [residual_bounds.smallest_admitted(kernel, allowed) for kernel in means]),
-        slack_depth({"kernels": means, "mixing": instance["mixing"]}),
+        slack_depth(means, mixing),
     )
 
 
@@ -52,47 +53,39 @@ def _draw_head_values_only(rng: Generator, edge: bool) -> Instance:
     return instance | {"mixing": np.ones(len(instance["mixing"]))}
 
 
-def _slack_head_values(instance: Instance, amended: bool) -> float:
-    X, values = np.asarray(instance["hidden"], float), np.asarray(instance["values"], float)
-    start, largest, norms = np.linalg.norm(X, axis=1).max(), 0.0, []
+def _slack_head_values(hidden: Any, heads: Any, values: Any, mixing: Any, corrected: bool) -> float:
+    X, largest, norms = hidden, 0.0, []
+    start = np.linalg.norm(X, axis=1).max()
     products = np.broadcast_to(np.eye(X.shape[1]), values.shape[1:])
-    for kernels, value, lam in zip(np.asarray(instance["heads"]), values, instance["mixing"], strict=True):
+    for kernels, value, lam in zip(heads, values, mixing, strict=True):
         X = (1 - lam) * X + lam * (kernels @ (X @ value)).mean(axis=0)
         products = products @ value
         largest = max(largest, float(operator_norm(products).max()))
         norms.append(np.linalg.norm(X, axis=1).max())
-    bound = np.full(len(norms), start * largest)
-    if amended:
-        mixing = np.asarray(instance["mixing"], float)
-        bound = residual_bounds.hidden_state_bound(mixing, operator_norm(values).mean(axis=1), float(start))
-    return room(norms, bound)
+    if corrected:
+        mean_norms = operator_norm(values).mean(axis=1)
+        return room(norms, residual_bounds.hidden_state_bound(mixing, mean_norms, float(start)))
+    return room(norms, np.full(len(norms), start * largest))
 
 
 HEADS: tuple[Statement, ...] = (
     statement(
-        "5.1",
+        "herasimchyk-5.1",
         "§5.1, multi-head averaging",
-        rounded(
-            "The mean of monotone kernels is monotone, its floor is at least the least of the heads', and "
-            "Proposition 4.2 holds for it.",
-            _draw_heads,
-            _slack_heads,
-        ),
+        "The mean of monotone kernels is monotone, its floor is at least the least of the heads', and "
+        "Proposition 4.2 holds for it.",
+        _draw_heads,
+        _slack_heads,
+        tolerance=ROUNDING,
     ),
     statement(
-        "5.1-values",
+        "herasimchyk-5.1-values",
         "§5.1, Lemma 5.3 (i) for heads",
-        Reading(
-            "With Assumption 5.2 uniform across heads, norms stay within ‖X⁽⁰⁾‖·C_V, C_V the largest product "
-            "of any one head's value matrices (λ = 1).",
-            _draw_head_values_only,
-            lambda instance: _slack_head_values(instance, amended=False),
-        ),
-        corrected=Reading(
-            "Norms stay within the input's times Π(1 − λ + λ·mean_h‖W_V^h‖), for every λ.",
-            _draw_head_values,
-            lambda instance: _slack_head_values(instance, amended=True),
-        ),
+        "With Assumption 5.2 uniform across heads, norms stay within ‖X⁽⁰⁾‖·C_V, C_V the largest product of "
+        "any one head's value matrices (λ = 1).",
+        (_draw_head_values_only, _draw_head_values),
+        both_readings(_slack_head_values),
+        corrected="Norms stay within the input's times Π(1 − λ + λ·mean_h‖W_V^h‖), for every λ.",
         witness={
             "hidden": [[1.0]],
             "heads": [[[[1.0]], [[1.0]]]] * 20,

@@ -5,6 +5,8 @@ finite depth (ε the smallest admitted weight, C′ = 1), so that a bound is com
 are given, or come from a network whose norms decide whether an ε exists at all.
 """
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float
 from numpy.random import Generator
@@ -13,7 +15,6 @@ from posbias.theory.closed_forms import residual_bounds
 from posbias.theory.mixing import PowerDecay
 from posbias.theory.rollout.kernel import masked_softmax
 from posbias.verify.herasimchyk import draws
-from posbias.verify.herasimchyk.margins import room, statement
 from posbias.verify.herasimchyk.network import (
     assumed_constants,
     draw_network,
@@ -22,7 +23,8 @@ from posbias.verify.herasimchyk.network import (
     operator_norm,
     run_network,
 )
-from posbias.verify.statement import Instance, Reading, Statement
+from posbias.verify.margins import Stack, rollouts, room, suffixes
+from posbias.verify.statement import Instance, Statement, both_readings, statement
 
 
 def _draw_deep(rng: Generator, edge: bool, exponents: tuple[float, ...], depth: int, widths: str) -> Instance:
@@ -45,79 +47,62 @@ def _draw_deep(rng: Generator, edge: bool, exponents: tuple[float, ...], depth: 
 
 
 def deep_rollouts(
-    instance: Instance,
-) -> tuple[Float[np.ndarray, "layer query key"], Float[np.ndarray, "layer"], float]:
+    kernels: Stack, initial: float, exponent: float, depth: int, width: int
+) -> tuple[Stack, Float[np.ndarray, "layer"], float]:
     """The rollout at every depth, the λ, and the floor ε."""
-    kernels = np.asarray(instance["kernels"], dtype=float)
-    tokens, depth = kernels.shape[-1], instance["depth"]
-    mixing = PowerDecay(instance["initial"], instance["exponent"]).values(depth)
-    allowed = draws.admitted(tokens, instance["width"])
+    mixing = PowerDecay(initial, exponent).values(depth)
+    allowed = draws.admitted(kernels.shape[-1], width)
     floor = min(residual_bounds.smallest_admitted(kernel, allowed) for kernel in kernels)
-    product, rollouts = np.eye(tokens), []
-    for layer, lam in enumerate(mixing):
-        product = (1 - lam) * product + lam * kernels[layer % len(kernels)] @ product
-        rollouts.append(product)
-    return np.stack(rollouts), mixing, floor
+    return rollouts(kernels[np.arange(depth) % len(kernels)], mixing), mixing, floor
 
 
-def _slack_retained(instance: Instance, first: bool) -> float:
-    """Diagonal against its bound, and the first column against 1 − Π over infinitely many layers."""
-    rollouts, mixing, floor = deep_rollouts(instance)
-    diagonal = np.diagonal(rollouts, axis1=1, axis2=2)
+def _slack_retained(corrected: bool, **deep: Any) -> float:
+    """Diagonal against its bound, and the first column (corrected: below its first row) against 1 − Π_∞."""
+    products, mixing, floor = deep_rollouts(**deep)
+    diagonal = np.diagonal(products, axis1=1, axis2=2)
     own = room(residual_bounds.self_bound(mixing, floor)[:, None], diagonal)
-    limit = residual_bounds.dichotomy(PowerDecay(instance["initial"], instance["exponent"]), floor)
-    drawn = limit.first_token - rollouts[:, (0 if first else 1) :, 0]
-    return float(min(own, drawn.min()))
+    limit = residual_bounds.dichotomy(PowerDecay(deep["initial"], deep["exponent"]), floor)
+    return min(own, (limit.first_token - products[:, int(corrected) :, 0]).min())
 
 
-def _slack_collapse(instance: Instance) -> float:
+def _slack_collapse(**deep: Any) -> float:
     """Everything at j and later, and so P_ij and 1 − P_i0, against exp(−jεΣλ), at every depth."""
-    rollouts, mixing, floor = deep_rollouts(instance)
-    suffix = np.flip(np.cumsum(np.flip(rollouts, -1), axis=-1), -1).max(axis=1)
-    positions = range(1, rollouts.shape[-1])
-    bound = [residual_bounds.exponential_bound(mixing, floor, j) for j in positions]
-    return room(suffix[:, 1:].T, bound)
+    products, mixing, floor = deep_rollouts(**deep)
+    bound = [residual_bounds.exponential_bound(mixing, floor, j) for j in range(1, products.shape[-1])]
+    return room(suffixes(products)[:, 1:].T, bound)
 
 
-def _slack_window(instance: Instance) -> float:
-    rollouts, mixing, floor = deep_rollouts(instance)
-    missing = rollouts[-1, :, 1:].sum(axis=1)
+def _slack_window(**deep: Any) -> float:
+    products, mixing, floor = deep_rollouts(**deep)
+    missing = products[-1, :, 1:].sum(axis=1)
     return room(missing[1:], [residual_bounds.window_bound(mixing, floor, i) for i in range(1, len(missing))])
 
 
-def _slack_network(instance: Instance, amended: bool) -> float:
+def _slack_network(corrected: bool, **network: Any) -> float:
     """What the first token has not drawn, against Π(1 − ε_t λ_t)."""
-    mixing, (_, kernels) = np.asarray(instance["mixing"], float), run_network(instance)
+    mixing, (_, kernels) = network["mixing"], run_network(**network)
     tokens = len(kernels[0])
-    C, C_V = assumed_constants(instance)
+    C, C_V = assumed_constants(**network)
     floors = np.full(len(mixing), np.exp(-2 * (C * C_V * C) ** 2) / tokens)
-    if amended:
-        start = np.linalg.norm(instance["hidden"], axis=1).max()
-        states = np.concatenate([[start], hidden_bound(instance)[:-1]])
-        logits = states**2 * operator_norm(instance["queries"]) * operator_norm(instance["keys"])
+    if corrected:
+        start = np.linalg.norm(network["hidden"], axis=1).max()
+        states = np.concatenate([[start], hidden_bound(**network)[:-1]])
+        logits = states**2 * operator_norm(network["queries"]) * operator_norm(network["keys"])
         floors = np.array([residual_bounds.softmax_floor(tokens, float(M)) for M in logits])
-    product = np.eye(tokens)
-    for A, lam in zip(kernels, mixing, strict=True):
-        product = (1 - lam) * product + lam * A @ product
-    return room(product[:, 1:].sum(axis=1), np.prod(1 - floors * mixing))
+    missing = rollouts(np.stack(kernels), mixing)[-1, :, 1:].sum(axis=1)
+    return room(missing, np.prod(1 - floors * mixing))
 
 
 INFINITE: tuple[Statement, ...] = (
     statement(
-        "5.4-i",
+        "herasimchyk-5.4-i",
         "Theorem 5.4 (i)",
-        Reading(
-            "For summable λ (power decay, β > 1) every token i keeps P_ii ≥ Π(1 − (1 − ε)λ) at every depth, "
-            "and draws at most 1 − Π_∞ < 1 from the first.",
-            lambda rng, edge: _draw_deep(rng, edge, (1.01, 1.5, 2.0, 4.0), 60, "any"),
-            lambda instance: _slack_retained(instance, first=True),
-        ),
-        corrected=Reading(
-            "Every token keeps P_ii ≥ Π(1 − (1 − ε)λ) at every depth, and every token but the first draws at "
-            "most 1 − Π_∞ < 1 from the first.",
-            lambda rng, edge: _draw_deep(rng, edge, (1.01, 1.5, 2.0, 4.0), 60, "any"),
-            lambda instance: _slack_retained(instance, first=False),
-        ),
+        "For summable λ (power decay, β > 1) every token i keeps P_ii ≥ Π(1 − (1 − ε)λ) at every depth, and "
+        "draws at most 1 − Π_∞ < 1 from the first.",
+        lambda rng, edge: _draw_deep(rng, edge, (1.01, 1.5, 2.0, 4.0), 60, "any"),
+        both_readings(_slack_retained),
+        corrected="Every token keeps P_ii ≥ Π(1 − (1 − ε)λ) at every depth, and every token but the first "
+        "draws at most 1 − Π_∞ < 1 from the first.",
         witness={
             "kernels": [[[1.0, 0.0], [0.5, 0.5]]],
             "initial": 0.5,
@@ -129,33 +114,28 @@ INFINITE: tuple[Statement, ...] = (
         "whose row is a point mass on itself at every depth.",
     ),
     statement(
-        "5.4-ii",
+        "herasimchyk-5.4-ii",
         "Theorem 5.4 (ii)",
-        Reading(
-            "For divergent λ (power decay, β ≤ 1) and kernels with floor ε under the causal mask, all that "
-            "positions ≥ j (from 0) hold is at most exp(−jεΣλ) at every depth, so P_ij is, and P_i0 → 1.",
-            lambda rng, edge: _draw_deep(rng, edge, (0.0, 0.5, 1.0), 150, "causal"),
-            _slack_collapse,
-        ),
+        "For divergent λ (power decay, β ≤ 1) and kernels with floor ε under the causal mask, all that "
+        "positions ≥ j (from 0) hold is at most exp(−jεΣλ) at every depth, so P_ij is, and P_i0 → 1.",
+        lambda rng, edge: _draw_deep(rng, edge, (0.0, 0.5, 1.0), 150, "causal"),
+        _slack_collapse,
         note="Holds with C′ = 1 and for whole suffixes; as printed C′ and ε may depend on T, which says "
         "nothing. The step from P_jj to P_ij is sound: each layer takes at least jελ of what positions ≥ j "
         "hold, for good.",
     ),
     statement(
-        "5.4-ii-window",
+        "herasimchyk-5.4-ii-window",
         "Theorem 5.4 (ii), sliding window",
-        Reading(
-            "The same rate under the sliding-window masks of §3.",
+        "The same rate under the sliding-window masks of §3.",
+        (
             lambda rng, edge: _draw_deep(rng, edge, (0.0, 0.5, 1.0), 150, "any"),
-            _slack_collapse,
-        ),
-        corrected=Reading(
-            "Under windows of width ≥ 2, what token i (from 0) has not drawn from the first is at most the "
-            "probability that fewer than i of independent trials with chances ελ_t succeed, which tends to "
-            "0.",
             lambda rng, edge: _draw_deep(rng, edge, (0.0, 0.5, 1.0), 150, "two or more"),
-            _slack_window,
         ),
+        (_slack_collapse, _slack_window),
+        corrected="Under windows of width ≥ 2, what token i (from 0) has not drawn from the first is at most "
+        "the probability that fewer than i of independent trials with chances ελ_t succeed, which tends to "
+        "0.",
         witness={
             "kernels": [[[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 0.5, 0.5]]],
             "initial": 0.5,
@@ -168,19 +148,13 @@ INFINITE: tuple[Statement, ...] = (
         "holds for w ≥ 2.",
     ),
     statement(
-        "5.4-ii-network",
+        "herasimchyk-5.4-ii-network",
         "Theorem 5.4 (ii) from Assumptions 5.1 and 5.2",
-        Reading(
-            "For a network under these assumptions, with ε of Lemma 5.3's constants, 1 − P_i0 ≤ Π(1 − ελ).",
-            draw_network,
-            lambda instance: _slack_network(instance, amended=False),
-        ),
-        corrected=Reading(
-            "1 − P_i0 ≤ Π(1 − ε_t λ_t), with ε_t from the norm bound of 5.3 (i) as amended at each layer; "
-            "for ‖W_V‖ ≤ 1 one ε serves all depths, and the first token takes all if Σλ = ∞.",
-            draw_network,
-            lambda instance: _slack_network(instance, amended=True),
-        ),
+        "For a network under these assumptions, with ε of Lemma 5.3's constants, 1 − P_i0 ≤ Π(1 − ελ).",
+        draw_network,
+        both_readings(_slack_network),
+        corrected="1 − P_i0 ≤ Π(1 − ε_t λ_t), with ε_t from the norm bound of 5.3 (i) as amended at each "
+        "layer; for ‖W_V‖ ≤ 1 one ε serves all depths, and the first token takes all if Σλ = ∞.",
         witness=growing([[0.0], [0.1]], 0.1, 30.0, 60),
         note="Norms that grow (5.3 (i)) sharpen attention until A_i0 is summable: with W_V = 30, 1/30, 30, … "
         "and λ = ½ the second token keeps a share for ever although Σλ = ∞. A uniform ε must be assumed.",

@@ -4,13 +4,15 @@ Definition A.1 and Lemmas A.2 to A.5 speak of one kernel or one pair of kernels,
 kernels that may look ahead as well, with test functions and distributions drawn beside them.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.random import Generator
 
 from posbias import stochastic_order
 from posbias.verify.herasimchyk import draws
-from posbias.verify.herasimchyk.margins import rounded, statement
-from posbias.verify.statement import Instance, Statement
+from posbias.verify.margins import Matrix, Stack
+from posbias.verify.statement import ROUNDING, Instance, Statement, statement
 
 
 def _draw_definition(rng: Generator, edge: bool) -> Instance:
@@ -23,8 +25,7 @@ def _draw_definition(rng: Generator, edge: bool) -> Instance:
     return {"kernel": kernel, "values": values}
 
 
-def _slack_definition(instance: Instance) -> float:
-    kernel, values = np.asarray(instance["kernel"]), np.asarray(instance["values"])
+def _slack_definition(kernel: Matrix, values: Any) -> float:
     by_prefix = stochastic_order.monotonicity(kernel).margin
     # the indicators of later positions are themselves increasing functions, and give each prefix mass
     indicators = np.triu(np.ones(kernel.shape), k=1)[:-1]
@@ -44,20 +45,13 @@ def _draw_preserved(rng: Generator, edge: bool) -> Instance:
     return {"kernel": kernel, "later": draws.kernel_of(pair[:1])[0], "earlier": draws.kernel_of(pair[1:])[0]}
 
 
-def _slack_preserved(instance: Instance) -> float:
-    kernel = np.asarray(instance["kernel"])
-    return float(
-        stochastic_order.dominance(
-            np.asarray(instance["later"]) @ kernel, np.asarray(instance["earlier"]) @ kernel
-        )
-    )
+def _slack_preserved(kernel: Matrix, later: Any, earlier: Any) -> Any:
+    return stochastic_order.dominance(later @ kernel, earlier @ kernel)
 
 
-def _slack_residual(instance: Instance) -> float:
-    kernels = zip(np.asarray(instance["kernels"]), np.asarray(instance["mixing"]), strict=True)
-    return min(
-        stochastic_order.monotonicity((1 - lam) * np.eye(len(A)) + lam * A).margin for A, lam in kernels
-    )
+def _slack_residual(kernels: Stack, mixing: Any, width: int) -> float:
+    layers = [(1 - lam) * np.eye(len(A)) + lam * A for A, lam in zip(kernels, mixing, strict=True)]
+    return min(stochastic_order.monotonicity(layer).margin for layer in layers)
 
 
 def _draw_rowwise(rng: Generator, edge: bool) -> Instance:
@@ -66,13 +60,8 @@ def _draw_rowwise(rng: Generator, edge: bool) -> Instance:
     return {"later": later, "earlier": earlier, "mass": rng.dirichlet(np.full(tokens, 0.3 if edge else 1.0))}
 
 
-def _slack_rowwise(instance: Instance) -> float:
-    mass = np.asarray(instance["mass"])
-    return float(
-        stochastic_order.dominance(
-            mass @ np.asarray(instance["later"]), mass @ np.asarray(instance["earlier"])
-        )
-    )
+def _slack_rowwise(later: Matrix, earlier: Matrix, mass: Any) -> Any:
+    return stochastic_order.dominance(mass @ later, mass @ earlier)
 
 
 def _draw_vector(rng: Generator, edge: bool) -> Instance:
@@ -81,53 +70,50 @@ def _draw_vector(rng: Generator, edge: bool) -> Instance:
     return {"kernel": draws.monotone(rng, tokens, width, edge, ahead=True), "values": -np.sort(-values)}
 
 
-def _slack_vector(instance: Instance) -> float:
-    values = np.asarray(instance["values"], dtype=float)
-    return float(-np.diff(np.asarray(instance["kernel"]) @ values).max() / max(np.abs(values).max(), 1e-300))
+def _slack_vector(kernel: Matrix, values: Any) -> float:
+    return float(-np.diff(kernel @ values).max() / max(np.abs(values).max(), 1e-300))
 
 
 ORDER: tuple[Statement, ...] = (
     statement(
-        "A.1",
+        "herasimchyk-A.1",
         "Definition A.1",
-        rounded(
-            "The order of rows by all prefix masses and by all increasing test functions is one and the "
-            "same.",
-            _draw_definition,
-            _slack_definition,
-        ),
+        "The order of rows by all prefix masses and by all increasing test functions is one and the same.",
+        _draw_definition,
+        _slack_definition,
+        tolerance=ROUNDING,
     ),
     statement(
-        "A.2",
+        "herasimchyk-A.2",
         "Lemma A.2",
-        rounded(
-            "A stochastically monotone kernel preserves dominance: μ ⪰ ν gives μK ⪰ νK.",
-            _draw_preserved,
-            _slack_preserved,
-        ),
+        "A stochastically monotone kernel preserves dominance: μ ⪰ ν gives μK ⪰ νK.",
+        _draw_preserved,
+        _slack_preserved,
+        tolerance=ROUNDING,
     ),
     statement(
-        "A.3",
+        "herasimchyk-A.3",
         "Lemma A.3",
-        rounded("(1 − λ)I + λA is stochastically monotone where A is.", draws.stack, _slack_residual),
+        "(1 − λ)I + λA is stochastically monotone where A is.",
+        draws.stack,
+        _slack_residual,
+        tolerance=ROUNDING,
     ),
     statement(
-        "A.4",
+        "herasimchyk-A.4",
         "Lemma A.4",
-        rounded(
-            "Row-wise dominance gives μK ⪰ μK′ for one and the same μ; neither kernel need be monotone.",
-            _draw_rowwise,
-            _slack_rowwise,
-        ),
+        "Row-wise dominance gives μK ⪰ μK′ for one and the same μ; neither kernel need be monotone.",
+        _draw_rowwise,
+        _slack_rowwise,
+        tolerance=ROUNDING,
     ),
     statement(
-        "A.5",
+        "herasimchyk-A.5",
         "Lemma A.5",
-        rounded(
-            "A stochastically monotone kernel keeps a decreasing vector decreasing.",
-            _draw_vector,
-            _slack_vector,
-        ),
+        "A stochastically monotone kernel keeps a decreasing vector decreasing.",
+        _draw_vector,
+        _slack_vector,
+        tolerance=ROUNDING,
     ),
 )
 """Definition A.1, Lemmas A.2 to A.5."""

@@ -14,7 +14,7 @@ from numpy.random import Generator
 from posbias.theory.closed_forms import residual_bounds
 from posbias.theory.rollout.kernel import masked_softmax
 from posbias.verify.herasimchyk import draws
-from posbias.verify.herasimchyk.draws import Matrix
+from posbias.verify.margins import Matrix
 from posbias.verify.statement import Instance
 
 
@@ -26,9 +26,8 @@ def operator_norm(matrices: Any) -> Any:
 def draw_values(rng: Generator, depth: int, dim: int, edge: bool) -> Float[np.ndarray, "layer out in"]:
     """W_t with W_1⋯W_t = G_t for random invertible G_t, so that every product is bounded (Assumption 5.2)."""
     turns = np.linalg.qr(rng.normal(size=(depth + 1, dim, dim)))[0]
-    stretch = (
-        rng.choice([0.2, 1.0, 2.0], (depth + 1, 1, dim)) if edge else rng.uniform(0.5, 1, (depth + 1, 1, dim))
-    )
+    shape = (depth + 1, 1, dim)
+    stretch = rng.choice([0.2, 1.0, 2.0], shape) if edge else rng.uniform(0.5, 1, shape)
     products = turns * stretch
     products[0] = np.eye(dim)
     return np.linalg.solve(products[:-1], products[1:])
@@ -42,13 +41,8 @@ def alternating(high: float, depth: int) -> list[list[list[float]]]:
 def growing(hidden: list[list[float]], weight: float, high: float, depth: int) -> Instance:
     """A network of width one with values high, 1/high, … and λ = ½: their products are at most `high`."""
     weights = [[[weight]]] * depth
-    return {
-        "hidden": hidden,
-        "queries": weights,
-        "keys": weights,
-        "values": alternating(high, depth),
-        "mixing": [0.5] * depth,
-    }
+    network = {"hidden": hidden, "queries": weights, "keys": weights, "values": alternating(high, depth)}
+    return network | {"mixing": [0.5] * depth}
 
 
 def draw_network(rng: Generator, edge: bool) -> Instance:
@@ -67,27 +61,25 @@ def draw_network(rng: Generator, edge: bool) -> Instance:
     }
 
 
-def assumed_constants(instance: Instance) -> tuple[float, float]:
+def assumed_constants(hidden: Any, queries: Any, keys: Any, values: Any, mixing: Any) -> tuple[float, float]:
     """C of Assumption 5.1 and of the input (Frobenius, the largest of the usual norms), C_V of 5.2."""
-    weights = max(operator_norm(instance["queries"]).max(), operator_norm(instance["keys"]).max())
-    product, largest = np.eye(np.shape(instance["hidden"])[-1]), 0.0
-    for value in np.asarray(instance["values"], dtype=float):
+    weights = max(operator_norm(queries).max(), operator_norm(keys).max())
+    product, largest = np.eye(hidden.shape[-1]), 0.0
+    for value in values:
         product = product @ value
         largest = max(largest, float(operator_norm(product)))
-    return max(float(weights), float(np.linalg.norm(instance["hidden"]))), largest
+    return max(float(weights), float(np.linalg.norm(hidden))), largest
 
 
 def run_network(
-    instance: Instance, whole_stream: bool = False
+    hidden: Any, queries: Any, keys: Any, values: Any, mixing: Any, *, whole_stream: bool = False
 ) -> tuple[Float[np.ndarray, "layer"], list[Matrix]]:
     """The largest norm of a token after each layer, and the attention kernels (causal).
 
     `whole_stream` multiplies the residual stream by W_V as well, as the proof of Lemma 5.3 does.
     """
-    X = np.asarray(instance["hidden"], dtype=float)
-    allowed, norms, kernels = np.tri(len(X), dtype=bool), [], []
-    weights = (np.asarray(instance[key], dtype=float) for key in ("queries", "keys", "values", "mixing"))
-    for query, key, value, lam in zip(*weights, strict=True):
+    X, allowed, norms, kernels = hidden, np.tri(len(hidden), dtype=bool), [], []
+    for query, key, value, lam in zip(queries, keys, values, mixing, strict=True):
         A = masked_softmax((X @ query) @ (X @ key).T, allowed)
         X = (1 - lam) * (X @ value if whole_stream else X) + lam * A @ X @ value
         kernels.append(A)
@@ -95,9 +87,7 @@ def run_network(
     return np.array(norms), kernels
 
 
-def hidden_bound(instance: Instance) -> Float[np.ndarray, "layer"]:
-    """The norm bound of Lemma 5.3 (i) as amended, after each layer: ‖X‖·Π(1 − λ + λ‖W_V‖)."""
-    start = float(np.linalg.norm(instance["hidden"], axis=1).max())
-    return residual_bounds.hidden_state_bound(
-        np.asarray(instance["mixing"], float), operator_norm(instance["values"]), start
-    )
+def hidden_bound(hidden: Any, values: Any, mixing: Any, **_: Any) -> Float[np.ndarray, "layer"]:
+    """The norm bound of Lemma 5.3 (i) as corrected, after each layer: ‖X‖·Π(1 − λ + λ‖W_V‖)."""
+    start = float(np.linalg.norm(hidden, axis=1).max())
+    return residual_bounds.hidden_state_bound(mixing, operator_norm(values), start)

@@ -6,39 +6,31 @@ gives: ε the smallest admitted weight, C = 1 − ε, at every t.
 """
 
 import math
-from collections.abc import Callable
+from functools import partial
 
 import numpy as np
-from numpy.random import Generator
 
 from posbias.theory.closed_forms import collapse_bounds
 from posbias.theory.closed_forms.residual_bounds import smallest_admitted
-from posbias.verify.statement import Instance, Reading, Statement
+from posbias.verify.margins import Stack, below, rollouts, suffixes
+from posbias.verify.statement import Statement, both_readings, statement
 from posbias.verify.wu import draws
-from posbias.verify.wu.margins import SOURCE, Stack, below
 
 
-def _rollouts(instance: Instance) -> tuple[Stack, Stack]:
-    """The kernels of all layers, and P⁽ᵗ⁾ for every t."""
-    given = np.asarray(instance["kernels"], dtype=float)
-    kernels = given[np.arange(instance["depth"]) % len(given)]
-    product, products = np.eye(given.shape[-1]), []
-    for kernel in kernels:
-        product = kernel @ product
-        products.append(product)
-    return kernels, np.stack(products)
+def _rollouts(kernels: Stack, depth: int) -> Stack:
+    """P⁽ᵗ⁾ for every t, the kernels used in turn."""
+    return rollouts(kernels[np.arange(depth) % len(kernels)])
 
 
-def _floor(instance: Instance, kind: str) -> float:
-    kernels = np.asarray(instance["kernels"], dtype=float)
-    allowed = draws.mask_of(kind, instance["size"]).allowed(kernels.shape[-1])
+def _floor(kernels: Stack, size: int, kind: str) -> float:
+    allowed = draws.mask_of(kind, size).allowed(kernels.shape[-1])
     return min(smallest_admitted(kernel, allowed) for kernel in kernels)
 
 
-def _slack_causal(instance: Instance) -> float:
+def _slack_causal(kernels: Stack, size: int, depth: int) -> float:
     """C(1 − (j − 1)ε)^t with C = 1 − ε, Nε ≤ 1, and what the first token has not drawn yet."""
-    _, P = _rollouts(instance)
-    floor, tokens = _floor(instance, "causal"), P.shape[-1]
+    P, floor = _rollouts(kernels, depth), _floor(kernels, size, "causal")
+    tokens = P.shape[-1]
     t, j = np.arange(len(P))[:, None], np.arange(1, tokens)
     printed = math.log1p(-floor) + t * np.log1p(-j * floor)
     missing = collapse_bounds.log_collapse_bound(np.full(len(P), floor), 1)
@@ -49,28 +41,25 @@ def _slack_causal(instance: Instance) -> float:
     )
 
 
-def _slack_joined(instance: Instance) -> float:
+def _slack_joined(kernels: Stack, size: int, depth: int) -> float:
     """Lemma B.1: every product of h consecutive kernels is at least εʰ where j ≤ i, and at most 1."""
-    kernels, floor, slack = np.asarray(instance["kernels"], float), _floor(instance, "window"), 1.0
-    tokens = kernels.shape[-1]
-    together = collapse_bounds.hops(tokens, instance["size"])
+    floor, tokens, slack = _floor(kernels, size, "window"), kernels.shape[-1], 1.0
+    together = collapse_bounds.hops(tokens, size)
     for first in range(len(kernels)):
-        product = np.eye(tokens)
-        for step in range(together):
-            product = kernels[(first + step) % len(kernels)] @ product
+        product = _rollouts(np.roll(kernels, -first, axis=0), together)[-1] if together else np.eye(tokens)
         least = float(product[np.tri(tokens, dtype=bool)].min())
         slack = min(slack, 1 - floor**together / least if least else -math.inf, 1 - float(product.max()))
     return slack
 
 
-def _slack_window(instance: Instance) -> float:
+def _slack_window(kernels: Stack, size: int, depth: int) -> float:
     """(1 − εʰ)(1 − (j − 1)εʰ)^(t/2h), Nεʰ ≤ 1, and the blocks' bound on what the first has not drawn."""
-    _, P = _rollouts(instance)
-    floor, tokens, width = _floor(instance, "window"), P.shape[-1], instance["size"]
-    h = collapse_bounds.hops(tokens, width)
+    P, floor = _rollouts(kernels, depth), _floor(kernels, size, "window")
+    tokens = P.shape[-1]
+    h = collapse_bounds.hops(tokens, size)
     t, j = np.arange(len(P))[:, None], np.arange(1, tokens)
     printed = math.log1p(-(floor**h)) + t / (2 * h) * np.log1p(-j * floor**h)
-    missing = collapse_bounds.log_window_bound(floor, 1, tokens, width, len(P))
+    missing = collapse_bounds.log_window_bound(floor, 1, tokens, size, len(P))
     return min(
         below(P[:, :, 1:].max(axis=1), printed),
         below(P[:, :, 1:].sum(axis=2).max(axis=1), missing),
@@ -78,24 +67,22 @@ def _slack_window(instance: Instance) -> float:
     )
 
 
-def _slack_few_layers(instance: Instance, amended: bool) -> float:
-    """Appendix B.2 for t < h: (1 − ε)^((t+1)/(w−1)); amended 1 − ε, and the blocks' bound at every t."""
-    _, P = _rollouts(instance)
-    floor, tokens, width = _floor(instance, "window"), P.shape[-1], instance["size"]
-    largest = P[:, :, 1:].max(axis=1)
-    if not amended:
-        few = largest[: collapse_bounds.hops(tokens, width)]
+def _slack_few_layers(kernels: Stack, size: int, depth: int, corrected: bool) -> float:
+    """Appendix B.2 for t < h: (1 − ε)^((t+1)/(w−1)); corrected 1 − ε, and the blocks' bound at every t."""
+    P, floor = _rollouts(kernels, depth), _floor(kernels, size, "window")
+    tokens, largest = P.shape[-1], P[:, :, 1:].max(axis=1)
+    if not corrected:
+        few = largest[: collapse_bounds.hops(tokens, size)]
         t = np.arange(len(few))[:, None]
-        return below(few, (t + 1) / (width - 1) * math.log1p(-floor))
-    suffix = np.flip(np.cumsum(np.flip(P, -1), axis=-1), -1).max(axis=1)
-    blocks = [collapse_bounds.log_window_bound(floor, j, tokens, width, len(P)) for j in range(1, tokens)]
-    return min(below(largest, math.log1p(-floor)), below(suffix[:, 1:], np.stack(blocks, axis=1)))
+        return below(few, (t + 1) / (size - 1) * math.log1p(-floor))
+    blocks = [collapse_bounds.log_window_bound(floor, j, tokens, size, len(P)) for j in range(1, tokens)]
+    return min(below(largest, math.log1p(-floor)), below(suffixes(P)[:, 1:], np.stack(blocks, axis=1)))
 
 
-def _slack_prefix(instance: Instance) -> float:
+def _slack_prefix(kernels: Stack, size: int, depth: int) -> float:
     """C(1 − (j − K)ε)^t with C = 1 − ε for j > K, κ = ε, and what the prefix has not drawn yet."""
-    kernels, P = _rollouts(instance)
-    floor, tokens, length = _floor(instance, "prefix"), P.shape[-1], instance["size"]
+    P, floor = _rollouts(kernels, depth), _floor(kernels, size, "prefix")
+    tokens, length = P.shape[-1], size
     t, j = np.arange(len(P))[:, None], np.arange(length, tokens)
     printed = math.log1p(-floor) + t * np.log1p(-(j + 1 - length) * floor)
     missing = collapse_bounds.log_collapse_bound(np.full(len(P), floor), length) if length < tokens else 0.0
@@ -109,60 +96,47 @@ def _slack_prefix(instance: Instance) -> float:
     )
 
 
-def _slack_ratio(instance: Instance, amended: bool) -> float:
+def _slack_ratio(kernels: Stack, size: int, depth: int, corrected: bool) -> float:
     """P_ik₁/P_ik₂ against the least A_lk₁/A_lk₂ of the bottom layer, over l ≤ min(i, K) or max(i, K)."""
-    kernels, P = _rollouts(instance)
-    length, slack = instance["size"], 1.0
+    P, length, slack = _rollouts(kernels, depth), size, 1.0
     bottom = kernels[0][:, :length, None] / kernels[0][:, None, :length]
     for i in range(P.shape[-1]):
-        last = max(i + 1, length) if amended else min(i + 1, length)
+        last = max(i + 1, length) if corrected else min(i + 1, length)
         ratio = P[1:, i, :length, None] / P[1:, i, None, :length]
         slack = min(slack, float(np.min(1 - bottom[:last].min(axis=0) / ratio, initial=1.0)))
     return slack
 
 
-def _kernels(kind: str) -> Callable[[Generator, bool], Instance]:
-    return lambda rng, edge: draws.stack(rng, edge, kind)
-
+_CAUSAL, _WINDOW, _PREFIX = (partial(draws.stack, kind=kind) for kind in ("causal", "window", "prefix"))
 
 COLLAPSE: tuple[Statement, ...] = (
-    Statement(
+    statement(
         "wu-4.1",
         "Theorem 4.1",
-        SOURCE,
-        Reading(
-            "causal: P_ij ≤ (1 − ε)(1 − (j − 1)ε)^t and 1 − P_i1 ≤ (1 − ε)^(t+1), ε the smallest admitted "
-            "weight",
-            _kernels("causal"),
-            _slack_causal,
-        ),
+        "causal: P_ij ≤ (1 − ε)(1 − (j − 1)ε)^t and 1 − P_i1 ≤ (1 − ε)^(t+1), ε the smallest admitted weight",
+        _CAUSAL,
+        _slack_causal,
         note="Holds with the proof's constants; the sharper (1 − (j − 1)ε)^(t+1) holds for all positions ≥ j "
         "together. Nε < 1 wants an ε below the smallest weight where attention is uniform (there Nε = 1).",
     ),
-    Statement(
+    statement(
         "wu-4.2",
         "Theorem 4.2",
-        SOURCE,
-        Reading(
-            "window: P_ij ≤ (1 − εʰ)(1 − (j − 1)εʰ)^(t/2h), h = ⌈(N − 1)/(w − 1)⌉, ε the smallest admitted "
-            "weight",
-            _kernels("window"),
-            _slack_window,
-        ),
+        "window: P_ij ≤ (1 − εʰ)(1 − (j − 1)εʰ)^(t/2h), h = ⌈(N − 1)/(w − 1)⌉, ε the smallest admitted "
+        "weight",
+        _WINDOW,
+        _slack_window,
         note="Holds, but not by its proof (see Appendix B.2). (1 − (j − 1)εʰ)^⌊(t+1)/h⌋ holds for all "
         "positions ≥ j together, without the ½ and without N − 1 divisible by w − 1. The rate is far from "
         "sharp: every layer sends at least ε of a token's mass back, so 1 − P_i1 is at most (1 − ε)^t times "
         "a polynomial of degree below N: N/w sets when that begins, not its rate.",
     ),
-    Statement(
+    statement(
         "wu-4.3",
         "Theorem 4.3",
-        SOURCE,
-        Reading(
-            "prefix: P_ij ≤ (1 − ε)(1 − (j − K)ε)^t for j > K, P_ik ≥ κ = ε for k ≤ K; ε the smallest weight",
-            _kernels("prefix"),
-            _slack_prefix,
-        ),
+        "prefix: P_ij ≤ (1 − ε)(1 − (j − K)ε)^t for j > K, P_ik ≥ κ = ε for k ≤ K; ε the smallest weight",
+        _PREFIX,
+        _slack_prefix,
         note="Holds, κ at every depth and not only in the limit: P_ik is an average of column k of the "
         "bottom kernel, which is at least ε. (1 − (j − 1)ε)^(t+1) is sharper. The proof's ratio fails (see "
         "Appendix C).",
@@ -171,53 +145,34 @@ COLLAPSE: tuple[Statement, ...] = (
 """Theorems 4.1 to 4.3."""
 
 PROOFS: tuple[Statement, ...] = (
-    Statement(
+    statement(
         "wu-B.1",
         "Lemma B.1",
-        SOURCE,
-        Reading(
-            "window: εʰ ≤ (A⁽ᵗ⁺ʰ⁻¹⁾⋯A⁽ᵗ⁾)_ij ≤ 1 for j ≤ i, h = ⌈(N − 1)/(w − 1)⌉",
-            _kernels("window"),
-            _slack_joined,
-        ),
+        "window: εʰ ≤ (A⁽ᵗ⁺ʰ⁻¹⁾⋯A⁽ᵗ⁾)_ij ≤ 1 for j ≤ i, h = ⌈(N − 1)/(w − 1)⌉",
+        _WINDOW,
+        _slack_joined,
         note="Holds with c = εʰ. The proof's upper index N/w − 1 is (N − 1)/(w − 1) − 1.",
     ),
-    Statement(
+    statement(
         "wu-B.2",
         "Theorem 4.2, proof (Appendix B.2)",
-        SOURCE,
-        Reading(
-            "P_ij ≤ (1 − ε)^((t+1)/(w−1)) for t < h and j > 1",
-            _kernels("window"),
-            lambda instance: _slack_few_layers(instance, amended=False),
-        ),
-        Reading(
-            "P_ij ≤ 1 − ε at every t (so ≤ (1 − ε)^((t+1)/h) for t < h), and all positions ≥ j hold at most "
-            "(1 − (j − 1)εʰ)^⌊(t+1)/h⌋ together",
-            _kernels("window"),
-            lambda instance: _slack_few_layers(instance, amended=True),
-        ),
+        "P_ij ≤ (1 − ε)^((t+1)/(w−1)) for t < h and j > 1",
+        _WINDOW,
+        both_readings(_slack_few_layers),
+        corrected="P_ij ≤ 1 − ε at every t (so ≤ (1 − ε)^((t+1)/h) for t < h), and all positions ≥ j hold at "
+        "most (1 − (j − 1)εʰ)^⌊(t+1)/h⌋ together",
+        witness={"kernels": [[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]], "size": 2, "depth": 2},
         note="Eqs. (8) and (9) give 1 − ε, no power of it: three tokens, w = 2, uniform weights, two layers "
         "have P_32 = ½ > ¼; (t+1)/h may be meant. For t ≥ h, P̃⁽ᵏ⁾ is (k+1)h layers and so bounds t ≥ (k+1)h "
         "− 1 only, not t = kh + r. And j = 1 must be left out of 'for all j ≤ i'.",
-        witness={"kernels": [[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]], "size": 2, "depth": 2},
     ),
-    Statement(
+    statement(
         "wu-C",
         "Theorem 4.3, proof (Appendix C)",
-        SOURCE,
-        Reading(
-            "P_ik₁/P_ik₂ ≥ min A_lk₁⁽⁰⁾/A_lk₂⁽⁰⁾ over l ≤ min(i, K), for t > 0",
-            _kernels("prefix"),
-            lambda instance: _slack_ratio(instance, amended=False),
-        ),
-        Reading(
-            "the same over l ≤ max(i, K)",
-            _kernels("prefix"),
-            lambda instance: _slack_ratio(instance, amended=True),
-        ),
-        note="The sums run to max(i, K), and so must the minimum; min(i, K) is printed. κ needs no ratio: "
-        "P_ik is at least the least entry of column k in the bottom kernel.",
+        "P_ik₁/P_ik₂ ≥ min A_lk₁⁽⁰⁾/A_lk₂⁽⁰⁾ over l ≤ min(i, K), for t > 0",
+        _PREFIX,
+        both_readings(_slack_ratio),
+        corrected="the same over l ≤ max(i, K)",
         witness={
             "kernels": [
                 [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.01, 0.49, 0.5]],
@@ -226,6 +181,8 @@ PROOFS: tuple[Statement, ...] = (
             "size": 2,
             "depth": 2,
         },
+        note="The sums run to max(i, K), and so must the minimum; min(i, K) is printed. κ needs no ratio: "
+        "P_ik is at least the least entry of column k in the bottom kernel.",
     ),
 )
 """Lemma B.1, and the steps of Appendices B.2 and C."""

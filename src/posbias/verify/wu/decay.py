@@ -5,14 +5,15 @@ those of `posbias.theory.closed_forms.collapse_bounds.decay_envelope`.
 """
 
 import math
+from functools import partial
 
 import numpy as np
 from numpy.random import Generator
 
 from posbias.theory.closed_forms import collapse_bounds
-from posbias.verify.statement import Instance, Reading, Statement
+from posbias.verify.margins import Stack, distances, inside, log_rollouts, log_softmax
+from posbias.verify.statement import Instance, Statement, both_readings, statement
 from posbias.verify.wu import draws
-from posbias.verify.wu.margins import SOURCE, Distances, Stack, inside, log_rollouts, log_softmax
 
 
 def _draw_decay(rng: Generator, edge: bool, positive: bool = True) -> Instance:
@@ -26,77 +27,47 @@ def _draw_decay(rng: Generator, edge: bool, positive: bool = True) -> Instance:
     return {"content": spread * content, "rate": rate}
 
 
-def _decay(instance: Instance) -> tuple[Stack, float, Distances]:
-    """ln A of every layer, the range of admitted content logits, and the distances; −inf outside the mask."""
-    content = np.asarray(instance["content"], dtype=float)
-    place = np.arange(content.shape[-1])
-    distance = place[:, None] - place
-    log_kernels = log_softmax(content - instance["rate"] * distance, distance >= 0)
+def _slack_decay(content: Stack, rate: float, corrected: bool, layers: bool) -> float:
+    """Every weight (`layers`) or every rollout against its envelope, printed in Appendix D or corrected."""
+    tokens = content.shape[-1]
+    distance = distances(tokens)
+    log_kernels = log_softmax(content - rate * distance, distance >= 0)
     seen = content[:, distance >= 0]
-    return log_kernels, float(seen.max() - seen.min()), distance
-
-
-def _printed_decay(instance: Instance, span: float) -> collapse_bounds.Envelope:
-    """C_min and C_max as Appendix D prints them."""
-    m = float(instance["rate"])
-    low, high = math.log(-math.expm1(-m)) - span, span - math.log1p(math.exp(-m))
-    return collapse_bounds.Envelope(low, high, m, m, power=1)
-
-
-def _slack_decay(instance: Instance, amended: bool, layers: bool) -> float:
-    """Every weight (`layers`) or every rollout against its envelope."""
-    log_kernels, span, distance = _decay(instance)
-    tokens = len(distance)
-    envelope = (
-        collapse_bounds.decay_envelope(instance["rate"], span, tokens)
-        if amended
-        else _printed_decay(instance, span)
-    )
-    return inside(envelope, log_kernels if layers else log_rollouts(log_kernels), distance, layers)
+    span = float(seen.max() - seen.min())
+    if corrected:
+        envelope = collapse_bounds.decay_envelope(rate, span, tokens)
+    else:
+        low, high = math.log(-math.expm1(-rate)) - span, span - math.log1p(math.exp(-rate))
+        envelope = collapse_bounds.Envelope(low, high, rate, rate, power=1)
+    return inside(envelope, log_kernels if layers else log_rollouts(log_kernels), layers)
 
 
 _FLAT = {"content": [[[0.0, 0.0], [0.0, 0.0]]], "rate": 1.0}
 
-
 DECAY: tuple[Statement, ...] = (
-    Statement(
+    statement(
         "wu-4.4",
         "Lemma 4.4",
-        SOURCE,
-        Reading(
-            "C_min = (1 − e^−m)e^(I_min−I_max), C_max = e^(I_max−I_min)/(1 + e^−m), as Appendix D prints "
-            "them",
-            _draw_decay,
-            lambda instance: _slack_decay(instance, amended=False, layers=True),
-        ),
-        Reading(
-            "C_min = e^(I_min−I_max)(1 − e^−m)/(1 − e^−Nm), C_max = e^(I_max−I_min)",
-            lambda rng, edge: _draw_decay(rng, edge, positive=False),
-            lambda instance: _slack_decay(instance, amended=True, layers=True),
-        ),
+        "C_min = (1 − e^−m)e^(I_min−I_max), C_max = e^(I_max−I_min)/(1 + e^−m), as Appendix D prints them",
+        (_draw_decay, partial(_draw_decay, positive=False)),
+        both_readings(_slack_decay, layers=True),
+        corrected="C_min = e^(I_min−I_max)(1 − e^−m)/(1 − e^−Nm), C_max = e^(I_max−I_min)",
+        witness=_FLAT,
         note="The proof sums over k = 0 … i where the row has k = 1 … i: row 1 has one key, A_11 = 1, and "
         "the factor 1/(1 + e^−m) is not there. e^(I_max−I_min) holds in all rows, the printed C_max from row "
         "2 on. The printed C_min holds, but is 0 at m = 0, where the amended one is e^(I_min−I_max)/N.",
-        witness=_FLAT,
     ),
-    Statement(
+    statement(
         "wu-4.5",
         "Theorem 4.5",
-        SOURCE,
-        Reading(
-            "C_min^(t+1) ≤ P_ij/(binom(t+i−j, i−j)·e^(−(i−j)m)) ≤ C_max^(t+1) with Appendix D's constants",
-            _draw_decay,
-            lambda instance: _slack_decay(instance, amended=False, layers=False),
-        ),
-        Reading(
-            "the same with C_min = e^(I_min−I_max)(1 − e^−m)/(1 − e^−Nm), C_max = e^(I_max−I_min)",
-            lambda rng, edge: _draw_decay(rng, edge, positive=False),
-            lambda instance: _slack_decay(instance, amended=True, layers=False),
-        ),
+        "C_min^(t+1) ≤ P_ij/(binom(t+i−j, i−j)·e^(−(i−j)m)) ≤ C_max^(t+1) with Appendix D's constants",
+        (_draw_decay, partial(_draw_decay, positive=False)),
+        both_readings(_slack_decay, layers=False),
+        corrected="the same with C_min = e^(I_min−I_max)(1 − e^−m)/(1 − e^−Nm), C_max = e^(I_max−I_min)",
+        witness=_FLAT,
         note="The Θ stands; the constants of its proof inherit Lemma 4.4's C_max, which fails wherever walks "
         "pass the first row. As they lie (C_max/C_min)^(t+1) apart, the Θ alone does not place the peak of "
         "P.",
-        witness=_FLAT,
     ),
 )
 """Lemma 4.4, Theorem 4.5."""

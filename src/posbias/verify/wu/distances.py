@@ -14,8 +14,7 @@ from numpy.random import Generator
 from scipy.special import loggamma
 
 from posbias.theory.closed_forms import critical_distances
-from posbias.verify.statement import Instance, Reading, Statement
-from posbias.verify.wu.margins import SOURCE
+from posbias.verify.statement import Instance, Statement, statement
 
 
 def _draw_distance(rng: Generator, edge: bool) -> Instance:
@@ -25,9 +24,8 @@ def _draw_distance(rng: Generator, edge: bool) -> Instance:
     return {"depth": depth, "rate": float(rng.choice([5e-3, 1.0, 30.0]) if edge else rng.uniform(0.01, 3))}
 
 
-def _slack_peak(instance: Instance) -> float:
+def _slack_peak(depth: int, rate: float) -> float:
     """L, with Γ for factorials, at x* against whole and real distances around; and that L rises at all."""
-    depth, rate = instance["depth"], instance["rate"]
     star, t = critical_distances.critical_distance(depth, rate), depth - 1
 
     def height(x: Any) -> Any:
@@ -38,20 +36,16 @@ def _slack_peak(instance: Instance) -> float:
     return min(float(height(star) - height(around).max()), rises)
 
 
-def _heights(depth: int, farthest: int, falls: Float[np.ndarray, "distance"]) -> Any:
-    """L at 0 … farthest, the binomials exact."""
-    return np.array([math.log(math.comb(depth - 1 + x, x)) for x in range(farthest + 1)]) - falls
+def _heights(depth: int, falls: Float[np.ndarray, "distance"]) -> Any:
+    """L at 0, 1, …, the binomials exact."""
+    return np.array([math.log(math.comb(depth - 1 + x, x)) for x in range(len(falls))]) - falls
 
 
-def _slack_modal(instance: Instance) -> float:
+def _slack_modal(depth: int, rate: float) -> float:
     """⌊x*⌋ is highest among whole distances, the real peak is where it should be, x* moves rightly."""
-    depth, rate = instance["depth"], instance["rate"]
-    star, best = (
-        critical_distances.critical_distance(depth, rate),
-        critical_distances.modal_distance(depth, rate),
-    )
-    far = np.arange(2 * best + 6)
-    heights = _heights(depth, int(far[-1]), rate * far)
+    critical = critical_distances.critical_distance
+    star, best = critical(depth, rate), critical_distances.modal_distance(depth, rate)
+    heights = _heights(depth, rate * np.arange(2 * best + 6))
     top = float(heights[best] - heights.max())
 
     def slope(x: float) -> float:
@@ -59,99 +53,75 @@ def _slack_modal(instance: Instance) -> float:
 
     left = slope(star - 1) if star > 1 else math.inf
     right = -slope(max(star - 0.5, 0.0)) if star > 0.5 else math.inf
-    deeper, steeper = (
-        critical_distances.critical_distance(depth + 1, rate),
-        critical_distances.critical_distance(depth, 1.1 * rate),
-    )
+    deeper, steeper = critical(depth + 1, rate), critical(depth, 1.1 * rate)
     return min(top, left, right, deeper - star, star - steeper)
 
 
 def _draw_root(rng: Generator, edge: bool) -> Instance:
     depth = int(rng.choice([2, 3]) if edge else rng.integers(2, 100))
-    return {
-        "depth": depth,
-        "angle": float(rng.choice([0.01, 0.5, 3.0]) if edge else 10 ** rng.uniform(-2, 0)),
-    }
+    angle = rng.choice([0.01, 0.5, 3.0]) if edge else 10 ** rng.uniform(-2, 0)
+    return {"depth": depth, "angle": float(angle)}
 
 
-def _slack_printed_root(instance: Instance) -> float:
+def _slack_printed_root(depth: int, angle: float) -> float:
     """Minus the relative slope of L (Stirling) at the root of Appendix H's ln(1 + t/x) = 2θx."""
-    t, angle = instance["depth"] - 1, instance["angle"]
+    t = depth - 1
     # that equation is the right one for √θ in place of θ
     x = critical_distances.rope_critical_distance(t + 1, math.sqrt(angle))
     rise, fall = math.log1p(t / x), 2 * angle**2 * x
     return -abs(rise - fall) / max(rise, fall)
 
 
-def _slack_root(instance: Instance) -> float:
+def _slack_root(depth: int, angle: float) -> float:
     """The right root; the whole distance that is highest; x* grows with depth and shrinks with the angle."""
-    depth, angle = instance["depth"], instance["angle"]
-    x, best = (
-        critical_distances.rope_critical_distance(depth, angle),
-        critical_distances.rope_modal_distance(depth, angle),
-    )
+    critical = critical_distances.rope_critical_distance
+    x, best = critical(depth, angle), critical_distances.rope_modal_distance(depth, angle)
     rise = math.log1p((depth - 1) / x)
-    far = np.arange(best + 4 + best // 4)
-    heights = _heights(depth, int(far[-1]), (angle * far) ** 2)
+    heights = _heights(depth, (angle * np.arange(best + 4 + best // 4)) ** 2)
     by_depth, by_angle = critical_distances.critical_distance_slopes(depth, angle)
     return min(
         -abs(1 - 2 * angle**2 * x / rise),
         float(heights[best] - heights.max()),
         best - (x - 1),
         x + 0.5 - best,
-        critical_distances.rope_critical_distance(depth + 1, angle) / x - 1,
-        1 - critical_distances.rope_critical_distance(depth, 1.01 * angle) / x,
+        critical(depth + 1, angle) / x - 1,
+        1 - critical(depth, 1.01 * angle) / x,
         by_depth,
         -by_angle,
     )
 
 
 DECAY_DISTANCE: tuple[Statement, ...] = (
-    Statement(
+    statement(
         "wu-4.5-distance",
         "Theorem 4.5, critical distance",
-        SOURCE,
-        Reading(
-            "L(x) = log(binom(t+x, x)e^(−xm)), Γ for factorials, is not monotone and is highest at t/(e^m − "
-            "1)",
-            _draw_distance,
-            _slack_peak,
-        ),
-        Reading(
-            "highest at ⌊x*⌋ over whole x, in (x* − 1, x* − ½] or at 0 over real x; x* grows with t, falls "
-            "with m",
-            _draw_distance,
-            _slack_modal,
-        ),
+        "L(x) = log(binom(t+x, x)e^(−xm)), Γ for factorials, is not monotone and is highest at t/(e^m − 1)",
+        _draw_distance,
+        (_slack_peak, _slack_modal),
+        corrected="highest at ⌊x*⌋ over whole x, in (x* − 1, x* − ½] or at 0 over real x; x* grows with t, "
+        "falls with m",
+        witness={"depth": 2, "rate": 1.0},
         note="x* = t/(e^m − 1) is exact only for Stirling's L without its ½·log terms. L itself peaks ½ to 1 "
         "lower, and falls from the start where 1 + ½ + … + 1/t ≤ m (over whole distances where t < e^m − 1). "
         "Over whole distances the peak is exactly ⌊x*⌋, and without content, far from the first token, that "
         "is the peak of P too (a negative binomial distribution).",
-        witness={"depth": 2, "rate": 1.0},
     ),
 )
 """The critical distance of Theorem 4.5."""
 
 ROPE_DISTANCE: tuple[Statement, ...] = (
-    Statement(
+    statement(
         "wu-4.7-distance",
         "Theorem 4.7, critical distance (Appendix H)",
-        SOURCE,
-        Reading(
-            "the critical point of L solves log((t+x)/x) = 2θx, as Appendix H prints it",
-            _draw_root,
-            _slack_printed_root,
-        ),
-        Reading(
-            "it solves log((t+x)/x) = 2θ²x, grows with t, falls with θ; whole x: in (x* − 1, x* + ½)",
-            _draw_root,
-            _slack_root,
-        ),
+        "the critical point of L solves log((t+x)/x) = 2θx, as Appendix H prints it",
+        _draw_root,
+        (_slack_printed_root, _slack_root),
+        corrected="it solves log((t+x)/x) = 2θ²x, grows with t, falls with θ; whole x: in (x* − 1, x* + ½)",
+        witness={"depth": 5, "angle": 0.1},
         note="The derivative of θ²x² is 2θ²x. With it ∂x/∂t = 1/(2θ²(x+t) + t/x) and ∂x/∂θ = −4θx/(2θ² + "
         "t/(x(x+t))): both signs survive. But x* is the peak of L, not of P: where θ√t is small it grows "
         "like √t, while the peak of a RoPE rollout moves by the mean attended distance in every layer, like "
         "t.",
-        witness={"depth": 5, "angle": 0.1},
     ),
 )
 """The critical distance of Theorem 4.7, Appendix H."""

@@ -15,8 +15,8 @@ from posbias.theory.distance import RoPE
 from posbias.theory.encodings import ALiBi, DecayBias, NoPE
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
 from posbias.theory.rollout.kernel import layer_kernel, masked_softmax
+from posbias.verify.margins import Matrix
 from posbias.verify.statement import Instance
-from posbias.verify.wu.margins import Matrix
 
 
 def depth(rng: Generator, edge: bool, most: int = 40) -> int:

@@ -4,13 +4,15 @@ Networks run, X ← A·X·W_V with A = softmax(X W_Q (X W_K)ᵀ), no residual, n
 matrices have bounded products, though single ones may be large.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.random import Generator
 
 from posbias.theory.closed_forms import collapse_bounds
-from posbias.verify.statement import Instance, Reading, Statement
+from posbias.verify.margins import log_below, log_softmax
+from posbias.verify.statement import Instance, Statement, statement
 from posbias.verify.wu import draws
-from posbias.verify.wu.margins import SOURCE, log_below, log_softmax
 
 
 def _draw_network(rng: Generator, edge: bool) -> Instance:
@@ -27,30 +29,22 @@ def _draw_network(rng: Generator, edge: bool) -> Instance:
         hidden[0] = -1.0
         weights, values = np.full((2, 1, 1, 1), rng.choice([0.0, 1.0, 3.0])), np.ones((1, 1, 1))
     kind = str(rng.choice(["causal", "window", "prefix", "full"]))
-    return {
-        "hidden": hidden,
-        "queries": weights[0],
-        "keys": weights[1],
-        "values": values,
-        "kind": kind,
-        "size": int(rng.integers(1, tokens + 1)),
-    }
+    networks = {"hidden": hidden, "queries": weights[0], "keys": weights[1], "values": values}
+    return networks | {"kind": kind, "size": int(rng.integers(1, tokens + 1))}
 
 
-def _slack_floor(instance: Instance) -> float:
-    X = np.asarray(instance["hidden"], dtype=float)
-    weights = [np.asarray(instance[key], dtype=float) for key in ("queries", "keys", "values")]
-    allowed = draws.mask_of(instance["kind"], instance["size"]).allowed(len(X))
-    C = max(np.linalg.norm(one, 2, axis=(1, 2)).max() for one in weights[:2])
+def _slack_floor(hidden: Any, queries: Any, keys: Any, values: Any, kind: str, size: int) -> float:
+    X, allowed = hidden, draws.mask_of(kind, size).allowed(len(hidden))
+    C = max(np.linalg.norm(weights, 2, axis=(1, 2)).max() for weights in (queries, keys))
     product, C_V = np.eye(X.shape[1]), 1.0
-    for value in weights[2]:
+    for value in values:
         product = product @ value
         C_V = max(C_V, float(np.linalg.norm(product, 2)))
     start = float(np.linalg.norm(X, axis=1).max())
     bound = collapse_bounds.logit_bound(start, float(C), C_V)
     log_floor = collapse_bounds.log_attention_floor(int(allowed.sum(axis=1).max()), bound)
     slack = 1.0
-    for query, key, value in zip(*weights, strict=True):
+    for query, key, value in zip(queries, keys, values, strict=True):
         log_kernel = log_softmax((X @ query) @ (X @ key).T, allowed)
         slack = min(slack, log_below(log_floor, log_kernel[allowed]))
         X = np.exp(log_kernel) @ X @ value
@@ -59,16 +53,13 @@ def _slack_floor(instance: Instance) -> float:
 
 
 FLOOR: tuple[Statement, ...] = (
-    Statement(
+    statement(
         "wu-A.1",
         "Lemma A.1",
-        SOURCE,
-        Reading(
-            "A_ij ≥ 1/(1 + (k − 1)e^(2M)) with M = (max‖X_i⁽⁰⁾‖·C_V·C)² and k the most keys a query sees; "
-            "‖X_i⁽ᵗ⁾‖ ≤ max‖X_i⁽⁰⁾‖·C_V",
-            _draw_network,
-            _slack_floor,
-        ),
+        "A_ij ≥ 1/(1 + (k − 1)e^(2M)) with M = (max‖X_i⁽⁰⁾‖·C_V·C)² and k the most keys a query sees; "
+        "‖X_i⁽ᵗ⁾‖ ≤ max‖X_i⁽⁰⁾‖·C_V",
+        _draw_network,
+        _slack_floor,
         note="Holds, and the floor is attained. The C of Eq. (6) is not that of A1: it is max‖X_i‖·C_V·C. "
         "Eq. (3)'s second line prints R_i for R_(i−j).",
     ),

@@ -1,0 +1,89 @@
+"""How a bound becomes a margin, and the rollouts that bounds are about.
+
+`room` and `below` are what is left between value and bound, relative to the larger of the two or to the bound.
+Weights far from the diagonal under- and overflow, and so do their bounds: there both are kept as logarithms, as is
+the product of the layers. An envelope (`posbias.theory.closed_forms.collapse_bounds.Envelope`) is two bounds by
+distance.
+"""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.special import logsumexp
+
+from posbias.theory.closed_forms import collapse_bounds
+from posbias.theory.rollout.kernel import push
+
+Matrix = Float[np.ndarray, "query key"]
+Stack = Float[np.ndarray, "layer query key"]
+
+
+def room(value: Any, bound: Any) -> float:
+    """The least of bound − value, in units of the larger of the two in size; 0 where both are."""
+    value, bound = np.broadcast_arrays(np.asarray(value, dtype=float), np.asarray(bound, dtype=float))
+    larger = np.maximum(np.abs(value), np.abs(bound))
+    return float(np.divide(bound - value, larger, out=np.zeros(larger.shape), where=larger > 0).min())
+
+
+def below(value: Any, log_bound: Any) -> float:
+    """Relative slack of value ≤ bound, the least over all."""
+    with np.errstate(divide="ignore"):
+        return log_below(np.log(value), log_bound)
+
+
+def log_below(log_value: Any, log_bound: Any) -> float:
+    """The same for the logarithm of the value."""
+    return float(np.min(-np.expm1(np.asarray(log_value) - np.asarray(log_bound)), initial=1.0)) + 0.0
+
+
+def inside(envelope: collapse_bounds.Envelope, log_values: Stack, layers: bool) -> float:
+    """Least slack of ln weights between both bounds: of single `layers`, or of the rollout at each depth."""
+    distance, slack = distances(log_values.shape[-1]), 1.0
+    lower = distance >= 0
+    for before, values in enumerate(log_values):
+        low, high = envelope.log_bounds(distance[lower], 1 if layers else before + 1)
+        slack = min(slack, log_below(low, values[lower]), log_below(values[lower], high))
+    return slack
+
+
+def distances(tokens: int) -> Int[np.ndarray, "query key"]:
+    """Query minus key."""
+    return np.subtract.outer(np.arange(tokens), np.arange(tokens))
+
+
+def log_softmax(logits: Float[np.ndarray, "*layer query key"], allowed: Any) -> Any:
+    """ln of the softmax of each row over allowed keys, −inf elsewhere."""
+    masked = np.where(allowed, logits, -np.inf)
+    return masked - np.asarray(logsumexp(masked, axis=-1, keepdims=True))
+
+
+def log_rollouts(log_kernels: Stack) -> Stack:
+    """ln P⁽ᵗ⁾ for every t: the product of the layers, each sum taken over logarithms."""
+    product, products = log_kernels[0], [log_kernels[0]]
+    for log_kernel in log_kernels[1:]:
+        product = np.logaddexp.reduce(log_kernel[:, :, None] + product[None], axis=1)
+        products.append(product)
+    return np.stack(products)
+
+
+def rollouts(kernels: Stack, mixing: Float[np.ndarray, "layer"] | None = None) -> Stack:
+    """P⁽ᵗ⁾ for every t, bottom layer first; with λ of each layer, or attention alone."""
+    product, products = np.eye(kernels.shape[-1]), []
+    for layer, kernel in enumerate(kernels):
+        mixed = kernel @ product
+        product = mixed if mixing is None else (1 - mixing[layer]) * product + mixing[layer] * mixed
+        products.append(product)
+    return np.stack(products)
+
+
+def suffixes(products: Stack) -> Float[np.ndarray, "layer key"]:
+    """The most that any query has at a position and after it."""
+    return np.flip(np.cumsum(np.flip(products, -1), axis=-1), -1).max(axis=1)
+
+
+def rollout_row(kernels: Any, mixing: Any, query: int = -1) -> Float[np.ndarray, "key"]:
+    """Row `query` of the rollout of kernels (layer × query × key, bottom first) with λ of each layer."""
+    kernels = np.asarray(kernels, dtype=float)
+    row = np.eye(kernels.shape[-1])[query]
+    return push(row, kernels[::-1], np.asarray(mixing, dtype=float)[::-1])
