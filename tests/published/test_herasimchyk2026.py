@@ -9,7 +9,7 @@ from measured import DEPTH, HEADS, TOKENS, measurement
 from project import ROLLOUT_FILES, needs_rollout_files
 
 from posbias.claims import NEAR
-from posbias.cli.papers import paper
+from posbias.cli.paper import paper
 from posbias.comparison import compare
 from posbias.errors import InputFileError, InvalidValueError, OutputFileError
 from posbias.papers.herasimchyk2026 import TARGETS, make

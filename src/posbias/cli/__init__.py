@@ -1,83 +1,86 @@
-"""The command line: one short function per command.
+"""The command line: a file for each command, whose options are a frozen dataclass.
 
 stdout is the answer (text, or one JSON value with --json), stderr the progress. Whatever goes wrong is one
-line on stderr: exit code 2 for input that cannot be right, 130 after Ctrl-C; --debug shows the traceback.
+line on stderr: exit code 2 for input that cannot be right, 130 after Ctrl-C; --debug shows the traceback. A
+command is imported when it is called or listed, and imports what is heavy when it works.
 """
 
+import logging
 import sys
+import time
 
 from cyclopts import App, CycloptsError
 
 from posbias import __version__
-from posbias.cli import reproducing as _reproducing  # noqa: F401 (adds its commands to `paper`)
-from posbias.cli import residual as _residual  # noqa: F401 (adds its commands to `paper`)
-from posbias.cli.citing import cite
-from posbias.cli.measuring import compare, measure, report
-from posbias.cli.models import models
-from posbias.cli.papers import paper
-from posbias.cli.predicting import predict, presets, verify
-from posbias.cli.retrieving import retrieve
-from posbias.cli.simulating import simulate
-from posbias.cli.speaking import COMPILING
-from posbias.cli.studies import study
-from posbias.cli.training import train
+from posbias.cli.old_options import renewed
+from posbias.cli.output import COMPILING, without_bars
 from posbias.errors import PosbiasError
 from posbias.logs import on_stderr
 
 __all__ = ["COMPILING", "app", "main"]
 
+log = logging.getLogger(__name__)
+VERBOSE, QUIET = ("-v", "--verbose"), ("-q", "--quiet")
+
 app = App(
     name="posbias",
     version=__version__,
     help="Predict, measure, compare, simulate and train position bias in transformers: where a model looks in its "
-    "context, and where it does not. Add --debug to any command to see the traceback of an error; POSBIAS_CACHE "
-    "names the folder of fetched models.",
+    "context, and where it does not. POSBIAS_CACHE names the folder of fetched models.",
     help_format="plaintext",
+    help_epilogue="With any command: -v more words, -q no progress, --debug the traceback of an error.",
     suppress_keyboard_interrupt=False,
 )
-for command in (predict, measure, retrieve, compare, report, simulate, train):
-    app.command(command)
-for command in (study, paper, verify, presets, models, cite):
-    app.command(command)
+for name in ("predict", "measure", "retrieve", "compare", "report", "simulate", "train"):
+    app.command(f"posbias.cli.{name}:{name}", name=name)
+for name in ("study", "paper", "verify", "presets", "models", "cite"):
+    app.command(f"posbias.cli.{name}:{name}", name=name)
+app.register_install_completion_command(help="Let the shell complete commands and options.")
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 2 input that cannot be right, 130 interrupted."""
-    given = sys.argv[1:] if arguments is None else arguments
-    debug = "--debug" in given
+    words = sys.argv[1:] if arguments is None else arguments
+    debug = "--debug" in words
+    verbose, quiet = (any(word in names for word in words) for names in (VERBOSE, QUIET))
     try:
-        with on_stderr():
-            app(
-                [word for word in given if word != "--debug"],
-                exit_on_error=False,
-                print_error=False,
-                help_on_error=False,
-                result_action="return_value",
-            )
-    except PosbiasError as error:
-        if debug:
+        with on_stderr(verbose - quiet), without_bars(quiet):
+            _run(renewed([word for word in words if word not in ("--debug", *VERBOSE, *QUIET)]))
+    except (PosbiasError, CycloptsError, KeyboardInterrupt, MemoryError) as error:
+        if debug and not isinstance(error, CycloptsError):
             raise
-        _fail(str(error), 2)
-    except CycloptsError as error:
-        if {"--full", "--quick"} <= {*given}:
-            # where they are one flag, the parser would call it repeated
-            _fail("full: given together with --quick, one of the two needed", 2)
-        message = " ".join(str(error).split())
-        _fail(message.replace("Unused Tokens:", "not understood:"), 2)
-    except KeyboardInterrupt as interrupt:
-        if debug:
-            raise
-        _fail(f"interrupted{': ' + str(interrupt) if str(interrupt) else ''}", 130)
+        _fail(error)
     except BrokenPipeError:
         # the reader of our output left; there is nobody to tell
         sys.stderr.close()
         raise SystemExit(141) from None
-    except MemoryError as error:
-        if debug:
-            raise
-        _fail(f"out of memory ({error}); fewer tokens or prompts needed", 2)
 
 
-def _fail(message: str, code: int) -> None:
+def _run(words: list[str]) -> None:
+    began, used = time.monotonic(), time.process_time()
+    _load_listed(words)
+    app(words, exit_on_error=False, print_error=False, help_on_error=False, result_action="return_value")
+    log.debug("%.1f s, %.1f s of them computing", time.monotonic() - began, time.process_time() - used)
+
+
+def _load_listed(words: list[str]) -> None:
+    """Import the commands below the one that is called: a page of help has the first line of each."""
+    called = app
+    for word in words:
+        if word.startswith("-") or word not in called:
+            break
+        called = called[word]
+    called.resolved_commands()
+
+
+def _fail(error: BaseException) -> None:
+    """Say in a line what went wrong, and exit."""
+    message = str(error)
+    if isinstance(error, CycloptsError):
+        message = " ".join(message.split()).replace("Unused Tokens:", "not understood:")
+    elif isinstance(error, KeyboardInterrupt):
+        message = f"interrupted: {message}".removesuffix(": ")
+    elif isinstance(error, MemoryError):
+        message = f"out of memory ({message}); fewer tokens or prompts needed"
     sys.stderr.write(f"posbias: {message}\n")
-    raise SystemExit(code)
+    raise SystemExit(130 if isinstance(error, KeyboardInterrupt) else 2)

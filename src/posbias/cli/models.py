@@ -1,15 +1,17 @@
-"""The commands about models: which can be named, and what is known of their families."""
+"""`posbias models`: which models can be named, and what is known of their families."""
 
+import logging
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
-from posbias.cli.speaking import Again, Json, answer_with, say
+from posbias.cli import options as shared
+from posbias.cli.output import answer_with
 from posbias.errors import InvalidValueError, ModelError
 from posbias.terminal import table
 
-Check = Annotated[bool, Parameter(name="--check", negative="")]
+log = logging.getLogger(__name__)
 
 models = App(
     name="models",
@@ -20,26 +22,22 @@ models = App(
 
 
 @models.default
-def available(*, fetch: str | None = None, again: Again = False, json: Json = False) -> None:
+def available(*, fetch: str | None = None, rerun: shared.Rerun = False, json: shared.Json = False) -> None:
     """List the models that can be named, and whether they are on this machine.
 
     Parameters
     ----------
     fetch
         Download and convert this model now.
-    again
-        Fetch it anew even if it is there.
-    json
-        Print JSON on stdout.
     """
     import dataclasses
 
     from posbias import measurement as measuring
 
-    if again and fetch is None:
-        raise InvalidValueError("again: given alone, --fetch MODEL needed with it")
+    if rerun and fetch is None:
+        raise InvalidValueError("rerun: given alone, --fetch MODEL needed with it")
     if fetch is not None:
-        folder = measuring.fetch(fetch, again=again, say=say)
+        folder = measuring.fetch(fetch, again=rerun, say=log.info)
         answer_with({"model": fetch, "folder": str(folder)} if json else None, lambda: [f"{fetch}: {folder}"])
         return
     records = [dataclasses.asdict(record) for record in measuring.available_models()]
@@ -53,15 +51,13 @@ def available(*, fetch: str | None = None, again: Again = False, json: Json = Fa
 
 
 @models.command
-def families(*, check: Check = False, json: Json = False) -> None:
+def families(*, check: shared.Flag = False, json: shared.Json = False) -> None:
     """List the model families whose measurement is proven by tests; any other has to pass a check each time.
 
     Parameters
     ----------
     check
         Prove every row now, on tiny random models, and show how far the capture was off.
-    json
-        Print JSON on stdout.
     """
     from posbias.measurement.models.families import FAMILIES
 
@@ -81,7 +77,7 @@ def _prove(row: dict[str, Any]) -> None:
     """Add what a check of a row found: `checked` then says what is so now."""
     from posbias.measurement import prove_family
 
-    say(f"checking {row['model_type']}")
+    log.info("checking %s", row["model_type"])
     row["checks"] = list(prove_family(row["model_type"]))
     row["checked"] = all(found["passed"] for found in row["checks"])
 

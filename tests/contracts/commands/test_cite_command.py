@@ -158,11 +158,11 @@ def test_computed_results_are_cited_by_what_made_them(here, capsys):
     assert set(cited(capsys, "p.json")) == {"abnar2020", "press2022", "bigscience2022"}
     run(capsys, "predict", "gpt2", "--vary", "depth=12,24", "--tokens", 16, "--out", "v.json")
     assert {"herasimchyk2026", "radford2019"} <= set(cited(capsys, "v.json"))
-    run(capsys, "simulate", "layernorm", "--samples", 500, "--norm", "rmsnorm", "--out", "s.json")
+    run(capsys, "simulate", "layernorm", "--effort", 500, "--norm", "rmsnorm", "--out", "s.json")
     assert set(cited(capsys, "s.json")) == {"kim2026", "zhang2019"}
     run(capsys, "simulate", "variants", "rope", "--networks", 2, "--inputs", 2, "--out", "w.json")
     assert set(cited(capsys, "w.json")) == {"kim2026", "ba2016", "su2024"}
-    run(capsys, "verify", "wu-4.1", "kim-section-3", "--instances", 4, "--out", "verified")
+    run(capsys, "verify", "wu-4.1", "kim-section-3", "--effort", 4, "--out", "verified")
     found = cited(capsys, "verified/verify.json")
     assert set(found) == {"wu2025", "kim2026"}
     assert "Theorem 4.1" in found["wu2025"]
@@ -170,7 +170,7 @@ def test_computed_results_are_cited_by_what_made_them(here, capsys):
 
 def test_a_trained_cell_is_cited_from_each_of_its_files(here, capsys):
     tiny = (
-        "--items 4 --dimension 16 --classes 64 --labels 4 --burstiness 2 --seeds 2 --batch 16 --iterations 10"
+        "--items 4 --dimension 16 --classes 64 --labels 4 --burstiness 2 --networks 2 --batch 16 --effort 10"
     )
     main(["train", *tiny.split(), "--sequences", "20", "--positional", "rope", "--out", "cell", "--json"])
     Path("answer.json").write_text(capsys.readouterr().out)

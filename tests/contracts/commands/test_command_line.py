@@ -141,7 +141,7 @@ def test_predict_draws(architecture, tmp_path, suffix):
         (["measure", ""], "model: '' given"),
         (["report", "--out", "r.nc"], "a folder needed"),
         (["report", "broken.nc", "--tokens", "99"], "tokens: given with a finished measurement"),
-        (["models", "--again"], "--fetch MODEL needed"),
+        (["models", "--rerun"], "--fetch MODEL needed"),
         (["predict", "small.toml", "--tokens", "2.5"], "'2.5' given, an integer needed"),
         (["predict", "small.toml", "--query", "1.5"], "'1.5' given, an integer needed"),
         (["predict", "small.toml", "--out", "/dev/full"], "cannot write /dev/full: it is no ordinary file"),

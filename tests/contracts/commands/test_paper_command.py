@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from posbias.claims import Claim, Evidence, judged
-from posbias.cli import main, reproducing
+from posbias.cli import main
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.execution import InProcess
@@ -130,9 +130,11 @@ def test_a_paper_s_own_command_prints_its_claims(capsys, results, tmp_path):
 def test_wrong_words_are_refused(capsys, tmp_path):
     out = ("--out", tmp_path / "none")
     assert "did you mean 'kim2026'?" in refused(capsys, "claims", "--paper", "kim2025", *out)
-    assert "one of the two needed" in refused(capsys, "claims", "--quick", "--full", *out)
+    assert "quick or full needed: there are several units" in refused(
+        capsys, "claims", "--effort", "100", *out
+    )
     assert "instances: 0 given" in refused(capsys, "claims", "--instances", "0", *out)
-    assert "one of the two needed" in refused(capsys, "all", "--quick", "--full", *out)
+    assert "quick or full needed: there are several units" in refused(capsys, "all", "--effort", "100", *out)
     assert "one of the two needed" in refused(capsys, "all", "--workers", "2", "--ray", "auto", *out)
     assert "no folder" in refused(capsys, "all", "--configs", tmp_path / "nowhere", *out)
     assert not (tmp_path / "none").exists()
@@ -190,7 +192,7 @@ def test_all_counts_the_verdicts_and_names_what_failed(capsys, parts, results):
 def test_all_can_write_the_page(capsys, parts, results, monkeypatch):
     from posbias.papers.readings import compare_readings
 
-    monkeypatch.setattr(reproducing, "_compared", lambda *_: compare_readings("kim2026/eq-35"))
+    monkeypatch.setattr("posbias.cli.paper.all.comparisons", lambda *_: compare_readings("kim2026/eq-35"))
     told = json.loads(answer(capsys, "all", "--out", results, "--report", "--json"))
     page = Path(told["page"]).read_text()
     assert Path(told["page"]) == results / "papers.html"

@@ -96,7 +96,7 @@ def test_what_is_there_is_not_asked_again_and_other_jobs_go_beside_it(model, her
     assert "already asked" in second.err
     assert second.out == first.out
     run(capsys, model, *SMALL, "--out", "o", "--seed", 1)
-    run(capsys, model, *SMALL, "--out", "o", "--again")
+    run(capsys, model, *SMALL, "--out", "o", "--rerun")
     assert (here / "o" / "retrieval.nc").read_bytes() == written
     assert sorted(path.name for path in here.iterdir()) == ["o", "o-2", "o-3"]
 

@@ -20,7 +20,7 @@ def run(*arguments, **settings):
 
 
 def test_json_has_a_probability_with_its_error_for_every_layer():
-    done = run("--d", 16, "--alpha", 0.5, "--layers", 3, "--samples", "1e5", "--json")
+    done = run("--d", 16, "--alpha", 0.5, "--layers", 3, "--effort", "1e5", "--json")
     assert done.returncode == 0
     answer = json.loads(done.stdout)
     assert [entry["layer"] for entry in answer["recency_probability"]] == [1, 2, 3]
@@ -38,13 +38,13 @@ def test_json_has_a_probability_with_its_error_for_every_layer():
 
 
 def test_the_number_of_threads_changes_no_byte():
-    one, two = (run("--samples", 30_001, "--threads", threads, "--json") for threads in (1, 2))
+    one, two = (run("--effort", 30_001, "--threads", threads, "--json") for threads in (1, 2))
     assert one.stdout == two.stdout
 
 
 def test_both_engines_can_be_asked_for():
     answers = [
-        json.loads(run("--engine", engine, "--samples", 20_000, "--norm", "none", "--json").stdout)
+        json.loads(run("--engine", engine, "--effort", 20_000, "--norm", "none", "--json").stdout)
         for engine in ("gram", "token_space")
     ]
     for one, two in zip(*(answer["recency_probability"] for answer in answers), strict=True):
@@ -59,13 +59,13 @@ def test_until_se_stops_when_it_is_sure_enough():
 
 
 def test_samples_limit_until_se():
-    answer = json.loads(run("--until-se", "1e-7", "--samples", 10_000, "--json").stdout)
+    answer = json.loads(run("--until-se", "1e-7", "--effort", 10_000, "--json").stdout)
     assert answer["samples"] == 10_000
 
 
 def test_the_table_speaks_of_each_layer(tmp_path):
     out = tmp_path / "answer.json"
-    done = run("--samples", "2e4", "--layers", 2, "--out", out)
+    done = run("--effort", "2e4", "--layers", 2, "--out", out)
     assert "recency probability" in done.stdout
     assert "20,000 samples" in done.stdout
     assert json.loads(out.read_text())["samples"] == 20_000
@@ -82,9 +82,9 @@ def test_the_table_speaks_of_each_layer(tmp_path):
         (["--tokens", "0"], "tokens: 0 given, at least 3 needed"),
         (["--d", "2"], "dimension: 2 given, at least 3 needed with norm 'layernorm'"),
         (["--d", "0"], "dimension: 0 given, a number ≥ 1 needed"),
-        (["--samples", "0"], "samples: 0 given, an integer ≥ 1 needed"),
-        (["--samples", "2.5"], "'2.5' given, an integer such as 250000 or 1e7 needed"),
-        (["--samples", "many"], "'many' given, an integer such as 250000 or 1e7 needed"),
+        (["--effort", "0"], "samples: 0 given, an integer ≥ 1 needed"),
+        (["--effort", "2.5"], "'2.5' given, quick, full or an integer such as 250000 or 1e7 needed"),
+        (["--effort", "many"], "'many' given, quick, full or an integer such as 250000 or 1e7 needed"),
         (["--seed", "1.5"], "'1.5' given, an integer needed"),
         (["--seed", "-1"], "seed: -1 given, an integer ≥ 0 needed"),
         (["--threads", "0"], "threads: 0 given, an integer ≥ 1 needed"),
@@ -107,14 +107,14 @@ def test_wrong_input_is_one_line(arguments, message):
 
 
 def test_fewer_dimensions_than_tokens_are_allowed():
-    answer = json.loads(run("--d", 4, "--samples", 10_000, "--json").stdout)
+    answer = json.loads(run("--d", 4, "--effort", 10_000, "--json").stdout)
     assert answer["recency_probability"][1]["value"] > 0.5
 
 
 @pytest.mark.waits
 def test_ctrl_c_keeps_what_is_counted_and_says_how_sure_it_is(tmp_path):
     out = tmp_path / "kept.json"
-    command = [POSBIAS, "simulate", "layernorm", "--samples", "1e11", "--json", "--out", out]
+    command = [POSBIAS, "simulate", "layernorm", "--effort", "1e11", "--json", "--out", out]
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

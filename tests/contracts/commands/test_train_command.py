@@ -16,7 +16,7 @@ from posbias.cli import main
 POSBIAS = Path(sys.executable).with_name("posbias")
 TINY = [
     *("--items", "4", "--dimension", "16", "--classes", "64", "--labels", "4", "--burstiness", "2"),
-    *("--seeds", "2", "--batch", "16", "--iterations", "30", "--sequences", "60", "--threads", "1"),
+    *("--networks", "2", "--batch", "16", "--effort", "30", "--sequences", "60", "--threads", "1"),
 ]
 SPEC = """
 seeds = [0, 1]
@@ -71,7 +71,7 @@ def test_every_option_reaches_the_experiment(here, capsys):
         "answers": "first,last", "embedding": "deviation", "items": 6, "dimension": 12, "classes": 50,
         "labels": 5, "burstiness": 3,
         "within-class-noise": 0.5, "shared-direction": 0.25, "middle": 2, "batch": 8, "learning-rate": 0.002,
-        "weight-decay": 0.01, "seeds": 1, "iterations": "2e1", "sequences": 30, "threads": 1,
+        "weight-decay": 0.01, "networks": 1, "effort": "2e1", "sequences": 30, "threads": 1,
     }  # fmt: skip
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
     answer = json.loads(run(capsys, *words, "--no-residual", "--out", here / "o", "--json").out)
@@ -140,9 +140,9 @@ WRONG = [
     ("--positional rotary", "one of none, sinusoidal, rope, decay needed"),
     ("--depth 0", "depth: 0 given, a number ≥ 1 needed"),
     ("--depth 1.5", "'1.5' given, an integer needed"),
-    ("--seeds 0", "seeds: 0 given, an integer from 1"),
-    ("--iterations 0", "iterations: 0 given, a number ≥ 1 needed"),
-    ("--iterations 1.5", "'1.5' given, an integer such as"),
+    ("--networks 0", "networks: 0 given, an integer from 1"),
+    ("--effort 0", "iterations: 0 given, a number ≥ 1 needed"),
+    ("--effort 1.5", "'1.5' given, quick, full or an integer such as"),
     ("--batch 0", "batch: 0 given, a number ≥ 1 needed"),
     ("--learning-rate 0", "learning_rate: 0.0 given, a number > 0 needed"),
     ("--learning-rate nan", "learning_rate: nan given"),
@@ -152,12 +152,12 @@ WRONG = [
     ("--device cuda:99", "device: 'cuda:99' given"),
     ("--inputs words", "words"),
     ("--dimension 15 --positional rope", "dimension: 15 given, an even one needed"),
-    ("--quick --full", "full: given together with --quick, one of the two needed"),
-    ("--full --iterations 1e5", "iterations: given together with --full, one of the two needed"),
-    ("--quick --sequences 10", "sequences: given together with --quick, one of the two needed"),
+    ("--effort quick --effort full", "--effort specified multiple times"),
+    ("--effort medium", "'medium' given, quick, full or an integer such as 250000 or 1e7 needed"),
+    ("--effort quick --sequences 10", "sequences: given together with --effort quick, one of the two needed"),
     ("spec.toml --depth 2", "depth: given with a spec file"),
     ("spec.toml --no-residual", "residual: given with a spec file"),
-    ("spec.toml --full", "full: given with a spec file"),
+    ("spec.toml --effort full", "effort: given with a spec file"),
     ("spc.toml", "spc.toml: no such file; did you mean 'spec.toml'"),
     ("path.toml", "path.toml: sweep: unknown path 'network.dpth'; did you mean 'network.depth'"),
     ("key.toml", "key.toml: unknown key 'iteration'; did you mean 'iterations'"),
@@ -183,8 +183,8 @@ def test_wrong_input_is_one_line(here, capsys, words, message):
 
 def test_help_explains_every_option():
     done = subprocess.run([POSBIAS, "train", "--help"], capture_output=True, text=True, check=True)
-    for word in ("--mask", "--positional", "--residual", "--no-residual", "--answers", "--embedding", "--full",
-                 "--device", "--threads", "--out", "--again", "--json", "window=WIDTH", "[sweep]"):  # fmt: skip
+    for word in ("--mask", "--positional", "--residual", "--no-residual", "--answers", "--embedding", "--effort",
+                 "--device", "--threads", "--out", "--rerun", "--json", "window=WIDTH", "[sweep]"):  # fmt: skip
         assert word in done.stdout
 
 

@@ -1,12 +1,12 @@
-"""The command that asks a model for one fact at one place after another."""
+"""`posbias retrieve`: a fact at one place after another, and where a model finds it."""
 
-import itertools
-from collections.abc import Iterator
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from posbias.cli.asking import DEFAULT_MODEL, Loading, need_model
-from posbias.cli.speaking import Again, Json, Whole, answer_with, bar_of, say
+from posbias.cli import options as shared
+from posbias.cli.jobs import file_of, resumable
+from posbias.cli.output import answer_with, counting
 from posbias.errors import InvalidValueError
 from posbias.files import need_writable
 from posbias.terminal import table
@@ -18,38 +18,18 @@ if TYPE_CHECKING:
     from posbias.measurement.retrieval import RetrievalJob
     from posbias.retrieval.statistics import RetrievalCurve
 
+log = logging.getLogger(__name__)
 FILE = "retrieval.nc"
-_SHORT = 256
-_LOADING = Loading()
 PICTURES = ("retrieval.svg", "retrieval.png")
+_SHORT = 256
 
 
-def retrieve(
-    model: str = DEFAULT_MODEL,
-    *,
-    task: Literal["keys", "needle"] = "keys",
-    pairs: Whole | None = None,
-    length: Whole | None = None,
-    positions: Whole | None = None,
-    prompts: Whole = 64,
-    wording: str | None = None,
-    text: str | None = None,
-    seed: Whole = 0,
-    loading: Loading = _LOADING,
-    measurement: Path | None = None,
-    out: Path | None = None,
-    again: Again = False,
-    json: Json = False,
-) -> None:
-    """Ask a model for a fact that stands first, last or in between, and see where it finds it.
-
-    Writes retrieval.nc and the curve as SVG and PNG. An interrupted run goes on from its finished prompts when
-    the same command is given again.
+@shared.options
+class Options:
+    """What is asked, and where the answer goes.
 
     Parameters
     ----------
-    model
-        A name that `posbias models` lists, a model folder, a .gguf file, or the id of a model on a hub.
     task
         keys: a list of who owns what, and a question for one owner. needle: one fact in running text.
     pairs
@@ -64,80 +44,83 @@ def retrieve(
         keys: json, list, belongs or chat. needle: plain or chat. Default: the first.
     text
         Text that the needle lies in, as for `posbias measure`. Default: the bundled State of the Union addresses.
-    seed
-        Seed of facts, order and text.
+    loading
+        How the model is loaded.
     measurement
         A measurement's .nc of the same model: its influence by position is drawn beside the curve.
     out
         The folder to write to. Default: results/NAME.
-    again
-        Ask even if the folder holds this job already; the new one is written beside it.
-    json
-        Print JSON on stdout.
+    """
+
+    task: Literal["keys", "needle"] = "keys"
+    pairs: shared.Whole | None = None
+    length: shared.Whole | None = None
+    positions: shared.Whole | None = None
+    prompts: shared.Whole = 64
+    wording: str | None = None
+    text: str | None = None
+    seed: shared.Seed = 0
+    loading: shared.Loading = shared.Loading()
+    measurement: Path | None = None
+    out: shared.Out | None = None
+    rerun: shared.Rerun = False
+    json: shared.Json = False
+
+
+def retrieve(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Options()) -> None:
+    """Ask a model for a fact that stands first, last or in between, and see where it finds it.
+
+    Writes retrieval.nc and the curve as SVG and PNG. An interrupted run goes on from its finished prompts when
+    the same command is given again.
     """
     from posbias.measurement import read_text
     from posbias.measurement.retrieval import retrieval_job
     from posbias.retrieval.statistics import retrieval_curve
     from posbias.store import load_measurement
 
-    job = retrieval_job(
-        task, pairs=pairs, length=length, wording=wording, positions=positions, prompts=prompts, seed=seed
-    )
-    if out is not None and out.suffix:
-        raise InvalidValueError(f"out: {str(out)!r} given, a folder needed (the answer is several files)")
-    need_model(model)
-    place = out or _results(model, job, text)
+    names = ("pairs", "length", "wording", "positions", "prompts", "seed")
+    job = retrieval_job(options.task, **{name: getattr(options, name) for name in names})
+    if options.out is not None and options.out.suffix:
+        raise InvalidValueError(
+            f"out: {str(options.out)!r} given, a folder needed (the answer is several files)"
+        )
+    shared.need_model(model)
+    place = options.out or _results(model, job, options.text)
     need_writable(place)
-    beside = None if measurement is None else load_measurement(measurement)
+    beside = None if options.measurement is None else load_measurement(options.measurement)
     if job.task == "needle":
-        read_text(text)
-    loaded = loading.load(model, job.length or _SHORT)
+        read_text(options.text)
+    loaded = options.loading.load(model, job.length or _SHORT)
     if beside is not None:
-        _check_same_model(beside, loaded, measurement)
-    retrieval, folder = _retrieval(loaded, job, text, place, again)
+        _check_same_model(beside, loaded, options.measurement)
+    retrieval, file = _retrieval(loaded, job, options.text, place, options.rerun)
     curve = retrieval_curve(retrieval)
-    pictures = _draw(curve, folder, beside)
-    answer = {
-        "file": str(folder / FILE),
-        "pictures": [str(picture) for picture in pictures],
-        **curve.as_dict(),
-    }
-    answer_with(answer if json else None, lambda: [*_lines(curve), "", f"retrieval: {folder / FILE}"])
+    pictures = _draw(curve, file.parent, beside)
+    answer = {"file": str(file), "pictures": [str(picture) for picture in pictures], **curve.as_dict()}
+    answer_with(answer if options.json else None, lambda: [*_lines(curve), "", f"retrieval: {file}"])
 
 
 def _retrieval(
-    loaded: "LoadedModel", job: "RetrievalJob", text: str | None, place: Path, again: bool
+    loaded: "LoadedModel", job: "RetrievalJob", text: str | None, place: Path, rerun: bool
 ) -> "tuple[xr.Dataset, Path]":
-    """Ask, or take what is there: the dataset and its folder."""
+    """Ask, or take what is there: the dataset and its file."""
     from posbias.measurement import discard_checkpoint
     from posbias.measurement.retrieval import retrieval_fingerprint
     from posbias.measurement.retrieval import retrieve as ask
     from posbias.store import load_retrieval, save_retrieval
 
     fingerprint = retrieval_fingerprint(loaded, job, text)
-    places = _places(place)
-    while (folder := next(places)).exists() and (folder / FILE).exists():
-        found = load_retrieval(folder / FILE)
-        if found.attrs.get("fingerprint") == fingerprint and not again:
-            say(f"already asked: {folder / FILE} (--again asks anew)")
-            return found, folder
-    checkpoint = folder / f".retrieval-{fingerprint[:12]}.partial.npz"
-    done = [0]
-    with bar_of("prompt") as progress:
-
-        def count(finished: int, total: int) -> None:
-            done[0] = finished
-            progress(finished, total)
-
-        try:
-            retrieval = ask(loaded, job, text=text, checkpoint=checkpoint, progress=count, say=say)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"{done[0]} of {job.prompts} prompts are kept, the same command goes on from there"
-            ) from None
-    save_retrieval(retrieval, folder / FILE)
+    file, finished = file_of(place, FILE, fingerprint, load_retrieval, rerun)
+    if finished:
+        log.info("already asked: %s (--rerun asks anew)", file)
+        return load_retrieval(file), file
+    checkpoint = file.with_name(f".retrieval-{fingerprint[:12]}.partial.npz")
+    with resumable(job.prompts) as on_event:
+        count = counting(on_event, "prompt")
+        retrieval = ask(loaded, job, text=text, checkpoint=checkpoint, progress=count, say=log.info)
+    save_retrieval(retrieval, file)
     discard_checkpoint(checkpoint)
-    return retrieval, folder
+    return retrieval, file
 
 
 def _check_same_model(beside: "xr.Dataset", loaded: "LoadedModel", measurement: Path | None) -> None:
@@ -192,10 +175,4 @@ def _results(model: str, job: "RetrievalJob", text: str | None) -> Path:
     size = f"{job.pairs}pairs" if job.pairs is not None else f"{job.length}tokens"
     name = f"{Path(model).name}-{job.task}-{size}-{job.wording}-{job.positions}x{job.prompts}"
     name += f"-{Path(text).stem}" if text is not None else ""
-    return Path("results") / (name + (f"-seed{job.seed}" if job.seed else ""))
-
-
-def _places(place: Path) -> Iterator[Path]:
-    """`place`, then the names beside it: folder-2, folder-3, …"""
-    yield place
-    yield from (place.with_name(f"{place.name}-{number}") for number in itertools.count(2))
+    return shared.RESULTS / (name + (f"-seed{job.seed}" if job.seed else ""))

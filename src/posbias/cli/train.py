@@ -1,4 +1,4 @@
-"""The command that trains: the controlled retrieval experiments of Wu et al. 2025."""
+"""`posbias train`: the controlled retrieval experiments of Wu et al. 2025."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,68 +6,31 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from posbias.cli.speaking import Again, Json, Many, Whole, answer_with, bar
+from posbias.cli import options as shared
+from posbias.cli.output import answer_with, progress
 from posbias.errors import InvalidValueError
-from posbias.execution import Engine, engine_of
 from posbias.terminal import table
 
 if TYPE_CHECKING:
-    from posbias.training import Cell, Experiment
+    from posbias.training import Cell
+    from posbias.training import Experiment as Trained
 
-Flag = Annotated[bool, Parameter(negative="")]
-EFFORTS = {"quick": (2_500, 2_000), "full": (100_000, 10_000)}
-"""Iterations, and test sequences per position or pair."""
+ITERATIONS = {"quick": 2_500, "full": 100_000}
+SEQUENCES = {"quick": 2_000, "full": 10_000}
+"""Test sequences per position or pair."""
+_SIDE_BY_SIDE = "Cores to use: cells of a sweep train side by side, one on each. Default: all."
 _TASK = (
     *("items", "dimension", "classes", "labels", "burstiness", "inputs", "within_class_noise"),
     *("shared_direction", "embedding", "middle"),
 )
-_TRAINING = ("iterations", "batch", "learning_rate", "weight_decay")
 
 
-def train(
-    spec: Path | None = None,
-    *,
-    mask: str | None = None,
-    positional: str | None = None,
-    depth: Whole | None = None,
-    residual: bool | None = None,
-    seeds: Whole | None = None,
-    iterations: Many | None = None,
-    inputs: Literal["gaussian_mixture", "fixed_vocabulary"] | None = None,
-    answers: str | None = None,
-    embedding: Literal["variance", "deviation"] | None = None,
-    items: Whole | None = None,
-    dimension: Whole | None = None,
-    classes: Whole | None = None,
-    labels: Whole | None = None,
-    burstiness: Whole | None = None,
-    within_class_noise: float | None = None,
-    shared_direction: float | None = None,
-    middle: Whole | None = None,
-    batch: Whole | None = None,
-    learning_rate: float | None = None,
-    weight_decay: float | None = None,
-    quick: Flag = False,
-    full: Flag = False,
-    sequences: Many | None = None,
-    device: str = "cpu",
-    threads: Whole | None = None,
-    ray: str | None = None,
-    gpus_per_cell: float = 0,
-    out: Path | None = None,
-    again: Again = False,
-    json: Json = False,
-) -> None:
-    """Train small networks to retrieve a label from their context, and measure which positions they favour.
-
-    Several seeds train as one ensemble (a cell); its curves, gaps, attention and sinks are kept as NetCDF, its
-    weights as safetensors, and are not trained again. After Ctrl-C the same command goes on from there.
+@shared.options
+class Experiment:
+    """What is trained, unless a file says it.
 
     Parameters
     ----------
-    spec
-        A TOML, YAML or JSON file with the experiment's keys instead of the options, and with [sweep] a list of
-        values for any of them: one cell for every combination.
     mask
         causal (the default), full, window=WIDTH or prefix=LENGTH, in tokens; a sequence has 2·items + 1.
     positional
@@ -76,10 +39,9 @@ def train(
         Number of attention layers. Default: 2.
     residual
         Add a layer's input to its output. Default: no.
-    seeds
-        Number of networks, each with its own weights, classes and data. Default: 5.
-    iterations
-        Batches to train on. Default: 2500.
+    effort
+        Batches to train on: quick (2,500, with 2,000 test sequences: the default, minutes on one core), full
+        (100,000 and 10,000, as in the paper: an hour at depth 2 on one core), or any number.
     inputs
         Items vary within their class (gaussian_mixture, the default) or are one vector per class that share a
         direction (fixed_vocabulary).
@@ -109,109 +71,133 @@ def train(
         Of AdamW. Default: 0.001.
     weight_decay
         Of AdamW. Default: 0.000001.
-    quick
-        2500 iterations, 2000 test sequences: the defaults, minutes on one core.
-    full
-        100,000 iterations, 10,000 test sequences, as in the paper: an hour at depth 2 on one core.
+    """
+
+    mask: str | None = None
+    positional: str | None = None
+    depth: shared.Whole | None = None
+    residual: bool | None = None
+    networks: shared.Networks = None
+    effort: shared.Effort | None = None
+    inputs: Literal["gaussian_mixture", "fixed_vocabulary"] | None = None
+    answers: str | None = None
+    embedding: Literal["variance", "deviation"] | None = None
+    items: shared.Whole | None = None
+    dimension: shared.Whole | None = None
+    classes: shared.Whole | None = None
+    labels: shared.Whole | None = None
+    burstiness: shared.Whole | None = None
+    within_class_noise: float | None = None
+    shared_direction: float | None = None
+    middle: shared.Whole | None = None
+    batch: shared.Whole | None = None
+    learning_rate: float | None = None
+    weight_decay: float | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What is said."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+@shared.options
+class Options:
+    """How it is trained and tested, and where it goes.
+
+    Parameters
+    ----------
     sequences
         Test sequences for each position or pair, such as 1e4. Default: 2000.
-    device
-        Where to train: cpu or cuda. On cuda compatible cells of a sweep train together.
-    threads
-        Cores to use: cells of a sweep train side by side, one on each. Default: all.
-    ray
-        Train on a Ray cluster instead, a core for each cell: auto, HOST:PORT, ray://HOST:PORT or local.
-    gpus_per_cell
-        With --ray and --device cuda, the GPUs for each cell; 0.25 trains four side by side on one.
     out
         The folder to write to. Default: results/train/NAME.
-    again
-        Train even what is there already; the new files are written beside it.
-    json
-        Print JSON on stdout.
     """
-    given = {
-        **{"mask": mask, "positional": positional, "depth": depth, "residual": residual, "seeds": seeds},
-        **{"iterations": iterations, "inputs": inputs, "answers": answers, "embedding": embedding},
-        **{"items": items, "dimension": dimension, "classes": classes, "labels": labels},
-        **{"burstiness": burstiness, "within_class_noise": within_class_noise},
-        **{"shared_direction": shared_direction, "middle": middle, "batch": batch},
-        **{"learning_rate": learning_rate, "weight_decay": weight_decay},
-        **{"quick": quick or None, "full": full or None},
-    }
-    given = {name: value for name, value in given.items() if value is not None}
-    _check(given, sequences, spec, threads)
-    engine = cluster_of(ray, threads)
-    experiments, swept = _experiments(spec, given)
+
+    sequences: shared.Many | None = None
+    device: shared.Device = "cpu"
+    threads: Annotated[shared.Threads, Parameter(help=_SIDE_BY_SIDE)] = None
+    ray: shared.Ray = None
+    gpus_per_cell: shared.GpusPerCell = 0
+    out: shared.Out | None = None
+    rerun: shared.Rerun = False
+    json: shared.Json = False
+
+
+def train(
+    spec: Path | None = None, *, experiment: Experiment = Experiment(), options: Options = Options()
+) -> None:
+    """Train small networks to retrieve a label from their context, and measure which positions they favour.
+
+    Several networks train as one ensemble (a cell); its curves, gaps, attention and sinks are kept as NetCDF, its
+    weights as safetensors, and are not trained again. After Ctrl-C the same command goes on from there. On cuda
+    compatible cells of a sweep train together.
+
+    Parameters
+    ----------
+    spec
+        A TOML, YAML or JSON file with the experiment's keys instead of the options, and with [sweep] a list of
+        values for any of them: one cell for every combination.
+    """
+    _check(spec, experiment, options)
+    engine = shared.cluster(options.ray, options.threads)
+    experiments, swept = _experiments(spec, experiment.given)
     from posbias.training import run_cells
     from posbias.training.shorthand import words_of
 
     name = spec.stem if spec is not None else words_of(experiments[0])
-    with bar() as on_event:
+    sequences = options.sequences
+    if sequences is None:
+        sequences = SEQUENCES["full" if experiment.effort == "full" else "quick"]
+    with progress() as on_event:
         cells = run_cells(
             experiments,
-            out or Path("results") / "train" / name,
-            sequences=EFFORTS["full" if full else "quick"][1] if sequences is None else sequences,
-            again=again,
-            device=device,
-            workers=threads,
+            options.out or shared.RESULTS / "train" / name,
+            sequences=sequences,
+            again=options.rerun,
+            device=options.device,
+            workers=options.threads,
             engine=engine,
-            gpus_per_cell=gpus_per_cell,
+            gpus_per_cell=options.gpus_per_cell,
             on_event=on_event,
         )
     answer = {"cells": [cell.as_dict() for cell in cells]} if swept else cells[0].as_dict()
-    answer_with(answer if json else None, lambda: _sweep_lines(cells) if swept else _lines(cells[0]))
+    answer_with(answer if options.json else None, lambda: _sweep_lines(cells) if swept else _lines(cells[0]))
 
 
-def cluster_of(ray: str | None, threads: int | None) -> Engine | None:
-    """The cluster at an address, None without one. Raises `InvalidValueError` for threads beside it."""
-    if ray is not None and threads is not None:
-        raise InvalidValueError(f"threads: {threads} given together with --ray, one of the two needed")
-    return None if ray is None else engine_of(None, ray)
-
-
-def _check(given: dict[str, Any], sequences: int | None, spec: Path | None, threads: int | None) -> None:
+def _check(spec: Path | None, experiment: Experiment, options: Options) -> None:
     """Refuse options that exclude each other."""
-    if spec is not None and given:
+    if spec is not None and experiment.given:
         raise InvalidValueError(
-            f"{next(iter(given))}: given with a spec file, which says it; one of the two needed"
+            f"{next(iter(experiment.given))}: given with a spec file, which says it; one of the two needed"
         )
-    if "quick" in given and "full" in given:
-        raise InvalidValueError("full: given together with --quick, one of the two needed")
-    for effort in EFFORTS:
-        for name, value in (("iterations", given.get("iterations")), ("sequences", sequences)):
-            if effort in given and value is not None:
-                raise InvalidValueError(f"{name}: given together with --{effort}, one of the two needed")
-    if threads is not None and threads < 1:
-        raise InvalidValueError(f"threads: {threads} given, an integer ≥ 1 needed")
+    if experiment.effort in ("quick", "full") and options.sequences is not None:
+        raise InvalidValueError(
+            f"sequences: given together with --effort {experiment.effort}, one of the two needed"
+        )
+    if options.threads is not None and options.threads < 1:
+        raise InvalidValueError(f"threads: {options.threads} given, an integer ≥ 1 needed")
 
 
-def _experiments(spec: Path | None, given: dict[str, Any]) -> "tuple[list[Experiment], bool]":
+def _experiments(spec: Path | None, given: dict[str, Any]) -> "tuple[list[Trained], bool]":
     """What to train, from a file or from options, and whether it is a sweep."""
     from posbias.training import Experiment, Network, RetrievalTask, read_experiments
     from posbias.training.shorthand import answers_of, encoding_of, mask_of
 
     if spec is not None:
         return read_experiments(spec)
-    read = {"mask": mask_of, "positional": encoding_of}
-    about = {
-        name: read.get(name, _same)(given[name]) for name in (*read, "depth", "residual") if name in given
-    }
+    read = {"mask": mask_of, "positional": encoding_of, "depth": int, "residual": bool}
+    network = {name: read[name](given[name]) for name in read if name in given}
     task = {name: given[name] for name in _TASK if name in given}
     if "answers" in given:
         task["answers"] = answers_of(given["answers"], RetrievalTask(**task))
-    training = {name: given[name] for name in _TRAINING if name in given}
-    if "full" in given:
-        training["iterations"] = EFFORTS["full"][0]
-    if "seeds" in given:
-        if not 1 <= given["seeds"] <= 10_000:
-            raise InvalidValueError(f"seeds: {given['seeds']} given, an integer from 1 to 10,000 needed")
-        training["seeds"] = tuple(range(given["seeds"]))
-    return [Experiment(task=RetrievalTask(**task), network=Network(**about), **training)], False
-
-
-def _same(given: Any) -> Any:
-    return given
+    training = {name: given[name] for name in ("batch", "learning_rate", "weight_decay") if name in given}
+    training["iterations"] = shared.amount(given.get("effort", "quick"), ITERATIONS)
+    if "networks" in given:
+        if not 1 <= given["networks"] <= 10_000:
+            raise InvalidValueError(
+                f"networks: {given['networks']} given, an integer from 1 to 10,000 needed"
+            )
+        training["seeds"] = tuple(range(given["networks"]))
+    return [Experiment(task=RetrievalTask(**task), network=Network(**network), **training)], False
 
 
 def _lines(cell: "Cell") -> list[str]:

@@ -5,14 +5,12 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posbias.cli.speaking import answer_with, say
-from posbias.errors import PosbiasError
+from posbias.cli import options as shared
+from posbias.cli.output import answer_with
 from posbias.store import dump_json
 
 if TYPE_CHECKING:
     from posbias.papers.registry import PaperStudy
-
-OUT = Path("results")
 
 
 def named(file: str) -> bool:
@@ -25,25 +23,10 @@ def named(file: str) -> bool:
     return paper in PAPERS
 
 
-def run(file: str, out: Path | None, workers: int | None, ray: str | None, again: bool, json: bool) -> None:
-    """Make it with the quick effort, unless it is there. Raises `PosbiasError` for what failed."""
-    study = _study(file)
-    from posbias.cli.claiming import bars, engine
-    from posbias.papers.everything import make_all
-
-    with bars() as progress:
-        ran = make_all(
-            out or OUT, [study.key], engine=engine(workers, ray), again=again, progress=progress, say=say
-        )
-    if ran.failed:
-        raise PosbiasError("; ".join(dict.fromkeys(ran.failed.values())))
-    tell(file, out, json)
-
-
 def tell_status(file: str, out: Path | None, json: bool) -> None:
     """Whether it is made, and what it would cost."""
-    study = _study(file)
-    state = study.state(out or OUT)
+    study = study_of(file)
+    state = study.state(out or shared.RESULTS)
     lines = [f"{study.key}: {study.question}", str(state)]
     lines += [] if state.made else [f"quick: {study.quick}; full: {study.full}; on {study.quick.machine}"]
     answer_with(study.as_dict() | {"state": state.as_dict()} if json else None, lambda: lines)
@@ -51,8 +34,8 @@ def tell_status(file: str, out: Path | None, json: bool) -> None:
 
 def tell(file: str, out: Path | None, json: bool) -> None:
     """Its state, files and claims. Raises `InputFileError` when it is not made."""
-    study = _study(file)
-    folder = out or OUT
+    study = study_of(file)
+    folder = out or shared.RESULTS
     state, rows = study.state(folder), study.rows(folder)
     place = study.file(folder).parent
     files = [str(place / name) for name in study.writes if (place / name).exists()]
@@ -67,7 +50,7 @@ def tell(file: str, out: Path | None, json: bool) -> None:
 
 def table_of(file: str, out: Path | None) -> tuple[list[dict[str, Any]], str]:
     """Its numbers as rows, and as CSV. Raises `InputFileError` when it is not made."""
-    rows = _study(file).rows(out or OUT)
+    rows = study_of(file).rows(out or shared.RESULTS)
     buffer = io.StringIO()
     writer = csv.DictWriter(
         buffer, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n"
@@ -80,7 +63,8 @@ def table_of(file: str, out: Path | None) -> tuple[list[dict[str, Any]], str]:
     return rows, buffer.getvalue()
 
 
-def _study(file: str) -> "PaperStudy":
+def study_of(file: str) -> "PaperStudy":
+    """The study of this name. Raises `InvalidValueError` naming the nearest."""
     from posbias.papers.registry import find_studies
 
     return find_studies([file])[0]

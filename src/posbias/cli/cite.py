@@ -1,10 +1,11 @@
-"""The command that says whom to cite."""
+"""`posbias cite`: whom to cite."""
 
-from posbias.cli.speaking import Json, answer_with
+from posbias.cli import options as shared
+from posbias.cli.output import answer_with
 from posbias.errors import InvalidValueError
 
 
-def cite(*given: str, json: Json = False) -> None:
+def cite(*given: str, json: shared.Json = False) -> None:
     """Print the BibTeX of the papers whose method a spec or a result uses, each with the reason.
 
     Parameters
@@ -14,8 +15,6 @@ def cite(*given: str, json: Json = False) -> None:
         trained cell (.nc, .safetensors); a study or one of its cells; a measurement or retrieval (.nc); the JSON
         of a prediction, a simulation or posbias verify; a paper's study, such as wu2025/fig2, or its file; or a
         folder of such results.
-    json
-        Print JSON on stdout.
     """
     from posbias.papers.citations import as_dict, bibliography, cite_all
 

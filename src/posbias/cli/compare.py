@@ -1,0 +1,28 @@
+"""`posbias compare`: a profile against a reference."""
+
+from pathlib import Path
+
+from posbias.cli import options as shared
+from posbias.cli.output import answer_with
+from posbias.terminal import comparison_table
+
+
+def compare(p: Path, q: Path, *, seed: shared.Seed = 0, json: shared.Json = False) -> None:
+    """Compare a profile with a reference: Spearman and 1-Wasserstein, beside baselines and the ceiling.
+
+    Parameters
+    ----------
+    p
+        The profile in question: a prediction's JSON, a JSON list of weights, or a measurement's .nc.
+    q
+        The reference, in any of the same forms; a .nc brings its prompts, and so intervals and the ceiling.
+    """
+    from posbias.comparison import compare
+    from posbias.predictors import load_profile
+
+    comparison = compare(load_profile(p), load_profile(q), seed=seed)
+    agreement = comparison.agreements["p"].as_dict()
+    answer = {name: score["value"] for name, score in agreement.items()}
+    answer["intervals"] = {name: score["interval"] for name, score in agreement.items()}
+    answer |= {key: value for key, value in comparison.as_dict().items() if key != "agreements"}
+    answer_with(answer if json else None, lambda: comparison_table(comparison, {"p": p.name}))

@@ -1,0 +1,206 @@
+"""`posbias measure`: a measurement found where it was stored, or measured, resumed, shared and stored."""
+
+import json
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posbias.cli import options as shared
+from posbias.cli.jobs import file_of, resumable
+from posbias.cli.output import answer_with, counting
+from posbias.errors import InvalidValueError
+from posbias.files import need_writable
+from posbias.terminal import describe
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from posbias.measurement import LoadedModel
+    from posbias.measurement.sharing import Group
+
+log = logging.getLogger(__name__)
+Job = dict[str, Any]
+"""Arguments of `posbias.measure`."""
+
+
+@shared.options
+class Options:
+    """What is measured, on which prompts, and where it goes.
+
+    Parameters
+    ----------
+    tokens
+        Length of every prompt.
+    prompts
+        Number of prompts, drawn without replacement.
+    prompting
+        What the prompts are.
+    influences
+        Gradients beside that of the predicted token's probability, with commas: logit, log_probability, target,
+        input (gradient times input).
+    target
+        The token whose probability the influence "target" is about, as text.
+    rollouts
+        Rollouts of every prompt's own attention, with commas: kernel, value (weighted by value norms), energy.
+    dense_logits
+        Also keep the mean logits of every layer and head as n×n matrices (large).
+    head_kernels
+        Also keep the averaged attention of every head as n×n matrices (large).
+    loading
+        How the model is loaded.
+    dry_run
+        Say what it would cost in memory and time, and measure nothing.
+    out
+        The file to write. Default: results/NAME/measurement.nc.
+    """
+
+    tokens: shared.Whole = 256
+    prompts: shared.Whole = 32
+    seed: shared.Seed = 0
+    prompting: shared.Prompting = shared.Prompting()
+    influences: shared.Names = ()
+    target: str | None = None
+    rollouts: shared.Names = ()
+    dense_logits: shared.Flag = False
+    head_kernels: shared.Flag = False
+    loading: shared.Loading = shared.Loading()
+    dry_run: shared.Flag = False
+    out: shared.Out | None = None
+    rerun: shared.Rerun = False
+    json: shared.Json = False
+
+    @property
+    def job(self) -> Job:
+        """The same as arguments of `measure`, without the target. Raises `InvalidValueError`."""
+        if self.target is None and "target" in self.influences:
+            raise InvalidValueError("target: none given, --target TEXT needed with the influence 'target'")
+        if self.target is not None and "target" not in self.influences:
+            raise InvalidValueError(f"target: {self.target!r} given, --influences target needed with it")
+        own = ("tokens", "prompts", "seed", "influences", "rollouts", "dense_logits", "head_kernels")
+        return {name: getattr(self, name) for name in own} | self.prompting.as_job()
+
+
+def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Options()) -> None:
+    """Measure a real model: mixing, logits, attention, sinks and gradient influence, into one NetCDF file.
+
+    An interrupted measurement goes on from its finished prompts when the same command is given again. Started by
+    `torchrun --nproc-per-node N -m posbias measure …`, N processes share the prompts.
+    """
+    if options.out is not None and options.out.suffix != ".nc":
+        raise InvalidValueError(f"out: {str(options.out)!r} given, a name ending in .nc needed")
+    job = options.job
+    if options.dry_run:
+        cost = _cost(model, options.loading, job, options.target)
+        answer_with(cost.as_dict() if options.json else None, cost.lines)
+        return
+    place = options.out or results_of(model, options.prompting, job)
+    finished = measured(model, place, options.loading, job, options.rerun, options.target)
+    if finished is None:
+        return
+    measurement, written = finished
+    from posbias.predictors import measured_influence, measured_mixing
+
+    profile = measured_influence(measurement)
+    answer = {
+        "file": str(written),
+        "model": measurement.attrs["model"],
+        "tokens": options.tokens,
+        "prompts": measurement.sizes["prompt"],
+        "influence": profile.mass,
+        "summary": profile.summary.as_dict(),
+        "mixing": measured_mixing(measurement),
+        "sink_share": float(measurement["sink_share"].mean()),
+        "selfcheck": json.loads(measurement.attrs["selfcheck"]),
+        "skipped": json.loads(measurement.attrs["skipped"]),
+    }
+    answer_with(answer if options.json else None, lambda: [*describe(profile), f"measurement: {written}"])
+
+
+def results_of(model: str, prompting: shared.Prompting, job: Job) -> Path:
+    """results/NAME: model, tokens × prompts, and text and seed unless they are the default."""
+    words = [Path(model).name, f"{job['tokens']}x{job['prompts']}", *prompting.words]
+    return shared.RESULTS / "-".join([*words, *([f"seed{job['seed']}"] if job["seed"] else [])])
+
+
+def measured(
+    model: str, place: Path, loading: shared.Loading, job: Job, rerun: bool, target: str | None = None
+) -> "tuple[xr.Dataset, Path] | None":
+    """Measure, or take what is there, and return it with its file.
+
+    `place` is the .nc file to write, or the folder to write it in. A finished measurement of the same job is
+    used as it is; one of another job stays, and the new one is written beside it (as with `rerun`). What an
+    interruption leaves is resumed. Of several processes, all measure and the first one writes; the others get
+    None.
+    """
+    # what can be known to be wrong is said before the model is loaded
+    shared.need_model(model)
+    need_writable(place)
+    _check(job)
+    from posbias.measurement import job_fingerprint
+    from posbias.measurement.sharing import group
+    from posbias.store import load_measurement
+
+    with group() as processes:
+        loaded = loading.load(model, job["tokens"], processes.local_rank, processes.first)
+        job = _with_target(job, loaded, target)
+        fingerprint = job_fingerprint(loaded, **job)
+        file, finished = processes.exchange(
+            file_of(place, "measurement.nc", fingerprint, load_measurement, rerun)
+        )[0]
+        if not finished:
+            return _measured(loaded, file, job, fingerprint, processes)
+        if not processes.first:
+            return None
+        log.info("already measured: %s (--rerun measures anew)", file)
+        return load_measurement(file), file
+
+
+def _measured(
+    loaded: "LoadedModel", file: Path, job: Job, fingerprint: str, processes: "Group"
+) -> "tuple[xr.Dataset, Path] | None":
+    """Measure with a bar and a checkpoint beside the file, and write the file."""
+    from posbias import measurement as measuring
+    from posbias.store import save_measurement
+
+    checkpoint = file.with_name(f".{file.stem}-{fingerprint[:12]}.partial.npz")
+    with resumable(job["prompts"]) as on_event:
+        measurement = measuring.measure(
+            loaded, checkpoint=checkpoint, progress=counting(on_event, "prompt"), say=log.info, **job
+        )
+    if processes.first:
+        save_measurement(measurement, file)
+        measuring.discard_checkpoint(checkpoint)
+    processes.exchange(None)
+    return (measurement, file) if processes.first else None
+
+
+def _cost(model: str, loading: shared.Loading, job: Job, target: str | None) -> Any:
+    """What a measurement would cost: memory, and time as one short prompt tells it."""
+    shared.need_model(model)
+    _check(job)
+    from posbias import measurement as measuring
+
+    loaded = loading.load(model, job["tokens"])
+    request = measuring.Request(**_with_target(job, loaded, target))
+    measuring.prepared(loaded, request)
+    return measuring.estimate_cost(loaded, request)
+
+
+def _check(job: Job) -> None:
+    """Raise for what is wrong whatever the model, the text among it."""
+    from posbias.measurement import Request
+
+    unknown_yet = 0 if "target" in job.get("influences", ()) else None
+    _ = Request(**job, target=unknown_yet).source
+
+
+def _with_target(job: Job, loaded: "LoadedModel", target: str | None) -> Job:
+    """The job, with the target's number in the model's vocabulary."""
+    if target is None:
+        return job
+    ids = loaded.tokenizer(target, add_special_tokens=False)["input_ids"]
+    if len(ids) != 1:
+        raise InvalidValueError(
+            f"target: {target!r} given, which is {len(ids)} tokens of this model; text that is one needed"
+        )
+    return job | {"target": int(ids[0])}

@@ -1,0 +1,248 @@
+"""Options that several commands share, each declared once; a command composes them in a dataclass of its own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, dataclass_transform
+
+from cyclopts import Parameter
+
+from posbias.errors import InvalidValueError
+
+if TYPE_CHECKING:
+    from posbias.execution import Engine
+    from posbias.measurement import LoadedModel
+
+T = TypeVar("T")
+DEFAULT_MODEL = "smollm2-135m"
+RESULTS = Path("results")
+
+
+@dataclass_transform(frozen_default=True)
+def options(fields: type[T]) -> type[T]:
+    """Make a class a frozen dataclass, each of whose fields is an option of the command that takes it."""
+    return Parameter(name="*")(dataclass(frozen=True)(fields))
+
+
+# ── what is typed ──
+
+
+def _whole(type_: Any, tokens: Any) -> int:
+    """An integer as it was typed: 2.5 is not rounded, 1e6 is refused."""
+    try:
+        return int(tokens[0].value)
+    except ValueError:
+        raise ValueError(f"{tokens[0].value!r} given, an integer needed") from None
+
+
+def _many(type_: Any, tokens: Any) -> int:
+    """A large integer, as it was typed or in powers of ten: 1e7, 2.5e6; 2.5 is not rounded."""
+    word = tokens[0].value
+    try:
+        return int(word)
+    except ValueError:
+        pass
+    try:
+        number = Decimal(word)
+        if number.is_finite() and number.adjusted() < 30 and number == int(number):
+            return int(number)
+    except InvalidOperation:
+        pass
+    raise ValueError(f"{word!r} given, an integer such as 250000 or 1e7 needed")
+
+
+def _effort(type_: Any, tokens: Any) -> str | int:
+    """quick, full or a large integer."""
+    word = tokens[0].value
+    if word in ("quick", "full"):
+        return word
+    try:
+        return _many(type_, tokens)
+    except ValueError as error:
+        raise ValueError(str(error).replace("given, ", "given, quick, full or ")) from None
+
+
+def _words(type_: Any, tokens: Any) -> tuple[str, ...]:
+    """Words with commas between them."""
+    return tuple(word.strip() for word in tokens[0].value.split(",") if word.strip())
+
+
+Flag = Annotated[bool, Parameter(negative="")]
+Whole = Annotated[int, Parameter(converter=_whole, n_tokens=1)]
+Many = Annotated[int, Parameter(converter=_many, n_tokens=1)]
+Names = Annotated[tuple[str, ...], Parameter(converter=_words, n_tokens=1, negative="", show_default=False)]
+
+
+# ── what is asked in the same words everywhere ──
+
+Out = Annotated[Path, Parameter(name=["--out", "-o"])]
+Results = Annotated[Out, Parameter(help="The folder of results.")]
+Json = Annotated[Flag, Parameter(name="--json", help="Print JSON on stdout.")]
+Rerun = Annotated[Flag, Parameter(help="Compute even what is there; new files are written beside it.")]
+Seed = Annotated[Whole, Parameter(help="Seed of what is drawn.")]
+Threads = Annotated[
+    Whole | None, Parameter(help="Cores to use; the result is the same for any number. Default: all.")
+]
+Workers = Annotated[
+    Whole | None, Parameter(help="Processes of one thread that share the work. Default: the cores.")
+]
+Ray = Annotated[
+    str | None,
+    Parameter(
+        help="Share the work out on a Ray cluster instead: auto (the one that is running, else one here), "
+        "HOST:PORT, ray://HOST:PORT or local. Needs posbias[cluster]."
+    ),
+]
+GpusPerCell = Annotated[
+    float,
+    Parameter(
+        help="With --ray and --device cuda, the GPUs for each cell; 0.25 trains four side by side on one."
+    ),
+]
+Device = Annotated[str, Parameter(help="Where to compute: cpu, cuda, cuda:1 or mps.")]
+Effort = Annotated[
+    Literal["quick", "full"] | int,
+    Parameter(converter=_effort, n_tokens=1, metavar="quick|full|NUMBER", show_choices=False),
+]
+Networks = Annotated[Whole | None, Parameter(help="Networks of each cell, with seeds from 0 on.")]
+Model = Annotated[
+    str,
+    Parameter(
+        help="A name that `posbias models` lists, a model folder, a .gguf file, or the id of a model on a hub."
+    ),
+]
+StudyName = Annotated[str, Parameter(help="The study's file, or the name of a paper's study.")]
+StudyOut = Annotated[
+    Out | None,
+    Parameter(
+        help="The folder of results. Default: results/studies/NAME, after the file; results for a paper's study."
+    ),
+]
+Configs = Annotated[
+    Path | None,
+    Parameter(
+        help="A folder of the rollout files of the authors of herasimchyk2026, for the paper's own models."
+    ),
+]
+
+
+def amount(effort: str | int, named: Mapping[str, int]) -> int:
+    """How much an effort is: the number itself, or what `named` says of quick and full."""
+    return effort if isinstance(effort, int) else named[effort]
+
+
+def quick_or_full(effort: str | int, units: str) -> str:
+    """An effort that is no number, of what has several units. Raises `InvalidValueError` naming them."""
+    if isinstance(effort, int):
+        raise InvalidValueError(
+            f"effort: {effort} given, quick or full needed: there are several units ({units})"
+        )
+    return effort
+
+
+def engine(workers: int | None, ray: str | None = None) -> "Engine | None":
+    """The engine asked for; None where neither is, for what each part takes by itself. Raises as `engine_of`."""
+    from posbias.execution import engine_of
+
+    return None if workers is None and ray is None else engine_of(workers, ray)
+
+
+def cluster(ray: str | None, threads: int | None) -> "Engine | None":
+    """The cluster at an address, None without one. Raises `InvalidValueError` for threads beside it."""
+    if ray is not None and threads is not None:
+        raise InvalidValueError(f"threads: {threads} given together with --ray, one of the two needed")
+    return engine(None, ray)
+
+
+def need_model(model: str) -> None:
+    """Raise `InvalidValueError` for an empty name."""
+    if not model:
+        raise InvalidValueError("model: '' given, a name, a model folder, a .gguf file or a hub id needed")
+
+
+# ── how a model is loaded, what its prompts are ──
+
+
+@options
+class Loading:
+    """How to load a model.
+
+    Parameters
+    ----------
+    revision
+        Branch, tag or commit of a model from a hub.
+    dtype
+        Precision of the weights; auto: the one stored.
+    device_map
+        Spread the model over several devices: auto, or a JSON file of modules and devices.
+    attention
+        The attention implementation. Default: eager, sdpa above 1,024 tokens, where transformers has it right.
+    trust_remote_code
+        Run Python files that come with the model.
+    """
+
+    revision: str | None = None
+    dtype: Literal["float32", "bfloat16", "float16", "auto"] = "float32"
+    device: Device = "cpu"
+    device_map: str | None = None
+    attention: Literal["eager", "sdpa"] | None = None
+    trust_remote_code: Flag = False
+
+    def load(self, model: str, tokens: int, local_rank: int = 0, speak: bool = True) -> "LoadedModel":
+        """Load a model for prompts of this length, on the device of this process. Raises as `load_model`."""
+        from posbias.cli.output import log
+        from posbias.measurement import for_length, load_model
+
+        device = f"cuda:{local_rank}" if self.device == "cuda" and local_rank else self.device
+        loaded = load_model(
+            model,
+            log.info if speak else None,
+            revision=self.revision,
+            dtype=self.dtype,
+            device=device,
+            device_map=self.device_map,
+            attention=self.attention,
+            trust_remote_code=self.trust_remote_code,
+        )
+        return loaded if self.attention else for_length(loaded, tokens)
+
+
+@options
+class Prompting:
+    """What the prompts are.
+
+    Parameters
+    ----------
+    text
+        Text to cut the prompts from: a .txt or .jsonl file (PATH:COLUMN names its column), a folder of them, or
+        datasets:ID[:SPLIT[:COLUMN]]; several by repeating --text. Default: the bundled State of the Union
+        addresses.
+    documents
+        One prompt from the beginning of each document, instead of windows of the running text.
+    minimum_tokens
+        Leave out documents that are shorter.
+    shuffle_tokens
+        Shuffle the tokens of every prompt: architecture without content.
+    """
+
+    text: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
+    documents: Flag = False
+    minimum_tokens: Whole | None = None
+    shuffle_tokens: Flag = False
+
+    def as_job(self) -> dict[str, Any]:
+        """The same as arguments of `measure`."""
+        return {
+            "text": list(self.text) or None,
+            "packed": not self.documents,
+            "minimum_tokens": self.minimum_tokens,
+            "scramble": self.shuffle_tokens,
+        }
+
+    @property
+    def words(self) -> Sequence[str]:
+        """What of this is not the default, for a file's name."""
+        names = [Path(text.partition(":")[0] if "datasets:" not in text else text).stem for text in self.text]
+        marks = {"documents": self.documents, "scrambled": self.shuffle_tokens}
+        return ["-".join(names)] * bool(names) + [name for name, marked in marks.items() if marked]

@@ -1,0 +1,86 @@
+"""What commands print: the answer on stdout, words and progress on stderr."""
+
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from posbias.events import Event, OnEvent
+
+log = logging.getLogger(__name__)
+COMPILING = "loading compiled code (compiled on first use, which takes some seconds)"
+_BARS: ContextVar[bool] = ContextVar("bars", default=True)
+
+
+def answer_with(data: Any, lines: Callable[[], list[str]]) -> None:
+    """Print `data` as JSON; where it is None, the lines."""
+    from posbias.store import dump_json
+
+    sys.stdout.write((dump_json(data) if data is not None else "\n".join(lines())) + "\n")
+    sys.stdout.flush()
+
+
+@contextmanager
+def without_bars(quiet: bool = True) -> Iterator[None]:
+    """Show no progress inside the block, where `quiet`."""
+    token = _BARS.set(not quiet)
+    try:
+        yield
+    finally:
+        _BARS.reset(token)
+
+
+@contextmanager
+def progress(waiting: str | None = None) -> Iterator[OnEvent]:
+    """A bar on stderr for each unit, with rate and remaining time; one that is full goes, and may come again.
+
+    The line `waiting` is said if the first event takes more than two seconds to come.
+    """
+    from tqdm import tqdm
+
+    bars: dict[str, Any] = {}
+    with ExitStack() as patience:
+        if waiting is not None:
+            patience.enter_context(notice(waiting))
+
+        def on_event(event: Event) -> None:
+            patience.close()
+            if not _BARS.get():
+                return
+            if event.unit not in bars:
+                bars[event.unit] = tqdm(
+                    total=event.total, unit=event.unit, unit_scale=True, file=sys.stderr, dynamic_ncols=True
+                )
+            bar = bars[event.unit]
+            if bar.total != event.total:
+                bar.total = event.total
+                bar.refresh()
+            bar.update(event.done - bar.n)
+            if event.total is not None and event.done >= event.total:
+                bars.pop(event.unit).close()
+
+        try:
+            yield on_event
+        finally:
+            for bar in bars.values():
+                bar.close()
+
+
+def counting(on_event: OnEvent, unit: str) -> Callable[[float, float | None], None]:
+    """Events for a function that counts in (done, wanted)."""
+    return lambda done, wanted: on_event(Event(done, wanted, unit))
+
+
+@contextmanager
+def notice(line: str, after: float = 2.0) -> Iterator[None]:
+    """Log `line` if what follows takes longer than `after` seconds."""
+    timer = threading.Timer(after, log.info, [line])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -1,0 +1,11 @@
+"""`posbias paper`: the three papers' figures, tables and statements."""
+
+from cyclopts import App
+
+paper = App(
+    name="paper", help="Draw a paper's figures again, and check what it states.", help_format="plaintext"
+)
+for name in ("all", "list"):
+    paper.command(f"posbias.cli.paper.{name}:{name}_", name=name)
+for name in ("claims", "encodings", "herasimchyk2026", "kim2026", "readings", "wu2025"):
+    paper.command(f"posbias.cli.paper.{name}:{name}", name=name)

@@ -1,0 +1,108 @@
+"""`posbias paper all`: every figure and table of the three papers."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posbias.cli import options as shared
+from posbias.cli.output import answer_with, log, progress
+from posbias.cli.paper.claims import UNITS, by_unit, counts, refuse_failures
+from posbias.cli.paper.readings import comparisons
+from posbias.terminal import table
+
+if TYPE_CHECKING:
+    from posbias.claims import Judged
+    from posbias.papers.everything import Ran
+
+
+@shared.options
+class Options:
+    """How much is made, of what, and where it goes.
+
+    Parameters
+    ----------
+    effort
+        quick (minutes: all three papers take about an hour on two cores) or full (the papers': days on two cores,
+        most of them for the networks of wu2025).
+    report
+        Write all of it as one page, papers.html.
+    models
+        Models for herasimchyk2026, with commas; none: no model, where --configs is enough. Default: tiny-alibi and
+        smollm2-135m, or the first alone where the second cannot be had.
+    out
+        The folder to write to.
+    """
+
+    effort: shared.Effort = "quick"
+    report: shared.Flag = False
+    configs: shared.Configs = None
+    models: shared.Names = ()
+    workers: shared.Workers = None
+    ray: shared.Ray = None
+    rerun: shared.Rerun = False
+    out: shared.Out = shared.RESULTS
+    json: shared.Json = False
+
+
+def all_(*, options: Options = Options()) -> None:
+    """Make every figure and table of the three papers, from cheap to dear, and count the verdicts.
+
+    What is there is skipped; after Ctrl-C the same command goes on. A part that fails does not stop the others: it
+    is named at the end, with exit code 2. What each study took is written to papers.json.
+    """
+    from posbias.papers.collect import collect
+    from posbias.papers.everything import make_all
+
+    quick = shared.quick_or_full(options.effort, UNITS) == "quick"
+    settings: dict[str, Any] = {"models": options.models, "configs": options.configs, "again": options.rerun}
+    settings["engine"] = shared.engine(options.workers, options.ray)
+    if options.report:
+        from posbias.reports import require
+
+        require("jinja2", "markdown_it")
+    with progress() as on_event:
+        ran = make_all(options.out, quick=quick, progress=by_unit(on_event), say=log.info, **settings)
+    # the statements were tried on at least as many instances
+    rulings = collect(options.out)
+    page = _page(options.out, rulings, options.configs) if options.report else None
+    answer = {
+        "made": list(ran.made),
+        "found": list(ran.found),
+        "left_out": dict(ran.left_out),
+        "failed": dict(ran.failed),
+        "seconds": ran.seconds,
+        "costs": str(ran.costs),
+        "counts": counts(rulings),
+        "page": None if page is None else str(page),
+    }
+    answer_with(answer if options.json else None, lambda: _lines(ran, rulings, page))
+    refuse_failures(ran)
+
+
+def _page(out: Path, rulings: "Sequence[Judged]", configs: Path | None) -> Path:
+    """Everything as one page."""
+    from posbias.papers.readings import ERRATA
+    from posbias.papers.registry import STUDIES
+    from posbias.reports.papers import write_page
+
+    log.info("computing both readings, and writing the page …")
+    compared = comparisons((), out, configs)
+    return write_page(
+        out, out / "papers.html", claims=rulings, readings=compared, errata=ERRATA, studies=STUDIES
+    )
+
+
+def _lines(ran: "Ran", rulings: "Sequence[Judged]", page: Path | None) -> list[str]:
+    from posbias.papers.registry import minutes_text
+
+    lines = [
+        f"{len(ran.made)} studies made in {minutes_text(ran.seconds / 60)}, {len(ran.found)} were there",
+        *(f"{key}: {reason}" for key, reason in ran.left_out.items()),
+        "",
+    ]
+    papers = dict.fromkeys(one.paper for one in rulings)
+    rows = [[key, *map(str, counts([one for one in rulings if one.paper == key]).values())] for key in papers]
+    lines += table(
+        ["paper", "hold", "fail", "undecided"], [*rows, ["all", *map(str, counts(rulings).values())]]
+    )
+    return [*lines, "", f"costs: {ran.costs}", *([f"page: {page}"] if page else [])]

@@ -1,0 +1,167 @@
+"""`posbias paper claims`: every claim with its verdict."""
+
+import textwrap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from posbias.cli import options as shared
+from posbias.cli.output import answer_with, log, progress
+from posbias.errors import InvalidValueError, PosbiasError
+from posbias.events import Event, OnEvent
+
+if TYPE_CHECKING:
+    from posbias.claims import Judged
+    from posbias.papers.everything import Ran
+
+UNITS = "draws, iterations, prompts, instances"
+"""What the efforts of studies are counted in."""
+WIDTH = 110
+"""Columns of a claim in words."""
+
+
+@shared.options
+class Options:
+    """Which claims, and what is made for them.
+
+    Parameters
+    ----------
+    paper
+        wu2025, herasimchyk2026, kim2026, or studies such as wu2025/fig2; several with commas. Default: all.
+    verdict
+        Only the claims that hold, fail or are undecided.
+    instances
+        Random instances of a statement. Default: 200, or what statements/ has if that is more.
+    effort
+        Make first what is missing: quick (minutes) or full (the papers' effort). Default: make nothing.
+    """
+
+    paper: shared.Names = ()
+    verdict: Literal["holds", "fails", "undecided"] | None = None
+    out: shared.Results = shared.RESULTS
+    instances: shared.Whole | None = None
+    effort: Annotated[shared.Effort | None, Parameter(show_default=False)] = None
+    workers: shared.Workers = None
+    json: shared.Json = False
+
+
+def claims(*, options: Options = Options()) -> None:
+    """Print every claim of the three papers with its number, its verdict, and why.
+
+    Numbered statements are tried on random and adversarial instances (kept in statements/); claims of figures
+    and tables are those of the results in --out. What has not been made is undecided and says what makes it.
+    """
+    ran = None
+    if options.effort is not None:
+        quick = shared.quick_or_full(options.effort, UNITS) == "quick"
+        from posbias.papers.everything import make_all
+
+        with progress() as on_event:
+            ran = make_all(
+                options.out,
+                options.paper,
+                quick=quick,
+                engine=shared.engine(options.workers),
+                progress=by_unit(on_event),
+                say=log.info,
+            )
+    print_claims(options)
+    if ran is not None:
+        refuse_failures(ran)
+
+
+def print_claims(options: Options, at: dict[str, Path] | None = None) -> None:
+    """Answer with the claims of some papers; `at` are folders of papers that lie outside `options.out`."""
+    from posbias.papers.collect import INSTANCES, collect
+
+    with progress() as on_event:
+        rulings = collect(
+            options.out,
+            papers=options.paper,
+            instances=INSTANCES if options.instances is None else options.instances,
+            engine=shared.engine(options.workers),
+            at=at,
+            on_event=on_event,
+        )
+    shown = [ruling for ruling in rulings if options.verdict in (None, ruling.verdict)]
+    answer = {"claims": [ruling.as_dict() for ruling in shown], "counts": counts(rulings)}
+    answer_with(answer if options.json else None, lambda: _claim_lines(rulings, shown))
+
+
+def claims_alone(what: Sequence[str], paper: str, out: Path, json: bool) -> bool:
+    """Whether `what` is `claims`; then those of the paper whose results are in `out` are printed.
+
+    Raises `InvalidValueError` for claims among other names: one answer at a time.
+    """
+    if "claims" not in what:
+        return False
+    if len(what) > 1:
+        raise InvalidValueError(f"what: claims given together with {len(what) - 1} more, claims alone needed")
+    print_claims(Options(paper=(paper,), out=out.parent, json=json), {paper: out})
+    return True
+
+
+def by_unit(on_event: OnEvent) -> Callable[[str, int, int], None]:
+    """Events for a function that counts in (unit, done, wanted)."""
+    return lambda unit, done, wanted: on_event(Event(done, wanted, unit))
+
+
+def refuse_failures(ran: "Ran") -> None:
+    """Raise `PosbiasError` for parts that failed."""
+    if ran.failed:
+        told = "; ".join(f"{key}: {message}" for key, message in ran.failed.items())
+        raise PosbiasError(f"{len(ran.failed)} of the studies could not be made: {told}")
+
+
+def counts(rulings: "Sequence[Judged]") -> dict[str, int]:
+    """How many hold, fail and are undecided."""
+    from posbias.claims import count
+
+    return {str(verdict): number for verdict, number in count(rulings).items()}
+
+
+def count_words(rulings: "Sequence[Judged]") -> str:
+    """'12 hold, 3 fail, 4 undecided'."""
+    words = {"holds": "hold", "fails": "fail", "undecided": "undecided"}
+    return ", ".join(f"{number} {words[kind]}" for kind, number in counts(rulings).items())
+
+
+def _claim_lines(rulings: "Sequence[Judged]", shown: "Sequence[Judged]") -> list[str]:
+    """Claims under their papers, each with its number and why; counts are of all, shown or not."""
+    from posbias.sources import cite
+
+    lines: list[str] = []
+    for key in dict.fromkeys(one.paper for one in rulings):
+        own = [one for one in rulings if one.paper == key]
+        lines += [f"{cite(key).short}: {count_words(own)}", ""]
+        for one in (one for one in shown if one.paper == key):
+            lines += [f"  {one.verdict:10s} {one.id}  {_number(one)}".rstrip()]
+            lines += [*wrapped([one.sentence, one.why], 13), ""]
+    return [*lines, f"{len(rulings)} claims: {count_words(rulings)}"]
+
+
+def _number(one: "Judged") -> str:
+    number, se = one.estimate.value, one.estimate.se
+    if number != number:
+        return ""
+    error = f" ± {se:.2g}" if se == se else ""
+    # a number that is zero has no sign
+    return f"{number + 0.0:.4g}{error}".replace("-", "−")
+
+
+def wrapped(texts: Sequence[str], indent: int) -> list[str]:
+    """Texts in lines of `WIDTH` columns."""
+    return [
+        line
+        for text in texts
+        for line in textwrap.wrap(
+            text,
+            WIDTH,
+            initial_indent=" " * indent,
+            subsequent_indent=" " * indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    ]

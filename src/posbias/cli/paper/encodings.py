@@ -1,0 +1,54 @@
+"""`posbias paper encodings`: small models that differ in their encoding of positions."""
+
+from pathlib import Path
+
+from posbias.cli import options as shared
+from posbias.cli.output import answer_with, counting, log, progress
+from posbias.cli.paper.herasimchyk2026 import page_lines
+
+
+@shared.options
+class Options:
+    """What is measured, and where it goes.
+
+    Parameters
+    ----------
+    models
+        Names, folders, hub ids, or the .nc of finished measurements, with commas. Default: all five.
+    prompts
+        Prompts of each model.
+    tokens
+        Length of the prompts, at most 256 for these models.
+    out
+        The folder to write to.
+    """
+
+    models: shared.Names = ("tiny-alibi", "tiny-nope", "tiny-rope", "tiny-window", "tiny-learned")
+    prompts: shared.Whole = 128
+    tokens: shared.Whole = 256
+    out: shared.Out = Path("results/encodings")
+    seed: shared.Seed = 0
+    rerun: shared.Rerun = False
+    json: shared.Json = False
+
+
+def encodings(*, options: Options = Options()) -> None:
+    """Compare small models that differ in their encoding of positions only: λ and influence, theory beside.
+
+    No paper has this comparison; the five models come with posbias. Measurements are kept; after Ctrl-C the
+    same command goes on.
+    """
+    from posbias.papers.encodings import make
+
+    with progress() as on_event:
+        made = make(
+            options.out,
+            models=options.models,
+            prompts=options.prompts,
+            tokens=options.tokens,
+            seed=options.seed,
+            again=options.rerun,
+            progress=counting(on_event, "prompt"),
+            say=log.info,
+        )
+    answer_with(made.as_dict() if options.json else None, lambda: page_lines(made))

@@ -1,0 +1,117 @@
+"""`posbias paper herasimchyk2026`: the tables and figures of Herasimchyk et al. 2026."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from posbias.cli import options as shared
+from posbias.cli.output import answer_with, counting, log, progress
+from posbias.cli.paper.claims import claims_alone
+from posbias.errors import InvalidValueError
+from posbias.terminal import table
+
+
+@shared.options
+class Options:
+    """What is measured, and where it goes.
+
+    Parameters
+    ----------
+    models
+        Names, folders, hub ids, or the .nc of finished measurements; several with commas. none: no model, for what
+        the files of --configs are enough.
+    corpora
+        Texts to cut prompts from (.txt, .jsonl, a folder, datasets:ID), with commas; bundled is the one that is at
+        hand. Default: bundled.
+    shuffle_tokens
+        Add a control: the first text with the tokens of each prompt shuffled.
+    effort
+        Prompts of each model, text and length: quick (32), full (1,000, as in the paper, or as many as the text
+        has), or any number.
+    prompts
+        The same as a number.
+    tokens
+        Length of the prompts of all but fig1 and fig4.
+    lengths
+        Lengths of fig1 and fig4, with commas. Default: 64,256,512; with --effort full 64,256,1024,2048.
+    reading
+        corrected: scale, slopes and λ as the model has them. published: as the paper's code takes them.
+    bins
+        Bins of table6.
+    out
+        The folder to write to.
+    """
+
+    models: shared.Names = ("tiny-alibi", "smollm2-135m")
+    corpora: shared.Names = ()
+    shuffle_tokens: shared.Flag = False
+    effort: shared.Effort = "quick"
+    prompts: Annotated[shared.Whole | None, Parameter(show=False)] = None
+    tokens: shared.Whole = 256
+    lengths: shared.Names = ()
+    reading: Literal["corrected", "published"] = "corrected"
+    configs: shared.Configs = None
+    bins: shared.Whole = 199
+    out: shared.Out = Path("results/herasimchyk2026")
+    seed: shared.Seed = 0
+    rerun: shared.Rerun = False
+    json: shared.Json = False
+
+
+def herasimchyk2026(*what: str, options: Options = Options()) -> None:
+    """Make the tables and figures of Herasimchyk et al. 2026 for any models, each with its claims judged.
+
+    Each is written as a page (.md) and as JSON, figures as SVG and PNG too. Measurements are kept, and shared by
+    all that need them; after Ctrl-C the same command goes on.
+
+    Parameters
+    ----------
+    what
+        table1 to table6, fig1 to fig5, section4 (monotonicity), or all; claims prints the paper's claims with
+        their verdicts. Default: table2, table3 and fig2.
+    """
+    if claims_alone(what, "herasimchyk2026", options.out, options.json):
+        return
+    from posbias.papers.herasimchyk2026 import make
+
+    settings: dict[str, Any] = {
+        "models": [] if options.models == ("none",) else options.models,
+        "corpora": [None if text == "bundled" else text for text in options.corpora] or [None],
+        "scramble": options.shuffle_tokens,
+        "prompts": options.effort if isinstance(options.effort, int) else options.prompts,
+        "lengths": [_length(word) for word in options.lengths] or None,
+        "quick": options.effort != "full",
+        "again": options.rerun,
+        **{name: getattr(options, name) for name in ("tokens", "reading", "configs", "bins", "seed")},
+    }
+    with progress() as on_event:
+        made = make(
+            what or ("table2", "table3", "fig2"),
+            options.out,
+            progress=counting(on_event, "prompt"),
+            say=log.info,
+            **settings,
+        )
+    if made.stand_in:
+        log.info(made.stand_in)
+    answer_with(made.as_dict() if options.json else None, lambda: page_lines(made))
+
+
+def page_lines(made: Any) -> list[str]:
+    """The tables of every page, its claims, and the files."""
+    lines: list[str] = []
+    for name, page in made.pages.items():
+        lines += [f"{name}: {page.note}"]
+        for block in page.blocks:
+            lines += ["", block.caption, *table(block.head, block.rows)]
+        lines += ["", *(f"  {claim}" for claim in page.claims), ""]
+    return [*lines, *(f"file: {path}" for path in made.files)]
+
+
+def _length(word: str) -> int:
+    """A length as it was typed. Raises `InvalidValueError` for what is no integer."""
+    try:
+        return int(word)
+    except ValueError:
+        raise InvalidValueError(f"lengths: {word!r} given, an integer ≥ 3 needed") from None

@@ -1,0 +1,99 @@
+"""`posbias paper kim2026`: the figures of Kim et al. 2026."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from posbias.cli import options as shared
+from posbias.cli.output import COMPILING, answer_with, progress
+from posbias.cli.paper.claims import claims_alone
+from posbias.terminal import table
+
+
+@shared.options
+class Options:
+    """How much is drawn, and where it goes.
+
+    Parameters
+    ----------
+    effort
+        Draws of all embeddings in every panel: quick (a million), full (ten million, as in the paper), or a number
+        such as 1e5. Simulations that have more are used as they are.
+    reading
+        The closed form drawn as a line in fig2 and fig7: corrected (the default) or as published. The other is
+        dashed.
+    out
+        The folder to write to.
+    """
+
+    effort: shared.Effort = "quick"
+    reading: Literal["corrected", "published"] | None = None
+    out: shared.Out = Path("results/kim2026")
+    seed: shared.Seed = 0
+    threads: shared.Threads = None
+    rerun: shared.Rerun = False
+    json: shared.Json = False
+
+
+def kim2026(*what: str, options: Options = Options()) -> None:
+    """Draw the figures of Kim et al. 2026, every number with its error, and judge what the paper says of them.
+
+    Figures are written as SVG and PNG with a page (.md) and JSON: numbers, closed forms, claims; beside them
+    table.csv and table.json. Finished simulations are kept, and used by every figure that needs them; after Ctrl-C
+    the same command goes on from there.
+
+    Parameters
+    ----------
+    what
+        fig1 to fig7, section3 (the printed probabilities), or all, the default; claims prints the paper's claims
+        with their verdicts. The anisotropies of fig2, fig5, fig6 and fig7 are ours: the paper's text gives none.
+    """
+    if claims_alone(what, "kim2026", options.out, options.json):
+        return
+    from posbias.papers.kim2026 import reproduce
+    from posbias.papers.kim2026.models import EFFORT
+
+    settings: dict[str, Any] = {
+        "samples": shared.amount(options.effort, EFFORT),
+        "again": options.rerun,
+        **{name: getattr(options, name) for name in ("out", "seed", "threads", "reading")},
+    }
+    with progress(COMPILING) as on_event:
+        made = reproduce(what or "all", on_event=on_event, **settings)
+    answer_with(made.as_dict() if options.json else None, lambda: _lines(made))
+
+
+def _lines(made: Any) -> list[str]:
+    """The recency probabilities behind the figures, the printed numbers beside ours, the claims, and the files."""
+    from posbias.estimate import Estimate
+    from posbias.papers.kim2026.models import describe
+    from posbias.plots.recency import probability_text
+
+    depth = max(model.depth for model in made.results)
+    head = ["recency probability", "d", *(f"layer {layer + 1}" for layer in range(depth)), "samples"]
+    rows = [
+        [
+            describe(model),
+            str(model.dimension),
+            *map(probability_text, result.recency_probability),
+            f"{result.samples:,}",
+        ]
+        for model, result in made.results.items()
+    ]
+    lines = table(head, rows)
+    if published := made.as_dict()["published"]:
+        head = ["printed in the paper", "printed", "ours", "standard errors of the difference", "within 4"]
+        rows = [
+            [
+                check["where"],
+                f"{check['printed']:.4f}",
+                probability_text(Estimate(check["value"], check["se"])),
+                f"{check['deviation']:+.2f}",
+                "yes" if check["holds"] else "no",
+            ]
+            for check in published
+        ]
+        lines += ["", *table(head, rows)]
+    for name, claims in made.claims.items():
+        lines += ["", name, *(f"  {claim}" for claim in claims)]
+    files = [f"figure: {path}" for path in made.figures] + [f"page: {path}" for path in made.files]
+    return [*lines, "", *files, f"table: {made.table}"]

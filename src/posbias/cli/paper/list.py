@@ -1,0 +1,39 @@
+"""`posbias paper list`: what can be made, what it costs, and whether it is there."""
+
+from posbias.cli import options as shared
+from posbias.cli.output import answer_with
+from posbias.terminal import table
+
+
+def list_(*papers: str, out: shared.Results = shared.RESULTS, json: shared.Json = False) -> None:
+    """List every figure, table and set of statements of the three papers: what it shows, costs, and its state.
+
+    Parameters
+    ----------
+    papers
+        wu2025, herasimchyk2026 or kim2026, or single studies such as wu2025/fig2. Default: all.
+    """
+    from posbias.papers.registry import find_studies
+
+    studies = [(one, one.state(out)) for one in find_studies(papers)]
+    records = [one.as_dict() | {"state": state.as_dict()} for one, state in studies] if json else []
+    head = ["study", "what it shows", "printed", "quick", "full", f"in {out}"]
+    rows = [
+        [
+            one.key,
+            one.title,
+            f"{len(one.expected)} numbers" if one.expected else "–",
+            str(one.quick),
+            str(one.full),
+            "cannot be used" if state.damaged else str(state),
+        ]
+        for one, state in studies
+    ]
+    damaged = [f"{state.damaged}; {one.made_by}" for one, state in studies if state.damaged and not one.parts]
+    lines = [
+        *table(head, rows),
+        "",
+        f"costs on {studies[0][0].quick.machine}, nothing being there yet",
+        *damaged,
+    ]
+    answer_with({"studies": records} if json else None, lambda: lines)

@@ -1,0 +1,91 @@
+"""`posbias paper wu2025`: the figures of Wu et al. 2025."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posbias.cli import options as shared
+from posbias.cli.output import answer_with, counting, log, progress
+from posbias.cli.paper.claims import claims_alone
+from posbias.errors import InvalidValueError
+from posbias.terminal import table
+
+if TYPE_CHECKING:
+    from posbias.papers.wu2025 import Effort as Spent
+
+
+@shared.options
+class Options:
+    """How much is trained, on what, and where it goes.
+
+    Parameters
+    ----------
+    effort
+        quick (minutes of a laptop: 3 networks per cell, 1,000 to 2,500 iterations, 2,000 test sequences) or full
+        (the paper's: 5 networks, 100,000 iterations, 10,000 sequences).
+    out
+        The folder to write to.
+    """
+
+    effort: shared.Effort = "quick"
+    networks: shared.Networks = None
+    out: shared.Out = Path("results/wu2025")
+    device: shared.Device = "cpu"
+    threads: shared.Threads = None
+    ray: shared.Ray = None
+    gpus_per_cell: shared.GpusPerCell = 0
+    rerun: shared.Rerun = False
+    json: shared.Json = False
+
+
+def wu2025(*what: str, options: Options = Options()) -> None:
+    """Train the retrieval experiments of Wu et al. 2025 and draw their figures, each with its claims judged.
+
+    Figures are written as SVG and PNG, beside a page with the gap of every cell (.md) and the same as JSON.
+    Trained cells are kept, and used by every figure that needs them; after Ctrl-C the same command goes on.
+
+    Parameters
+    ----------
+    what
+        The figures, fig2 to fig24, or all; claims prints the paper's claims with their verdicts. Default: fig2.
+    """
+    if claims_alone(what, "wu2025", options.out, options.json):
+        return
+    effort = shared.quick_or_full(options.effort, "iterations by depth, test sequences")
+    engine = shared.cluster(options.ray, options.threads)
+    from posbias.papers.wu2025 import make
+
+    with progress() as on_event:
+        made = make(
+            what or ("fig2",),
+            options.out,
+            effort=_spent(effort, options.networks),
+            again=options.rerun,
+            device=options.device,
+            workers=options.threads,
+            engine=engine,
+            gpus_per_cell=options.gpus_per_cell,
+            progress=counting(on_event, "iteration"),
+            say=log.info,
+        )
+    answer_with(made.as_dict() if options.json else None, lambda: _lines(made))
+
+
+def _spent(effort: str, networks: int | None) -> "Spent":
+    """The effort of this name, with so many networks. Raises `InvalidValueError`."""
+    from posbias.papers.wu2025 import FULL, QUICK
+
+    named = FULL if effort == "full" else QUICK
+    if networks is None:
+        return named
+    if networks < 1:
+        raise InvalidValueError(f"networks: {networks} given, an integer ≥ 1 needed")
+    return replace(named, name=f"{effort}, {networks} networks", seeds=tuple(range(networks)))
+
+
+def _lines(made: Any) -> list[str]:
+    """The gaps of all cells, the claims of every figure, and the files."""
+    lines = table(*made.table())
+    for name, claims in made.claims.items():
+        lines += ["", name, *(f"  {claim}" for claim in claims)]
+    return [*lines, "", *(f"file: {path}" for path in made.files)]

@@ -1,0 +1,167 @@
+"""`posbias predict`: the influence of every position from an architecture."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from posbias.cli import options as shared
+from posbias.cli.output import COMPILING, answer_with, notice
+from posbias.errors import InputFileError, InvalidValueError, nearest
+from posbias.terminal import describe, describe_variation
+
+log = logging.getLogger(__name__)
+
+
+@shared.options
+class Options:
+    """What is predicted, and how.
+
+    Parameters
+    ----------
+    tokens
+        Length of the text. Default: what the file says, else 256.
+    query
+        The position that is influenced, counted from 0; negative counts from the end.
+    mixing
+        Weight of attention in every layer instead of the file's: a number from 0 to 1, attention_only,
+        abnar_zuidema or at_initialisation.
+    vary
+        What if: the profile for many values of one quantity, for instance depth=1:64, mixing=0:1,
+        window=64:4096:12 (so many values) or tokens=256,1024,4096. Quantities: depth, mixing, window, decay,
+        temperature, tokens.
+    depth_trajectory
+        The profile after every layer, from none to all.
+    method
+        How layers are computed: auto, sweep, fft or stream. Auto takes the fastest that is exact.
+    out
+        Write the prediction as JSON to this file.
+    plot
+        Draw the profile (or profiles) to this file (.png, .svg or .pdf).
+    """
+
+    tokens: shared.Whole | None = None
+    query: shared.Whole = -1
+    mixing: str | None = None
+    vary: str | None = None
+    depth_trajectory: shared.Flag = False
+    method: str = "auto"
+    out: shared.Out | None = None
+    plot: Path | None = None
+    threads: shared.Threads = None
+    json: shared.Json = False
+
+
+def predict(architecture: str, *, options: Options = Options()) -> None:
+    """Predict the influence of every position from an architecture.
+
+    Parameters
+    ----------
+    architecture
+        A TOML, YAML or JSON file: ours, a Hugging Face config.json (or its folder), or a rollout file of
+        Herasimchyk et al. Or the name of a preset, such as bloom-176b (`posbias presets` lists them).
+    """
+    import dataclasses
+
+    from posbias.predictors import profile_as_dict
+    from posbias.spec import encode
+    from posbias.store import save_json
+
+    if options.vary is not None and options.depth_trajectory:
+        raise InvalidValueError("depth_trajectory: given together with --vary, one of the two needed")
+    if options.plot is not None:
+        from posbias.plots import check_kind
+
+        check_kind(options.plot)
+    chosen, written_for = _architecture(architecture)
+    if options.mixing is not None:
+        chosen = dataclasses.replace(chosen, mixing=_mixing(options.mixing))
+    tokens = options.tokens if options.tokens is not None else written_for or 256
+    with notice(COMPILING):
+        quantity, profiles = _profiles(chosen, tokens, options)
+    if quantity:
+        answer: dict[str, Any] = {
+            "varied": quantity,
+            "values": [value for value, _ in profiles],
+            "profiles": [profile_as_dict(profile) for _, profile in profiles],
+        }
+    else:
+        answer = profile_as_dict(profiles[0][1])
+    answer |= {"architecture": encode(chosen), "assumptions": list(chosen.assumptions)}
+    if not quantity:
+        answer |= {name: profiles[0][1].attrs[name] for name in ("exact", "method")}
+    if options.out is not None:
+        save_json(answer, options.out)
+    if options.plot is not None:
+        _draw(quantity, profiles, options.plot)
+    for assumption in chosen.assumptions:
+        log.info("assumed: %s", assumption)
+    answer_with(
+        answer if options.json else None,
+        lambda: describe_variation(quantity, profiles) if quantity else describe(profiles[0][1]),
+    )
+
+
+def _architecture(given: str) -> tuple[Any, int | None]:
+    """An architecture from a file or folder, else from a preset's name, and the length its file names."""
+    from posbias.theory.configs import read_architecture
+    from posbias.theory.presets import PRESETS, preset
+
+    if given in PRESETS and not Path(given).exists():
+        return preset(given), None
+    try:
+        read = read_architecture(given)
+    except InputFileError as error:
+        close = nearest(given, PRESETS)
+        if close and not Path(given).exists() and not Path(given).suffix:
+            raise InputFileError(f"{given}: no such file and no preset{close}") from None
+        raise error
+    return read.architecture, read.tokens
+
+
+def _profiles(architecture: Any, tokens: int, options: Options) -> tuple[str, Sequence[tuple[float, Any]]]:
+    """The name of what varies ("": nothing), and (value, profile) for each value."""
+    from posbias.theory.rollout.dispatch import influence, trajectory
+
+    how: dict[str, Any] = {"method": options.method, "threads": options.threads}
+    if options.depth_trajectory:
+        return "layers passed", list(enumerate(trajectory(architecture, tokens, options.query, **how)))
+    if options.vary is None:
+        return "", [(tokens, influence(architecture, tokens, options.query, **how))]
+    from posbias.theory import variation
+
+    quantity, values = variation.values_of(options.vary)
+    return quantity, variation.vary(architecture, quantity, values, tokens, options.query, **how)
+
+
+def _draw(quantity: str, varied: Sequence[tuple[float, Any]], path: Path) -> None:
+    """Draw a predicted profile, or many, to a picture file of the kind the suffix names."""
+    from posbias import plots
+
+    if quantity:
+        figure = plots.variation_figure(quantity, varied)
+    else:
+        figure = plots.new_figure()
+        plots.draw_profile(figure.subplots(), varied[0][1])
+    plots.save_figure(figure, path)
+
+
+def _mixing(given: str) -> Any:
+    """A mixing schedule from a word or a number."""
+    from posbias.theory.mixing import AbnarZuidema, AttentionOnly, ConstantMixing, PreNormInit
+
+    named = {cls.kind: cls for cls in (AttentionOnly, AbnarZuidema, PreNormInit)}
+    word = given.replace("-", "_")
+    if word in named:
+        return named[word]()
+    try:
+        number = float(given)
+    except ValueError:
+        raise InvalidValueError(
+            f"mixing: {given!r} given, a number from 0 to 1 or one of {', '.join(named)} needed"
+            f"{nearest(word, named)}"
+        ) from None
+    try:
+        return ConstantMixing(number)
+    except InvalidValueError:
+        raise InvalidValueError(f"mixing: {given} given, a number from 0 to 1 needed") from None

@@ -1,0 +1,103 @@
+"""`posbias report`: a model measured, predicted and compared, on one page."""
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from posbias.cli import options as shared
+from posbias.cli.measure import measured, results_of
+from posbias.cli.output import answer_with
+from posbias.errors import InvalidValueError
+from posbias.terminal import comparison_table
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+log = logging.getLogger(__name__)
+
+
+@shared.options
+class Options:
+    """What is measured, and where the report goes.
+
+    Parameters
+    ----------
+    tokens
+        Length of every prompt. Default: 256.
+    prompts
+        Number of prompts, drawn without replacement. Default: 32.
+    prompting
+        What the prompts are.
+    loading
+        How the model is loaded.
+    out
+        The folder to write to. Default: results/NAME.
+    """
+
+    tokens: shared.Whole | None = None
+    prompts: shared.Whole | None = None
+    seed: shared.Seed = 0
+    prompting: shared.Prompting = shared.Prompting()
+    loading: shared.Loading = shared.Loading()
+    out: shared.Out | None = None
+    rerun: shared.Rerun = False
+    json: shared.Json = False
+
+    def refuse_all(self) -> None:
+        """Raise `InvalidValueError` for whatever a finished measurement has decided already."""
+        given = {"tokens": self.tokens, "prompts": self.prompts, "rerun": self.rerun or None}
+        for part in (self.prompting, self.loading):
+            default = type(part)()
+            given |= {name: value for name, value in vars(part).items() if value != getattr(default, name)}
+        for name, value in given.items():
+            if value is not None:
+                raise InvalidValueError(
+                    f"{name}: given with a finished measurement, which it cannot change; a model needed"
+                )
+
+
+def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) -> None:
+    """Measure a model, predict it five ways, compare, and write a report that opens in any browser.
+
+    Parameters
+    ----------
+    source
+        A model (as for `posbias measure`), or the .nc of a finished measurement.
+    """
+    from posbias.reports import write_report
+
+    if options.out is not None and options.out.suffix == ".nc":
+        raise InvalidValueError(
+            f"out: {str(options.out)!r} given, a folder needed (the report is several files)"
+        )
+    finished = _measurement(source, options)
+    if finished is None:
+        return
+    measurement, written, folder = finished
+    log.info("comparing and drawing …")
+    page = write_report(measurement, folder, seed=options.seed)
+    labels = {key: profile.attrs["predictor"] for key, profile in page.predictions.items()}
+    answer = {"page": str(page.page), "measurement": str(written), "answer": page.answer}
+    answer_with(
+        answer | page.comparison.as_dict() if options.json else None,
+        lambda: [*page.answer, "", *comparison_table(page.comparison, labels), "", f"report: {page.page}"],
+    )
+
+
+def _measurement(source: str, options: Options) -> "tuple[xr.Dataset, Path, Path] | None":
+    """The measurement, its file and the report's folder; None in all processes but the first."""
+    if source.endswith(".nc"):
+        from posbias.store import load_measurement
+
+        options.refuse_all()
+        file = Path(source)
+        return load_measurement(file), file, options.out or file.parent
+    job = {
+        "tokens": 256 if options.tokens is None else options.tokens,
+        "prompts": 32 if options.prompts is None else options.prompts,
+        "seed": options.seed,
+        **options.prompting.as_job(),
+    }
+    place = options.out or results_of(source, options.prompting, job)
+    finished = measured(source, place, options.loading, job, options.rerun)
+    return None if finished is None else (*finished, finished[1].parent)

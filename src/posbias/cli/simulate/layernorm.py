@@ -1,0 +1,139 @@
+"""`posbias simulate layernorm`: the recency bias between random embeddings."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from posbias.cli import options as shared
+from posbias.cli.output import COMPILING, answer_with, progress
+from posbias.errors import InvalidValueError
+from posbias.files import need_writable
+from posbias.terminal import recency_table
+
+if TYPE_CHECKING:
+    from posbias.simulation import InterruptedSimulation, RecencyModel, RecencyResult
+
+SAMPLES = {"quick": 1_000_000, "full": 10_000_000}
+
+
+@shared.options
+class Model:
+    """What is simulated.
+
+    Parameters
+    ----------
+    dimension
+        Dimension of the embeddings.
+    anisotropy
+        Their anisotropy, the cosine of the angle between two of them: from 0 to below 1.
+    norm
+        What normalises a layer's input: layernorm, rmsnorm or none.
+    residual
+        Add a layer's input to its output.
+    depth
+        Number of layers.
+    tokens
+        Number of embeddings; at least 3.
+    order
+        Norm before attention (pre) or after it (post).
+    temperature
+        Divides the scores, beside the root of d.
+    """
+
+    dimension: Annotated[shared.Whole, Parameter(name=["--d", "--dimension"])] = 16
+    anisotropy: Annotated[float, Parameter(name=["--alpha", "--anisotropy"])] = 0.5
+    norm: Literal["layernorm", "rmsnorm", "none"] = "layernorm"
+    residual: bool = False
+    depth: Annotated[shared.Whole, Parameter(name=["--layers", "--depth"])] = 4
+    tokens: shared.Whole = 10
+    order: Literal["pre", "post"] = "pre"
+    temperature: float = 1.0
+
+
+@shared.options
+class Options:
+    """How much is drawn, and where the answer goes.
+
+    Parameters
+    ----------
+    effort
+        Draws of all embeddings: quick (a million), full (ten million, as in the paper), or a number such as 1e7.
+        Default: quick, or as many as --until-se takes.
+    until_se
+        Go on until every layer's recency probability has at most this standard error.
+    engine
+        gram (cost independent of d) or token_space (the plain simulation, on one core).
+    out
+        Write the answer as JSON to this file.
+    plot
+        Draw the mean scores of every layer to this file (.png, .svg or .pdf).
+    """
+
+    effort: shared.Effort | None = None
+    until_se: float | None = None
+    seed: shared.Seed = 0
+    threads: shared.Threads = None
+    engine: Literal["gram", "token_space"] = "gram"
+    out: shared.Out | None = None
+    plot: Path | None = None
+    json: shared.Json = False
+
+
+def layernorm(*, model: Model = Model(), options: Options = Options()) -> None:
+    """Simulate the recency bias that a norm induces between random embeddings (Kim et al. 2026).
+
+    Random embeddings pass through attention layers without parameters. The answer is the recency probability
+    of each layer: how often a key scores higher than an earlier one, both before the query; ½ is no
+    preference. Ctrl-C keeps what is counted so far and says how precise it is.
+    """
+    check_targets(options.out, options.plot)
+    if model.tokens < 3:
+        raise InvalidValueError(f"tokens: {model.tokens} given, at least 3 needed for a recency probability")
+    from posbias.simulation import RecencyModel
+
+    result, interrupted = _simulated(RecencyModel(**vars(model)), options)
+    answer = result.as_dict() | {"interrupted": interrupted is not None}
+    if options.out is not None:
+        from posbias.store import save_json
+
+        save_json(answer, options.out)
+    if options.plot is not None:
+        from posbias import plots
+
+        plots.save_figure(plots.scores_figure(result), options.plot)
+    answer_with(answer if options.json else None, lambda: recency_table(result))
+    if interrupted is not None:
+        worst = max(p.se for p in result.recency_probability)
+        raise KeyboardInterrupt(
+            f"{result.samples:,} samples are counted above, standard errors at most {worst:.2g}"
+        )
+
+
+def _simulated(
+    model: "RecencyModel", options: Options
+) -> "tuple[RecencyResult, InterruptedSimulation | None]":
+    """What was counted, and what interrupted it. Raises KeyboardInterrupt where nothing was."""
+    from posbias.simulation import InterruptedSimulation, simulate_recency
+
+    samples = None if options.effort is None else shared.amount(options.effort, SAMPLES)
+    names = ("seed", "until_se", "threads", "engine")
+    how: dict[str, Any] = {name: getattr(options, name) for name in names}
+    with progress(COMPILING) as on_event:
+        try:
+            return simulate_recency(model, samples, on_event=on_event, **how), None
+        except InterruptedSimulation as stopped:
+            if stopped.result is None:
+                raise KeyboardInterrupt("before the first samples were counted") from None
+            return stopped.result, stopped
+
+
+def check_targets(out: Path | None, plot: Path | None) -> None:
+    """Say what is known to be wrong with the files to be written before anything is drawn."""
+    if plot is not None:
+        from posbias.plots import check_kind
+
+        check_kind(plot)
+    for target in (out, plot):
+        if target is not None:
+            need_writable(target)

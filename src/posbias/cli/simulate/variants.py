@@ -1,0 +1,119 @@
+"""`posbias simulate variants`: parts of a real layer added to the simulation."""
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from posbias.cli import options as shared
+from posbias.cli.output import answer_with, progress
+from posbias.cli.simulate.layernorm import check_targets
+from posbias.errors import InvalidValueError, nearest
+from posbias.events import Event
+from posbias.terminal import variants_table
+
+if TYPE_CHECKING:
+    from posbias.simulation import Variant
+
+
+@shared.options
+class Model:
+    """What is changed in every variant.
+
+    Parameters
+    ----------
+    dimension
+        Dimension of the embeddings, in every variant. Default: what the variant says, mostly 64.
+    anisotropy
+        Their anisotropy, in every variant. Default: what the variant says, mostly 0.5.
+    tokens
+        Number of embeddings. Default: 10.
+    depth
+        Number of layers. Default: 4.
+    """
+
+    dimension: Annotated[shared.Whole | None, Parameter(name=["--d", "--dimension"])] = None
+    anisotropy: Annotated[float | None, Parameter(name=["--alpha", "--anisotropy"])] = None
+    tokens: shared.Whole | None = None
+    depth: Annotated[shared.Whole | None, Parameter(name=["--layers", "--depth"])] = None
+
+
+@shared.options
+class Options:
+    """How much is drawn, and where the answer goes.
+
+    Parameters
+    ----------
+    networks
+        Networks drawn for each variant.
+    inputs
+        Inputs that each network is given.
+    out
+        Write the answer as JSON to this file.
+    plot
+        Draw the recency probabilities to this file (.png, .svg or .pdf).
+    """
+
+    networks: shared.Whole = 100
+    inputs: shared.Whole = 200
+    seed: shared.Seed = 0
+    out: shared.Out | None = None
+    plot: Path | None = None
+    json: shared.Json = False
+
+
+def variants(*names: str, model: Model = Model(), options: Options = Options()) -> None:
+    """Add parts of a real layer to the simulation, drawn at initialisation: does the recency bias survive?
+
+    Projections, heads, a feed-forward block, rotary encoding and ALiBi, singly and together. Every variant is
+    given many networks, each with many inputs: the mean over networks says whether there is a preference they
+    share, the spread whether each has one of its own.
+
+    Parameters
+    ----------
+    names
+        Variants, such as tied or rope. Default: all; an unknown name lists them.
+    """
+    from posbias.simulation import simulate_variant
+
+    check_targets(options.out, options.plot)
+    chosen = _chosen(names, model)
+    results: dict[str, Any] = {}
+    with progress() as on_event:
+        for number, (name, variant) in enumerate(chosen.items()):
+
+            def drawn(event: Event, before: int = number * options.networks) -> None:
+                on_event(Event(before + event.done, len(chosen) * options.networks, event.unit))
+
+            results[name] = simulate_variant(
+                variant, options.networks, options.inputs, seed=options.seed, on_event=drawn
+            )
+    answer = {"variants": [{"name": name} | result.as_dict() for name, result in results.items()]}
+    if options.out is not None:
+        from posbias.store import save_json
+
+        save_json(answer, options.out)
+    if options.plot is not None:
+        from posbias import plots
+
+        figure = plots.new_figure(6.8, 1.6 + 0.32 * sum(1 + r.differs for r in results.values()))
+        plots.draw_variants(figure.subplots(), results)
+        plots.save_figure(figure, options.plot)
+    answer_with(answer if options.json else None, lambda: variants_table(results))
+
+
+def _chosen(names: tuple[str, ...], model: Model) -> "dict[str, Variant]":
+    """The variants of these names (none: all), with what is changed in each. Raises `InvalidValueError`."""
+    from posbias.simulation import VARIANTS
+
+    for name in names:
+        if name not in VARIANTS:
+            raise InvalidValueError(
+                f"variant: {name!r} given, one of {', '.join(VARIANTS)} needed{nearest(name, VARIANTS)}"
+            )
+    changes = {name: number for name, number in vars(model).items() if number is not None}
+    return {
+        name: dataclasses.replace(VARIANTS[name], model=dataclasses.replace(VARIANTS[name].model, **changes))
+        for name in names or VARIANTS
+    }

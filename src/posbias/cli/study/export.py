@@ -1,0 +1,42 @@
+"""`posbias study export`: every number of a study as a table."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from posbias.cli import options as shared
+from posbias.cli.output import answer_with
+from posbias.cli.study import paper_studies
+from posbias.cli.study.outcome import found
+from posbias.errors import InvalidValueError
+
+
+def export(
+    file: shared.StudyName,
+    *,
+    out: shared.StudyOut = None,
+    csv: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    json: shared.Json = False,
+) -> None:
+    """Write every number of a study as a table: one row per cell, quantity and index.
+
+    Parameters
+    ----------
+    csv
+        The file to write; - is stdout, and the default.
+    """
+    from posbias.files import write_text
+    from posbias.study import csv_text, rows
+
+    if json and csv is not None:
+        raise InvalidValueError("json: given with --csv, one of the two needed")
+    if paper_studies.named(file):
+        records, text = paper_studies.table_of(file, out)
+    else:
+        outcome = found(file, out)
+        records, text = rows(outcome), csv_text(outcome)
+    if csv is not None and csv != "-":
+        written = write_text(csv, text)
+        answer_with(None, lambda: [f"table: {written}"])
+        return
+    answer_with({"rows": records} if json else None, lambda: text.splitlines())

@@ -1,0 +1,130 @@
+"""What commands tell of a study of a file: how far it is, and what it found."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posbias.cli import options as shared
+from posbias.cli.output import answer_with
+from posbias.terminal import table
+
+if TYPE_CHECKING:
+    from posbias.study import Outcome, Study
+
+_MOST = 6
+
+
+def read(file: str) -> "Study":
+    """The study of a file. Raises as `read_study`."""
+    from posbias.study import read_study
+
+    return read_study(file)
+
+
+def found(file: str, out: Path | None) -> "Outcome":
+    """What there is of a file's study. Raises as `status`."""
+    from posbias.study import status
+
+    return status(read(file), out or folder_of(file))
+
+
+def folder_of(file: str) -> Path:
+    """results/studies/NAME."""
+    return shared.RESULTS / "studies" / Path(file).stem
+
+
+def tell_status(study: "Study", folder: Path, json: bool, todo: bool = False) -> None:
+    """How many cells are finished, and the labels of those that are not; with `todo`, all are to be done."""
+    from posbias.study import status
+
+    outcome = status(study, folder)
+    missing = study.cells() if todo else outcome.missing
+    count = len(study.cells())
+    answer = {
+        "study": study.name,
+        "question": study.question,
+        "folder": str(folder),
+        "cells": count,
+        "combinations": len(study.combinations),
+        "finished": outcome.finished,
+        "missing": [{"label": cell.label, "fingerprint": cell.fingerprint} for cell in missing],
+        "cost": outcome.cost,
+    }
+
+    def lines() -> list[str]:
+        head = f"{study.name}: {study.question}"
+        seeds = f", {len(study.combinations):,} combinations × {len(study.seeds)} seeds" if count > 1 else ""
+        told = [
+            head,
+            f"{count:,} cells{seeds}; {outcome.finished:,} finished, {len(missing):,} to do in {folder}",
+        ]
+        told += [f"  to do: {cell.label}" for cell in missing[:_MOST]]
+        if len(missing) > _MOST:
+            told.append(f"  … and {len(missing) - _MOST:,} more")
+        return [*told, *([_cost_line(outcome)] if outcome.finished else [])]
+
+    answer_with(answer if json else None, lines)
+
+
+def tell(
+    outcome: "Outcome",
+    json: bool,
+    quantities: tuple[str, ...] = (),
+    cells: bool = False,
+    picture: Path | None = None,
+) -> None:
+    from posbias.study import judge
+    from posbias.study.tables import summary
+
+    claims = judge(outcome)
+    head, found = summary(outcome, quantities)
+    answer: dict[str, Any] = {
+        "study": outcome.study.name,
+        "question": outcome.study.question,
+        "folder": str(outcome.folder),
+        "cells": [_cell(outcome, number) for number in range(len(outcome.records))],
+        "finished": outcome.finished,
+        "computed": outcome.computed,
+        "claims": [one.as_dict() for one in claims],
+        "cost": outcome.cost,
+        "plot": None if picture is None else str(picture),
+    }
+
+    def lines() -> list[str]:
+        told = [f"{outcome.study.name}: {outcome.study.question}", "", *table(head, found), ""]
+        if cells:
+            told += [*_cell_lines(outcome), ""]
+        told += [*(str(one) for one in claims), *([""] if claims else [])]
+        told += [_cost_line(outcome), f"results: {outcome.folder}"]
+        return told if picture is None else [*told, f"plot: {picture}"]
+
+    answer_with(answer if json else None, lines)
+
+
+def _cell(outcome: "Outcome", number: int) -> dict[str, Any]:
+    """A cell for JSON: what it is, its quantities, cost and file; null for what is not finished."""
+    cell, record = outcome.study.cells()[number], outcome.records[number]
+    return {
+        "fingerprint": cell.fingerprint,
+        "chosen": dict(cell.chosen),
+        "seed": cell.seed,
+        "quantities": None if record is None else record.quantities,
+        "about": None if record is None else record.about,
+        "cost": None if record is None else record.cost,
+        "file": None if record is None else str(record.path),
+    }
+
+
+def _cell_lines(outcome: "Outcome") -> list[str]:
+    found = []
+    for cell, record in zip(outcome.study.cells(), outcome.records, strict=True):
+        name, cost = ("–", "–") if record is None else (record.path.name, f"{record.cost['seconds']:.1f} s")
+        found.append([cell.label, cost, name])
+    return table(["cell", "cost", "file"], found)
+
+
+def _cost_line(outcome: "Outcome") -> str:
+    cost = outcome.cost
+    words = f"{outcome.finished:,} of {len(outcome.records):,} cells finished"
+    return (
+        f"{words}; {cost['seconds']:.1f} s of cells, at most {cost['peak_memory'] / 1e6:,.0f} MB in a process"
+    )

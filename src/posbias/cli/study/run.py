@@ -1,0 +1,83 @@
+"""`posbias study run`: the cells of a study that are not there yet."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from posbias.cli import options as shared
+from posbias.cli.output import log, progress
+from posbias.cli.paper.claims import UNITS, by_unit
+from posbias.cli.study import paper_studies
+from posbias.cli.study.outcome import folder_of, read, tell, tell_status
+from posbias.errors import InvalidValueError, PosbiasError
+
+_WORKERS = "Processes of one thread that share the cells. Default: one cell after another, in this process."
+
+
+@shared.options
+class Options:
+    """How it is computed.
+
+    Parameters
+    ----------
+    effort
+        quick (the default) or full, for a paper's study; a study's file says what its cells do.
+    dry_run
+        Say how many cells there are and how many are finished, and compute nothing.
+    """
+
+    effort: shared.Effort | None = None
+    out: shared.StudyOut = None
+    workers: Annotated[shared.Workers, Parameter(help=_WORKERS)] = None
+    ray: shared.Ray = None
+    dry_run: shared.Flag = False
+    rerun: shared.Rerun = False
+    json: shared.Json = False
+
+
+def run(file: shared.StudyName, *, options: Options = Options()) -> None:
+    """Compute the cells of a study that are not there yet, and judge its claims.
+
+    Finished cells are kept whatever stops a run; the same command goes on from there. A file is TOML, YAML or JSON
+    (docs/studies.md); a paper's study has a name such as kim2026/fig1.
+    """
+    if paper_studies.named(file):
+        if options.dry_run:
+            paper_studies.tell_status(file, options.out, options.json)
+        else:
+            _run_paper_study(file, options)
+        return
+    if options.effort is not None:
+        raise InvalidValueError(f"effort: {options.effort} given with a study's file, which says it")
+    study, folder = read(file), options.out or folder_of(file)
+    if options.dry_run:
+        tell_status(study, folder, options.json, todo=options.rerun)
+        return
+    from posbias.execution import engine_of
+    from posbias.study import run_study
+
+    performer = engine_of(options.workers, options.ray)
+    with progress() as on_event:
+        outcome = run_study(study, folder, engine=performer, again=options.rerun, on_event=on_event)
+    tell(outcome, options.json)
+
+
+def _run_paper_study(file: str, options: Options) -> None:
+    """Make it, unless it is there. Raises `PosbiasError` for what failed."""
+    study = paper_studies.study_of(file)
+    effort = shared.quick_or_full(options.effort or "quick", UNITS)
+    from posbias.papers.everything import make_all
+
+    with progress() as on_event:
+        ran = make_all(
+            options.out or shared.RESULTS,
+            [study.key],
+            quick=effort == "quick",
+            engine=shared.engine(options.workers, options.ray),
+            again=options.rerun,
+            progress=by_unit(on_event),
+            say=log.info,
+        )
+    if ran.failed:
+        raise PosbiasError("; ".join(dict.fromkeys(ran.failed.values())))
+    paper_studies.tell(file, options.out, options.json)

@@ -1,0 +1,65 @@
+"""`posbias verify`: the papers' numbered statements, tried."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from posbias.cli import options as shared
+from posbias.cli.output import answer_with, progress
+from posbias.files import need_writable
+from posbias.terminal import findings_table
+
+INSTANCES = {"quick": 200, "full": 1000}
+
+
+@shared.options
+class Options:
+    """What is tried, and how often.
+
+    Parameters
+    ----------
+    all
+        Try every statement.
+    effort
+        Random instances per reading of a statement, every fourth at the edge of the hypotheses: quick (200), full
+        (1,000) or any number.
+    out
+        Folder of verify.json and of counterexamples.
+    """
+
+    all: Annotated[shared.Flag, Parameter(name="--all")] = False
+    effort: shared.Effort = "full"
+    seed: shared.Seed = 0
+    out: shared.Out = Path("results/verify")
+    json: shared.Json = False
+
+
+def verify(*statements: str, options: Options = Options()) -> None:
+    """Try the papers' numbered statements on random and adversarial instances.
+
+    Each is read as printed and, where that does not survive, as amended. A counterexample is saved as a file
+    that can be tried again. The table is saved as verify.json.
+
+    Parameters
+    ----------
+    statements
+        Keys of statements, such as wu-4.1, or of papers: wu2025, herasimchyk2026, kim2026. Default: all.
+    """
+    from posbias.store import save_json
+    from posbias.verify import STATEMENTS, save_counterexamples, select
+    from posbias.verify import verify as try_all
+
+    need_writable(options.out)
+    chosen = list(STATEMENTS) if options.all or not statements else select(STATEMENTS, statements)
+    with progress() as on_event:
+        findings = try_all(
+            chosen, instances=shared.amount(options.effort, INSTANCES), seed=options.seed, on_event=on_event
+        )
+    saved = [str(path) for path in save_counterexamples(findings, options.out)]
+    answer: dict[str, Any] = {"statements": [finding.as_dict() for finding in findings]}
+    answer |= {"seed": options.seed, "counterexamples": saved}
+    written = save_json(answer, options.out / "verify.json")
+    answer_with(
+        answer if options.json else None, lambda: [*findings_table(findings), "", f"table: {written}"]
+    )

@@ -1,0 +1,178 @@
+"""Options that commands share: their short names, their old names, words and progress, the shell's completion."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from posbias.cli import app, main
+from posbias.cli.old_options import BY_COMMAND, EVERYWHERE, renewed
+from posbias.errors import InvalidValueError
+
+POSBIAS = Path(sys.executable).with_name("posbias")
+OLD = [(command, old, new) for command, names in BY_COMMAND.items() for old, new in names.items()]
+SMALL = ["--d", "4", "--layers", "2", "--threads", "1", "--effort", "1e4"]
+
+
+def commands(page=app, path=()):
+    """Every command that has options, as words."""
+    below = [name for name in page if not name.startswith("-")]
+    if page.default_command is not None:
+        yield path
+    for name in below:
+        yield from commands(page[name], (*path, name))
+
+
+def page_of(capsys, command):
+    main([*command, "--help"])
+    return capsys.readouterr().out
+
+
+def options_of(page):
+    return set(re.findall(r"--[a-z][a-z0-9-]*", page)) | set(re.findall(r" (-[a-z]) ", page))
+
+
+# --- new names ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [*commands()], ids=" ".join)
+def test_a_page_has_the_new_names_only(command, capsys):
+    """--out has its short name, every page says what goes with any command, no page names an old option."""
+    page = page_of(capsys, command)
+    named = options_of(page.partition("╭─ Parameters")[2].partition("With any command")[0])
+    assert "With any command: -v more words, -q no progress, --debug" in page
+    assert ("--out" in named) == ("-o" in named)
+    assert not named & {*EVERYWHERE, *BY_COMMAND.get(" ".join(command), {})}
+
+
+def test_every_command_is_described(capsys):
+    """The page of all commands has the first line of each."""
+    for group in ((), ("paper",), ("simulate",), ("study",)):
+        page = " ".join(page_of(capsys, group).replace("│", " ").split())
+        called = app
+        for word in group:
+            called = called[word]
+        for name in called:
+            assert name.startswith("-") or re.search(rf" {name} [A-Z]", page), name
+
+
+def test_o_is_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    main(["predict", "bloom-176b", "--tokens", "8", "-o", "p.json"])
+    assert json.loads(Path("p.json").read_text())["tokens"] == 8
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "paper all --effort 5",
+        "paper claims --effort 5",
+        "paper wu2025 fig2 --effort 5",
+        "study run wu2025/fig2 --effort 5",
+    ],
+)
+def test_a_number_is_refused_where_there_are_several_units(words, capsys):
+    with pytest.raises(SystemExit):
+        main(words.split())
+    assert "effort: 5 given, quick or full needed: there are several units (" in capsys.readouterr().err
+
+
+def test_networks_are_seeds():
+    from posbias.cli.paper.wu2025 import _spent
+    from posbias.papers.wu2025 import FULL
+
+    spent = _spent("full", 2)
+    assert spent.seeds == (0, 1)
+    assert (spent.iterations, spent.sequences) == (FULL.iterations, FULL.sequences)
+    assert spent.name not in ("quick", "full")
+    with pytest.raises(InvalidValueError, match="networks: 0 given"):
+        _spent("quick", 0)
+
+
+# --- old names ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("command", "old", "new"), OLD, ids=[f"{command} {old}" for command, old, _ in OLD])
+def test_an_old_option_is_the_new_one_and_says_so(command, old, new, capsys, caplog):
+    """Its value goes with it, and the new one is on the command's page."""
+    option, value = new.split()
+    given = ["7"] if value == "NUMBER" else []
+    line = renewed([*command.split(), "x", old, *given, "--json"])
+    assert line == [*command.split(), "x", option, *(given or [value]), "--json"]
+    assert caplog.messages == [f"{old} is now {new}; the old option works until posbias 0.3"]
+    assert option in options_of(page_of(capsys, command.split()))
+
+
+def test_old_options_are_those_of_their_command():
+    """--samples is --effort where draws are counted; elsewhere it is unknown, as it was."""
+    assert renewed(["simulate", "layernorm", "--samples=2e3"]) == ["simulate", "layernorm", "--effort", "2e3"]
+    assert renewed(["verify", "--samples", "3"]) == ["verify", "--samples", "3"]
+    assert renewed(["measure", "--again", "--scramble"]) == ["measure", "--rerun", "--shuffle-tokens"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("train --quick --full", "full: given together with --quick"),
+        ("train --effort 5 --full", "full: given together with --effort"),
+        ("paper kim2026 --full --samples=5", "samples: given together with --full"),
+    ],
+)
+def test_two_options_that_are_one_today_are_refused(words, message):
+    with pytest.raises(InvalidValueError, match=f"^{message}, one of the two needed$"):
+        renewed(words.split())
+
+
+def test_an_old_command_line_works_and_says_so_once(capsys):
+    old = [word if word != "--effort" else "--samples" for word in SMALL]
+    main(["simulate", "layernorm", *SMALL, "--json", "-q"])
+    new = capsys.readouterr()
+    main(["simulate", "layernorm", *old, "--json", "-q"])
+    told = capsys.readouterr()
+    assert told.out == new.out
+    assert told.err == "--samples is now --effort NUMBER; the old option works until posbias 0.3\n"
+    assert new.err == ""
+
+
+# --- words and progress ------------------------------------------------------------------------------------
+
+
+def test_q_shows_no_progress_and_v_says_more(capsys):
+    main(["simulate", "layernorm", *SMALL])
+    usual = capsys.readouterr()
+    assert "sample" in usual.err
+    main(["-q", "simulate", "layernorm", *SMALL])
+    assert capsys.readouterr() == (usual.out, "")
+    main(["simulate", "layernorm", *SMALL, "-v"])
+    told = capsys.readouterr()
+    assert told.out == usual.out
+    assert re.search(r"^\d+\.\d s, \d+\.\d s of them computing$", told.err, re.M)
+
+
+def test_q_leaves_errors(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        main(["predict", "nowhere.toml", "-q"])
+    assert capsys.readouterr().err == "posbias: nowhere.toml: no such file\n"
+
+
+# --- the shell ---------------------------------------------------------------------------------------------
+
+
+def test_the_shell_completes_commands_and_options(tmp_path):
+    """What --install-completion writes for bash completes an option of a command below a command."""
+    subprocess.run(
+        [POSBIAS, "--install-completion", "--shell", "bash", "-o", tmp_path / "posbias"],
+        check=True,
+        capture_output=True,
+        env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+    )
+    script = (
+        f"source {tmp_path}/posbias; COMP_WORDS=(posbias paper kim2026 --eff); COMP_CWORD=3; _posbias; "
+        'echo "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["--effort"]
