@@ -11,7 +11,7 @@ from project import ROLLOUT_FILES, needs_rollout_files
 from posbias.cli import main
 from posbias.errors import InputFileError
 from posbias.papers.citations import cite_all
-from posbias.papers.methods import MODELS, of_model
+from posbias.papers.citations.methods import MODELS, of_model
 from posbias.sources import BIBLIOGRAPHY
 from posbias.theory.presets import PRESETS
 
@@ -269,3 +269,9 @@ def test_nothing_and_an_empty_folder_are_refused(here, capsys):
 
 def test_one_bad_input_prints_nothing_of_the_good_ones(here, capsys):
     assert "gone.json: no such file" in refused(capsys, "bloom-560m", "gone.json")
+
+
+def test_statements_tried_are_cited_by_their_papers(here, capsys):
+    run(capsys, "paper", "claims", "--paper", "kim2026/statements", "--instances", "1", "--workers", "1")
+    for place in ("results", "results/statements", next(Path("results/statements").iterdir())):
+        assert set(cited(capsys, place)) == {"kim2026"}

@@ -4,7 +4,7 @@
 
     print(bibliography(cite_all(["model.toml", "results/wu2025/fig2.json"])))
 
-A spec or result is told by what it holds, not by its name (`recognising`): architectures, training specs and
+A spec or result is told by what it holds, not by its name (`results`): architectures, training specs and
 studies; measurements, trained cells, predictions, simulations, retrieval, tried statements, cells of studies;
 figures and tables of the three papers; and folders of these. A name may be a preset's, a paper's or that of a
 paper's study (wu2025/fig2).
@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from posbias.errors import InputFileError, nearest
-from posbias.papers.methods import Uses, of_architecture
-from posbias.papers.recognising import uses_of_file
+from posbias.papers.citations.methods import Uses, of_architecture
+from posbias.papers.citations.results import uses_of_file
+from posbias.papers.citations.studies import of_study
 from posbias.papers.registry import PAPERS, STUDIES, find_studies
-from posbias.papers.results import VERSION
-from posbias.papers.studied import of_study
 from posbias.sources import BIBLIOGRAPHY, Source, software
+from posbias.store.header import VERSION
 
 
 @dataclass(frozen=True)

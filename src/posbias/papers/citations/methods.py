@@ -166,6 +166,13 @@ def of_statements(named: Iterable[tuple[str, str]]) -> Uses:
         yield key, f"{shown}, tried on random instances"
 
 
+def of_statement(key: str) -> Uses:
+    """A statement tried, by its key."""
+    from posbias.verify import STATEMENTS
+
+    yield from of_statements((one.source, one.name) for one in STATEMENTS if one.key == key)
+
+
 def of_verb(verb: Mapping[str, Any]) -> Uses:
     """A cell of a study, by its `kind`."""
     match verb.get("kind"):
@@ -176,10 +183,6 @@ def of_verb(verb: Mapping[str, Any]) -> Uses:
         case "train":
             yield from of_experiment(verb)
         case "measure":
-            held = ("sink_share",)
-            yield from of_report({"model": verb.get("model", "")}, held)
+            yield from of_report({"model": verb.get("model", "")}, ["sink_share"])
         case "verify":
-            from posbias.verify import STATEMENTS
-
-            key = verb.get("statement")
-            yield from of_statements((one.source, one.name) for one in STATEMENTS if one.key == key)
+            yield from of_statement(str(verb.get("statement")))

@@ -5,28 +5,21 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from posbias.errors import InputFileError, PosbiasError, nearest
-from posbias.papers import methods
-from posbias.papers.methods import Uses
+from posbias.errors import InputFileError, MissingPackageError, PosbiasError, nearest
+from posbias.papers.citations import methods
+from posbias.papers.citations.methods import Uses
+from posbias.papers.citations.studies import of_study
 from posbias.papers.registry import PAPERS, STUDIES
-from posbias.papers.studied import of_study
 from posbias.sources import cite
 from posbias.spec import encode, read_mapping, read_text
 
 SUFFIXES = (".toml", ".yaml", ".yml", ".json", ".nc", ".safetensors", ".md")
-_ARCHITECTURE = ("model_type", "lambda_schedule_config", "attention_config", "depth", "layers", "mixing")
-_TRAINING = (
-    "task",
-    "network",
-    "seeds",
-    "iterations",
-    "batch",
-    "learning_rate",
-    "weight_decay",
-    "evaluate_every",
-)
-_STUDY = ("question", "base", "sweep", "cells", "claims")
 NEEDED = "a spec or a result of posbias needed"
+_ARCHITECTURE = ("model_type", "lambda_schedule_config", "attention_config", "depth", "layers", "mixing")
+_TRAINING = ("task", "network", "seeds", "iterations", "batch", "learning_rate", "weight_decay")
+_TRAINING += ("evaluate_every", "sweep")
+_OTHER = ("question", "base", "cells", "claims", "architecture", "statements", "experiment", "job")
+Table = Mapping[str, Any]
 
 
 def uses_of_file(path: Path) -> Uses:
@@ -42,7 +35,7 @@ def uses_of_file(path: Path) -> Uses:
         case ".md":
             yield from _of_page(path)
         case ".toml" | ".yaml" | ".yml" | ".json":
-            yield from _of_mapping(read_mapping(path), path)
+            yield from _of_table(read_mapping(path), path)
         case suffix:
             raise InputFileError(
                 f"{path}: suffix {suffix!r} given, one of {', '.join(SUFFIXES)} or a folder needed"
@@ -51,27 +44,26 @@ def uses_of_file(path: Path) -> Uses:
 
 
 def _of_folder(folder: Path) -> Uses:
-    """A model's folder, a study's, a report's, or one of results: all that is known in it and in its `cells`."""
-    if (folder / "config.json").is_file():
-        yield from _of_mapping(read_mapping(folder / "config.json"), folder / "config.json")
-        return
-    if (folder / "study.json").is_file():
-        yield from _of_mapping(read_mapping(folder / "study.json"), folder / "study.json")
-        return
-    report, found = (folder / "report.html").is_file(), False
-    places = (folder, folder / "cells")
-    for path in (one for place in places if place.is_dir() for one in sorted(place.iterdir())):
-        if path.suffix == ".nc" and report and path.parent == folder:
-            found = True
-            yield from methods.of_report(*_attributes(path))
-        elif path.suffix in (".nc", ".json") and not path.name.startswith("."):
-            try:
-                uses = list(uses_of_file(path))
-            except PosbiasError:
-                continue  # beside results may lie what is none
-            found = True
-            yield from uses
-    if not found:
+    """A model's folder, a study's, a report's, or one of results: all that is known in it and in its cells."""
+    for name in ("config.json", "study.json"):
+        if (folder / name).is_file():
+            yield from _of_table(read_mapping(folder / name), folder / name)
+            return
+    report, known = (folder / "report.html").is_file(), False
+    places = (folder, folder / "cells", folder / "statements")
+    for path in (path for place in places if place.is_dir() for path in sorted(place.iterdir())):
+        if path.suffix not in (".nc", ".json") or path.name.startswith("."):
+            continue
+        reported = report and path.suffix == ".nc" and path.parent == folder
+        try:
+            uses = list(methods.of_report(*_attributes(path)) if reported else uses_of_file(path))
+        except PosbiasError:
+            if reported:
+                raise
+            continue  # beside results may lie what is none
+        known = True
+        yield from uses
+    if not known:
         raise InputFileError(f"{folder}: a folder without results, {NEEDED}")
 
 
@@ -106,8 +98,6 @@ def _of_weights(path: Path) -> Uses:
     try:
         from safetensors import SafetensorError, safe_open
     except ModuleNotFoundError:
-        from posbias.errors import MissingPackageError
-
         raise MissingPackageError(
             "safetensors: not installed, needed for trained weights; run: pip install 'posbias[train]'"
         ) from None
@@ -151,7 +141,7 @@ def _of_page(path: Path) -> Uses:
 # --- tables of keys ----------------------------------------------------------------------------------------
 
 
-def _of_mapping(data: Mapping[str, Any], path: Path) -> Uses:
+def _of_table(data: Table, path: Path) -> Uses:
     """A table of keys: the first kind that fits."""
     for fits, uses in _KINDS:
         if fits(data):
@@ -159,25 +149,33 @@ def _of_mapping(data: Mapping[str, Any], path: Path) -> Uses:
                 yield from uses(data, path)
             except (AttributeError, TypeError, KeyError) as error:
                 # of the right kind by its keys, and damaged within
-                raise InputFileError(
-                    f"{path}: damaged ({' '.join(str(error).split())[:80]}), {NEEDED}"
-                ) from None
+                reason = " ".join(str(error).split())[:80]
+                raise InputFileError(f"{path}: damaged ({reason}), {NEEDED}") from None
             return
-    known = (*_ARCHITECTURE, *_TRAINING, *_STUDY, "architecture", "statements", "experiment", "job")
     keys = ", ".join(map(str, list(data)[:4])) or "none"
+    known = (*_ARCHITECTURE, *_TRAINING, *_OTHER)
     hint = next((close for key in data if (close := nearest(str(key), known))), "")
     raise InputFileError(f"{path}: of no known kind (keys {keys}), {NEEDED}{hint}")
 
 
-def _has(*keys: str) -> Callable[[Mapping[str, Any]], bool]:
+def _has(*keys: str) -> Callable[[Table], bool]:
     return lambda data: all(key in data for key in keys)
 
 
-def _is(kind: str) -> Callable[[Mapping[str, Any]], bool]:
+def _any(keys: tuple[str, ...]) -> Callable[[Table], bool]:
+    return lambda data: any(key in data for key in keys)
+
+
+def _is(kind: str) -> Callable[[Table], bool]:
     return lambda data: data.get("posbias_kind") == kind
 
 
-def _architecture(data: Mapping[str, Any], path: Path) -> Uses:
+def _specified(data: Table) -> Table:
+    """What a cell was computed from: a file of 0.1 has it among its other keys."""
+    return data.get("specification", data)
+
+
+def _architecture(data: Table, path: Path) -> Uses:
     from posbias.theory.configs import read_architecture
 
     if "lambda_schedule_config" in data or "attention_config" in data:
@@ -185,38 +183,34 @@ def _architecture(data: Mapping[str, Any], path: Path) -> Uses:
     yield from methods.of_architecture(encode(read_architecture(path).architecture))
 
 
-def _study(data: Mapping[str, Any], path: Path) -> Uses:
-    from posbias.study.value import read_study
+def _study(data: Table, path: Path) -> Uses:
+    from posbias.study.value import read_study, study_of
 
-    for _, verb in read_study(path).combinations:
+    told = data.get("specification", data.get("study"))
+    for _, verb in (read_study(path) if told is None else study_of(told)).combinations:
         yield from methods.of_verb(encode(verb))
 
 
-def _manifest(data: Mapping[str, Any], path: Path) -> Uses:
-    from posbias.study.value import study_of
-
-    for _, verb in study_of(data["specification"] if "specification" in data else data["study"]).combinations:
-        yield from methods.of_verb(encode(verb))
-
-
-def _training(data: Mapping[str, Any], path: Path) -> Uses:
+def _training(data: Table, path: Path) -> Uses:
     from posbias.training import read_experiments
 
     for experiment in read_experiments(path)[0]:
         yield from methods.of_experiment(encode(experiment))
 
 
-def _trained(data: Mapping[str, Any], path: Path) -> Uses:
-    for one in data.get("cells", [data]):
-        yield from methods.of_experiment(one["experiment"])
+def _trained(data: Table, path: Path) -> Uses:
+    for cell in data.get("cells", [data]):
+        yield from methods.of_experiment(cell["experiment"])
 
 
-def _simulations(data: Mapping[str, Any], path: Path) -> Uses:
-    for one in data["variants"]:
+def _simulations(data: Table, path: Path) -> Uses:
+    for one in data.get("variants", []):
         yield from methods.of_variant(one["variant"])
+    for cell in data.get("cells", []):
+        yield from methods.of_simulation(cell["model"])
 
 
-def _verified(data: Mapping[str, Any], path: Path) -> Uses:
+def _verified(data: Table, path: Path) -> Uses:
     named = [
         (one.get("source") or one.get("paper"), one.get("statement") or one.get("name") or one.get("key"))
         for one in data["statements"]
@@ -226,11 +220,7 @@ def _verified(data: Mapping[str, Any], path: Path) -> Uses:
     yield from methods.of_statements((str(paper), str(name)) for paper, name in named)
 
 
-def _counterexample(data: Mapping[str, Any], path: Path) -> Uses:
-    yield from methods.of_verb({"kind": "verify", "statement": data["statement"]})
-
-
-def _paper(data: Mapping[str, Any], path: Path) -> Uses:
+def _paper(data: Table, path: Path) -> Uses:
     """A figure or table of a paper, and the models that were measured for it."""
     name = str(data.get("figure") or data.get("name"))
     named = [data["paper"]] if "paper" in data else [path.parent.name] if path.parent.name in PAPERS else []
@@ -244,54 +234,53 @@ def _paper(data: Mapping[str, Any], path: Path) -> Uses:
         yield from methods.of_model(str(model))
 
 
-def _claims(data: Mapping[str, Any], path: Path) -> Uses:
+def _claims(data: Table, path: Path) -> Uses:
     for paper in PAPERS:
         count = sum(one.get("paper") == paper for one in data["claims"])
         if count:
             yield paper, f"{count} of its claims judged"
 
 
-def _of_claims(data: Mapping[str, Any]) -> bool:
+def _of_claims(data: Table) -> bool:
     claims = data.get("claims")
-    if not isinstance(claims, list) or not claims:
-        return False
-    return all(isinstance(one, dict) and "paper" in one for one in claims)
+    return (
+        isinstance(claims, list)
+        and bool(claims)
+        and all(isinstance(one, dict) and "paper" in one for one in claims)
+    )
 
 
-_KINDS: tuple[tuple[Callable[[Mapping[str, Any]], bool], Callable[[Mapping[str, Any], Path], Uses]], ...] = (
+def _of_trainings(data: Table) -> bool:
+    return _listed(data.get("cells"), "experiment")
+
+
+def _listed(records: Any, key: str) -> bool:
+    """Whether these are records of which all have a key."""
+    listed = isinstance(records, list) and bool(records)
+    return listed and all(isinstance(record, dict) and key in record for record in records)
+
+
+_KINDS: tuple[tuple[Callable[[Table], bool], Callable[[Table, Path], Uses]], ...] = (
     (_is("study_cell"), lambda data, path: methods.of_verb(_specified(data)["spec"])),
-    (_is("study"), _manifest),
+    (_is("study"), _study),
     (_is("recency_cell"), lambda data, path: methods.of_simulation(_specified(data)["model"])),
+    (_is("statement"), lambda data, path: methods.of_statement(_specified(data)["statement"])),
     (_has("question", "base"), _study),
     (_of_claims, _claims),
     (_has("figure", "claims"), _paper),
     (_has("name", "claims"), _paper),
     (_has("statements"), _verified),
-    (_has("statement", "instance"), _counterexample),
+    (_has("statement", "instance"), lambda data, path: methods.of_statement(data["statement"])),
     (_has("variants"), _simulations),
     (_has("recency_probability", "model"), lambda data, path: methods.of_simulation(data["model"])),
-    (_has("cells", "published"), lambda data, path: _each(data["cells"])),
+    (_has("cells", "published"), _simulations),
     (_has("architecture", "assumptions"), lambda data, path: methods.of_architecture(data["architecture"])),
     (_has("experiment", "fingerprint"), _trained),
-    (lambda data: "cells" in data and _first_has(data["cells"], "experiment"), _trained),
+    (_of_trainings, _trained),
     (_has("job", "positions"), lambda data, path: methods.of_retrieval(data)),
     (_has("influence", "mixing"), lambda data, path: methods.of_measurement(data, ["sink_share"])),
     (_has("page", "measurement"), lambda data, path: methods.of_report({})),
-    (lambda data: any(key in data for key in _ARCHITECTURE), _architecture),
-    (lambda data: any(key in data for key in (*_TRAINING, "sweep")), _training),
+    (_any(_ARCHITECTURE), _architecture),
+    (_any(_TRAINING), _training),
 )
 """What kinds there are: how one is told, and what it rests on; the first that fits is taken."""
-
-
-def _specified(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a cell was computed from: a file of 0.1 has it among its other keys."""
-    return data.get("specification", data)
-
-
-def _each(cells: Any) -> Uses:
-    for one in cells:
-        yield from methods.of_simulation(one["model"])
-
-
-def _first_has(entries: Any, key: str) -> bool:
-    return isinstance(entries, list) and bool(entries) and isinstance(entries[0], dict) and key in entries[0]

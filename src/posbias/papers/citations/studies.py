@@ -1,6 +1,6 @@
 """Which sources stand behind a study of the three papers, such as wu2025/fig2."""
 
-from posbias.papers.methods import ENCODINGS, MODELS, Uses, of_experiment, of_simulation
+from posbias.papers.citations.methods import ENCODINGS, MODELS, Uses, of_experiment, of_simulation
 from posbias.papers.registry import STATEMENTS, PaperStudy
 
 
