@@ -15,7 +15,7 @@ from posbias.measurement.models.cache import Source, model_folder, verify, write
 from posbias.measurement.models.fetching import download, unpack
 
 NAME = "smollm2-135m"
-AGAIN = f"run: posbias models --fetch {NAME} --again"
+AGAIN = f"run: posbias models --fetch {NAME} --rerun"
 
 
 @pytest.fixture

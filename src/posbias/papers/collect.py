@@ -90,7 +90,7 @@ def _explained(claim: Judged, study: PaperStudy, data: Mapping[str, Any]) -> Jud
     if stand_in:
         why, more["stand_in"] = f"{why}; {stand_in}", stand_in
     elif claim.verdict == "undecided" and effort == "quick":
-        why = f"{why}; quick effort; `{study.command} --full` gives it more"
+        why = f"{why}; quick effort; `{study.command} --effort full` gives it more"
     if claim.verdict != "holds" and (written := explanation_of(claim.id, study.key, claim.sentence)):
         why, more["explanation"] = f"{why}. {written}", written
     return replace(claim, why=why, more=more)

@@ -223,7 +223,7 @@ def test_claims_of_a_figure_come_with_their_numbers(folder, explained):
     assert rises.more["effort"] == "quick"
     assert rises.more["effects"][0]["where"] == "here"
     assert "−0.300" in falls.why
-    assert "`posbias paper wu2025 fig2 --full` gives it more" in may.why
+    assert "`posbias paper wu2025 fig2 --effort full` gives it more" in may.why
 
 
 @pytest.mark.parametrize("key", ["wu2025/fig2/2", "wu2025/fig2: It falls", "wu2025: It falls"])

@@ -180,4 +180,4 @@ def verify(folder: Path, name: str) -> str:
 
 
 def _damaged(path: Path, name: str, why: str) -> ModelError:
-    return ModelError(f"model: {path} is damaged ({why}); run: posbias models --fetch {name} --again")
+    return ModelError(f"model: {path} is damaged ({why}); run: posbias models --fetch {name} --rerun")

@@ -1,0 +1,29 @@
+"""Every command line that README and documents show is one that the command understands."""
+
+import re
+import shlex
+
+import pytest
+from project import ROOT
+
+from posbias.cli import app
+from posbias.cli.old_options import renewed
+
+LINES = [
+    (page.name, re.split(r" [#|] ", match[1])[0].strip())
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    for block in re.findall(r"^```\w*\n(.*?)^```$", page.read_text(encoding="utf-8"), re.S | re.M)
+    for match in re.finditer(r"^(?:\$ )?(?:\.venv/bin/)?posbias (.*)$", block, re.M)
+]
+
+
+def test_there_are_some_on_many_pages():
+    assert len({page for page, _ in LINES}) > 8
+
+
+@pytest.mark.parametrize(("page", "line"), LINES, ids=[f"{page}: {line}" for page, line in LINES])
+def test_a_line_is_understood_and_has_no_old_option(page, line):
+    """Commands and options are there, values are of their kind; nothing is run."""
+    words = shlex.split(line)
+    assert renewed(words) == words
+    app.parse_args(words, exit_on_error=False, print_error=False)
