@@ -81,6 +81,12 @@ NAMES = {
         "SURE": "closed_forms.SURE",
         "key_factor_ratios": "closed_forms.key_factor_ratios",
     },
+    "posbias.papers.wu2025": {
+        "FIGURES": "STUDIES",
+        "GROUPS": "STUDIES",
+        "Made": "Reproduction",
+        "make": "reproduce",
+    },
 }
 """Names that moved within a package or module: the old name, and the new one below it."""
 
@@ -99,7 +105,33 @@ def moved(package: str, name: str) -> Any:
         DeprecationWarning,
         stacklevel=3,
     )
-    return getattr(importlib.import_module(module), attribute)
+    return CALLS.get((package, name), lambda new: new)(getattr(importlib.import_module(module), attribute))
+
+
+def _as_make(reproduce: Callable[..., Any]) -> Callable[..., Any]:
+    """`make` of 0.1 by the `reproduce` of Wu et al. 2025."""
+
+    def make(
+        figures: Any,
+        folder: Any,
+        *,
+        quick: bool = True,
+        effort: Any = None,
+        progress: Callable[[int, int], None] | None = None,
+        say: Any = None,
+        **options: Any,
+    ) -> Any:
+        """As `reproduce`; what `say` was called with is logged."""
+        package = importlib.import_module(reproduce.__module__)
+        on_event = progress and (lambda event: progress(int(event.done), int(event.total or 0)))
+        spent = effort or (package.QUICK if quick else package.FULL)
+        return reproduce(figures, out=folder, effort=spent, on_event=on_event, **options)
+
+    return make
+
+
+CALLS = {("posbias.papers.wu2025", "make"): _as_make}
+"""How functions that moved are called as they were, by package and old name."""
 
 
 def or_moved(package: str, find: Callable[[str], Any] | None = None) -> Callable[[str], Any]:

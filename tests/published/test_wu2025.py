@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from importlib import import_module
 from itertools import pairwise
 
 import numpy as np
@@ -11,41 +12,65 @@ import torch
 
 from posbias.claims import signed_text
 from posbias.errors import InvalidValueError, OutputFileError
-from posbias.papers.wu2025 import FIGURES, FULL, GROUPS, QUICK, Effort, Setting, make, outcome_of
-from posbias.papers.wu2025.drawing import Outcome, claims_of, draw
-from posbias.papers.wu2025.figures import (
-    DEEP,
-    DEPTHS,
-    DataFigure,
-    DepthFigure,
-    MapFigure,
-    SinkFigure,
-    settings_of,
-)
-from posbias.papers.wu2025.gaps import PAIRS, Gaps
-from posbias.papers.wu2025.sinks import Sinks
-from posbias.papers.wu2025.tables import page_of, rows_of
+from posbias.papers.study import Study, markdown
+from posbias.papers.wu2025 import FULL, QUICK, STUDIES, Effort, Setting, outcome_of, reproduce
+from posbias.papers.wu2025.drawing import draw_depths
+from posbias.papers.wu2025.outcomes import PAIRS, Gaps, Outcome, Sinks
+from posbias.papers.wu2025.settings import DEEP, DEPTHS
+from posbias.papers.wu2025.tables import rows_of
 from posbias.plots import picture_bytes
+from posbias.plots.captions import verdict_lines
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.training.kernels import agreement
 from posbias.training.loop import Trained
 from posbias.training.results import load_cell
 
 SEEDS, TOKENS = (0, 1, 2), 17
+REPEATED = ((4, 13), (5, 14), (3, 15), (6, 16), (7, 17), (8, 18), (9, 20), (10, 21), (11, 22), (12, 23))
+"""Figures, and those that repeat them with a fixed vocabulary."""
 
 
 # --- which cells -------------------------------------------------------------------------------------------
 
 
-def test_every_number_from_2_to_24_is_a_figure_or_a_group():
-    named = {*FIGURES, *GROUPS}
-    assert named == {f"fig{number}" for number in range(2, 25)}
-    assert all(part in FIGURES for parts in GROUPS.values() for part in parts)
+def test_every_number_from_2_to_24_is_a_figure_or_the_caption_of_others():
+    assert [*STUDIES] == [f"fig{number}" for number in range(2, 25)]
+    captions = {name: study.parts for name, study in STUDIES.items() if study.parts}
+    assert captions == {
+        "fig19": ("fig15", "fig16", "fig17", "fig18"),
+        "fig24": ("fig21", "fig22", "fig23"),
+    }
+    assert not any(STUDIES[name].claims or STUDIES[name].draws for name in captions)
+
+
+def test_every_claim_has_the_id_of_its_place():
+    for name, study in STUDIES.items():
+        numbers = range(1, len(study.claims) + 1)
+        assert [claim.id for claim in study.claims] == [f"wu2025/{name}/{number}" for number in numbers]
+        assert all(claim.place.startswith(("Section 5", "Appendix ")) for claim in study.claims)
+
+
+def test_what_is_not_in_the_paper_is_ours():
+    ours = {
+        claim.sentence for study in STUDIES.values() for claim in study.claims if claim.provenance == "ours"
+    }
+    for sentence in ours:
+        assert sentence.startswith("…") or "at equal in-context accuracy" in sentence
+    told = {claim.sentence for study in STUDIES.values() for claim in study.claims}
+    assert all(sentence in ours for sentence in told if sentence.startswith("…"))
+
+
+def test_figures_with_a_fixed_vocabulary_claim_what_the_others_do():
+    for number, again in REPEATED:
+        said, repeated = ([claim.sentence for claim in STUDIES[f"fig{n}"].claims] for n in (number, again))
+        if number != 5:
+            assert repeated[: len(said)] == said
+            assert len(repeated) == len(said) + (number == 4)
 
 
 @pytest.mark.parametrize("effort", [QUICK, FULL], ids=lambda effort: effort.name)
 def test_every_setting_is_one_valid_experiment(effort):
-    settings = {setting for figure in FIGURES.values() for setting in settings_of(figure)}
+    settings = {setting for study in STUDIES.values() for setting in study.cells}
     experiments = {effort.experiment(setting) for setting in settings}
     assert len(experiments) == len(settings) == 120
     assert {one.seeds for one in experiments} == {effort.seeds}
@@ -54,21 +79,20 @@ def test_every_setting_is_one_valid_experiment(effort):
 
 
 def test_figures_share_their_cells():
-    fig2, fig4, fig5, fig9, fig10 = (set(settings_of(FIGURES[f"fig{n}"])) for n in (2, 4, 5, 9, 10))
+    fig2, fig4, fig5, fig9, fig10 = (set(STUDIES[f"fig{n}"].cells) for n in (2, 4, 5, 9, 10))
     assert fig4 < fig2
     assert fig9 == fig10 < fig2
     assert {setting for setting in fig2 if setting.residual} < fig5
 
 
 def test_the_vocabulary_figures_repeat_the_others():
-    pairs = [(4, 13), (5, 14), (3, 15), (6, 16), (7, 17), (8, 18), (9, 20), (10, 21), (11, 22), (12, 23)]
-    for number, again in pairs:
-        settings = [replace(one, inputs="fixed_vocabulary") for one in settings_of(FIGURES[f"fig{number}"])]
-        assert settings == list(settings_of(FIGURES[f"fig{again}"]))
+    for number, again in REPEATED:
+        settings = [replace(one, inputs="fixed_vocabulary") for one in STUDIES[f"fig{number}"].cells]
+        assert settings == list(STUDIES[f"fig{again}"].cells)
 
 
 def test_what_the_figures_vary():
-    fig2 = list(settings_of(FIGURES["fig2"]))
+    fig2 = list(STUDIES["fig2"].cells)
     assert {(s.depth, s.residual, s.positional) for s in fig2} == {
         (depth, residual, word)
         for depth in DEPTHS
@@ -76,16 +100,16 @@ def test_what_the_figures_vary():
         for word in ("none", "decay", "rope")
     }
     assert {s.mask for s in fig2} == {Causal()}
-    assert {s.depth for s in settings_of(FIGURES["fig5"])} == set(DEEP)
-    fig3 = list(settings_of(FIGURES["fig3"]))
+    assert {s.depth for s in STUDIES["fig5"].cells} == set(DEEP)
+    fig3 = list(STUDIES["fig3"].cells)
     assert {(s.mask, s.positional) for s in fig3} == {
         (mask, word) for mask in (Full(), Causal()) for word in ("none", "sinusoidal", "rope")
     }
     assert {(s.depth, s.residual, s.task.answers) for s in fig3} == {(2, True, (0, 7))}
-    asked = {n: {s.task.answers for s in settings_of(FIGURES[f"fig{n}"])} for n in (6, 7, 8)}
+    asked = {n: {s.task.answers for s in STUDIES[f"fig{n}"].cells} for n in (6, 7, 8)}
     assert asked == {6: {(0,)}, 7: {(4,)}, 8: {(7,)}}
-    assert [s.mask for s in settings_of(FIGURES["fig11"])] == [SlidingWindow(w) for w in (5, 9, 13)] * 2
-    assert [s.mask for s in settings_of(FIGURES["fig12"])] == [Prefix(k) for k in (2, 4, 6)] * 2
+    assert [s.mask for s in STUDIES["fig11"].cells] == [SlidingWindow(w) for w in (5, 9, 13)] * 2
+    assert [s.mask for s in STUDIES["fig12"].cells] == [Prefix(k) for k in (2, 4, 6)] * 2
 
 
 def test_a_setting_says_what_it_is():
@@ -119,7 +143,7 @@ def outcome(
     nulls = np.where(token < first, 0.2, 0.05)
     attention = np.tile(np.tri(TOKENS) / (token[:, None] + 1), (setting.depth, 1, 1))
     return Outcome(
-        gaps, Sinks(shape, np.tile(nulls, (3, 1)), nulls, gaps.learnt), attention, trained(setting, slope)
+        gaps, Sinks(shape, np.tile(nulls, (3, 1)), nulls, gaps.learnt), attention, trained(setting, slope), 40
     )
 
 
@@ -137,21 +161,20 @@ def as_published(setting: Setting) -> dict[str, float]:
     return pairs(0.7 * strength, strength, 0.2 * strength)
 
 
-def depth_outcomes(figure: DepthFigure, gaps=as_published, **options) -> dict[Setting, Outcome]:
+def depth_outcomes(study: Study, gaps=as_published, **options) -> dict[Setting, Outcome]:
     return {
         setting: outcome(setting, gaps_of(gaps(setting)), 0.1 * setting.depth, **options)
-        for setting in settings_of(figure)
+        for setting in study.cells
     }
 
 
-def verdicts(figure, outcomes) -> dict[str, str]:
-    return {claim.sentence: claim.verdict for claim in claims_of(figure, outcomes)}
+def verdicts(study, outcomes) -> dict[str, str]:
+    return {claim.sentence: claim.verdict for claim in study.judged(outcomes)}
 
 
 def test_the_papers_own_pattern_over_depth_holds():
-    figure = FIGURES["fig4"]
-    assert isinstance(figure, DepthFigure)
-    found = verdicts(figure, depth_outcomes(figure))
+    study = STUDIES["fig4"]
+    found = verdicts(study, depth_outcomes(study))
     # its decay mask favours later items at depth 2, so "the causal mask alone" is about no encoding only
     assert set(found.values()) == {"holds"}, found
     assert len(found) == 12
@@ -161,10 +184,10 @@ def test_gaps_that_shrink_with_depth_fail_the_claims_on_depth():
     def shrinking(setting):
         return {pair: value - 0.3 * (setting.depth / 2 - 1) for pair, value in as_published(setting).items()}
 
-    figure = FIGURES["fig4"]
-    outcomes = depth_outcomes(figure, shrinking)
+    study = STUDIES["fig4"]
+    outcomes = depth_outcomes(study, shrinking)
     outcomes = {s: replace(one, trained=trained(s, -0.1 * s.depth)) for s, one in outcomes.items()}
-    found = verdicts(figure, outcomes)
+    found = verdicts(study, outcomes)
     assert found["No residual: depth 6 favours earlier items more than depth 2"] == "fails"
     assert (
         found["No residual: at equal in-context accuracy depth 6 favours earlier items more than 2"]
@@ -173,30 +196,30 @@ def test_gaps_that_shrink_with_depth_fail_the_claims_on_depth():
 
 
 def test_residual_networks_turn_and_deep_rotary_ones_may_lose_the_middle():
-    figure = FIGURES["fig5"]
+    study = STUDIES["fig5"]
 
     def bent(setting):
         lost = setting.depth == 10 and setting.positional == "rope"
         return pairs(0.2, 0.1, -0.1) if lost else as_published(setting)
 
-    found = verdicts(figure, depth_outcomes(figure, bent))
+    found = verdicts(study, depth_outcomes(study, bent))
     assert found["Residual: the bias to earlier items both rises and falls with depth"] == "holds"
     assert found["Residual: RoPE at depth 10 is lost in the middle"] == "holds"
     assert (
         found["Residual: at equal in-context accuracy depth 10 favours earlier items more than 2"] == "holds"
     )
-    straight = verdicts(figure, depth_outcomes(figure, lambda s: pairs(0.0, 0.1 * s.depth, 0.0)))
+    straight = verdicts(study, depth_outcomes(study, lambda s: pairs(0.0, 0.1 * s.depth, 0.0)))
     assert straight["Residual: the bias to earlier items both rises and falls with depth"] == "fails"
     assert straight["Residual: RoPE at depth 10 is lost in the middle"] == "fails"
 
 
 def test_networks_that_have_not_learnt_leave_every_claim_open():
-    figure = FIGURES["fig4"]
+    study = STUDIES["fig4"]
     outcomes = {
         setting: replace(one, gaps=replace(one.gaps, accuracy=np.full(3, 0.05)))
-        for setting, one in depth_outcomes(figure).items()
+        for setting, one in depth_outcomes(study).items()
     }
-    at_end = [claim for claim in claims_of(figure, outcomes) if "equal" not in claim.sentence]
+    at_end = [claim for claim in study.judged(outcomes) if "equal" not in claim.sentence]
     assert {claim.verdict for claim in at_end} == {"undecided"}
 
 
@@ -208,47 +231,45 @@ BIASED = {
 }
 
 
-def data_outcomes(figure: DataFigure, encoded: dict[str, float]) -> dict[Setting, Outcome]:
+def data_outcomes(study: Study, encoded: dict[str, float]) -> dict[Setting, Outcome]:
     def gaps(setting: Setting) -> dict[str, float]:
         if setting.positional != "none":
             return encoded
         return pairs(0.0, 0.0, 0.0) if setting.mask == Full() else pairs(0.1, 0.15, 0.05)
 
-    return {setting: outcome(setting, gaps_of(gaps(setting))) for setting in settings_of(figure)}
+    return {setting: outcome(setting, gaps_of(gaps(setting))) for setting in study.cells}
 
 
 @pytest.mark.parametrize("name", BIASED)
 def test_the_papers_own_pattern_over_training_data_holds(name):
-    figure = FIGURES[name]
-    assert isinstance(figure, DataFigure)
-    found = verdicts(figure, data_outcomes(figure, BIASED[name]))
+    study = STUDIES[name]
+    found = verdicts(study, data_outcomes(study, BIASED[name]))
     assert set(found.values()) == {"holds"}, found
 
 
 @pytest.mark.parametrize("name", BIASED)
 def test_networks_that_ignore_their_training_data_fail(name):
-    figure = FIGURES[name]
-    found = verdicts(figure, data_outcomes(figure, pairs(0.0, 0.0, 0.0)))
+    study = STUDIES[name]
+    found = verdicts(study, data_outcomes(study, pairs(0.0, 0.0, 0.0)))
     (learns,) = (sentence for sentence in found if "learn the bias" in sentence and "sin" in sentence)
     assert found[learns] == "fails"
 
 
-def sink_outcomes(figure: SinkFigure, level) -> dict[Setting, Outcome]:
+def sink_outcomes(study: Study, level) -> dict[Setting, Outcome]:
     flat = gaps_of(pairs(0.0, 0.0, 0.0))
     return {
         setting: outcome(setting, flat, sink=level(setting), first=getattr(setting.mask, "length", 1))
-        for setting in settings_of(figure)
+        for setting in study.cells
     }
 
 
 @pytest.mark.parametrize("name", ["fig9", "fig10", "fig11", "fig12"])
 def test_sinks_are_judged_beside_both_nulls(name):
-    figure = FIGURES[name]
-    assert isinstance(figure, SinkFigure)
-    grows = sink_outcomes(figure, lambda s: 0.3 + 0.04 * getattr(s.mask, "width", 5))
-    assert set(verdicts(figure, grows).values()) == {"holds"}
-    none = sink_outcomes(figure, lambda s: 0.2)
-    beside = [verdict for sentence, verdict in verdicts(figure, none).items() if sentence.startswith("…")]
+    study = STUDIES[name]
+    grows = sink_outcomes(study, lambda s: 0.3 + 0.04 * getattr(s.mask, "width", 5))
+    assert set(verdicts(study, grows).values()) == {"holds"}
+    none = sink_outcomes(study, lambda s: 0.2)
+    beside = [verdict for sentence, verdict in verdicts(study, none).items() if sentence.startswith("…")]
     assert {*beside} == {"fails"}
 
 
@@ -261,38 +282,38 @@ def words(picture) -> str:
     return "\n".join(text.get_text() for text in picture.findobj(Text))
 
 
-@pytest.mark.parametrize("name", ["fig2", "fig3", "fig5", "fig9", "fig10", "fig11"])
-def test_a_figure_shows_its_panels_its_learners_and_its_claims(name):
-    figure = FIGURES[name]
-    match figure:
-        case DepthFigure():
-            outcomes, axes = depth_outcomes(figure), 3 * 2 * len(figure.depths)
-        case DataFigure():
-            outcomes, axes = data_outcomes(figure, BIASED[name]), 2
-        case MapFigure():
-            outcomes, axes = sink_outcomes(figure, lambda s: 0.5), 4
-        case SinkFigure():
-            outcomes, axes = sink_outcomes(figure, lambda s: 0.5), 2 * len(figure.masks)
-    claims = claims_of(figure, outcomes)
-    picture = draw(figure, outcomes, claims, "three networks")
+BARS = {"fig2": 12, "fig3": 2, "fig5": 6}
+"""Panels of the figures of gaps, with those of learning curves."""
+
+
+@pytest.mark.parametrize(("name", "axes"), [*BARS.items(), ("fig9", 4), ("fig10", 2), ("fig11", 6)])
+def test_a_figure_shows_its_panels_its_learners_and_its_claims(name, axes):
+    study = STUDIES[name]
+    if name in BIASED:
+        outcomes = data_outcomes(study, BIASED[name])
+    else:
+        outcomes = depth_outcomes(study) if name in BARS else sink_outcomes(study, lambda s: 0.5)
+    claims = study.judged(outcomes)
+    draw = import_module(f"posbias.papers.wu2025.{name}").draw
+    picture = draw(outcomes, verdict_lines("three networks", claims))
     assert len(picture.axes) == axes
     shown = words(picture)
     assert all(f"{claim.verdict}: {claim.sentence[:40]}" in shown for claim in claims)
     assert "three networks" in shown
-    if isinstance(figure, DepthFigure | DataFigure):
+    if name in BARS:
         ticks = [label.get_text() for ax in picture.axes for label in ax.get_xticklabels()]
         assert sum(tick.endswith("acc 0.60\nloss 1.40") for tick in ticks) == len(outcomes)
-    first, second = (picture_bytes(draw(figure, outcomes, claims), "svg") for _ in range(2))
+    first, second = (picture_bytes(draw(outcomes), "svg") for _ in range(2))
     assert first == second
 
 
 def test_notes_of_neighbouring_groups_do_not_run_into_each_other():
-    figure = FIGURES["fig5"]
+    study = STUDIES["fig5"]
     outcomes = {
         setting: replace(one, gaps=replace(one.gaps, accuracy=np.array([0.6, 0.05, 0.05])))
-        for setting, one in depth_outcomes(figure).items()
+        for setting, one in depth_outcomes(study).items()
     }
-    picture = draw(figure, outcomes, [])
+    picture = draw_depths(outcomes)
     picture.draw_without_rendering()
     for ax in picture.axes:
         boxes = [label.get_window_extent() for label in ax.get_xticklabels() if "loss" in label.get_text()]
@@ -300,15 +321,15 @@ def test_notes_of_neighbouring_groups_do_not_run_into_each_other():
 
 
 def test_the_page_has_a_row_for_every_cell_and_every_effect():
-    figure = FIGURES["fig4"]
-    outcomes = depth_outcomes(figure)
-    gaps = {setting: one.gaps for setting, one in outcomes.items()}
-    claims = claims_of(figure, outcomes)
-    page = page_of("fig4", gaps, claims, "three networks")
-    for setting, one in gaps.items():
-        assert f"| {setting} | {signed_text(one.of('first-middle').mean())}" in page
+    study = STUDIES["fig4"]
+    outcomes = depth_outcomes(study)
+    claims = study.judged(outcomes)
+    page = markdown(study, outcomes, claims)
+    assert "\n\n3 networks per cell, 50 iterations, 40 test sequences\n\n" in page
+    for setting, one in outcomes.items():
+        assert f"| {setting} | {signed_text(one.gaps.of('first-middle').mean())}" in page
+        assert [row["pair"] for row in rows_of(setting, one.gaps)] == list(PAIRS)
     assert all(str(effect) in page for claim in claims for effect in claim.evidence)
-    assert [row["pair"] for row in rows_of(*next(iter(gaps.items())))] == list(PAIRS)
 
 
 # --- the whole ---------------------------------------------------------------------------------------------
@@ -319,7 +340,7 @@ BRIEF = Effort("brief", (0, 1), {2: 30}, 40)
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wu2025")
-    return folder, make(["fig9", "fig10"], folder, effort=BRIEF, workers=1)
+    return folder, reproduce(["fig9", "fig10"], out=folder, effort=BRIEF, workers=1)
 
 
 def test_figures_are_trained_drawn_and_written(made):
@@ -328,7 +349,7 @@ def test_figures_are_trained_drawn_and_written(made):
     assert (
         {path.name for path in folder.iterdir() if path.is_file()}
         == written
-        == {p.name for p in result.files}
+        == {p.name for p in result.written}
     )
     assert len(list((folder / "cells").glob("*.nc"))) == 2
     about = json.loads((folder / "fig10.json").read_text())
@@ -344,18 +365,18 @@ def test_figures_are_trained_drawn_and_written(made):
 @pytest.fixture
 def all_learnt(monkeypatch):
     """Thirty iterations count as having learnt."""
-    monkeypatch.setattr("posbias.papers.wu2025.gaps.LEARNT", 0.0)
+    monkeypatch.setattr("posbias.papers.wu2025.outcomes.LEARNT", 0.0)
 
 
 def test_every_cell_stands_beside_what_rollouts_predict_of_it(made, all_learnt, tmp_path):
     folder = tmp_path / "learnt"
     shutil.copytree(made[0] / "cells", folder / "cells")
-    result = make("fig10", folder, effort=BRIEF, workers=1)
+    result = reproduce("fig10", out=folder, effort=BRIEF, workers=1)
     page, about = (folder / "fig10.md").read_text(), json.loads((folder / "fig10.json").read_text())
     for path in sorted((folder / "cells").glob("*.nc")):
         cell = load_cell(path)
         found = agreement(cell.rollout, cell.evaluation)
-        (setting,) = (s for s, one in result.outcomes.items() if s.network == cell.experiment.network)
+        (setting,) = (s for s, one in result.results.items() if s.network == cell.experiment.network)
         assert about["predicted"][str(setting)] == json.loads(json.dumps(to_plain(found)))
         assert {"own kernels, attention only", "theory"} <= {one.label for one in found.values()}
         for one in found.values():
@@ -380,7 +401,7 @@ def test_rollouts_are_held_against_networks_that_have_learnt_only(made):
     for one in idle.agreements.values():
         assert {*one.signs.values(), *one.orders.values()} == {"undecided"}
     setting = Setting(residual=cell.experiment.network.residual)
-    page = page_of("fig10", {setting: idle.gaps}, [], "", {setting: idle.agreements})
+    page = markdown(STUDIES["fig10"], {setting: idle}, [])
     assert f"| {setting} | – | – | – | undecided |" in page
     assert "**theory**: 0 of 0 decided signs right, 3 undecided" in page
 
@@ -392,26 +413,35 @@ def to_plain(found):
 def test_what_is_trained_is_not_trained_again(made):
     folder, before = made
     stamps = {path: path.stat().st_mtime_ns for path in (folder / "cells").iterdir()}
-    after = make("fig10", folder, effort=BRIEF, workers=1)
+    after = reproduce("fig10", out=folder, effort=BRIEF, workers=1)
     assert {path: path.stat().st_mtime_ns for path in (folder / "cells").iterdir()} == stamps
     assert after.claims["fig10"] == before.claims["fig10"]
 
 
 def test_a_group_stands_for_its_figures():
-    from posbias.papers.wu2025 import _names
+    assert STUDIES.find("fig19") == ["fig15", "fig16", "fig17", "fig18"]
+    assert STUDIES.find(["fig24", "fig3"]) == ["fig3", "fig21", "fig22", "fig23"]
+    assert STUDIES.find("all") == [name for name, study in STUDIES.items() if not study.parts]
 
-    assert _names("fig19") == ["fig15", "fig16", "fig17", "fig18"]
-    assert _names(["fig24", "fig3"]) == ["fig3", "fig21", "fig22", "fig23"]
-    assert _names("all") == list(FIGURES)
+
+def test_it_is_called_as_in_0_1_too(made):
+    from posbias.papers import wu2025
+
+    told: list[tuple[int, int]] = []
+    with pytest.warns(DeprecationWarning, match=r"make is now posbias\.papers\.wu2025\.reproduce"):
+        make = wu2025.make
+    again = make("fig10", made[0], effort=BRIEF, workers=1, progress=lambda *counts: told.append(counts))
+    assert again.claims["fig10"] == made[1].claims["fig10"]
+    assert all(isinstance(count, int) for counts in told for count in counts)
 
 
 def test_an_unknown_figure_is_refused(tmp_path):
     with pytest.raises(InvalidValueError, match=r"figure: 'fig25' given, .* needed; did you mean"):
-        make("fig25", tmp_path)
+        reproduce("fig25", out=tmp_path)
     assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_cannot_be_written_is_refused_first(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputFileError, match="is no folder"):
-        make("fig2", tmp_path / "file")
+        reproduce("fig2", out=tmp_path / "file")

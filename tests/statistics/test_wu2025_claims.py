@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from posbias.claims import LEAST, Above, Evidence, judged_sentence
+from posbias.claims import LEAST, Above, Claim, Evidence, Judged, judge, judged
 from posbias.estimate import Estimate
-from posbias.papers.wu2025 import FIGURES, Effort, Setting
-from posbias.papers.wu2025.figures import settings_of
-from posbias.papers.wu2025.gaps import (
-    PAIRS,
-    Gaps,
+from posbias.papers.wu2025 import STUDIES, Effort, Setting
+from posbias.papers.wu2025.outcomes import PAIRS, Gaps, Outcome, Sinks
+from posbias.papers.wu2025.quantities import (
     interaction,
     null,
     present,
@@ -22,8 +20,6 @@ from posbias.papers.wu2025.gaps import (
     surest,
     turns,
 )
-from posbias.papers.wu2025.statements import depth_claims, harder
-from posbias.papers.wu2025.training_data import data_claims
 from posbias.theory.masks import Full
 from posbias.training.loop import Trained
 
@@ -71,8 +67,13 @@ def test_cells_are_compared_on_the_named_pair():
     assert rises("deep", deep, shallow).verdict() == "holds"
     assert rises("deep", shallow, deep).verdict() == "fails"
     assert signed("later", gaps(-0.2), "first-last", -1).verdict() == "holds"
-    assert judged_sentence("none", null("full", gaps(0.0))).verdict == "holds"
-    assert judged_sentence("none", null("full", gaps(0.2))).verdict == "fails"
+    assert null("full", gaps(0.0), PAIRS[1]).verdict() == "holds"
+    assert null("full", gaps(0.2), PAIRS[1]).verdict() == "fails"
+
+
+def turning(series: dict[str, dict[str, Gaps]]) -> str:
+    """The verdict on a series that is said to turn."""
+    return judged(Claim("", "", "It turns"), turns(series)).verdict
 
 
 def test_a_series_turns_only_if_it_rises_and_falls():
@@ -82,15 +83,15 @@ def test_a_series_turns_only_if_it_rises_and_falls():
     up = [gaps(level, seed=seed, noise=0.01) for seed, level in enumerate((0.0, 0.1, 0.2, 0.3))]
     down = up[::-1]
     bent = [up[0], up[3], up[1]]
-    assert turns("bends", {"a": named(up), "b": named(bent)}).verdict == "holds"
-    assert turns("bends", {"a": named(up)}).verdict == "fails"
-    assert turns("bends", {"a": named(up), "b": named(down)}).verdict == "fails"
-    assert turns("bends", {"a": named([gaps(0.1, accuracy=0.03)] * 3)}).verdict == "undecided"
+    assert turning({"a": named(up), "b": named(bent)}) == "holds"
+    assert turning({"a": named(up)}) == "fails"
+    assert turning({"a": named(up), "b": named(down)}) == "fails"
+    assert turning({"a": named([gaps(0.1, accuracy=0.03)] * 3)}) == "undecided"
 
 
 def test_a_flat_series_turns_no_more_often_than_the_level_says():
     verdicts = [
-        turns("bends", {"a": {str(k): gaps(0.0, members=3, seed=100 * run + k) for k in range(5)}}).verdict
+        turning({"a": {str(k): gaps(0.0, members=3, seed=100 * run + k) for k in range(5)}})
         for run in range(300)
     ]
     assert share(verdicts, "holds") < 0.05
@@ -108,11 +109,11 @@ def test_a_series_that_turns_is_not_failed_for_another_or_for_a_surer_step():
         return Gaps(drawn, np.full(members, 0.6), np.full(members, 1.5), drawn)
 
     flat, bent = [(0.0, 0.002)] * 5, [(0.1 * (k % 2), 0.06) for k in range(5)]
-    beside = [turns("bends", {"a": series(*flat), "b": series(*bent)}).verdict for _ in range(200)]
-    within = [turns("bends", {"a": series(*flat[:3], *bent)}).verdict for _ in range(200)]
+    beside = [turning({"a": series(*flat), "b": series(*bent)}) for _ in range(200)]
+    within = [turning({"a": series(*flat[:3], *bent)}) for _ in range(200)]
     assert share(beside, "fails") < 0.05
     assert share(within, "fails") < 0.05
-    assert turns("bends", {"a": series(*flat)}).verdict == "fails"
+    assert turning({"a": series(*flat)}) == "fails"
 
 
 def test_a_series_with_cells_that_have_not_learnt_cannot_fail_to_turn():
@@ -121,8 +122,8 @@ def test_a_series_with_cells_that_have_not_learnt_cannot_fail_to_turn():
             "depth 3": gaps(0.0, accuracy=accuracy)
         }
 
-    assert turns("bends", {"a": series(0.6)}).verdict == "holds"
-    assert turns("bends", {"a": series(0.05)}).verdict == "undecided"
+    assert turning({"a": series(0.6)}) == "holds"
+    assert turning({"a": series(0.05)}) == "undecided"
 
 
 # --- a gap of either sign, the middle, and what depends ----------------------------------------------------
@@ -178,21 +179,19 @@ def test_a_middle_is_said_to_be_spared_or_lost_no_more_often_than_the_level():
 
 def test_what_depth_does_depends_on_the_encoding_only_if_changes_differ():
     rising, falling = (gaps(0.0, seed=1), gaps(0.2, seed=2)), (gaps(0.2, seed=3), gaps(0.1, seed=4))
-    assert interaction("a", rising, falling, "first-last").verdict() == "holds"
-    effect = interaction("a", rising, falling, "first-last")
+    assert interaction("a", *rising, *falling).verdict() == "holds"
+    effect = interaction("a", *rising, *falling)
     means = [one.of("first-last").mean() for one in (*rising, *falling)]
     assert effect.estimate.value == pytest.approx(abs((means[1] - means[0]) - (means[3] - means[2])))
     both = [one.of("first-last").var(ddof=1) / 5 for one in (*rising, *falling)]
     assert effect.estimate.se == pytest.approx(math.sqrt(sum(both)))
     few = gaps(0.2, members=1)
-    assert "networks that learnt to retrieve: 1" in interaction("a", rising, (few, few), "first-last").flaw
+    assert "networks that learnt to retrieve: 1" in interaction("a", *rising, few, few).flaw
 
     def same(run: int) -> Evidence:
         cells = [gaps(0.1, seed=10 * run + k) for k in range(8)]
-        return surest(
-            [interaction("a", (cells[k], cells[k + 1]), (cells[k + 2], cells[k + 3]), PAIRS[1])
-             for k in (0, 4)]
-        )  # fmt: skip
+        halves = ((cells[k], cells[k + 1], cells[k + 2], cells[k + 3]) for k in (0, 4))
+        return surest([interaction("a", *half) for half in halves])
 
     assert not wrongly(same, "holds")
 
@@ -211,13 +210,36 @@ def test_the_surest_of_flawed_effects_is_open():
 # --- figures -----------------------------------------------------------------------------------------------
 
 
-def judged(claims) -> dict[str, str]:
-    return {claim.sentence: claim.verdict for claim in claims}
+def trained(setting: Setting, accuracy: float, steps: int) -> Trained:
+    """Three networks whose in-context accuracy rises evenly to about `accuracy` in so many iterations."""
+    end = accuracy + np.array([[-0.01], [0.0], [0.01]])
+    rising = end * np.linspace(0, 1, 11)
+    curves = {
+        "iteration": np.linspace(0, steps, 11),
+        "in_context_accuracy": rising,
+        "first-last": 0.1 * rising,
+    }
+    experiment = Effort("", (0, 1, 2), {setting.depth: steps}, 10).experiment(setting)
+    return Trained(experiment, {"query": torch.zeros(3, setting.depth, 1, 1)}, curves, {}, {})
+
+
+def outcome(setting: Setting, cell: Gaps, accuracy: float = 0.6, steps: int = 1000) -> Outcome:
+    """What is known of a cell with these gaps, and learning curves up to `accuracy`."""
+    tokens = 17
+    sinks = Sinks(np.zeros((5, tokens)), np.zeros((5, tokens)), np.zeros(tokens), cell.learnt)
+    attention = np.zeros((setting.depth, tokens, tokens))
+    return Outcome(cell, sinks, attention, trained(setting, accuracy, steps), 40)
+
+
+def verdicts(name: str, cells: dict[Setting, Gaps]) -> dict[str, str]:
+    """The claims of a figure on cells with these gaps."""
+    outcomes = {setting: outcome(setting, cell) for setting, cell in cells.items()}
+    return {claim.sentence: claim.verdict for claim in STUDIES[name].judged(outcomes)}
 
 
 def cells_of(name: str, levels) -> dict[Setting, Gaps]:
-    found = list(settings_of(FIGURES[name]))
-    return {setting: three(*levels(setting), seed=number) for number, setting in enumerate(found)}
+    settings = STUDIES[name].cells
+    return {setting: three(*levels(setting), seed=number) for number, setting in enumerate(settings)}
 
 
 def growing(setting: Setting) -> tuple[float, float, float]:
@@ -232,22 +254,23 @@ APART = f"{MIDDLE} (residual networks with RoPE from depth 6 on apart)"
 
 def test_every_step_of_depth_is_judged():
     sentence = "No residual: every step of depth adds to the bias to earlier items, with every encoding"
-    assert judged(depth_claims(FIGURES["fig4"], cells_of("fig4", growing)))[sentence] == "holds"
+    assert verdicts("fig4", cells_of("fig4", growing))[sentence] == "holds"
 
     def back(setting: Setting) -> tuple[float, float, float]:
         levels = growing(setting)
-        return tuple(level - (0.3 if setting.depth == 4 else 0.0) for level in levels)
+        less = 0.3 if setting.depth == 4 else 0.0
+        return levels[0] - less, levels[1] - less, levels[2] - less
 
-    found = judged(depth_claims(FIGURES["fig4"], cells_of("fig4", back)))
+    found = verdicts("fig4", cells_of("fig4", back))
     assert found[sentence] == "fails"
     assert found["No residual: depth 6 favours earlier items more than depth 2"] == "holds"
 
 
 def test_recent_items_are_judged_by_the_last_against_the_middle():
     sentence = "No residual: decay mask and RoPE raise the last item against the middle one"
-    assert judged(depth_claims(FIGURES["fig4"], cells_of("fig4", growing)))[sentence] == "holds"
+    assert verdicts("fig4", cells_of("fig4", growing))[sentence] == "holds"
     same = cells_of("fig4", lambda setting: (0.1, 0.1, 0.02))
-    assert judged(depth_claims(FIGURES["fig4"], same))[sentence] == "fails"
+    assert verdicts("fig4", same)[sentence] == "fails"
 
 
 def test_gaps_of_the_first_item_are_to_be_the_wider_ones():
@@ -256,9 +279,9 @@ def test_gaps_of_the_first_item_are_to_be_the_wider_ones():
         "No residual: middle against last differs less than first against middle",
         "No residual: with decay mask and RoPE too, middle against last differs less than first against either",
     )
-    found = judged(depth_claims(FIGURES["fig4"], cells_of("fig4", growing)))
+    found = verdicts("fig4", cells_of("fig4", growing))
     assert {found[one] for one in sentences} == {"holds"}
-    late = judged(depth_claims(FIGURES["fig4"], cells_of("fig4", lambda s: (0.1, 0.2, 0.3))))
+    late = verdicts("fig4", cells_of("fig4", lambda s: (0.1, 0.2, 0.3)))
     assert {late[one] for one in sentences} == {"fails"}
 
 
@@ -268,9 +291,9 @@ def test_no_network_trained_without_bias_is_lost_in_the_middle_but_deep_rotary_o
         lost = setting.residual and setting.positional == "rope" and setting.depth >= 6
         return (0.2, 0.1, -0.1) if lost else growing(setting)
 
-    assert judged(depth_claims(FIGURES[name], cells_of(name, deep)))[sentence] == "holds"
+    assert verdicts(name, cells_of(name, deep))[sentence] == "holds"
     shallow = cells_of(name, lambda s: (0.2, 0.1, -0.1) if s.depth == 2 else growing(s))
-    assert judged(depth_claims(FIGURES[name], shallow))[sentence] == "fails"
+    assert verdicts(name, shallow)[sentence] == "fails"
 
 
 def test_residual_networks_have_a_bias_that_depends_on_encoding_and_depth():
@@ -281,40 +304,37 @@ def test_residual_networks_have_a_bias_that_depends_on_encoding_and_depth():
         level = 0.2 if setting.positional == "none" and setting.depth == 6 else 0.1
         return level, level, 0.0
 
-    found = judged(depth_claims(FIGURES["fig5"], cells_of("fig5", bent)))
+    found = verdicts("fig5", cells_of("fig5", bent))
     assert (found[there], found[depends]) == ("holds", "holds")
     flat = {
-        setting: three(0.0, 0.0, 0.0, seed=k, noise=0.001)
-        for k, setting in enumerate(settings_of(FIGURES["fig5"]))
+        setting: three(0.0, 0.0, 0.0, seed=k, noise=0.001) for k, setting in enumerate(STUDIES["fig5"].cells)
     }
-    found = judged(depth_claims(FIGURES["fig5"], flat))
+    found = verdicts("fig5", flat)
     assert (found[there], found[depends]) == ("fails", "fails")
 
 
-def trained(setting: Setting, accuracy: float, steps: int) -> Trained:
-    """Three networks whose in-context accuracy rises evenly to about `accuracy` in so many iterations."""
-    end = accuracy + np.array([[-0.01], [0.0], [0.01]])
-    curves = {"iteration": np.linspace(0, steps, 11), "in_context_accuracy": end * np.linspace(0, 1, 11)}
-    experiment = Effort("", (0, 1, 2), {setting.depth: steps}, 10).experiment(setting)
-    return Trained(experiment, {"query": torch.zeros(3, setting.depth, 1, 1)}, curves, {}, {})
+def is_harder(name: str, outcomes: dict[Setting, Outcome]) -> Judged:
+    """The claim that a fixed vocabulary is the harder task, of a figure that makes it."""
+    (claim,) = (claim for claim in STUDIES[name].claims if "the harder task" in claim.sentence)
+    return judge(claim, outcomes)
 
 
 @pytest.mark.parametrize(("accuracy", "verdict"), [(0.3, "holds"), (0.5, "fails")])
 def test_the_harder_inputs_are_those_learnt_less_of_after_as_many_iterations(accuracy, verdict):
     """Training on the mixture goes on for longer, which is no reason to call it easier."""
-    both = {one: trained(one, accuracy, 1000) for one in settings_of(FIGURES["fig13"])}
-    both |= {one: trained(one, 1.0, 2500) for one in settings_of(FIGURES["fig4"])}
-    (claim,) = harder(FIGURES["fig13"], both)
+    flat = three(0.0, 0.0, 0.0)
+    both = {cell: outcome(cell, flat, accuracy, 1000) for cell in STUDIES["fig13"].cells}
+    both |= {cell: outcome(cell, flat, 1.0, 2500) for cell in STUDIES["fig4"].cells}
+    claim = is_harder("fig13", both)
     assert claim.verdict == verdict
     assert "after 1000 iterations" in claim.evidence[0].where
     assert claim.evidence[0].estimate.value == pytest.approx(0.4 - accuracy)
-    assert not harder(FIGURES["fig4"], both)
+    assert not any("harder" in claim.sentence for claim in STUDIES["fig4"].claims)
 
 
 def test_a_fixed_vocabulary_alone_says_nothing_of_which_is_harder():
-    (claim,) = harder(
-        FIGURES["fig14"], {one: trained(one, 0.3, 1000) for one in settings_of(FIGURES["fig14"])}
-    )
+    alone = {cell: outcome(cell, three(0.0, 0.0, 0.0), 0.3) for cell in STUDIES["fig14"].cells}
+    claim = is_harder("fig14", alone)
     assert claim.verdict == "undecided"
     assert "the Gaussian mixture was not trained along with it" in claim.why
 
@@ -333,7 +353,7 @@ def biased(name: str, alone=(0.1, 0.15, 0.05), encoded=None) -> dict[str, str]:
             return encoded or ENCODED[name]
         return (0.0, 0.0, 0.0) if setting.mask == Full() else alone
 
-    return judged(data_claims(FIGURES[name], cells_of(name, levels)))
+    return verdicts(name, cells_of(name, levels))
 
 
 @pytest.mark.parametrize("name", ["fig6", "fig7", "fig8"])

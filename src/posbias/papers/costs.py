@@ -96,16 +96,22 @@ class Costs:
         }
 
     def shared(
-        self, paper: str, clock: Clock, needs: Mapping[str, Sequence[Any]], weights: Mapping[Any, float]
+        self,
+        paper: str,
+        alone: Mapping[str, float],
+        common: float,
+        needs: Mapping[str, Sequence[Any]],
+        weights: Mapping[Any, float],
     ) -> None:
         """Put studies on record that were made together.
 
-        `needs` are the cells of each, by name; `weights` what each new cell took, in any unit.
+        `alone` are the seconds that each took by itself, `common` those that all took before; `needs` are the
+        cells of each, by name; `weights` what each new cell took, in any unit.
         """
-        left, whole, alone = dict(weights), sum(weights.values()) or 1.0, clock.alone()
+        left, whole = dict(weights), sum(weights.values()) or 1.0
         for name, cells in needs.items():
             first = {cell: left.pop(cell) for cell in dict.fromkeys(cells) if cell in left}
-            seconds = alone.get(name, 0.0) + clock.common * sum(first.values()) / whole
+            seconds = alone.get(name, 0.0) + common * sum(first.values()) / whole
             self.note(f"{paper}/{name}", seconds, len(first), len({*cells}) - len(first))
 
     def save(self) -> None:

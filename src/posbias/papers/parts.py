@@ -170,7 +170,7 @@ def _measured(run: Run, studies: Sequence[PaperStudy], models: Sequence[str], **
         for one in studies
         if one.name in made.pages
     }
-    run.costs.shared("herasimchyk2026", clock, needs, new)
+    run.costs.shared("herasimchyk2026", clock.alone(), clock.common, needs, new)
     run.made += [one.key for one in studies if one.name in made.pages]
     run.left_out |= {one.key: clock.left_out(one.name) for one in studies if one.name not in made.pages}
 
@@ -183,30 +183,28 @@ def _needed(study: str, cell: str) -> bool:
 
 
 def wu(run: Run, studies: Sequence[PaperStudy]) -> None:
-    from posbias.papers.wu2025 import FIGURES, FULL, QUICK, make
-    from posbias.papers.wu2025.figures import settings_of
+    from posbias.papers.wu2025 import STUDIES, reproduce
+    from posbias.papers.wu2025.settings import EFFORT
     from posbias.training.shorthand import name_of
 
     asked = run.asked
-    out = asked.folder / "wu2025"
+    out, effort = asked.folder / "wu2025", EFFORT[asked.effort]
     before = {name.removesuffix(".nc") for name in cells_in(out / "cells", ".nc")}
-    clock = Clock(asked.say, "drawing ")
-    options = {} if asked.engine is None else {"engine": asked.engine}
-    made = make(
+    made = reproduce(
         [one.name for one in studies],
-        out,
-        quick=asked.quick,
-        progress=asked.hear("iteration"),
-        say=clock.say,
-        **options,
+        out=out,
+        effort=effort,
+        engine=asked.engine,
+        on_event=lambda event: asked.progress("iteration", int(event.done), int(event.total or 0)),
     )
-    effort, costs = QUICK if asked.quick else FULL, {}
-    for setting, outcome in made.outcomes.items():
-        costs[name_of(effort.experiment(setting))] = outcome.trained.cost.get("seconds", 1.0)
-    needs = {
-        one.name: [name_of(effort.experiment(setting)) for setting in settings_of(FIGURES[one.name])]
-        for one in studies
-    }
-    new = {name: costs[name] for name in costs if name not in before}
-    run.costs.shared("wu2025", clock, needs, new)
+    names = {setting: name_of(effort.experiment(setting)) for setting in made.results}
+    seconds = {names[setting]: one.trained.cost.get("seconds", 1.0) for setting, one in made.results.items()}
+    alone = {name: one.seconds for name, one in made.made.items()}
+    run.costs.shared(
+        "wu2025",
+        alone,
+        made.seconds - sum(alone.values()),
+        {one.name: [names[setting] for setting in STUDIES[one.name].cells] for one in studies},
+        {name: seconds[name] for name in seconds if name not in before},
+    )
     run.made += [one.key for one in studies]

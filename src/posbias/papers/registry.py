@@ -158,11 +158,11 @@ def minutes_text(minutes: float) -> str:
 
 def _read() -> dict[str, PaperStudy]:
     """The studies of the catalogue and those that are modules of their own, paper by paper."""
-    from posbias.papers import kim2026
+    from posbias.papers import kim2026, wu2025
 
     data = tomllib.loads((files("posbias.papers") / "catalogue.toml").read_text(encoding="utf-8"))
     machine = data["machine"]
-    modules = {"kim2026": kim2026.STUDIES}
+    modules = {"kim2026": kim2026.STUDIES, "wu2025": wu2025.STUDIES}
     studies: dict[str, PaperStudy] = {}
     for paper in PAPERS:
         for study in modules.get(paper, {}).values():
@@ -205,8 +205,7 @@ def _study(paper: str, name: str, entry: dict[str, Any], machine: str) -> PaperS
         Cost(full[0], full[1], machine),
         entry["needs"],
         tuple(entry.get("writes", pictures)),
-        tuple(entry.get("parts", ())),
-        entry.get("command", shared),
+        command=entry.get("command", shared),
     )
 
 

@@ -207,6 +207,11 @@ class Reproduction:
         """The pages, as text and as JSON."""
         return tuple(path for made in self.made.values() for path in made.files)
 
+    @property
+    def written(self) -> tuple[Path, ...]:
+        """All files, study by study."""
+        return tuple(path for made in self.made.values() for path in (*made.figures, *made.files))
+
 
 def write(study: Study, results: Any, effort: str, folder: Path, **options: Any) -> Made:
     """Judge a study on its results, draw it and write its page: NAME.svg, .png, .md and .json in `folder`.

@@ -6,13 +6,13 @@ import pytest
 
 from posbias.errors import InvalidValueError, ModelError, OutputFileError, PosbiasError
 from posbias.execution import InProcess
-from posbias.papers import herasimchyk2026, wu2025
+from posbias.papers import herasimchyk2026
 from posbias.papers.costs import Clock, Costs, effort_covers, tokens_of
 from posbias.papers.everything import make_all, make_study
 from posbias.papers.herasimchyk2026.cells import Effort as Prompts
 from posbias.papers.kim2026.models import EFFORT
 from posbias.papers.registry import STUDIES
-from posbias.papers.wu2025 import Effort
+from posbias.papers.wu2025 import Effort, settings
 
 SOME = ("kim2026/section3", "wu2025/fig9", "wu2025/fig10")
 
@@ -21,7 +21,7 @@ SOME = ("kim2026/section3", "wu2025/fig9", "wu2025/fig10")
 def brief(monkeypatch):
     """Efforts of seconds in the place of minutes."""
     monkeypatch.setitem(EFFORT, "quick", 5000)
-    monkeypatch.setattr(wu2025, "QUICK", Effort("quick", (0, 1), {2: 20}, 40))
+    monkeypatch.setitem(settings.EFFORT, "quick", Effort("quick", (0, 1), {2: 20}, 40))
     monkeypatch.setattr(herasimchyk2026, "QUICK", Prompts("quick", 4, 4, 96))
 
 
@@ -214,7 +214,13 @@ def test_shared_work_is_counted_once(tmp_path):
     for name in ("a", "b"):
         clock.say(f"drawing {name} …")
     costs = Costs(tmp_path / "papers.json", "quick", {})
-    costs.shared("wu2025", clock, {"a": ["x", "y"], "b": ["y", "z", "old"]}, {"x": 1.0, "y": 3.0, "z": 6.0})
+    costs.shared(
+        "wu2025",
+        clock.alone(),
+        clock.common,
+        {"a": ["x", "y"], "b": ["y", "z", "old"]},
+        {"x": 1.0, "y": 3.0, "z": 6.0},
+    )
     made = {key: (one["cells_made"], one["cells_found"]) for key, one in costs.records.items()}
     assert made == {"wu2025/a": (2, 0), "wu2025/b": (1, 2)}
     assert [one["seconds"] for one in costs.records.values()] == pytest.approx([4.0, 6.0], abs=0.2)

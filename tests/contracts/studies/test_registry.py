@@ -35,7 +35,7 @@ def result(path, name="fig2", **more):
 def test_the_registry_has_exactly_what_can_be_made():
     from posbias.papers import herasimchyk2026, kim2026, wu2025
 
-    assert names_of("wu2025") == {*wu2025.FIGURES, *wu2025.GROUPS}
+    assert names_of("wu2025") == {*wu2025.STUDIES}
     assert names_of("herasimchyk2026") == {*herasimchyk2026.TARGETS}
     assert names_of("kim2026") == {*kim2026.TARGETS}
     assert all(f"{paper}/statements" in STUDIES for paper in PAPERS)
@@ -43,16 +43,15 @@ def test_the_registry_has_exactly_what_can_be_made():
 
 def test_cells_are_those_that_the_code_makes():
     from posbias.papers.kim2026 import STUDIES as KIM
-    from posbias.papers.wu2025.figures import FIGURES, GROUPS, settings_of
+    from posbias.papers.wu2025 import STUDIES as WU
     from posbias.verify import STATEMENTS
 
-    for name, figure in FIGURES.items():
-        cells = len({*settings_of(figure)})
-        assert STUDIES[f"wu2025/{name}"].quick.cells == STUDIES[f"wu2025/{name}"].full.cells == cells
-    for name, parts in GROUPS.items():
+    for name, figure in WU.items():
         study = STUDIES[f"wu2025/{name}"]
-        assert study.parts == parts
-        assert study.quick.cells == sum(STUDIES[f"wu2025/{part}"].quick.cells for part in parts)
+        assert study.quick.cells == study.full.cells == len({*figure.cells})
+        assert study.parts == figure.parts
+        if study.parts:
+            assert study.quick.cells == sum(STUDIES[f"wu2025/{part}"].quick.cells for part in study.parts)
     for name in KIM:
         assert STUDIES[f"kim2026/{name}"].quick.cells == len({*KIM[name].cells}), name
     for paper in PAPERS:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.cli import options as shared
-from posbias.cli.output import answer_with, counting, log, progress
+from posbias.cli.output import answer_with, progress
 from posbias.cli.paper.claims import claims_alone
 from posbias.errors import InvalidValueError
 from posbias.terminal import table
@@ -53,20 +53,19 @@ def wu2025(*what: str, options: Options = Options()) -> None:
         return
     effort = shared.quick_or_full(options.effort, "iterations by depth, test sequences")
     engine = shared.cluster(options.ray, options.threads)
-    from posbias.papers.wu2025 import make
+    from posbias.papers.wu2025 import reproduce
 
     with progress() as on_event:
-        made = make(
-            what or ("fig2",),
-            options.out,
+        made = reproduce(
+            what or "fig2",
+            out=options.out,
             effort=_spent(effort, options.networks),
             again=options.rerun,
             device=options.device,
             workers=options.threads,
             engine=engine,
             gpus_per_cell=options.gpus_per_cell,
-            progress=counting(on_event, "iteration"),
-            say=log.info,
+            on_event=on_event,
         )
     answer_with(made.as_dict() if options.json else None, lambda: _lines(made))
 
@@ -88,4 +87,4 @@ def _lines(made: Any) -> list[str]:
     lines = table(*made.table())
     for name, claims in made.claims.items():
         lines += ["", name, *(f"  {claim}" for claim in claims)]
-    return [*lines, "", *(f"file: {path}" for path in made.files)]
+    return [*lines, "", *(f"file: {path}" for path in made.written)]

@@ -25,16 +25,12 @@ def of_study(study: PaperStudy) -> Uses:
 
 
 def _of_wu(name: str) -> Uses:
-    from posbias.papers.wu2025.figures import FIGURES, QUICK, SinkFigure, settings_of
+    from posbias.papers.wu2025 import QUICK, STUDIES
     from posbias.spec import encode
 
-    figure = FIGURES[name]
-    for setting in settings_of(figure):
+    for setting in STUDIES[name].cells:
         yield from of_experiment(encode(QUICK.experiment(setting)))
-    if isinstance(figure, SinkFigure):
-        yield "xiao2024", "attention sinks"
-    else:
-        yield "liu2024", "the middle that gets lost"
+    yield from STUDIES[name].uses
 
 
 def _of_herasimchyk(name: str) -> Uses:

@@ -1,26 +1,17 @@
-"""Figures 2 to 24 drawn: panels in the paper's layout, under each group what its networks can do, then claims."""
+"""Figures 2 to 24 drawn: panels in the paper's layout, under each group what its networks can do, then claims.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+Each function draws the outcomes of a figure's settings, by setting; `caption` are lines with their colours.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
 
-from posbias.claims import Judged
-from posbias.papers.wu2025.figures import (
-    RELATIVE,
-    DataFigure,
-    DepthFigure,
-    Figure,
-    MapFigure,
-    Setting,
-    SinkFigure,
-)
-from posbias.papers.wu2025.gaps import PAIRS, Gaps
-from posbias.papers.wu2025.sinks import Sinks, sink_claims
-from posbias.papers.wu2025.statements import depth_claims, harder, matched
-from posbias.papers.wu2025.training_data import data_claims
+from posbias.papers.study import Results
+from posbias.papers.wu2025.outcomes import PAIRS, Gaps, Outcome
+from posbias.papers.wu2025.settings import ABSOLUTE, RELATIVE, Setting
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.retrieval import (
     draw_attention_map,
@@ -30,70 +21,91 @@ from posbias.plots.retrieval import (
     gap_key,
     sink_key,
 )
-from posbias.plots.style import COLOURS, INK, MUTED, SECOND, SMALL, TEXT
+from posbias.plots.style import INK, SMALL, TEXT
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Picture
-    from matplotlib.figure import SubFigure
+    from matplotlib.figure import Figure, SubFigure
 
-    from posbias.training.kernels import Agreement
-    from posbias.training.loop import Trained
-
-_INK_OF = {"holds": COLOURS["fitted"], "fails": SECOND, "undecided": MUTED}
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What is known of a trained cell: gaps, sinks, the first network's attention, learning curves, and what
-    its own kernels and the theory predict of the gaps, by the names of `posbias.training.kernels.LABELS`."""
-
-    gaps: Gaps
-    sinks: Sinks
-    attention: Float[np.ndarray, "layer query key"]
-    trained: "Trained"
-    agreements: Mapping[str, "Agreement"] = field(default_factory=dict)
+WIDTH = 8.0
+Caption = Sequence[tuple[str, str]]
+Panels = Mapping[str, Mapping[str, Mapping[str, Outcome]]]
+"""Outcomes by row, panel and group of bars."""
 
 
-Outcomes = Mapping[Setting, Outcome]
+def draw_depths(results: Results, caption: Caption = ()) -> "Figure":
+    """Gaps against depth: a panel per encoding, a row without and with residual connections.
+
+    Beneath the bars stands the gap first–last along training against in-context accuracy.
+    """
+    rows = _panels(results, lambda cell: (cell.row, RELATIVE[cell.positional], f"depth {cell.depth}"))
+    figure, part = captioned_figure(WIDTH, 3.9 * len(rows), caption)
+    grid = part.add_gridspec(2, 1, height_ratios=(1.2, 1))
+    bars, lines = part.add_subfigure(grid[0]), part.add_subfigure(grid[1])
+    _draw_gap_rows(bars, rows)
+    axes = lines.subplots(len(rows), len(RELATIVE), sharey=True, sharex=True, squeeze=False)
+    for place, (row, (name, panels)) in enumerate(zip(axes, rows.items(), strict=True)):
+        for ax, groups in zip(row, panels.values(), strict=True):
+            curves = {group: outcome.trained.curves for group, outcome in groups.items()}
+            draw_trajectories(ax, {g: (c["in_context_accuracy"], c["first-last"]) for g, c in curves.items()})
+            ax.set_ylabel(f"{name}\nfirst–last gap" if ax is row[0] else "", fontsize=SMALL, color=INK)
+            ax.set_xlabel("in-context accuracy" if place == len(rows) - 1 else "", fontsize=SMALL, color=INK)
+            if ax is not row[0]:
+                ax.get_legend().remove()
+    return settle(figure)
 
 
-def claims_of(figure: Figure, outcomes: Outcomes) -> list[Judged]:
-    """The claims of a figure on the cells that were trained for it; others, where there are, are compared with."""
-    match figure:
-        case DepthFigure():
-            trained = {setting: outcome.trained for setting, outcome in outcomes.items()}
-            claims = depth_claims(figure, _gaps(outcomes)) + matched(figure, trained)
-            return claims + harder(figure, trained)
-        case DataFigure():
-            return data_claims(figure, _gaps(outcomes))
-        case SinkFigure():
-            return sink_claims(figure, {setting: outcome.sinks for setting, outcome in outcomes.items()})
+def draw_biased_training(results: Results, caption: Caption = ()) -> "Figure":
+    """Gaps after training that asks for certain items: a panel per mask, a group per encoding."""
+    titles = {"full": "no mask", "causal": "causal mask"}
+    rows = _panels(results, lambda cell: ("", titles[cell.mask.kind], ABSOLUTE[cell.positional]))
+    figure, part = captioned_figure(WIDTH, 2.9, caption)
+    _draw_gap_rows(part, rows)
+    return settle(figure)
 
 
-def draw(figure: Figure, outcomes: Outcomes, claims: Sequence[Judged], note: str = "") -> "Picture":
-    """Draw a figure with its claims beneath; `note` says in a line what was trained."""
-    lines = [(note, MUTED), *((str(claim), _INK_OF[claim.verdict]) for claim in claims)]
-    picture, above = captioned_figure(8.0, _height(figure), lines)
-    match figure:
-        case MapFigure():
-            _draw_maps(above, figure, outcomes)
-        case SinkFigure():
-            _draw_sinks(above, figure, outcomes)
-        case DepthFigure():
-            _draw_depths(above, figure, outcomes)
-        case DataFigure():
-            _draw_gap_rows(above, figure, outcomes)
-    return settle(picture)
+def draw_sinks(results: Results, caption: Caption = ()) -> "Figure":
+    """The sink metric by token: a panel per mask, a row without and with residual connections.
+
+    Where there is one mask its rows stand side by side.
+    """
+    masks = len({cell.mask for cell in results})
+
+    def words(cell: Setting) -> tuple[str, str, str]:
+        return (cell.row, cell.masked, "") if masks > 1 else ("", cell.row, "")
+
+    rows = _panels(results, words)
+    figure, part = captioned_figure(WIDTH, 2.6 if masks == 1 else 4.2, caption)
+    axes = part.subplots(len(rows), max(map(len, rows.values())), squeeze=False, sharey=True)
+    for row, (name, panels) in zip(axes, rows.items(), strict=True):
+        for place, (ax, (title, groups)) in enumerate(zip(row, panels.items(), strict=True)):
+            gaps, sinks = groups[""].gaps, groups[""].sinks
+            pale = sinks.learnt.sum() < 2
+            shown = sinks if pale else sinks.kept
+            draw_sink_metric(ax, shown.trained, uniform=shown.uniform, untrained=shown.untrained, pale=pale)
+            state = note_of(gaps).replace("\n", ", ")
+            ax.set_title(f"{title} ({state})", fontsize=SMALL, color=INK, pad=4)
+            ax.set_ylabel(f"{name}\nsink metric".strip() if place == 0 else "", fontsize=SMALL, color=INK)
+            ax.set_xlabel(
+                "token (even: items, odd: labels)" if row[0] is axes[-1, 0] else "", fontsize=SMALL, color=INK
+            )
+    sink_key(part)
+    return settle(figure)
 
 
-def _height(figure: Figure) -> float:
-    """Inches of the panels."""
-    match figure:
-        case DepthFigure():
-            return 3.9 * len(figure.rows)
-        case DataFigure():
-            return 2.9
-    return 2.6 if isinstance(figure, MapFigure) or len(figure.masks) == 1 else 4.2
+def draw_maps(results: Results, caption: Caption = ()) -> "Figure":
+    """Attention maps, averaged over sequences, of the first seed: a panel per layer."""
+    figure, part = captioned_figure(WIDTH, 2.6, caption)
+    maps = [
+        (f"{setting.row}, layer {t}", attention)
+        for setting, outcome in results.items()
+        for t, attention in enumerate(outcome.attention)
+    ]
+    axes = part.subplots(1, len(maps), squeeze=False)[0]
+    for ax, (title, attention) in zip(axes, maps, strict=True):
+        draw_attention_map(ax, attention, bar=ax is axes[-1])
+        ax.set_title(title, fontsize=TEXT, color=INK, pad=4)
+        ax.label_outer()
+    return settle(figure)
 
 
 def note_of(gaps: Gaps) -> str:
@@ -104,17 +116,21 @@ def note_of(gaps: Gaps) -> str:
     return f"acc {accuracy:.2f}\nloss {loss:.2f}{few}"
 
 
-def _gaps(outcomes: Outcomes) -> dict[Setting, Gaps]:
-    return {setting: outcome.gaps for setting, outcome in outcomes.items()}
+def _panels(results: Results, words: Callable[[Setting], tuple[str, str, str]]) -> Panels:
+    """Outcomes by the `words` of their settings: row, panel and group."""
+    rows: dict[str, dict[str, dict[str, Outcome]]] = {}
+    for setting, outcome in results.items():
+        row, title, group = words(setting)
+        rows.setdefault(row, {}).setdefault(title, {})[group] = outcome
+    return rows
 
 
-def _draw_gap_rows(part: "SubFigure", figure: DepthFigure | DataFigure, outcomes: Outcomes) -> None:
+def _draw_gap_rows(part: "SubFigure", rows: Panels) -> None:
     """A row of panels of bars for each row of the figure, all of one height."""
-    rows = figure.rows
     axes = part.subplots(len(rows), max(map(len, rows.values())), squeeze=False, sharey=True)
     for row, (name, panels) in zip(axes, rows.items(), strict=True):
-        for place, (ax, (title, cells)) in enumerate(zip(row, panels.items(), strict=True)):
-            gaps = {group: outcomes[cell].gaps for group, cell in cells.items()}
+        for place, (ax, (title, groups)) in enumerate(zip(row, panels.items(), strict=True)):
+            gaps = {group: outcome.gaps for group, outcome in groups.items()}
             shown = {group: {pair: _finite(one, pair) for pair in PAIRS} for group, one in gaps.items()}
             pale = [group for group, one in gaps.items() if one.learnt.sum() < 2]
             # five groups stand so close that "2 of 3 learnt" would run into the next
@@ -124,56 +140,6 @@ def _draw_gap_rows(part: "SubFigure", figure: DepthFigure | DataFigure, outcomes
             ax.set_ylabel(f"{name}\naccuracy gap".strip() if place == 0 else "", fontsize=SMALL, color=INK)
             ax.tick_params(labelleft=place == 0)
     gap_key(part)
-
-
-def _draw_depths(part: "SubFigure", figure: DepthFigure, outcomes: Outcomes) -> None:
-    """The bars, and beneath them the gap first–last along training against in-context accuracy."""
-    rows = figure.rows
-    grid = part.add_gridspec(2, 1, height_ratios=(1.2, 1))
-    bars, lines = part.add_subfigure(grid[0]), part.add_subfigure(grid[1])
-    _draw_gap_rows(bars, figure, outcomes)
-    axes = lines.subplots(len(rows), len(RELATIVE), sharey=True, sharex=True, squeeze=False)
-    for place, (row, (name, panels)) in enumerate(zip(axes, rows.items(), strict=True)):
-        for ax, settings in zip(row, panels.values(), strict=True):
-            curves = {group: outcomes[setting].trained.curves for group, setting in settings.items()}
-            draw_trajectories(ax, {g: (c["in_context_accuracy"], c["first-last"]) for g, c in curves.items()})
-            ax.set_ylabel(f"{name}\nfirst–last gap" if ax is row[0] else "", fontsize=SMALL, color=INK)
-            ax.set_xlabel("in-context accuracy" if place == len(rows) - 1 else "", fontsize=SMALL, color=INK)
-            if ax is not row[0]:
-                ax.get_legend().remove()
-
-
-def _draw_sinks(part: "SubFigure", figure: SinkFigure, outcomes: Outcomes) -> None:
-    rows = figure.rows
-    if all(len(panels) == 1 for panels in rows.values()):
-        # one mask: its rows stand side by side
-        rows = {"": {name: cell for name, panels in rows.items() for cell in panels.values()}}
-    axes = part.subplots(len(rows), max(map(len, rows.values())), squeeze=False, sharey=True)
-    for row, (name, panels) in zip(axes, rows.items(), strict=True):
-        for place, (ax, (title, cell)) in enumerate(zip(row, panels.items(), strict=True)):
-            gaps, sinks = outcomes[cell].gaps, outcomes[cell].sinks
-            pale = sinks.learnt.sum() < 2
-            shown = sinks if pale else sinks.kept
-            draw_sink_metric(ax, shown.trained, uniform=shown.uniform, untrained=shown.untrained, pale=pale)
-            words = note_of(gaps).replace("\n", ", ")
-            ax.set_title(f"{title} ({words})", fontsize=SMALL, color=INK, pad=4)
-            ax.set_ylabel(f"{name}\nsink metric".strip() if place == 0 else "", fontsize=SMALL, color=INK)
-            ax.set_xlabel(
-                "token (even: items, odd: labels)" if row[0] is axes[-1, 0] else "", fontsize=SMALL, color=INK
-            )
-    sink_key(part)
-
-
-def _draw_maps(part: "SubFigure", figure: MapFigure, outcomes: Outcomes) -> None:
-    cells = [(name, cell) for name, panels in figure.rows.items() for cell in panels.values()]
-    maps = [
-        (f"{name}, layer {t}", one) for name, cell in cells for t, one in enumerate(outcomes[cell].attention)
-    ]
-    axes = part.subplots(1, len(maps), squeeze=False)[0]
-    for ax, (title, one) in zip(axes, maps, strict=True):
-        draw_attention_map(ax, one, bar=ax is axes[-1])
-        ax.set_title(title, fontsize=TEXT, color=INK, pad=4)
-        ax.label_outer()
 
 
 def _finite(gaps: Gaps, pair: str) -> Float[np.ndarray, "network"]:

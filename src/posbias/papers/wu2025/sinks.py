@@ -1,110 +1,74 @@
-"""What the paper says of attention sinks (Figures 9 to 12, 20 to 23; Appendix K.4), as claims on their metric."""
+"""What is said of attention sinks (Figures 9 to 12, 20 to 23): claims on the metric of Gu et al."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
-import numpy as np
-from jaxtyping import Bool, Float
+from posbias.claims import Claim
+from posbias.papers.wu2025 import quantities as q
+from posbias.papers.wu2025.drawing import draw_maps, draw_sinks
+from posbias.papers.wu2025.settings import Inputs, Setting, by_mask
+from posbias.papers.wu2025.tables import Figure, place_of, trained_study
+from posbias.theory.masks import Causal, Mask, Prefix, SlidingWindow
 
-from posbias.claims import Evidence, Judged, difference, judged_sentence, mean
-from posbias.papers.wu2025.figures import Setting, SinkFigure, settings_of
-from posbias.theory.masks import Prefix, SlidingWindow
-
-
-@dataclass(frozen=True)
-class Sinks:
-    """The sink metric of a cell's networks, its two nulls, and which networks have learnt."""
-
-    trained: Float[np.ndarray, "network token"]
-    untrained: Float[np.ndarray, "network token"]
-    uniform: Float[np.ndarray, "token"]
-    learnt: Bool[np.ndarray, "network"]
-
-    @property
-    def kept(self) -> "Sinks":
-        """The same of those that have learnt."""
-        some = self.learnt
-        return Sinks(self.trained[some], self.untrained[some], self.uniform, self.learnt[some])
+WINDOWS, PREFIXES = (5, 9, 13), (2, 4, 6)
 
 
-def sink_claims(figure: SinkFigure, sinks: Mapping[Setting, Sinks]) -> list[Judged]:
-    """The claims of Figures 9 to 12 and 20 to 23."""
-    rows = {
-        title: [(cell, sinks[cell].kept) for cell in panels.values()] for title, panels in figure.rows.items()
-    }
-    mask = next(settings_of(figure)).mask
-    if isinstance(mask, Prefix):
-        return _prefix_claims(rows)
-    if isinstance(mask, SlidingWindow):
-        return _window_claims(rows)
-    return [
-        judged_sentence(
-            "Under the causal mask the first token draws more than any other",
-            tuple(mean(row, _margin(one, 1)) for row, [(_, one)] in rows.items()),
-        ),
-        judged_sentence(
-            "… and more than under even attention, and than before training",
-            tuple(effect for row, [(_, one)] in rows.items() for effect in _above_nulls(row, one, 1)),
-        ),
-    ]
+def causal_sinks(*names: str, maps: bool = False, **more: Any) -> Figure:
+    """Figure 9, 10, 20 or 21: the causal mask, as attention maps or by token."""
+    study, draw = _sinks(*names, masks=[Causal()], claims=_causal, **more)
+    return study, draw_maps if maps else draw
 
 
-def _window_claims(rows: Mapping[str, list[tuple[Setting, Sinks]]]) -> list[Judged]:
-    ends = {row: (cells[0][1], cells[-1][1]) for row, cells in rows.items()}
-    return [
-        judged_sentence(
-            "The wider the window, the more the first token draws",
-            tuple(
-                difference(row, wide.trained[:, 0], narrow.trained[:, 0])
-                for row, (narrow, wide) in ends.items()
-            ),
-        ),
-        # not the paper's words: put beside its claim after that had been judged, since even attention's own
-        # value falls as the window widens
-        judged_sentence(
-            "… as a part of the metric of all tokens (a reading chosen after the first had failed)",
-            tuple(
-                difference(row, *(one.trained[:, 0] / one.trained.sum(axis=1) for one in (wide, narrow)))
-                for row, (narrow, wide) in ends.items()
-            ),
-        ),
-        judged_sentence(
-            "… and the more the first token exceeds what even attention gives it",
-            tuple(
-                difference(row, *(one.trained[:, 0] - one.uniform[0] for one in (wide, narrow)))
-                for row, (narrow, wide) in ends.items()
-            ),
-        ),
-    ]
+def window_sinks(*names: str, **more: Any) -> Figure:
+    """Figure 11 or 22: sliding windows."""
+    return _sinks(*names, masks=[SlidingWindow(width) for width in WINDOWS], claims=_windows, **more)
 
 
-def _prefix_claims(rows: Mapping[str, list[tuple[Setting, Sinks]]]) -> list[Judged]:
-    each = [
-        (f"{row}, K = {cell.mask.length}", cell.mask.length, one)
-        for row, cells in rows.items()
-        for cell, one in cells
-        if isinstance(cell.mask, Prefix)
-    ]
-    return [
-        judged_sentence(
-            "Each of the K prefix tokens draws more than any other token",
-            tuple(mean(where, _margin(one, length)) for where, length, one in each),
-        ),
-        judged_sentence(
-            "… and on average more than under even attention, and than before training",
-            tuple(effect for where, length, one in each for effect in _above_nulls(where, one, length)),
-        ),
-    ]
+def prefix_sinks(*names: str, **more: Any) -> Figure:
+    """Figure 12 or 23: prefix masks."""
+    return _sinks(*names, masks=[Prefix(length) for length in PREFIXES], claims=_prefixes, **more)
 
 
-def _margin(sinks: Sinks, first: int) -> Float[np.ndarray, "network"]:
-    """By how much the least of the first tokens is ahead of the greatest of the others, per network."""
-    return sinks.trained[:, :first].min(axis=1) - sinks.trained[:, first:].max(axis=1)
+def _sinks(
+    *names: str,
+    masks: Sequence[Mask],
+    claims: Callable[[str, str, Sequence[Setting]], Iterator[Claim]],
+    minutes: tuple[float, float],
+    inputs: Inputs = "gaussian_mixture",
+) -> Figure:
+    cells = tuple(by_mask(masks, inputs))
+    judged = claims(names[0], place_of(names[0]), cells)
+    uses = (("xiao2024", "attention sinks"),)
+    return trained_study(*names, cells=cells, claims=judged, minutes=minutes, uses=uses), draw_sinks
 
 
-def _above_nulls(where: str, sinks: Sinks, first: int) -> tuple[Evidence, Evidence]:
-    trained = sinks.trained[:, :first].mean(axis=1)
-    return (
-        mean(f"{where}, less even", trained - sinks.uniform[:first].mean()),
-        mean(f"{where}, less untrained", trained - sinks.untrained[:, :first].mean(axis=1)),
-    )
+def _causal(name: str, place: str, cells: Sequence[Setting]) -> Iterator[Claim]:
+    first = {cell.row: (cell, 1) for cell in cells}
+    sentence = "Under the causal mask the first token draws more than any other"
+    yield Claim(f"{name}/1", place, sentence, q.margins(first))
+    sentence = "… and more than under even attention, and than before training"
+    yield Claim(f"{name}/2", place, sentence, q.above_nulls(first), provenance="ours")
+
+
+def _windows(name: str, place: str, cells: Sequence[Setting]) -> Iterator[Claim]:
+    rows = {cell.row: [own for own in cells if own.row == cell.row] for cell in cells}
+    draws = q.widening(rows, lambda sinks: sinks.trained[:, 0])
+    sentence = "The wider the window, the more the first token draws"
+    yield Claim(f"{name}/1", place, sentence, draws, strength="hedged")
+    # not the paper's words: put beside its claim after that had been judged, since even attention's own value
+    # falls as the window widens
+    share = q.widening(rows, lambda sinks: sinks.trained[:, 0] / sinks.trained.sum(axis=1))
+    sentence = "… as a part of the metric of all tokens (a reading chosen after the first had failed)"
+    yield Claim(f"{name}/2", place, sentence, share, provenance="ours")
+    beyond = q.widening(rows, lambda sinks: sinks.trained[:, 0] - sinks.uniform[0])
+    sentence = "… and the more the first token exceeds what even attention gives it"
+    yield Claim(f"{name}/3", place, sentence, beyond, provenance="ours")
+
+
+def _prefixes(name: str, place: str, cells: Sequence[Setting]) -> Iterator[Claim]:
+    lengths = [(cell, cell.mask.length) for cell in cells if isinstance(cell.mask, Prefix)]
+    first = {f"{cell.row}, K = {length}": (cell, length) for cell, length in lengths}
+    sentence = "Each of the K prefix tokens draws more than any other token"
+    yield Claim(f"{name}/1", place, sentence, q.margins(first))
+    sentence = "… and on average more than under even attention, and than before training"
+    yield Claim(f"{name}/2", place, sentence, q.above_nulls(first), provenance="ours")

@@ -1,100 +1,134 @@
 """The numbers behind the figures: every cell's gaps with loss and in-context accuracy, as rows and as a page."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.claims import Judged, count, signed_text
+from posbias.claims import Claim, signed_text
 from posbias.estimate import Estimate
-from posbias.papers.wu2025.figures import Setting
-from posbias.papers.wu2025.gaps import LEARNT, PAIRS, Gaps
-from posbias.sources import cite
+from posbias.papers.study import Results, Study, Table
+from posbias.papers.wu2025.outcomes import LEARNT, PAIRS, Gaps
+from posbias.papers.wu2025.settings import EFFORT, Setting
 
 if TYPE_CHECKING:
     from posbias.training.kernels import Agreement
 
+Figure = tuple[Study, Callable[..., Any]]
+"""A study and what draws it."""
 HEAD = ("setting", *(pair.replace("-", "–") for pair in PAIRS), "accuracy", "loss", "learnt")
 """What the columns of a table of gaps are."""
+_PLACES = {"fig2": "Section 5.1", "fig3": "Section 5.2", "fig4": "Appendix K.1", "fig5": "Appendix K.2"}
+_PLACES |= dict.fromkeys(("fig6", "fig7", "fig8"), "Appendix K.3")
+_PLACES |= dict.fromkeys(("fig9", "fig10", "fig11", "fig12"), "Appendix K.4")
+_GAPS = (
+    "Means over the networks that have learnt to retrieve from their context (in-context accuracy of at least "
+    f"{LEARNT}) with their standard error; accuracy and loss, on new classes, are means over all"
+)
+_PREDICTED = (
+    "Do the gaps follow a rollout? Predicted gap of the labels' masses on informative sequences, over the "
+    "networks that have learnt, and whether the measured sign agrees where both are told from zero; the size is "
+    "not predicted.\n\n"
+)
 
 
-def rows_of(setting: Setting, gaps: Gaps) -> list[dict[str, Any]]:
+def trained_study(
+    name: str,
+    title: str,
+    question: str,
+    *,
+    cells: Iterable[Setting],
+    claims: Iterable[Claim],
+    minutes: tuple[float, float],
+    **more: Any,
+) -> Study:
+    """A study of trained networks; `more` as in `Study`.
+
+    `minutes` are those of the efforts quick and full; of full they are reckoned from the rates of quick runs.
+    """
+    about = {"tables": tables, "data": data, "note": note, "captioned": True, "needs": "torch"}
+    about |= {"uses": (("liu2024", "the middle that gets lost"),)}
+    spent = dict(zip(EFFORT, minutes, strict=True))
+    return Study(name, title, question, tuple(cells), tuple(claims), EFFORT, "", spent, **about | more)
+
+
+def caption_of(*names: str, parts: Sequence[Study], minutes: tuple[float, float]) -> Study:
+    """A number that is the caption of other figures, which stand for it."""
+    cells = dict.fromkeys(cell for part in parts for cell in part.cells)
+    shorts = tuple(part.short for part in parts)
+    return trained_study(*names, cells=cells, claims=(), minutes=minutes, draws=False, parts=shorts)
+
+
+def place_of(name: str) -> str:
+    """Where the paper speaks of a figure, by the figure's name or the id of a claim on it."""
+    return _PLACES.get(name.split("/")[1], "Appendix L")
+
+
+def note(results: Results) -> str:
+    """In a line, what was trained and how it was tested."""
+    trained = [(setting.depth, outcome.trained.experiment) for setting, outcome in results.items()]
+    spent = sorted({(depth, experiment.iterations) for depth, experiment in trained})
+    steps = sorted({f"{count:,}" for _, count in spent})
+    if len(steps) > 1:
+        steps = [f"{count:,} (depth {depth})" for depth, count in spent]
+    words = f"{len(trained[0][1].seeds)} networks per cell, {', '.join(steps)} iterations"
+    return f"{words}, {min(outcome.sequences for outcome in results.values()):,} test sequences"
+
+
+def data(results: Results) -> dict[str, Any]:
+    """The gaps of every cell and what is predicted of them, for JSON."""
+    predicted = {
+        str(setting): {profile: agreement.as_dict() for profile, agreement in outcome.agreements.items()}
+        for setting, outcome in results.items()
+    }
+    rows = [row for setting, outcome in results.items() for row in rows_of(setting, outcome.gaps)]
+    return {"cells": rows, "predicted": predicted}
+
+
+def tables(results: Results) -> Iterator[Table]:
+    """The gaps, and what rollouts predict of them, each with its verdict."""
+    yield Table(_GAPS, HEAD, [row_of(setting, outcome.gaps) for setting, outcome in results.items()])
+    by_profile: dict[str, list[tuple[Setting, Agreement]]] = {}
+    for setting, outcome in results.items():
+        for agreement in outcome.agreements.values():
+            by_profile.setdefault(agreement.label, []).append((setting, agreement))
+    opening = _PREDICTED
+    for profile, cells in by_profile.items():
+        signs = [sign for _, agreement in cells for sign in agreement.signs.values()]
+        right, wrong = signs.count("holds"), signs.count("fails")
+        decided = f"{right} of {right + wrong} decided signs right, {signs.count('undecided')} undecided"
+        rows = [
+            [str(setting), *(_predicted(agreement, pair) for pair in PAIRS), agreement.order]
+            for setting, agreement in cells
+        ]
+        yield Table(f"{opening}**{profile}**: {decided}", [*HEAD[: len(PAIRS) + 1], "order"], rows)
+        opening = ""
+
+
+def rows_of(setting: Setting, gaps: Gaps) -> Iterator[dict[str, Any]]:
     """A cell's gaps, one row for each pair, for JSON: of the networks that have learnt, and of every one."""
-    learnt = gaps.learnt
-    return [
-        {
+    for pair in PAIRS:
+        learnt = gaps.of(pair)
+        estimate = Estimate.of(learnt) if learnt.size else None
+        yield {
             "setting": str(setting),
             "pair": pair,
-            "learnt": int(learnt.sum()),
-            "members": int(learnt.size),
-            "gap": _estimate(gaps.of(pair)),
+            "learnt": int(learnt.size),
+            "members": int(gaps.loss.size),
+            "gap": estimate and {"value": estimate.value, "se": estimate.se},
             "every_gap": gaps.gaps[pair],
             "every_informative_gap": gaps.informative[pair],
             "in_context_accuracy": gaps.accuracy,
             "loss": gaps.loss,
         }
-        for pair in PAIRS
-    ]
 
 
-def page_of(
-    name: str,
-    gaps: Mapping[Setting, Gaps],
-    claims: Sequence[Judged],
-    note: str,
-    predicted: Mapping[Setting, Mapping[str, "Agreement"]] | None = None,
-) -> str:
-    """A figure in words: what was trained, the gaps, the claims with every effect, what rollouts predict."""
-    lines = [
-        f"# {cite('wu2025').short}, Figure {name.removeprefix('fig')}",
-        "",
-        f"{note}. Gaps are means over the networks that have learnt to retrieve from their context (in-context "
-        f"accuracy of at least {LEARNT}) with their standard error; accuracy and loss, on new classes, are means "
-        "over all.",
-        "",
-        f"| {' | '.join(HEAD)} |",
-        f"|{'---|' * len(HEAD)}",
-        *(f"| {' | '.join(row_of(setting, one))} |" for setting, one in gaps.items()),
-        "",
-        ", ".join(f"{number} {verdict}" for verdict, number in count(claims).items()),
-        "",
-    ]
-    for claim in claims:
-        lines += [f"- **{claim.verdict}**: {claim.sentence}", *(f"  - {one}" for one in claim.evidence)]
-    return "\n".join(lines + _predictions(predicted or {})) + "\n"
-
-
-def _predictions(predicted: Mapping[Setting, Mapping[str, "Agreement"]]) -> list[str]:
-    """What rollouts predict of the gaps, each with its verdict, and how often a decided sign is right."""
-    by_profile: dict[str, list[tuple[Setting, Agreement]]] = {}
-    for setting, agreements in predicted.items():
-        for agreement in agreements.values():
-            by_profile.setdefault(agreement.label, []).append((setting, agreement))
-    if not by_profile:
-        return []
-    lines = [
-        "",
-        "Do the gaps follow a rollout? Predicted gap of the labels' masses on informative sequences, over the "
-        "networks that have learnt, and whether the measured sign agrees where both are told from zero; the size "
-        "is not predicted.",
-        "",
-    ]
-    for profile, cells in by_profile.items():
-        found = [sign for _, one in cells for sign in one.signs.values()]
-        right, wrong = found.count("holds"), found.count("fails")
-        lines += [
-            f"**{profile}**: {right} of {right + wrong} decided signs right, {found.count('undecided')} undecided",
-            "",
-            f"| setting | {' | '.join(pair.replace('-', '–') for pair in PAIRS)} | order |",
-            f"|{'---|' * (len(PAIRS) + 2)}",
-            *(
-                f"| {setting} | " + " | ".join(_predicted(one, pair) for pair in PAIRS) + f" | {one.order} |"
-                for setting, one in cells
-            ),
-            "",
-        ]
-    return lines[:-1]
+def row_of(setting: Setting, gaps: Gaps) -> list[str]:
+    """A cell in words, under `HEAD`."""
+    shown = [_signed(gaps.of(pair)) for pair in PAIRS]
+    means = [f"{mean:.2f}" for mean in gaps.means]
+    return [str(setting), *shown, *means, f"{gaps.learnt.sum()} of {gaps.learnt.size}"]
 
 
 def _predicted(agreement: "Agreement", pair: str) -> str:
@@ -103,24 +137,8 @@ def _predicted(agreement: "Agreement", pair: str) -> str:
     return "–" if math.isnan(value) else f"{signed_text(value)} {agreement.signs[pair]}"
 
 
-def row_of(setting: Setting, gaps: Gaps) -> list[str]:
-    """A cell in words, under `HEAD`."""
-    learnt = gaps.learnt
-    shown = [_signed(gaps.of(pair)) for pair in PAIRS]
-    means = [f"{mean:.2f}" for mean in gaps.means]
-    return [str(setting), *shown, *means, f"{learnt.sum()} of {learnt.size}"]
-
-
 def _signed(values: np.ndarray) -> str:
     if not values.size:
         return "–"
     estimate = Estimate.of(values)
-    error = f" ± {estimate.se:.3f}" if values.size > 1 else ""
-    return f"{signed_text(estimate.value)}{error}"
-
-
-def _estimate(values: np.ndarray) -> dict[str, float] | None:
-    if not values.size:
-        return None
-    estimate = Estimate.of(values)
-    return {"value": estimate.value, "se": estimate.se}
+    return signed_text(estimate.value) + (f" ± {estimate.se:.3f}" if values.size > 1 else "")

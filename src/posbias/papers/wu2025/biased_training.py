@@ -1,0 +1,79 @@
+"""What is said of training that asks for certain items (Figures 3, 6 to 8, 15 to 18): claims on gaps."""
+
+from collections.abc import Iterator
+
+from posbias.claims import NEAR, Above, Claim, Evidence, mean
+from posbias.papers.wu2025 import quantities as q
+from posbias.papers.wu2025.drawing import draw_biased_training
+from posbias.papers.wu2025.outcomes import PAIRS, Gaps
+from posbias.papers.wu2025.settings import ABSOLUTE, Inputs, Setting, by_encoding
+from posbias.papers.wu2025.tables import Figure, place_of, trained_study
+
+BOTH_ENDS = ("first", "last")
+_LEARNT = {
+    BOTH_ENDS: (("first-middle", 1), ("middle-last", -1)),
+    ("first",): (("first-middle", 1), ("first-last", 1)),
+    ("middle",): (("first-middle", -1), ("middle-last", 1)),
+    ("last",): (("first-last", -1), ("middle-last", -1)),
+}
+"""Signs of the gaps of a network that favours the items its training asks for."""
+_AWAY = {BOTH_ENDS: "middle-last", ("middle",): "first-middle", ("last",): "first-last"}
+"""The gap, below zero, that would show the last item learnt, which the causal mask's own bias is not about."""
+
+
+def biased_training(
+    *names: str,
+    answers: tuple[str, ...],
+    minutes: tuple[float, float],
+    inputs: Inputs = "gaussian_mixture",
+) -> Figure:
+    """Networks by mask and encoding whose training asks for the items `answers`."""
+    cells = tuple(by_encoding(answers, inputs))
+    claims = _claims(names[0], cells)
+    return trained_study(*names, cells=cells, claims=claims, minutes=minutes), draw_biased_training
+
+
+def _claims(name: str, cells: tuple[Setting, ...]) -> Iterator[Claim]:
+    """Claims 1 to 4 of every figure, and what follows for the items that training asks for."""
+    answers, place, masks = cells[0].answers, place_of(name), {"full": "no mask", "causal": "causal"}
+    named = {f"{masks[cell.mask.kind]}, {ABSOLUTE[cell.positional]}": cell for cell in cells}
+    bare, alone = named["no mask, none"], named["causal, none"]
+    encoded = {where: cell for where, cell in named.items() if cell not in (bare, alone)}
+    sentence = "Without mask and encoding there is no position bias"
+    gaps = q.of_gaps(q.null, [("no mask, none", bare, pair) for pair in PAIRS])
+    yield Claim(f"{name}/1", place, sentence, gaps)
+    sentence, firsts = "The causal mask alone gives a bias to the first item", ("first-middle", "first-last")
+    gaps = q.of_gaps(q.signed, [("causal, none", alone, pair) for pair in firsts])
+    yield Claim(f"{name}/2", place, sentence, gaps)
+    sentence = "The causal mask alone favours the first item more than no mask does"
+    gaps = q.of_gaps(q.rises, [("causal − no mask,", alone, bare, pair) for pair in firsts])
+    yield Claim(f"{name}/3", place, sentence, gaps)
+    sentence = f"sin and RoPE learn the bias to the {' and '.join(answers)}, with either mask"
+    shown = [(where, cell, *gap) for where, cell in encoded.items() for gap in _LEARNT[answers]]
+    yield Claim(f"{name}/4", place, sentence, q.of_gaps(q.signed, shown))
+    if answers in _AWAY:
+        sentence = f"The causal mask alone does not learn the bias to the {answers[-1]} item"
+        gaps = q.of_gaps(_not_below, [(f"causal, none {_AWAY[answers]}", alone, _AWAY[answers])])
+        yield Claim(f"{name}/5", place, sentence, gaps)
+    if answers == BOTH_ENDS:
+        sentence = "sin and RoPE: the first item is slightly ahead of the last"
+        gaps = q.of_gaps(q.signed, [(where, cell, "first-last") for where, cell in encoded.items()])
+        yield Claim(f"{name}/6", place, sentence, gaps)
+        sentence = "sin and RoPE: the first item is less far ahead of the last than of the middle"
+        yield Claim(f"{name}/7", place, sentence, q.of_gaps(_slightly, encoded.items()))
+    else:
+        sentence = "No network is lost in the middle: that takes training on both ends"
+        id = f"{name}/6" if answers in _AWAY else f"{name}/5"
+        yield Claim(id, place, sentence, q.of_gaps(q.spared, named.items()))
+
+
+def _not_below(where: str, cell: Gaps, pair: str) -> Evidence:
+    """That a gap is above −`NEAR`; the bound is in the number."""
+    above = cell.of(pair) + NEAR
+    return mean(f"{where} above −{NEAR}, by", above, draws=q.NETWORKS, test=Above(least=0.0))
+
+
+def _slightly(where: str, cell: Gaps) -> Evidence:
+    """That the first item's lead on the last, of either sign, is less than its lead on the middle."""
+    less = cell.of("first-middle") - abs(cell.of("first-last"))
+    return mean(f"{where} first-middle − first-last", less, draws=q.NETWORKS)

@@ -1,0 +1,260 @@
+"""What the claims are about: gaps of trained networks and their sinks, as evidence for `posbias.claims`.
+
+The first functions make evidence of cells' gaps; `of_gaps`, `turning` and those below them give quantities:
+functions from outcomes, by setting, to evidence. Errors are over networks.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from posbias.claims import LEAST, Above, Below, Evidence, Near, difference, mean
+from posbias.estimate import Estimate
+from posbias.papers.study import Results
+from posbias.papers.wu2025.outcomes import LEARNT, Gaps, Sinks
+from posbias.papers.wu2025.settings import Setting
+
+Quantity = Callable[[Results], Iterable[Evidence]]
+Cells = Mapping[str, Setting]
+"""Settings, and what evidence calls them."""
+NETWORKS = "networks that learnt to retrieve"
+
+
+# --- evidence of gaps --------------------------------------------------------------------------------------
+
+
+def signed(where: str, cell: Gaps, pair: str, sign: int = 1) -> Evidence:
+    """That a cell's gap is above zero (sign 1) or below it (−1)."""
+    return mean(f"{where} {pair}", cell.of(pair), draws=NETWORKS, test=Above() if sign > 0 else Below())
+
+
+def null(where: str, cell: Gaps, pair: str) -> Evidence:
+    """That a cell's gap is near zero."""
+    return mean(f"{where} {pair}", cell.of(pair), draws=NETWORKS, test=Near())
+
+
+def rises(where: str, deep: Gaps, shallow: Gaps, pair: str = "first-last") -> Evidence:
+    """That a gap is larger in one cell than in another."""
+    return difference(f"{where} {pair}", deep.of(pair), shallow.of(pair), draws=NETWORKS, test=Above())
+
+
+def smaller(where: str, cell: Gaps, other: str = "first-last") -> Evidence:
+    """That |middle-last| is below another gap's size, the signs being those of the means over networks."""
+    sides = [cell.of(pair) for pair in (other, "middle-last")]
+    if min(side.size for side in sides) == 0:
+        return mean(where, sides[0], draws=NETWORKS)
+    wide, narrow = (np.sign(side.mean()) * side for side in sides)
+    return mean(where, wide - narrow, draws=NETWORKS)
+
+
+def present(where: str, cell: Gaps, pair: str = "first-last") -> Evidence:
+    """That a gap is there, whichever its sign: the p-value is that of the sign found, twice."""
+    gap = mean(f"{where} |{pair}|", cell.of(pair), draws=NETWORKS, test=Above())
+    return gap if gap.flaw else replace(gap, estimate=_size(gap.estimate), picked=2)
+
+
+def spared(where: str, cell: Gaps) -> Evidence:
+    """That a cell is not lost in the middle: that the first or the last item is not ahead of the middle one.
+
+    It holds if one of the two is surely ahead by less than `LEAST` (Bonferroni over both), and fails if both are
+    surely ahead. The effect is what the surer one lacks of `LEAST`.
+    """
+    ends = [signed(where, cell, "first-middle"), signed(where, cell, "middle-last", -1)]
+    if any(end.flaw for end in ends):
+        return Evidence(f"{where}, not lost in the middle", flaw=ends[0].flaw or ends[1].flaw)
+    surer = min(ends, key=lambda end: end.against)
+    opposite = max(end.p for end in ends)
+    lead = surer.estimate if surer is ends[0] else -surer.estimate
+    lacks = f"{where}, {LEAST} − ({'first − middle' if surer is ends[0] else 'last − middle'})"
+    return Evidence(lacks, Estimate(LEAST) - lead, test=Above(), picked=2, opposite=opposite)
+
+
+def interaction(
+    where: str, before: Gaps, after: Gaps, other_before: Gaps, other_after: Gaps, pair: str = "first-last"
+) -> Evidence:
+    """That a gap changes from one cell to another otherwise than from a third to a fourth, either way.
+
+    All four cells have networks of their own (Welch's test of the difference of differences, two-sided).
+    """
+    cells = [cell.of(pair) for cell in (before, after, other_before, other_after)]
+    fewest = min(values.size for values in cells)
+    if fewest < 2:
+        return Evidence(f"{where} |{pair}|", flaw=f"{NETWORKS}: {fewest}, two needed", test=Above())
+    first, second, third, fourth = map(Estimate.of, cells)
+    change = (second - first) - (fourth - third)
+    return Evidence(f"{where} |{pair}|", _size(change), test=Above(), picked=2)
+
+
+def _size(estimate: Estimate) -> Estimate:
+    """Its absolute value."""
+    return estimate if estimate.value >= 0 else -estimate
+
+
+# --- of several, one ---------------------------------------------------------------------------------------
+
+
+def surest(effects: Sequence[Evidence]) -> Evidence:
+    """The surest of effects of which one at least is claimed, its p-value times their number.
+
+    It fails where each of them does; one that decides nothing might be the one. Raises nothing: of flawed
+    effects alone the first stands for all.
+    """
+    sound = [effect for effect in effects if not effect.flaw]
+    if not sound:
+        return effects[0]
+    return _surest(sound, len(sound), whole=len(sound) == len(effects))
+
+
+def turns(series: Mapping[str, Mapping[str, Gaps]], pair: str = "first-last") -> tuple[Evidence, ...]:
+    """That a gap both rises and falls along at least one series of named cells, from neighbour to neighbour.
+
+    The evidence is the surest rise and the surest fall of the series where both are surest, their p-values times
+    the number of steps looked at. It fails only if every series surely lacks a rise, or a fall, at each of its
+    steps; a step from or to a cell that has not learnt might be one.
+    """
+    looked_at = [
+        [rises(f"{name}, {a} to {b},", cells[b], cells[a], pair) for a, b in pairwise(cells)]
+        for name, cells in series.items()
+    ]
+    whole = not any(step.flaw for steps in looked_at for step in steps)
+    sound = [[step for step in steps if not step.flaw] for steps in looked_at]
+    tests = sum(map(len, sound))
+    turned = [
+        tuple(
+            _surest([replace(step, test=test) for step in steps], tests, whole) for test in (Above(), Below())
+        )
+        for steps in sound
+        if len(steps) > 1
+    ]
+    if not turned:
+        return (Evidence(pair, flaw="fewer than two steps between cells that learnt"),)
+    left = [both for both in turned if all(end.verdict(len(both)) != "fails" for end in both)] or turned
+    return min(left, key=lambda both: max(end.p for end in both))
+
+
+def _surest(steps: list[Evidence], tests: int, whole: bool) -> Evidence:
+    """The surest of effects of which one at least is claimed; it fails, if these are all, where each does."""
+    opposite = max(step.against for step in steps) if whole else 1.0
+    step = min(steps, key=lambda step: step.p)
+    return replace(step, picked=step.picked * tests, opposite=opposite)
+
+
+# --- quantities of gaps ------------------------------------------------------------------------------------
+
+
+def of_gaps(effect: Callable[..., Evidence], places: Iterable[tuple[Any, ...]]) -> Quantity:
+    """`effect` at each place: (where, settings, …), its arguments with the gaps of settings in their place."""
+    known = tuple(places)
+
+    def quantity(results: Results) -> Iterator[Evidence]:
+        for place in known:
+            yield effect(*(results[one].gaps if isinstance(one, Setting) else one for one in place))
+
+    return quantity
+
+
+def surest_of(quantity: Quantity) -> Quantity:
+    """The surest evidence of a quantity, of which one piece at least is claimed."""
+    return lambda results: [surest(tuple(quantity(results)))]
+
+
+def turning(series: Mapping[str, Cells]) -> Quantity:
+    """That the gap first–last both rises and falls along at least one series."""
+    return lambda results: turns(
+        {
+            title: {name: results[setting].gaps for name, setting in cells.items()}
+            for title, cells in series.items()
+        }
+    )
+
+
+def at_equal_accuracy(series: Mapping[str, Cells]) -> Quantity:
+    """That the gap first–last is larger in the last cell of each series than in the first.
+
+    The mean over the in-context accuracies from `LEARNT` on that both reach.
+    """
+
+    def quantity(results: Results) -> Iterator[Evidence]:
+        from posbias.training import matching
+
+        levels = np.arange(LEARNT, 1.0, 0.02).tolist()
+        for where, cells in series.items():
+            shallow, *_, deep = (results[setting].trained for setting in cells.values())
+            both = matching.at_equal_accuracy(deep, shallow, "first-last", levels)
+            if not both.points.size:
+                yield Evidence(where, flaw=f"no common accuracy from {LEARNT} on")
+                continue
+            at = f"{where} at accuracy {both.points[0]:.2f} to {both.points[-1]:.2f}"
+            yield difference(at, both.one.mean(axis=1), both.other.mean(axis=1), draws=NETWORKS)
+
+    return quantity
+
+
+def learnt_less(cells: Iterable[Setting]) -> Quantity:
+    """By how much in-context accuracy is below that with the Gaussian mixture, after as many iterations.
+
+    Every network counts. Where the mixture was not trained along with it, nothing is decided.
+    """
+    known = tuple(cells)
+
+    def quantity(results: Results) -> Iterator[Evidence]:
+        from posbias.training.matching import at_equal_iterations
+
+        for setting in known:
+            mixture = replace(setting, inputs="gaussian_mixture")
+            where = f"{setting.positional}, depth {setting.depth}"
+            if mixture not in results:
+                yield Evidence(where, flaw="the Gaussian mixture was not trained along with it")
+                continue
+            pair = (results[mixture].trained, results[setting].trained)
+            both = at_equal_iterations(*pair, "in_context_accuracy")
+            if not both.points.size:
+                yield Evidence(where, flaw=both.remark)
+                continue
+            at = f"{where}, after {both.points[-1]:.0f} iterations,"
+            yield difference(at, both.one[:, -1], both.other[:, -1], draws="networks")
+
+    return quantity
+
+
+# --- quantities of sinks -----------------------------------------------------------------------------------
+
+
+def margins(cells: Mapping[str, tuple[Setting, int]]) -> Quantity:
+    """By how much the least of the first tokens of each cell (so many) is ahead of the greatest of the others."""
+
+    def quantity(results: Results) -> Iterator[Evidence]:
+        for where, (setting, first) in cells.items():
+            trained = results[setting].sinks.kept.trained
+            yield mean(where, trained[:, :first].min(axis=1) - trained[:, first:].max(axis=1))
+
+    return quantity
+
+
+def above_nulls(cells: Mapping[str, tuple[Setting, int]]) -> Quantity:
+    """By how much the first tokens of each cell draw more than under even attention, and than before training."""
+
+    def quantity(results: Results) -> Iterator[Evidence]:
+        for where, (setting, first) in cells.items():
+            sinks = results[setting].sinks.kept
+            trained = sinks.trained[:, :first].mean(axis=1)
+            yield mean(f"{where}, less even", trained - sinks.uniform[:first].mean())
+            yield mean(f"{where}, less untrained", trained - sinks.untrained[:, :first].mean(axis=1))
+
+    return quantity
+
+
+def widening(
+    rows: Mapping[str, Sequence[Setting]], part: Callable[[Sinks], Float[np.ndarray, "network"]]
+) -> Quantity:
+    """By how much `part` of the sink metric is larger in the last cell of each row than in the first."""
+
+    def quantity(results: Results) -> Iterator[Evidence]:
+        for where, (narrow, *_, wide) in rows.items():
+            yield difference(where, *(part(results[setting].sinks.kept) for setting in (wide, narrow)))
+
+    return quantity

@@ -1,0 +1,138 @@
+"""The settings that have to be trained for Figures 2 to 24, and what is spent on each.
+
+A setting belongs to no figure: those that figures share are trained once. The paper does not print which depths
+its residual networks have beyond 6, nor which networks its sinks are measured on: `DEEP` and, for Figures 9 to
+12, depth 2 without and with residual connections are ours.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
+
+if TYPE_CHECKING:
+    from posbias.training.network import Network
+    from posbias.training.specification import Experiment
+    from posbias.training.task import RetrievalTask
+
+Inputs = Literal["gaussian_mixture", "fixed_vocabulary"]
+DEPTHS = (2, 4, 6)
+DEEP = (2, 4, 6, 8, 10)
+"""Depths of Figures 5 and 14."""
+RELATIVE = {"none": "no encoding", "decay": "decay mask", "rope": "RoPE"}
+"""Encodings of the depth figures, and what panels call them."""
+ABSOLUTE = {"none": "none", "sinusoidal": "sin", "rope": "RoPE"}
+"""Encodings of the figures on biased training."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: the network, the items that training asks for (none: all) and the inputs."""
+
+    depth: int = 2
+    residual: bool = True
+    mask: Mask = field(default_factory=Causal)
+    positional: str = "none"
+    answers: tuple[str, ...] = ()
+    inputs: Inputs = "gaussian_mixture"
+
+    @property
+    def network(self) -> "Network":
+        """The network to train."""
+        from posbias.training.network import ENCODINGS, Network
+
+        return Network(self.depth, self.residual, self.mask, ENCODINGS[self.positional])
+
+    @property
+    def task(self) -> "RetrievalTask":
+        """What it is trained on."""
+        from posbias.training.task import RetrievalTask
+
+        places = RetrievalTask(inputs=self.inputs).places
+        return RetrievalTask(inputs=self.inputs, answers=tuple(places[name] for name in self.answers) or None)
+
+    @property
+    def row(self) -> str:
+        """The row of a figure that it stands in."""
+        return "with residual" if self.residual else "no residual"
+
+    @property
+    def masked(self) -> str:
+        """Its mask: 'causal', 'window 5'."""
+        size = {SlidingWindow: "width", Prefix: "length"}.get(type(self.mask))
+        kind = self.mask.kind.replace("sliding_", "")
+        return f"{kind} {getattr(self.mask, size)}" if size else kind
+
+    def __str__(self) -> str:
+        residual = "residual" if self.residual else "no residual"
+        words = [self.masked, self.positional, f"depth {self.depth}", residual]
+        words += [f"trained on {' and '.join(self.answers)}"] if self.answers else []
+        return ", ".join(words + ["fixed vocabulary"] * (self.inputs == "fixed_vocabulary"))
+
+
+def by_depth(depths: Mapping[bool, Iterable[int]], inputs: Inputs = "gaussian_mixture") -> Iterator[Setting]:
+    """Causal networks of the given depths, without (False) and with residual connections, by encoding."""
+    for residual, some in depths.items():
+        for word in RELATIVE:
+            for depth in some:
+                yield Setting(depth, residual, positional=word, inputs=inputs)
+
+
+def by_encoding(answers: tuple[str, ...], inputs: Inputs = "gaussian_mixture") -> Iterator[Setting]:
+    """Networks without mask and with the causal one whose training asks for certain items, by encoding."""
+    for mask in (Full(), Causal()):
+        for word in ABSOLUTE:
+            yield Setting(mask=mask, positional=word, answers=answers, inputs=inputs)
+
+
+def by_mask(masks: Iterable[Mask], inputs: Inputs = "gaussian_mixture") -> Iterator[Setting]:
+    """Networks of two layers without and with residual connections, by mask."""
+    kept = tuple(masks)
+    for residual in (False, True):
+        for mask in kept:
+            yield Setting(residual=residual, mask=mask, inputs=inputs)
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is spent on a setting: seeds, iterations by depth, test sequences.
+
+    `vocabulary` are the iterations where inputs are a fixed vocabulary, if these are others.
+    """
+
+    name: str
+    seeds: tuple[int, ...]
+    iterations: Mapping[int, int]
+    sequences: int
+    vocabulary: Mapping[int, int] | None = None
+
+    def steps(self, setting: Setting) -> int:
+        """The iterations that a setting gets."""
+        if self.vocabulary is not None and setting.inputs == "fixed_vocabulary":
+            return self.vocabulary[setting.depth]
+        return self.iterations[setting.depth]
+
+    def experiment(self, setting: Setting) -> "Experiment":
+        """The setting as something that can be trained."""
+        from posbias.training.specification import Experiment
+
+        steps = self.steps(setting)
+        every = steps // 10
+        return Experiment(
+            setting.task, setting.network, seeds=self.seeds, iterations=steps, evaluate_every=every
+        )
+
+
+QUICK = Effort(
+    "quick",
+    (0, 1, 2),
+    {2: 2500, 4: 2000, 6: 1500, 8: 1000, 10: 750},
+    2000,
+    vocabulary={2: 1000, 4: 1000, 6: 1000, 8: 600, 10: 500},
+)
+"""Fifteen minutes for Figure 2 on two cores, less than an hour for all: networks have learnt to copy a label of
+their context, no more. With a fixed vocabulary they have after fewer iterations."""
+FULL = Effort("full", (0, 1, 2, 3, 4), dict.fromkeys(DEEP, 100_000), 10_000)
+"""The paper's."""
+EFFORT = {"quick": QUICK, "full": FULL}
