@@ -70,6 +70,7 @@ NAMES = {
         "Constant": "theory.mixing.ConstantMixing",
         "Decay": "theory.encodings.DecayBias",
     },
+    "posbias.papers.readings": {"Number": "posbias.estimate.Estimate"},
     "posbias.theory.mixing": {"AtInitialisation": "PreNormInit", "Constant": "ConstantMixing"},
     "posbias.theory.encodings": {"Decay": "DecayBias"},
     "posbias.papers.kim2026": {
@@ -88,7 +89,7 @@ NAMES = {
         "make": "reproduce",
     },
 }
-"""Names that moved within a package or module: the old name, and the new one below it."""
+"""Names that moved out of a package or module: the old name, and the new one, below it or from `posbias.` on."""
 
 
 def moved(package: str, name: str) -> Any:
@@ -99,9 +100,10 @@ def moved(package: str, name: str) -> Any:
     place = NAMES[package].get(name)
     if place is None:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
-    module, _, attribute = f"{package}.{place}".rpartition(".")
+    place = place if place.startswith("posbias.") else f"{package}.{place}"
+    module, _, attribute = place.rpartition(".")
     warnings.warn(
-        f"{package}.{name} is now {package}.{place}; the old name works until posbias 0.3",
+        f"{package}.{name} is now {place}; the old name works until posbias 0.3",
         DeprecationWarning,
         stacklevel=3,
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posbias.cli import options as shared
-from posbias.cli.output import answer_with, counting, log, progress
+from posbias.cli.output import answer_with, progress
 from posbias.cli.paper.claims import wrapped
 
 if TYPE_CHECKING:
@@ -40,14 +40,12 @@ def comparisons(
     from posbias.papers.readings import compare_readings
 
     with progress() as on_event:
-        count = counting(on_event, "reading")
-        return compare_readings(
-            names, results=out, configs=configs, threads=threads, progress=count, say=log.info
-        )
+        return compare_readings(names, results=out, configs=configs, threads=threads, on_event=on_event)
 
 
 def _lines(compared: "Sequence[Comparison]") -> list[str]:
     """A table for each paper, then where each stands and what is to be said."""
+    from posbias.papers.readings import told
     from posbias.sources import cite
 
     lines: list[str] = []
@@ -55,7 +53,8 @@ def _lines(compared: "Sequence[Comparison]") -> list[str]:
         own = [one for one in compared if one.paper == key]
         lines += [cite(key).short, ""]
         for one in own:
-            numbers = f"published {one.published}, corrected {one.corrected}, difference {one.difference}"
+            names = ("published", "corrected", "difference")
+            numbers = ", ".join(f"{name} {told(getattr(one, name))}" for name in names)
             lines += [f"  {one.key}  {numbers}"]
             lines += [*wrapped([f"{one.where}: {one.quantity}", one.note], 4), ""]
     return [*lines, f"{len(compared)} reading{'s' * (len(compared) != 1)}"]

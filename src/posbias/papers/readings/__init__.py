@@ -11,12 +11,15 @@ beside integrals and simulations; models from presets, from the authors' rollout
 measured on the bundled ALiBi model.
 """
 
+import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
+from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError, MissingPackageError, nearest
+from posbias.events import Event, OnEvent
 from posbias.papers.errata import ERRATA, find_erratum
 from posbias.papers.herasimchyk2026.configs import config_curves
 from posbias.papers.readings import (
@@ -32,11 +35,10 @@ from posbias.papers.readings.reading import (
     Answer,
     Comparison,
     Material,
-    Number,
     Reading,
     UnavailableError,
-    difference,
     plain,
+    told,
 )
 
 __all__ = [
@@ -45,13 +47,14 @@ __all__ = [
     "Answer",
     "Comparison",
     "Material",
-    "Number",
     "Reading",
     "UnavailableError",
     "compare_readings",
     "find_readings",
+    "told",
 ]
 
+log = logging.getLogger(__name__)
 READINGS: tuple[Reading, ...] = (
     *wu2025.READINGS,
     *experiments.READINGS,
@@ -87,39 +90,38 @@ def compare_readings(
     results: str | os.PathLike[str] | None = None,
     configs: str | os.PathLike[str] | None = None,
     threads: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    say: Callable[[str], None] | None = None,
+    on_event: OnEvent | None = None,
 ) -> list[Comparison]:
     """Compute readings both ways; all of them take about a minute on two cores.
 
     `names` as in `find_readings`. `results` is a folder of results whose measurements are used where it has them,
     `configs` one of the authors' rollout files, `threads` the cores for simulations. What cannot be computed for
-    want of these, or of torch, is left out and said through `say`; `progress` hears (done, of how many).
+    want of these, or of torch, is left out and logged; `on_event` hears how many are done.
 
     Raises `InvalidValueError` for an unknown name, `InputFileError` for rollout files that are none, before any
     work, `UnavailableError` when readings were named and none of them can be computed.
     """
-    wanted, say = find_readings(names), say or (lambda line: None)
+    wanted = find_readings(names)
     if configs is not None:
         config_curves(configs)  # what is wrong with them is said before any work
     material = Material(
-        None if results is None else Path(results), None if configs is None else Path(configs), threads, say
+        None if results is None else Path(results), None if configs is None else Path(configs), threads
     )
     made: list[Comparison] = []
     left: list[str] = []
     for done, one in enumerate(wanted):
-        if progress is not None:
-            progress(done, len(wanted))
+        if on_event is not None:
+            on_event(Event(done, len(wanted), "reading"))
         try:
             made.append(_compare(one, material))
         except (UnavailableError, MissingPackageError) as error:
             left.append(f"{one.key}: left out, {error}")
-    if progress is not None:
-        progress(len(wanted), len(wanted))
+    if on_event is not None:
+        on_event(Event(len(wanted), len(wanted), "reading"))
     if names and not made:
         raise UnavailableError(left[0])
     for line in left:
-        say(line)
+        log.warning(line)
     return made
 
 
@@ -127,7 +129,7 @@ def _compare(one: Reading, material: Material) -> Comparison:
     began = time.perf_counter()
     found = one.compute(material)
     seconds = time.perf_counter() - began
-    others = "; ".join(f"{name} {number}" for name, number in found.others.items())
+    others = "; ".join(f"{name} {told(number)}" for name, number in found.others.items())
     return Comparison(
         key=one.key,
         paper=one.paper,
@@ -135,9 +137,12 @@ def _compare(one: Reading, material: Material) -> Comparison:
         quantity=one.quantity,
         published=found.published,
         corrected=found.corrected,
-        difference=found.difference or difference(found.published, found.corrected),
+        difference=found.difference or found.corrected - found.published,
         note=" ".join(part for part in (found.note, f"Also: {others}." if others else "") if part),
         seconds=seconds,
         erratum=one.about,
         others=found.others,
     )
+
+
+__getattr__ = or_moved(__name__)

@@ -8,7 +8,8 @@ simulated is in `recency`.
 import math
 from typing import Any
 
-from posbias.papers.readings.reading import Answer, Material, Number, Reading, answer
+from posbias.estimate import Estimate
+from posbias.papers.readings.reading import Answer, Material, Reading, answer
 from posbias.simulation.model import RecencyModel
 from posbias.theory.closed_forms.deviation import closed_form
 from posbias.theory.closed_forms.layernorm import (
@@ -132,7 +133,9 @@ def _closed_form(material: Material) -> Answer:
         scores, rise = second_layer_scores(10, dimension, ANISOTROPY), float(result.rises.value[1, 9, 8])
         share = float(scores[9, 8] - scores[9, 0]) / rise
         error = share * float(result.rises.se[1, 9, 8]) / rise
-        others[f"rise of a score over ten tokens is off at {dimension} by"] = Number(share - 1, error)
+        others[f"rise of a score over ten tokens is off at {dimension} by"] = Estimate(
+            share - 1, error, result.samples
+        )
     others["without κ it stays too small by"] = -math.expm1(-((1 - ANISOTROPY**2) ** 2) / 2)
     return answer(found["published"], found["corrected"], **others)
 

@@ -17,7 +17,7 @@ from posbias.papers.herasimchyk2026.levels import Curves, architectures, head_si
 from posbias.papers.herasimchyk2026.order import order_of
 from posbias.papers.herasimchyk2026.printed import BINS
 from posbias.papers.readings.models import last_tenth, one_sign
-from posbias.papers.readings.reading import BUNDLED, Answer, Material, Number, Reading, answer
+from posbias.papers.readings.reading import BUNDLED, Answer, Material, Reading, answer
 from posbias.predictors import measured_influence, predictions
 from posbias.profile import wasserstein
 from posbias.theory.architecture import Architecture
@@ -85,9 +85,7 @@ def _sink_mixing(material: Material) -> Answer:
 def _paired(published: np.ndarray, corrected: np.ndarray, note: str) -> Answer:
     """Means over prompts, and the mean of their differences."""
     apart = Estimate.of(corrected - published)
-    return answer(
-        Estimate.of(published), Estimate.of(corrected), note, difference=Number(apart.value, apart.se)
-    )
+    return answer(Estimate.of(published), Estimate.of(corrected), note, difference=apart)
 
 
 def _corpus(material: Material) -> Answer:
@@ -120,7 +118,7 @@ def _predictor(model: str) -> Callable[[Material], Answer]:
                 lambda mass: wasserstein(corrected, mass) - wasserstein(published, mass),
             )
         ]
-        one, other, apart = (Number(one.estimate.value, one.estimate.se) for one in evidence)
+        one, other, apart = (piece.estimate for piece in evidence)
         return answer(one, other, source(measurement), difference=apart)
 
     return compute

@@ -5,7 +5,7 @@ A `Reading` belongs to an erratum and has a function from `Material` to an `Answ
 `UnavailableError` for what is not there: the authors' rollout files, a measurement of a model that is not bundled.
 """
 
-import math
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from posbias.simulation import RecencyModel, RecencyResult
     from posbias.theory.closed_forms.recency import ExactScores, Integral, NormName
 
+log = logging.getLogger(__name__)
 TOKENS, PROMPTS = 64, 8
 """What the bundled model is measured on where the results hold nothing larger."""
 LONG = 256
@@ -34,32 +35,17 @@ class UnavailableError(PosbiasError):
 
 
 @dataclass(frozen=True)
-class Number:
-    """A value with its standard error, or None where it is computed without sampling."""
-
-    value: float
-    se: float | None = None
-
-    def __str__(self) -> str:
-        return str(Estimate(self.value, self.se if self.se is not None else 0.0, 1)).replace("-", "−")
-
-    def as_dict(self) -> dict[str, float | None]:
-        """For JSON."""
-        return {"value": self.value, "se": self.se}
-
-
-@dataclass(frozen=True)
 class Answer:
     """What a reading computes: both numbers, what else there is to be said, and other numbers by name.
 
-    `difference` is corrected − published with the errors of two independent numbers, unless given.
+    `difference` is corrected − published, of independent numbers, unless given.
     """
 
-    published: Number
-    corrected: Number
+    published: Estimate
+    corrected: Estimate
     note: str = ""
-    others: Mapping[str, Number] = field(default_factory=dict)
-    difference: Number | None = None
+    others: Mapping[str, Estimate] = field(default_factory=dict)
+    difference: Estimate | None = None
 
 
 @dataclass(frozen=True)
@@ -73,19 +59,18 @@ class Comparison:
     paper: str
     where: str
     quantity: str
-    published: Number
-    corrected: Number
-    difference: Number
+    published: Estimate
+    corrected: Estimate
+    difference: Estimate
     note: str
     seconds: float
     erratum: str = ""
-    others: Mapping[str, Number] = field(default_factory=dict)
+    others: Mapping[str, Estimate] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        numbers = {name: getattr(self, name).as_dict() for name in ("published", "corrected", "difference")}
-        others = {name: number.as_dict() for name, number in self.others.items()}
-        return {**vars(self), **numbers, "others": others}
+        numbers = {name: _spelt(getattr(self, name)) for name in ("published", "corrected", "difference")}
+        return {**vars(self), **numbers, "others": {name: _spelt(one) for name, one in self.others.items()}}
 
 
 @dataclass(frozen=True)
@@ -108,30 +93,30 @@ class Reading:
         return self.erratum or self.key
 
 
-def number(given: float | Estimate | Number) -> Number:
-    """A float, an `Estimate` or a `Number` as a `Number`."""
-    if isinstance(given, Estimate):
-        return Number(given.value, given.se)
-    return given if isinstance(given, Number) else Number(float(given))
+def told(number: Estimate) -> str:
+    """A number in words, with a real minus sign."""
+    return str(number).replace("-", "−")
+
+
+def _spelt(number: Estimate) -> dict[str, float | None]:
+    return {"value": number.value, "se": None if number.exact else number.se}
+
+
+def _estimate(number: float | Estimate) -> Estimate:
+    return number if isinstance(number, Estimate) else Estimate(float(number))
 
 
 def answer(
-    published: float | Estimate | Number,
-    corrected: float | Estimate | Number,
+    published: float | Estimate,
+    corrected: float | Estimate,
     note: str = "",
     *,
-    difference: Number | None = None,
-    **others: float | Estimate | Number,
+    difference: Estimate | None = None,
+    **others: float | Estimate,
 ) -> Answer:
     """An `Answer` of plain numbers; names of `others` are spelt with _ for a space."""
-    named = {name.replace("_", " "): number(one) for name, one in others.items()}
-    return Answer(number(published), number(corrected), note, named, difference)
-
-
-def difference(published: Number, corrected: Number) -> Number:
-    """Corrected − published, of independent numbers."""
-    errors = [one.se for one in (published, corrected) if one.se is not None]
-    return Number(corrected.value - published.value, math.hypot(*errors) if errors else None)
+    named = {name.replace("_", " "): _estimate(one) for name, one in others.items()}
+    return Answer(_estimate(published), _estimate(corrected), note, named, difference)
 
 
 def plain(text: str) -> str:
@@ -143,7 +128,7 @@ class Material:
     """What readings are computed from, made once: see the methods.
 
     `results` is a folder of results (measurements are in its herasimchyk2026/cells), `configs` one of the authors'
-    rollout files, `threads` the cores for simulations; `say` hears what is measured.
+    rollout files, `threads` the cores for simulations.
     """
 
     def __init__(
@@ -151,12 +136,10 @@ class Material:
         results: Path | None = None,
         configs: Path | None = None,
         threads: int | None = None,
-        say: Callable[[str], None] | None = None,
     ):
         self.results = results
         self._configs = configs
         self._threads = threads
-        self._say = say or (lambda line: None)
         self._kept: dict[Any, Any] = {}
 
     @property
@@ -236,7 +219,7 @@ class Material:
             try:
                 measurements.append(load_measurement(path))
             except InputFileError as error:
-                self._say(f"{error}; not used")
+                log.warning("%s; not used", error)
         return measurements
 
     def _measure(self, scramble: bool) -> "xr.Dataset":
@@ -246,7 +229,7 @@ class Material:
             from posbias.measurement import measure
         except ImportError:
             raise MissingPackageError("torch and transformers: pip install 'posbias[measure]'") from None
-        self._say(f"measuring {BUNDLED} on {PROMPTS} prompts of {TOKENS} tokens …")
+        log.info("measuring %s on %d prompts of %d tokens …", BUNDLED, PROMPTS, TOKENS)
         return measure(BUNDLED, tokens=TOKENS, prompts=PROMPTS, scramble=scramble, dense_logits=True)
 
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:

@@ -8,7 +8,8 @@ import math
 
 import numpy as np
 
-from posbias.papers.readings.reading import Answer, Material, Number, Reading, answer
+from posbias.estimate import Estimate
+from posbias.papers.readings.reading import Answer, Material, Reading, answer
 from posbias.seeds import stream
 from posbias.simulation.model import RecencyModel
 from posbias.theory.closed_forms.layernorm import isotropic_scores, log_key_factors, second_layer_scores
@@ -29,15 +30,11 @@ def _norms(material: Material) -> Answer:
     return answer(
         math.sqrt(DIMENSION) / (1 - ANISOTROPY),
         1 / (1 - ANISOTROPY),
-        drawn=_mean(squares),
+        drawn=Estimate.of(squares),
         inner_product_as_printed=math.sqrt(DIMENSION) * ANISOTROPY,
         inner_product_corrected=DIMENSION * ANISOTROPY,
-        inner_product_drawn=_mean(inner),
+        inner_product_drawn=Estimate.of(inner),
     )
-
-
-def _mean(values: np.ndarray) -> Number:
-    return Number(float(values.mean()), float(values.std(ddof=1) / math.sqrt(values.size)))
 
 
 def _figure_7(material: Material) -> Answer:
@@ -55,7 +52,7 @@ def _figure_7(material: Material) -> Answer:
         ratio["published"],
         ratio["corrected"],
         with_g_alone=ratio["means"],
-        simulated=Number(1 + rise, error),
+        simulated=Estimate(1 + rise, error, result.samples),
     )
 
 
@@ -77,8 +74,10 @@ def _small(material: Material) -> Answer:
         recency_probability=recent[False],
         with_residual=float(residual.rises.value[1]),
         recency_probability_with_residual=recent[True],
-        rise_over_ten_tokens_is_off_by=Number(
-            printed / rise - 1, float(result.rises.se[1, 9, 8] / result.rises.value[1, 9, 8])
+        rise_over_ten_tokens_is_off_by=Estimate(
+            printed / rise - 1,
+            float(result.rises.se[1, 9, 8] / result.rises.value[1, 9, 8]),
+            result.samples,
         ),
     )
 
@@ -100,7 +99,7 @@ def _drawn(material: Material) -> Answer:
     samples = result.samples
     spread = math.sqrt(2 * samples) * float(result.mean_scores.se[1, 2, 0])
     probability = result.recency_probability[1]
-    sure = Number(spread, spread / math.sqrt(2 * samples))
+    sure = Estimate(spread, spread / math.sqrt(2 * samples), samples)
     asymptotic = math.sqrt(dimension) * math.exp(1 - 2 * math.sqrt(dimension))
     return answer(
         rise,
