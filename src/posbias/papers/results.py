@@ -96,7 +96,7 @@ def rows_of(data: Mapping[str, Any]) -> list[dict[str, Any]]:
     lists = {
         key: [one for one in held if isinstance(one, dict)]
         for key, held in data.items()
-        if key not in ("claims", "effects") and isinstance(held, list)
+        if key not in ("claims", "effects", "tables") and isinstance(held, list)
     }
     lists = {key: records for key, records in lists.items() if records}
     several = len(lists) > 1

@@ -17,10 +17,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from posbias.claims import Claim, Judged, count, judged
+from posbias.claims import Claim, Judged, judged
 from posbias.errors import InvalidValueError
 from posbias.files import write_text
 from posbias.papers import find_figures
+from posbias.reports.pages import Page, Table
 from posbias.sources import cite
 from posbias.store import save_json
 from posbias.store.header import VERSION
@@ -39,20 +40,6 @@ class Expected:
     value: float
     tolerance: float
     where: str
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of a study's page: what stands above it, its head, and rows of words."""
-
-    caption: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-    def markdown(self) -> list[str]:
-        """Its lines, an empty one at the end."""
-        lines = [f"{self.caption}:", "", f"| {' | '.join(self.head)} |", f"|{'---|' * len(self.head)}"]
-        return [*lines, *(f"| {' | '.join(row)} |" for row in self.rows), ""]
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,18 +212,13 @@ def write(study: Study, results: Any, effort: str, folder: Path, **options: Any)
     judged = study.judged(results)
     shown = {cell: results[cell] for cell in study.cells} or results
     figures = _draw(study, shown, judged, folder, options) if study.draws else ()
-    page = write_text(folder / f"{study.short}.md", markdown(study, shown, judged))
-    about = {
-        "name": study.short,
-        "title": f"{study.label}: {study.title}",
-        "note": study.note(shown),
-        "source": cite(study.paper).short,
-        "version": VERSION,
-        "effort": effort,
-        "claims": [one.as_dict() for one in judged],
-        **study.data(shown),
-    }
-    files = (page, save_json(about, folder / f"{study.short}.json"))
+    source, title = cite(study.paper).short, f"{study.label}: {study.title}"
+    page = Page(f"{source}, {title}", study.note(shown), tuple(study.tables(shown)), judged)
+    about = {"name": study.short, "title": title, "source": source, "version": VERSION, "effort": effort}
+    files = (
+        write_text(folder / f"{study.short}.md", page.markdown()),
+        save_json(about | page.as_dict() | dict(study.data(shown)), folder / f"{study.short}.json"),
+    )
     return Made(study, shown, judged, figures, files, time.monotonic() - began)
 
 
@@ -250,14 +232,3 @@ def _draw(
     module = importlib.import_module(f"posbias.papers.{study.paper}.{study.short}")
     figure = module.draw(results, **caption, **options)
     return tuple(save_figure(figure, folder / f"{study.short}.{kind}") for kind in PICTURES)
-
-
-def markdown(study: Study, results: Any, judged: Sequence[Judged]) -> str:
-    """A study's page: its tables, its claims and all their evidence."""
-    lines = [f"# {cite(study.paper).short}, {study.label}: {study.title}", "", study.note(results), ""]
-    for table in study.tables(results):
-        lines += table.markdown()
-    lines += [", ".join(f"{number} {verdict}" for verdict, number in count(judged).items()), ""]
-    for one in judged:
-        lines += [f"- **{one.verdict}**: {one.sentence}", *(f"  - {piece}" for piece in one.evidence)]
-    return "\n".join(lines) + "\n"

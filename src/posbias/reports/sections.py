@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from posbias.claims import Verdict
+from posbias.errors import InvalidValueError
 from posbias.reports.gallery import Picture, picture, within
-from posbias.reports.markdown import PageText, page_text
+from posbias.reports.pages import Page
 from posbias.sources import Source, cite
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
@@ -31,7 +32,7 @@ class Section:
     study: Any = None
     there: bool = True
     picture: Picture = field(default_factory=Picture)
-    page: PageText = field(default_factory=PageText)
+    page: Page = field(default_factory=Page)
     cost: tuple[str, ...] = ()
     wrong: str = ""
 
@@ -154,15 +155,11 @@ def _section(folder: Path, key: str, study: Any, claims: Sequence[Any], cost: Ma
         told = ", ".join(f"{number} {verdict}" for verdict, number in counted(claims).items())
         alternative += f" Its claims ({told}) follow as text."
     about, wrong = read_json(place / f"{study.name}.json")
-    page = PageText()
+    page = Page()
     try:
-        page = page_text((place / f"{study.name}.md").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        pass
-    except (OSError, UnicodeDecodeError):
-        wrong = wrong or f"{study.name}.md cannot be read"
-    if not page.caption and isinstance(about.get("note"), str):
-        page = replace(page, caption=page_text(about["note"]).caption)
+        page = Page.from_dict(about)
+    except InvalidValueError:
+        wrong = f"{study.name}.json holds no tables"
     files = any((place / f"{study.name}.{kind}").is_file() for kind in FILES)
     return Section(
         key,

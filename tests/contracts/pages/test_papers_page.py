@@ -27,10 +27,10 @@ def results(tmp_path):
     for kind in ("svg", "png"):
         save_figure(figure, folder / "wu2025" / f"fig2.{kind}")
         save_figure(figure, folder / "kim2026" / f"fig1.{kind}")
-    (folder / "wu2025" / "fig2.md").write_text(PAGE, encoding="utf-8")
-    (folder / "wu2025" / "fig2.json").write_text('{"effort": "quick", "claims": []}')
+    (folder / "wu2025" / "fig2.json").write_text(json.dumps(PAGE), encoding="utf-8")
     (folder / "herasimchyk2026").mkdir()
-    (folder / "herasimchyk2026" / "table2.md").write_text("# T\n\nA note.\n\n| model |\n|---|\n| mpt |\n")
+    table = {"caption": "Models", "head": ["model"], "rows": [["mpt"]]}
+    (folder / "herasimchyk2026" / "table2.json").write_text(json.dumps({"tables": [table]}))
     about = {
         "machine": "2 cores, x86_64",
         "versions": {"python": "3.11.7"},
@@ -136,7 +136,15 @@ def test_pages_of_results_come_without_their_claims(page):
     assert "−0.105 ± 0.007" in text
     assert "Afterwards:" in text
     assert "a claim that the page says itself" not in text
-    assert "Wu et al. 2025, Figure 2" not in text
+    assert "Then more." in text
+
+
+@pytest.mark.parametrize("tables", [3, ["x"], [{"caption": "c", "head": ["a"], "rows": [["1", "2"]]}]])
+def test_tables_that_are_none_are_said(results, tmp_path, tables):
+    (results / "wu2025" / "fig2.json").write_text(json.dumps(PAGE | {"tables": tables}))
+    path = write(results, tmp_path / "papers.html")
+    check_structure(path)
+    assert "fig2.json holds no tables; make it again" in plain(read(path))
 
 
 def test_what_was_not_made_is_said_with_the_command(page):
@@ -168,7 +176,10 @@ def test_what_is_given_is_text_and_never_markup(results, tmp_path):
     claim = judged("wu2025/fig2/1", "fails", sentence=HOSTILE, why=f"`{HOSTILE}`", effects=effects)
     cells = dict.fromkeys(("where", "printed", "posbias"), HOSTILE) | {"holds": "[l](http://x)"}
     erratum = SimpleNamespace(key="x", paper="kim2026", **cells)
-    (results / "wu2025" / "fig2.md").write_text(f"# T\n\n{HOSTILE}\n\n{HOSTILE}\n\n![a](http://x/y.png)\n")
+    picture = "![a](http://x/y.png)"
+    table = {"caption": f"{HOSTILE}\n\n{picture}", "head": [HOSTILE, picture], "rows": [[HOSTILE, picture]]}
+    hostile = {"note": f"{HOSTILE} {picture}", "tables": [table]}
+    (results / "wu2025" / "fig2.json").write_text(json.dumps(hostile))
     run = dict.fromkeys(("paper", "effort", "cells", "minutes"), HOSTILE)
     (results / "papers.json").write_text(json.dumps({"machine": HOSTILE, "runs": [run]}))
     studies = {"wu2025/fig2": study("wu2025/fig2", title=HOSTILE, question=HOSTILE)}

@@ -69,22 +69,12 @@ ERRATA = [
         key="kim2026/eq-42", paper="kim2026", where="Eq. 42", printed="*γ* = 1", holds="`g`", posbias="both"
     )
 ]
-PAGE = """# Wu et al. 2025, Figure 2
-
-3 networks per cell.
-
-| setting | gap |
-|---|---|
-| causal | -0.105 ± 0.007 |
-
-1 holds, 1 fails, 0 undecided
-
-- **fails**: a claim that the page says itself
-  - depth 2 +0.1
-
-Afterwards:
-
-| order |
-|---|
-| last |
-"""
+PAGE = {
+    "effort": "quick",
+    "note": "3 networks per cell.",
+    "tables": [
+        {"caption": "Gaps", "head": ["setting", "gap"], "rows": [["causal", "-0.105 ± 0.007"]]},
+        {"caption": "Then `more`.\n\nAfterwards", "head": ["order"], "rows": [["last"]]},
+    ],
+    "claims": [{"claim": "a claim that the page says itself", "verdict": "fails"}],
+}

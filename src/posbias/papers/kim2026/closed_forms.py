@@ -22,9 +22,10 @@ from posbias.papers.kim2026.models import (
     where_of,
 )
 from posbias.papers.kim2026.quantities import Quantity, factored
-from posbias.papers.study import Results, Study, Table
+from posbias.papers.study import Results, Study
 from posbias.plots.recency import draw_key_factors
 from posbias.plots.style import INK, MUTED, SMALL, TEXT, new_figure
+from posbias.reports.pages import Table
 from posbias.simulation import Averages, RecencyModel, RecencyResult
 from posbias.theory.closed_forms.layernorm import (
     ReadingName,

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from posbias.papers.kim2026.models import as_dict, describe, probabilities, samples_text
 from posbias.papers.kim2026.quantities import printed_numbers
-from posbias.papers.study import Results, Table
+from posbias.papers.study import Results
 from posbias.plots.recency import LEAST_SPAN, draw_scores, probability_text
 from posbias.plots.style import INK, MUTED, SMALL, TEXT, new_figure
+from posbias.reports.pages import Table
 from posbias.simulation import RecencyModel
 
 if TYPE_CHECKING:

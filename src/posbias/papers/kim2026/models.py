@@ -8,8 +8,9 @@ of Figures 2, 5, 6 and 7: `ALPHAS` are ours.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from posbias.papers.study import Results, Table
+from posbias.papers.study import Results
 from posbias.plots.recency import probability_text
+from posbias.reports.pages import Table
 from posbias.simulation import RecencyModel, RecencyResult
 from posbias.spec import encode
 

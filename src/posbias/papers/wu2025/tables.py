@@ -8,9 +8,10 @@ import numpy as np
 
 from posbias.claims import Claim, signed_text
 from posbias.estimate import Estimate
-from posbias.papers.study import Results, Study, Table
+from posbias.papers.study import Results, Study
 from posbias.papers.wu2025.outcomes import LEARNT, PAIRS, Gaps
 from posbias.papers.wu2025.settings import EFFORT, Setting
+from posbias.reports.pages import Table
 
 if TYPE_CHECKING:
     from posbias.training.kernels import Agreement

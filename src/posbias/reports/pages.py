@@ -1,0 +1,70 @@
+"""A result's page as a value: what it rests on, its tables, its claims; written as Markdown and JSON.
+
+The page of three papers reads the JSON (`Page.from_dict`): nothing that was set as text is taken apart again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from posbias.claims import Judged, count
+from posbias.errors import InvalidValueError
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: what stands above it, its head, and rows of words; all of it Markdown within a line."""
+
+    caption: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def markdown(self) -> list[str]:
+        """Its lines, an empty one at the end."""
+        lines = [f"{self.caption}:", "", f"| {' | '.join(self.head)} |", f"|{'---|' * len(self.head)}"]
+        return [*lines, *(f"| {' | '.join(row)} |" for row in self.rows), ""]
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Self:
+        """A table from JSON. Raises `InvalidValueError` for what is none."""
+        match data:
+            case {"caption": str(caption), "head": [*head], "rows": [*rows]} if all(
+                isinstance(row, list) and len(row) == len(head) for row in rows
+            ):
+                return cls(caption, list(map(str, head)), [list(map(str, row)) for row in rows])
+        raise InvalidValueError("tables: no table given, one with caption, head and rows as long needed")
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: its title, a note on what its numbers rest on, tables, and judged claims with all their evidence."""
+
+    title: str = ""
+    note: str = ""
+    tables: tuple[Table, ...] = ()
+    claims: tuple[Judged, ...] = ()
+
+    def markdown(self) -> str:
+        """The page as a text file."""
+        lines = [f"# {self.title}", "", self.note, ""]
+        for table in self.tables:
+            lines += table.markdown()
+        lines += [", ".join(f"{number} {verdict}" for verdict, number in count(self.claims).items()), ""]
+        for claim in self.claims:
+            lines += [
+                f"- **{claim.verdict}**: {claim.sentence}",
+                *(f"  - {piece}" for piece in claim.evidence),
+            ]
+        return "\n".join(lines) + "\n"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        claims = [claim.as_dict() for claim in self.claims]
+        return {"note": self.note, "tables": [vars(table) for table in self.tables], "claims": claims}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Note and tables from JSON, where it has them. Raises `InvalidValueError` for tables that are none."""
+        listed = data.get("tables", [])
+        tables = tuple(map(Table.from_dict, listed if isinstance(listed, list) else [listed]))
+        return cls(note=str(data.get("note", "")), tables=tables)
