@@ -1,6 +1,7 @@
 """Options that several commands share, each declared once; a command composes them in a dataclass of its own."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -39,16 +40,10 @@ def _whole(type_: Any, tokens: Any) -> int:
 def _many(type_: Any, tokens: Any) -> int:
     """A large integer, as it was typed or in powers of ten: 1e7, 2.5e6; 2.5 is not rounded."""
     word = tokens[0].value
-    try:
-        return int(word)
-    except ValueError:
-        pass
-    try:
+    with suppress(InvalidOperation):
         number = Decimal(word)
         if number.is_finite() and number.adjusted() < 30 and number == int(number):
             return int(number)
-    except InvalidOperation:
-        pass
     raise ValueError(f"{word!r} given, an integer such as 250000 or 1e7 needed")
 
 
@@ -195,16 +190,7 @@ class Loading:
         from posbias.measurement import for_length, load_model
 
         device = f"cuda:{local_rank}" if self.device == "cuda" and local_rank else self.device
-        loaded = load_model(
-            model,
-            log.info if speak else None,
-            revision=self.revision,
-            dtype=self.dtype,
-            device=device,
-            device_map=self.device_map,
-            attention=self.attention,
-            trust_remote_code=self.trust_remote_code,
-        )
+        loaded = load_model(model, log.info if speak else None, **{**vars(self), "device": device})
         return loaded if self.attention else for_length(loaded, tokens)
 
 

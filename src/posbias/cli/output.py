@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 from posbias.events import Event, OnEvent
@@ -15,11 +16,13 @@ COMPILING = "loading compiled code (compiled on first use, which takes some seco
 _BARS: ContextVar[bool] = ContextVar("bars", default=True)
 
 
-def answer_with(data: Any, lines: Callable[[], list[str]]) -> None:
-    """Print `data` as JSON; where it is None, the lines."""
-    from posbias.store import dump_json
+def answer_with(data: Any, lines: Callable[[], list[str]], json: bool, out: Path | None = None) -> None:
+    """Print `data` as JSON, or without `json` the lines; write it to `out` too. Raises `OutputFileError`."""
+    from posbias.store import dump_json, save_json
 
-    sys.stdout.write((dump_json(data) if data is not None else "\n".join(lines())) + "\n")
+    if out is not None:
+        save_json(data, out)
+    sys.stdout.write((dump_json(data) if json else "\n".join(lines())) + "\n")
     sys.stdout.flush()
 
 

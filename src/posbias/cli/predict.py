@@ -65,7 +65,6 @@ def predict(architecture: str, *, options: Options = Options()) -> None:
 
     from posbias.predictors import profile_as_dict
     from posbias.spec import encode
-    from posbias.store import save_json
 
     if options.vary is not None and options.depth_trajectory:
         raise InvalidValueError("depth_trajectory: given together with --vary, one of the two needed")
@@ -79,27 +78,19 @@ def predict(architecture: str, *, options: Options = Options()) -> None:
     tokens = options.tokens if options.tokens is not None else written_for or 256
     with notice(COMPILING):
         quantity, profiles = _profiles(chosen, tokens, options)
+    answers = [profile_as_dict(profile) for _, profile in profiles]
+    about: dict[str, Any] = {"architecture": encode(chosen), "assumptions": list(chosen.assumptions)}
     if quantity:
-        answer: dict[str, Any] = {
-            "varied": quantity,
-            "values": [value for value, _ in profiles],
-            "profiles": [profile_as_dict(profile) for _, profile in profiles],
-        }
+        answer = {"varied": quantity, "values": [value for value, _ in profiles], "profiles": answers} | about
     else:
-        answer = profile_as_dict(profiles[0][1])
-    answer |= {"architecture": encode(chosen), "assumptions": list(chosen.assumptions)}
-    if not quantity:
-        answer |= {name: profiles[0][1].attrs[name] for name in ("exact", "method")}
-    if options.out is not None:
-        save_json(answer, options.out)
+        attrs = profiles[0][1].attrs
+        answer = answers[0] | about | {name: attrs[name] for name in ("exact", "method")}
     if options.plot is not None:
         _draw(quantity, profiles, options.plot)
     for assumption in chosen.assumptions:
         log.info("assumed: %s", assumption)
-    answer_with(
-        answer if options.json else None,
-        lambda: describe_variation(quantity, profiles) if quantity else describe(profiles[0][1]),
-    )
+    lines = (lambda: describe_variation(quantity, profiles)) if quantity else lambda: describe(profiles[0][1])
+    answer_with(answer, lines, options.json, options.out)
 
 
 def _architecture(given: str) -> tuple[Any, int | None]:

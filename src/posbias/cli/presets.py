@@ -19,4 +19,4 @@ def presets(*, json: shared.Json = False) -> None:
             | {"window": known.window, "exact": known.exact, "assumed": list(known.assumed)}
         )
     head = ["preset", "layers", "heads", "context", "window", "what its configuration determines"]
-    answer_with({"presets": records} if json else None, lambda: table(head, rows))
+    answer_with({"presets": records}, lambda: table(head, rows), json)

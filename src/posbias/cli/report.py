@@ -78,10 +78,8 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
     page = write_report(measurement, folder, seed=options.seed)
     labels = {key: profile.attrs["predictor"] for key, profile in page.predictions.items()}
     answer = {"page": str(page.page), "measurement": str(written), "answer": page.answer}
-    answer_with(
-        answer | page.comparison.as_dict() if options.json else None,
-        lambda: [*page.answer, "", *comparison_table(page.comparison, labels), "", f"report: {page.page}"],
-    )
+    lines = [*page.answer, "", *comparison_table(page.comparison, labels), "", f"report: {page.page}"]
+    answer_with(answer | page.comparison.as_dict(), lambda: lines, options.json)
 
 
 def _measurement(source: str, options: Options) -> "tuple[xr.Dataset, Path, Path] | None":

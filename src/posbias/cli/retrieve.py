@@ -97,7 +97,7 @@ def retrieve(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = O
     curve = retrieval_curve(retrieval)
     pictures = _draw(curve, file.parent, beside)
     answer = {"file": str(file), "pictures": [str(picture) for picture in pictures], **curve.as_dict()}
-    answer_with(answer if options.json else None, lambda: [*_lines(curve), "", f"retrieval: {file}"])
+    answer_with(answer, lambda: [*_lines(curve), "", f"retrieval: {file}"], options.json)
 
 
 def _retrieval(

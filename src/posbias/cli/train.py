@@ -160,7 +160,7 @@ def train(
             on_event=on_event,
         )
     answer = {"cells": [cell.as_dict() for cell in cells]} if swept else cells[0].as_dict()
-    answer_with(answer if options.json else None, lambda: _sweep_lines(cells) if swept else _lines(cells[0]))
+    answer_with(answer, lambda: _sweep_lines(cells) if swept else _lines(cells[0]), options.json)
 
 
 def _check(spec: Path | None, experiment: Experiment, options: Options) -> None:

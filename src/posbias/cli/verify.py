@@ -60,6 +60,4 @@ def verify(*statements: str, options: Options = Options()) -> None:
     answer: dict[str, Any] = {"statements": [finding.as_dict() for finding in findings]}
     answer |= {"seed": options.seed, "counterexamples": saved}
     written = save_json(answer, options.out / "verify.json")
-    answer_with(
-        answer if options.json else None, lambda: [*findings_table(findings), "", f"table: {written}"]
-    )
+    answer_with(answer, lambda: [*findings_table(findings), "", f"table: {written}"], options.json)

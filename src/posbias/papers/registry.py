@@ -29,6 +29,8 @@ PAPERS = ("wu2025", "herasimchyk2026", "kim2026")
 """The papers, by citation key, in the order of the registry."""
 STATEMENTS = "statements"
 """The study of a paper that is its numbered statements."""
+UNITS = {"wu2025": "iterations, sequences", "herasimchyk2026": "prompts", "kim2026": "draws"}
+"""What the effort of a paper's figures and tables is counted in."""
 PICTURES = ("svg", "png", "md", "json")
 
 
@@ -111,6 +113,11 @@ class PaperStudy:
         return rows_of(read_result(path, self.name))
 
     @property
+    def unit(self) -> str:
+        """What its effort is counted in; a number as effort is one of these, where it is one alone."""
+        return "instances" if self.name == STATEMENTS else UNITS[self.paper]
+
+    @property
     def made_by(self) -> str:
         """'`posbias paper wu2025 fig5` makes it (about 14 minutes)'."""
         return f"`{self.command}` makes it (about {minutes_text(self.quick.minutes)})"
@@ -125,6 +132,7 @@ class PaperStudy:
             "expected": [vars(one) for one in self.expected],
             "quick": vars(self.quick),
             "full": vars(self.full),
+            "unit": self.unit,
             "writes": list(self.writes),
             "parts": [f"{self.paper}/{part}" for part in self.parts],
             "command": self.command,

@@ -80,6 +80,17 @@ def test_a_number_is_refused_where_there_are_several_units(words, capsys):
     assert "effort: 5 given, quick or full needed: there are several units (" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", ["paper kim2026 section3", "study run kim2026/section3"])
+def test_a_number_is_in_the_study_s_own_unit(words, tmp_path, monkeypatch, capsys):
+    """A paper's study is the same by either name; `list` names the unit."""
+    monkeypatch.chdir(tmp_path)
+    main([*words.split(), "--effort", "1e3", "--json", "-q"])
+    assert {cell["samples"] for cell in json.loads(capsys.readouterr().out)["cells"]} == {1000}
+    main(["study", "list", "kim2026/section3", "--json"])
+    (listed,) = json.loads(capsys.readouterr().out)["studies"]
+    assert (listed["unit"], listed["state"]["made"]) == ("draws", True)
+
+
 def test_networks_are_seeds():
     from posbias.cli.paper.wu2025 import _spent
     from posbias.papers.wu2025 import FULL

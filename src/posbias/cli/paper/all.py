@@ -65,17 +65,8 @@ def all_(*, options: Options = Options()) -> None:
     # the statements were tried on at least as many instances
     rulings = collect(options.out)
     page = _page(options.out, rulings, options.configs) if options.report else None
-    answer = {
-        "made": list(ran.made),
-        "found": list(ran.found),
-        "left_out": dict(ran.left_out),
-        "failed": dict(ran.failed),
-        "seconds": ran.seconds,
-        "costs": str(ran.costs),
-        "counts": counts(rulings),
-        "page": None if page is None else str(page),
-    }
-    answer_with(answer if options.json else None, lambda: _lines(ran, rulings, page))
+    answer = vars(ran) | {"costs": str(ran.costs), "counts": counts(rulings), "page": page and str(page)}
+    answer_with(answer, lambda: _lines(ran, rulings, page), options.json)
     refuse_failures(ran)
 
 
@@ -102,7 +93,6 @@ def _lines(ran: "Ran", rulings: "Sequence[Judged]", page: Path | None) -> list[s
     ]
     papers = dict.fromkeys(one.paper for one in rulings)
     rows = [[key, *map(str, counts([one for one in rulings if one.paper == key]).values())] for key in papers]
-    lines += table(
-        ["paper", "hold", "fail", "undecided"], [*rows, ["all", *map(str, counts(rulings).values())]]
-    )
+    rows.append(["all", *map(str, counts(rulings).values())])
+    lines += table(["paper", "hold", "fail", "undecided"], rows)
     return [*lines, "", f"costs: {ran.costs}", *([f"page: {page}"] if page else [])]

@@ -87,7 +87,7 @@ def print_claims(options: Options, at: dict[str, Path] | None = None) -> None:
         )
     shown = [ruling for ruling in rulings if options.verdict in (None, ruling.verdict)]
     answer = {"claims": [ruling.as_dict() for ruling in shown], "counts": counts(rulings)}
-    answer_with(answer if options.json else None, lambda: _claim_lines(rulings, shown))
+    answer_with(answer, lambda: _claim_lines(rulings, shown), options.json)
 
 
 def claims_alone(what: Sequence[str], paper: str, out: Path, json: bool) -> bool:

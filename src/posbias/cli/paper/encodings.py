@@ -51,4 +51,4 @@ def encodings(*, options: Options = Options()) -> None:
             progress=counting(on_event, "prompt"),
             say=log.info,
         )
-    answer_with(made.as_dict() if options.json else None, lambda: page_lines(made))
+    answer_with(made.as_dict(), lambda: page_lines(made), options.json)

@@ -95,7 +95,7 @@ def herasimchyk2026(*what: str, options: Options = Options()) -> None:
         )
     if made.stand_in:
         log.info(made.stand_in)
-    answer_with(made.as_dict() if options.json else None, lambda: page_lines(made))
+    answer_with(made.as_dict(), lambda: page_lines(made), options.json)
 
 
 def page_lines(made: Any) -> list[str]:

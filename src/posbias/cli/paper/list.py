@@ -16,8 +16,8 @@ def list_(*papers: str, out: shared.Results = shared.RESULTS, json: shared.Json 
     from posbias.papers.registry import find_studies
 
     studies = [(one, one.state(out)) for one in find_studies(papers)]
-    records = [one.as_dict() | {"state": state.as_dict()} for one, state in studies] if json else []
-    head = ["study", "what it shows", "printed", "quick", "full", f"in {out}"]
+    records = [one.as_dict() | {"state": state.as_dict()} for one, state in studies]
+    head = ["study", "what it shows", "printed", "quick", "full", "effort", f"in {out}"]
     rows = [
         [
             one.key,
@@ -25,6 +25,7 @@ def list_(*papers: str, out: shared.Results = shared.RESULTS, json: shared.Json 
             f"{len(one.expected)} numbers" if one.expected else "–",
             str(one.quick),
             str(one.full),
+            one.unit,
             "cannot be used" if state.damaged else str(state),
         ]
         for one, state in studies
@@ -36,4 +37,4 @@ def list_(*papers: str, out: shared.Results = shared.RESULTS, json: shared.Json 
         f"costs on {studies[0][0].quick.machine}, nothing being there yet",
         *damaged,
     ]
-    answer_with({"studies": records} if json else None, lambda: lines)
+    answer_with({"studies": records}, lambda: lines, json)

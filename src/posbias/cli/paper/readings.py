@@ -29,8 +29,8 @@ def readings(
         Papers, or readings such as kim2026/eq-42. Default: all.
     """
     compared = comparisons(names, out, configs, threads)
-    records = [comparison.as_dict() for comparison in compared] if json else []
-    answer_with({"readings": records} if json else None, lambda: _lines(compared))
+    records = [comparison.as_dict() for comparison in compared]
+    answer_with({"readings": records}, lambda: _lines(compared), json)
 
 
 def comparisons(

@@ -94,15 +94,11 @@ def layernorm(*, model: Model = Model(), options: Options = Options()) -> None:
 
     result, interrupted = _simulated(RecencyModel(**vars(model)), options)
     answer = result.as_dict() | {"interrupted": interrupted is not None}
-    if options.out is not None:
-        from posbias.store import save_json
-
-        save_json(answer, options.out)
     if options.plot is not None:
         from posbias import plots
 
         plots.save_figure(plots.scores_figure(result), options.plot)
-    answer_with(answer if options.json else None, lambda: recency_table(result))
+    answer_with(answer, lambda: recency_table(result), options.json, options.out)
     if interrupted is not None:
         worst = max(p.se for p in result.recency_probability)
         raise KeyboardInterrupt(

@@ -90,17 +90,13 @@ def variants(*names: str, model: Model = Model(), options: Options = Options()) 
                 variant, options.networks, options.inputs, seed=options.seed, on_event=drawn
             )
     answer = {"variants": [{"name": name} | result.as_dict() for name, result in results.items()]}
-    if options.out is not None:
-        from posbias.store import save_json
-
-        save_json(answer, options.out)
     if options.plot is not None:
         from posbias import plots
 
         figure = plots.new_figure(6.8, 1.6 + 0.32 * sum(1 + r.differs for r in results.values()))
         plots.draw_variants(figure.subplots(), results)
         plots.save_figure(figure, options.plot)
-    answer_with(answer if options.json else None, lambda: variants_table(results))
+    answer_with(answer, lambda: variants_table(results), options.json, options.out)
 
 
 def _chosen(names: tuple[str, ...], model: Model) -> "dict[str, Variant]":

@@ -37,6 +37,6 @@ def export(
         records, text = rows(outcome), csv_text(outcome)
     if csv is not None and csv != "-":
         written = write_text(csv, text)
-        answer_with(None, lambda: [f"table: {written}"])
+        answer_with(None, lambda: [f"table: {written}"], False)
         return
-    answer_with({"rows": records} if json else None, lambda: text.splitlines())
+    answer_with({"rows": records}, lambda: text.splitlines(), json)

@@ -62,7 +62,7 @@ def tell_status(study: "Study", folder: Path, json: bool, todo: bool = False) ->
             told.append(f"  … and {len(missing) - _MOST:,} more")
         return [*told, *([_cost_line(outcome)] if outcome.finished else [])]
 
-    answer_with(answer if json else None, lines)
+    answer_with(answer, lines, json)
 
 
 def tell(
@@ -97,20 +97,19 @@ def tell(
         told += [_cost_line(outcome), f"results: {outcome.folder}"]
         return told if picture is None else [*told, f"plot: {picture}"]
 
-    answer_with(answer if json else None, lines)
+    answer_with(answer, lines, json)
 
 
 def _cell(outcome: "Outcome", number: int) -> dict[str, Any]:
     """A cell for JSON: what it is, its quantities, cost and file; null for what is not finished."""
     cell, record = outcome.study.cells()[number], outcome.records[number]
+    held = {name: getattr(record, name, None) for name in ("quantities", "about", "cost")}
     return {
         "fingerprint": cell.fingerprint,
         "chosen": dict(cell.chosen),
         "seed": cell.seed,
-        "quantities": None if record is None else record.quantities,
-        "about": None if record is None else record.about,
-        "cost": None if record is None else record.cost,
-        "file": None if record is None else str(record.path),
+        **held,
+        "file": record and str(record.path),
     }
 
 

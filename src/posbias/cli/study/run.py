@@ -1,12 +1,13 @@
 """`posbias study run`: the cells of a study that are not there yet."""
 
+import importlib
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from posbias.cli import options as shared
 from posbias.cli.output import log, progress
-from posbias.cli.paper.claims import UNITS, by_unit
+from posbias.cli.paper.claims import by_unit
 from posbias.cli.study import paper_studies
 from posbias.cli.study.outcome import folder_of, read, tell, tell_status
 from posbias.errors import InvalidValueError, PosbiasError
@@ -21,7 +22,8 @@ class Options:
     Parameters
     ----------
     effort
-        quick (the default) or full, for a paper's study; a study's file says what its cells do.
+        Of a paper's study: quick (the default), full, or a number where `study list` names one unit. The file of
+        a study says what its cells do.
     dry_run
         Say how many cells there are and how many are finished, and compute nothing.
     """
@@ -64,15 +66,22 @@ def run(file: shared.StudyName, *, options: Options = Options()) -> None:
 
 def _run_paper_study(file: str, options: Options) -> None:
     """Make it, unless it is there. Raises `PosbiasError` for what failed."""
-    study = paper_studies.study_of(file)
-    effort = shared.quick_or_full(options.effort or "quick", UNITS)
     from posbias.papers.everything import make_all
+    from posbias.papers.registry import STATEMENTS
 
+    study, effort, folder = paper_studies.study_of(file), options.effort, options.out or shared.RESULTS
+    number = effort if isinstance(effort, int) else None
+    if number is not None and study.name != STATEMENTS:
+        command = importlib.import_module(f"posbias.cli.paper.{study.paper}")
+        own = command.Options(effort=number, out=folder / study.paper, rerun=options.rerun, json=options.json)
+        getattr(command, study.paper)(study.name, options=own)
+        return
     with progress() as on_event:
         ran = make_all(
-            options.out or shared.RESULTS,
+            folder,
             [study.key],
-            quick=effort == "quick",
+            quick=effort != "full",
+            instances=number,
             engine=shared.engine(options.workers, options.ray),
             again=options.rerun,
             progress=by_unit(on_event),
