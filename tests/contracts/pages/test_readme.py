@@ -1,16 +1,17 @@
-"""What the README shows is what one gets."""
+"""What README and documents show is what one gets."""
 
 import contextlib
 import io
 import re
+from pathlib import Path
 
 from project import ROOT
 
 README = ROOT / "README.md"
 
 
-def blocks(language: str) -> list[str]:
-    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", README.read_text(encoding="utf-8"), flags=re.S | re.M)
+def blocks(language: str, page: Path = README) -> list[str]:
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.S | re.M)
     return [text for name, text in fenced if name == language]
 
 
@@ -25,7 +26,7 @@ def test_the_example_prints_what_it_says():
 def test_the_architecture_file_is_one(tmp_path):
     from posbias.theory.configs import load_architecture
 
-    (text,) = blocks("toml")
+    (text,) = blocks("toml", ROOT / "docs" / "theory.md")
     path = tmp_path / "architecture.toml"
     path.write_text(text, encoding="utf-8")
     architecture = load_architecture(path)
