@@ -110,18 +110,15 @@ def find_erratum(key: str) -> Erratum:
 
 
 def page_text() -> str:
-    """All entries as Markdown: a section and a table for each paper, and last what has no number and why."""
+    """All entries as Markdown: a section for each paper and a heading for each entry."""
     lines = []
     for paper in dict.fromkeys(one.paper for one in ERRATA):
         source = cite(paper)
         lines += [f"## {source.short.split(' (')[0]}, *{source.title}*", ""]
         lines += [REMARKS[paper], ""] if paper in REMARKS else []
-        lines += ["| where | printed or coded | what holds | posbias |", "|---|---|---|---|"]
-        lines += [_row(one) for one in ERRATA if one.paper == paper]
-        lines.append("")
-    lines += ["## Without a number", ""]
-    lines += [f"- `{one.key}`: {one.no_number}" for one in ERRATA if one.no_number]
-    return "\n".join(lines)
+        for erratum in ERRATA:
+            lines += _entry(erratum) if erratum.paper == paper else []
+    return "\n".join(lines).rstrip()
 
 
 def update_page(path: str | os.PathLike[str]) -> str:
@@ -140,11 +137,14 @@ def page_entries(page: str) -> str:
     return between_marks(page, BEGIN, END)[1]
 
 
-def _row(one: Erratum) -> str:
-    where = f"`{one.key.partition('/')[2]}` {one.where}"
-    return f"| {' | '.join(_cell(text) for text in (where, one.printed, one.holds, one.posbias))} |"
-
-
-def _cell(text: str) -> str:
-    """Text as a table's cell: a bar would end it."""
-    return text.replace("|", "\\|")
+def _entry(erratum: Erratum) -> list[str]:
+    """A heading with the entry's place, and what is to be said of it as a list."""
+    parts = {
+        "entry": f"`{erratum.key}`",
+        "printed or coded": erratum.printed,
+        "what holds": erratum.holds,
+        "posbias": erratum.posbias,
+        "no number": erratum.no_number,
+    }
+    listed = (f"- *{name}*: {text}" for name, text in parts.items() if text)
+    return [f"### {erratum.where}", "", *listed, ""]

@@ -7,7 +7,7 @@ from project import ROOT
 
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.papers import errata
-from posbias.papers.errata import BEGIN, END, ERRATA, Erratum, Quote, find_erratum, page_entries, update_page
+from posbias.papers.errata import BEGIN, END, ERRATA, Quote, find_erratum, page_entries, update_page
 from posbias.papers.readings import READINGS
 from posbias.sources import BIBLIOGRAPHY
 
@@ -28,12 +28,16 @@ def test_the_page_is_what_the_data_say():
     assert page_entries(page) == errata.page_text()
 
 
-def test_every_entry_has_its_row_of_four_cells():
-    rows = [cells(line) for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
-    expected = [
-        [f"`{one.key.partition('/')[2]}` {one.where}", one.printed, one.holds, one.posbias] for one in ERRATA
-    ]
-    assert rows == expected
+def test_every_entry_has_its_heading_and_its_parts():
+    entries = errata.page_text().split("\n### ")[1:]
+    assert len(entries) == len(ERRATA)
+    for entry, erratum in zip(entries, ERRATA, strict=True):
+        heading, *lines = entry.splitlines()
+        assert heading == erratum.where
+        assert f"- *entry*: `{erratum.key}`" in lines
+        said = {"printed or coded": erratum.printed, "what holds": erratum.holds, "posbias": erratum.posbias}
+        assert {f"- *{name}*: {text}" for name, text in said.items()} <= set(lines)
+        assert (f"- *no number*: {erratum.no_number}" in lines) == bool(erratum.no_number)
 
 
 def test_entries_are_whole_and_of_known_papers():
@@ -98,19 +102,6 @@ def test_a_page_without_the_marks_is_refused_and_left_alone(tmp_path, page):
     with pytest.raises(InputFileError, match="one each in this order needed"):
         update_page(path)
     assert path.read_text(encoding="utf-8") == page
-
-
-def test_bars_do_not_end_a_cell(monkeypatch):
-    one = Erratum("kim2026/x", "kim2026", "|x|", "a | b", "c", "d")
-    monkeypatch.setattr(errata, "ERRATA", (one,))
-    row = next(line for line in errata.page_text().splitlines() if line.startswith("| `"))
-    assert cells(row) == ["`x` \\|x\\|", "a \\| b", "c", "d"]
-
-
-def test_reasons_stand_at_the_end_of_the_page():
-    reasons = [one for one in ERRATA if one.no_number]
-    end = errata.page_text().split("## Without a number")[1].strip().splitlines()
-    assert end == [f"- `{one.key}`: {one.no_number}" for one in reasons]
 
 
 def test_an_unknown_key_names_the_nearest():
