@@ -72,9 +72,14 @@ def progress(waiting: str | None = None) -> Iterator[OnEvent]:
                 bar.close()
 
 
-def counting(on_event: OnEvent, unit: str) -> Callable[[float, float | None], None]:
-    """Events for a function that counts in (done, wanted)."""
-    return lambda done, wanted: on_event(Event(done, wanted, unit))
+def as_events(on_event: OnEvent, unit: str = "") -> dict[str, Any]:
+    """`progress` and `say` for functions that have these still: events, of `unit` unless they name one."""
+
+    def count(*told: Any) -> None:
+        *units, done, wanted = told
+        on_event(Event(done, wanted, *(units or [unit])))
+
+    return {"progress": count, "say": log.info}
 
 
 @contextmanager

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.cli import options as shared
-from posbias.cli.output import answer_with, log, progress
-from posbias.cli.paper.claims import UNITS, by_unit, counts, refuse_failures
+from posbias.cli.output import answer_with, log
+from posbias.cli.paper.claims import counts, make_missing, refuse_failures
 from posbias.cli.paper.readings import comparisons
 from posbias.terminal import table
 
@@ -51,17 +51,14 @@ def all_(*, options: Options = Options()) -> None:
     is named at the end, with exit code 2. What each study took is written to papers.json.
     """
     from posbias.papers.collect import collect
-    from posbias.papers.everything import make_all
 
-    quick = shared.quick_or_full(options.effort, UNITS) == "quick"
     settings: dict[str, Any] = {"models": options.models, "configs": options.configs, "again": options.rerun}
     settings["engine"] = shared.engine(options.workers, options.ray)
     if options.report:
         from posbias.reports import require
 
         require("jinja2", "markdown_it")
-    with progress() as on_event:
-        ran = make_all(options.out, quick=quick, progress=by_unit(on_event), say=log.info, **settings)
+    ran = make_missing(options.out, (), options.effort, **settings)
     # the statements were tried on at least as many instances
     rulings = collect(options.out)
     page = _page(options.out, rulings, options.configs) if options.report else None

@@ -1,16 +1,15 @@
 """`posbias paper claims`: every claim with its verdict."""
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from posbias.cli import options as shared
-from posbias.cli.output import answer_with, log, progress
+from posbias.cli.output import answer_with, as_events, progress
 from posbias.errors import InvalidValueError, PosbiasError
-from posbias.events import Event, OnEvent
 
 if TYPE_CHECKING:
     from posbias.claims import Judged
@@ -55,21 +54,20 @@ def claims(*, options: Options = Options()) -> None:
     """
     ran = None
     if options.effort is not None:
-        quick = shared.quick_or_full(options.effort, UNITS) == "quick"
-        from posbias.papers.everything import make_all
-
-        with progress() as on_event:
-            ran = make_all(
-                options.out,
-                options.paper,
-                quick=quick,
-                engine=shared.engine(options.workers),
-                progress=by_unit(on_event),
-                say=log.info,
-            )
+        engine = shared.engine(options.workers)
+        ran = make_missing(options.out, options.paper, options.effort, engine=engine)
     print_claims(options)
     if ran is not None:
         refuse_failures(ran)
+
+
+def make_missing(out: Path, studies: Sequence[str], effort: str | int, **settings: Any) -> "Ran":
+    """Make with a bar what is missing, at the effort quick or full; settings and errors as of `make_all`."""
+    from posbias.papers.everything import make_all
+
+    quick = shared.quick_or_full(effort, UNITS) == "quick"
+    with progress() as on_event:
+        return make_all(out, studies, quick=quick, **as_events(on_event), **settings)
 
 
 def print_claims(options: Options, at: dict[str, Path] | None = None) -> None:
@@ -101,11 +99,6 @@ def claims_alone(what: Sequence[str], paper: str, out: Path, json: bool) -> bool
         raise InvalidValueError(f"what: claims given together with {len(what) - 1} more, claims alone needed")
     print_claims(Options(paper=(paper,), out=out.parent, json=json), {paper: out})
     return True
-
-
-def by_unit(on_event: OnEvent) -> Callable[[str, int, int], None]:
-    """Events for a function that counts in (unit, done, wanted)."""
-    return lambda unit, done, wanted: on_event(Event(done, wanted, unit))
 
 
 def refuse_failures(ran: "Ran") -> None:

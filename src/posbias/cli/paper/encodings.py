@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from posbias.cli import options as shared
-from posbias.cli.output import answer_with, counting, log, progress
+from posbias.cli.output import answer_with, as_events, progress
 from posbias.cli.paper.herasimchyk2026 import page_lines
 
 
@@ -48,7 +48,6 @@ def encodings(*, options: Options = Options()) -> None:
             tokens=options.tokens,
             seed=options.seed,
             again=options.rerun,
-            progress=counting(on_event, "prompt"),
-            say=log.info,
+            **as_events(on_event, "prompt"),
         )
     answer_with(made.as_dict(), lambda: page_lines(made), options.json)

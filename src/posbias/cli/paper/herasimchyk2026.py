@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from posbias.cli import options as shared
-from posbias.cli.output import answer_with, counting, log, progress
+from posbias.cli.output import answer_with, as_events, log, progress
 from posbias.cli.paper.claims import claims_alone
 from posbias.errors import InvalidValueError
 from posbias.terminal import table
@@ -89,8 +89,7 @@ def herasimchyk2026(*what: str, options: Options = Options()) -> None:
         made = make(
             what or ("table2", "table3", "fig2"),
             options.out,
-            progress=counting(on_event, "prompt"),
-            say=log.info,
+            **as_events(on_event, "prompt"),
             **settings,
         )
     if made.stand_in:

@@ -51,14 +51,12 @@ def tell(file: str, out: Path | None, json: bool) -> None:
 def table_of(file: str, out: Path | None) -> tuple[list[dict[str, Any]], str]:
     """Its numbers as rows, and as CSV. Raises `InputFileError` when it is not made."""
     rows = study_of(file).rows(out or shared.RESULTS)
-    buffer = io.StringIO()
-    writer = csv.DictWriter(
-        buffer, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n"
-    )
+    buffer, head = io.StringIO(), dict.fromkeys(key for row in rows for key in row)
+    writer = csv.DictWriter(buffer, head, lineterminator="\n")
     writer.writeheader()
     for row in rows:
         writer.writerow(
-            {key: dump_json(one) if isinstance(one, list | dict) else one for key, one in row.items()}
+            {key: dump_json(it) if isinstance(it, list | dict) else it for key, it in row.items()}
         )
     return rows, buffer.getvalue()
 

@@ -6,8 +6,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from posbias.cli import options as shared
-from posbias.cli.output import log, progress
-from posbias.cli.paper.claims import by_unit
+from posbias.cli.output import progress
+from posbias.cli.paper.claims import make_missing
 from posbias.cli.study import paper_studies
 from posbias.cli.study.outcome import folder_of, read, tell, tell_status
 from posbias.errors import InvalidValueError, PosbiasError
@@ -66,7 +66,6 @@ def run(file: shared.StudyName, *, options: Options = Options()) -> None:
 
 def _run_paper_study(file: str, options: Options) -> None:
     """Make it, unless it is there. Raises `PosbiasError` for what failed."""
-    from posbias.papers.everything import make_all
     from posbias.papers.registry import STATEMENTS
 
     study, effort, folder = paper_studies.study_of(file), options.effort, options.out or shared.RESULTS
@@ -76,17 +75,9 @@ def _run_paper_study(file: str, options: Options) -> None:
         own = command.Options(effort=number, out=folder / study.paper, rerun=options.rerun, json=options.json)
         getattr(command, study.paper)(study.name, options=own)
         return
-    with progress() as on_event:
-        ran = make_all(
-            folder,
-            [study.key],
-            quick=effort != "full",
-            instances=number,
-            engine=shared.engine(options.workers, options.ray),
-            again=options.rerun,
-            progress=by_unit(on_event),
-            say=log.info,
-        )
+    engine = shared.engine(options.workers, options.ray)
+    named = effort if isinstance(effort, str) else "quick"
+    ran = make_missing(folder, [study.key], named, instances=number, engine=engine, again=options.rerun)
     if ran.failed:
         raise PosbiasError("; ".join(dict.fromkeys(ran.failed.values())))
     paper_studies.tell(file, options.out, options.json)
