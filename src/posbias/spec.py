@@ -20,7 +20,7 @@ import json
 import os
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
+from typing import Annotated, Any, Literal, TypeVar, dataclass_transform, get_args
 
 import numpy as np
 import pydantic
@@ -103,6 +103,38 @@ def value(cls: type[T]) -> type[T]:
     made.__init__ = __init__
     _CLASSES[getattr(made, "kind", cls.__name__)] = made
     return made  # type: ignore[return-value]
+
+
+class Open:
+    """Beside `Field(discriminator="kind")`: a union takes any value that has these methods, its members or not.
+
+    A class of one's own, made under `@value` with a `kind` of its own, is read and written like a member.
+    """
+
+    def __init__(self, *methods: str):
+        self.methods = methods
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        union, members = handler(source), get_args(source)
+
+        def is_own(cls: type | None) -> bool:
+            """Whether a class is none of the members, and could be one."""
+            known = cls in _CLASSES.values() and cls not in members
+            return known and all(callable(getattr(cls, name, None)) for name in self.methods)
+
+        def admit(given: Any, check: Any) -> Any:
+            if is_own(type(given)):
+                return given
+            named = _CLASSES.get(str(given.get("kind"))) if isinstance(given, dict) else None
+            return decode(named, given) if named is not None and is_own(named) else check(given)
+
+        def spell(given: Any, spell_member: Any) -> Any:
+            return encode(given) if is_own(type(given)) else spell_member(given)
+
+        written = core_schema.wrap_serializer_function_ser_schema(spell, schema=union)
+        return core_schema.no_info_wrap_validator_function(admit, union, serialization=written)
 
 
 def decode(cls: type[T], data: Any) -> T:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
-from posbias.spec import Numbers, tag, value
+from posbias.spec import Numbers, Open, tag, value
 from posbias.theory.distance import spread
 
 
@@ -53,8 +53,12 @@ class ConstantDiagonal:
         return spread("first_column", self.first_column, heads, groups)
 
 
-Content = Annotated[NoContent | ConstantDiagonal, Field(discriminator="kind")]
-"""The content models."""
+Content = Annotated[
+    NoContent | ConstantDiagonal,
+    Field(discriminator="kind"),
+    Open("diagonal_of", "first_column_of"),
+]
+"""The content models; one's own with these methods is one too."""
 
 CONTENTS = (NoContent, ConstantDiagonal)
 """Every class of the union, for tests, menus and tables."""

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
-from posbias.spec import NonNegative, NonNegatives, Positive, tag, value
+from posbias.spec import NonNegative, NonNegatives, Open, Positive, tag, value
 from posbias.theory.distance import T5, DenseLogits, KerpleLog, KerplePower, RoPE, Tabulated, spread
 
 
@@ -123,8 +123,9 @@ Positional = Annotated[
     | DenseLogits
     | NeedsMeasurement,
     Field(discriminator="kind"),
+    Open("slopes_of", "logits_at"),
 ]
-"""The positional encodings."""
+"""The positional encodings; one's own, with these methods and `exact`, is one too."""
 
 POSITIONALS = (
     NoPE, ALiBi, DecayBias, RoPE, T5, KerpleLog, KerplePower, Tabulated, DenseLogits, NeedsMeasurement

@@ -12,7 +12,7 @@ from jaxtyping import Bool
 from pydantic import Field
 
 from posbias.errors import InvalidValueError
-from posbias.spec import Count, NaturalNumber, tag, value
+from posbias.spec import Count, NaturalNumber, Open, tag, value
 
 
 @value
@@ -108,8 +108,12 @@ class Full:
         return tokens - 1
 
 
-Mask = Annotated[Causal | SlidingWindow | Prefix | Full, Field(discriminator="kind")]
-"""The masks."""
+Mask = Annotated[
+    Causal | SlidingWindow | Prefix | Full,
+    Field(discriminator="kind"),
+    Open("allowed", "reach", "farthest"),
+]
+"""The masks; one's own with these methods is one too."""
 
 MASKS = (Causal, SlidingWindow, Prefix, Full)
 """Every class of the union, for tests, menus and tables."""

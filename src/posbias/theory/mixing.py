@@ -12,7 +12,7 @@ from pydantic import Field
 
 from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
-from posbias.spec import Fraction, Fractions, NonNegative, tag, value
+from posbias.spec import Fraction, Fractions, NonNegative, Open, tag, value
 
 
 @value
@@ -105,8 +105,9 @@ class PreNormInit:
 Mixing = Annotated[
     ConstantMixing | PowerDecay | PerLayer | AttentionOnly | AbnarZuidema | PreNormInit,
     Field(discriminator="kind"),
+    Open("values"),
 ]
-"""The mixing schedules."""
+"""The mixing schedules; one's own, with `values` and the words `assumed`, is one too."""
 
 MIXINGS = (ConstantMixing, PowerDecay, PerLayer, AttentionOnly, AbnarZuidema, PreNormInit)
 """Every class of the union, for tests, menus and tables."""

@@ -24,7 +24,7 @@ from posbias.errors import InvalidValueError, nearest
 from posbias.profile import Profile
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.encodings import DenseLogits
-from posbias.theory.masks import Causal, SlidingWindow
+from posbias.theory.masks import MASKS, Causal, SlidingWindow
 from posbias.theory.mixing import PerLayer
 from posbias.theory.rollout import sweep
 
@@ -145,7 +145,7 @@ def engine(layer: Layer, tokens: int) -> str:
 
 def engines(layer: Layer) -> list[str]:
     """The engines that can take a layer, the fastest for long texts first."""
-    if isinstance(layer.positional, DenseLogits):
+    if isinstance(layer.positional, DenseLogits) or not isinstance(layer.mask, MASKS):
         return ["stream"]
     fixed = layer.head_logits()
     if fixed.slopes is not None:

@@ -6,6 +6,7 @@ multiplication and one addition per pair and head, four queries at a time so tha
 four. Logits too far apart for that, and dense matrices, take one softmax per query.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from jaxtyping import Float, Int
 from posbias.compiling import compiled
 from posbias.theory.architecture import Layer
 from posbias.theory.encodings import DenseLogits
+from posbias.theory.masks import MASKS
 from posbias.theory.rollout.kernel import through
 
 RANGE = 600.0
@@ -47,7 +49,8 @@ def push(
     Every entry is a sum of positive terms, within 1e-12 relative of the dense product (below 1e-250 it may
     be 0). Raises `InvalidValueError` for logits that the layer cannot give for this many tokens.
     """
-    merged = None if isinstance(layer.positional, DenseLogits) else tables(layer, len(row))
+    spans = isinstance(layer.mask, MASKS) and not isinstance(layer.positional, DenseLogits)
+    merged = tables(layer, len(row)) if spans else None
     if merged is None:
         drawn, lost = _by_query(layer, row)
     else:
@@ -203,19 +206,31 @@ def _one(u, table, place, start, end, drawn):
         part[j] += u * values[j]
 
 
+def _keys_of(layer: Layer, tokens: int) -> Callable[[int], Int[np.ndarray, "key"]]:
+    """The keys that each query sees; of a mask that is no member of the union from its matrix."""
+    if not isinstance(layer.mask, MASKS):
+        allowed = layer.mask.allowed(tokens)
+        return lambda query: np.flatnonzero(allowed[query])
+    low, high, always = bounds(layer, tokens)
+
+    def keys_of(query: int) -> Int[np.ndarray, "key"]:
+        keys = np.arange(low[query], high[query] + 1)
+        return np.concatenate([np.arange(min(always, low[query])), keys])
+
+    return keys_of
+
+
 def _by_query(layer: Layer, row: Float[np.ndarray, "key"]) -> tuple[Float[np.ndarray, "key"], float]:
     """Σ_i row_i·A_ij with one softmax per query, each against its own largest logit; and what sinks take."""
     tokens = len(row)
     fixed = layer.head_logits()
-    low, high, always = bounds(layer, tokens)
+    keys_of = _keys_of(layer, tokens)
     behind, far = layer.mask.reach(0, tokens), layer.mask.farthest(tokens)
     dense = layer.positional if isinstance(layer.positional, DenseLogits) else None
     known = layer.bias(np.arange(-behind, far + 1)) if dense is None else dense.logits_of(tokens)
     drawn, lost = np.zeros(tokens), 0.0
-    for query in np.flatnonzero(row):
-        keys = np.arange(low[query], high[query] + 1)
-        if always and low[query]:
-            keys = np.concatenate([np.arange(min(always, low[query])), keys])
+    for query in np.flatnonzero(row).tolist():
+        keys = keys_of(query)
         if dense is None:
             logits = known[:, query - keys + behind]
         else:
