@@ -203,7 +203,8 @@ class Evidence:
             return f"{self.where}: {self.flaw}"
         size = (_coarse if self.test in _COARSE else _fine)(self).replace(" ", "\xa0")
         if isinstance(self.test, Printed):
-            told = f"{self.where} {size}, printed {self.test.number:.{self.test.digits}f}".replace("-", "−")
+            printed = f"{self.test.number:.{self.test.digits}f}".replace("-", "−")
+            told = f"{self.where} {size}, printed {printed}"
             vague = self.estimate.se > self.test.known
             return f"{told}; ± {self.test.known:g} needed" if vague else told
         return f"{self.where} {size}, {p_text(self.p)}"

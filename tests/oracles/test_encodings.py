@@ -74,20 +74,20 @@ def test_mixing_is_that_of_the_tensors_themselves(measured):
 
 
 def test_the_figure_is_made_once_and_found_again(tmp_path):
-    models, heard = [MODELS[0], MODELS[1]], []
-    made = make(tmp_path, models=models, prompts=3, tokens=TOKENS, say=heard.append)
-    assert sorted(path.suffix for path in made.files) == [".json", ".md", ".png", ".svg"]
+    models, events = [MODELS[0], MODELS[1]], []
+    made = make(tmp_path, models=models, prompts=3, tokens=TOKENS, on_event=events.append)
+    assert sorted(path.suffix for path in made.written) == [".json", ".md", ".png", ".svg"]
     data = json.loads((tmp_path / "encodings.json").read_text(encoding="utf-8"))
     assert [one["model"] for one in data["models"]] == models
     assert len(data["models"][0]["mixing"]) == 6
     assert [len(claim["effects"]) for claim in data["claims"]] == [2, 2, 2]
-    assert [block.caption.split()[0] for block in made.page.blocks] == ["Measured", "Spearman", "Wasserstein"]
-    assert all([row[0] for row in block.rows] == models for block in made.page.blocks)
+    assert [block.caption.split()[0] for block in made.page.tables] == ["Measured", "Spearman", "Wasserstein"]
+    assert all([row[0] for row in block.rows] == models for block in made.page.tables)
     drawn = (tmp_path / "encodings.svg").read_bytes()
-    assert any("measuring" in line for line in heard)
-    heard.clear()
-    make(tmp_path, models=models, prompts=3, tokens=TOKENS, say=heard.append)
-    assert not any("measuring" in line for line in heard)
+    assert max(event.done for event in events) == 3
+    events.clear()
+    make(tmp_path, models=models, prompts=3, tokens=TOKENS, on_event=events.append)
+    assert not events
     assert (tmp_path / "encodings.svg").read_bytes() == drawn
 
 

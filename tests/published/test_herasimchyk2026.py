@@ -1,9 +1,12 @@
 """Tables and figures of Herasimchyk et al. 2026: scores, claims, pages, pictures, and the cells behind them."""
 
 import json
+from importlib import import_module
+from statistics import NormalDist
 
 import numpy as np
 import pytest
+import xarray as xr
 from cyclopts import App
 from measured import DEPTH, HEADS, TOKENS, measurement
 from project import ROLLOUT_FILES, needs_rollout_files
@@ -12,24 +15,15 @@ from posbias.claims import NEAR
 from posbias.cli.paper import paper
 from posbias.comparison import compare
 from posbias.errors import InputFileError, InvalidValueError, OutputFileError
-from posbias.papers.herasimchyk2026 import TARGETS, make
+from posbias.papers.herasimchyk2026 import STUDIES, TARGETS, make
 from posbias.papers.herasimchyk2026.agreement import SCORES, Agreement, trough
 from posbias.papers.herasimchyk2026.cells import CONTROL, Effort, Key, check
-from posbias.papers.herasimchyk2026.drawing import chosen_heads
+from posbias.papers.herasimchyk2026.fig5 import chosen_heads
 from posbias.papers.herasimchyk2026.homogeneity import fit, homogeneity
-from posbias.papers.herasimchyk2026.levels import Curves, curves_of
-from posbias.papers.herasimchyk2026.making import Material
-from posbias.papers.herasimchyk2026.order import Order, order_of
-from posbias.papers.herasimchyk2026.printed import TABLE4, TABLE5, TABLE6, Printed, numbers
-from posbias.papers.herasimchyk2026.schedules import corpora_claims, mixing_claims
-from posbias.papers.herasimchyk2026.statements import (
-    content_claims,
-    level_claims,
-    order_claims,
-    printed_claims,
-    spearman_claims,
-    wasserstein_claims,
-)
+from posbias.papers.herasimchyk2026.levels import Curves, curves_of, slopes_of
+from posbias.papers.herasimchyk2026.measurements import Measurements
+from posbias.papers.herasimchyk2026.order import order_of
+from posbias.papers.herasimchyk2026.printed import TABLE4, TABLE5, TABLE6, Number, numbers
 from posbias.plots import picture_bytes
 from posbias.profile import Profile
 from posbias.store import load_measurement, save_measurement
@@ -57,9 +51,14 @@ def made(files, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def material(files):
+def measurements(files):
     cells = {Key(one.attrs["model"], one.attrs["text"], TOKENS): one for one in map(load_measurement, files)}
-    return Material(cells, tokens=TOKENS)
+    return Measurements(cells, tokens=TOKENS)
+
+
+def data_of(made, name):
+    """The numbers of a table or figure, as its JSON has them."""
+    return json.loads(next(path for path in made.files if path.name == f"{name}.json").read_text())
 
 
 def shaped(weights, prompts=8, noise=0.01):
@@ -77,8 +76,8 @@ def rollout(weights):
 
 
 @pytest.mark.parametrize("score", [*SCORES])
-def test_a_difference_is_that_of_the_scores_with_the_error_of_paired_resamples(material, score):
-    curves = material.curves(material.keys[0])
+def test_a_difference_is_that_of_the_scores_with_the_error_of_paired_resamples(measurements, score):
+    curves = measurements.curves(measurements.keys[0])
     one = Agreement(curves, seed=5)
     difference = one.difference("here", score, "b", "a")
     b, a = (
@@ -96,8 +95,8 @@ def test_a_difference_is_that_of_the_scores_with_the_error_of_paired_resamples(m
     assert Agreement(curves, seed=6).difference("here", score, "b", "a").estimate.se != difference.estimate.se
 
 
-def test_resampled_means_spread_as_the_standard_error_says(material):
-    curves = material.curves(material.keys[0])
+def test_resampled_means_spread_as_the_standard_error_says(measurements):
+    curves = measurements.curves(measurements.keys[0])
     spread = Agreement(curves).resampled.std(axis=0, ddof=1)
     prompts = len(curves.measured.samples)
     # the bootstrap's variance is that of the plain estimate, (n − 1)/n of the unbiased one
@@ -122,8 +121,20 @@ def test_the_best_level_is_the_highest_spearman_and_the_lowest_wasserstein():
 # --- claims ------------------------------------------------------------------------------------------------
 
 
-def verdicts(claims):
-    return [claim.verdict for claim in claims]
+def verdicts(name, results):
+    """Of all claims of a table or figure."""
+    return [claim.verdict for claim in STUDIES[name].judged(results)]
+
+
+def of_levels(curves):
+    """Curves as Figure 2 has them, where they need not have been measured."""
+    return Measurements({}, [curves])
+
+
+def of_scores(curves):
+    """Curves as Tables 2 to 5 have them."""
+    key = Key(curves.model, curves.corpus, TOKENS)
+    return Measurements({key: xr.Dataset()}, tokens=TOKENS, _curves={key: curves})
 
 
 def u(left, right, tokens=TOKENS):
@@ -139,12 +150,12 @@ def test_level_claims_hold_of_what_the_paper_describes_and_fail_of_its_reverse()
         {"a": rollout(first), "b": rollout(u(2, 1)), "c": rollout(u(1.5, 1.5))},
         shaped(u(2, 1), noise=1e-4),
     )
-    assert verdicts(level_claims([as_said])) == ["holds"] * 7
+    assert verdicts("fig2", of_levels(as_said)) == ["holds"] * 7
     flat = np.ones(TOKENS)
     reverse = Curves(
         "m", "t", {"a": rollout(flat), "b": rollout(flat), "c": rollout(flat + 9 * first)}, shaped(u(0, 3))
     )
-    assert verdicts(level_claims([reverse]))[:6] == ["fails"] * 6
+    assert verdicts("fig2", of_levels(reverse))[:6] == ["fails"] * 6
 
 
 def test_a_minimum_elsewhere_is_said_to_be_elsewhere():
@@ -155,58 +166,78 @@ def test_a_minimum_elsewhere_is_said_to_be_elsewhere():
         {"a": rollout(u(9, 0)), "b": rollout(1 + np.abs(position - 40))},
         shaped(1 + np.abs(position - 10.0), noise=1e-3),
     )
-    claim = level_claims([curves])[-1]
+    claim = STUDIES["fig2"].judged(of_levels(curves))[-1]
     assert claim.verdict == "fails"
     assert claim.evidence[0].estimate.value == pytest.approx(30 / (TOKENS - 1), abs=1e-9)
 
 
 def test_without_a_measured_curve_nothing_is_decided_about_it():
     bare = Curves("m", "t", {"a": rollout(u(9, 0)), "b": rollout(u(2, 1))})
-    assert verdicts(level_claims([bare])[2:]) == ["undecided"] * 2
+    claims = STUDIES["fig2"].judged(of_levels(bare))
+    assert [claim.id.rpartition("/")[2] for claim in claims] == ["1", "2", "6", "7"]
+    assert [claim.verdict for claim in claims[2:]] == ["undecided"] * 2
 
 
 def test_agreement_claims_hold_where_b_is_right_and_fail_where_it_is_not():
     truth, wrong, near = u(2, 1), u(2, 1).max() + 0.1 - u(2, 1), u(1.2, 1.5)
-    right = Agreement(
+    right = of_scores(
         Curves("m", "t", {"a": rollout(wrong), "b": rollout(truth), "c": rollout(near)}, shaped(truth))
     )
-    assert verdicts(spearman_claims([right])) == ["holds"] * 3
+    assert verdicts("table2", right) == ["holds"] * 3
     # (c) is further off than (b), and (a), flat but upside down, no further than an even spread by a margin
-    assert verdicts(wasserstein_claims([right]))[1] == "fails"
-    swapped = Agreement(
+    assert verdicts("table3", right)[1] == "fails"
+    swapped = of_scores(
         Curves("m", "t", {"a": rollout(truth), "b": rollout(wrong), "c": rollout(truth)}, shaped(truth))
     )
-    assert verdicts(spearman_claims([swapped])) == ["fails"] * 3
-    assert verdicts(wasserstein_claims([swapped])) == ["fails", "holds", "fails"]
+    assert verdicts("table2", swapped) == ["fails"] * 3
+    assert verdicts("table3", swapped) == ["fails", "holds", "fails"]
 
 
 def test_one_prompt_decides_nothing():
-    one = Agreement(Curves("m", "t", dict.fromkeys("abc", rollout(u(1, 1))), shaped(u(1, 1), prompts=1)))
-    assert verdicts(spearman_claims([one])) == ["undecided"] * 3
+    one = Curves("m", "t", dict.fromkeys("abc", rollout(u(1, 1))), shaped(u(1, 1), prompts=1))
+    assert verdicts("table2", of_scores(one)) == ["undecided"] * 3
+
+
+def of_mixings(mixings):
+    """λ by prompt and layer of each corpus, as measured at 8 tokens."""
+    cells = {
+        Key("m", corpus, 8): xr.Dataset({"mixing": (("prompt", "layer"), mixing)})
+        for corpus, mixing in mixings.items()
+    }
+    return Measurements(cells, tokens=8)
 
 
 def test_mixing_claims():
     falling = np.array([0.5, 0.4, 0.3, 0.2]) + np.random.default_rng(0).normal(0, 0.01, (9, 4))
-    assert verdicts(mixing_claims({Key("m", "t", 8): falling})) == ["holds"]
-    assert verdicts(mixing_claims({Key("m", "t", 8): falling[:, ::-1]})) == ["fails"]
-    two = {Key("m", "t", 8): falling, Key("m", "u", 8): falling + 0.001}
-    assert verdicts(corpora_claims(two)) == ["holds", "holds"]
-    assert verdicts(corpora_claims(two | {Key("m", "u", 8): falling + 0.2})) == ["holds", "fails"]
+    assert verdicts("fig1", of_mixings({"t": falling})) == ["holds"]
+    assert verdicts("fig1", of_mixings({"t": falling[:, ::-1]})) == ["fails"]
+    assert verdicts("fig4", of_mixings({"t": falling, "u": falling + 0.001})) == ["holds", "holds"]
+    assert verdicts("fig4", of_mixings({"t": falling, "u": falling + 0.2})) == ["holds", "fails"]
     # one layer alone is enough
-    assert (
-        verdicts(corpora_claims(two | {Key("m", "u", 8): falling + np.array([0, 0, 0.2, 0])}))[1] == "fails"
-    )
+    apart = falling + np.array([0, 0, 0.2, 0])
+    assert verdicts("fig4", of_mixings({"t": falling, "u": apart}))[1] == "fails"
+
+
+def test_the_claim_about_texts_names_the_first():
+    falling = np.array([0.5, 0.3]) + np.random.default_rng(0).normal(0, 0.01, (9, 2))
+    _, claim = STUDIES["fig4"].judged(of_mixings({"wiki": falling, "web": falling}))
+    assert claim.sentence == "λ is that of wiki on every other corpus, layer by layer"
+    assert claim.id == "herasimchyk2026/fig4/2"
 
 
 def schedules(layers: int, apart, seed: int, noise: float = 0.03):
     """λ on two corpora whose schedules differ by `apart` in every layer, nine and eight prompts."""
     random = np.random.default_rng(seed)
     one, other = (random.normal(0.4, noise, (prompts, layers)) for prompts in (9, 8))
-    return {Key("m", "t", 8): one, Key("m", "u", 8): other + np.asarray(apart)}
+    return of_mixings({"t": one, "u": other + np.asarray(apart)})
+
+
+def apart_claim(results):
+    return STUDIES["fig4"].judged(results)[1]
 
 
 def share(verdict: str, *, layers: int, apart, runs: int = 400) -> float:
-    found = [corpora_claims(schedules(layers, apart, seed))[1].verdict for seed in range(runs)]
+    found = [apart_claim(schedules(layers, apart, seed)).verdict for seed in range(runs)]
     return sum(one == verdict for one in found) / runs
 
 
@@ -225,18 +256,19 @@ def test_one_layer_apart_among_many_is_found():
     far[7] = 0.3
     assert share("fails", layers=30, apart=far, runs=50) == 1.0
     assert share("fails", layers=30, apart=0.0, runs=50) == 0.0
-    (effect,) = corpora_claims(schedules(30, far, 0))[1].evidence
+    (effect,) = apart_claim(schedules(30, far, 0)).evidence
     assert effect.where.endswith("u, layer 7")
-    near = corpora_claims(schedules(30, 0.0, 0, noise=0.005))[1]
+    near = apart_claim(schedules(30, 0.0, 0, noise=0.005))
     assert near.verdict == "holds"
 
 
 def test_the_papers_own_numbers_are_counted_as_they_are():
-    higher, above = printed_claims("spearman")
+    higher, above = STUDIES["table4"].judged(Measurements({}))
     count = sum(b > c for by in TABLE4.values() for _, b, c in by.values())
     assert sum(effect.verdict(15) == "holds" for effect in above.evidence) == count == 9
     assert higher.verdict == "holds"
-    nearer, content = printed_claims("wasserstein")
+    nearer, content = STUDIES["table5"].judged(Measurements({}))
+    assert [claim.id.rpartition("/")[2] for claim in (nearer, content)] == ["4", "5"]
     count = sum(c < b for by in TABLE5.values() for _, b, c in by.values())
     assert sum(effect.verdict(15) == "holds" for effect in content.evidence) == count == 10
     assert nearer.verdict == "holds"
@@ -275,8 +307,8 @@ def test_the_null_is_drawn_from_the_seed():
     assert (first.below_null != other.below_null).any()
 
 
-def test_figure_5_shows_heads_from_the_worst_to_the_best(material):
-    content = material.cells[material.keys[0]]["content"].values
+def test_figure_5_shows_heads_from_the_worst_to_the_best(measurements):
+    content = measurements.cells[measurements.keys[0]]["content"].values
     found = fit(content)
     maps = chosen_heads(content, found.r2)
     shown = [float(one.title.rpartition("= ")[2]) for one in maps]
@@ -286,20 +318,29 @@ def test_figure_5_shows_heads_from_the_worst_to_the_best(material):
     assert found.r2.shape == (DEPTH, HEADS)
 
 
+def of_contents(content, noise=None):
+    """Mean content logits of a model, with the variance of an entry's mean over prompts where that is known."""
+    cell = xr.Dataset({"content": (("layer", "head", "query", "key"), content), "loss": ("prompt", [0.0])})
+    if noise is not None:
+        cell["content_variance"] = ("layer", "head"), noise
+    return Measurements({Key("m", "t", TOKENS): cell}, tokens=TOKENS)
+
+
 def test_content_claims():
-    good = fit(np.where(np.tri(12, dtype=bool), 2.0 * np.eye(12), np.nan) + np.zeros((2, 3, 1, 1)))
-    assert good.r2 == pytest.approx(1.0)
-    assert good.offset == pytest.approx(2.0)
-    assert verdicts(content_claims({"m": good})) == ["holds", "holds"]
-    assert verdicts(content_claims({"m": fit(contents())})) == ["fails", "fails"]
+    content = np.where(np.tri(12, dtype=bool), 2.0 * np.eye(12), np.nan) + np.zeros((2, 3, 1, 1))
+    good = of_contents(content)
+    assert good.fits["m"].r2 == pytest.approx(1.0)
+    assert good.fits["m"].offset == pytest.approx(2.0)
+    assert verdicts("fig5", good) == ["holds", "holds"]
+    assert verdicts("fig5", of_contents(contents())) == ["fails", "fails"]
     # a diagonal that noise of known variance hides
     hidden = contents() + np.where(np.eye(40, dtype=bool), 0.5, 0.0)
     noise = np.tile(np.array([0.01, 0.1, 1.0]) ** 2, (2, 1))
-    found = fit(hidden, noise)
+    found = of_contents(hidden, noise).fits["m"]
     assert (found.most >= found.r2).all()
     assert found.r2[:, 2].max() < 0.1
-    assert verdicts(content_claims({"m": fit(hidden[:, 2:], noise[:, 2:])}))[0] == "undecided"
-    assert verdicts(content_claims({"m": fit(hidden[:, 2:], 0.01 * noise[:, 2:])}))[0] == "fails"
+    assert verdicts("fig5", of_contents(hidden[:, 2:], noise[:, 2:]))[0] == "undecided"
+    assert verdicts("fig5", of_contents(hidden[:, 2:], 0.01 * noise[:, 2:]))[0] == "fails"
 
 
 def test_the_published_check_of_monotonicity_counts_little_but_alibi():
@@ -313,11 +354,18 @@ def test_the_published_check_of_monotonicity_counts_little_but_alibi():
     assert np.mean([monotonicity(one).rate for one in given["kernel"].values]) > 0.03
 
 
-def test_a_rate_within_its_noise_floor_is_undecided():
-    assert verdicts(order_claims([Order("m", "t", 0.02, 1e-3, 0.03, 0)])) == ["undecided"]
-    assert verdicts(order_claims([Order("m", "t", 0.02, 1e-3, 0.01, 0)])) == ["fails"]
-    assert verdicts(order_claims([Order("m", "t", 1e-7, 1e-6, 0.01, 0)])) == ["holds"]
-    assert verdicts(order_claims([Order("m", "t", 0.02, 1e-3, np.nan, 0)])) == ["fails"]
+@pytest.mark.parametrize(
+    ("rate", "floor", "verdict"),
+    [(0.02, 0.03, "undecided"), (0.02, 0.01, "fails"), (1e-7, 0.01, "holds"), (0.02, np.nan, "fails")],
+)
+def test_a_rate_within_its_noise_floor_is_undecided(rate, floor, verdict):
+    violations = {
+        "monotonicity_rate": (("layer", "tolerance"), [[rate]]),
+        "monotonicity_gap": ("layer", [1e-3]),
+        "monotonicity_floor": ("layer", [floor]),
+    }
+    cells = {Key("m", "t", TOKENS): xr.Dataset(violations)}
+    assert verdicts("section4", Measurements(cells, tokens=TOKENS)) == [verdict]
 
 
 def test_gaps_are_averaged_over_violations():
@@ -330,11 +378,14 @@ def test_gaps_are_averaged_over_violations():
 
 
 def test_every_table_is_a_page_with_its_claims_and_the_printed_numbers(made):
-    assert [name for name in TARGETS if not name.startswith("fig") or name == "fig2"] == list(made.pages)
+    assert [name for name in TARGETS if not name.startswith("fig") or name == "fig2"] == list(made.made)
     text = {path.name: path.read_text() for path in made.files if path.suffix == ".md"}
-    for name, page in made.pages.items():
-        assert all(claim.sentence in text[f"{name}.md"] for claim in page.claims)
-        assert name == "table1" or page.claims
+    for name, claims in made.claims.items():
+        assert all(claim.sentence in text[f"{name}.md"] for claim in claims)
+        assert [claim.id for claim in claims] == [
+            f"herasimchyk2026/{name}/{place + 1}" for place in range(len(claims))
+        ]
+        assert name == "table1" or claims
     assert "| bloom-176b | −0.57".replace("−", "-") in text["table2.md"]
     assert "FineWeb-Edu (c)" in text["table4.md"]
     assert f"| bloom-176b | {TABLE6['bloom-176b'][0][0]:.2f} ± 0.13" in text["table6.md"]
@@ -354,7 +405,7 @@ def of_the_paper(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["table2", "table3", "table4", "table5"])
 def test_printed_scores_stand_beside_ours_with_the_tolerance_used(of_the_paper, name):
-    data = of_the_paper.pages[name].data
+    data = data_of(of_the_paper, name)
     table = TABLE4 if data["score"] == "spearman" else TABLE5
     rows = {row["corpus"]: row for row in data["rows"] if "bloom" in row["model"]}
     texts = {"FineWeb-Edu": "fineweb-edu", "Wikipedia": "wikipedia.txt"}
@@ -372,20 +423,23 @@ def test_printed_scores_stand_beside_ours_with_the_tolerance_used(of_the_paper, 
         low, high = ours["interval"]
         assert one["printed"] == table["bloom-7b"][one["corpus"]]["abc".index(letter)]
         assert one["here"] == pytest.approx(ours["value"])
-        assert one["tolerance"] == pytest.approx(0.005 + (high - low) / 2)
+        assert one["se"] == pytest.approx((high - low) / 2 / 1.96)
+        # six numbers of the row are compared: 5 % for all of them together
+        errors = NormalDist().inv_cdf(1 - 0.025 / 6)
+        assert one["tolerance"] == pytest.approx(0.005 + errors * one["se"])
         assert one["within"] == (abs(one["here"] - one["printed"]) <= one["tolerance"])
     assert data["not_measured"] == ["falcon-rw-7b", "mpt-7b", "mpt-30b", "bloom-176b"]
-    text = of_the_paper.pages[name].text()
+    text = next(path for path in of_the_paper.files if path.name == f"{name}.md").read_text()
     assert "not measured here on the paper's texts, so not compared: falcon-rw-7b, mpt-7b" in text
     assert text.count("| bloom-7b |") == 7  # the printed row, and six numbers beside ours
 
 
 def test_sizes_and_similarities_stand_beside_the_printed_ones(of_the_paper):
-    size, depth = of_the_paper.pages["table1"].data["printed_beside"]
+    size, depth = data_of(of_the_paper, "table1")["printed_beside"]
     assert (size["printed"], size["here"], size["within"]) == (7, pytest.approx(7.069016064), True)
-    assert (depth["printed"], depth["here"], depth["within"], depth["tolerance"]) == (30, DEPTH, False, 0.0)
-    beside = of_the_paper.pages["table6"].data["printed_beside"]
-    row = next(one for one in of_the_paper.pages["table6"].data["rows"] if "bloom" in one["model"])
+    assert (depth["printed"], depth["here"], depth["within"], depth["tolerance"]) == (30, DEPTH, False, 0.5)
+    table6 = data_of(of_the_paper, "table6")
+    beside, row = table6["printed_beside"], next(one for one in table6["rows"] if "bloom" in one["model"])
     assert [one["what"] for one in beside] == [
         "diagonal, mean", "diagonal, deviation", "below it, mean", "below it, deviation",
     ]  # fmt: skip
@@ -396,8 +450,8 @@ def test_sizes_and_similarities_stand_beside_the_printed_ones(of_the_paper):
 
 def test_models_that_are_none_of_the_papers_are_not_compared(made):
     for name in ("table1", "table4", "table6"):
-        assert made.pages[name].data["printed_beside"] == []
-        assert len(made.pages[name].data["not_measured"]) == 5
+        assert data_of(made, name)["printed_beside"] == []
+        assert len(data_of(made, name)["not_measured"]) == 5
 
 
 @needs_rollout_files
@@ -409,25 +463,26 @@ def test_every_page_says_which_models_come_from_files_and_which_stand_in(files, 
     for page in both.pages.values():
         assert "toy stands in for the paper's models" in page.note
         assert "levels of mpt-7b and bloom-7b are from the authors' rollout files" in page.note
-    effects = [one.where for claim in bare.pages["fig2"].claims for one in claim.evidence]
+    effects = [one.where for claim in bare.claims["fig2"] for one in claim.evidence]
     assert all(where.startswith(("mpt-7b, ", "bloom-7b, ")) for where in effects)
 
 
 def test_all_printed_numbers_are_told_once():
-    found = [(one.study, one.model, one.corpus, one.what) for one in numbers()]
+    tables = [name for name in TARGETS if name.startswith("table")]
+    found = [(name, one.model, one.corpus, one.what) for name in tables for one in numbers(name)]
     assert len(set(found)) == len(found) == 10 + 6 + 6 + 45 + 45 + 20
-    assert Printed("table5", "mpt-30b", "DCLM-Baseline", "(c)", 0.03) in {*numbers()}
-    assert Printed("table2", "mpt-7b", "FineWeb-Edu", "(b)", 0.88) in {*numbers()}
+    assert Number("mpt-30b", "DCLM-Baseline", "(c)", 0.03) in numbers("table5")
+    assert Number("mpt-7b", "FineWeb-Edu", "(b)", 0.88) in numbers("table2")
 
 
-def test_the_numbers_of_a_table_are_those_of_the_comparison(made, material):
+def test_the_numbers_of_a_table_are_those_of_the_comparison(made, measurements):
     rows = json.loads(next(path for path in made.files if path.name == "table4.json").read_text())["rows"]
     assert [(row["model"], row["corpus"]) for row in rows] == [
         ("toy", "noise"),
         ("toy", "other"),
         ("rot", "noise"),
     ]
-    curves = material.curves(Key("toy", "other", TOKENS))
+    curves = measurements.curves(Key("toy", "other", TOKENS))
     expected = compare(curves.levels["b"], curves.measured).agreements["p"].spearman
     assert rows[1]["levels"]["b"]["value"] == pytest.approx(expected.value, rel=1e-12)
     assert rows[1]["levels"]["b"]["interval"] == pytest.approx(list(expected.interval), rel=1e-12)
@@ -436,7 +491,7 @@ def test_the_numbers_of_a_table_are_those_of_the_comparison(made, material):
 
 def test_tables_2_and_3_show_the_first_corpus_only(made):
     for name in ("table2", "table3"):
-        assert [row["corpus"] for row in made.pages[name].data["rows"]] == ["noise", "noise"]
+        assert [row["corpus"] for row in data_of(made, name)["rows"]] == ["noise", "noise"]
 
 
 def test_json_is_whole(made):
@@ -447,49 +502,48 @@ def test_json_is_whole(made):
     assert len(answer["cells"]) == 3
 
 
-def test_figures_have_the_papers_layout(material):
-    from posbias.papers.herasimchyk2026.making import MAKERS
+def test_figures_have_the_papers_layout(measurements):
+    def drawn(name):
+        module = import_module(f"posbias.papers.herasimchyk2026.{name}")
+        return module.draw(measurements, [("a note", "black")])
 
-    _, two = MAKERS["fig2"](material)
-    titles = [ax.get_title(loc="left") for ax in two.axes]
+    titles = [ax.get_title(loc="left") for ax in drawn("fig2").axes]
     assert titles == [
         "(a) attention only",
         "(b) residual-aware",
         "(c) with constant content",
         "measured",
     ]
-    _, three = MAKERS["fig3"](material)
-    assert len(three.axes) == 5
-    page, four = MAKERS["fig4"](material)
-    assert [row["corpus"] for row in page.data["mixing"]] == ["other"]
+    assert len(drawn("fig3").axes) == 5
+    four = drawn("fig4")
+    assert [row["corpus"] for row in STUDIES["fig4"].data(measurements)["mixing"]] == ["other"]
     assert len(four.axes) == 1
     line = four.axes[0].lines[0].get_ydata()
     np.testing.assert_allclose(
-        line, material.cells[Key("toy", "other", TOKENS)]["mixing"].values.mean(axis=0), rtol=1e-12
+        line, measurements.cells[Key("toy", "other", TOKENS)]["mixing"].values.mean(axis=0), rtol=1e-12
     )
-    assert picture_bytes(four, "svg") == picture_bytes(MAKERS["fig4"](material)[1], "svg")
+    assert picture_bytes(four, "svg") == picture_bytes(drawn("fig4"), "svg")
 
 
 def test_what_has_nothing_to_show_is_left_out_and_said(files, tmp_path):
-    said = []
     bare = load_measurement(files[0]).drop_vars(["content", "monotonicity_rate"])
     path = str(save_measurement(bare, tmp_path / "bare.nc"))
-    found = make(
-        ["table6", "fig3", "fig4", "fig5", "section4"], tmp_path, models=[path], say=said.append, **HERE
-    )
-    assert not found.files
-    assert [line.partition(":")[0] for line in said if "left out" in line] == [
-        "table6",
-        "fig3",
-        "fig4",
-        "fig5",
-        "section4",
-    ]
+    wanted = ["table6", "fig3", "fig4", "fig5", "section4"]
+    found = make(wanted, tmp_path, models=[path], **HERE)
+    assert not found.made
+    assert {*found.left_out} == {*wanted}
+    assert found.left_out["fig4"] == "one corpus only"
+
+
+@needs_rollout_files
+def test_without_measurements_the_schedule_is_left_out(tmp_path):
+    found = make(["fig1", "fig2"], tmp_path, models=[], configs=ROLLOUT_FILES)
+    assert (list(found.made), found.left_out) == (["fig2"], {"fig1": "nothing measured"})
 
 
 def test_the_published_reading_is_another(files, tmp_path, made):
     found = make(["table2", "section4"], tmp_path, models=files, reading="published", **HERE)
-    ours, theirs = (one.pages["table2"].data["rows"][0]["levels"]["c"]["value"] for one in (made, found))
+    ours, theirs = (data_of(one, "table2")["rows"][0]["levels"]["c"]["value"] for one in (made, found))
     assert abs(ours - theirs) > 0.01
     assert "published reading" in found.pages["section4"].note
 
@@ -561,19 +615,18 @@ def test_a_real_alibi_model_is_measured_once_with_its_slopes_read_off(folder, tm
         "prompts": 4,
         "tokens": 16,
     }
-    said = []
-    made = make(["table2", "table6", "fig2"], tmp_path, scramble=True, say=said.append, **given)
-    [key] = [key for key in made.cells if not key.corpus.endswith(CONTROL)]
-    cell = made.cells[key]
+    events = []
+    made = make(["table2", "table6", "fig2"], tmp_path, scramble=True, on_event=events.append, **given)
+    assert {(event.total, event.unit) for event in events} == {(4, "prompt")}
+    [key] = [key for key in made.results.cells if not key.corpus.endswith(CONTROL)]
+    cell = made.results.cells[key]
     curves = curves_of(cell, key.corpus)
     assert curves.additive
-    from posbias.papers.herasimchyk2026.levels import slopes_of
-
     np.testing.assert_allclose(
         slopes_of(cell), np.tile([0.25, 0.0625, 0.015625, 0.00390625], (3, 1)), rtol=1e-3
     )
     assert cell.attrs["parameters"] > 1000
-    assert len(made.pages["table6"].data["rows"]) == 1
+    assert len(data_of(made, "table6")["rows"]) == 1
 
     from posbias import measurement as measuring
 
@@ -582,7 +635,7 @@ def test_a_real_alibi_model_is_measured_once_with_its_slopes_read_off(folder, tm
 
     monkeypatch.setattr(measuring, "measure", refuse)
     again = make("table2", tmp_path, **given)
-    assert again.pages["table2"].data == made.pages["table2"].data
+    assert data_of(again, "table2") == data_of(made, "table2")
 
 
 # --- the command -------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,39 +21,6 @@ from posbias.store import save_json
 
 ORDER = ("quick", "full")
 """Efforts, from less to more."""
-
-
-class Clock:
-    """Passes on what is said, and notes when a line that begins with `opening` named what is made next."""
-
-    def __init__(self, say: Callable[[str], None], opening: str):
-        self._say, self._opening = say, opening
-        self.began = time.monotonic()
-        self.marks: list[tuple[str, float]] = []
-        self._left_out: dict[str, str] = {}
-
-    def say(self, line: str) -> None:
-        """A line, heard."""
-        if line.startswith(self._opening):
-            self.marks.append((line.removeprefix(self._opening).rstrip(" …"), time.monotonic()))
-        name, colon, reason = line.partition(": left out, ")
-        if colon:
-            self._left_out[name] = f"left out, {reason}"
-        self._say(line)
-
-    def left_out(self, name: str) -> str:
-        """Why something was not made."""
-        return self._left_out.get(name, "left out")
-
-    def alone(self) -> dict[str, float]:
-        """Seconds that each named part took by itself; what came before the first is nobody's."""
-        ends = [at for _, at in self.marks[1:]] + [time.monotonic()]
-        return {name: end - at for (name, at), end in zip(self.marks, ends, strict=True)}
-
-    @property
-    def common(self) -> float:
-        """Seconds before the first named part."""
-        return (self.marks[0][1] if self.marks else time.monotonic()) - self.began
 
 
 class Costs:

@@ -12,7 +12,7 @@ are kept in `cells` and found again.
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,16 +22,17 @@ import numpy as np
 from posbias.claims import Judged, judged_sentence, mean
 from posbias.comparison import Comparison, compare_all
 from posbias.estimate import Estimate
+from posbias.events import OnEvent
 from posbias.files import need_writable, write_text
 from posbias.papers.herasimchyk2026.agreement import Agreement
-from posbias.papers.herasimchyk2026.cells import Corpus, Effort, Progress, Say, Wanted, check, gather
+from posbias.papers.herasimchyk2026.cells import Corpus, Effort, Wanted, check, gather
 from posbias.papers.herasimchyk2026.levels import Curves, curves_of
-from posbias.papers.herasimchyk2026.pages import Block, Page
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.encodings import SIZE, EncodingCurves, draw_encodings
 from posbias.plots.style import INK, new_figure, save_figure
 from posbias.predictors import PREDICTORS
 from posbias.profile import Profile
+from posbias.reports.pages import Page, Table
 from posbias.store import save_json
 
 if TYPE_CHECKING:
@@ -61,23 +62,25 @@ class Encoding:
 
 @dataclass(frozen=True)
 class Made:
-    """What was made: files, and the page behind them: tables in words, claims, every number."""
+    """What was made: pictures and pages, the page as a value, every number."""
 
+    figures: tuple[Path, ...]
     files: tuple[Path, ...]
     page: Page
+    data: Mapping[str, Any]
     seconds: float
 
     @property
-    def pages(self) -> dict[str, Page]:
-        """The page by its name, as `posbias.papers.herasimchyk2026.make` gives them."""
-        return {"encodings": self.page}
+    def written(self) -> tuple[Path, ...]:
+        """All files."""
+        return (*self.figures, *self.files)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the picture itself, for JSON."""
         return {
-            "files": [str(path) for path in self.files],
+            "files": [str(path) for path in self.written],
             "claims": [claim.as_dict() for claim in self.page.claims],
-            **self.page.data,
+            **self.data,
             "seconds": self.seconds,
         }
 
@@ -90,15 +93,13 @@ def make(
     tokens: int = 256,
     seed: int = 0,
     again: bool = False,
-    progress: Progress | None = None,
-    say: Say | None = None,
+    on_event: OnEvent | None = None,
 ) -> Made:
     """Measure the models on the bundled text (held out of their training), and write the figure and its numbers.
 
     `models`: names, folders, hub ids, or `.nc` of finished measurements. Writes encodings.svg, .png, .md and
-    .json into `folder`. `progress` hears (finished, total) prompts of each model, `say` hears stages. Raises
-    `InvalidValueError` for counts that cannot be right, `OutputFileError` before any work if `folder` cannot be
-    written, and as `posbias.measure`.
+    .json into `folder`. `on_event` hears the prompts of each model. Raises `InvalidValueError` for counts that
+    cannot be right, `OutputFileError` before any work if `folder` cannot be written, and as `posbias.measure`.
     """
     began, folder = time.monotonic(), Path(folder)
     effort = Effort("encodings", prompts, prompts)
@@ -112,8 +113,7 @@ def make(
         effort,
         seed=seed,
         again=again,
-        progress=progress,
-        say=say,
+        on_event=on_event,
     )
     shown = [encoding_of(cell, seed) for cell in cells.values()]
     note = (
@@ -122,13 +122,14 @@ def make(
         "probability (Eq. 6). Intervals and bands: 95 % over prompts."
     )
     data = {"models": [_data(one) for one in shown]}
-    page = Page("Encodings under control", note, _blocks(shown), _claims(shown, seed), data)
+    page = Page("Encodings under control", note, _tables(shown), _claims(shown, seed))
     figure = _figure(shown, note)
-    files = [save_figure(figure, folder / f"encodings.{kind}") for kind in ("svg", "png")]
-    files.append(write_text(folder / "encodings.md", _text(page)))
-    about = {**data, "note": note, "claims": [claim.as_dict() for claim in page.claims]}
-    files.append(save_json(about, folder / "encodings.json"))
-    return Made(tuple(files), page, time.monotonic() - began)
+    figures = tuple(save_figure(figure, folder / f"encodings.{kind}") for kind in ("svg", "png"))
+    files = (
+        write_text(folder / "encodings.md", page.markdown()),
+        save_json(data | page.as_dict(), folder / "encodings.json"),
+    )
+    return Made(figures, files, page, data, time.monotonic() - began)
 
 
 def encoding_of(measurement: "xr.Dataset", seed: int = 0) -> Encoding:
@@ -161,16 +162,16 @@ def _figure(shown: Sequence[Encoding], note: str) -> Any:
     return settle(figure)
 
 
-def _blocks(shown: Sequence[Encoding]) -> tuple[Block, ...]:
+def _tables(shown: Sequence[Encoding]) -> tuple[Table, ...]:
     """What was measured, and how well each prediction agrees, by score."""
     head = ["model", "perplexity", "λ bottom", "λ mean", "λ top", "first 5 %", "last 5 %", "trough", "shape"]
-    measured = Block("Measured", head, [_row(one) for one in shown])
+    measured = Table("Measured", head, [_row(one) for one in shown])
     letters = sorted({letter for one in shown for letter in one.curves.levels})
     head = ["model", *(f"({letter})" for letter in letters), "uniform", "recency only", "ceiling"]
     return (
         measured,
         *(
-            Block(
+            Table(
                 f"{score.title()} with the measured influence",
                 head,
                 [_scores(one, score, letters) for one in shown],
@@ -208,11 +209,11 @@ def _score(score: Any, digits: int) -> str:
     return f"{score.value:.{digits}f}{around}".replace("-", "−")
 
 
-def _claims(shown: Sequence[Encoding], seed: int) -> list[Judged]:
+def _claims(shown: Sequence[Encoding], seed: int) -> tuple[Judged, ...]:
     """What the paper states of large models, on these: λ falls, the residual stream matters to the prediction."""
     half = shown[0].mixing.shape[1] // 2
     agreements = [Agreement(one.curves, seed) for one in shown]
-    return [
+    return (
         judged_sentence(
             "λ falls with depth: its mean over the lower half of the layers exceeds that over the upper",
             tuple(
@@ -233,7 +234,7 @@ def _claims(shown: Sequence[Encoding], seed: int) -> list[Judged]:
                 if "e" in one.curves.levels
             ),
         ),
-    ]
+    )
 
 
 def _data(one: Encoding) -> dict[str, Any]:
@@ -256,12 +257,3 @@ def _data(one: Encoding) -> dict[str, Any]:
 def _estimate(samples: np.ndarray) -> dict[str, float | None]:
     estimate = Estimate.of(samples)
     return {"value": estimate.value, "se": estimate.se, "n": estimate.n}
-
-
-def _text(page: Page) -> str:
-    """The page as Markdown, under a title of its own: it is no paper's."""
-    lines = [f"# {page.title}", "", page.note, ""]
-    for block in page.blocks:
-        lines += [f"{block.caption}:", "", f"| {' | '.join(block.head)} |", f"|{'---|' * len(block.head)}"]
-        lines += [*(f"| {' | '.join(row)} |" for row in block.rows), ""]
-    return "\n".join([*lines, *(f"- {claim}" for claim in page.claims)]) + "\n"

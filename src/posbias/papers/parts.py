@@ -10,7 +10,7 @@ from typing import Any
 
 from posbias.errors import MissingPackageError, ModelError, PosbiasError
 from posbias.events import Event
-from posbias.papers.costs import Clock, Costs, cells_in, tokens_of
+from posbias.papers.costs import Costs, cells_in, tokens_of
 from posbias.papers.registry import PaperStudy
 from posbias.papers.theorems import INSTANCES, try_statements
 
@@ -153,26 +153,23 @@ def _measured(run: Run, studies: Sequence[PaperStudy], models: Sequence[str], **
 
     asked = run.asked
     out = asked.folder / "herasimchyk2026"
-    before, clock = cells_in(out / "cells", ".nc"), Clock(asked.say, "making ")
+    before = cells_in(out / "cells", ".nc")
     made = make(
         [one.name for one in studies],
         out,
         models=() if tuple(models) == ("none",) else models,
         configs=asked.configs,
         quick=asked.quick,
-        progress=asked.hear("prompt"),
-        say=clock.say,
+        on_event=lambda event: asked.progress(event.unit, int(event.done), int(event.total or 0)),
         **options,
     )
-    new = dict.fromkeys(cells_in(out / "cells", ".nc") - before, 1.0)
-    needs = {
-        one.name: [name for name in cells_in(out / "cells", ".nc") if _needed(one.name, name)]
-        for one in studies
-        if one.name in made.pages
-    }
-    run.costs.shared("herasimchyk2026", clock.alone(), clock.common, needs, new)
-    run.made += [one.key for one in studies if one.name in made.pages]
-    run.left_out |= {one.key: clock.left_out(one.name) for one in studies if one.name not in made.pages}
+    cells = cells_in(out / "cells", ".nc")
+    needs = {name: [cell for cell in cells if _needed(name, cell)] for name in made.made}
+    alone = {name: study.seconds for name, study in made.made.items()}
+    common = made.seconds - sum(alone.values())
+    run.costs.shared("herasimchyk2026", alone, common, needs, dict.fromkeys(cells - before, 1.0))
+    run.made += [one.key for one in studies if one.name in made.made]
+    run.left_out |= {f"herasimchyk2026/{name}": f"left out, {why}" for name, why in made.left_out.items()}
 
 
 def _needed(study: str, cell: str) -> bool:

@@ -5,7 +5,7 @@
     study = STUDIES["wu2025/fig2"]
     print(study.question, study.quick.minutes, study.state("results"))
 
-What a study shows, asks, needs and costs is data (`catalogue.toml`); what the papers print of it is in `expected`.
+What a study shows, asks, needs and costs stands in its module or in `catalogue.toml`.
 A study knows its files under a folder of results: `state` says whether they are there, `rows` what they hold as a
 table. Making them is `posbias.papers.everything.make_study`. Nothing heavy is imported here.
 """
@@ -13,16 +13,15 @@ table. Making them is `posbias.papers.everything.make_study`. Nothing heavy is i
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from posbias.claims import Claim
 from posbias.errors import InputFileError, InvalidValueError, nearest
-from posbias.papers.expected import Expected, expected_of
 from posbias.papers.results import State, read_result, rows_of, state_of
-from posbias.papers.study import Study
+from posbias.papers.study import Expected, Study
 from posbias.papers.theorems import rows, tried_already
 
 PAPERS = ("wu2025", "herasimchyk2026", "kim2026")
@@ -52,7 +51,8 @@ class PaperStudy:
 
     `needs` is "" (nothing beyond posbias[report]), "torch" or "models" (a language model; those of the paper that
     cannot be had are read from the authors' rollout files, or stood in for). `writes` are its files, `parts` the
-    studies of a number that is the caption of others, `command` what makes it.
+    studies of a number that is the caption of others, `command` what makes it. `expected` are the numbers that the
+    paper prints of it (Wu et al. 2025 print none), `row_claims` those about rows of a printed table.
     """
 
     paper: str
@@ -65,16 +65,13 @@ class PaperStudy:
     writes: tuple[str, ...]
     parts: tuple[str, ...] = ()
     command: str = ""
+    expected: tuple[Expected, ...] = ()
+    row_claims: tuple[Claim, ...] = ()
 
     @property
     def key(self) -> str:
         """'wu2025/fig2'."""
         return f"{self.paper}/{self.name}"
-
-    @cached_property
-    def expected(self) -> tuple[Expected, ...]:
-        """The numbers that the paper prints of it; none for Wu et al. 2025, whose figures carry no numbers."""
-        return expected_of(self.paper, self.name)
 
     def file(self, folder: str | Path, at: Mapping[str, Path] | None = None) -> Path:
         """Its JSON in a folder of results; `at` are folders of papers that lie elsewhere."""
@@ -166,11 +163,11 @@ def minutes_text(minutes: float) -> str:
 
 def _read() -> dict[str, PaperStudy]:
     """The studies of the catalogue and those that are modules of their own, paper by paper."""
-    from posbias.papers import kim2026, wu2025
+    from posbias.papers import herasimchyk2026, kim2026, wu2025
 
     data = tomllib.loads((files("posbias.papers") / "catalogue.toml").read_text(encoding="utf-8"))
     machine = data["machine"]
-    modules = {"kim2026": kim2026.STUDIES, "wu2025": wu2025.STUDIES}
+    modules = dict(zip(PAPERS, (wu2025.STUDIES, herasimchyk2026.STUDIES, kim2026.STUDIES), strict=True))
     studies: dict[str, PaperStudy] = {}
     for paper in PAPERS:
         for study in modules.get(paper, {}).values():
@@ -195,6 +192,8 @@ def _of_module(study: Study, machine: str) -> PaperStudy:
         tuple(f"{study.short}.{kind}" for kind in written),
         study.parts,
         command=f"posbias paper {study.paper} {study.short} {study.options}".rstrip(),
+        expected=study.printed,
+        row_claims=study.rows,
     )
 
 

@@ -152,24 +152,19 @@ class Studies(Mapping[str, Study]):
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """A study with its results, its claims judged, the files that were written, and the seconds all this took."""
+    """A study with its results, its page, the files that were written, and the seconds all this took."""
 
     study: Study
     results: Any
-    judged: tuple[Judged, ...]
+    page: Page
     figures: tuple[Path, ...]
     files: tuple[Path, ...]
     seconds: float
 
     @property
-    def note(self) -> str:
-        """What its numbers rest on."""
-        return self.study.note(self.results)
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """The tables of its page."""
-        return tuple(self.study.tables(self.results))
+    def judged(self) -> tuple[Judged, ...]:
+        """Its claims."""
+        return self.page.claims
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,6 +173,11 @@ class Reproduction:
 
     made: Mapping[str, Made]
     results: Any
+
+    @property
+    def pages(self) -> dict[str, Page]:
+        """Pages by figure."""
+        return {name: made.page for name, made in self.made.items()}
 
     @property
     def claims(self) -> dict[str, Sequence[Judged]]:
@@ -219,7 +219,7 @@ def write(study: Study, results: Any, effort: str, folder: Path, **options: Any)
         write_text(folder / f"{study.short}.md", page.markdown()),
         save_json(about | page.as_dict() | dict(study.data(shown)), folder / f"{study.short}.json"),
     )
-    return Made(study, shown, judged, figures, files, time.monotonic() - began)
+    return Made(study, shown, page, figures, files, time.monotonic() - began)
 
 
 def _draw(

@@ -308,22 +308,16 @@ def test_rows_of_models_that_were_not_measured_are_undecided(folder):
 
 @pytest.mark.parametrize(("off", "verdict"), [(0.0, "holds"), (0.012, "holds"), (0.05, "fails")])
 def test_a_row_that_was_measured_is_compared(folder, off, verdict):
-    def level(value):
-        return {"value": value + off, "interval": [value + off - 0.01, value + off + 0.01]}
-
-    made = [
-        {
-            "model": "bloom-7b1",
-            "corpus": "HuggingFaceFW/fineweb-edu:train",
-            "levels": dict(zip("abc", map(level, TABLE4["bloom-7b"][CORPORA[0]]), strict=True)),
-        }
+    beside = [
+        {"model": "bloom-7b", "corpus": CORPORA[0], "what": f"({letter})", "here": value + off, "se": 0.005}
+        for letter, value in zip("abc", TABLE4["bloom-7b"][CORPORA[0]], strict=True)
     ]
-    write(folder, "herasimchyk2026/table4", [claim("(b) is higher", 0.2)], rows=made)
+    write(folder, "herasimchyk2026/table4", [claim("(b) is higher", 0.2)], printed_beside=beside)
     found = rows(folder, "table4")
     assert found["bloom-7b"].verdict == verdict
     assert found["mpt-7b"].verdict == "undecided"
-    assert found["bloom-7b"].estimate.value == pytest.approx(off)
-    assert f"{3 if verdict == 'holds' else 0} of 3 numbers within" in found["bloom-7b"].why
+    assert found["bloom-7b"].estimate.value in [entry["here"] for entry in beside]
+    assert f"{3 if verdict == 'holds' else 0} of 3 hold" in found["bloom-7b"].why or verdict == "fails"
 
 
 def test_which_models_stand_in():

@@ -6,9 +6,9 @@ import pytest
 
 from posbias.errors import InvalidValueError, ModelError, OutputFileError, PosbiasError
 from posbias.execution import InProcess
-from posbias.papers import herasimchyk2026
-from posbias.papers.costs import Clock, Costs, effort_covers, tokens_of
+from posbias.papers.costs import Costs, effort_covers, tokens_of
 from posbias.papers.everything import make_all, make_study
+from posbias.papers.herasimchyk2026.cells import EFFORTS
 from posbias.papers.herasimchyk2026.cells import Effort as Prompts
 from posbias.papers.kim2026.models import EFFORT
 from posbias.papers.registry import STUDIES
@@ -22,7 +22,7 @@ def brief(monkeypatch):
     """Efforts of seconds in the place of minutes."""
     monkeypatch.setitem(EFFORT, "quick", 5000)
     monkeypatch.setitem(settings.EFFORT, "quick", Effort("quick", (0, 1), {2: 20}, 40))
-    monkeypatch.setattr(herasimchyk2026, "QUICK", Prompts("quick", 4, 4, 96))
+    monkeypatch.setitem(EFFORTS, "quick", Prompts("quick", 4, 4, 96))
 
 
 @pytest.fixture(scope="module")
@@ -209,21 +209,11 @@ def test_a_folder_that_cannot_be_written_is_refused_first(tmp_path):
 
 
 def test_shared_work_is_counted_once(tmp_path):
-    clock = Clock(lambda line: None, "drawing ")
-    clock.began -= 10.0
-    for name in ("a", "b"):
-        clock.say(f"drawing {name} …")
-    costs = Costs(tmp_path / "papers.json", "quick", {})
-    costs.shared(
-        "wu2025",
-        clock.alone(),
-        clock.common,
-        {"a": ["x", "y"], "b": ["y", "z", "old"]},
-        {"x": 1.0, "y": 3.0, "z": 6.0},
-    )
+    costs, needs = Costs(tmp_path / "papers.json", "quick", {}), {"a": ["x", "y"], "b": ["y", "z", "old"]}
+    costs.shared("wu2025", {"a": 1.0, "b": 2.0}, 10.0, needs, {"x": 1.0, "y": 3.0, "z": 6.0})
     made = {key: (one["cells_made"], one["cells_found"]) for key, one in costs.records.items()}
     assert made == {"wu2025/a": (2, 0), "wu2025/b": (1, 2)}
-    assert [one["seconds"] for one in costs.records.values()] == pytest.approx([4.0, 6.0], abs=0.2)
+    assert [one["seconds"] for one in costs.records.values()] == [5.0, 8.0]
 
 
 def test_what_was_made_in_two_runs_is_added_up(tmp_path):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from posbias.cli import options as shared
-from posbias.cli.output import answer_with, as_events, progress
+from posbias.cli.output import answer_with, progress
 from posbias.cli.paper.herasimchyk2026 import page_lines
 
 
@@ -48,6 +48,7 @@ def encodings(*, options: Options = Options()) -> None:
             tokens=options.tokens,
             seed=options.seed,
             again=options.rerun,
-            **as_events(on_event, "prompt"),
+            on_event=on_event,
         )
-    answer_with(made.as_dict(), lambda: page_lines(made), options.json)
+    pages = {"encodings": made.page}
+    answer_with(made.as_dict(), lambda: page_lines(pages, made.written), options.json)

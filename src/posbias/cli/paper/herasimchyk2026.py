@@ -1,15 +1,19 @@
 """`posbias paper herasimchyk2026`: the tables and figures of Herasimchyk et al. 2026."""
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from posbias.cli import options as shared
-from posbias.cli.output import answer_with, as_events, log, progress
+from posbias.cli.output import answer_with, log, progress
 from posbias.cli.paper.claims import claims_alone
 from posbias.errors import InvalidValueError
 from posbias.terminal import table
+
+if TYPE_CHECKING:
+    from posbias.reports.pages import Page
 
 
 @shared.options
@@ -89,23 +93,23 @@ def herasimchyk2026(*what: str, options: Options = Options()) -> None:
         made = make(
             what or ("table2", "table3", "fig2"),
             options.out,
-            **as_events(on_event, "prompt"),
+            on_event=on_event,
             **settings,
         )
     if made.stand_in:
         log.info(made.stand_in)
-    answer_with(made.as_dict(), lambda: page_lines(made), options.json)
+    answer_with(made.as_dict(), lambda: page_lines(made.pages, made.written), options.json)
 
 
-def page_lines(made: Any) -> list[str]:
+def page_lines(pages: "Mapping[str, Page]", files: Iterable[Path]) -> list[str]:
     """The tables of every page, its claims, and the files."""
     lines: list[str] = []
-    for name, page in made.pages.items():
+    for name, page in pages.items():
         lines += [f"{name}: {page.note}"]
-        for block in page.blocks:
-            lines += ["", block.caption, *table(block.head, block.rows)]
+        for shown in page.tables:
+            lines += ["", shown.caption, *table([*shown.head], [[*row] for row in shown.rows])]
         lines += ["", *(f"  {claim}" for claim in page.claims), ""]
-    return [*lines, *(f"file: {path}" for path in made.files)]
+    return [*lines, *(f"file: {path}" for path in files)]
 
 
 def _length(word: str) -> int:

@@ -11,11 +11,11 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int
 
-from posbias.claims import Evidence, Test
+from posbias.claims import Evidence
 from posbias.comparison import Comparison, compare_all
 from posbias.estimate import Estimate
 from posbias.papers.herasimchyk2026.levels import Curves
-from posbias.profile import spearman, wasserstein
+from posbias.profile import SHARE, spearman, wasserstein
 from posbias.seeds import stream
 
 RESAMPLES = 1000
@@ -69,19 +69,28 @@ class Agreement:
             where, lambda measured: self._score(score, more, measured) - self._score(score, less, measured)
         )
 
-    def evidence(
-        self, where: str, statistic: Callable[[np.ndarray], np.ndarray], test: Test | None = None
-    ) -> Evidence:
+    def minimum(self, where: str, letter: str) -> Evidence:
+        """How far the trough of a level lies behind that of the measured curve, as a share of the text."""
+        predicted = self.mass(letter)
+        width = max(1, round(SHARE * predicted.size))
+        at = int(trough(predicted, width))
+        return self.evidence(where, lambda measured: (at - trough(measured, width)) / (predicted.size - 1))
+
+    def evidence(self, where: str, statistic: Callable[[np.ndarray], np.ndarray]) -> Evidence:
         """A statistic of the measured curve ([…, position] → […]) with its error over prompts."""
         measured = self.curves.measured
         assert measured is not None
         if self.prompts < 2:
-            return Evidence(where, flaw="one prompt, two needed", test=test)
+            return Evidence(where, flaw="one prompt, two needed")
         value, drawn = float(statistic(np.asarray(measured.mass))), statistic(self.resampled)
-        return Evidence(where, Estimate(value, float(np.std(drawn, ddof=1)), self.prompts), test=test)
+        return Evidence(where, Estimate(value, float(np.std(drawn, ddof=1)), self.prompts))
+
+    def mass(self, letter: str) -> Float[np.ndarray, "position"]:
+        """What a level predicts."""
+        return np.asarray(self.curves.levels[letter].mass)
 
     def _score(self, score: str, letter: str, measured: Float[np.ndarray, "*batch position"]) -> np.ndarray:
-        return SCORES[score](np.asarray(self.curves.levels[letter].mass), measured)
+        return SCORES[score](self.mass(letter), measured)
 
 
 def trough(mass: Float[np.ndarray, "*batch position"], width: int) -> Int[np.ndarray, "*batch"]:

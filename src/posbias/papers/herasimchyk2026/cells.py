@@ -6,22 +6,24 @@ what took another machine. An interrupted cell goes on from its finished prompts
 """
 
 import json
+import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.errors import InvalidValueError
+from posbias.events import Event, OnEvent
+from posbias.papers.herasimchyk2026.printed import PROMPTS
 from posbias.store import load_measurement, save_measurement
 
 if TYPE_CHECKING:
     import xarray as xr
 
+log = logging.getLogger(__name__)
 CONTROL = " (scrambled)"
 """What the name of a corpus ends in whose prompts have their tokens shuffled."""
-Say = Callable[[str], None]
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,10 @@ class Effort:
     prompts: int | None
     most: int
     longest: int | None = None
+
+
+EFFORTS = {"quick": Effort("quick", None, 32, 512), "full": Effort("full", None, PROMPTS)}
+"""32 prompts, λ at no more than 512 tokens; the paper's 1,000 prompts. Or as many as the text has."""
 
 
 @dataclass(frozen=True)
@@ -75,23 +81,21 @@ def gather(
     *,
     seed: int = 0,
     again: bool = False,
-    progress: Progress | None = None,
-    say: Say | None = None,
+    on_event: OnEvent | None = None,
 ) -> dict[Key, "xr.Dataset"]:
     """The measurement of every model on every corpus at the lengths wanted there, from `folder` where it has them.
 
-    Lengths beyond a model's context, and those of which the text has no prompt, are left out, and said. Raises as
-    `posbias.measure`, `load_measurement` and `save_measurement`; KeyboardInterrupt on Ctrl-C, what is
-    finished being kept.
+    Lengths beyond a model's context, and those of which the text has no prompt, are left out, and said. `on_event`
+    hears the prompts of each measurement. Raises as `posbias.measure`, `load_measurement` and `save_measurement`;
+    KeyboardInterrupt on Ctrl-C, what is finished being kept.
     """
-    say = say or (lambda line: None)
     found: dict[Key, Any] = {}
     for name in models:
         if name.endswith(".nc"):
             measurement = load_measurement(name)
             found[_key(measurement)] = measurement
             continue
-        worker = _Worker(name, folder, effort, seed, again, progress, say)
+        worker = _Worker(name, folder, effort, seed, again, on_event)
         for corpus in corpora:
             wanted = corpora[corpus]
             for tokens in worker.fitting(wanted.lengths):
@@ -123,8 +127,7 @@ class _Worker:
     effort: Effort
     seed: int
     again: bool
-    progress: Progress | None
-    say: Say
+    on_event: OnEvent | None
     _loaded: Any = None
     _attention: str = ""
     _counts: dict[Corpus, tuple[str, int]] = field(default_factory=dict)
@@ -134,7 +137,7 @@ class _Worker:
         if self._loaded is None:
             from posbias.measurement import load_model
 
-            self._loaded = load_model(self.name, say=self.say)
+            self._loaded = load_model(self.name, say=log.info)
             self._attention = self._loaded.attention
         return self._loaded
 
@@ -152,7 +155,7 @@ class _Worker:
         context = getattr(self.loaded.model.config, "max_position_embeddings", None)
         for tokens in lengths:
             if context is not None and tokens > context:
-                self.say(f"{self.loaded.name}: {tokens} tokens left out, its context has {context}")
+                log.info("%s: %d tokens left out, its context has %d", self.loaded.name, tokens, context)
             else:
                 yield tokens
 
@@ -177,14 +180,18 @@ class _Worker:
             **job,
             dense_logits=dense,
             checkpoint=checkpoint,
-            progress=self.progress,
-            say=self.say,
+            progress=self._progress,
+            say=log.info,
         )
         measured.attrs["parameters"] = sum(one.numel() for one in loaded.model.parameters())
         save_measurement(measured, path)
         measuring.discard_checkpoint(checkpoint)
         # as the next one will read it, so that both draw the same
         return load_measurement(path)
+
+    def _progress(self, done: int, total: int) -> None:
+        if self.on_event:
+            self.on_event(Event(done, total, "prompt"))
 
     def _prompts(self, corpus: Corpus, tokens: int) -> int:
         """As many prompts as asked for, or as the corpus has."""
@@ -202,7 +209,7 @@ class _Worker:
             have = (
                 f"{windows} prompts of {tokens} tokens are all it has" if windows else "left out, too short"
             )
-            self.say(f"{self.loaded.name} on {name} at {tokens} tokens: {have}")
+            log.info("%s on %s at %d tokens: %s", self.loaded.name, name, tokens, have)
         return min(windows, self.effort.most)
 
     def _path(self, corpus: Corpus, tokens: int, prompts: int, fingerprint: str) -> Path:

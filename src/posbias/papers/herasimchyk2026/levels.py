@@ -70,6 +70,11 @@ class Curves:
     additive: bool = True
     remarks: tuple[str, ...] = field(default=())
 
+    @property
+    def name(self) -> str:
+        """'mpt-7b, FineWeb-Edu'."""
+        return f"{self.model}, {self.corpus}" if self.corpus else self.model
+
 
 @dataclass(frozen=True)
 class MeanContent:

@@ -64,7 +64,9 @@ TABLE6: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
     "bloom-7b": ((0.54, 0.18), (0.47, 0.20)),
     "bloom-176b": ((0.86, 0.13), (0.84, 0.14)),
 }
-"""Model → (mean, standard deviation) over layers and heads, on the diagonal and below it."""
+"""Model → (mean, standard deviation) over layers and heads, by region."""
+REGIONS = ("diagonal", "below it")
+"""Those of Table 6."""
 VIOLATIONS, GAP = 1e-6, 2e-6
 """Section 4: the largest share of violating triples, and the mean gap of those that do violate."""
 BINS = 199
@@ -92,28 +94,41 @@ Reading = Literal["corrected", "published"]
 
 
 @dataclass(frozen=True)
-class Printed:
-    """A number of a table: the `study` that shows it, whose it is (`corpus` "" if of no text), and `what`."""
+class Number:
+    """A printed number: whose it is (`corpus` "" if of no text), of what, and its digits after the point.
 
-    study: str
+    `claimed` says whether the claim about its row is about it.
+    """
+
     model: str
     corpus: str
     what: str
     value: float
+    digits: int = 2
+    claimed: bool = True
 
 
-def numbers() -> Iterator[Printed]:
-    """Every number of Tables 1 to 6, table by table; what is said of scores is the level, such as "(a)"."""
-    for model, (size, depth) in TABLE1.items():
-        yield Printed("table1", model, "", "parameters (B)", size)
-        yield Printed("table1", model, "", "depth", depth)
-    for study, table in (("table2", TABLE4), ("table3", TABLE5), ("table4", TABLE4), ("table5", TABLE5)):
-        featured = study in ("table2", "table3")
-        for model in FEATURED if featured else table:
-            for corpus in CORPORA[:1] if featured else CORPORA:
-                for level, value in zip(LEVELS, table[model][corpus], strict=True):
-                    yield Printed(study, model, corpus, f"({level})", value)
-    for model, regions in TABLE6.items():
-        for region, (mean, spread) in zip(("diagonal", "below it"), regions, strict=True):
-            yield Printed("table6", model, "", f"{region}, mean", mean)
-            yield Printed("table6", model, "", f"{region}, deviation", spread)
+def numbers(table: str) -> Iterator[Number]:
+    """Every number of one of Tables 1 to 6; what is said of scores is the level, such as "(a)"."""
+    if table == "table1":
+        for model, (size, depth) in TABLE1.items():
+            yield Number(model, "", "parameters (B)", size, digits=0)
+            yield Number(model, "", "depth", depth, digits=0)
+    elif table == "table6":
+        for model, regions in TABLE6.items():
+            for region, (mean, spread) in zip(REGIONS, regions, strict=True):
+                yield Number(model, "", f"{region}, mean", mean)
+                yield Number(model, "", f"{region}, deviation", spread, claimed=False)
+    else:
+        for model, by_corpus in scores(table).items():
+            for corpus, values in by_corpus.items():
+                for level, value in zip(LEVELS, values, strict=True):
+                    yield Number(model, corpus, f"({level})", value)
+
+
+def scores(table: str) -> dict[str, dict[str, tuple[float, float, float]]]:
+    """What Tables 2 to 5 print, by model, corpus and level."""
+    featured = table in ("table2", "table3")
+    whole = TABLE4 if table in ("table2", "table4") else TABLE5
+    models, corpora = (FEATURED, CORPORA[:1]) if featured else (TABLE1, CORPORA)
+    return {model: {corpus: whole[model][corpus] for corpus in corpora} for model in models}

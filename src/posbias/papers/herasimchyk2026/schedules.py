@@ -1,51 +1,62 @@
-"""What the paper says of λ by layer (Figures 1 and 4, Appendix C), as claims on measured models."""
+"""Figures 1 and 4: λ by layer at several lengths, a row per corpus; its claims, tables and drawing."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
-from posbias.claims import LEVEL, Evidence, Judged, Near, difference, judged_sentence, mean
+from posbias.claims import LEVEL, Evidence, Near, difference, mean
+from posbias.estimate import Estimate
 from posbias.papers.herasimchyk2026.cells import Key, names
+from posbias.papers.herasimchyk2026.measurements import Measurements
+from posbias.plots.captions import captioned_figure, settle
+from posbias.plots.levels import draw_mixing_series
+from posbias.plots.style import INK, TEXT
+from posbias.reports.pages import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Mixings = Mapping[Key, Float[np.ndarray, "prompt layer"]]
+FALLS = "λ falls with depth: its mean over the lower half of the layers exceeds that over the upper"
+HEAD = ("model", "corpus", "tokens", "prompts", "layer 0", "lower half", "upper half", "last layer")
 
 
-def mixing_claims(mixings: Mixings) -> list[Judged]:
-    """Figure 1: that λ_t falls with depth, for every model and length."""
-    sentence = "λ falls with depth: its mean over the lower half of the layers exceeds that over the upper"
-    return [
-        judged_sentence(sentence, tuple(_fall(_at(key, mixings), mixing) for key, mixing in mixings.items()))
-    ]
+def note(results: Measurements) -> str:
+    """What λ is."""
+    kind = "Frobenius norms, Eq. (1)" if results.reading == "corrected" else "mean over tokens"
+    return f"λ by layer ({kind}), mean over prompts with its 95 % interval."
 
 
-def corpora_claims(mixings: Mixings) -> list[Judged]:
-    """Figure 4: the same on every corpus, and that λ_t is one for all (as a table that shares λ assumes)."""
-    effects = []
+# --- claims ------------------------------------------------------------------------------------------------
+
+
+def falls(mixings: Mixings) -> Iterator[Evidence]:
+    """That λ_t falls with depth, for every model, length and corpus."""
+    several = len(names(mixings, "corpus")) > 1
+    for key, mixing in mixings.items():
+        where = f"{key.model}, {key.tokens} tokens" + (f", {key.corpus}" if several else "")
+        half = mixing.shape[1] // 2
+        if half:
+            yield mean(where, mixing[:, :half].mean(axis=1) - mixing[:, -half:].mean(axis=1))
+        else:
+            yield Evidence(where, flaw="one layer, two needed")
+
+
+def unchanged(mixings: Mixings) -> Iterator[Evidence]:
+    """That λ_t of every other corpus is that of the first (as a table that shares λ assumes)."""
     first = names(mixings, "corpus")[0]
     for key, mixing in mixings.items():
         reference = Key(key.model, first, key.tokens)
         if key.corpus != first and reference in mixings:
             where = f"{key.model}, {key.tokens} tokens, {key.corpus}"
-            effects.append(_apart(where, mixing, mixings[reference]))
-    claims = mixing_claims(mixings)
-    if effects:
-        claims.append(
-            judged_sentence(f"λ is that of {first} on every other corpus, layer by layer", tuple(effects))
-        )
-    return claims
-
-
-def _fall(where: str, mixing: Float[np.ndarray, "prompt layer"]) -> Evidence:
-    half = mixing.shape[1] // 2
-    if not half:
-        return Evidence(where, flaw="one layer, two needed")
-    return mean(where, mixing[:, :half].mean(axis=1) - mixing[:, -half:].mean(axis=1))
+            yield _apart(where, mixing, mixings[reference])
 
 
 def _apart(
-    where: str, one: Float[np.ndarray, "prompt layer"], other: Float[np.ndarray, "prompt layer"]
+    where: str, own: Float[np.ndarray, "prompt layer"], first: Float[np.ndarray, "prompt layer"]
 ) -> Evidence:
     """That two schedules are near each other in every layer: the layer that decides it.
 
@@ -54,7 +65,7 @@ def _apart(
     """
     layers = [
         difference(f"{where}, layer {t}", a, b, draws="prompts", test=Near())
-        for t, (a, b) in enumerate(zip(one.T, other.T, strict=True))
+        for t, (a, b) in enumerate(zip(own.T, first.T, strict=True))
     ]
     if layers[0].flaw:
         return replace(layers[0], where=where)
@@ -64,6 +75,47 @@ def _apart(
     return replace(deciding, opposite=opposite)
 
 
-def _at(key: Key, mixings: Mixings) -> str:
-    several = len(names(mixings, "corpus")) > 1
-    return f"{key.model}, {key.tokens} tokens" + (f", {key.corpus}" if several else "")
+# --- numbers and pictures ----------------------------------------------------------------------------------
+
+
+def tables(mixings: Mixings) -> Iterator[Table]:
+    """λ in words: bottom, lower half, upper half and top layer, by model, corpus and length."""
+    rows = []
+    for key, mixing in mixings.items():
+        half = max(1, mixing.shape[1] // 2)
+        parts = (mixing[:, 0], mixing[:, :half].mean(axis=1), mixing[:, -half:].mean(axis=1), mixing[:, -1])
+        sizes = [key.model, key.corpus, str(key.tokens), str(len(mixing))]
+        rows.append([*sizes, *(str(Estimate.of(part)) for part in parts)])
+    yield Table("λ, mean ± standard error over prompts", HEAD, rows)
+
+
+def data(mixings: Mixings) -> dict[str, Any]:
+    """λ by layer with its standard error, by model, corpus and length."""
+    rows = []
+    for key, mixing in mixings.items():
+        estimates = [Estimate.of(column) for column in mixing.T]
+        numbers = {"mixing": [one.value for one in estimates], "se": [one.se for one in estimates]}
+        rows.append({**vars(key), "prompts": len(mixing), **numbers})
+    return {"mixing": rows}
+
+
+def draw_schedules(mixings: Mixings, caption: Sequence[tuple[str, str]]) -> "Figure":
+    """A column per model, a row per corpus, a line per length."""
+    models, corpora = names(mixings, "model"), names(mixings, "corpus")
+    size = (max(5.0, 0.5 + 3.4 * len(models)), 2.9 * len(corpora))
+    figure, part = captioned_figure(*size, caption)
+    panels = part.subplots(len(corpora), len(models), squeeze=False)
+    for corpus, row in zip(corpora, panels, strict=True):
+        for model, ax in zip(models, row, strict=True):
+            series = {
+                f"{key.tokens:,} tokens": mixing
+                for key, mixing in mixings.items()
+                if (key.model, key.corpus) == (model, corpus)
+            }
+            if not series:
+                ax.set_axis_off()
+                continue
+            draw_mixing_series(ax, series)
+            words = {"transform": ax.transAxes, "ha": "right", "va": "top", "fontsize": TEXT, "color": INK}
+            ax.text(0.98, 0.96, f"{model}\n{corpus}", **words)
+    return settle(figure)

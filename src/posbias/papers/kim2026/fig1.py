@@ -11,6 +11,7 @@ from posbias.papers.kim2026.models import (
     ANISOTROPIC,
     BARE,
     EFFORT,
+    EXPECTED,
     FOUR,
     ISOTROPIC,
     RESIDUAL,
@@ -110,6 +111,7 @@ STUDY = Study(
         with_printed(results) | {"closed_forms": [one.as_dict() for one in _compared(results)]}
     ),
     note=note,
+    printed=EXPECTED,
 )
 
 

@@ -8,7 +8,7 @@ of Figures 2, 5, 6 and 7: `ALPHAS` are ours.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from posbias.papers.study import Results
+from posbias.papers.study import Expected, Results
 from posbias.plots.recency import probability_text
 from posbias.reports.pages import Table
 from posbias.simulation import RecencyModel, RecencyResult
@@ -34,6 +34,8 @@ PRINTED: tuple[tuple[str, RecencyModel], ...] = (
     ("0.5457", RecencyModel(dimension=64, anisotropy=0.5, residual=True)),
 )
 """Recency probabilities of layer 2 printed in Section 3, each from 10,000,000 samples, and their models."""
+FOUR_ERRORS = 0.0002
+"""Four standard errors of the difference between a printed probability and ours, at ten million samples each."""
 
 
 def models(
@@ -98,3 +100,15 @@ def as_dict(result: RecencyResult) -> dict[str, Any]:
             for layer, (p, q) in enumerate(pairs)
         ],
     }
+
+
+EXPECTED = tuple(
+    Expected(
+        f"recency probability of {describe(model)}, d = {model.dimension}, layer 2",
+        float(number),
+        FOUR_ERRORS,
+        "Section 3",
+    )
+    for number, model in PRINTED
+)
+"""The six probabilities; the panels of Figure 1 carry four digits of the same six."""

@@ -9,6 +9,7 @@ from posbias.papers.kim2026.models import (
     ANISOTROPIC,
     BARE,
     EFFORT,
+    EXPECTED,
     ISOTROPIC,
     PRINTED,
     RESIDUAL,
@@ -91,5 +92,6 @@ STUDY = Study(
     tables=lambda results: [probabilities(results, (1, 2)), printed_table(results)],
     data=with_printed,
     note=note,
+    printed=EXPECTED,
     draws=False,
 )

@@ -1,0 +1,138 @@
+"""The numbers of the printed tables beside ours, and each row of a table as a claim.
+
+A row is one model of the paper, by its name; a text is the paper's by what its name has in it, and a score on
+another text is not compared. Ours may lie half of the last digit away, and as many standard errors as the furthest
+of all numbers of the row is off by chance in 5 % (Bonferroni): over prompts, in Table 6 over heads.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from posbias.claims import Claim, Evidence, Printed
+from posbias.estimate import Estimate
+from posbias.papers.herasimchyk2026.printed import HUB, TABLE1, Number, numbers
+from posbias.papers.herasimchyk2026.standing import names_of, plain
+from posbias.reports.pages import Table
+from posbias.theory.presets import PRESETS
+
+TEXTS = {"FineWeb-Edu": "fineweb", "DCLM-Baseline": "dclm", "Wikipedia": "wiki"}
+"""What the name of a text has in it that stands for a corpus of the paper."""
+KNOWN = 0.05
+"""A number whose standard error is larger does not confirm a printed one."""
+LEVEL = 0.05
+"""How often a row of true numbers may be found wrong."""
+HEAD = ("model", "corpus", "of", "printed", "here", "difference", "tolerance", "within")
+Ours = Iterable[tuple[str, str, str, Estimate]]
+"""Numbers made here: model, text, what, value with its error (0 for an exact one)."""
+Beside = Sequence[tuple[Number, Evidence]]
+"""Printed numbers with ours, each with its test."""
+
+
+def beside(table: str, ours: Ours) -> Beside:
+    """Every number that the paper prints in this table and was made here, in its order."""
+    made: dict[tuple[str, str, str], Estimate] = {}
+    for name, text, what, estimate in ours:
+        for model in TABLE1:
+            if plain(name) in map(plain, names_of(model)):
+                made[model, _corpus(text), what] = estimate
+    found = [(number, made.get((number.model, number.corpus, number.what))) for number in numbers(table)]
+    return _tested((number, estimate) for number, estimate in found if estimate is not None)
+
+
+def beside_table(table: str, compared: Beside) -> Table:
+    """The comparison in words; its caption names the models that were not measured on the paper's texts."""
+    lacking = _lacking(table, compared)
+    caption = "Printed beside ours, with the tolerance used"
+    if lacking:
+        where = "" if table == "table1" else " on the paper's texts"
+        caption += f" (not measured here{where}, so not compared: {', '.join(lacking)})"
+    rows = []
+    for number, piece in compared:
+        entry, ours = _entry(number, piece), piece.estimate.value
+        sizes = (
+            f"{number.value:g}",
+            f"{ours:.3g}",
+            f"{ours - number.value:+.2g}",
+            f"{entry['tolerance']:.2g}",
+        )
+        words = [size.replace("-", "−") for size in sizes]
+        within = "yes" if entry["within"] else "no"
+        rows.append([number.model, number.corpus or "–", number.what, *words, within])
+    return Table(caption, HEAD, rows)
+
+
+def beside_data(table: str, compared: Beside) -> Mapping[str, Any]:
+    """The same for JSON."""
+    return {
+        "printed_beside": [_entry(number, piece) for number, piece in compared],
+        "not_measured": _lacking(table, compared),
+    }
+
+
+def row_claim(table: str, model: str, words: str) -> Claim:
+    """That a printed row is what was measured here, judged on the table's JSON (empty where there is none)."""
+
+    def quantity(data: Mapping[str, Any]) -> Iterator[Evidence]:
+        ours = {
+            (entry["corpus"], entry["what"]): Estimate(entry["here"], entry["se"])
+            for entry in data.get("printed_beside", ())
+            if entry["model"] == model and entry.get("se") is not None
+        }
+        own = [number for number in numbers(table) if number.model == model and number.claimed]
+        compared = _tested(
+            (number, ours[number.corpus, number.what])
+            for number in own
+            if (number.corpus, number.what) in ours
+        )
+        pieces = [piece for _, piece in compared]
+        yield from sorted(pieces, key=lambda piece: piece.sureness)
+        if not pieces:
+            yield Evidence(model, flaw=_needed(table, model))
+
+    place = f"Table {table.removeprefix('table')}"
+    sentence = f"{place}, row {model}: {words}"
+    name = f"herasimchyk2026/{table}/{model}"
+    return Claim(name, place, sentence, quantity, strength="printed", scope=model)
+
+
+def _tested(pairs: Iterable[tuple[Number, Estimate]]) -> Beside:
+    finite = [(number, ours) for number, ours in pairs if np.isfinite(ours.value)]
+    counts = Counter(number.model for number, _ in finite if number.claimed)
+    compared = []
+    for number, ours in finite:
+        errors = NormalDist().inv_cdf(1.0 - LEVEL / 2 / max(1, counts[number.model]))
+        test = Printed(number.value, number.digits, errors=errors, known=KNOWN)
+        where = f"{number.what} on {number.corpus}" if number.corpus else number.what
+        compared.append((number, Evidence(where, ours, test=test)))
+    return compared
+
+
+def _entry(number: Number, piece: Evidence) -> dict[str, Any]:
+    test, ours = piece.test, piece.estimate
+    assert isinstance(test, Printed)
+    named = {"model": number.model, "corpus": number.corpus, "what": number.what, "printed": number.value}
+    tolerance = test.rounding + test.errors * ours.se
+    return named | {"here": ours.value, "se": ours.se, "tolerance": tolerance, "within": test.agrees(ours)}
+
+
+def _lacking(table: str, compared: Beside) -> list[str]:
+    """The models of the printed table of which nothing was compared."""
+    had = {number.model for number, _ in compared}
+    return list(dict.fromkeys(number.model for number in numbers(table) if number.model not in had))
+
+
+def _corpus(text: str) -> str:
+    """The paper's corpus that a text is, by its name; "" for none and for no text."""
+    return next((corpus for corpus, word in TEXTS.items() if word in text.lower()), "")
+
+
+def _needed(table: str, model: str) -> str:
+    source = PRESETS[HUB[model].preset].source
+    return (
+        f"needs {model} itself ({source}) on the paper's texts; `posbias paper herasimchyk2026 {table} "
+        f"--models {source} --corpora …` measures it, the authors' rollout files hold no measured influence"
+    )

@@ -1,0 +1,84 @@
+"""Table 1: the models with their size, depth and how positions enter."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from posbias.claims import Claim, Evidence, Printed
+from posbias.estimate import Estimate
+from posbias.papers.herasimchyk2026.measurements import Measurements, study_of
+from posbias.papers.herasimchyk2026.printed import HUB, TABLE1
+from posbias.papers.herasimchyk2026.rows import Ours, beside, beside_data, beside_table
+from posbias.papers.study import Expected
+from posbias.reports.pages import Table
+from posbias.theory.presets import PRESETS
+
+HEAD = ("model", "parameters (B)", "depth", "heads", "positions")
+
+
+def _row_claim(model: str) -> Claim:
+    """A row of the table, held against the configuration that the model's makers publish."""
+    size, depth = TABLE1[model]
+    known = PRESETS[HUB[model].preset]
+
+    def quantity(data: Any) -> Iterator[Evidence]:
+        where = f"layers in the configuration of {known.source} (its {size:g} billion parameters not counted)"
+        yield Evidence(where, Estimate(float(known.depth)), test=Printed(depth, 0))
+
+    sentence = f"Table 1, row {model}: {depth} layers"
+    name = f"herasimchyk2026/table1/{model}"
+    return Claim(name, "Table 1", sentence, quantity, strength="printed", scope=model)
+
+
+def _specifications(results: Measurements) -> list[list[Any]]:
+    """Model, parameters (None where the file does not say), layers, heads, how positions enter."""
+    from posbias.papers.herasimchyk2026.levels import slopes_of
+
+    rows = []
+    for key in results.leading:
+        cell = results.cells[key]
+        named = str(cell.attrs.get("positional", "through queries and keys"))
+        positions = named if slopes_of(cell) is None else "ALiBi"
+        parameters = cell.attrs.get("parameters")
+        size = None if parameters is None else int(parameters)
+        rows.append([key.model, size, cell.sizes["layer"], cell.sizes["head"], positions])
+    return rows
+
+
+def _words(specification: list[Any]) -> list[str]:
+    model, parameters, depth, heads, positions = specification
+    size = "–" if parameters is None else f"{parameters / 1e9:.3g}"
+    return [model, size, str(depth), str(heads), positions]
+
+
+def _ours(results: Measurements) -> Ours:
+    for model, parameters, depth, *_ in _specifications(results):
+        if parameters is not None:
+            yield model, "", "parameters (B)", Estimate(parameters / 1e9)
+        yield model, "", "depth", Estimate(float(depth))
+
+
+def _tables(results: Measurements) -> Iterator[Table]:
+    yield Table("Models measured here", HEAD, [_words(row) for row in _specifications(results)])
+    printed = [
+        [model, f"{size:g}", str(depth), str(PRESETS[HUB[model].preset].heads), "ALiBi"]
+        for model, (size, depth) in TABLE1.items()
+    ]
+    yield Table("Printed in the paper (heads and positions are ours)", HEAD, printed)
+    yield beside_table("table1", beside("table1", _ours(results)))
+
+
+STUDY = study_of(
+    "table1",
+    "Models: parameters and depth",
+    "What are the models that are compared?",
+    (),
+    _tables,
+    lambda results: {
+        "models": [_words(row) for row in _specifications(results)],
+        **beside_data("table1", beside("table1", _ours(results))),
+    },
+    lambda results: "Architectural specifications.",
+    minutes={"quick": 0.1, "full": 0.1},
+    printed=tuple(Expected(f"{model}, depth", depth, 0.0, "Table 1") for model, (_, depth) in TABLE1.items()),
+    rows=tuple(map(_row_claim, TABLE1)),
+)
