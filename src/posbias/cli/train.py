@@ -242,11 +242,11 @@ def _sweep_lines(cells: "Sequence[Cell]") -> list[str]:
         rows = [
             [
                 name,
-                *(str(getattr(one.gaps[pair], kind)) for pair in pairs),
-                str(one.in_context_accuracy.over_members),
-                str(one.loss.over_members),
+                *(str(getattr(evaluation.gaps[pair], kind)) for pair in pairs),
+                str(evaluation.in_context_accuracy.over_members),
+                str(evaluation.loss.over_members),
             ]
-            for name, one in zip(names, (cell.evaluation for cell in cells), strict=True)
+            for name, evaluation in zip(names, (cell.evaluation for cell in cells), strict=True)
         ]
         lines += [*table([title, *pairs, "in-context accuracy", "loss"], rows), ""]
     for name, cell in zip(names, cells, strict=True):

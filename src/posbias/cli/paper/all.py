@@ -60,14 +60,14 @@ def all_(*, options: Options = Options()) -> None:
         require("jinja2", "markdown_it")
     ran = make_missing(options.out, (), options.effort, **settings)
     # the statements were tried on at least as many instances
-    rulings = collect(options.out)
-    page = _page(options.out, rulings, options.configs) if options.report else None
-    answer = vars(ran) | {"costs": str(ran.costs), "counts": counts(rulings), "page": page and str(page)}
-    answer_with(answer, lambda: _lines(ran, rulings, page), options.json)
+    judged = collect(options.out)
+    page = _page(options.out, judged, options.configs) if options.report else None
+    answer = vars(ran) | {"costs": str(ran.costs), "counts": counts(judged), "page": page and str(page)}
+    answer_with(answer, lambda: _lines(ran, judged, page), options.json)
     refuse_failures(ran)
 
 
-def _page(out: Path, rulings: "Sequence[Judged]", configs: Path | None) -> Path:
+def _page(out: Path, judged: "Sequence[Judged]", configs: Path | None) -> Path:
     """Everything as one page."""
     from posbias.papers.readings import ERRATA
     from posbias.papers.registry import STUDIES
@@ -76,11 +76,11 @@ def _page(out: Path, rulings: "Sequence[Judged]", configs: Path | None) -> Path:
     log.info("computing both readings, and writing the page …")
     compared = comparisons((), out, configs)
     return write_page(
-        out, out / "papers.html", claims=rulings, readings=compared, errata=ERRATA, studies=STUDIES
+        out, out / "papers.html", claims=judged, readings=compared, errata=ERRATA, studies=STUDIES
     )
 
 
-def _lines(ran: "Ran", rulings: "Sequence[Judged]", page: Path | None) -> list[str]:
+def _lines(ran: "Ran", judged: "Sequence[Judged]", page: Path | None) -> list[str]:
     from posbias.papers.registry import minutes_text
 
     lines = [
@@ -88,8 +88,10 @@ def _lines(ran: "Ran", rulings: "Sequence[Judged]", page: Path | None) -> list[s
         *(f"{key}: {reason}" for key, reason in ran.left_out.items()),
         "",
     ]
-    papers = dict.fromkeys(one.paper for one in rulings)
-    rows = [[key, *map(str, counts([one for one in rulings if one.paper == key]).values())] for key in papers]
-    rows.append(["all", *map(str, counts(rulings).values())])
+    papers = dict.fromkeys(claim.paper for claim in judged)
+    rows = [
+        [key, *map(str, counts([claim for claim in judged if claim.paper == key]).values())] for key in papers
+    ]
+    rows.append(["all", *map(str, counts(judged).values())])
     lines += table(["paper", "hold", "fail", "undecided"], rows)
     return [*lines, "", f"costs: {ran.costs}", *([f"page: {page}"] if page else [])]

@@ -75,7 +75,7 @@ def print_claims(options: Options, at: dict[str, Path] | None = None) -> None:
     from posbias.papers.collect import INSTANCES, collect
 
     with progress() as on_event:
-        rulings = collect(
+        judged = collect(
             options.out,
             papers=options.paper,
             instances=INSTANCES if options.instances is None else options.instances,
@@ -83,9 +83,9 @@ def print_claims(options: Options, at: dict[str, Path] | None = None) -> None:
             at=at,
             on_event=on_event,
         )
-    shown = [ruling for ruling in rulings if options.verdict in (None, ruling.verdict)]
-    answer = {"claims": [ruling.as_dict() for ruling in shown], "counts": counts(rulings)}
-    answer_with(answer, lambda: _claim_lines(rulings, shown), options.json)
+    shown = [ruling for ruling in judged if options.verdict in (None, ruling.verdict)]
+    answer = {"claims": [ruling.as_dict() for ruling in shown], "counts": counts(judged)}
+    answer_with(answer, lambda: _claim_lines(judged, shown), options.json)
 
 
 def claims_alone(what: Sequence[str], paper: str, out: Path, json: bool) -> bool:
@@ -108,35 +108,35 @@ def refuse_failures(ran: "Ran") -> None:
         raise PosbiasError(f"{len(ran.failed)} of the studies could not be made: {told}")
 
 
-def counts(rulings: "Sequence[Judged]") -> dict[str, int]:
+def counts(judged: "Sequence[Judged]") -> dict[str, int]:
     """How many hold, fail and are undecided."""
     from posbias.claims import count
 
-    return {str(verdict): number for verdict, number in count(rulings).items()}
+    return {str(verdict): number for verdict, number in count(judged).items()}
 
 
-def count_words(rulings: "Sequence[Judged]") -> str:
+def count_words(judged: "Sequence[Judged]") -> str:
     """'12 hold, 3 fail, 4 undecided'."""
     words = {"holds": "hold", "fails": "fail", "undecided": "undecided"}
-    return ", ".join(f"{number} {words[kind]}" for kind, number in counts(rulings).items())
+    return ", ".join(f"{number} {words[kind]}" for kind, number in counts(judged).items())
 
 
-def _claim_lines(rulings: "Sequence[Judged]", shown: "Sequence[Judged]") -> list[str]:
+def _claim_lines(judged: "Sequence[Judged]", shown: "Sequence[Judged]") -> list[str]:
     """Claims under their papers, each with its number and why; counts are of all, shown or not."""
     from posbias.sources import cite
 
     lines: list[str] = []
-    for key in dict.fromkeys(one.paper for one in rulings):
-        own = [one for one in rulings if one.paper == key]
+    for key in dict.fromkeys(claim.paper for claim in judged):
+        own = [claim for claim in judged if claim.paper == key]
         lines += [f"{cite(key).short}: {count_words(own)}", ""]
-        for one in (one for one in shown if one.paper == key):
-            lines += [f"  {one.verdict:10s} {one.id}  {_number(one)}".rstrip()]
-            lines += [*wrapped([one.sentence, one.why], 13), ""]
-    return [*lines, f"{len(rulings)} claims: {count_words(rulings)}"]
+        for claim in (claim for claim in shown if claim.paper == key):
+            lines += [f"  {claim.verdict:10s} {claim.id}  {_number(claim)}".rstrip()]
+            lines += [*wrapped([claim.sentence, claim.why], 13), ""]
+    return [*lines, f"{len(judged)} claims: {count_words(judged)}"]
 
 
-def _number(one: "Judged") -> str:
-    number, se = one.estimate.value, one.estimate.se
+def _number(claim: "Judged") -> str:
+    number, se = claim.estimate.value, claim.estimate.se
     if number != number:
         return ""
     error = f" ± {se:.2g}" if se == se else ""

@@ -15,22 +15,24 @@ def list_(*papers: str, out: shared.Results = shared.RESULTS, json: shared.Json 
     """
     from posbias.papers.registry import find_studies
 
-    studies = [(one, one.state(out)) for one in find_studies(papers)]
-    records = [one.as_dict() | {"state": state.as_dict()} for one, state in studies]
+    studies = [(study, study.state(out)) for study in find_studies(papers)]
+    records = [study.as_dict() | {"state": state.as_dict()} for study, state in studies]
     head = ["study", "what it shows", "printed", "quick", "full", "effort", f"in {out}"]
     rows = [
         [
-            one.key,
-            one.title,
-            f"{len(one.expected)} numbers" if one.expected else "–",
-            str(one.quick),
-            str(one.full),
-            one.unit,
+            study.key,
+            study.title,
+            f"{len(study.expected)} numbers" if study.expected else "–",
+            str(study.quick),
+            str(study.full),
+            study.unit,
             "cannot be used" if state.damaged else str(state),
         ]
-        for one, state in studies
+        for study, state in studies
     ]
-    damaged = [f"{state.damaged}; {one.made_by}" for one, state in studies if state.damaged and not one.parts]
+    damaged = [
+        f"{state.damaged}; {study.made_by}" for study, state in studies if state.damaged and not study.parts
+    ]
     lines = [
         *table(head, rows),
         "",

@@ -49,12 +49,12 @@ def _lines(compared: "Sequence[Comparison]") -> list[str]:
     from posbias.sources import cite
 
     lines: list[str] = []
-    for key in dict.fromkeys(one.paper for one in compared):
-        own = [one for one in compared if one.paper == key]
+    for key in dict.fromkeys(reading.paper for reading in compared):
+        own = [reading for reading in compared if reading.paper == key]
         lines += [cite(key).short, ""]
-        for one in own:
+        for reading in own:
             names = ("published", "corrected", "difference")
-            numbers = ", ".join(f"{name} {told(getattr(one, name))}" for name in names)
-            lines += [f"  {one.key}  {numbers}"]
-            lines += [*wrapped([f"{one.where}: {one.quantity}", one.note], 4), ""]
+            numbers = ", ".join(f"{name} {told(getattr(reading, name))}" for name in names)
+            lines += [f"  {reading.key}  {numbers}"]
+            lines += [*wrapped([f"{reading.where}: {reading.quantity}", reading.note], 4), ""]
     return [*lines, f"{len(compared)} reading{'s' * (len(compared) != 1)}"]

@@ -84,7 +84,7 @@ def tell(
         "cells": [_cell(outcome, number) for number in range(len(outcome.records))],
         "finished": outcome.finished,
         "computed": outcome.computed,
-        "claims": [one.as_dict() for one in claims],
+        "claims": [claim.as_dict() for claim in claims],
         "cost": outcome.cost,
         "plot": None if picture is None else str(picture),
     }
@@ -93,7 +93,7 @@ def tell(
         told = [f"{outcome.study.name}: {outcome.study.question}", "", *table(head, found), ""]
         if cells:
             told += [*_cell_lines(outcome), ""]
-        told += [*(str(one) for one in claims), *([""] if claims else [])]
+        told += [*map(str, claims), *([""] if claims else [])]
         told += [_cost_line(outcome), f"results: {outcome.folder}"]
         return told if picture is None else [*told, f"plot: {picture}"]
 
