@@ -7,7 +7,7 @@ first token, which alone can decide either. Beside them always stand what two ig
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,9 +81,10 @@ class Comparison:
 def compare(p: Profile, q: Profile, *, seed: int = 0) -> Comparison:
     """Compare `p` with the reference `q`; the result's only agreement is called "p".
 
-    Where `q` has prompts, they are resampled (1,000 times, from `seed`) with `p` held fixed, and split in
-    halves for the ceiling. Positions after the query are left out. Raises `InvalidValueError` if the profiles
-    differ in length or query, or have fewer than three positions.
+    Profiles that are no mass (`Profile.kind`) are compared by rank; Wasserstein is NaN then. Where `q` has
+    prompts, they are resampled (1,000 times, from `seed`) with `p` held fixed, and split in halves for the
+    ceiling. Positions after the query are left out. Raises `InvalidValueError` if the profiles differ in
+    length or query, or have fewer than three positions.
     """
     return compare_all({"p": p}, q, seed=seed)
 
@@ -123,6 +124,8 @@ def _seen(profile: Profile, name: str) -> Profile:
             "end of the text needed"
         )
     samples = None if profile.samples is None else profile.samples[:, :last]
+    if profile.kind != "mass":
+        return Profile(profile.mass[:last], samples=samples, kind=profile.kind)
     return Profile.from_weights(profile.mass[:last], samples=samples)
 
 
@@ -132,7 +135,7 @@ def _bootstrap(measured: Profile, seed: int) -> Float[np.ndarray, "resample posi
         return None
     prompts = len(measured.samples)
     drawn = stream(seed, "compare.bootstrap").integers(prompts, size=(RESAMPLES, prompts))
-    return _means(measured.samples, _counts(drawn, prompts))
+    return _means(measured, _counts(drawn, prompts))
 
 
 def _ceiling(measured: Profile, seed: int) -> Agreement | None:
@@ -142,12 +145,12 @@ def _ceiling(measured: Profile, seed: int) -> Agreement | None:
     prompts = len(measured.samples)
     order = stream(seed, "compare.halves").permuted(np.tile(np.arange(prompts), (RESAMPLES, 1)), axis=1)
     half = prompts // 2
-    first = _means(measured.samples, _counts(order[:, :half], prompts))
-    second = _means(measured.samples, _counts(order[:, half : 2 * half], prompts))
+    first = _means(measured, _counts(order[:, :half], prompts))
+    second = _means(measured, _counts(order[:, half : 2 * half], prompts))
     scores = []
     for skip in (0, 1):
-        a, b = _skip(first, skip), _skip(second, skip)
-        scores += [_spread(spearman(a, b)), _spread(wasserstein(a, b))]
+        a, b = _skip(first, skip, measured), _skip(second, skip, measured)
+        scores += [_spread(spearman(a, b)), _spread(_measure(wasserstein, measured)(a, b))]
     return Agreement(*scores)
 
 
@@ -160,18 +163,27 @@ def _counts(drawn: Int[np.ndarray, "resample draw"], prompts: int) -> Float[np.n
 
 
 def _means(
-    samples: Float[np.ndarray, "prompt position"], counts: Float[np.ndarray, "resample prompt"]
+    measured: Profile, counts: Float[np.ndarray, "resample prompt"]
 ) -> Float[np.ndarray, "resample position"]:
-    """Each resample's influence, summed over its prompts and divided by its sum (Eq. 6)."""
-    sums = counts @ samples
-    return sums / sums.sum(axis=1, keepdims=True)
+    """Each resample's influence: its prompts' mean, of a mass divided by its sum (Eq. 6)."""
+    sums = counts @ np.asarray(measured.samples)
+    return sums / (sums if measured.kind == "mass" else counts).sum(axis=1, keepdims=True)
 
 
-def _skip(mass: Float[np.ndarray, "*batch position"], first: int) -> Float[np.ndarray, "*batch rest"]:
-    """Leave out the first positions and divide by what is left (NaN where nothing is)."""
-    if not first:
-        return mass
+def _measure(measure: Callable[..., np.ndarray], *profiles: Profile) -> Callable[..., np.ndarray]:
+    """The score, which is NaN where it asks for masses and a profile is none."""
+    if measure is spearman or all(profile.kind == "mass" for profile in profiles):
+        return measure
+    return lambda p, q: np.full(np.broadcast_shapes(np.shape(p)[:-1], np.shape(q)[:-1]), math.nan)
+
+
+def _skip(
+    mass: Float[np.ndarray, "*batch position"], first: int, profile: Profile
+) -> Float[np.ndarray, "*batch rest"]:
+    """Leave out the first positions; what is left of a mass is divided by its sum (NaN where nothing is)."""
     rest = mass[..., first:]
+    if not first or profile.kind != "mass":
+        return rest
     with np.errstate(invalid="ignore"):
         return rest / rest.sum(axis=-1, keepdims=True)
 
@@ -179,11 +191,12 @@ def _skip(mass: Float[np.ndarray, "*batch position"], first: int) -> Float[np.nd
 def _agreement(p: Profile, q: Profile, resampled: np.ndarray | None) -> Agreement:
     scores = []
     for skip in (0, 1):
-        mine, theirs = _skip(p.mass, skip), _skip(q.mass, skip)
-        others = None if resampled is None else _skip(resampled, skip)
+        mine, theirs = _skip(p.mass, skip, p), _skip(q.mass, skip, q)
+        others = None if resampled is None else _skip(resampled, skip, q)
         for measure in (spearman, wasserstein):
-            value = float(measure(mine, theirs))
-            around = None if others is None else _around(value, measure(mine, others), _RANGE[measure])
+            score = _measure(measure, p, q)
+            value = float(score(mine, theirs))
+            around = None if others is None else _around(value, score(mine, others), _RANGE[measure])
             scores.append(Score(value, around))
     return Agreement(*scores)
 

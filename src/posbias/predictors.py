@@ -191,15 +191,16 @@ PREDICTORS = (
 
 def profile_as_dict(profile: Profile) -> dict[str, Any]:
     """A profile with its statistics, ready for JSON and readable by `load_profile`."""
-    return {
+    about: dict[str, Any] = {
         "tokens": profile.tokens,
         "query": profile.query,
         "measures": profile.measures,
         "profile": profile.mass.tolist(),
-        "summary": profile.summary.as_dict(),
-        "lost": profile.missing_mass,
-        "left_out": list(profile.left_out),
     }
+    if profile.kind != "mass":
+        return about | {"kind": profile.kind}
+    shape = {"summary": profile.summary.as_dict(), "lost": profile.missing_mass}
+    return about | shape | {"left_out": list(profile.left_out)}
 
 
 def load_profile(path: str | os.PathLike[str]) -> Profile:
@@ -229,9 +230,9 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
         weights = np.array([float(entry) for entry in listed])
         if isinstance(data, dict):
             left_out = tuple(map(str, data.get("left_out", ())))
-            return Profile(
-                weights, query=query, measures=measures, missing_mass=data.get("lost", 0.0), left_out=left_out
-            )
+            kind, missing = data.get("kind", "mass"), data.get("lost", 0.0)
+            about = {"query": query, "measures": measures, "left_out": left_out, "kind": kind}
+            return Profile(weights, missing_mass=missing, **about)
         return Profile.from_weights(weights, measures=measures)
     except (InvalidValueError, OverflowError) as error:
         raise InputFileError(f"{path}: {error}") from None

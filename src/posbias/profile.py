@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from jaxtyping import Float
@@ -23,6 +23,8 @@ RISE = 1.25
 """How much denser than the trough an end must be to count as favoured."""
 
 Verdict = Literal["primacy", "recency", "U", "flat", "middle"]
+Kind = Literal["mass", "rate", "signed"]
+"""What the numbers of a profile are: shares of one whole, shares of each position's own, or of either sign."""
 
 
 @dataclass(frozen=True)
@@ -65,14 +67,16 @@ class Summary:
 @renamed_fields(about="attrs", lost="missing_mass")
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Influence of every position on one token.
+    """Influence of every position on one token, or what else a position has.
 
-    `mass` is float64, finite, ≥ 0 and sums to 1 − `missing_mass` (to 1e-9), which is what learned sinks took
-    (statistics are shares of what the positions hold); `query` the 0-based position influenced;
-    `measures` what the numbers are ("rollout", "gradient", …); `samples` the unnormalised influences of the
-    single prompts behind a measured mean, if any; `se` the standard error of `mass`; `attrs` where it came
-    from; `left_out` the parts of an architecture that a prediction does not cover, so that it has no verdict.
-    Raises `InvalidValueError` where any of that does not hold; `Profile.from_weights` normalises.
+    `kind` says what `mass` holds, in float64 and finite. A "mass" is ≥ 0 and sums to 1 − `missing_mass` (to
+    1e-9), which is what learned sinks took (statistics are shares of what the positions hold). A "rate" (an
+    accuracy) lies in [0, 1] at each position, "signed" numbers are any: these two have no statistics of shape,
+    and are compared by rank alone. `query` is the 0-based position influenced; `measures` what the numbers are
+    ("rollout", "gradient", …); `samples` the unnormalised influences of the single prompts behind a measured
+    mean, if any; `se` the standard error of `mass`; `attrs` where it came from; `left_out` the parts of an
+    architecture that a prediction does not cover, so that it has no verdict. Raises `InvalidValueError` where
+    any of that does not hold; `Profile.from_weights` normalises.
     """
 
     mass: Float[np.ndarray, "position"]
@@ -83,17 +87,17 @@ class Profile:
     attrs: Mapping[str, Any] = field(default_factory=dict)
     missing_mass: float = 0.0
     left_out: tuple[str, ...] = ()
+    kind: Kind = "mass"
 
     def __post_init__(self):
         mass = np.array(self.mass, dtype=np.float64)
         if mass.ndim != 1 or not mass.size:
             raise InvalidValueError(f"mass: shape {mass.shape} given, one number per position needed")
-        if not np.isfinite(mass).all() or (mass < 0).any():
-            raise InvalidValueError("mass: negative or not finite somewhere, numbers ≥ 0 needed")
+        self._check_numbers(mass)
         missing = self.missing_mass
         if not 0 <= missing <= 1 + 1e-9:
             raise InvalidValueError(f"missing_mass: {missing} given, a number between 0 and 1 needed")
-        if abs(mass.sum() + missing - 1.0) > 1e-9:
+        if self.kind == "mass" and abs(mass.sum() + missing - 1.0) > 1e-9:
             besides = f" beside the {missing:.9g} missing" if missing else ""
             raise InvalidValueError(
                 f"mass: sums to {mass.sum():.9g}{besides}, a sum of 1 needed (Profile.from_weights normalises)"
@@ -112,6 +116,22 @@ class Profile:
         mass.flags.writeable = False
         object.__setattr__(self, "mass", mass)
         object.__setattr__(self, "query", int(self.query) % mass.size)
+
+    def _check_numbers(self, mass: np.ndarray) -> None:
+        if self.kind not in get_args(Kind):
+            raise InvalidValueError(f"kind: {self.kind!r} given, one of {', '.join(get_args(Kind))} needed")
+        low, high, needed = {
+            "mass": (0.0, math.inf, "numbers ≥ 0"),
+            "rate": (0.0, 1.0, "numbers between 0 and 1"),
+            "signed": (-math.inf, math.inf, "finite numbers"),
+        }[self.kind]
+        if not np.isfinite(mass).all() or (mass < low).any() or (mass > high).any():
+            wrong = "negative or not finite" if self.kind == "mass" else "outside or not finite"
+            raise InvalidValueError(f"mass: {wrong} somewhere, {needed} needed")
+
+    def _need_mass(self, what: str) -> None:
+        if self.kind != "mass":
+            raise InvalidValueError(f"kind: {self.kind!r} given, {what} needs a profile of mass")
 
     @classmethod
     def from_weights(cls, weights: Float[np.ndarray, "position"], **fields: Any) -> "Profile":
@@ -147,19 +167,22 @@ class Profile:
 
     @cached_property
     def cumulative(self) -> Float[np.ndarray, "position"]:
-        """Prefix mass: what positions 0 … j hold together."""
+        """Prefix mass: what positions 0 … j hold together. Raises `InvalidValueError` unless it is a mass."""
+        self._need_mass("cumulative")
         return np.cumsum(self.mass)
 
     @cached_property
     def summary(self) -> Summary:
-        """All statistics of the profile."""
+        """All statistics of the profile. Raises `InvalidValueError` unless it is a mass."""
+        self._need_mass("summary")
         return _summarise(self)
 
     def share(self, left: int, right: int) -> Estimate:
         """Mass of positions left … right − 1, with its standard error over prompts (NaN without prompts).
 
-        Raises `InvalidValueError` for a stretch that is empty or leaves the positions.
+        Raises `InvalidValueError` for a stretch that is empty or leaves the positions, and unless it is a mass.
         """
+        self._need_mass("share")
         if not 0 <= left < right <= self.tokens:
             raise InvalidValueError(
                 f"left, right: {left}, {right} given, a stretch of 0 … {self.tokens} needed"
@@ -194,8 +217,9 @@ class Profile:
     def without_first(self) -> "Profile":
         """The same profile with position 0 left out and the rest normalised anew.
 
-        Raises `InvalidValueError` when nothing is left.
+        Raises `InvalidValueError` when nothing is left, and unless it is a mass.
         """
+        self._need_mass("without_first")
         if self.tokens < 2 or self.query == 0:
             raise InvalidValueError(f"query: {self.query} sees only the first token; a later query needed")
         samples = None if self.samples is None else self.samples[:, 1:]

@@ -334,6 +334,12 @@ def test_gaps_are_paired(loaded, job):
     expected = Estimate.of(found.margin.values[:, 2] - found.margin.values[:, 1])
     assert made.gaps["margin"]["last - middle"] == expected
     assert made.curves["accuracy"][0].n == 4
+    rate, nats = made.profile(), made.profile("margin")
+    assert (rate.kind, nats.kind) == ("rate", "signed")
+    np.testing.assert_array_equal(rate.mass, [share.value for share in made.curves["accuracy"]])
+    np.testing.assert_array_equal(nats.se, [one.se for one in made.curves["margin"]])
+    with pytest.raises(InvalidValueError, match="quantity: 'accurate' given, one of accuracy, "):
+        made.profile("accurate")
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 10), (10, 10), (3, 7), (1, 1000)])

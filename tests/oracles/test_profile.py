@@ -1,6 +1,8 @@
 """Statistics of a profile against plain loops and SciPy, and the rules of the verdict at their edges."""
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -9,8 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from posbias.comparison import compare
 from posbias.errors import InvalidValueError
+from posbias.predictors import load_profile, profile_as_dict
 from posbias.profile import Profile, _least_stretch, harmonic, spearman, uniform, wasserstein
+from posbias.store import save_json
 
 weights = st.integers(1, 120).flatmap(
     lambda n: arrays(np.float64, n, elements=st.one_of(st.just(0.0), st.floats(1e-6, 1e6)))
@@ -173,3 +178,68 @@ def test_flat_noise_is_called_flat_and_its_trough_is_not_deep():
 def test_uniform_mass_needs_nine_tenths_of_the_positions():
     for tokens in (10, 30, 70, 80, 90):
         assert uniform(tokens).summary.effective_range == tokens * 9 // 10
+
+
+# --- kinds -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "numbers", "wrong"),
+    [
+        ("rate", [0.5, 1.0, 0.0], [0.5, 1.1]),
+        ("signed", [-3.0, 0.0, 9.0], [np.inf, 0.0]),
+        ("mass", [0.25, 0.75], [-0.5, 1.5]),
+    ],
+)
+def test_each_kind_takes_its_numbers_and_no_others(kind, numbers, wrong):
+    assert Profile(np.array(numbers), kind=kind).kind == kind
+    with pytest.raises(InvalidValueError, match="mass: "):
+        Profile(np.array(wrong), kind=kind)
+
+
+def test_an_unknown_kind_is_refused(tmp_path):
+    """In a process of its own: here the types of arguments are checked before a profile sees them."""
+    path = save_json({"profile": [1.0], "kind": "rates"}, tmp_path / "profile.json")
+    program = f"from posbias import load_profile; load_profile({str(path)!r})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "kind: 'rates' given, one of mass, rate, signed needed" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("kind", ["rate", "signed"])
+def test_what_is_no_mass_has_no_shape_and_is_compared_by_rank(kind):
+    values = np.array([0.9, 0.2, 0.1, 0.6])
+    profile = Profile(values if kind == "rate" else values - 0.5, kind=kind)
+    for what in ("summary", "cumulative", "trough_share"):
+        with pytest.raises(InvalidValueError, match=f"kind: '{kind}' given"):
+            getattr(profile, what)
+    for method in (profile.without_first, lambda: profile.share(0, 2)):
+        with pytest.raises(InvalidValueError, match=f"kind: '{kind}' given"):
+            method()
+    mass = Profile.from_weights(np.array([4.0, 2.0, 1.0, 3.0]))
+    for p, q in ((mass, profile), (profile, mass), (profile, profile)):
+        agreement = compare(p, q).agreements["p"]
+        assert agreement.spearman.value == agreement.spearman_without_first.value == pytest.approx(1.0)
+        assert math.isnan(agreement.wasserstein.value)
+        assert math.isnan(agreement.wasserstein_without_first.value)
+
+
+def test_prompts_of_a_rate_are_averaged_and_not_divided():
+    samples = np.array(
+        [[1.0, 0.0, 0.0, 1.0], [1.0, 1.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 1.0]]
+    )
+    profile = Profile(samples.mean(axis=0), samples=samples, kind="rate")
+    ceiling = compare(uniform(4), profile).ceiling
+    assert 0.3 < ceiling.spearman.value <= 1.0
+    assert math.isnan(ceiling.wasserstein.value)
+
+
+def test_kinds_are_written_and_read(tmp_path):
+    for kind, values in (
+        ("rate", [0.5, 1.0, 0.25]),
+        ("signed", [-1.0, 2.0, 0.0]),
+        ("mass", [0.5, 0.25, 0.25]),
+    ):
+        profile = Profile(np.array(values), measures="accuracy", kind=kind)
+        path = save_json(profile_as_dict(profile), tmp_path / f"{kind}.json")
+        read = load_profile(path)
+        assert (read.kind, read.measures, read.mass.tolist()) == (kind, "accuracy", values)

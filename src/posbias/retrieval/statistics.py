@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
+from posbias.profile import Profile
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -89,6 +90,18 @@ class RetrievalCurve:
         if first > 0 or last > 0:
             return "primacy" if first > 0 else "recency"
         return "middle" if first < 0 or last < 0 else "none told"
+
+    def profile(self, quantity: str = "accuracy") -> Profile:
+        """A curve as a profile over places, ready for `posbias.compare`. Raises `InvalidValueError` for none."""
+        if quantity not in self.curves:
+            raise InvalidValueError(f"quantity: {quantity!r} given, one of {', '.join(self.curves)} needed")
+        numbers = self.curves[quantity]
+        values = np.array([number.value for number in numbers])
+        if isinstance(numbers[0], Share):
+            se = np.sqrt(values * (1.0 - values) / self.prompts)
+            return Profile(values, measures=quantity, se=se, attrs={"model": self.model}, kind="rate")
+        se = np.array([number.se for number in numbers if isinstance(number, Estimate)])
+        return Profile(values, measures=quantity, se=se, attrs={"model": self.model}, kind="signed")
 
     def sentences(self) -> list[str]:
         """The answer in words: what the model can do, then what position does to it."""
