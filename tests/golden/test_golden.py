@@ -4,6 +4,7 @@ A difference fails unless differences.toml lists it with a reason; README.md say
 """
 
 import re
+from importlib import import_module
 
 import pytest
 
@@ -64,6 +65,16 @@ def test_the_published_page_has_every_claim():
     compared = Compared("claims-quick")
     compared.data("claims", {claim["id"]: claim for claim in read("claims_quick.json")}, now)
     check("claims-quick", compared.differences)
+
+
+@pytest.mark.parametrize("paper", ["wu2025", "kim2026"])
+def test_claims_of_studies_have_the_ids_and_sentences_they_had(paper):
+    """Ids and sentences of the quick run's claims on figures are those written in the STUDY values."""
+    studies = import_module(f"posbias.papers.{paper}").STUDIES
+    written = {claim.id: claim.sentence for study in studies.values() for claim in study.claims}
+    held = {claim["id"]: claim["claim"].replace("\xa0", " ") for claim in read("claims_quick.json")}
+    names = {study.name for study in studies.values()}
+    assert {id: words for id, words in held.items() if id.rpartition("/")[0] in names} == written
 
 
 def test_every_listed_difference_is_about_something_recorded():

@@ -15,7 +15,8 @@ from posbias.papers.explaining import explanations
 from posbias.papers.kim2026 import quantities as q
 from posbias.papers.kim2026.closed_forms import GOOD, key_factor_ratios, key_factor_rows, score_row
 from posbias.papers.kim2026.models import PRINTED, by_anisotropy
-from posbias.papers.study import markdown, write
+from posbias.papers.study import write
+from posbias.reports.pages import Page
 from posbias.simulation import Averages, RecencyModel
 from posbias.store import Store
 from posbias.theory.closed_forms.layernorm import log_key_factors, scores_without_layernorm
@@ -254,9 +255,9 @@ def test_the_effort_is_what_every_cell_drew():
 
 
 def test_the_six_numbers_have_a_page_of_their_own(results):
-    study, shown, judged = page("section3", results)
+    study, shown, _ = page("section3", results)
     assert len(study.data(shown)["published"]) == 6
-    text = markdown(study, shown, judged)
+    text = Page(tables=tuple(study.tables(shown))).markdown()
     assert "| LayerNorm, α = 0.5, residual, d = 64, layer 2 | 0.5457 | 0.5" in text
 
 

@@ -12,14 +12,15 @@ import torch
 
 from posbias.claims import signed_text
 from posbias.errors import InvalidValueError, OutputFileError
-from posbias.papers.study import Study, markdown
+from posbias.papers.study import Study
 from posbias.papers.wu2025 import FULL, QUICK, STUDIES, Effort, Setting, outcome_of, reproduce
 from posbias.papers.wu2025.drawing import draw_depths
 from posbias.papers.wu2025.outcomes import PAIRS, Gaps, Outcome, Sinks
 from posbias.papers.wu2025.settings import DEEP, DEPTHS
-from posbias.papers.wu2025.tables import rows_of
+from posbias.papers.wu2025.tables import data
 from posbias.plots import picture_bytes
 from posbias.plots.captions import verdict_lines
+from posbias.reports.pages import Page
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.training.kernels import agreement
 from posbias.training.loop import Trained
@@ -324,11 +325,11 @@ def test_the_page_has_a_row_for_every_cell_and_every_effect():
     study = STUDIES["fig4"]
     outcomes = depth_outcomes(study)
     claims = study.judged(outcomes)
-    page = markdown(study, outcomes, claims)
+    page = Page("", study.note(outcomes), tuple(study.tables(outcomes)), claims).markdown()
     assert "\n\n3 networks per cell, 50 iterations, 40 test sequences\n\n" in page
     for setting, one in outcomes.items():
         assert f"| {setting} | {signed_text(one.gaps.of('first-middle').mean())}" in page
-        assert [row["pair"] for row in rows_of(setting, one.gaps)] == list(PAIRS)
+        assert [row["pair"] for row in data({setting: one})["cells"]] == list(PAIRS)
     assert all(str(effect) in page for claim in claims for effect in claim.evidence)
 
 
@@ -401,7 +402,7 @@ def test_rollouts_are_held_against_networks_that_have_learnt_only(made):
     for one in idle.agreements.values():
         assert {*one.signs.values(), *one.orders.values()} == {"undecided"}
     setting = Setting(residual=cell.experiment.network.residual)
-    page = markdown(STUDIES["fig10"], {setting: idle}, [])
+    page = Page(tables=tuple(STUDIES["fig10"].tables({setting: idle}))).markdown()
     assert f"| {setting} | – | – | – | undecided |" in page
     assert "**theory**: 0 of 0 decided signs right, 3 undecided" in page
 

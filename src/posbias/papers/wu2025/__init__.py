@@ -27,7 +27,7 @@ from posbias.papers import study
 from posbias.papers.study import Studies, write
 from posbias.papers.wu2025.outcomes import outcome_of
 from posbias.papers.wu2025.settings import FULL, QUICK, Effort, Setting
-from posbias.papers.wu2025.tables import HEAD, row_of, rows_of
+from posbias.papers.wu2025.tables import data, tables
 
 __all__ = ["FULL", "QUICK", "STUDIES", "Effort", "Reproduction", "Setting", "outcome_of", "reproduce"]
 STUDIES = Studies(__name__, tuple(f"fig{number}" for number in range(2, 25)))
@@ -41,14 +41,15 @@ class Reproduction(study.Reproduction):
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Head and rows of the gaps of all cells, in words."""
-        return [*HEAD], [row_of(setting, one.gaps) for setting, one in self.results.items()]
+        gaps = next(tables(self.results))
+        return [*gaps.head], [[*row] for row in gaps.rows]
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the pictures themselves, for JSON."""
         return {
             "files": [str(path) for path in self.written],
             "claims": {name: [claim.as_dict() for claim in claims] for name, claims in self.claims.items()},
-            "cells": [row for setting, one in self.results.items() for row in rows_of(setting, one.gaps)],
+            "cells": data(self.results)["cells"],
             "seconds": self.seconds,
         }
 

@@ -6,8 +6,9 @@ from posbias.claims import NEAR, Above, Claim, Evidence, mean
 from posbias.papers.wu2025 import quantities as q
 from posbias.papers.wu2025.drawing import draw_biased_training
 from posbias.papers.wu2025.outcomes import PAIRS, Gaps
-from posbias.papers.wu2025.settings import ABSOLUTE, Inputs, Setting, by_encoding
+from posbias.papers.wu2025.settings import ABSOLUTE, Inputs, Setting
 from posbias.papers.wu2025.tables import Figure, place_of, trained_study
+from posbias.theory.masks import Causal, Full
 
 BOTH_ENDS = ("first", "last")
 _LEARNT = {
@@ -28,7 +29,11 @@ def biased_training(
     inputs: Inputs = "gaussian_mixture",
 ) -> Figure:
     """Networks by mask and encoding whose training asks for the items `answers`."""
-    cells = tuple(by_encoding(answers, inputs))
+    cells = tuple(
+        Setting(mask=mask, positional=word, answers=answers, inputs=inputs)
+        for mask in (Full(), Causal())
+        for word in ABSOLUTE
+    )
     claims = _claims(names[0], cells)
     return trained_study(*names, cells=cells, claims=claims, minutes=minutes), draw_biased_training
 

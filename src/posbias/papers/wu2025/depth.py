@@ -5,13 +5,13 @@ size are tested on gaps at the end of training; `equally_accurate` repeats the o
 accuracy.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
 from posbias.claims import Claim
 from posbias.papers.wu2025 import quantities as q
 from posbias.papers.wu2025.drawing import draw_depths
-from posbias.papers.wu2025.settings import DEEP, DEPTHS, RELATIVE, Inputs, Setting, by_depth
+from posbias.papers.wu2025.settings import DEEP, DEPTHS, RELATIVE, Inputs, Setting
 from posbias.papers.wu2025.tables import Figure, place_of, trained_study
 
 DEEP_FROM = 6
@@ -20,8 +20,8 @@ DEEP_FROM = 6
 
 def both_kinds(*names: str, minutes: tuple[float, float]) -> Figure:
     """Figure 2: networks without and with residual connections."""
-    name, cells = names[0], tuple(by_depth({False: DEPTHS, True: DEPTHS}))
-    alone, residual = ([cell for cell in cells if cell.residual is kind] for kind in (False, True))
+    name, alone, residual = names[0], _cells(DEPTHS, residual=False), _cells(DEPTHS, residual=True)
+    cells = (*alone, *residual)
     claims = (
         *without_residual(name, alone),
         *with_residual(name, residual, after=10),
@@ -34,7 +34,7 @@ def both_kinds(*names: str, minutes: tuple[float, float]) -> Figure:
 
 def pure_attention(*names: str, minutes: tuple[float, float], inputs: Inputs = "gaussian_mixture") -> Figure:
     """Figure 4 or 13: networks without residual connections."""
-    name, cells = names[0], tuple(by_depth({False: DEPTHS}, inputs))
+    name, cells = names[0], _cells(DEPTHS, inputs, residual=False)
     ours = nowhere_lost(f"{name}/11", cells), equally_accurate(f"{name}/12", cells)
     claims = [*without_residual(name, cells), *ours]
     if inputs == "fixed_vocabulary":
@@ -44,7 +44,7 @@ def pure_attention(*names: str, minutes: tuple[float, float], inputs: Inputs = "
 
 def with_residuals(*names: str, minutes: tuple[float, float], inputs: Inputs = "gaussian_mixture") -> Figure:
     """Figure 5 or 14: networks with residual connections, which are said to be like others in Figure 14."""
-    name, cells = names[0], tuple(by_depth({True: DEEP}, inputs))
+    name, cells = names[0], _cells(DEEP, inputs, residual=True)
     if inputs == "gaussian_mixture":
         ours = nowhere_lost(f"{name}/5", cells), equally_accurate(f"{name}/6", cells)
         claims = (*with_residual(name, cells), *ours)
@@ -60,12 +60,20 @@ def with_residuals(*names: str, minutes: tuple[float, float], inputs: Inputs = "
     return trained_study(*names, cells=cells, claims=claims, minutes=minutes), draw_depths
 
 
+def _cells(
+    depths: Sequence[int], inputs: Inputs = "gaussian_mixture", *, residual: bool
+) -> tuple[Setting, ...]:
+    """Causal networks of the given depths, by encoding."""
+    return tuple(
+        Setting(depth, residual, positional=word, inputs=inputs) for word in RELATIVE for depth in depths
+    )
+
+
 # --- networks without residual connections -----------------------------------------------------------------
 
 
-def without_residual(name: str, cells: Iterable[Setting]) -> Iterator[Claim]:
+def without_residual(name: str, cells: Sequence[Setting]) -> Iterator[Claim]:
     """Claims 1 to 10 of Figures 2, 4 and 13."""
-    cells = tuple(cells)
     place, (plain, decay, rope) = place_of(name), series_of(cells).values()
     beside = [
         (f"{word}, {depth}", cell, other[depth])
@@ -101,7 +109,7 @@ def without_residual(name: str, cells: Iterable[Setting]) -> Iterator[Claim]:
     yield Claim(f"{name}/10", place, sentence, q.of_gaps(q.signed, [("decay", shallow, "first-last", -1)]))
 
 
-def deeper(id: str, cells: Iterable[Setting]) -> Claim:
+def deeper(id: str, cells: Sequence[Setting]) -> Claim:
     """That the deepest networks are more biased than the shallowest, with every encoding."""
     ends = {title: (*named.values(),) for title, named in series_of(cells).items()}
     shallow, *_, deep = ends["no encoding"]
@@ -110,7 +118,7 @@ def deeper(id: str, cells: Iterable[Setting]) -> Claim:
     return Claim(id, place_of(id), f"{kind_of(shallow)}: {sentence}", gaps)
 
 
-def each_step(id: str, cells: Iterable[Setting]) -> Claim:
+def each_step(id: str, cells: Sequence[Setting]) -> Claim:
     """That every step of depth adds to the bias, not only the whole way."""
     steps = [
         (f"{title}, depth {shallow.depth} to {deep.depth},", deep, shallow)
@@ -124,9 +132,8 @@ def each_step(id: str, cells: Iterable[Setting]) -> Claim:
 # --- networks with residual connections --------------------------------------------------------------------
 
 
-def with_residual(name: str, cells: Iterable[Setting], after: int = 0) -> Iterator[Claim]:
+def with_residual(name: str, cells: Sequence[Setting], after: int = 0) -> Iterator[Claim]:
     """Claims 1 to 4 of Figure 5, 11 to 14 of Figure 2, where they stand `after` ten others."""
-    cells = tuple(cells)
     place, series = place_of(name), series_of(cells)
     yield still_biased(f"{name}/{after + 1}", cells)
     sentence = "Residual: the bias to earlier items both rises and falls with depth"
@@ -146,7 +153,7 @@ def with_residual(name: str, cells: Iterable[Setting], after: int = 0) -> Iterat
     yield Claim(f"{name}/{after + 4}", "Appendix K.2", f"Residual: {sentence}", gaps, scope=scope)
 
 
-def still_biased(id: str, cells: Iterable[Setting]) -> Claim:
+def still_biased(id: str, cells: Sequence[Setting]) -> Claim:
     """That residual connections leave a gap of some sign."""
     sentence = "Residual: the causal mask alone still gives a position bias, at every depth"
     return Claim(id, place_of(id), sentence, q.of_gaps(q.present, series_of(cells)["no encoding"].items()))
@@ -155,7 +162,7 @@ def still_biased(id: str, cells: Iterable[Setting]) -> Claim:
 # --- all networks ------------------------------------------------------------------------------------------
 
 
-def nowhere_lost(id: str, cells: Iterable[Setting]) -> Claim:
+def nowhere_lost(id: str, cells: Sequence[Setting]) -> Claim:
     """That training without position bias leaves no network lost in the middle, the paper's exception apart."""
     places = [
         (f"{cell.positional}, depth {cell.depth}, {'' if cell.residual else 'no '}residual", cell)
@@ -169,18 +176,19 @@ def nowhere_lost(id: str, cells: Iterable[Setting]) -> Claim:
     return Claim(id, "Section 5.2", sentence, q.of_gaps(q.spared, places), scope=scope)
 
 
-def equally_accurate(id: str, cells: Iterable[Setting]) -> Claim:
+def equally_accurate(id: str, cells: Sequence[Setting]) -> Claim:
     """Deepest against shallowest at equal in-context accuracy, since gaps drift while networks learn."""
     series = series_of(cells)
     shallow, *_, deep = series["no encoding"].values()
     sentence = (
         f"at equal in-context accuracy depth {deep.depth} favours earlier items more than {shallow.depth}"
     )
-    gaps = q.at_equal_accuracy(series)
+    ends = [(title, *reversed((*named.values(),))) for title, named in series.items()]
+    gaps = q.of_training(q.equally_accurate, [(title, last, first) for title, last, *_, first in ends])
     return Claim(id, place_of(id), f"{kind_of(shallow)}: {sentence}", gaps, provenance="ours")
 
 
-def harder(id: str, cells: Iterable[Setting]) -> Claim:
+def harder(id: str, cells: Sequence[Setting]) -> Claim:
     """That a fixed vocabulary is the harder task, where its cells stand beside those of the mixture."""
     sentence = "in-context accuracy after as many iterations is lower than with the Gaussian mixture"
     sentence = f"A fixed vocabulary is the harder task: {sentence}"
@@ -192,7 +200,7 @@ def kind_of(cell: Setting) -> str:
     return "Residual" if cell.residual else "No residual"
 
 
-def series_of(cells: Iterable[Setting]) -> dict[str, dict[str, Setting]]:
+def series_of(cells: Sequence[Setting]) -> dict[str, dict[str, Setting]]:
     """Settings by encoding, and there by "depth 2", "depth 4" …"""
     series: dict[str, dict[str, Setting]] = {title: {} for title in RELATIVE.values()}
     for cell in cells:

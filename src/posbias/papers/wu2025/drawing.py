@@ -3,8 +3,8 @@
 Each function draws the outcomes of a figure's settings, by setting; `caption` are lines with their colours.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -24,6 +24,7 @@ from posbias.plots.retrieval import (
 from posbias.plots.style import INK, SMALL, TEXT
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
 WIDTH = 8.0
@@ -42,15 +43,11 @@ def draw_depths(results: Results, caption: Caption = ()) -> "Figure":
     grid = part.add_gridspec(2, 1, height_ratios=(1.2, 1))
     bars, lines = part.add_subfigure(grid[0]), part.add_subfigure(grid[1])
     _draw_gap_rows(bars, rows)
-    axes = lines.subplots(len(rows), len(RELATIVE), sharey=True, sharex=True, squeeze=False)
-    for place, (row, (name, panels)) in enumerate(zip(axes, rows.items(), strict=True)):
-        for ax, groups in zip(row, panels.values(), strict=True):
-            curves = {group: outcome.trained.curves for group, outcome in groups.items()}
-            draw_trajectories(ax, {g: (c["in_context_accuracy"], c["first-last"]) for g, c in curves.items()})
-            ax.set_ylabel(f"{name}\nfirst–last gap" if ax is row[0] else "", fontsize=SMALL, color=INK)
-            ax.set_xlabel("in-context accuracy" if place == len(rows) - 1 else "", fontsize=SMALL, color=INK)
-            if ax is not row[0]:
-                ax.get_legend().remove()
+    for ax, _, groups, first in _axes(lines, rows, "first–last gap", "in-context accuracy", sharex=True):
+        curves = {group: outcome.trained.curves for group, outcome in groups.items()}
+        draw_trajectories(ax, {g: (c["in_context_accuracy"], c["first-last"]) for g, c in curves.items()})
+        if not first and (legend := ax.get_legend()):
+            legend.remove()
     return settle(figure)
 
 
@@ -75,19 +72,13 @@ def draw_sinks(results: Results, caption: Caption = ()) -> "Figure":
 
     rows = _panels(results, words)
     figure, part = captioned_figure(WIDTH, 2.6 if masks == 1 else 4.2, caption)
-    axes = part.subplots(len(rows), max(map(len, rows.values())), squeeze=False, sharey=True)
-    for row, (name, panels) in zip(axes, rows.items(), strict=True):
-        for place, (ax, (title, groups)) in enumerate(zip(row, panels.items(), strict=True)):
-            gaps, sinks = groups[""].gaps, groups[""].sinks
-            pale = sinks.learnt.sum() < 2
-            shown = sinks if pale else sinks.kept
-            draw_sink_metric(ax, shown.trained, uniform=shown.uniform, untrained=shown.untrained, pale=pale)
-            state = note_of(gaps).replace("\n", ", ")
-            ax.set_title(f"{title} ({state})", fontsize=SMALL, color=INK, pad=4)
-            ax.set_ylabel(f"{name}\nsink metric".strip() if place == 0 else "", fontsize=SMALL, color=INK)
-            ax.set_xlabel(
-                "token (even: items, odd: labels)" if row[0] is axes[-1, 0] else "", fontsize=SMALL, color=INK
-            )
+    for ax, title, groups, _ in _axes(part, rows, "sink metric", "token (even: items, odd: labels)"):
+        gaps, sinks = groups[""].gaps, groups[""].sinks
+        pale = sinks.learnt.sum() < 2
+        shown = sinks if pale else sinks.kept
+        draw_sink_metric(ax, shown.trained, uniform=shown.uniform, untrained=shown.untrained, pale=pale)
+        state = note_of(gaps).replace("\n", ", ")
+        ax.set_title(f"{title} ({state})", fontsize=SMALL, color=INK, pad=4)
     sink_key(part)
     return settle(figure)
 
@@ -127,19 +118,29 @@ def _panels(results: Results, words: Callable[[Setting], tuple[str, str, str]]) 
 
 def _draw_gap_rows(part: "SubFigure", rows: Panels) -> None:
     """A row of panels of bars for each row of the figure, all of one height."""
-    axes = part.subplots(len(rows), max(map(len, rows.values())), squeeze=False, sharey=True)
-    for row, (name, panels) in zip(axes, rows.items(), strict=True):
-        for place, (ax, (title, groups)) in enumerate(zip(row, panels.items(), strict=True)):
-            gaps = {group: outcome.gaps for group, outcome in groups.items()}
-            shown = {group: {pair: _finite(one, pair) for pair in PAIRS} for group, one in gaps.items()}
-            pale = [group for group, one in gaps.items() if one.learnt.sum() < 2]
-            # five groups stand so close that "2 of 3 learnt" would run into the next
-            notes = {group: note_of(one).replace(" learnt", "\nlearnt") for group, one in gaps.items()}
-            draw_gaps(ax, shown, notes=notes, pale=pale)
-            ax.set_title(title, fontsize=TEXT, color=INK, pad=4)
-            ax.set_ylabel(f"{name}\naccuracy gap".strip() if place == 0 else "", fontsize=SMALL, color=INK)
-            ax.tick_params(labelleft=place == 0)
+    for ax, title, groups, first in _axes(part, rows, "accuracy gap"):
+        gaps = {group: outcome.gaps for group, outcome in groups.items()}
+        shown = {group: {pair: _finite(one, pair) for pair in PAIRS} for group, one in gaps.items()}
+        pale = [group for group, one in gaps.items() if one.learnt.sum() < 2]
+        # five groups stand so close that "2 of 3 learnt" would run into the next
+        notes = {group: note_of(one).replace(" learnt", "\nlearnt") for group, one in gaps.items()}
+        draw_gaps(ax, shown, notes=notes, pale=pale)
+        ax.set_title(title, fontsize=TEXT, color=INK, pad=4)
+        ax.tick_params(labelleft=first)
     gap_key(part)
+
+
+def _axes(
+    part: "SubFigure", rows: Panels, y: str, x: str = "", **shared: Any
+) -> "Iterator[tuple[Axes, str, Mapping[str, Outcome], bool]]":
+    """The axes of all panels, of one height: title, groups, whether a row begins; labelled after each is drawn."""
+    axes = part.subplots(len(rows), max(map(len, rows.values())), squeeze=False, sharey=True, **shared)
+    for row, (name, panels) in zip(axes, rows.items(), strict=True):
+        for ax, (title, groups) in zip(row, panels.items(), strict=True):
+            yield ax, title, groups, ax is row[0]
+            ax.set_ylabel(f"{name}\n{y}".strip() if ax is row[0] else "", fontsize=SMALL, color=INK)
+            if x:
+                ax.set_xlabel(x if row[0] is axes[-1, 0] else "", fontsize=SMALL, color=INK)
 
 
 def _finite(gaps: Gaps, pair: str) -> Float[np.ndarray, "network"]:

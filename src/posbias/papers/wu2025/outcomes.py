@@ -44,9 +44,7 @@ class Gaps:
     @property
     def learnt(self) -> np.ndarray:
         """Which members have learnt: finite, and at least `LEARNT` accurate in context."""
-        finite = np.isfinite(self.loss) & np.isfinite(np.stack([self.gaps[pair] for pair in PAIRS])).all(
-            axis=0
-        )
+        finite = np.isfinite([self.loss, *(self.gaps[pair] for pair in PAIRS)]).all(axis=0)
         return finite & (self.accuracy >= LEARNT)
 
     def of(self, pair: str) -> Float[np.ndarray, "network"]:

@@ -1,13 +1,15 @@
 """What the claims are about: gaps of trained networks and their sinks, as evidence for `posbias.claims`.
 
-The first functions make evidence of cells' gaps; `of_gaps`, `turning` and those below them give quantities:
-functions from outcomes, by setting, to evidence. Errors are over networks.
+The first functions make evidence of cells; `of_gaps` and those below it give quantities: functions from outcomes,
+by setting, to evidence. Errors are over networks.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
-from typing import Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -18,9 +20,10 @@ from posbias.papers.study import Results
 from posbias.papers.wu2025.outcomes import LEARNT, Gaps, Sinks
 from posbias.papers.wu2025.settings import Setting
 
+if TYPE_CHECKING:
+    from posbias.training.loop import Trained
+
 Quantity = Callable[[Results], Iterable[Evidence]]
-Cells = Mapping[str, Setting]
-"""Settings, and what evidence calls them."""
 NETWORKS = "networks that learnt to retrieve"
 
 
@@ -143,18 +146,60 @@ def _surest(steps: list[Evidence], tests: int, whole: bool) -> Evidence:
     return replace(step, picked=step.picked * tests, opposite=opposite)
 
 
-# --- quantities of gaps ------------------------------------------------------------------------------------
+# --- evidence of training and of sinks ---------------------------------------------------------------------
 
 
-def of_gaps(effect: Callable[..., Evidence], places: Iterable[tuple[Any, ...]]) -> Quantity:
-    """`effect` at each place: (where, settings, …), its arguments with the gaps of settings in their place."""
+def equally_accurate(where: str, deep: "Trained", shallow: "Trained") -> Evidence:
+    """That the gap first–last is larger in `deep`, on average over the accuracies from `LEARNT` on both reach."""
+    from posbias.training.matching import at_equal_accuracy
+
+    both = at_equal_accuracy(deep, shallow, "first-last", np.arange(LEARNT, 1.0, 0.02).tolist())
+    if not both.points.size:
+        return Evidence(where, flaw=f"no common accuracy from {LEARNT} on")
+    at = f"{where} at accuracy {both.points[0]:.2f} to {both.points[-1]:.2f}"
+    return difference(at, both.one.mean(axis=1), both.other.mean(axis=1), draws=NETWORKS)
+
+
+def margin(where: str, sinks: Sinks, first: int) -> Evidence:
+    """By how much the least of the first tokens is ahead of the greatest of the others."""
+    return mean(where, sinks.trained[:, :first].min(axis=1) - sinks.trained[:, first:].max(axis=1))
+
+
+def above(where: str, sinks: Sinks, first: int, null: Literal["even", "untrained"]) -> Evidence:
+    """By how much the first tokens draw more than under even attention, or than before training."""
+    nulls = sinks.uniform[None] if null == "even" else sinks.untrained
+    excess = sinks.trained[:, :first].mean(axis=1) - nulls[:, :first].mean(axis=1)
+    return mean(f"{where}, less {null}", excess)
+
+
+def wider(
+    where: str, wide: Sinks, narrow: Sinks, part: Callable[[Sinks], Float[np.ndarray, "network"]]
+) -> Evidence:
+    """By how much a part of the sink metric is larger in one cell than in another."""
+    return difference(where, part(wide), part(narrow))
+
+
+# --- quantities --------------------------------------------------------------------------------------------
+
+
+def _each(
+    part: Callable[[Any], Any], effect: Callable[..., Evidence], places: Iterable[tuple[Any, ...]]
+) -> Quantity:
     known = tuple(places)
 
     def quantity(results: Results) -> Iterator[Evidence]:
         for place in known:
-            yield effect(*(results[one].gaps if isinstance(one, Setting) else one for one in place))
+            yield effect(*(part(results[one]) if isinstance(one, Setting) else one for one in place))
 
     return quantity
+
+
+of_gaps = partial(_each, attrgetter("gaps"))
+"""(effect, places): the evidence at each place, whose settings stand for their gaps: (where, settings, …)."""
+of_training = partial(_each, attrgetter("trained"))
+"""The same, of learning curves."""
+of_sinks = partial(_each, attrgetter("sinks.kept"))
+"""The same, of the sinks of networks that have learnt."""
 
 
 def surest_of(quantity: Quantity) -> Quantity:
@@ -162,7 +207,7 @@ def surest_of(quantity: Quantity) -> Quantity:
     return lambda results: [surest(tuple(quantity(results)))]
 
 
-def turning(series: Mapping[str, Cells]) -> Quantity:
+def turning(series: Mapping[str, Mapping[str, Setting]]) -> Quantity:
     """That the gap first–last both rises and falls along at least one series."""
     return lambda results: turns(
         {
@@ -170,28 +215,6 @@ def turning(series: Mapping[str, Cells]) -> Quantity:
             for title, cells in series.items()
         }
     )
-
-
-def at_equal_accuracy(series: Mapping[str, Cells]) -> Quantity:
-    """That the gap first–last is larger in the last cell of each series than in the first.
-
-    The mean over the in-context accuracies from `LEARNT` on that both reach.
-    """
-
-    def quantity(results: Results) -> Iterator[Evidence]:
-        from posbias.training import matching
-
-        levels = np.arange(LEARNT, 1.0, 0.02).tolist()
-        for where, cells in series.items():
-            shallow, *_, deep = (results[setting].trained for setting in cells.values())
-            both = matching.at_equal_accuracy(deep, shallow, "first-last", levels)
-            if not both.points.size:
-                yield Evidence(where, flaw=f"no common accuracy from {LEARNT} on")
-                continue
-            at = f"{where} at accuracy {both.points[0]:.2f} to {both.points[-1]:.2f}"
-            yield difference(at, both.one.mean(axis=1), both.other.mean(axis=1), draws=NETWORKS)
-
-    return quantity
 
 
 def learnt_less(cells: Iterable[Setting]) -> Quantity:
@@ -217,44 +240,5 @@ def learnt_less(cells: Iterable[Setting]) -> Quantity:
                 continue
             at = f"{where}, after {both.points[-1]:.0f} iterations,"
             yield difference(at, both.one[:, -1], both.other[:, -1], draws="networks")
-
-    return quantity
-
-
-# --- quantities of sinks -----------------------------------------------------------------------------------
-
-
-def margins(cells: Mapping[str, tuple[Setting, int]]) -> Quantity:
-    """By how much the least of the first tokens of each cell (so many) is ahead of the greatest of the others."""
-
-    def quantity(results: Results) -> Iterator[Evidence]:
-        for where, (setting, first) in cells.items():
-            trained = results[setting].sinks.kept.trained
-            yield mean(where, trained[:, :first].min(axis=1) - trained[:, first:].max(axis=1))
-
-    return quantity
-
-
-def above_nulls(cells: Mapping[str, tuple[Setting, int]]) -> Quantity:
-    """By how much the first tokens of each cell draw more than under even attention, and than before training."""
-
-    def quantity(results: Results) -> Iterator[Evidence]:
-        for where, (setting, first) in cells.items():
-            sinks = results[setting].sinks.kept
-            trained = sinks.trained[:, :first].mean(axis=1)
-            yield mean(f"{where}, less even", trained - sinks.uniform[:first].mean())
-            yield mean(f"{where}, less untrained", trained - sinks.untrained[:, :first].mean(axis=1))
-
-    return quantity
-
-
-def widening(
-    rows: Mapping[str, Sequence[Setting]], part: Callable[[Sinks], Float[np.ndarray, "network"]]
-) -> Quantity:
-    """By how much `part` of the sink metric is larger in the last cell of each row than in the first."""
-
-    def quantity(results: Results) -> Iterator[Evidence]:
-        for where, (narrow, *_, wide) in rows.items():
-            yield difference(where, *(part(results[setting].sinks.kept) for setting in (wide, narrow)))
 
     return quantity

@@ -5,11 +5,11 @@ its residual networks have beyond 6, nor which networks its sinks are measured o
 12, depth 2 without and with residual connections are ours.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
+from posbias.theory.masks import Causal, Mask, Prefix, SlidingWindow
 
 if TYPE_CHECKING:
     from posbias.training.network import Network
@@ -69,29 +69,6 @@ class Setting:
         words = [self.masked, self.positional, f"depth {self.depth}", residual]
         words += [f"trained on {' and '.join(self.answers)}"] if self.answers else []
         return ", ".join(words + ["fixed vocabulary"] * (self.inputs == "fixed_vocabulary"))
-
-
-def by_depth(depths: Mapping[bool, Iterable[int]], inputs: Inputs = "gaussian_mixture") -> Iterator[Setting]:
-    """Causal networks of the given depths, without (False) and with residual connections, by encoding."""
-    for residual, some in depths.items():
-        for word in RELATIVE:
-            for depth in some:
-                yield Setting(depth, residual, positional=word, inputs=inputs)
-
-
-def by_encoding(answers: tuple[str, ...], inputs: Inputs = "gaussian_mixture") -> Iterator[Setting]:
-    """Networks without mask and with the causal one whose training asks for certain items, by encoding."""
-    for mask in (Full(), Causal()):
-        for word in ABSOLUTE:
-            yield Setting(mask=mask, positional=word, answers=answers, inputs=inputs)
-
-
-def by_mask(masks: Iterable[Mask], inputs: Inputs = "gaussian_mixture") -> Iterator[Setting]:
-    """Networks of two layers without and with residual connections, by mask."""
-    kept = tuple(masks)
-    for residual in (False, True):
-        for mask in kept:
-            yield Setting(residual=residual, mask=mask, inputs=inputs)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,7 @@ _GAPS = (
 _PREDICTED = (
     "Do the gaps follow a rollout? Predicted gap of the labels' masses on informative sequences, over the "
     "networks that have learnt, and whether the measured sign agrees where both are told from zero; the size is "
-    "not predicted.\n\n"
+    "not predicted. "
 )
 
 
@@ -83,13 +84,13 @@ def data(results: Results) -> dict[str, Any]:
         str(setting): {profile: agreement.as_dict() for profile, agreement in outcome.agreements.items()}
         for setting, outcome in results.items()
     }
-    rows = [row for setting, outcome in results.items() for row in rows_of(setting, outcome.gaps)]
-    return {"cells": rows, "predicted": predicted}
+    rows = (_records(setting, outcome.gaps) for setting, outcome in results.items())
+    return {"cells": [*chain.from_iterable(rows)], "predicted": predicted}
 
 
 def tables(results: Results) -> Iterator[Table]:
     """The gaps, and what rollouts predict of them, each with its verdict."""
-    yield Table(_GAPS, HEAD, [row_of(setting, outcome.gaps) for setting, outcome in results.items()])
+    yield Table(_GAPS, HEAD, [_row(setting, outcome.gaps) for setting, outcome in results.items()])
     by_profile: dict[str, list[tuple[Setting, Agreement]]] = {}
     for setting, outcome in results.items():
         for agreement in outcome.agreements.values():
@@ -107,7 +108,7 @@ def tables(results: Results) -> Iterator[Table]:
         opening = ""
 
 
-def rows_of(setting: Setting, gaps: Gaps) -> Iterator[dict[str, Any]]:
+def _records(setting: Setting, gaps: Gaps) -> Iterator[dict[str, Any]]:
     """A cell's gaps, one row for each pair, for JSON: of the networks that have learnt, and of every one."""
     for pair in PAIRS:
         learnt = gaps.of(pair)
@@ -125,7 +126,7 @@ def rows_of(setting: Setting, gaps: Gaps) -> Iterator[dict[str, Any]]:
         }
 
 
-def row_of(setting: Setting, gaps: Gaps) -> list[str]:
+def _row(setting: Setting, gaps: Gaps) -> list[str]:
     """A cell in words, under `HEAD`."""
     shown = [_signed(gaps.of(pair)) for pair in PAIRS]
     means = [f"{mean:.2f}" for mean in gaps.means]
