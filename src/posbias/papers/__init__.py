@@ -4,7 +4,7 @@
 
     reproduce("fig1", samples=1_000_000, out="results/kim2026")
 
-A paper's module has `FIGURES`, by name, and `reproduce`; the simulations behind them are kept by `cells`.
+A paper's package has `STUDIES`, by name, each a module with a `STUDY` (`study`), and `reproduce`.
 """
 
 from collections.abc import Iterable
