@@ -79,6 +79,9 @@ def herasimchyk2026(*what: str, options: Options = Options()) -> None:
         return
     from posbias.papers.herasimchyk2026 import make
 
+    if options.prompts is not None:
+        # beside quick and full, which also say lengths, as in 0.1
+        log.warning("--prompts is now --effort NUMBER; the old option works until posbias 0.3")
     settings: dict[str, Any] = {
         "models": [] if options.models == ("none",) else options.models,
         "corpora": [None if text == "bundled" else text for text in options.corpora] or [None],
@@ -90,12 +93,7 @@ def herasimchyk2026(*what: str, options: Options = Options()) -> None:
         **{name: getattr(options, name) for name in ("tokens", "reading", "configs", "bins", "seed")},
     }
     with progress() as on_event:
-        made = make(
-            what or ("table2", "table3", "fig2"),
-            options.out,
-            on_event=on_event,
-            **settings,
-        )
+        made = make(what or ("table2", "table3", "fig2"), options.out, on_event=on_event, **settings)
     if made.stand_in:
         log.info(made.stand_in)
     answer_with(made.as_dict(), lambda: page_lines(made.pages, made.written), options.json)
