@@ -220,6 +220,12 @@ def _verified(data: Table, path: Path) -> Uses:
     yield from methods.of_statements((str(paper), str(name)) for paper, name in named)
 
 
+def _tried(data: Table, path: Path) -> Uses:
+    """A statement's cell, which lies beside many: its paper, for one reason."""
+    for source, _ in methods.of_statement(data["specification"]["statement"]):
+        yield source, "numbered statements, tried on random instances"
+
+
 def _paper(data: Table, path: Path) -> Uses:
     """A figure or table of a paper, and the models that were measured for it."""
     name = str(data.get("figure") or data.get("name"))
@@ -264,7 +270,7 @@ _KINDS: tuple[tuple[Callable[[Table], bool], Callable[[Table, Path], Uses]], ...
     (_is("study_cell"), lambda data, path: methods.of_verb(_specified(data)["spec"])),
     (_is("study"), _study),
     (_is("recency_cell"), lambda data, path: methods.of_simulation(_specified(data)["model"])),
-    (_is("statement"), lambda data, path: methods.of_statement(_specified(data)["statement"])),
+    (_is("statement"), _tried),
     (_has("question", "base"), _study),
     (_of_claims, _claims),
     (_has("figure", "claims"), _paper),
