@@ -9,18 +9,44 @@ import datetime
 import json
 import os
 import platform
-import re
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posbias.papers.results import VERSION
 from posbias.store import save_json
+from posbias.store.header import VERSION
 
 ORDER = ("quick", "full")
 """Efforts, from less to more."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a study took: seconds, cells made for it, cells that were there."""
+
+    name: str
+    seconds: float
+    made: int
+    found: int
+
+
+def shared_out(
+    alone: Mapping[str, float],
+    seconds: float,
+    needs: Mapping[str, Sequence[Hashable]],
+    new: Mapping[Hashable, float],
+) -> Iterator[Spent]:
+    """What each of several studies took that were made together in so many `seconds`.
+
+    `alone` are the seconds that each took by itself, `needs` the cells of each, `new` what each new cell took, in
+    any unit.
+    """
+    left, whole, common = dict(new), sum(new.values()) or 1.0, seconds - sum(alone.values())
+    for name, cells in needs.items():
+        first = {cell: left.pop(cell) for cell in dict.fromkeys(cells) if cell in left}
+        share = common * sum(first.values()) / whole
+        yield Spent(name, alone.get(name, 0.0) + share, len(first), len({*cells}) - len(first))
 
 
 class Costs:
@@ -40,15 +66,9 @@ class Costs:
         """What a study was made with; None if that is not on record."""
         return self.records.get(key, {}).get("options")
 
-    @contextmanager
-    def timed(self, key: str) -> Iterator[dict[str, int]]:
-        """Time a study that shares nothing; the body counts the cells `made` and `found`."""
-        began, cells = time.monotonic(), {"made": 0, "found": 0}
-        yield cells
-        self.note(key, time.monotonic() - began, cells["made"], cells["found"])
-
-    def note(self, key: str, seconds: float, made: int, found: int) -> None:
+    def note(self, key: str, spent: Spent) -> None:
         """Put a study on record; what it took earlier, asked for in the same way, is added."""
+        seconds, made, found = spent.seconds, spent.made, spent.found
         earlier = self.records.get(key, {})
         if (earlier.get("effort"), earlier.get("options")) == (self._effort, self._options):
             seconds, before = seconds + float(earlier["seconds"]), int(earlier["cells_made"])
@@ -61,25 +81,6 @@ class Costs:
             "options": self._options,
             "finished": datetime.datetime.now().isoformat(timespec="seconds"),
         }
-
-    def shared(
-        self,
-        paper: str,
-        alone: Mapping[str, float],
-        common: float,
-        needs: Mapping[str, Sequence[Any]],
-        weights: Mapping[Any, float],
-    ) -> None:
-        """Put studies on record that were made together.
-
-        `alone` are the seconds that each took by itself, `common` those that all took before; `needs` are the
-        cells of each, by name; `weights` what each new cell took, in any unit.
-        """
-        left, whole = dict(weights), sum(weights.values()) or 1.0
-        for name, cells in needs.items():
-            first = {cell: left.pop(cell) for cell in dict.fromkeys(cells) if cell in left}
-            seconds = alone.get(name, 0.0) + common * sum(first.values()) / whole
-            self.note(f"{paper}/{name}", seconds, len(first), len({*cells}) - len(first))
 
     def save(self) -> None:
         """Write the records and what they add up to. Raises `OutputFileError`."""
@@ -106,17 +107,6 @@ class Costs:
 def effort_covers(had: str, wanted: str) -> bool:
     """Whether what was made with one effort is as much as another asks for."""
     return had in ORDER and ORDER.index(had) >= ORDER.index(wanted)
-
-
-def cells_in(folder: Path, suffix: str) -> set[str]:
-    """The names of the cells in a folder; none where there is no folder."""
-    return {path.name for path in folder.glob(f"*{suffix}")}
-
-
-def tokens_of(name: str) -> int | None:
-    """The length of the prompts of a measured cell, from its file's name: 'tiny-alibi-bundled-256x32-….nc'."""
-    found = re.search(r"-(\d+)x\d+-[0-9a-f]+(?:-\d+)?\.nc$", name)
-    return int(found[1]) if found else None
 
 
 def _cores() -> int:

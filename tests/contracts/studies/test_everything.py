@@ -6,7 +6,8 @@ import pytest
 
 from posbias.errors import InvalidValueError, ModelError, OutputFileError, PosbiasError
 from posbias.execution import InProcess
-from posbias.papers.costs import Costs, effort_covers, tokens_of
+from posbias.papers import everything
+from posbias.papers.costs import Costs, Spent, effort_covers, shared_out
 from posbias.papers.everything import make_all, make_study
 from posbias.papers.herasimchyk2026.cells import EFFORTS
 from posbias.papers.herasimchyk2026.cells import Effort as Prompts
@@ -34,44 +35,40 @@ def folder(tmp_path_factory):
 def first(folder):
     with pytest.MonkeyPatch.context() as patch:
         brief.__wrapped__(patch)
-        told: list[str] = []
-        return make_all(folder, SOME, engine=InProcess(), say=told.append), told
+        return make_all(folder, SOME, engine=InProcess())
 
 
 def on_record(folder):
     return json.loads((folder / "papers.json").read_text())
 
 
-def test_what_is_asked_for_is_made_from_cheap_to_dear(folder, first):
-    ran, told = first
-    assert ran.made == SOME
-    assert (ran.found, ran.failed, ran.left_out) == ((), {}, {})
-    assert "3 studies to make at the quick effort: at most" in told[0]
+def test_what_is_asked_for_is_made_from_fastest_to_slowest(folder, first):
+    assert first.made == SOME
+    assert (first.found, first.failed, first.left_out) == ((), {}, {})
     assert all(STUDIES[key].state(folder).made for key in SOME)
 
 
 def test_what_it_took_is_on_record(folder, first):
-    ran, _ = first
     told = on_record(folder)
-    assert ran.costs == folder / "papers.json"
+    assert first.costs == folder / "papers.json"
     studies = told["studies"]
     assert [*studies] == [*SOME]
     made = {key: (one["cells_made"], one["cells_found"]) for key, one in studies.items()}
     # Figure 10 is of the networks that were trained for Figure 9
     assert made == {"kim2026/section3": (8, 0), "wu2025/fig9": (2, 0), "wu2025/fig10": (0, 2)}
     assert all(one["seconds"] > 0 and one["effort"] == "quick" for one in studies.values())
-    assert sum(one["seconds"] for one in studies.values()) <= ran.seconds
+    assert sum(one["seconds"] for one in studies.values()) <= first.seconds
     assert studies["wu2025/fig9"]["seconds"] > studies["wu2025/fig10"]["seconds"]
     assert {one["paper"]: one["cells"] for one in told["runs"]} == {"kim2026": 8, "wu2025": 2}
     assert told["versions"]["posbias"]
 
 
-def test_what_is_finished_is_skipped(folder, first):
+def test_what_is_finished_is_skipped(folder, first, caplog):
     stamps = {path: path.stat().st_mtime_ns for path in folder.rglob("*.svg")}
-    told: list[str] = []
-    ran = make_all(folder, SOME, say=told.append)
+    caplog.set_level("INFO", "posbias")
+    ran = make_all(folder, SOME)
     assert (ran.made, ran.found) == ((), tuple(one for one in STUDIES if one in SOME))
-    assert told == ["everything is there (3 studies)"]
+    assert caplog.messages == ["everything is there (3 studies)"]
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.svg")} == stamps
     assert on_record(folder)["studies"].keys() == {*SOME}
 
@@ -94,7 +91,7 @@ def test_a_study_alone_is_made_whatever_is_there(folder, first):
 def test_a_number_that_is_a_caption_means_its_parts(tmp_path, monkeypatch):
     asked: list[str] = []
     monkeypatch.setattr(
-        "posbias.papers.parts.wu", lambda run, studies: asked.extend(one.name for one in studies)
+        everything, "_wu", lambda run, studies: (asked.extend(one.name for one in studies) or [], {})
     )
     make_all(tmp_path, "wu2025/fig24")
     assert asked == ["fig21", "fig22", "fig23"]
@@ -137,20 +134,20 @@ def test_measured_models_stand_in_and_a_second_text_is_shuffled(tmp_path):
     assert asked.made == ("herasimchyk2026/table2",)
 
 
-def test_a_model_that_cannot_be_had_is_done_without(tmp_path, monkeypatch):
+def test_a_model_that_cannot_be_had_is_done_without(tmp_path, monkeypatch, caplog):
     asked: list[tuple] = []
 
     def measured(run, studies, models, **options):
         asked.append(tuple(models))
         if "smollm2-135m" in models:
             raise ModelError("smollm2-135m: could not be downloaded")
+        return [], {}
 
-    monkeypatch.setattr("posbias.papers.parts._measured", measured)
-    told: list[str] = []
-    ran = make_all(tmp_path, "herasimchyk2026/table2", say=told.append)
+    monkeypatch.setattr(everything, "_measured", measured)
+    ran = make_all(tmp_path, "herasimchyk2026/table2")
     assert asked == [("tiny-alibi", "smollm2-135m"), ("tiny-alibi",)]
     assert ran.failed == {}
-    assert "smollm2-135m: could not be downloaded; going on with tiny-alibi alone" in told
+    assert "smollm2-135m: could not be downloaded; going on with tiny-alibi alone" in caplog.messages
     # a model that was asked for by name is not done without
     ran = make_all(tmp_path, "herasimchyk2026/table2", models=["smollm2-135m"])
     assert ran.failed == {"herasimchyk2026/table2": "smollm2-135m: could not be downloaded"}
@@ -164,7 +161,7 @@ def fail(*_):
 
 
 def test_a_part_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
-    monkeypatch.setattr("posbias.papers.parts.kim", fail)
+    monkeypatch.setattr(everything, "_kim", fail)
     ran = make_all(tmp_path, SOME, engine=InProcess())
     assert ran.failed == {"kim2026/section3": "broken"}
     assert ran.made == ("wu2025/fig9", "wu2025/fig10")
@@ -177,7 +174,7 @@ def test_an_interrupt_says_what_is_kept(tmp_path, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt("2 of 3 cells are kept")
 
-    monkeypatch.setattr("posbias.papers.parts.wu", stop)
+    monkeypatch.setattr(everything, "_wu", stop)
     with pytest.raises(
         KeyboardInterrupt, match=r"1 of 3 studies are kept in .* goes on from there \(2 of 3 cells"
     ):
@@ -189,6 +186,7 @@ def test_an_interrupt_says_what_is_kept(tmp_path, monkeypatch):
     ("options", "said"),
     [
         ({"names": "fig2"}, "study: 'fig2' given"),
+        ({"effort": "much"}, "effort: 'much' given, quick or full needed"),
         ({"configs": "nowhere"}, "configs: nowhere is no folder"),
         ({"models": ["a", "a"]}, "models: a given twice"),
     ],
@@ -208,24 +206,23 @@ def test_a_folder_that_cannot_be_written_is_refused_first(tmp_path):
 # --- costs -------------------------------------------------------------------------------------------------
 
 
-def test_shared_work_is_counted_once(tmp_path):
-    costs, needs = Costs(tmp_path / "papers.json", "quick", {}), {"a": ["x", "y"], "b": ["y", "z", "old"]}
-    costs.shared("wu2025", {"a": 1.0, "b": 2.0}, 10.0, needs, {"x": 1.0, "y": 3.0, "z": 6.0})
-    made = {key: (one["cells_made"], one["cells_found"]) for key, one in costs.records.items()}
-    assert made == {"wu2025/a": (2, 0), "wu2025/b": (1, 2)}
-    assert [one["seconds"] for one in costs.records.values()] == [5.0, 8.0]
+def test_shared_work_is_counted_once():
+    needs = {"a": ["x", "y"], "b": ["y", "z", "old"]}
+    spent = [*shared_out({"a": 1.0, "b": 2.0}, 13.0, needs, {"x": 1.0, "y": 3.0, "z": 6.0})]
+    assert [(one.name, one.made, one.found) for one in spent] == [("a", 2, 0), ("b", 1, 2)]
+    assert [one.seconds for one in spent] == pytest.approx([5.0, 8.0])
 
 
 def test_what_was_made_in_two_runs_is_added_up(tmp_path):
     path = tmp_path / "papers.json"
     for made, found in ((3, 1), (1, 3), (0, 4)):
         costs = Costs(path, "quick", {})
-        costs.note("wu2025/fig2", 10.0, made, found)
+        costs.note("wu2025/fig2", Spent("fig2", 10.0, made, found))
         costs.save()
     (record,) = on_record(tmp_path)["studies"].values()
     assert (record["seconds"], record["cells_made"], record["cells_found"]) == (30.0, 4, 0)
     full = Costs(path, "full", {})
-    full.note("wu2025/fig2", 5.0, 4, 0)
+    full.note("wu2025/fig2", Spent("fig2", 5.0, 4, 0))
     assert full.records["wu2025/fig2"]["seconds"] == 5.0
 
 
@@ -241,6 +238,3 @@ def test_small_things():
     assert effort_covers("quick", "quick")
     assert not effort_covers("quick", "full")
     assert not effort_covers("", "quick")
-    assert tokens_of("tiny-alibi-bundled-scrambled-256x32-0a1b2c3d4e5f.nc") == 256
-    assert tokens_of("tiny-alibi-bundled-64x32-0a1b2c3d4e5f-2.nc") == 64
-    assert tokens_of("x.nc") is None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from posbias.cli import options as shared
-from posbias.cli.output import answer_with, as_events, progress
+from posbias.cli.output import answer_with, progress
 from posbias.errors import InvalidValueError, PosbiasError
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ def make_missing(out: Path, studies: Sequence[str], effort: str | int, **setting
     """Make with a bar what is missing, at the effort quick or full; settings and errors as of `make_all`."""
     from posbias.papers.everything import make_all
 
-    quick = shared.quick_or_full(effort, UNITS) == "quick"
+    named = shared.quick_or_full(effort, UNITS)
     with progress() as on_event:
-        return make_all(out, studies, quick=quick, **as_events(on_event), **settings)
+        return make_all(out, studies, effort=named, on_event=on_event, **settings)
 
 
 def print_claims(options: Options, at: dict[str, Path] | None = None) -> None:

@@ -66,7 +66,7 @@ def run(file: shared.StudyName, *, options: Options = Options()) -> None:
 
 def _run_paper_study(file: str, options: Options) -> None:
     """Make it, unless it is there. Raises `PosbiasError` for what failed."""
-    from posbias.papers.registry import STATEMENTS
+    from posbias.papers.theorems import STATEMENTS
 
     study, effort, folder = paper_studies.study_of(file), options.effort, options.out or shared.RESULTS
     number = effort if isinstance(effort, int) else None

@@ -22,7 +22,7 @@ from posbias.errors import InvalidValueError
 from posbias.events import OnEvent
 from posbias.files import need_writable
 from posbias.papers import study
-from posbias.papers.herasimchyk2026.cells import EFFORTS, Corpus, Effort, Wanted, check, gather
+from posbias.papers.herasimchyk2026.cells import EFFORTS, Corpus, Effort, Key, Wanted, check, gather
 from posbias.papers.herasimchyk2026.printed import BINS, LENGTHS, TOKENS, Reading
 from posbias.papers.study import Studies, write
 from posbias.store.header import VERSION
@@ -44,9 +44,10 @@ QUICK, FULL = EFFORTS["quick"], EFFORTS["full"]
 
 @dataclass(frozen=True, eq=False)
 class Made(study.Reproduction):
-    """What was made: studies by name, the measurements behind them, and why others were left out."""
+    """What was made: studies by name, the measurements behind them and which of those are new, what was left out."""
 
     left_out: Mapping[str, str]
+    measured: Sequence[Key]
     effort: str
     seconds: float
 
@@ -122,7 +123,10 @@ def make(
     new_figure()  # is matplotlib there?
     from_files = [] if configs is None else config_curves(configs, reading, tokens)
     plan = {corpus: _wanted(wanted, place == 0, tokens, lengths) for place, corpus in enumerate(texts)}
-    cells = gather(models, plan, folder / "cells", effort, seed=seed, again=again, on_event=on_event)
+    new: list[Key] = []
+    cells = gather(
+        models, plan, folder / "cells", effort, seed=seed, again=again, on_event=on_event, measured=new
+    )
     results = Measurements(cells, from_files, tokens, reading, bins, seed)
     left_out = {name: reason for name in wanted if (reason := STUDIES[name].missing(results))}
     for name, reason in left_out.items():
@@ -130,7 +134,7 @@ def make(
     made = {
         name: write(STUDIES[name], results, effort.name, folder) for name in wanted if name not in left_out
     }
-    return Made(made, results, left_out, effort.name, time.monotonic() - began)
+    return Made(made, results, left_out, new, effort.name, time.monotonic() - began)
 
 
 def _wanted(names: Sequence[str], first: bool, tokens: int, lengths: Sequence[int]) -> Wanted:

@@ -82,11 +82,13 @@ def gather(
     seed: int = 0,
     again: bool = False,
     on_event: OnEvent | None = None,
+    measured: list[Key] | None = None,
 ) -> dict[Key, "xr.Dataset"]:
     """The measurement of every model on every corpus at the lengths wanted there, from `folder` where it has them.
 
     Lengths beyond a model's context, and those of which the text has no prompt, are left out, and said. `on_event`
-    hears the prompts of each measurement. Raises as `posbias.measure`, `load_measurement` and `save_measurement`;
+    hears the prompts of each measurement, `measured` gets the keys of those that were not there. Raises as
+    `posbias.measure`, `load_measurement` and `save_measurement`;
     KeyboardInterrupt on Ctrl-C, what is finished being kept.
     """
     found: dict[Key, Any] = {}
@@ -99,9 +101,13 @@ def gather(
         for corpus in corpora:
             wanted = corpora[corpus]
             for tokens in worker.fitting(wanted.lengths):
+                before = worker.measured
                 measurement = worker.cell(corpus, tokens, tokens in wanted.dense)
                 if measurement is not None:
-                    found[_key(measurement, corpus)] = measurement
+                    key = _key(measurement, corpus)
+                    found[key] = measurement
+                    if measured is not None and worker.measured > before:
+                        measured.append(key)
     return found
 
 
@@ -128,6 +134,7 @@ class _Worker:
     seed: int
     again: bool
     on_event: OnEvent | None
+    measured: int = 0
     _loaded: Any = None
     _attention: str = ""
     _counts: dict[Corpus, tuple[str, int]] = field(default_factory=dict)
@@ -186,6 +193,7 @@ class _Worker:
         measured.attrs["parameters"] = sum(one.numel() for one in loaded.model.parameters())
         save_measurement(measured, path)
         measuring.discard_checkpoint(checkpoint)
+        self.measured += 1
         # as the next one will read it, so that both draw the same
         return load_measurement(path)
 
