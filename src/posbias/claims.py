@@ -367,7 +367,7 @@ def judged(claim: Claim, evidence: Iterable[Evidence]) -> Judged:
     pieces = tuple(piece.tested(claim.test) for piece in evidence)
     if not pieces:
         raise InvalidValueError(f"evidence: none given for {claim.id or claim.sentence!r}, one piece needed")
-    verdicts = [piece.verdict(len(pieces)) for piece in pieces]
+    verdicts: list[Verdict] = [piece.verdict(len(pieces)) for piece in pieces]
     verdict: Verdict = "holds" if {*verdicts} == {"holds"} else "undecided"
     verdict = "fails" if "fails" in verdicts else verdict
     deciding = _deciding(pieces)
@@ -411,11 +411,6 @@ def _effect(piece: Evidence, pieces: int) -> dict[str, Any]:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def judged_sentence(sentence: str, evidence: Iterable[Evidence], test: Test = Above()) -> Judged:
-    """Judge a sentence that is no study's claim yet."""
-    return judged(Claim("", "", sentence, test=test), evidence)
 
 
 def count(verdicts: Iterable[Judged]) -> dict[Verdict, int]:

@@ -18,15 +18,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from posbias.claims import Claim, Judged, undecided
+from posbias.claims import Claim, Judged, judge, undecided
 from posbias.errors import InputFileError
 from posbias.events import OnEvent
 from posbias.execution import Engine
 from posbias.papers.explaining import explanation_of
-from posbias.papers.registry import STATEMENTS, PaperStudy, find_studies
+from posbias.papers.registry import PaperStudy, find_studies
 from posbias.papers.results import read_result
-from posbias.papers.rows import row_claims
-from posbias.papers.theorems import INSTANCES, judge_statements, try_statements
+from posbias.papers.theorems import INSTANCES, STATEMENTS, judge_statements, try_statements
 
 log = logging.getLogger(__name__)
 OWN_NUMBERS = "(the paper's own numbers)"
@@ -72,13 +71,23 @@ def _claims_of(study: PaperStudy, path: Path) -> Iterator[Judged]:
         except InputFileError as error:
             trouble = f"{error}; {study.made_by}"
             log.warning("%s; not used", error)
-    rows = list(row_claims(study, data, trouble))
+    rows = list(_rows_of(study, data, trouble))
     if data is not None:
         for place, told in enumerate(data["claims"], start=1):
             yield _explained(Judged.read(told, f"{study.key}/{place}", study.key), study, data)
     elif not rows or any(row.verdict == "undecided" for row in rows):
         yield undecided(Claim(study.key, "", f"{study.title}: {study.question}"), trouble, study.key)
     yield from rows
+
+
+def _rows_of(study: PaperStudy, data: Mapping[str, Any] | None, trouble: str) -> Iterator[Judged]:
+    """The claims about rows that the paper prints; `data` is the study's JSON, None where `trouble` says why."""
+    for claim in study.row_claims:
+        row = judge(claim, data or {})
+        why = row.deciding.flaw or row.why
+        if row.deciding.flaw and data is None:
+            why = f"{why}; {trouble}"
+        yield replace(row, why=why, study=study.key, more={"model": claim.scope})
 
 
 def _explained(claim: Judged, study: PaperStudy, data: Mapping[str, Any]) -> Judged:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.claims import Judged, judged_sentence, mean
+from posbias.claims import Claim, Evidence, Judged, judged, mean
 from posbias.comparison import Comparison, compare_all
 from posbias.estimate import Estimate
 from posbias.events import OnEvent
@@ -42,6 +42,15 @@ MODELS = ("tiny-alibi", "tiny-nope", "tiny-rope", "tiny-window", "tiny-learned")
 """The family that comes with the package."""
 PROMPTS = 128
 _SCORES = {"spearman": 2, "wasserstein": 3}
+CLAIMS = tuple(
+    Claim("", "", sentence, provenance="ours")
+    for sentence in (
+        "λ falls with depth: its mean over the lower half of the layers exceeds that over the upper",
+        "Residual-aware rollout (b) is nearer to the measured influence than attention alone (a) "
+        "(difference of Wasserstein distances)",
+        "The energy rollout (e) is nearer still than (b)",
+    )
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,31 +219,22 @@ def _score(score: Any, digits: int) -> str:
 
 
 def _claims(shown: Sequence[Encoding], seed: int) -> tuple[Judged, ...]:
-    """What the paper states of large models, on these: λ falls, the residual stream matters to the prediction."""
+    """What Herasimchyk et al. state of large models, on these: λ falls, the residual stream matters."""
     half = shown[0].mixing.shape[1] // 2
     agreements = [Agreement(one.curves, seed) for one in shown]
-    return (
-        judged_sentence(
-            "λ falls with depth: its mean over the lower half of the layers exceeds that over the upper",
-            tuple(
-                mean(one.curves.model, one.mixing[:, :half].mean(1) - one.mixing[:, -half:].mean(1))
-                for one in shown
-            ),
-        ),
-        judged_sentence(
-            "Residual-aware rollout (b) is nearer to the measured influence than attention alone (a) "
-            "(difference of Wasserstein distances)",
-            tuple(one.difference(one.curves.model, "wasserstein", "a", "b") for one in agreements),
-        ),
-        judged_sentence(
-            "The energy rollout (e) is nearer still than (b)",
-            tuple(
-                one.difference(one.curves.model, "wasserstein", "b", "e")
-                for one in agreements
-                if "e" in one.curves.levels
-            ),
-        ),
-    )
+
+    def nearer(than: str, level: str) -> list[Evidence]:
+        return [
+            one.difference(one.curves.model, "wasserstein", than, level)
+            for one in agreements
+            if level in one.curves.levels
+        ]
+
+    falls = [
+        mean(one.curves.model, one.mixing[:, :half].mean(1) - one.mixing[:, -half:].mean(1)) for one in shown
+    ]
+    evidence = (falls, nearer("a", "b"), nearer("b", "e"))
+    return tuple(judged(claim, pieces) for claim, pieces in zip(CLAIMS, evidence, strict=True))
 
 
 def _data(one: Encoding) -> dict[str, Any]:

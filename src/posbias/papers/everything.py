@@ -20,8 +20,8 @@ from posbias.errors import InvalidValueError, MissingPackageError, ModelError, P
 from posbias.events import Event, OnEvent
 from posbias.files import need_writable
 from posbias.papers.costs import Costs, Spent, effort_covers, shared_out
-from posbias.papers.registry import STATEMENTS, PaperStudy, find_studies, minutes_text
-from posbias.papers.theorems import INSTANCES, tried_already, try_statements
+from posbias.papers.registry import PaperStudy, find_studies, minutes_text
+from posbias.papers.theorems import INSTANCES, STATEMENTS, tried_already, try_statements
 
 log = logging.getLogger(__name__)
 TRIED = {"quick": INSTANCES, "full": 1000}

@@ -5,15 +5,13 @@
     study = STUDIES["wu2025/fig2"]
     print(study.question, study.quick.minutes, study.state("results"))
 
-What a study shows, asks, needs and costs stands in its module or in `catalogue.toml`.
+What a study shows, asks, needs and costs stands in its module (statements: in `theorems`).
 A study knows its files under a folder of results: `state` says whether they are there, `rows` what they hold as a
 table. Making them is `posbias.papers.everything.make_study`. Nothing heavy is imported here.
 """
 
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -22,14 +20,14 @@ from posbias.claims import Claim
 from posbias.errors import InputFileError, InvalidValueError, nearest
 from posbias.papers.results import State, read_result, rows_of, state_of
 from posbias.papers.study import Expected, Study
-from posbias.papers.theorems import rows, tried_already
+from posbias.papers.theorems import QUESTION, STATED, STATEMENTS, rows, tried_already
 
 PAPERS = ("wu2025", "herasimchyk2026", "kim2026")
 """The papers, by citation key, in the order of the registry."""
-STATEMENTS = "statements"
-"""The study of a paper that is its numbered statements."""
 UNITS = {"wu2025": "iterations, sequences", "herasimchyk2026": "prompts", "kim2026": "draws"}
 """What the effort of a paper's figures and tables is counted in."""
+MACHINE = "2 cores, x86-64"
+"""What costs are of."""
 PICTURES = ("svg", "png", "md", "json")
 
 
@@ -161,25 +159,21 @@ def minutes_text(minutes: float) -> str:
     return f"{round(minutes / 1440)} days"
 
 
-def _read() -> dict[str, PaperStudy]:
-    """The studies of the catalogue and those that are modules of their own, paper by paper."""
+def _registered() -> Iterator[PaperStudy]:
+    """The figures and tables of each paper, then its numbered statements."""
     from posbias.papers import herasimchyk2026, kim2026, wu2025
 
-    data = tomllib.loads((files("posbias.papers") / "catalogue.toml").read_text(encoding="utf-8"))
-    machine = data["machine"]
-    modules = dict(zip(PAPERS, (wu2025.STUDIES, herasimchyk2026.STUDIES, kim2026.STUDIES), strict=True))
-    studies: dict[str, PaperStudy] = {}
-    for paper in PAPERS:
-        for study in modules.get(paper, {}).values():
-            studies[study.name] = _of_module(study, machine)
-        for name, entry in data[paper].items():
-            studies[f"{paper}/{name}"] = _study(paper, name, entry, machine)
-    return studies
+    for paper, module in zip(PAPERS, (wu2025, herasimchyk2026, kim2026), strict=True):
+        yield from map(_of_module, module.STUDIES.values())
+        stated = STATED[paper]
+        quick, full = (Cost(stated.count, minutes, MACHINE) for minutes in (stated.quick, stated.full))
+        writes, command = (f"{STATEMENTS}/",), f"posbias paper claims --paper {paper}"
+        yield PaperStudy(paper, STATEMENTS, stated.title, QUESTION, quick, full, "", writes, command=command)
 
 
-def _of_module(study: Study, machine: str) -> PaperStudy:
+def _of_module(study: Study) -> PaperStudy:
     counts = study.counts or dict.fromkeys(study.minutes, len(study.cells))
-    cost = {effort: Cost(counts[effort], minutes, machine) for effort, minutes in study.minutes.items()}
+    cost = {effort: Cost(counts[effort], minutes, MACHINE) for effort, minutes in study.minutes.items()}
     written = () if study.parts else PICTURES if study.draws else PICTURES[2:]
     return PaperStudy(
         study.paper,
@@ -197,24 +191,5 @@ def _of_module(study: Study, machine: str) -> PaperStudy:
     )
 
 
-def _study(paper: str, name: str, entry: dict[str, Any], machine: str) -> PaperStudy:
-    quick, full = entry["quick"], entry["full"]
-    pictures = [f"{name}.{kind}" for kind in PICTURES]
-    shared = (
-        f"posbias paper claims --paper {paper}" if name == STATEMENTS else f"posbias paper {paper} {name}"
-    )
-    return PaperStudy(
-        paper,
-        name,
-        entry["title"],
-        entry["question"],
-        Cost(quick[0], quick[1], machine),
-        Cost(full[0], full[1], machine),
-        entry["needs"],
-        tuple(entry.get("writes", pictures)),
-        command=entry.get("command", shared),
-    )
-
-
-STUDIES: Mapping[str, PaperStudy] = MappingProxyType(_read())
+STUDIES: Mapping[str, PaperStudy] = MappingProxyType({study.key: study for study in _registered()})
 """Every study, by "PAPER/NAME", paper by paper in the order of the text."""

@@ -9,7 +9,7 @@ import math
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,18 +26,40 @@ if TYPE_CHECKING:
     from posbias.verify import Finding, Statement, StatementCell, Trial
 
 log = logging.getLogger(__name__)
-FOLDER = "statements"
+STATEMENTS = "statements"
+"""The study of a paper that is its numbered statements, and the folder of what trying them gave."""
+QUESTION = "Which of the printed statements survive random and adversarial instances, and what stands where "
+QUESTION += "one does not?"
 INSTANCES = 200
 """Instances of a reading, unless told otherwise: about 20 seconds on two cores."""
 FEW = 8
 """So many statements are tried sooner than worker processes have started."""
 
 
+@dataclass(frozen=True)
+class Stated:
+    """The numbered statements of a paper in words, their number, and the minutes that trying them takes."""
+
+    title: str
+    count: int
+    quick: float
+    full: float
+
+
+STATED = {
+    "wu2025": Stated("Theorems 4.1 to 4.7 with their lemmas and proofs", 16, 0.1, 0.5),
+    "herasimchyk2026": Stated(
+        "Propositions 4.2 to 4.5, Lemma 5.3, Theorem 5.4 with their proofs", 21, 0.1, 0.5
+    ),
+    "kim2026": Stated("Theorem 1, Propositions 1 to 3, Equations 5, 19 and 42", 10, 0.4, 2),
+}
+
+
 def statements_of(papers: Sequence[str] = ()) -> "list[Statement]":
     """The numbered statements of some papers (none: all)."""
-    from posbias.verify import STATEMENTS
+    from posbias.verify import STATEMENTS as ALL
 
-    return [statement for statement in STATEMENTS if not papers or statement.source in papers]
+    return [statement for statement in ALL if not papers or statement.source in papers]
 
 
 def try_statements(
@@ -57,7 +79,7 @@ def try_statements(
     """
     if instances < 1:
         raise InvalidValueError(f"instances: {instances} given, an integer ≥ 1 needed")
-    store, cells = Store(folder / FOLDER), _cells(papers, seed)
+    store, cells = Store(folder / STATEMENTS), _cells(papers, seed)
     kept = {key: store.find(cell, at_least=instances) for key, cell in cells.items()}
     missing = [key for key, stored in kept.items() if stored is None]
     done = 0
@@ -91,16 +113,16 @@ def try_statements(
 
 def try_one(key: str, instances: int, seed: int = 0, on_event: OnEvent | None = None) -> dict[str, Any]:
     """Try one statement, as a task of an engine: the content of its cell. Raises as `posbias.verify.verify`."""
-    from posbias.verify import STATEMENTS, StatementCell, select, verify
+    from posbias.verify import StatementCell, select, verify
 
-    (statement,) = select(STATEMENTS, [key])
+    (statement,) = select(statements_of(), [key])
     (finding,) = verify([statement], instances=instances, seed=seed)
     return StatementCell(statement, seed).to_content(finding)
 
 
 def tried_already(folder: Path, paper: str, instances: int | None = None) -> list[Stored] | None:
     """The statements of a paper as `folder` has them, tried on so many instances; None unless it has all."""
-    store = Store(folder / FOLDER)
+    store = Store(folder / STATEMENTS)
     cells = _cells([paper], 0).values() if store.folder.is_dir() else ()
     stored = [store.find(cell, at_least=instances, look_only=True) for cell in cells]
     return [one for one in stored if one] if stored and all(stored) else None
@@ -135,7 +157,7 @@ def claim_of(statement: "Statement") -> Claim:
 def judge_statements(papers: Sequence[str], tried: "Mapping[str, Finding]") -> Iterator[Judged]:
     """The statements of some papers judged; one that was not tried is undecided."""
     for statement in statements_of(papers):
-        claim, study = claim_of(statement), f"{statement.source}/statements"
+        claim, study = claim_of(statement), f"{statement.source}/{STATEMENTS}"
         more: dict[str, Any] = {"statement": statement.key}
         if statement.key not in tried:
             why = f"could not be tried; `posbias verify {statement.key}` says why"

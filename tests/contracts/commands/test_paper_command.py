@@ -16,7 +16,7 @@ from posbias.execution import InProcess
 from posbias.papers import theorems
 from posbias.papers.costs import Spent
 from posbias.papers.registry import STUDIES
-from posbias.papers.theorems import FOLDER, try_statements
+from posbias.papers.theorems import try_statements
 from posbias.store import save_json
 
 TRY_ONE = theorems.try_one
@@ -120,7 +120,7 @@ def test_a_paper_s_own_command_prints_its_claims(capsys, results, tmp_path):
     elsewhere = tmp_path / "mine"
     elsewhere.mkdir()
     shutil.copy(results / "wu2025" / "fig2.json", elsewhere)
-    shutil.copytree(results / FOLDER, tmp_path / FOLDER)
+    shutil.copytree(results / theorems.STATEMENTS, tmp_path / theorems.STATEMENTS)
     told = json.loads(answer(capsys, "wu2025", "claims", "--out", elsewhere, "--json"))
     assert {one["paper"] for one in told["claims"]} == {"wu2025"}
     assert "wu2025/fig2/1" in {one["id"] for one in told["claims"]}

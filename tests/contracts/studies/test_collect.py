@@ -11,12 +11,12 @@ from posbias.claims import Claim, Evidence, count, judged
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.estimate import Estimate
 from posbias.execution import InProcess
-from posbias.papers import explaining
+from posbias.papers import explaining, theorems
 from posbias.papers.collect import collect
 from posbias.papers.herasimchyk2026.printed import CORPORA, TABLE1, TABLE4
 from posbias.papers.herasimchyk2026.standing import stand_in
 from posbias.papers.registry import STUDIES
-from posbias.papers.theorems import FOLDER, slug, tried_already, try_one, try_statements
+from posbias.papers.theorems import slug, tried_already, try_one, try_statements
 from posbias.store import save_json
 from posbias.verify import STATEMENTS
 from posbias.verify.run import plain
@@ -36,7 +36,7 @@ def tried(tmp_path_factory):
 @pytest.fixture
 def folder(tried, tmp_path):
     """The same, to write to."""
-    shutil.copytree(tried / FOLDER, tmp_path / FOLDER)
+    shutil.copytree(tried / theorems.STATEMENTS, tmp_path / theorems.STATEMENTS)
     return tmp_path
 
 
@@ -114,7 +114,7 @@ def test_every_numbered_statement_is_ruled_on(folder):
 
 
 def files(folder):
-    return {path.name: path.stat().st_mtime_ns for path in (folder / FOLDER).iterdir()}
+    return {path.name: path.stat().st_mtime_ns for path in (folder / theorems.STATEMENTS).iterdir()}
 
 
 def test_statements_that_were_tried_enough_are_not_tried_again(folder):
@@ -136,7 +136,7 @@ def test_statements_that_were_tried_enough_are_not_tried_again(folder):
 def test_a_statement_tried_in_a_worker_is_the_same(folder):
     from posbias.execution import Processes
 
-    shutil.rmtree(folder / FOLDER)
+    shutil.rmtree(folder / theorems.STATEMENTS)
     afar = try_statements(folder, ["kim2026"], instances=2, engine=Processes(1))
     assert len(afar) == 10
     for key, finding in afar.items():
@@ -169,7 +169,7 @@ def test_a_statement_whose_words_have_changed_is_tried_again(folder, monkeypatch
     ],
 )
 def test_statements_that_cannot_be_used_are_named_and_tried_anew(folder, spoil, said, caplog):
-    (path,) = (folder / FOLDER).glob("kim-proposition-1-*.json")
+    (path,) = (folder / theorems.STATEMENTS).glob("kim-proposition-1-*.json")
     whole = path.read_text()
     path.write_text(spoil(whole))
     found = try_statements(folder, ["kim2026"], **FEW)

@@ -1,7 +1,8 @@
 """Which sources stand behind a study of the three papers, such as wu2025/fig2."""
 
 from posbias.papers.citations.methods import ENCODINGS, MODELS, Uses, of_experiment, of_simulation
-from posbias.papers.registry import STATEMENTS, PaperStudy
+from posbias.papers.registry import PaperStudy
+from posbias.papers.theorems import STATEMENTS
 
 
 def of_study(study: PaperStudy) -> Uses:

@@ -44,7 +44,7 @@ QUICK, FULL = EFFORTS["quick"], EFFORTS["full"]
 
 @dataclass(frozen=True, eq=False)
 class Made(study.Reproduction):
-    """What was made: studies by name, the measurements behind them and which of those are new, what was left out."""
+    """What was made: studies by name, measurements and which of them are new, and why others were left out."""
 
     left_out: Mapping[str, str]
     measured: Sequence[Key]
