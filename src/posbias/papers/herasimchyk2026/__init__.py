@@ -105,15 +105,12 @@ def make(
     from posbias.papers.herasimchyk2026.measurements import Measurements
     from posbias.plots.style import new_figure
 
-    began = time.monotonic()
-    folder, wanted = Path(folder), STUDIES.find(what)
+    began, folder, wanted = time.monotonic(), Path(folder), STUDIES.find(what)
     base = EFFORTS["quick" if quick else "full"]
     effort = base if prompts is None else Effort(base.name, prompts, prompts, base.longest)
     if reading not in ("corrected", "published"):
         raise InvalidValueError(f"reading: {reading!r} given, 'corrected' or 'published' needed")
-    if lengths is None:
-        lengths = [one for one in LENGTHS if effort.longest is None or one <= effort.longest]
-        lengths += [effort.longest] if effort.longest is not None else []
+    lengths = effort.lengths(LENGTHS) if lengths is None else lengths
     texts = {Corpus(text): None for text in corpora}
     if scramble:
         texts[Corpus(corpora[0] if corpora else None, scramble=True)] = None
@@ -124,16 +121,13 @@ def make(
     from_files = [] if configs is None else config_curves(configs, reading, tokens)
     plan = {corpus: _wanted(wanted, place == 0, tokens, lengths) for place, corpus in enumerate(texts)}
     new: list[Key] = []
-    cells = gather(
-        models, plan, folder / "cells", effort, seed=seed, again=again, on_event=on_event, measured=new
-    )
+    cells = gather(models, plan, folder / "cells", effort, seed=seed, again=again, on_event=on_event, new=new)
     results = Measurements(cells, from_files, tokens, reading, bins, seed)
     left_out = {name: reason for name in wanted if (reason := STUDIES[name].missing(results))}
     for name, reason in left_out.items():
         log.info("%s: left out, %s", name, reason)
-    made = {
-        name: write(STUDIES[name], results, effort.name, folder) for name in wanted if name not in left_out
-    }
+    shown = [name for name in wanted if name not in left_out]
+    made = {name: write(STUDIES[name], results, effort.name, folder) for name in shown}
     return Made(made, results, left_out, new, effort.name, time.monotonic() - began)
 
 

@@ -48,6 +48,12 @@ class Effort:
     most: int
     longest: int | None = None
 
+    def lengths(self, lengths: Sequence[int]) -> list[int]:
+        """Those of some lengths that are no longer than the longest, and that."""
+        if self.longest is None:
+            return [*lengths]
+        return [*(tokens for tokens in lengths if tokens <= self.longest), self.longest]
+
 
 EFFORTS = {"quick": Effort("quick", None, 32, 512), "full": Effort("full", None, PROMPTS)}
 """32 prompts, λ at no more than 512 tokens; the paper's 1,000 prompts. Or as many as the text has."""
@@ -82,12 +88,12 @@ def gather(
     seed: int = 0,
     again: bool = False,
     on_event: OnEvent | None = None,
-    measured: list[Key] | None = None,
+    new: list[Key] | None = None,
 ) -> dict[Key, "xr.Dataset"]:
     """The measurement of every model on every corpus at the lengths wanted there, from `folder` where it has them.
 
     Lengths beyond a model's context, and those of which the text has no prompt, are left out, and said. `on_event`
-    hears the prompts of each measurement, `measured` gets the keys of those that were not there. Raises as
+    hears the prompts of each measurement, `new` gets the keys of those that were not there. Raises as
     `posbias.measure`, `load_measurement` and `save_measurement`;
     KeyboardInterrupt on Ctrl-C, what is finished being kept.
     """
@@ -106,8 +112,8 @@ def gather(
                 if measurement is not None:
                     key = _key(measurement, corpus)
                     found[key] = measurement
-                    if measured is not None and worker.measured > before:
-                        measured.append(key)
+                    if new is not None and worker.measured > before:
+                        new.append(key)
     return found
 
 
