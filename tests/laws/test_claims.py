@@ -15,6 +15,7 @@ from posbias.claims import (
     Below,
     Claim,
     Evidence,
+    Judged,
     Near,
     Printed,
     count,
@@ -23,6 +24,7 @@ from posbias.claims import (
     judge,
     judged,
     mean,
+    undecided,
 )
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
@@ -271,6 +273,23 @@ def test_a_claim_is_judged_on_what_its_quantity_finds():
         judge(Claim("a", "", "It rises"), 0)
     with pytest.raises(InvalidValueError, match="none given"):
         judged(claim_that("It rises"), [])
+
+
+def test_a_judged_claim_is_read_as_it_was_written():
+    pieces = (effect("holds"), effect("fails"))
+    told = judged(Claim("a/b/1", "Section 3", "It rises"), pieces).as_dict()
+    again = Judged.read(told, "a/b/1", "a/b")
+    assert (again.id, again.paper, again.study, again.evidence) == ("a/b/1", "a", "a/b", ())
+    assert again.as_dict() == told | {"paper": "a", "study": "a/b"}
+    assert [one["verdict"] for one in again.more["effects"]] == ["holds", "fails"]
+    with pytest.raises(KeyError, match="verdict"):
+        Judged.read({name: told[name] for name in told if name != "verdict"}, "a/b/1", "a/b")
+
+
+def test_a_claim_of_which_nothing_is_known_has_no_number():
+    told = undecided(claim_that("It rises"), "not made", "a/b").as_dict()
+    assert (told["number"], told["se"], told["verdict"], told["why"]) == (None, None, "undecided", "not made")
+    assert "effects" not in told
 
 
 # --- estimates ---------------------------------------------------------------------------------------------

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from posbias.errors import InputFileError, nearest
-from posbias.papers.citations.methods import Uses, of_architecture
+from posbias.papers.citations.methods import Uses, of_architecture, of_study
 from posbias.papers.citations.results import uses_of_file
-from posbias.papers.citations.studies import of_study
 from posbias.papers.registry import PAPERS, STUDIES, find_studies
 from posbias.sources import BIBLIOGRAPHY, Source, software
 from posbias.store.header import VERSION

@@ -1,4 +1,4 @@
-"""Which sources stand behind a method: (citation key, why) of what is predicted, simulated, trained, measured.
+"""Which sources stand behind a method or a study: (citation key, why) of what is predicted, simulated, trained, …
 
 What is looked at are specs as files have them (`posbias.spec.encode`), so that a result of another day or machine
 can be cited without what made it being installed.
@@ -7,6 +7,10 @@ can be cited without what made it being installed.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+from posbias.papers.registry import STUDIES, PaperStudy
+from posbias.papers.theorems import STATEMENTS, statements_of
+from posbias.spec import encode
 
 Use = tuple[str, str]
 """A citation key, and why it is cited."""
@@ -168,9 +172,7 @@ def of_statements(named: Iterable[tuple[str, str]]) -> Uses:
 
 def of_statement(key: str) -> Uses:
     """A statement tried, by its key."""
-    from posbias.verify import STATEMENTS
-
-    yield from of_statements((one.source, one.name) for one in STATEMENTS if one.key == key)
+    yield from of_statements((one.source, one.name) for one in statements_of() if one.key == key)
 
 
 def of_verb(verb: Mapping[str, Any]) -> Uses:
@@ -186,3 +188,41 @@ def of_verb(verb: Mapping[str, Any]) -> Uses:
             yield from of_report({"model": verb.get("model", "")}, ["sink_share"])
         case "verify":
             yield from of_statement(str(verb.get("statement")))
+
+
+def of_study(study: PaperStudy) -> Uses:
+    """A figure, a table or the statements of a paper."""
+    yield study.paper, study.title if study.name == STATEMENTS else f"{study.title} ({study.key})"
+    if study.name == STATEMENTS:
+        return
+    if study.parts:
+        for part in study.parts:
+            yield from of_study(STUDIES[f"{study.paper}/{part}"])
+        return
+    match study.paper:
+        case "wu2025":
+            yield from _of_wu(study.name)
+        case "herasimchyk2026":
+            yield from _of_herasimchyk(study.name)
+        case "kim2026":
+            yield from of_simulation({})
+
+
+def _of_wu(name: str) -> Uses:
+    from posbias.papers import wu2025
+
+    study = wu2025.STUDIES[name]
+    for setting in study.cells:
+        yield from of_experiment(encode(wu2025.QUICK.experiment(setting)))
+    yield from study.uses
+
+
+def _of_herasimchyk(name: str) -> Uses:
+    yield "abnar2020", "attention rollout"
+    yield ENCODINGS["alibi"]
+    if name in ("table2", "table3", "table4", "table5", "fig2", "fig3"):
+        yield "simonyan2014", "influence as a gradient"
+        yield "wu2025", "the level without residual connections"
+    for begin in ("bloom", "mpt-7b", "mpt-30b", "falcon-rw"):
+        key, model = MODELS[begin]
+        yield key, f"{model}, one of the paper's models"

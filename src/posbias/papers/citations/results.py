@@ -7,8 +7,7 @@ from typing import Any
 
 from posbias.errors import InputFileError, MissingPackageError, PosbiasError, nearest
 from posbias.papers.citations import methods
-from posbias.papers.citations.methods import Uses
-from posbias.papers.citations.studies import of_study
+from posbias.papers.citations.methods import Uses, of_study
 from posbias.papers.registry import PAPERS, STUDIES
 from posbias.sources import cite
 from posbias.spec import encode, read_mapping, read_text
