@@ -14,7 +14,10 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, TypeVar
 
+from posbias.logs import heard_by
+
 T = TypeVar("T")
+R = TypeVar("R")
 
 VERBS = {
     "posbias.measure": ("posbias.measurement", "measure"),
@@ -130,6 +133,26 @@ def _as_make(reproduce: Callable[..., Any]) -> Callable[..., Any]:
         return reproduce(figures, out=folder, effort=spent, on_event=on_event, **options)
 
     return make
+
+
+def takes_old_callbacks(function: Callable[..., R]) -> Callable[..., R]:
+    """A decorator: takes `progress` and `say` of 0.1, with a warning; `say` hears what is logged."""
+
+    @functools.wraps(function)
+    def with_old_callbacks(*arguments: Any, progress: Any = None, say: Any = None, **options: Any) -> R:
+        if progress is None and say is None:
+            return function(*arguments, **options)
+        warnings.warn(
+            f"{function.__name__}: progress and say are now on_event and logging; they work until posbias 0.3",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        if progress is not None:
+            options["on_event"] = lambda event: progress(int(event.done), int(event.total or 0))
+        with heard_by(say):
+            return function(*arguments, **options)
+
+    return with_old_callbacks
 
 
 CALLS = {("posbias.papers.wu2025", "make"): _as_make}

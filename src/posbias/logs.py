@@ -6,7 +6,7 @@ was got over, such as a damaged file. Importing posbias installs nothing; used a
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -34,6 +34,33 @@ def on_stderr(verbosity: int = 0) -> Iterator[None]:
     before = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO - 10 * verbosity)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
+@contextmanager
+def muted(quiet: bool = True) -> Iterator[None]:
+    """Log nothing inside the block, where `quiet`."""
+    logger = logging.getLogger("posbias")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL if quiet else before)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+@contextmanager
+def heard_by(listener: Callable[[str], None] | None) -> Iterator[None]:
+    """Give every message of the block to `listener`, from `info` on."""
+    logger, handler = logging.getLogger("posbias"), logging.Handler()
+    handler.emit = lambda record: listener(record.getMessage()) if listener else None
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(min(before or logging.INFO, logging.INFO))
     try:
         yield
     finally:

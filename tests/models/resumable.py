@@ -6,11 +6,11 @@ import time
 from posbias.measurement import measure
 
 
-def tell(finished, total):
-    print(finished, flush=True)
-    time.sleep(0.05 if finished < 6 else 600)
+def tell(event):
+    print(event.done, flush=True)
+    time.sleep(0.05 if event.done < 6 else 600)
 
 
 if __name__ == "__main__":
     model, text, checkpoint = sys.argv[1:]
-    measure(model, text=text, tokens=10, prompts=20, checkpoint=checkpoint, progress=tell)
+    measure(model, text=text, tokens=10, prompts=20, checkpoint=checkpoint, on_event=tell)

@@ -9,6 +9,7 @@ import sys
 import pytest
 import torch
 import transformers
+from logged import logged
 
 from posbias.errors import InputFileError, InvalidValueError, ModelError, PosbiasError
 from posbias.measurement import LoadedModel, load_model, measure
@@ -101,8 +102,8 @@ def test_a_later_prompt_that_overflows_is_named_and_skipped(tiny, tmp_path):
     path = tmp_path / "one-bad-word.txt"
     path.write_text("w1 w2 w3 w4 " * 6 + "w5 w6 w7 w8", encoding="utf-8")
     tiny.model.model.embed_tokens.weight.data[6] = torch.inf
-    said = []
-    found = measure(tiny, text=path, tokens=4, prompts=7, say=said.append)
+    with logged() as said:
+        found = measure(tiny, text=path, tokens=4, prompts=7)
     assert found.sizes["prompt"] == 6
     skipped = r"model: the stream of layer 0 is not finite in prompt \d \(tokens from 24\)"
     assert re.search(skipped, found.attrs["skipped"])

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from logged import logged
 
 from posbias.errors import InputFileError, OutputFileError
 from posbias.measurement import discard_checkpoint, job_fingerprint, load_model, measure
@@ -17,17 +18,17 @@ def job(text):
 
 
 def reported():
-    """A progress callback and the list it fills."""
+    """A callback for events and the list of finished prompts it fills."""
     numbers = []
-    return numbers, lambda finished, total: numbers.append(finished)
+    return numbers, lambda event: numbers.append(event.done)
 
 
 def stop_after(prompts, error):
-    def progress(finished, total):
-        if finished == prompts:
+    def on_event(event):
+        if event.done == prompts:
             raise error
 
-    return progress
+    return on_event
 
 
 @pytest.mark.parametrize("prompts", [1, 7, 19, 20])
@@ -36,9 +37,9 @@ def test_resumed_results_are_bit_identical(tiny, job, tmp_path, prompts, error):
     whole = measure(tiny, **job)
     checkpoint = tmp_path / "job.npz"
     with pytest.raises(type(error)):
-        measure(tiny, **job, checkpoint=checkpoint, progress=stop_after(prompts, error))
-    heard, progress = reported()
-    resumed = measure(tiny, **job, checkpoint=checkpoint, progress=progress)
+        measure(tiny, **job, checkpoint=checkpoint, on_event=stop_after(prompts, error))
+    heard, on_event = reported()
+    resumed = measure(tiny, **job, checkpoint=checkpoint, on_event=on_event)
     assert heard == list(range(prompts, 21))
     assert resumed.equals(whole)
     assert checkpoint.exists(), "only the caller knows when the result is safe"
@@ -58,10 +59,10 @@ def test_an_interruption_inside_a_prompt_loses_that_prompt_only(tiny, job, tmp_p
 
     hook = tiny.model.model.layers[2].mlp.register_forward_pre_hook(interrupt)
     with pytest.raises(KeyboardInterrupt):
-        measure(tiny, **job, checkpoint=checkpoint, progress=lambda *_: armed.append(True))
+        measure(tiny, **job, checkpoint=checkpoint, on_event=lambda event: armed.append(True))
     hook.remove()
-    heard, progress = reported()
-    assert measure(tiny, **job, checkpoint=checkpoint, progress=progress).equals(whole)
+    heard, on_event = reported()
+    assert measure(tiny, **job, checkpoint=checkpoint, on_event=on_event).equals(whole)
     assert heard[0] == 5
 
 
@@ -80,9 +81,9 @@ def test_a_killed_process_resumes_bit_identically(folder, job, tmp_path, kill):
         last = max([4, *(int(line) for line in process.stdout)])
         process.wait()
     assert process.returncode != 0
-    heard, progress = reported()
+    heard, on_event = reported()
     loaded = load_model(folder)
-    resumed = measure(loaded, **job, checkpoint=checkpoint, progress=progress)
+    resumed = measure(loaded, **job, checkpoint=checkpoint, on_event=on_event)
     assert 1 <= heard[0] < 20
     if kill == signal.SIGINT:
         assert heard[0] >= last
@@ -100,7 +101,7 @@ def test_another_jobs_checkpoint_is_refused(tiny, job, tmp_path):
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "garbage", "empty"])
 def test_a_damaged_checkpoint_is_said_and_started_over(tiny, job, tmp_path, damage):
-    checkpoint, said = tmp_path / "job.npz", []
+    checkpoint = tmp_path / "job.npz"
     whole = measure(tiny, **job, checkpoint=checkpoint)
     content = bytearray(checkpoint.read_bytes())
     if damage == "flipped":
@@ -108,8 +109,9 @@ def test_a_damaged_checkpoint_is_said_and_started_over(tiny, job, tmp_path, dama
     checkpoint.write_bytes(
         {"cut": content[:-100], "garbage": b"not a checkpoint", "empty": b""}.get(damage, content)
     )
-    heard, progress = reported()
-    assert measure(tiny, **job, checkpoint=checkpoint, progress=progress, say=said.append).equals(whole)
+    heard, on_event = reported()
+    with logged() as said:
+        assert measure(tiny, **job, checkpoint=checkpoint, on_event=on_event).equals(whole)
     assert heard[0] == 0
     assert any("damaged: starting over" in line for line in said)
 

@@ -240,7 +240,7 @@ def test_an_interrupted_pass_leaves_no_wrong_cache():
 
 def test_the_dataset_has_every_candidate_and_what_follows_from_them(loaded, job):
     told = []
-    found = retrieve(loaded, job, progress=lambda done, total: told.append(done))
+    found = retrieve(loaded, job, on_event=lambda event: told.append(event.done))
     assert told == [0, 1, 2, 3, 4]
     assert dict(found.sizes) == {"prompt": 4, "position": 3, "candidate": 4}
     scores = found.log_probability.values
@@ -266,14 +266,14 @@ def test_the_dataset_has_every_candidate_and_what_follows_from_them(loaded, job)
 def test_an_interrupted_run_goes_on_with_the_same_bits(loaded, job, tmp_path, stop):
     whole, checkpoint = retrieve(loaded, job), tmp_path / "c.npz"
 
-    def interrupt(done, total):
-        if done == stop:
+    def interrupt(event):
+        if event.done == stop:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        retrieve(loaded, job, checkpoint=checkpoint, progress=interrupt)
+        retrieve(loaded, job, checkpoint=checkpoint, on_event=interrupt)
     heard = []
-    again = retrieve(loaded, job, checkpoint=checkpoint, progress=lambda done, total: heard.append(done))
+    again = retrieve(loaded, job, checkpoint=checkpoint, on_event=lambda event: heard.append(event.done))
     assert heard[0] == stop
     assert again.equals(whole)
     other = retrieval_job("keys", pairs=4, positions=3, prompts=4, seed=1)

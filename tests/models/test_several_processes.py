@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
+from logged import logged
 
 from posbias.errors import NonFiniteError
 from posbias.measurement import for_length, load_model, measure, run
@@ -97,15 +98,15 @@ def test_checkpoints_of_more_processes_count_for_fewer(tiny, text, tmp_path):
     whole = measure(tiny, **job)
     left = tmp_path / "job.npz"
 
-    def interrupt(finished, total):
-        if finished == 7:
+    def interrupt(event):
+        if event.done == 7:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        measure(tiny, **job, checkpoint=left, progress=interrupt)
+        measure(tiny, **job, checkpoint=left, on_event=interrupt)
     left.rename(tmp_path / "job.3.npz")
     heard = []
-    resumed = measure(tiny, **job, checkpoint=left, progress=lambda done, total: heard.append(done))
+    resumed = measure(tiny, **job, checkpoint=left, on_event=lambda event: heard.append(event.done))
     assert heard == list(range(7, PROMPTS + 1))
     close(resumed, whole)
     # what was taken over is not counted twice
@@ -140,10 +141,11 @@ def test_a_prompt_that_is_not_finite_is_skipped_and_counted(tiny, text, monkeypa
             return output * float("nan")
         return output
 
-    armed, said = [], []
+    armed = []
     hook = tiny.model.model.layers[1].mlp.register_forward_hook(poison)
     try:
-        found = measure(tiny, **job, progress=lambda done, total: armed.append(done), say=said.append)
+        with logged() as said:
+            found = measure(tiny, **job, on_event=armed.append)
     finally:
         hook.remove()
     assert len(broken) == 2, "the passes of prompts 2 and 5"
@@ -164,9 +166,7 @@ def test_a_model_that_is_never_finite_is_an_error(tiny, text):
     hook = tiny.model.model.layers[1].mlp.register_forward_hook(poison)
     try:
         with pytest.raises(Exception, match=r"none of the 4 prompts could be measured; .*layer 2") as caught:
-            measure(
-                tiny, text=text, tokens=TOKENS, prompts=4, progress=lambda done, total: armed.append(done)
-            )
+            measure(tiny, text=text, tokens=TOKENS, prompts=4, on_event=armed.append)
     finally:
         hook.remove()
     assert not isinstance(caught.value, NonFiniteError)
@@ -179,7 +179,7 @@ def test_when_memory_runs_out_it_goes_on_with_less(tiny, text, error, monkeypatc
     """The first two tries of the third prompt fail: its layers are recomputed, then its blocks halved."""
     job = {"text": text, "tokens": TOKENS, "prompts": 5}
     whole = measure(tiny, **job)
-    finished, failures, said, proving = [0], iter([error, error]), [], []
+    finished, failures, proving = [0], iter([error, error]), []
 
     def scarce(module, given):
         if finished[0] == 2 and not proving:
@@ -194,12 +194,13 @@ def test_when_memory_runs_out_it_goes_on_with_less(tiny, text, error, monkeypatc
 
     monkeypatch.setattr(run, "economy", proof)
 
-    def progress(done, total):
-        finished[0] = done
+    def on_event(event):
+        finished[0] = event.done
 
     hook = tiny.model.model.layers[1].mlp.register_forward_pre_hook(scarce)
     try:
-        found = measure(tiny, **job, progress=progress, say=said.append)
+        with logged() as said:
+            found = measure(tiny, **job, on_event=on_event)
     finally:
         hook.remove()
     close(found, whole, 1e-4)  # recomputed layers: float32 sums in another order
@@ -220,8 +221,6 @@ def test_memory_that_never_suffices_is_an_error_of_one_line(tiny, text):
     hook = tiny.model.model.layers[1].mlp.register_forward_pre_hook(scarce)
     try:
         with pytest.raises(ValueError, match="tokens: 10 given, too many for the memory of this machine"):
-            measure(
-                tiny, text=text, tokens=TOKENS, prompts=2, progress=lambda done, total: armed.append(done)
-            )
+            measure(tiny, text=text, tokens=TOKENS, prompts=2, on_event=armed.append)
     finally:
         hook.remove()

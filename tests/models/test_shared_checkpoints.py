@@ -58,8 +58,7 @@ def _run(path, stops):
             Together(rank, len(stops), rank),
             spare=lambda: None,
             target=None,
-            progress=lambda done, total: None,
-            say=lambda line: None,
+            on_event=lambda event: None,
         )
         try:
             answers[rank] = stream.run(path, "fingerprint")[0]

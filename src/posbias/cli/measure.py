@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from posbias.cli import options as shared
 from posbias.cli.jobs import file_of, resumable
-from posbias.cli.output import answer_with, as_events
+from posbias.cli.output import answer_with
 from posbias.errors import InvalidValueError
 from posbias.files import need_writable
 from posbias.terminal import describe
@@ -164,7 +164,7 @@ def _measured(
 
     checkpoint = file.with_name(f".{file.stem}-{fingerprint[:12]}.partial.npz")
     with resumable(job["prompts"]) as on_event:
-        measurement = measuring.measure(loaded, checkpoint=checkpoint, **as_events(on_event, "prompt"), **job)
+        measurement = measuring.measure(loaded, checkpoint=checkpoint, on_event=on_event, **job)
     if processes.first:
         save_measurement(measurement, file)
         measuring.discard_checkpoint(checkpoint)

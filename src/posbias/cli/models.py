@@ -37,7 +37,7 @@ def available(*, fetch: str | None = None, rerun: shared.Rerun = False, json: sh
     if rerun and fetch is None:
         raise InvalidValueError("rerun: given alone, --fetch MODEL needed with it")
     if fetch is not None:
-        folder = measuring.fetch(fetch, again=rerun, say=log.info)
+        folder = measuring.fetch(fetch, again=rerun)
         answer_with({"model": fetch, "folder": str(folder)}, lambda: [f"{fetch}: {folder}"], json)
         return
     records = [dataclasses.asdict(record) for record in measuring.available_models()]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from posbias.cli import options as shared
 from posbias.cli.jobs import file_of, resumable
-from posbias.cli.output import answer_with, as_events
+from posbias.cli.output import answer_with
 from posbias.errors import InvalidValueError
 from posbias.files import need_writable
 from posbias.terminal import table
@@ -116,7 +116,7 @@ def _retrieval(
         return load_retrieval(file), file
     checkpoint = file.with_name(f".retrieval-{fingerprint[:12]}.partial.npz")
     with resumable(job.prompts) as on_event:
-        retrieval = ask(loaded, job, text=text, checkpoint=checkpoint, **as_events(on_event, "prompt"))
+        retrieval = ask(loaded, job, text=text, checkpoint=checkpoint, on_event=on_event)
     save_retrieval(retrieval, file)
     discard_checkpoint(checkpoint)
     return retrieval, file

@@ -6,11 +6,11 @@ passed, so it costs at most a twentieth of the run. Whoever asked for it removes
 `discard_checkpoint`, once the result is safely stored.
 """
 
+import logging
 import re
 import time
 import zipfile
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from posbias import files
 from posbias.errors import InputFileError, PosbiasError
 from posbias.measurement.accumulate import State
 
+log = logging.getLogger(__name__)
 _PATIENCE = 20
 _MEAN, _ROW = "mean.", "row."
 
@@ -26,13 +27,12 @@ _MEAN, _ROW = "mean.", "row."
 class Checkpoint:
     """The checkpoint file of one job; with path `None` nothing is read or written.
 
-    `say` hears when a file is resumed from, or damaged and ignored.
+    That a file is resumed from, or damaged and ignored, is logged.
     """
 
-    def __init__(self, path: Path | None, fingerprint: str, say: Callable[[str], None]):
+    def __init__(self, path: Path | None, fingerprint: str):
         self._path = path
         self._fingerprint = fingerprint
-        self._say = say
         self._written = 0
         self._cost = 0.0
         self._last = float("-inf")
@@ -58,7 +58,7 @@ class Checkpoint:
             zlib.error,
             NotImplementedError,
         ):
-            self._say(f"checkpoint {self._path} is damaged: starting over")
+            log.warning("checkpoint %s is damaged: starting over", self._path)
             return State()
         except OSError as error:
             raise InputFileError(
@@ -69,7 +69,7 @@ class Checkpoint:
                 f"checkpoint: {self._path} belongs to another job ({fingerprint[:12]}, this one is "
                 f"{self._fingerprint[:12]}); give another file or remove it"
             )
-        self._say(f"resuming after {state.finished} finished prompts from {self._path}")
+        log.info("resuming after %d finished prompts from %s", state.finished, self._path)
         self._written = state.finished
         return state
 

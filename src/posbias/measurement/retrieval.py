@@ -9,20 +9,21 @@ import datetime
 import hashlib
 import importlib.metadata
 import json
+import logging
 import platform
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from posbias.deprecated import takes_old_callbacks
 from posbias.errors import InvalidValueError, ModelError
+from posbias.events import Event, OnEvent
 from posbias.measurement.accumulate import State
 from posbias.measurement.checkpoint import Checkpoint
 from posbias.measurement.continuations import Reader, reuse_is_exact
-from posbias.measurement.models.fetching import silent
 from posbias.measurement.models.loading import LoadedModel, load_model
 from posbias.measurement.texts.prompts import read_text
 from posbias.retrieval.job import RetrievalJob, retrieval_job
@@ -31,6 +32,7 @@ from posbias.spec import encode
 
 __all__ = ["RetrievalJob", "retrieval_fingerprint", "retrieval_job", "retrieve"]
 
+log = logging.getLogger(__name__)
 _ROWS: dict[str, tuple[tuple[str, ...], str, str]] = {
     "log_probability": (
         ("prompt", "position", "candidate"),
@@ -67,31 +69,31 @@ def retrieval_fingerprint(model: LoadedModel, job: RetrievalJob, text: str | Pat
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
+@takes_old_callbacks
 def retrieve(
     model: LoadedModel | str | Path = "smollm2-135m",
     job: RetrievalJob | None = None,
     *,
     text: str | Path | None = None,
     checkpoint: str | Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    say: Callable[[str], None] | None = None,
+    on_event: OnEvent | None = None,
 ) -> xr.Dataset:
     """Ask a causal language model for a fact at every position, in `job.prompts` trials.
 
     `model`: a registered name, a folder, a `.gguf` file, or a `LoadedModel`. `text`: what a needle lies in,
     None for the bundled addresses. `checkpoint`: a file that lets an interrupted run go on with the same bits; it
-    stays until `discard_checkpoint`. `progress` hears (finished, total), `say` hears stages.
+    stays until `discard_checkpoint`. `on_event` hears of finished prompts.
 
     Returns the dataset of `docs/retrieval.md` (dims prompt, position, candidate; log-probabilities in nats).
     Raises `InvalidValueError` for a job that the tokenizer or the model's context cannot hold, `InputFileError`
     for a bad text or another job's checkpoint, `OutputFileError` when the checkpoint cannot be written,
     `ModelError` for a model that cannot be loaded or whose outputs are not finite.
     """
-    job, say = job or retrieval_job(), say or silent
+    job = job or retrieval_job()
     if job.task == "keys" and text is not None:
         raise InvalidValueError("text: given with the task keys, which has none; leave it out")
     source = read_text(text)
-    loaded = model if isinstance(model, LoadedModel) else load_model(model, say=say)
+    loaded = model if isinstance(model, LoadedModel) else load_model(model)
     if job.task == "keys":
         trials: Trials = Keys(
             loaded.tokenizer, job.wording, job.positions, job.seed, pairs=job.pairs, length=job.length
@@ -102,11 +104,11 @@ def retrieve(
             text=source.content, name=source.name, length=job.length or 0,
         )  # fmt: skip
     fingerprint = retrieval_fingerprint(loaded, job, text)
-    keeper = Checkpoint(None if checkpoint is None else Path(checkpoint), fingerprint, say)
+    keeper = Checkpoint(None if checkpoint is None else Path(checkpoint), fingerprint)
     state = keeper.load()
     asker = _Asker(loaded, trials)
-    say(f"asking {loaded.name} in {job.prompts} prompts at {job.positions} positions")
-    state = _stream(asker, job.prompts, state, keeper, progress or _unwatched)
+    log.info("asking %s in %d prompts at %d positions", loaded.name, job.prompts, job.positions)
+    state = _stream(asker, job.prompts, state, keeper, on_event)
     about = {"text": source.name, "text_sha256": source.sha256} if job.task == "needle" else {}
     return _dataset(
         state, loaded, job, about | {"fingerprint": fingerprint, "reuse": str(asker.reader.reuse)}
@@ -198,17 +200,20 @@ def _context_of(config: Any) -> int | None:
     return next((int(most) for most in named if isinstance(most, int) and most > 0), None)
 
 
-def _stream(
-    asker: _Asker, total: int, state: State, keeper: Checkpoint, progress: Callable[[int, int], None]
-) -> State:
+def _stream(asker: _Asker, total: int, state: State, keeper: Checkpoint, on_event: OnEvent | None) -> State:
     """Ask the trials that `state` lacks; whatever stops it, finished ones reach the checkpoint."""
+
+    def tell() -> None:
+        if on_event is not None:
+            on_event(Event(state.finished, total, "prompt"))
+
     try:
-        progress(state.finished, total)
+        tell()
         while state.finished < total:
             begin = time.perf_counter()
             row = asker.ask(state.finished)
             state = state.extended({}, row, time.perf_counter() - begin)
-            progress(state.finished, total)
+            tell()
             keeper.keep_up(state)
         keeper.write(state)
     except BaseException as error:
@@ -246,7 +251,3 @@ def _dataset(state: State, loaded: LoadedModel, job: RetrievalJob, about: dict[s
 
 def _versions() -> dict[str, str]:
     return {name: importlib.metadata.version(name) for name in ("posbias", "torch", "transformers", "numpy")}
-
-
-def _unwatched(finished: int, total: int) -> None:
-    pass

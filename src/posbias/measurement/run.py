@@ -4,9 +4,10 @@
 prompt, then streams, and can be interrupted and resumed at any prompt, by as many processes as there are.
 """
 
+import logging
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ import numpy as np
 import torch
 import xarray as xr
 
+from posbias.deprecated import takes_old_callbacks
 from posbias.errors import InvalidValueError, ModelError
+from posbias.events import OnEvent
+from posbias.logs import muted
 from posbias.measurement.accumulate import State
 from posbias.measurement.job import Job, Request, TextSource
 from posbias.measurement.memory import check_memory, estimate_cost
 from posbias.measurement.models.families import decoder_layers, need_causal
-from posbias.measurement.models.fetching import silent
 from posbias.measurement.models.loading import LoadedModel, load_model
 from posbias.measurement.prompt_meter import PromptMeter
 from posbias.measurement.quantities.influence import Economy, economy
@@ -32,6 +35,7 @@ from posbias.measurement.sharing import Group, group
 from posbias.measurement.streaming import Skipped, Stream
 from posbias.measurement.texts.prompts import Prompts
 
+log = logging.getLogger(__name__)
 _SELFCHECK_TOKENS = 64
 LONG = KERNEL_TOKENS
 """Above so many tokens fused attention is taken where the family has it, and layers are computed again."""
@@ -46,9 +50,10 @@ def job_fingerprint(model: LoadedModel | str | Path = "smollm2-135m", **asked: A
     """
     request = Request(**asked)
     _ = request.source
-    return request.of(_loaded(model, request, silent)).fingerprint
+    return request.of(_loaded(model, request)).fingerprint
 
 
+@takes_old_callbacks
 def measure(
     model: LoadedModel | str | Path = "smollm2-135m",
     *,
@@ -65,16 +70,15 @@ def measure(
     rollouts: tuple[str, ...] = (),
     target: int | None = None,
     checkpoint: str | Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
-    say: Callable[[str], None] | None = None,
+    on_event: OnEvent | None = None,
 ) -> xr.Dataset:
     """Measure attention, mixing, logits and influence of a language model on prompts cut from a text.
 
     `model`: what `load_model` takes, or a `LoadedModel`. What is measured of it and on what: see the fields of
     `posbias.measurement.job.Request`. `checkpoint`: a file that lets an interrupted measurement go on with
     bit-identical results; it stays, so that nothing is lost before the result is stored, then call
-    `discard_checkpoint`. `progress` hears (finished, total) before the first prompt and after each; `say` hears
-    stages. Started by `torchrun`, each process measures a share of the prompts, and all return the same.
+    `discard_checkpoint`. `on_event` hears of finished prompts before the first and after each. Started by
+    `torchrun`, each process measures a share of the prompts, and all return the same.
 
     Returns the dataset of `docs/measurement.md`. Quantities: Herasimchyk et al. 2026 (arXiv 2602.16837),
     Eq. 1 and 5 (mixing), 4 (kernel), 6 (influence). Raises `InvalidValueError` for bad or too large numbers,
@@ -97,17 +101,16 @@ def measure(
         target=target,
     )
     _ = request.source  # what is wrong with the text is said before a model is loaded
-    with group() as processes:
-        told = (say or silent) if processes.first else silent
-        heard = (progress or _unwatched) if processes.first else _unwatched
+    with group() as processes, muted(not processes.first):
+        heard = on_event if on_event is not None and processes.first else lambda event: None
         path = None if checkpoint is None else Path(checkpoint)
-        return _measured(_loaded(model, request, told), request, path, processes, heard, told)
+        return _measured(_loaded(model, request), request, path, processes, heard)
 
 
-def _loaded(model: LoadedModel | str | Path, request: Request, say: Callable[[str], None]) -> LoadedModel:
+def _loaded(model: LoadedModel | str | Path, request: Request) -> LoadedModel:
     if isinstance(model, LoadedModel):
         return model
-    return for_length(load_model(model, say), request.tokens)
+    return for_length(load_model(model), request.tokens)
 
 
 def for_length(loaded: LoadedModel, tokens: int) -> LoadedModel:
@@ -143,14 +146,13 @@ def _measured(
     request: Request,
     checkpoint: Path | None,
     processes: Group,
-    progress: Callable[[int, int], None],
-    say: Callable[[str], None],
+    on_event: OnEvent,
 ) -> xr.Dataset:
     drawn = prepared(loaded, request)
     job = request.of(loaded)
     with _leaving_a_core():
         for line in estimate_cost(loaded, request).lines():
-            say(line)
+            log.info(line)
         short = torch.from_numpy(drawn.ids[0][:_SELFCHECK_TOKENS])
         check = selfcheck(loaded, short)
         if not check["causal"]:
@@ -158,22 +160,26 @@ def _measured(
                 f"model: {loaded.name} attends to later tokens, measuring the influence on the last token needs "
                 "a causal model"
             )
-        gains = _gains(loaded, request, short, say)
+        gains = _gains(loaded, request, short)
         layers = decoder_layers(loaded.model, loaded.family)
 
         def spare() -> Economy:
             found = economy(loaded.model, layers, short)
             for note in found.notes:
-                say(note)
+                log.info(note)
             return found
 
         saving = spare() if request.tokens > LONG else None
         meter = PromptMeter(loaded, request.tokens, request.wanted, gains, saving)
         source = request.source.name
-        say(f"measuring {loaded.name} on {request.prompts} prompts of {request.tokens} tokens from {source}")
-        stream = Stream(
-            meter, drawn, processes, spare=spare, target=request.target, progress=progress, say=say
+        log.info(
+            "measuring %s on %d prompts of %d tokens from %s",
+            loaded.name,
+            request.prompts,
+            request.tokens,
+            source,
         )
+        stream = Stream(meter, drawn, processes, spare=spare, target=request.target, on_event=on_event)
         state, skipped = stream.run(checkpoint, job.fingerprint)
     attributes = _attributes(loaded, request, job, drawn, state, skipped, check, processes)
     return dataset(
@@ -181,16 +187,14 @@ def _measured(
     )
 
 
-def _gains(
-    loaded: LoadedModel, request: Request, ids: torch.Tensor, say: Callable[[str], None]
-) -> HeadGains | None:
+def _gains(loaded: LoadedModel, request: Request, ids: torch.Tensor) -> HeadGains | None:
     """Head gains for energy kernels and rollouts; None, with a word, where the model does not show them."""
     try:
         return gains_of(loaded.model, loaded.family, ids)
     except ModelError as error:
         if "energy" in request.rollouts:
             raise
-        say(f"no energy kernels: {error}")
+        log.warning("no energy kernels: %s", error)
         return None
 
 
@@ -274,7 +278,3 @@ def _attributes(
     if loaded.revision is not None:
         attributes["revision"] = loaded.revision
     return attributes
-
-
-def _unwatched(finished: int, total: int) -> None:
-    pass

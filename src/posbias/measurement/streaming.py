@@ -7,6 +7,7 @@ does a share of the prompts that none has finished; the first also takes over ch
 processes which this run does not have.
 """
 
+import logging
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from pathlib import Path
 import torch
 
 from posbias.errors import InputFileError, InvalidValueError, ModelError, NonFiniteError
+from posbias.events import Event, OnEvent
 from posbias.measurement.accumulate import State
 from posbias.measurement.capture import scores
 from posbias.measurement.checkpoint import Checkpoint, of_rank, ranked
@@ -23,8 +25,7 @@ from posbias.measurement.quantities.influence import Economy
 from posbias.measurement.sharing import Group
 from posbias.measurement.texts.prompts import Prompts
 
-Progress = Callable[[int, int], None]
-Say = Callable[[str], None]
+log = logging.getLogger(__name__)
 Skipped = dict[int, str]
 """Prompts left out, and why."""
 _NO_MEMORY = re.compile(r"out of memory|not enough memory|can't allocate memory|cannot allocate memory", re.I)
@@ -43,12 +44,11 @@ class Stream:
         *,
         spare: Callable[[], Economy],
         target: int | None,
-        progress: Progress,
-        say: Say,
+        on_event: OnEvent,
     ):
         self._meter, self._drawn, self._group = meter, drawn, group
         self._spare: Callable[[], Economy] | None = spare
-        self._target, self._progress, self._say = target, progress, say
+        self._target, self._on_event = target, on_event
         self._halvings = 0
 
     def run(self, path: Path | None, fingerprint: str) -> tuple[State, Skipped]:
@@ -57,7 +57,7 @@ class Stream:
         Raises what measuring raises, after the finished prompts have reached the checkpoint; `ModelError` when
         every prompt was skipped.
         """
-        keeper = Checkpoint(of_rank(path, self._group.rank), fingerprint, self._say)
+        keeper = Checkpoint(of_rank(path, self._group.rank), fingerprint)
         state = self._adopted(keeper.load(), path, fingerprint)
         shares = self._group.exchange(_indices(state))
         kept = _disjoint(shares)
@@ -82,7 +82,7 @@ class Stream:
         skipped: Skipped = {}
         total = before + len(mine)
         try:
-            self._progress(before, total)
+            self._on_event(Event(before, total, "prompt"))
             for done, index in enumerate(mine, start=before + 1):
                 begin = time.perf_counter()
                 prompt = f"prompt {index} ({self._drawn.place(index)})"
@@ -90,11 +90,11 @@ class Stream:
                     sample, row = self._fitting(index, prompt)
                 except NonFiniteError as error:
                     skipped[index] = str(error)
-                    self._say(f"{error}: skipped")
+                    log.warning("%s: skipped", error)
                 else:
                     # one assignment: an interruption sees the state before this prompt or after it
                     state = state.extended(sample, row, time.perf_counter() - begin, index)
-                self._progress(done, total)
+                self._on_event(Event(done, total, "prompt"))
                 keeper.keep_up(state)
             keeper.write(state)
         except BaseException as error:
@@ -117,7 +117,7 @@ class Stream:
 
     def _spare_memory(self, prompt: str, error: BaseException) -> None:
         if self._spare is not None and self._meter.economy is None:
-            self._say(f"{prompt}: out of memory; from here on layers are computed again, not remembered")
+            log.warning("%s: out of memory; from here on layers are computed again, not remembered", prompt)
             spare, self._spare = self._spare, None
             try:
                 self._meter.economy = spare()
@@ -127,7 +127,7 @@ class Stream:
         elif self._halvings < _HALVINGS:
             self._halvings += 1
             size = scores.BLOCK_BYTES >> self._halvings >> 20
-            self._say(f"{prompt}: out of memory; going on with blocks of at most {size} MB")
+            log.warning("%s: out of memory; going on with blocks of at most %d MB", prompt, size)
         else:
             tokens = self._drawn.ids.shape[1]
             raise InvalidValueError(
@@ -143,7 +143,7 @@ class Stream:
             if rank < self._group.size:
                 continue
             try:
-                left = Checkpoint(place, fingerprint, self._say).load()
+                left = Checkpoint(place, fingerprint).load()
             except InputFileError:
                 continue  # another job's: nothing of ours
             if left.finished and not (_indices(left) & _indices(state)):

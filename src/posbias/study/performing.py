@@ -11,14 +11,14 @@ import platform
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.events import Event, OnEvent
+from posbias.events import OnEvent
 from posbias.study.quantities import Quantities, estimated, quantity
 from posbias.study.verbs import Found, Measure, Predict, Simulate, Train, Verify, decode_verb
 
@@ -62,10 +62,6 @@ def versions(packages: tuple[str, ...]) -> dict[str, str]:
     """The versions of Python, posbias, numpy and `packages`."""
     named = {name: importlib.metadata.version(name) for name in ("posbias", "numpy", *packages)}
     return {"python": platform.python_version(), **named}
-
-
-def _counted(on_event: OnEvent, unit: str) -> Callable[[int, int | None], None]:
-    return lambda done, total: on_event(Event(done, total, unit))
 
 
 def _peak_memory() -> int:
@@ -182,9 +178,7 @@ def measure(verb: Measure, seed: int, cores: int, on_event: OnEvent) -> Found:
     from posbias.predictors import measured_influence, predictions
 
     with _threads(cores):
-        loaded = for_length(
-            load_model(verb.model, log.info, dtype=verb.dtype, device=verb.device), verb.tokens
-        )
+        loaded = for_length(load_model(verb.model, dtype=verb.dtype, device=verb.device), verb.tokens)
         data = measure_model(
             loaded,
             text=verb.text,
@@ -192,8 +186,7 @@ def measure(verb: Measure, seed: int, cores: int, on_event: OnEvent) -> Found:
             prompts=verb.prompts,
             seed=seed,
             scramble=verb.scramble,
-            progress=_counted(on_event, "prompt"),
-            say=log.info,
+            on_event=on_event,
         )
     profile, prompts = measured_influence(data), data.sizes["prompt"]
     found = shape(profile) | _ends(profile, prompts)

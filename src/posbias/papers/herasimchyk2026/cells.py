@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.errors import InvalidValueError
-from posbias.events import Event, OnEvent
+from posbias.events import OnEvent
 from posbias.papers.herasimchyk2026.printed import PROMPTS
 from posbias.store import load_measurement, save_measurement
 
@@ -150,7 +150,7 @@ class _Worker:
         if self._loaded is None:
             from posbias.measurement import load_model
 
-            self._loaded = load_model(self.name, say=log.info)
+            self._loaded = load_model(self.name)
             self._attention = self._loaded.attention
         return self._loaded
 
@@ -193,8 +193,7 @@ class _Worker:
             **job,
             dense_logits=dense,
             checkpoint=checkpoint,
-            progress=self._progress,
-            say=log.info,
+            on_event=self.on_event,
         )
         measured.attrs["parameters"] = sum(one.numel() for one in loaded.model.parameters())
         save_measurement(measured, path)
@@ -202,10 +201,6 @@ class _Worker:
         self.measured += 1
         # as the next one will read it, so that both draw the same
         return load_measurement(path)
-
-    def _progress(self, done: int, total: int) -> None:
-        if self.on_event:
-            self.on_event(Event(done, total, "prompt"))
 
     def _prompts(self, corpus: Corpus, tokens: int) -> int:
         """As many prompts as asked for, or as the corpus has."""
