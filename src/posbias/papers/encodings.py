@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.claims import Claim, Evidence, Judged, judged, mean
+from posbias.claims import Claim, Evidence, Judged, judged
 from posbias.comparison import Comparison, compare_all
 from posbias.estimate import Estimate
 from posbias.events import OnEvent
@@ -27,6 +27,8 @@ from posbias.files import need_writable, write_text
 from posbias.papers.herasimchyk2026.agreement import Agreement
 from posbias.papers.herasimchyk2026.cells import Corpus, Effort, Wanted, check, gather
 from posbias.papers.herasimchyk2026.levels import Curves, curves_of
+from posbias.papers.herasimchyk2026.schedules import FALLS, fall
+from posbias.papers.herasimchyk2026.scores import DIGITS, score_text
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.encodings import SIZE, EncodingCurves, draw_encodings
 from posbias.plots.style import INK, new_figure, save_figure
@@ -41,11 +43,10 @@ if TYPE_CHECKING:
 MODELS = ("tiny-alibi", "tiny-nope", "tiny-rope", "tiny-window", "tiny-learned")
 """The family that comes with the package."""
 PROMPTS = 128
-_SCORES = {"spearman": 2, "wasserstein": 3}
 CLAIMS = tuple(
     Claim("", "", sentence, provenance="ours")
     for sentence in (
-        "λ falls with depth: its mean over the lower half of the layers exceeds that over the upper",
+        FALLS,
         "Residual-aware rollout (b) is nearer to the measured influence than attention alone (a) "
         "(difference of Wasserstein distances)",
         "The energy rollout (e) is nearer still than (b)",
@@ -185,7 +186,7 @@ def _tables(shown: Sequence[Encoding]) -> tuple[Table, ...]:
                 head,
                 [_scores(one, score, letters) for one in shown],
             )
-            for score in _SCORES
+            for score in DIGITS
         ),
     )
 
@@ -205,22 +206,14 @@ def _row(one: Encoding) -> list[str]:
 
 def _scores(one: Encoding, score: str, letters: Sequence[str]) -> list[str]:
     agreements, found = one.comparison.agreements, one.comparison
-    cells = [getattr(agreements[letter], score) if letter in agreements else None for letter in letters]
+    cells = [getattr(agreements.get(letter), score, None) for letter in letters]
     cells += [getattr(baseline, score) for baseline in found.baselines.values()]
-    cells.append(None if found.ceiling is None else getattr(found.ceiling, score))
-    return [one.curves.model, *(_score(cell, _SCORES[score]) for cell in cells)]
-
-
-def _score(score: Any, digits: int) -> str:
-    if score is None or score.value != score.value:
-        return "–"
-    around = f" [{score.interval[0]:.{digits}f}, {score.interval[1]:.{digits}f}]" if score.interval else ""
-    return f"{score.value:.{digits}f}{around}".replace("-", "−")
+    cells.append(getattr(found.ceiling, score, None))
+    return [one.curves.model, *(score_text(cell, DIGITS[score]) for cell in cells)]
 
 
 def _claims(shown: Sequence[Encoding], seed: int) -> tuple[Judged, ...]:
     """What Herasimchyk et al. state of large models, on these: λ falls, the residual stream matters."""
-    half = shown[0].mixing.shape[1] // 2
     agreements = [Agreement(one.curves, seed) for one in shown]
 
     def nearer(than: str, level: str) -> list[Evidence]:
@@ -230,9 +223,7 @@ def _claims(shown: Sequence[Encoding], seed: int) -> tuple[Judged, ...]:
             if level in one.curves.levels
         ]
 
-    falls = [
-        mean(one.curves.model, one.mixing[:, :half].mean(1) - one.mixing[:, -half:].mean(1)) for one in shown
-    ]
+    falls = [fall(one.curves.model, one.mixing) for one in shown]
     evidence = (falls, nearer("a", "b"), nearer("b", "e"))
     return tuple(judged(claim, pieces) for claim, pieces in zip(CLAIMS, evidence, strict=True))
 

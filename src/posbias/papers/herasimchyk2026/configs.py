@@ -8,7 +8,6 @@ configuration; the files' λ, averaged over tokens, is all there is.
 """
 
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,7 +44,7 @@ def config_curves(
     found = []
     for model in (name for name in HUB if name in bare):
         plain = _as_read(read_architecture(bare[model]).architecture, model, reading)
-        lower = {letter: profile_of(letter, one, tokens) for letter, one in _ab(plain)}
+        lower = {"a": profile_of("a", without_residual(plain), tokens), "b": profile_of("b", plain, tokens)}
         full = {corpus: path for corpus in CORPORA if (path := files.get((corpus, model)))}
         for corpus in full or CORPORA[:1]:
             levels = dict(lower)
@@ -54,11 +53,6 @@ def config_curves(
                 levels["c"] = profile_of("c", architecture, tokens)
             found.append(Curves(model, corpus, levels, remarks=("the authors' files, not measured here",)))
     return found
-
-
-def _ab(plain: Architecture) -> Iterator[tuple[str, Architecture]]:
-    yield "a", without_residual(plain)
-    yield "b", plain
 
 
 def _files(folder: Path, tokens: int) -> Files:

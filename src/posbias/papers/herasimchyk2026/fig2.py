@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from posbias.papers.herasimchyk2026.measurements import Measurements
-from posbias.papers.herasimchyk2026.profiles import draw_profiles, profile_study
+from posbias.papers.herasimchyk2026.profiles import drawing, profile_study
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from posbias.papers.herasimchyk2026.levels import Curves
 
 
@@ -26,8 +24,4 @@ STUDY = profile_study(
     _shown,
     "no model that adds a line by distance to its logits, and no rollout files",
 )
-
-
-def draw(results: Measurements, caption: Sequence[tuple[str, str]]) -> "Figure":
-    """A row per model, a column per level, and the measured influence."""
-    return draw_profiles(_shown(results), caption)
+draw = drawing(_shown)

@@ -1,16 +1,10 @@
 """Figure 4: λ by layer on further texts, and whether it is that of the first."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from posbias.claims import Claim
 from posbias.papers.herasimchyk2026 import schedules
 from posbias.papers.herasimchyk2026.cells import names
-from posbias.papers.herasimchyk2026.measurements import Measurements, study_of
-from posbias.papers.herasimchyk2026.schedules import Mixings
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from posbias.papers.herasimchyk2026.measurements import Measurements
+from posbias.papers.herasimchyk2026.schedules import FALLS, Mixings
 
 
 def _shown(results: Measurements) -> Mixings:
@@ -21,17 +15,12 @@ def _all(results: Measurements) -> Mixings:
     return results.mixings(results.cells)
 
 
-STUDY = study_of(
+STUDY = schedules.schedule_study(
     "fig4",
     "λ by layer on further texts",
     "Is the schedule of λ the same on every text?",
     [
-        Claim(
-            "herasimchyk2026/fig4/1",
-            "Figure 4",
-            schedules.FALLS,
-            lambda results: schedules.falls(_all(results)),
-        ),
+        Claim("herasimchyk2026/fig4/1", "Figure 4", FALLS, lambda results: schedules.falls(_all(results))),
         Claim(
             "herasimchyk2026/fig4/2",
             "Figure 4",
@@ -40,18 +29,11 @@ STUDY = study_of(
             provenance="ours",
         ),
     ],
-    lambda results: schedules.tables(_shown(results)),
-    lambda results: schedules.data(_shown(results)),
-    schedules.note,
+    _shown,
     words=lambda results: {"first": names(results.cells, "corpus")[0]},
-    draws=True,
     minutes={"quick": 0.5, "full": 10},
     counts={"quick": 4, "full": 4},
     options="--shuffle-tokens",
     missing=lambda results: "" if _shown(results) else "one corpus only",
 )
-
-
-def draw(results: Measurements, caption: Sequence[tuple[str, str]]) -> "Figure":
-    """A column per model, a row per further corpus, a line per length."""
-    return schedules.draw_schedules(_shown(results), caption)
+draw = schedules.drawing(_shown)

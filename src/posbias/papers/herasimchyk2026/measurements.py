@@ -95,13 +95,10 @@ class Measurements:
         """Constant and diagonal fitted to them, by model."""
         from posbias.papers.herasimchyk2026.homogeneity import fit
 
-        contents, fits = self.contents, {}
-        for key in self.leading:
-            if key.model in contents:
-                cell = self.cells[key]
-                known = "content_variance" in cell
-                noise = cell["content_variance"].values / cell.sizes["prompt"] if known else None
-                fits[key.model] = fit(contents[key.model], noise)
+        cells, fits = {key.model: self.cells[key] for key in self.leading}, {}
+        for model, content in self.contents.items():
+            variance, prompts = cells[model].get("content_variance"), cells[model].sizes["prompt"]
+            fits[model] = fit(content, None if variance is None else variance.values / prompts)
         return fits
 
     @cached_property

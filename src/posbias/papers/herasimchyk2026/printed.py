@@ -112,7 +112,7 @@ def numbers(table: str) -> Iterator[Number]:
     """Every number of one of Tables 1 to 6; what is said of scores is the level, such as "(a)"."""
     if table == "table1":
         for model, (size, depth) in TABLE1.items():
-            yield Number(model, "", "parameters (B)", size, digits=0)
+            yield Number(model, "", "parameters (B)", size, digits=0, claimed=False)
             yield Number(model, "", "depth", depth, digits=0)
     elif table == "table6":
         for model, regions in TABLE6.items():

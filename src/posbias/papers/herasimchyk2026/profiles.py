@@ -191,9 +191,13 @@ def _data(shown: "Sequence[Curves]") -> dict[str, Any]:
     }
 
 
-def draw_profiles(shown: "Sequence[Curves]", caption: Sequence[tuple[str, str]]) -> "Figure":
-    """A row per model, a column per level, and the measured influence."""
-    rows = [(curves.model, curves.levels, curves.measured) for curves in shown]
-    figure, part = captioned_figure(*levels_size(rows), caption)
-    draw_levels(part, rows)
-    return settle(figure)
+def drawing(shown: Shown) -> "Callable[[Measurements, Sequence[tuple[str, str]]], Figure]":
+    """The `draw` of a figure of these curves: a row per model, a column per level, and the measured influence."""
+
+    def draw(results: Measurements, caption: Sequence[tuple[str, str]]) -> "Figure":
+        rows = [(curves.model, curves.levels, curves.measured) for curves in shown(results)]
+        figure, part = captioned_figure(*levels_size(rows), caption)
+        draw_levels(part, rows)
+        return settle(figure)
+
+    return draw

@@ -6,7 +6,7 @@ of all numbers of the row is off by chance in 5 % (Bonferroni): over prompts, in
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import NormalDist
 from typing import Any
 
@@ -16,6 +16,7 @@ from posbias.claims import Claim, Evidence, Printed
 from posbias.estimate import Estimate
 from posbias.papers.herasimchyk2026.printed import HUB, TABLE1, Number, numbers
 from posbias.papers.herasimchyk2026.standing import names_of, plain
+from posbias.papers.study import Expected
 from posbias.reports.pages import Table
 from posbias.theory.presets import PRESETS
 
@@ -43,8 +44,9 @@ def beside(table: str, ours: Ours) -> Beside:
     return _tested((number, estimate) for number, estimate in found if estimate is not None)
 
 
-def beside_table(table: str, compared: Beside) -> Table:
-    """The comparison in words; its caption names the models that were not measured on the paper's texts."""
+def beside_table(table: str, ours: Ours) -> Table:
+    """The same in words; its caption names the models that were not measured on the paper's texts."""
+    compared = beside(table, ours)
     lacking = _lacking(table, compared)
     caption = "Printed beside ours, with the tolerance used"
     if lacking:
@@ -52,25 +54,32 @@ def beside_table(table: str, compared: Beside) -> Table:
         caption += f" (not measured here{where}, so not compared: {', '.join(lacking)})"
     rows = []
     for number, piece in compared:
-        entry, ours = _entry(number, piece), piece.estimate.value
-        sizes = (
-            f"{number.value:g}",
-            f"{ours:.3g}",
-            f"{ours - number.value:+.2g}",
-            f"{entry['tolerance']:.2g}",
-        )
-        words = [size.replace("-", "−") for size in sizes]
+        entry, value = _entry(number, piece), piece.estimate.value
+        off, tolerance = value - number.value, entry["tolerance"]
+        sizes = f"{number.value:g} {value:.3g} {off:+.2g} {tolerance:.2g}".replace("-", "−").split()
         within = "yes" if entry["within"] else "no"
-        rows.append([number.model, number.corpus or "–", number.what, *words, within])
+        rows.append([number.model, number.corpus or "–", number.what, *sizes, within])
     return Table(caption, HEAD, rows)
 
 
-def beside_data(table: str, compared: Beside) -> Mapping[str, Any]:
+def beside_data(table: str, ours: Ours) -> Mapping[str, Any]:
     """The same for JSON."""
+    compared = beside(table, ours)
     return {
         "printed_beside": [_entry(number, piece) for number, piece in compared],
         "not_measured": _lacking(table, compared),
     }
+
+
+def expected(table: str, words: Callable[[Number], str]) -> tuple[Expected, ...]:
+    """The numbers of a table that its rows' claims are about, with the deviation that rounding explains."""
+    place = f"Table {table.removeprefix('table')}"
+    claimed = [number for number in numbers(table) if number.claimed]
+    rounding = [0.5 * 10.0**-number.digits if number.digits else 0.0 for number in claimed]
+    return tuple(
+        Expected(words(number), number.value, off, place)
+        for number, off in zip(claimed, rounding, strict=True)
+    )
 
 
 def row_claim(table: str, model: str, words: str) -> Claim:
@@ -82,13 +91,9 @@ def row_claim(table: str, model: str, words: str) -> Claim:
             for entry in data.get("printed_beside", ())
             if entry["model"] == model and entry.get("se") is not None
         }
-        own = [number for number in numbers(table) if number.model == model and number.claimed]
-        compared = _tested(
-            (number, ours[number.corpus, number.what])
-            for number in own
-            if (number.corpus, number.what) in ours
-        )
-        pieces = [piece for _, piece in compared]
+        own = [one for one in numbers(table) if one.model == model and one.claimed]
+        made = [(one, ours[one.corpus, one.what]) for one in own if (one.corpus, one.what) in ours]
+        pieces = [piece for _, piece in _tested(made)]
         yield from sorted(pieces, key=lambda piece: piece.sureness)
         if not pieces:
             yield Evidence(model, flaw=_needed(table, model))

@@ -1,16 +1,17 @@
 """Figures 1 and 4: λ by layer at several lengths, a row per corpus; its claims, tables and drawing."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
-from posbias.claims import LEVEL, Evidence, Near, difference, mean
+from posbias.claims import LEVEL, Claim, Evidence, Near, difference, mean
 from posbias.estimate import Estimate
 from posbias.papers.herasimchyk2026.cells import Key, names
-from posbias.papers.herasimchyk2026.measurements import Measurements
+from posbias.papers.herasimchyk2026.measurements import Measurements, study_of
+from posbias.papers.study import Study
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.levels import draw_mixing_series
 from posbias.plots.style import INK, TEXT
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Mixings = Mapping[Key, Float[np.ndarray, "prompt layer"]]
+Shown = Callable[[Measurements], Mixings]
 FALLS = "λ falls with depth: its mean over the lower half of the layers exceeds that over the upper"
 HEAD = ("model", "corpus", "tokens", "prompts", "layer 0", "lower half", "upper half", "last layer")
 
@@ -30,6 +32,14 @@ def note(results: Measurements) -> str:
     return f"λ by layer ({kind}), mean over prompts with its 95 % interval."
 
 
+def schedule_study(
+    name: str, title: str, question: str, claims: Sequence[Claim], shown: Shown, **options: Any
+) -> Study:
+    """The study of one of Figures 1 and 4, of the schedules `shown`."""
+    described = lambda results: tables(shown(results)), lambda results: data(shown(results))
+    return study_of(name, title, question, claims, *described, note, draws=True, **options)
+
+
 # --- claims ------------------------------------------------------------------------------------------------
 
 
@@ -37,12 +47,15 @@ def falls(mixings: Mixings) -> Iterator[Evidence]:
     """That λ_t falls with depth, for every model, length and corpus."""
     several = len(names(mixings, "corpus")) > 1
     for key, mixing in mixings.items():
-        where = f"{key.model}, {key.tokens} tokens" + (f", {key.corpus}" if several else "")
-        half = mixing.shape[1] // 2
-        if half:
-            yield mean(where, mixing[:, :half].mean(axis=1) - mixing[:, -half:].mean(axis=1))
-        else:
-            yield Evidence(where, flaw="one layer, two needed")
+        yield fall(f"{key.model}, {key.tokens} tokens" + (f", {key.corpus}" if several else ""), mixing)
+
+
+def fall(where: str, mixing: Float[np.ndarray, "prompt layer"]) -> Evidence:
+    """By how much the mean of λ over the lower half of the layers exceeds that over the upper."""
+    half = mixing.shape[1] // 2
+    if not half:
+        return Evidence(where, flaw="one layer, two needed")
+    return mean(where, mixing[:, :half].mean(axis=1) - mixing[:, -half:].mean(axis=1))
 
 
 def unchanged(mixings: Mixings) -> Iterator[Evidence]:
@@ -99,8 +112,12 @@ def data(mixings: Mixings) -> dict[str, Any]:
     return {"mixing": rows}
 
 
-def draw_schedules(mixings: Mixings, caption: Sequence[tuple[str, str]]) -> "Figure":
-    """A column per model, a row per corpus, a line per length."""
+def drawing(shown: Shown) -> "Callable[[Measurements, Sequence[tuple[str, str]]], Figure]":
+    """The `draw` of a figure of these schedules: a column per model, a row per corpus, a line per length."""
+    return lambda results, caption: _draw(shown(results), caption)
+
+
+def _draw(mixings: Mixings, caption: Sequence[tuple[str, str]]) -> "Figure":
     models, corpora = names(mixings, "model"), names(mixings, "corpus")
     size = (max(5.0, 0.5 + 3.4 * len(models)), 2.9 * len(corpora))
     figure, part = captioned_figure(*size, caption)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.claims import Below, Claim, Evidence
+from posbias.claims import Above, Below, Claim, Evidence, Test
 from posbias.comparison import Score
 from posbias.estimate import Estimate
 from posbias.papers.herasimchyk2026 import printed
 from posbias.papers.herasimchyk2026.measurements import Measurements, study_of
-from posbias.papers.herasimchyk2026.rows import Ours, beside, beside_data, beside_table, row_claim
-from posbias.papers.study import Expected, Study
+from posbias.papers.herasimchyk2026.rows import Ours, beside_data, beside_table, expected, row_claim
+from posbias.papers.study import Study
 from posbias.profile import spearman, uniform, wasserstein
 from posbias.reports.pages import Table
 
@@ -25,12 +25,11 @@ if TYPE_CHECKING:
 
 DIGITS = {"spearman": 2, "wasserstein": 3}
 FEATURED = ("table2", "table3")
-PLACE = "Section 6.3"
+ABOVE = Above()
 
 
 def score_study(name: str, score: str, title: str, question: str) -> Study:
     """The study of one of Tables 2 to 5."""
-    claims = _spearman_claims if score == "spearman" else _wasserstein_claims
     better = "higher is better" if score == "spearman" else "on positions over n − 1, lower is better"
     about = f"{score.capitalize()} against the measured influence, {better}; ceiling: half the prompts"
     rows = printed.scores(name)
@@ -38,16 +37,11 @@ def score_study(name: str, score: str, title: str, question: str) -> Study:
         name,
         title,
         question,
-        [*claims(name), *([] if name in FEATURED else _printed_claims(name, score))],
+        _claims(name, score),
         lambda results: _tables(results, name, score),
         lambda results: _data(results, name, score),
         lambda results: f"{results.note} {about} against the other half.",
-        printed=tuple(
-            Expected(
-                f"{one.model}, {one.corpus}, {one.what}, {score.capitalize()}", one.value, 0.005, _title(name)
-            )
-            for one in printed.numbers(name)
-        ),
+        printed=expected(name, lambda one: f"{one.model}, {one.corpus}, {one.what}, {score.capitalize()}"),
         rows=tuple(row_claim(name, model, _row_words(score, row)) for model, row in rows.items()),
     )
 
@@ -55,59 +49,47 @@ def score_study(name: str, score: str, title: str, question: str) -> Study:
 # --- claims ------------------------------------------------------------------------------------------------
 
 
-def _spearman_claims(name: str) -> Iterator[Claim]:
-    """That (b) ranks better than (a), and than (c), which (a) does not do at all."""
-    yield Claim(
-        f"herasimchyk2026/{name}/1",
-        PLACE,
-        "(b) has a higher Spearman correlation than (a)",
-        _evidence(name, lambda one, where: one.difference(where, "spearman", "b", "a")),
-    )
-    yield Claim(
-        f"herasimchyk2026/{name}/2",
-        PLACE,
-        "(b) has the highest: above (c) too",
-        _evidence(name, lambda one, where: one.difference(where, "spearman", "b", "c")),
-    )
-    yield Claim(
-        f"herasimchyk2026/{name}/3",
-        PLACE,
-        "(a) performs poorly: its Spearman correlation is negative",
-        _evidence(name, lambda one, where: one.evidence(where, lambda mass: spearman(one.mass("a"), mass))),
-        Below(),
-    )
+def _claims(name: str, score: str) -> Iterator[Claim]:
+    """That (b) agrees better than (a), which hardly does; where (c) is; the same of the numbers in print."""
+
+    def claim(
+        number: int, sentence: str, judge: "Callable[[Agreement], Evidence]", test: Test = ABOVE
+    ) -> Claim:
+        def quantity(results: Measurements) -> list[Evidence]:
+            return [judge(one) for one in _agreements(results, name)]
+
+        return Claim(f"herasimchyk2026/{name}/{number}", "Section 6.3", sentence, quantity, test)
+
+    def apart(more: str, less: str) -> "Callable[[Agreement], Evidence]":
+        return lambda one: one.difference(one.curves.name, score, more, less)
+
+    if score == "spearman":
+        yield claim(1, "(b) has a higher Spearman correlation than (a)", apart("b", "a"))
+        yield claim(2, "(b) has the highest: above (c) too", apart("b", "c"))
+        yield claim(3, "(a) performs poorly: its Spearman correlation is negative", _correlation, Below())
+    else:
+        yield claim(1, "(b) is nearer than (a), by Wasserstein distance", apart("a", "b"))
+        yield claim(2, "(c) is nearer than (b)", apart("b", "c"))
+        yield claim(3, "(a) performs poorly: an even spread is nearer", _beyond_even)
+    if name not in FEATURED:
+        yield from _printed_claims(name, score)
 
 
-def _wasserstein_claims(name: str) -> Iterator[Claim]:
-    """That (b) is nearer than (a), and (c) than (b), and (a) further than an even spread."""
+def _correlation(agreement: "Agreement") -> Evidence:
+    predicted = agreement.mass("a")
+    return agreement.evidence(agreement.curves.name, lambda mass: spearman(predicted, mass))
 
-    def beyond_even(agreement: "Agreement", where: str) -> Evidence:
-        predicted = agreement.mass("a")
-        even = np.asarray(uniform(predicted.size).mass)
-        return agreement.evidence(where, lambda mass: wasserstein(predicted, mass) - wasserstein(even, mass))
 
-    yield Claim(
-        f"herasimchyk2026/{name}/1",
-        PLACE,
-        "(b) is nearer than (a), by Wasserstein distance",
-        _evidence(name, lambda one, where: one.difference(where, "wasserstein", "a", "b")),
-    )
-    yield Claim(
-        f"herasimchyk2026/{name}/2",
-        PLACE,
-        "(c) is nearer than (b)",
-        _evidence(name, lambda one, where: one.difference(where, "wasserstein", "b", "c")),
-    )
-    yield Claim(
-        f"herasimchyk2026/{name}/3",
-        PLACE,
-        "(a) performs poorly: an even spread is nearer",
-        _evidence(name, beyond_even),
+def _beyond_even(agreement: "Agreement") -> Evidence:
+    predicted = agreement.mass("a")
+    even = np.asarray(uniform(predicted.size).mass)
+    return agreement.evidence(
+        agreement.curves.name, lambda mass: wasserstein(predicted, mass) - wasserstein(even, mass)
     )
 
 
 def _printed_claims(name: str, score: str) -> Iterator[Claim]:
-    """The same of the numbers that the paper prints, which carry no error."""
+    """Of the numbers that the paper prints, which carry no error."""
     rows = {
         f"{model}, {corpus}": values
         for model, by_corpus in printed.scores(name).items()
@@ -127,12 +109,6 @@ def _printed_claims(name: str, score: str) -> Iterator[Claim]:
         f"(the paper's own numbers) {pair}",
         lambda results: [Evidence(where, Estimate(b - c)) for where, (_, b, c) in rows.items()],
     )
-
-
-def _evidence(
-    name: str, judge: "Callable[[Agreement, str], Evidence]"
-) -> Callable[[Measurements], list[Evidence]]:
-    return lambda results: [judge(one, one.curves.name) for one in _agreements(results, name)]
 
 
 def _agreements(results: Measurements, name: str) -> "list[Agreement]":
@@ -168,7 +144,7 @@ def _tables(results: Measurements, name: str, score: str) -> Iterator[Table]:
         for model, row in theirs.items()
     ]
     yield Table("Printed in the paper", head, rows)
-    yield beside_table(name, beside(name, _ours(agreements, score)))
+    yield beside_table(name, _ours(agreements, score))
 
 
 def _cells(score: str, agreement: "Agreement | None", letters: list[str]) -> list[str]:
@@ -177,14 +153,14 @@ def _cells(score: str, agreement: "Agreement | None", letters: list[str]) -> lis
     best, cells = agreement.best(score), []
     for letter in letters:
         by = agreement.comparison.agreements.get(letter)
-        text = "–" if by is None else _words(getattr(by, score), DIGITS[score])
+        text = score_text(getattr(by, score, None), DIGITS[score])
         cells.append(f"**{text}**" if letter == best else text)
-    ceiling = agreement.comparison.ceiling
-    return [*cells, "–" if ceiling is None else _words(getattr(ceiling, score), DIGITS[score])]
+    return [*cells, score_text(getattr(agreement.comparison.ceiling, score, None), DIGITS[score])]
 
 
-def _words(score: Score, digits: int) -> str:
-    if math.isnan(score.value):
+def score_text(score: Score | None, digits: int) -> str:
+    """'0.60 [0.49, 0.72]', a dash for none."""
+    if score is None or math.isnan(score.value):
         return "–"
     around = f" [{score.interval[0]:.{digits}f}, {score.interval[1]:.{digits}f}]" if score.interval else ""
     return f"{score.value:.{digits}f}{around}".replace("-", "−")
@@ -212,8 +188,7 @@ def _data(results: Measurements, name: str, score: str) -> dict[str, Any]:
             }
         )
     table = printed.TABLE4 if score == "spearman" else printed.TABLE5
-    compared = beside(name, _ours(agreements, score))
-    return {"score": score, "rows": rows, "printed": table, **beside_data(name, compared)}
+    return {"score": score, "rows": rows, "printed": table, **beside_data(name, _ours(agreements, score))}
 
 
 def _ours(agreements: "Iterable[Agreement]", score: str) -> Ours:

@@ -7,8 +7,7 @@ from posbias.claims import Claim, Evidence, Printed
 from posbias.estimate import Estimate
 from posbias.papers.herasimchyk2026.measurements import Measurements, study_of
 from posbias.papers.herasimchyk2026.printed import HUB, TABLE1
-from posbias.papers.herasimchyk2026.rows import Ours, beside, beside_data, beside_table
-from posbias.papers.study import Expected
+from posbias.papers.herasimchyk2026.rows import Ours, beside_data, beside_table, expected
 from posbias.reports.pages import Table
 from posbias.theory.presets import PRESETS
 
@@ -64,7 +63,7 @@ def _tables(results: Measurements) -> Iterator[Table]:
         for model, (size, depth) in TABLE1.items()
     ]
     yield Table("Printed in the paper (heads and positions are ours)", HEAD, printed)
-    yield beside_table("table1", beside("table1", _ours(results)))
+    yield beside_table("table1", _ours(results))
 
 
 STUDY = study_of(
@@ -75,10 +74,10 @@ STUDY = study_of(
     _tables,
     lambda results: {
         "models": [_words(row) for row in _specifications(results)],
-        **beside_data("table1", beside("table1", _ours(results))),
+        **beside_data("table1", _ours(results)),
     },
     lambda results: "Architectural specifications.",
     minutes={"quick": 0.1, "full": 0.1},
-    printed=tuple(Expected(f"{model}, depth", depth, 0.0, "Table 1") for model, (_, depth) in TABLE1.items()),
+    printed=expected("table1", lambda number: f"{number.model}, {number.what}"),
     rows=tuple(map(_row_claim, TABLE1)),
 )

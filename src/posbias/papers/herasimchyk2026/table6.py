@@ -7,12 +7,13 @@ import numpy as np
 from posbias.claims import Claim, Evidence, mean
 from posbias.estimate import Estimate
 from posbias.papers.herasimchyk2026.measurements import Measurements, study_of
-from posbias.papers.herasimchyk2026.printed import TABLE6, numbers
-from posbias.papers.herasimchyk2026.rows import Ours, beside, beside_data, beside_table, row_claim
-from posbias.papers.study import Expected
+from posbias.papers.herasimchyk2026.printed import TABLE6
+from posbias.papers.herasimchyk2026.rows import Ours, beside_data, beside_table, expected, row_claim
 from posbias.reports.pages import Table
 
 HEAD = ("model", "within-diag similarity", "normal numbers", "within-off-diag similarity", "normal numbers")
+
+PLACES = {"diagonal, mean": "on the diagonal", "below it, mean": "below it"}
 
 
 def _above_null(results: Measurements) -> Iterable[Evidence]:
@@ -41,7 +42,7 @@ def _tables(results: Measurements) -> Iterator[Table]:
     yield Table("Measured here, mean ± standard deviation over layers and heads", HEAD, rows)
     rows = [[model, *(f"{mean:.2f} ± {sd:.2f}" for mean, sd in regions)] for model, regions in TABLE6.items()]
     yield Table("Printed in the paper", [HEAD[0], HEAD[1], HEAD[3]], rows)
-    yield beside_table("table6", beside("table6", _ours(results)))
+    yield beside_table("table6", _ours(results))
 
 
 def _spread(values: np.ndarray) -> str:
@@ -57,7 +58,7 @@ def _note(results: Measurements) -> str:
 
 
 def _row_words(model: str) -> str:
-    regions = zip(("on the diagonal", "below it"), TABLE6[model], strict=True)
+    regions = zip(PLACES.values(), TABLE6[model], strict=True)
     return f"similarity {', '.join(f'{mean:.2f} ± {sd:.2f} {region}' for region, (mean, sd) in regions)}"
 
 
@@ -81,19 +82,10 @@ STUDY = study_of(
             {"model": one.model, "diagonal": one.diagonal, "below": one.below}
             for one in results.homogeneities
         ],
-        **beside_data("table6", beside("table6", _ours(results))),
+        **beside_data("table6", _ours(results)),
     },
     _note,
     missing=lambda results: "" if results.contents else "no measurement with mean content matrices",
-    printed=tuple(
-        Expected(
-            f"{one.model}, similarity {'on the ' * (one.what[0] == 'd')}{one.what}",
-            one.value,
-            0.005,
-            "Table 6",
-        )
-        for one in numbers("table6")
-        if one.claimed
-    ),
+    printed=expected("table6", lambda one: f"{one.model}, similarity {PLACES[one.what]}"),
     rows=tuple(row_claim("table6", model, _row_words(model)) for model in TABLE6),
 )
