@@ -72,16 +72,6 @@ def progress(waiting: str | None = None) -> Iterator[OnEvent]:
                 bar.close()
 
 
-def as_events(on_event: OnEvent, unit: str = "") -> dict[str, Any]:
-    """`progress` and `say` for functions that have these still: events, of `unit` unless they name one."""
-
-    def count(*told: Any) -> None:
-        *units, done, wanted = told
-        on_event(Event(done, wanted, *(units or [unit])))
-
-    return {"progress": count, "say": log.info}
-
-
 @contextmanager
 def notice(line: str, after: float = 2.0) -> Iterator[None]:
     """Log `line` if what follows takes longer than `after` seconds."""
