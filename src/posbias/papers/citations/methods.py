@@ -1,4 +1,4 @@
-"""Which sources stand behind a method or a study: (citation key, why) of what is predicted, simulated, trained, …
+"""Which sources stand behind a method or a study of the papers, as (citation key, why).
 
 What is looked at are specs as files have them (`posbias.spec.encode`), so that a result of another day or machine
 can be cited without what made it being installed.
