@@ -74,7 +74,9 @@ def _claims_of(study: PaperStudy, path: Path) -> Iterator[Judged]:
     rows = list(_rows_of(study, data, trouble))
     if data is not None:
         for place, told in enumerate(data["claims"], start=1):
-            yield _explained(Judged.read(told, f"{study.key}/{place}", study.key), study, data)
+            # those of 0.1 are numbered by their place
+            id = str(told.get("id") or f"{study.key}/{place}")
+            yield _explained(Judged.read(told, id, study.key), study, data)
     elif not rows or any(row.verdict == "undecided" for row in rows):
         yield undecided(Claim(study.key, "", f"{study.title}: {study.question}"), trouble, study.key)
     yield from rows

@@ -226,6 +226,13 @@ def test_claims_of_a_figure_come_with_their_numbers(folder, explained):
     assert "`posbias paper wu2025 fig2 --effort full` gives it more" in may.why
 
 
+def test_a_claim_keeps_its_id_where_others_are_left_out(folder):
+    third = judged(Claim("wu2025/fig2/3", "", "It rises"), (Evidence("here", Estimate(0.2, 0.01, 10)),))
+    write(folder, "wu2025/fig2", [third])
+    (one,) = collect(folder, papers=["wu2025/fig2"], **FEW)
+    assert one.id == "wu2025/fig2/3"
+
+
 @pytest.mark.parametrize("key", ["wu2025/fig2/2", "wu2025/fig2: It falls", "wu2025: It falls"])
 def test_an_explanation_follows_the_reason(folder, explained, key):
     explained[key] = "Networks this\n  shallow do not."
