@@ -186,11 +186,12 @@ class Loading:
 
     def load(self, model: str, tokens: int, local_rank: int = 0, speak: bool = True) -> "LoadedModel":
         """Load a model for prompts of this length, on the device of this process. Raises as `load_model`."""
-        from posbias.cli.output import log
+        from posbias.logs import muted
         from posbias.measurement import for_length, load_model
 
         device = f"cuda:{local_rank}" if self.device == "cuda" and local_rank else self.device
-        loaded = load_model(model, log.info if speak else None, **{**vars(self), "device": device})
+        with muted(not speak):
+            loaded = load_model(model, **{**vars(self), "device": device})
         return loaded if self.attention else for_length(loaded, tokens)
 
 
