@@ -12,12 +12,13 @@ import warnings
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from posbias.logs import heard_by
 
 T = TypeVar("T")
 R = TypeVar("R")
+P = ParamSpec("P")
 
 VERBS = {
     "posbias.measure": ("posbias.measurement", "measure"),
@@ -135,7 +136,7 @@ def _as_make(reproduce: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
-def takes_old_callbacks(function: Callable[..., R]) -> Callable[..., R]:
+def takes_old_callbacks(function: Callable[P, R]) -> Callable[P, R]:
     """A decorator: takes `progress` and `say` of 0.1, with a warning; `say` hears what is logged."""
 
     @functools.wraps(function)
@@ -152,7 +153,7 @@ def takes_old_callbacks(function: Callable[..., R]) -> Callable[..., R]:
         with heard_by(say):
             return function(*arguments, **options)
 
-    return with_old_callbacks
+    return cast(Callable[P, R], with_old_callbacks)
 
 
 CALLS = {("posbias.papers.wu2025", "make"): _as_make}
