@@ -58,6 +58,7 @@ def heard_by(listener: Callable[[str], None] | None) -> Iterator[None]:
     """Give every message of the block to `listener`, from `info` on."""
     logger, handler = logging.getLogger("posbias"), logging.Handler()
     handler.emit = lambda record: listener(record.getMessage()) if listener else None
+    handler.setLevel(logging.INFO)
     before = logger.level
     logger.addHandler(handler)
     logger.setLevel(min(before or logging.INFO, logging.INFO))

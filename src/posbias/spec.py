@@ -117,12 +117,13 @@ class Open:
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         from pydantic_core import core_schema
 
-        union, members = handler(source), get_args(source)
+        union = handler(source)
+        taken = {member.kind for member in get_args(source)}
 
         def is_own(cls: type | None) -> bool:
-            """Whether a class is none of the members, and could be one."""
-            known = cls in _CLASSES.values() and cls not in members
-            return known and all(callable(getattr(cls, name, None)) for name in self.methods)
+            """Whether a class is none of the members, and could be one: a `kind` that is taken stays theirs."""
+            own = cls in _CLASSES.values() and getattr(cls, "kind", None) not in taken
+            return own and all(callable(getattr(cls, name, None)) for name in self.methods)
 
         def admit(given: Any, check: Any) -> Any:
             if is_own(type(given)):

@@ -116,6 +116,23 @@ def test_what_lacks_a_method_is_refused():
             decode(posbias.Layer, {name: {"kind": "test_useless"}})
 
 
+def test_the_kind_of_a_member_stays_its_own():
+    @value
+    class Backwards:
+        kind: Literal["causal"] = tag(default="causal")
+        allowed, reach, farthest = Dilated.allowed, Dilated.reach, Dilated.farthest
+
+    with pytest.raises(InvalidValueError, match="mask"):
+        posbias.Layer(mask=Backwards())
+    assert decode(posbias.Layer, {"mask": {"kind": "causal"}}).mask == posbias.masks.Causal()
+
+
+def test_its_matrix_has_to_fit_the_memory():
+    architecture = posbias.Architecture(2, (posbias.Layer(mask=Dilated()),))
+    with pytest.raises(InvalidValueError, match="tokens: 10000000 given"):
+        posbias.predict(architecture, 10_000_000)
+
+
 def test_an_engine_that_does_not_know_it_is_refused():
     with pytest.raises(InvalidValueError, match="stream needed for NoPE under Dilated"):
         posbias.predict(posbias.Architecture(2, (posbias.Layer(mask=Dilated()),)), 8, method="sweep")

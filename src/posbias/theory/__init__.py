@@ -1,6 +1,6 @@
 """The predictive half: from an architecture, as a value, to the influence of every position.
 
-Only NumPy, SciPy and Numba are needed here; nothing in this room knows a model or a measurement.
+Only NumPy, SciPy and Numba are needed here; nothing here knows a model or a measurement.
 """
 
 import lazy_loader

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
+from posbias import memory
 from posbias.compiling import compiled
 from posbias.theory.architecture import Layer
 from posbias.theory.encodings import DenseLogits
@@ -209,6 +210,7 @@ def _one(u, table, place, start, end, drawn):
 def _keys_of(layer: Layer, tokens: int) -> Callable[[int], Int[np.ndarray, "key"]]:
     """The keys that each query sees; of a mask that is no member of the union from its matrix."""
     if not isinstance(layer.mask, MASKS):
+        memory.require(9 * tokens**2, "tokens", tokens)
         allowed = layer.mask.allowed(tokens)
         return lambda query: np.flatnonzero(allowed[query])
     low, high, always = bounds(layer, tokens)
