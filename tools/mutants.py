@@ -4,8 +4,8 @@
 
 A mutant is one comparison, one constant, one sign or one connective of a module of `PLACES`, changed. It is
 killed when the tests that import the module fail, and survives when they pass: then a test is missing, or the
-change makes no difference. Every mutant is made in a copy of the sources, with a compiler's cache of its own where the
-module is compiled. What is printed is a Markdown table with the seed.
+change makes no difference. Every mutant is made in a copy of the sources, with a
+compiler's cache of its own where the module is compiled. What is printed is a Markdown table with the seed.
 """
 
 import argparse
