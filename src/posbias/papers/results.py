@@ -1,6 +1,7 @@
 """The JSON of a finished figure or table: read and checked, its state, and its numbers as rows."""
 
 import datetime
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,15 +58,16 @@ class State:
 def read_result(path: Path, name: str) -> dict[str, Any]:
     """The JSON of study `name`.
 
-    Raises `InputFileError` when it is missing, damaged, of another study or another version of posbias, or holds
-    no claims as `Claim.as_dict` spells them.
+    Raises `InputFileError` when it is missing, damaged, of another study or another version of posbias (one that
+    names none is of an earlier one), or holds no claims as `Judged.as_dict` spells them.
     """
     data = read_mapping(path)
-    held = data.get("name", data.get("figure", name))
+    held = data.get("name", name)
     if held != name:
         raise InputFileError(f"{path}: holds {held!r}, {name!r} needed")
-    if data.get("version", VERSION) != VERSION:
-        raise InputFileError(f"{path}: of posbias {data['version']}, this is {VERSION}")
+    if (version := data.get("version")) != VERSION:
+        of = "an earlier posbias" if version is None else f"posbias {version}"
+        raise InputFileError(f"{path}: of {of}, this is {VERSION}")
     claims = data.get("claims")
     if not isinstance(claims, list) or not all(isinstance(one, dict) for one in claims):
         raise InputFileError(f"{path}: holds no list of claims")
@@ -77,7 +79,16 @@ def read_result(path: Path, name: str) -> dict[str, Any]:
             )
         if one["verdict"] not in VERDICTS:
             raise InputFileError(f"{path}: verdict {one['verdict']!r}, one of {', '.join(VERDICTS)} needed")
+        for key, least in (("number", -sys.float_info.max), ("se", 0.0)):
+            if not _is_number(one[key], least):
+                needed = "a finite number" + " ≥ 0" * (least == 0.0)
+                raise InputFileError(f"{path}: {key} {one[key]!r} of a claim, {needed} or null needed")
     return data
+
+
+def _is_number(told: Any, least: float) -> bool:
+    """Whether it is null, or a number from `least` on that a float can be."""
+    return told is None or (type(told) in (int, float) and least <= told <= sys.float_info.max)
 
 
 def state_of(path: Path, name: str) -> State:

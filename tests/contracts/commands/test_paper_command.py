@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from posbias import __version__
 from posbias.claims import Claim, Evidence, judged
 from posbias.cli import main
 from posbias.errors import InvalidValueError
@@ -35,8 +36,8 @@ def results(tmp_path_factory):
         judged(Claim("", "", "It rises"), (Evidence("here", Estimate(0.2, 0.01, 10)),)),
         judged(Claim("", "", "It falls"), (Evidence("x", Estimate(-0.3, 0.01, 10)),)),
     ]
-    about = {"figure": "fig2", "effort": "quick", "claims": [one.as_dict() for one in claims]}
-    save_json(about, folder / "wu2025" / "fig2.json")
+    about = {"name": "fig2", "version": __version__, "effort": "quick"}
+    save_json(about | {"claims": [one.as_dict() for one in claims]}, folder / "wu2025" / "fig2.json")
     return folder
 
 
@@ -74,7 +75,7 @@ def test_list_has_every_study_and_its_state(capsys, results):
 
 
 def test_list_names_what_cannot_be_used(capsys, tmp_path):
-    save_json({"claims": 3}, tmp_path / "wu2025" / "fig2.json")
+    save_json({"version": __version__, "claims": 3}, tmp_path / "wu2025" / "fig2.json")
     shown = answer(capsys, "list", "wu2025/fig2", "--out", tmp_path).splitlines()
     assert shown[1].endswith("cannot be used")
     assert "fig2.json: holds no list of claims; `posbias paper wu2025 fig2` makes it" in shown[-1]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from posbias import __version__
 from posbias.claims import Claim, Evidence, count, judged
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.estimate import Estimate
@@ -50,7 +51,8 @@ def explained(monkeypatch):
 
 def write(folder, key, claims, **more):
     study = STUDIES[key]
-    about = {"name": study.name, "effort": "quick", "claims": [one.as_dict() for one in claims]}
+    about = {"name": study.name, "version": __version__, "effort": "quick"}
+    about |= {"claims": [one.as_dict() for one in claims]}
     return save_json(about | more, study.file(folder))
 
 
@@ -266,6 +268,24 @@ def test_a_result_that_cannot_be_used_is_named_and_undecided(folder, caplog):
     assert "fig2.json: not valid JSON" in one.why
     assert "`posbias paper wu2025 fig2` makes it" in one.why
     assert ["fig2.json" in line for line in caplog.messages] == [True]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda data: data.pop("version"), "fig2.json: of an earlier posbias, this is"),
+        (lambda data: data["claims"][0].update(number="much"), "fig2.json: number 'much' of a claim"),
+    ],
+)
+def test_a_result_of_0_1_or_of_words_says_what_makes_it_again(folder, spoil, said):
+    path = write(folder, "wu2025/fig2", [claim("It rises", 0.2)])
+    data = json.loads(path.read_text())
+    spoil(data)
+    save_json(data, path)
+    (one,) = collect(folder, papers=["wu2025/fig2"], **FEW)
+    assert one.verdict == "undecided"
+    assert said in one.why
+    assert "`posbias paper wu2025 fig2` makes it" in one.why
 
 
 def test_results_of_a_paper_may_lie_elsewhere(folder):

@@ -1,6 +1,7 @@
 """The registry of studies: that it has exactly what can be made, and reads results as they are."""
 
 import json
+import math
 import subprocess
 import sys
 
@@ -25,8 +26,16 @@ def result(path, name="fig2", **more):
         judged(Claim("", "", "It rises"), (Evidence("here", Estimate(0.2, 0.01, 10)),)),
         judged(Claim("", "", "It falls"), (Evidence("x", flaw="no"),)),
     ]
-    about = {"figure": name, "effort": "quick", "claims": [one.as_dict() for one in claims]}
+    about = {"name": name, "version": __version__, "effort": "quick"}
+    about |= {"claims": [one.as_dict() for one in claims]}
     return save_json(about | more, path)
+
+
+def told(**changed):
+    """The JSON of a study with one claim, of which `changed` may be a key too, as text."""
+    claim = {"claim": "x", "number": 1, "se": 1, "why": "", "verdict": "holds"}
+    claim = {key: changed.pop(key, held) for key, held in claim.items()}
+    return json.dumps({"name": "fig2", "version": __version__, "claims": [claim]} | changed)
 
 
 # --- what there is -----------------------------------------------------------------------------------------
@@ -142,14 +151,18 @@ def test_the_state_of_a_study(tmp_path):
     [
         ("{", "not valid JSON"),
         ("[1]", "holds list"),
-        ('{"figure": "fig3", "claims": []}', "holds 'fig3', 'fig2' needed"),
-        ('{"claims": "none"}', "no list of claims"),
-        ('{"claims": [{"claim": "x", "verdict": "holds"}]}', "written before claims had number, se, why"),
-        (
-            '{"claims": [{"claim": "x", "number": 1, "se": 1, "why": "", "verdict": "yes"}]}',
-            "verdict 'yes', one of holds, fails, undecided needed",
-        ),
-        ('{"version": "0.0.1", "claims": []}', f"of posbias 0.0.1, this is {__version__}"),
+        (told(name="fig3"), "holds 'fig3', 'fig2' needed"),
+        (told(claims="none"), "no list of claims"),
+        (told(claims=[{"claim": "x", "verdict": "holds"}]), "written before claims had number, se, why"),
+        (told(verdict="yes"), "verdict 'yes', one of holds, fails, undecided needed"),
+        (told(number="much"), "number 'much' of a claim, a finite number or null needed"),
+        (told(number=10**400), "of a claim, a finite number or null needed"),
+        (told(number=math.nan), "number nan of a claim, a finite number or null needed"),
+        (told(se=[1]), "se [1] of a claim, a finite number ≥ 0 or null needed"),
+        (told(se=-1), "se -1 of a claim, a finite number ≥ 0 or null needed"),
+        (told(version="0.0.1"), f"of posbias 0.0.1, this is {__version__}"),
+        (told(version=None), f"of an earlier posbias, this is {__version__}"),
+        ('{"figure": "fig2", "claims": []}', f"of an earlier posbias, this is {__version__}"),
     ],
 )
 def test_a_result_that_cannot_be_used_is_damaged_and_says_how(tmp_path, content, said):
