@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posbias.errors import InvalidValueError, MissingPackageError, ModelError, PosbiasError
+from posbias.errors import InputFileError, InvalidValueError, MissingPackageError, ModelError, PosbiasError
 from posbias.events import Event, OnEvent
 from posbias.files import need_writable
 from posbias.papers.costs import Costs, Spent, effort_covers, shared_out
 from posbias.papers.registry import PaperStudy, find_studies, minutes_text
-from posbias.papers.theorems import INSTANCES, STATEMENTS, tried_already, try_statements
+from posbias.papers.theorems import INSTANCES, STATEMENTS, statements_of, tried_already, try_statements
 
 log = logging.getLogger(__name__)
 TRIED = {"quick": INSTANCES, "full": 1000}
@@ -159,7 +159,10 @@ def _check(asked: Asked) -> None:
 def _finished(study: PaperStudy, asked: Asked, costs: Costs) -> bool:
     """Whether a study is there with the effort asked for, and, of measured models, the same ones."""
     if study.name == STATEMENTS:
-        return tried_already(asked.folder, study.paper, asked.tries) is not None
+        try:
+            return tried_already(asked.folder, study.paper, asked.tries) is not None
+        except InputFileError:
+            return False  # trying them says what is wrong
     state = study.state(asked.folder)
     if not state.made or not effort_covers(state.effort, asked.effort):
         return False
@@ -198,7 +201,7 @@ def _parts(missing: Sequence[PaperStudy]) -> Iterator[tuple[list[PaperStudy], Ma
 
 def _statements(asked: Asked, studies: Sequence[PaperStudy]) -> Outcome:
     """The numbered statements of a paper."""
-    began, heard = time.monotonic(), Event(0)
+    began, heard, paper = time.monotonic(), Event(0), studies[0].paper
 
     def on_event(event: Event) -> None:
         nonlocal heard
@@ -207,8 +210,10 @@ def _statements(asked: Asked, studies: Sequence[PaperStudy]) -> Outcome:
             asked.on_event(event)
 
     options: dict[str, Any] = {"instances": asked.tries, "engine": asked.engine, "on_event": on_event}
-    tried, made = try_statements(asked.folder, [studies[0].paper], **options), int(heard.done)
-    return [Spent(STATEMENTS, time.monotonic() - began, made, len(tried) - made)], {}
+    tried = try_statements(asked.folder, [paper], **options)
+    # one that could not be tried was to do as well, and is neither
+    found = len(statements_of([paper])) - int(heard.total or 0)
+    return [Spent(STATEMENTS, time.monotonic() - began, len(tried) - found, found)], {}
 
 
 def _kim(asked: Asked, studies: Sequence[PaperStudy]) -> Outcome:

@@ -72,7 +72,12 @@ class PaperStudy:
         return f"{self.paper}/{self.name}"
 
     def file(self, folder: str | Path, at: Mapping[str, Path] | None = None) -> Path:
-        """Its JSON in a folder of results; `at` are folders of papers that lie elsewhere."""
+        """Its JSON in a folder of results, or the folder of what trying the statements of all papers gave.
+
+        `at` are folders of papers that lie elsewhere.
+        """
+        if self.name == STATEMENTS:
+            return Path(folder) / STATEMENTS
         return (at or {}).get(self.paper, Path(folder) / self.paper) / f"{self.name}.json"
 
     def state(self, folder: str | Path, at: Mapping[str, Path] | None = None) -> State:
@@ -83,11 +88,15 @@ class PaperStudy:
         if self.parts:
             return State.joined([STUDIES[f"{self.paper}/{part}"].state(folder, at) for part in self.parts])
         if self.name == STATEMENTS:
-            tried = tried_already(Path(folder), self.paper) or []
-            if not tried:
+            try:
+                tried = tried_already(Path(folder), self.paper)
+            except InputFileError as error:
+                return State(damaged=str(error))
+            if tried is None:
                 return State()
-            amount, newest = min(one.header.amount or 0 for one in tried), max(one.path for one in tried)
-            return State.of(f"{amount:,} instances", newest, [one["verdict"] for one in rows(tried)])
+            amount = min(stored.header.amount or 0 for stored in tried)
+            newest = max((stored.path for stored in tried), key=lambda path: path.stat().st_mtime)
+            return State.of(f"{amount:,} instances", newest, [row["verdict"] for row in rows(tried)])
         return state_of(self.file(folder, at), self.name)
 
     def rows(self, folder: str | Path, at: Mapping[str, Path] | None = None) -> list[dict[str, Any]]:
@@ -100,12 +109,14 @@ class PaperStudy:
         if self.parts:
             names = (f"{self.paper}/{part}" for part in self.parts)
             return [{"study": name} | row for name in names for row in STUDIES[name].rows(folder, at)]
-        if self.name == STATEMENTS and (tried := tried_already(Path(folder), self.paper)):
-            return list(rows(tried))
-        path = self.file(folder, at)
-        if not path.exists():
-            raise InputFileError(f"{path}: not made; {self.made_by}")
-        return rows_of(read_result(path, self.name))
+        path, stated = self.file(folder, at), self.name == STATEMENTS
+        try:
+            tried = tried_already(Path(folder), self.paper) if stated else None
+            if tried is None and (stated or not path.exists()):
+                raise InputFileError(f"{path}: not made")
+            return rows_of(read_result(path, self.name)) if tried is None else list(rows(tried))
+        except InputFileError as error:
+            raise InputFileError(f"{error}; {self.made_by}") from None
 
     @property
     def unit(self) -> str:

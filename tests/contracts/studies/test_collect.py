@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shutil
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from posbias.estimate import Estimate
 from posbias.execution import InProcess
 from posbias.papers import explaining, theorems
 from posbias.papers.collect import collect
+from posbias.papers.everything import make_all
 from posbias.papers.herasimchyk2026.printed import CORPORA, TABLE1, TABLE4
 from posbias.papers.herasimchyk2026.standing import stand_in
 from posbias.papers.registry import STUDIES
@@ -200,6 +202,53 @@ def test_a_statement_that_cannot_be_tried_is_named_and_undecided(folder, caplog,
     assert one.verdict == "undecided"
     assert f"could not be tried; `posbias verify {first.key}` says why" in one.why
     assert f"{first.key} could not be tried: {first.key}/published: the slack" in caplog.text
+
+
+def test_the_state_of_statements_is_of_the_file_written_last(folder):
+    study = STUDIES["kim2026/statements"]
+    assert study.file(folder) == folder / theorems.STATEMENTS
+    paths = sorted((folder / theorems.STATEMENTS).glob("kim-*.json"))
+    for path in paths:
+        os.utime(path, (1e9, 1e9))
+    os.utime(paths[0], (1.5e9, 1.5e9))
+    state = study.state(folder)
+    assert (state.made, state.effort) == (True, "2 instances")
+    assert state.when[:4] == "2017"
+
+
+def test_statements_of_another_schema_are_damaged_and_do_not_stop_a_list(folder):
+    (path,) = (folder / theorems.STATEMENTS).glob("kim-proposition-1-*.json")
+    save_json(json.loads(path.read_text()) | {"schema": 9}, path)
+    study = STUDIES["kim2026/statements"]
+    assert str(path) in study.state(folder).damaged
+    assert STUDIES["wu2025/statements"].state(folder).made
+    with pytest.raises(
+        InputFileError, match=r"kim-proposition-1-.*`posbias paper claims --paper kim2026` makes"
+    ):
+        study.rows(folder)
+    ran = make_all(folder, ["wu2025/statements", "kim2026/statements"], **FEW)
+    assert (ran.found, [*ran.failed]) == (("wu2025/statements",), ["kim2026/statements"])
+    assert str(path) in ran.failed["kim2026/statements"]
+
+
+def test_statements_that_were_not_tried_are_said_to_lie_in_their_folder(tmp_path):
+    with pytest.raises(InputFileError, match=rf"^{tmp_path}/statements: not made; `posbias paper claims"):
+        STUDIES["kim2026/statements"].rows(tmp_path)
+    # nor if others were
+    (tmp_path / "statements").mkdir()
+    with pytest.raises(InputFileError, match="statements: not made; `posbias paper claims"):
+        STUDIES["kim2026/statements"].rows(tmp_path)
+
+
+def test_a_statement_that_cannot_be_tried_was_neither_made_nor_found(folder, monkeypatch):
+    def broken(instance):
+        return math.nan
+
+    first = replace(STATEMENTS[0], as_printed=replace(STATEMENTS[0].as_printed, claim="other", slack=broken))
+    monkeypatch.setattr("posbias.verify.STATEMENTS", (first, *STATEMENTS[1:]))
+    make_all(folder, "wu2025/statements", **FEW)
+    record = json.loads((folder / "papers.json").read_text())["studies"]["wu2025/statements"]
+    assert (record["cells_made"], record["cells_found"]) == (0, 15)
 
 
 def test_instances_have_to_be_some(tmp_path):
