@@ -16,9 +16,9 @@ from golden.replay import HERE, Command, Outcome
 IGNORED = {
     *("seconds", "peak_memory", "memory", "memory_bytes", "versions", "version", "created", "written"),
     *("machine", "host", "elapsed", "duration", "fingerprint", "digest", "cpu_seconds"),
-    *("member_iterations_per_second", "iterations_per_second"),
+    *("member_iterations_per_second", "iterations_per_second", "schema"),
 }
-"""Keys of JSON whose values are costs, versions or names of a machine."""
+"""Keys of JSON whose values are costs, versions or names of a machine; `schema`, which 0.1 had not."""
 _NUMBER = re.compile(r"(?<![\w.])[-−+]?\d[\d,]*(?:\.\d+)?(?:e[-+−]?\d+)?")
 _WIDTH = 200
 

@@ -6,6 +6,7 @@ A difference fails unless differences.toml lists it with a reason; README.md say
 import re
 from importlib import import_module
 
+import answers
 import pytest
 
 from golden.compare import Compared, Difference, Listed, faults, moved, outcome_differences, read_listed
@@ -28,10 +29,17 @@ def check(id, differences):
     assert not told, "\n".join(told)
 
 
+def check_answer(outcome):
+    """An answer in JSON is as the schema says that it names."""
+    if outcome.exit == 0 and isinstance(outcome.stdout, dict):
+        assert not answers.faults(outcome.stdout)
+
+
 @pytest.mark.parametrize("name", QUICK)
 def test_a_command_does_what_it_did(replay, name):
     """Exit code, stderr, answer, files and the arrays of figures are as version 0.1.0 left them."""
     check(name, outcome_differences(COMMANDS[name], Outcome.load(name), replay.outcome(name)))
+    check_answer(replay.outcome(name))
 
 
 @pytest.mark.slow
@@ -39,6 +47,7 @@ def test_a_command_does_what_it_did(replay, name):
 def test_a_slow_command_does_what_it_did(replay, name):
     """The same of commands that measure, train or make a paper's figures."""
     check(name, outcome_differences(COMMANDS[name], Outcome.load(name), replay.outcome(name)))
+    check_answer(replay.outcome(name))
 
 
 def test_public_names_are_where_they_were():

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from answers import faults
 
 from posbias.claims import signed_text
 from posbias.errors import InvalidValueError, OutputFileError
@@ -21,6 +22,7 @@ from posbias.papers.wu2025.tables import data
 from posbias.plots import picture_bytes
 from posbias.plots.captions import verdict_lines
 from posbias.reports.pages import Page
+from posbias.store import dump_json
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.training.kernels import agreement
 from posbias.training.loop import Trained
@@ -360,7 +362,9 @@ def test_figures_are_trained_drawn_and_written(made):
     # thirty iterations teach nothing, and the figures say so
     assert {claim.verdict for claim in result.claims["fig10"]} == {"undecided"}
     assert "0 of 2" in (folder / "fig10.md").read_text()
-    assert json.dumps(result.as_dict()["claims"])
+    answer = json.loads(dump_json(result.as_dict()))
+    assert answer["claims"]
+    assert not faults({"schema": "paper-wu2025/1"} | answer)
 
 
 @pytest.fixture

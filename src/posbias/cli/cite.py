@@ -21,4 +21,4 @@ def cite(*given: str, json: shared.Json = False) -> None:
     if not given:
         raise InvalidValueError("given: nothing given, a spec, a result or a name such as wu2025/fig2 needed")
     citations = cite_all(given)
-    answer_with(as_dict(citations), lambda: [bibliography(citations)], json)
+    answer_with("cite/1", as_dict(citations), lambda: [bibliography(citations)], json)

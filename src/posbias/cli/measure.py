@@ -91,7 +91,7 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
     job = options.job
     if options.dry_run:
         cost = _cost(model, options.loading, job, options.target)
-        answer_with(cost.as_dict(), cost.lines, options.json)
+        answer_with("measure-cost/1", cost.as_dict(), cost.lines, options.json)
         return
     place = options.out or results_of(model, options.prompting, job)
     finished = measured(model, place, options.loading, job, options.rerun, options.target)
@@ -113,7 +113,7 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
         "selfcheck": json.loads(measurement.attrs["selfcheck"]),
         "skipped": json.loads(measurement.attrs["skipped"]),
     }
-    answer_with(answer, lambda: [*describe(profile), f"measurement: {written}"], options.json)
+    answer_with("measure/1", answer, lambda: [*describe(profile), f"measurement: {written}"], options.json)
 
 
 def results_of(model: str, prompting: shared.Prompting, job: Job) -> Path:

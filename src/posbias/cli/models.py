@@ -38,11 +38,14 @@ def available(*, fetch: str | None = None, rerun: shared.Rerun = False, json: sh
         raise InvalidValueError("rerun: given alone, --fetch MODEL needed with it")
     if fetch is not None:
         folder = measuring.fetch(fetch, again=rerun)
-        answer_with({"model": fetch, "folder": str(folder)}, lambda: [f"{fetch}: {folder}"], json)
+        answer_with(
+            "models-fetch/1", {"model": fetch, "folder": str(folder)}, lambda: [f"{fetch}: {folder}"], json
+        )
         return
     records = [dataclasses.asdict(record) for record in measuring.available_models()]
     rows = [[r["name"], r["state"], r["licence"], r["description"]] for r in records]
     answer_with(
+        "models/1",
         {"models": [{k: str(v) if isinstance(v, Path) else v for k, v in r.items()} for r in records]},
         lambda: table(["model", "on disk", "licence", "what"], rows),
         json,
@@ -64,7 +67,7 @@ def families(*, check: shared.Flag = False, json: shared.Json = False) -> None:
     if check:
         for row in rows:
             _prove(row)
-    answer_with({"families": rows}, lambda: _family_table(rows, check), json)
+    answer_with("models-families/1", {"families": rows}, lambda: _family_table(rows, check), json)
     failed = [row["model_type"] for row in rows if not row["checked"]]
     if failed:
         raise ModelError(

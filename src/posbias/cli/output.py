@@ -3,7 +3,7 @@
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -16,10 +16,20 @@ COMPILING = "loading compiled code (compiled on first use, which takes some seco
 _BARS: ContextVar[bool] = ContextVar("bars", default=True)
 
 
-def answer_with(data: Any, lines: Callable[[], list[str]], json: bool, out: Path | None = None) -> None:
-    """Print `data` as JSON, or without `json` the lines; write it to `out` too. Raises `OutputFileError`."""
+def answer_with(
+    schema: str,
+    data: Mapping[str, Any],
+    lines: Callable[[], list[str]],
+    json: bool,
+    out: Path | None = None,
+) -> None:
+    """Print `data` as JSON, or without `json` the lines; write it to `out` too. Raises `OutputFileError`.
+
+    The JSON begins with `schema`, the answer's name and version in schemas.json.
+    """
     from posbias.store import dump_json, save_json
 
+    data = {"schema": schema, **data}
     if out is not None:
         save_json(data, out)
     sys.stdout.write((dump_json(data) if json else "\n".join(lines())) + "\n")

@@ -90,7 +90,7 @@ def predict(architecture: str, *, options: Options = Options()) -> None:
     for assumption in chosen.assumptions:
         log.info("assumed: %s", assumption)
     lines = (lambda: describe_variation(quantity, profiles)) if quantity else lambda: describe(profiles[0][1])
-    answer_with(answer, lines, options.json, options.out)
+    answer_with("predict-varied/1" if quantity else "predict/1", answer, lines, options.json, options.out)
 
 
 def _architecture(given: str) -> tuple[Any, int | None]:

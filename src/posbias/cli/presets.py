@@ -19,4 +19,4 @@ def presets(*, json: shared.Json = False) -> None:
             | {"window": known.window, "exact": known.exact, "assumed": list(known.assumed)}
         )
     head = ["preset", "layers", "heads", "context", "window", "what its configuration determines"]
-    answer_with({"presets": records}, lambda: table(head, rows), json)
+    answer_with("presets/1", {"presets": records}, lambda: table(head, rows), json)

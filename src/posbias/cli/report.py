@@ -79,7 +79,7 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
     labels = {key: profile.attrs["predictor"] for key, profile in page.predictions.items()}
     answer = {"page": str(page.page), "measurement": str(written), "answer": page.answer}
     lines = [*page.answer, "", *comparison_table(page.comparison, labels), "", f"report: {page.page}"]
-    answer_with(answer | page.comparison.as_dict(), lambda: lines, options.json)
+    answer_with("report/1", answer | page.comparison.as_dict(), lambda: lines, options.json)
 
 
 def _measurement(source: str, options: Options) -> "tuple[xr.Dataset, Path, Path] | None":

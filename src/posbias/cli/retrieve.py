@@ -97,7 +97,7 @@ def retrieve(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = O
     curve = retrieval_curve(retrieval)
     pictures = _draw(curve, file.parent, beside)
     answer = {"file": str(file), "pictures": [str(picture) for picture in pictures], **curve.as_dict()}
-    answer_with(answer, lambda: [*_lines(curve), "", f"retrieval: {file}"], options.json)
+    answer_with("retrieve/1", answer, lambda: [*_lines(curve), "", f"retrieval: {file}"], options.json)
 
 
 def _retrieval(

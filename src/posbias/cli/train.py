@@ -159,8 +159,11 @@ def train(
             gpus_per_cell=options.gpus_per_cell,
             on_event=on_event,
         )
-    answer = {"cells": [cell.as_dict() for cell in cells]} if swept else cells[0].as_dict()
-    answer_with(answer, lambda: _sweep_lines(cells) if swept else _lines(cells[0]), options.json)
+    if swept:
+        answer = {"cells": [cell.as_dict() for cell in cells]}
+        answer_with("train-sweep/1", answer, lambda: _sweep_lines(cells), options.json)
+    else:
+        answer_with("train/1", cells[0].as_dict(), lambda: _lines(cells[0]), options.json)
 
 
 def _check(spec: Path | None, experiment: Experiment, options: Options) -> None:

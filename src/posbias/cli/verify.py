@@ -46,7 +46,6 @@ def verify(*statements: str, options: Options = Options()) -> None:
     statements
         Keys of statements, such as wu-4.1, or of papers: wu2025, herasimchyk2026, kim2026. Default: all.
     """
-    from posbias.store import save_json
     from posbias.verify import STATEMENTS, save_counterexamples, select
     from posbias.verify import verify as try_all
 
@@ -59,5 +58,7 @@ def verify(*statements: str, options: Options = Options()) -> None:
     saved = [str(path) for path in save_counterexamples(findings, options.out)]
     answer: dict[str, Any] = {"statements": [finding.as_dict() for finding in findings]}
     answer |= {"seed": options.seed, "counterexamples": saved}
-    written = save_json(answer, options.out / "verify.json")
-    answer_with(answer, lambda: [*findings_table(findings), "", f"table: {written}"], options.json)
+    file = options.out / "verify.json"
+    answer_with(
+        "verify/1", answer, lambda: [*findings_table(findings), "", f"table: {file}"], options.json, file
+    )

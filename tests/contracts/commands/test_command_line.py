@@ -62,7 +62,7 @@ def test_help_explains_every_parameter(command):
 def test_predict_prints_the_profile_as_json(architecture):
     done = run("predict", architecture, "--tokens", 300, "--query", -2, "--json")
     answer = json.loads(done.stdout)
-    assert list(answer)[:5] == ["tokens", "query", "measures", "profile", "summary"]
+    assert list(answer)[:6] == ["schema", "tokens", "query", "measures", "profile", "summary"]
     assert (answer["tokens"], answer["query"]) == (300, 298)
     from posbias.theory.configs import load_architecture
 

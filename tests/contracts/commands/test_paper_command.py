@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from answers import faults
 
 from posbias import __version__
 from posbias.claims import Claim, Evidence, judged
@@ -180,6 +181,7 @@ def parts(monkeypatch):
 
 def test_all_counts_the_verdicts_and_names_what_failed(capsys, parts, results):
     whole = json.loads(answer(capsys, "all", "--out", results, "--json"))
+    assert not faults(whole)
     assert whole["failed"] == {}
     there = {"wu2025/fig2", *(key for key in STUDIES if key.endswith("/statements"))}
     assert {*whole["found"]} == there

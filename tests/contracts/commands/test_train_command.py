@@ -47,7 +47,7 @@ def run(capsys, *arguments):
 
 def test_json_has_gaps_with_their_errors_and_accuracy_by_position(here, capsys):
     answer = json.loads(run(capsys, *TINY, "--residual", "--json").out)
-    assert list(answer)[:2] == ["gaps", "accuracy_by_position"]
+    assert list(answer)[:3] == ["schema", "gaps", "accuracy_by_position"]
     assert list(answer["gaps"]) == ["first-middle", "first-last", "middle-last"]
     for gap in answer["gaps"].values():
         assert gap["value"] == pytest.approx(np.mean(gap["members"]))
@@ -122,7 +122,7 @@ def test_a_sweep_is_a_table_of_cells(here, capsys):
     one = json.loads(
         run(capsys, "one.toml", "--sequences", 60, "--out", "results/train/depths", "--json").out
     )
-    assert one == cells[0]
+    assert one == {"schema": "train/1"} | cells[0]
 
 
 WRONG = [

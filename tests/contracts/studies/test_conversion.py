@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import xarray as xr
+from answers import faults
 from project import ROOT
 
 from posbias import __version__
@@ -169,6 +170,7 @@ def test_the_command_lists_every_file(old, capsys):
     main(["study", "convert", str(old / "kim2026"), "--json"])
     answer = json.loads(capsys.readouterr().out)
     assert answer["converted"] == 3
+    assert not faults(answer)
     assert {one["kind"] for one in answer["files"]} == {"a simulation", "a page"}
     with pytest.raises(SystemExit) as ended:
         main(["study", "convert", str(old / "nothing")])

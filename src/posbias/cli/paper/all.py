@@ -63,7 +63,7 @@ def all_(*, options: Options = Options()) -> None:
     judged = collect(options.out)
     page = _page(options.out, judged, options.configs) if options.report else None
     answer = vars(ran) | {"costs": str(ran.costs), "counts": counts(judged), "page": page and str(page)}
-    answer_with(answer, lambda: _lines(ran, judged, page), options.json)
+    answer_with("paper-all/1", answer, lambda: _lines(ran, judged, page), options.json)
     refuse_failures(ran)
 
 

@@ -85,7 +85,7 @@ def print_claims(options: Options, at: dict[str, Path] | None = None) -> None:
         )
     shown = [ruling for ruling in judged if options.verdict in (None, ruling.verdict)]
     answer = {"claims": [ruling.as_dict() for ruling in shown], "counts": counts(judged)}
-    answer_with(answer, lambda: _claim_lines(judged, shown), options.json)
+    answer_with("paper-claims/1", answer, lambda: _claim_lines(judged, shown), options.json)
 
 
 def claims_alone(what: Sequence[str], paper: str, out: Path, json: bool) -> bool:

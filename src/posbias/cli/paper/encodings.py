@@ -51,4 +51,4 @@ def encodings(*, options: Options = Options()) -> None:
             on_event=on_event,
         )
     pages = {"encodings": made.page}
-    answer_with(made.as_dict(), lambda: page_lines(pages, made.written), options.json)
+    answer_with("paper-encodings/1", made.as_dict(), lambda: page_lines(pages, made.written), options.json)

@@ -96,7 +96,9 @@ def herasimchyk2026(*what: str, options: Options = Options()) -> None:
         made = make(what or ("table2", "table3", "fig2"), options.out, on_event=on_event, **settings)
     if made.stand_in:
         log.info(made.stand_in)
-    answer_with(made.as_dict(), lambda: page_lines(made.pages, made.written), options.json)
+    answer_with(
+        "paper-herasimchyk2026/1", made.as_dict(), lambda: page_lines(made.pages, made.written), options.json
+    )
 
 
 def page_lines(pages: "Mapping[str, Page]", files: Iterable[Path]) -> list[str]:

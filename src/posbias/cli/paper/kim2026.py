@@ -59,7 +59,7 @@ def kim2026(*what: str, options: Options = Options()) -> None:
     }
     with progress(COMPILING) as on_event:
         made = reproduce(what or "all", on_event=on_event, **settings)
-    answer_with(made.as_dict(), lambda: _lines(made), options.json)
+    answer_with("paper-kim2026/1", made.as_dict(), lambda: _lines(made), options.json)
 
 
 def _lines(made: Any) -> list[str]:

@@ -39,4 +39,4 @@ def list_(*papers: str, out: shared.Results = shared.RESULTS, json: shared.Json 
         f"costs on {studies[0][0].quick.machine}, nothing being there yet",
         *damaged,
     ]
-    answer_with({"studies": records}, lambda: lines, json)
+    answer_with("paper-list/1", {"studies": records}, lambda: lines, json)

@@ -30,7 +30,7 @@ def readings(
     """
     compared = comparisons(names, out, configs, threads)
     records = [comparison.as_dict() for comparison in compared]
-    answer_with({"readings": records}, lambda: _lines(compared), json)
+    answer_with("paper-readings/1", {"readings": records}, lambda: _lines(compared), json)
 
 
 def comparisons(

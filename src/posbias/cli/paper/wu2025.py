@@ -67,7 +67,7 @@ def wu2025(*what: str, options: Options = Options()) -> None:
             gpus_per_cell=options.gpus_per_cell,
             on_event=on_event,
         )
-    answer_with(made.as_dict(), lambda: _lines(made), options.json)
+    answer_with("paper-wu2025/1", made.as_dict(), lambda: _lines(made), options.json)
 
 
 def _spent(effort: str, networks: int | None) -> "Spent":

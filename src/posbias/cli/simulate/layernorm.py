@@ -98,7 +98,7 @@ def layernorm(*, model: Model = Model(), options: Options = Options()) -> None:
         from posbias import plots
 
         plots.save_figure(plots.scores_figure(result), options.plot)
-    answer_with(answer, lambda: recency_table(result), options.json, options.out)
+    answer_with("simulate-layernorm/1", answer, lambda: recency_table(result), options.json, options.out)
     if interrupted is not None:
         worst = max(p.se for p in result.recency_probability)
         raise KeyboardInterrupt(

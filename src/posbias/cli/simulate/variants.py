@@ -96,7 +96,7 @@ def variants(*names: str, model: Model = Model(), options: Options = Options()) 
         figure = plots.new_figure(6.8, 1.6 + 0.32 * sum(1 + r.differs for r in results.values()))
         plots.draw_variants(figure.subplots(), results)
         plots.save_figure(figure, options.plot)
-    answer_with(answer, lambda: variants_table(results), options.json, options.out)
+    answer_with("simulate-variants/1", answer, lambda: variants_table(results), options.json, options.out)
 
 
 def _chosen(names: tuple[str, ...], model: Model) -> "dict[str, Variant]":

@@ -23,4 +23,4 @@ def convert(folder: Path, *, json: shared.Json = False) -> None:
     count = sum(conversion.written is not None for conversion in conversions)
     last = f"{count:,} of {len(conversions):,} files of posbias 0.1 converted in {folder}"
     answer = {"files": [conversion.as_dict() for conversion in conversions], "converted": count}
-    answer_with(answer, lambda: [*map(str, conversions), last], json)
+    answer_with("study-convert/1", answer, lambda: [*map(str, conversions), last], json)

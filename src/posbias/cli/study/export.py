@@ -37,6 +37,6 @@ def export(
         records, text = rows(outcome), csv_text(outcome)
     if csv is not None and csv != "-":
         written = write_text(csv, text)
-        answer_with(None, lambda: [f"table: {written}"], False)
+        answer_with("study-export/1", {}, lambda: [f"table: {written}"], False)
         return
-    answer_with({"rows": records}, lambda: text.splitlines(), json)
+    answer_with("study-export/1", {"rows": records}, lambda: text.splitlines(), json)

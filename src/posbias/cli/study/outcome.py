@@ -62,7 +62,7 @@ def tell_status(study: "Study", folder: Path, json: bool, todo: bool = False) ->
             told.append(f"  … and {len(missing) - _MOST:,} more")
         return [*told, *([_cost_line(outcome)] if outcome.finished else [])]
 
-    answer_with(answer, lines, json)
+    answer_with("study-status/1", answer, lines, json)
 
 
 def tell(
@@ -97,7 +97,7 @@ def tell(
         told += [_cost_line(outcome), f"results: {outcome.folder}"]
         return told if picture is None else [*told, f"plot: {picture}"]
 
-    answer_with(answer, lines, json)
+    answer_with("study/1", answer, lines, json)
 
 
 def _cell(outcome: "Outcome", number: int) -> dict[str, Any]:

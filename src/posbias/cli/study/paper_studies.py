@@ -29,7 +29,7 @@ def tell_status(file: str, out: Path | None, json: bool) -> None:
     state = study.state(out or shared.RESULTS)
     lines = [f"{study.key}: {study.question}", str(state)]
     lines += [] if state.made else [f"quick: {study.quick}; full: {study.full}; on {study.quick.machine}"]
-    answer_with(study.as_dict() | {"state": state.as_dict()}, lambda: lines, json)
+    answer_with("paper-study-state/1", study.as_dict() | {"state": state.as_dict()}, lambda: lines, json)
 
 
 def tell(file: str, out: Path | None, json: bool) -> None:
@@ -45,7 +45,7 @@ def tell(file: str, out: Path | None, json: bool) -> None:
         str(state),
         f"{len(rows)} rows (`posbias study export {file}`)",
     ]
-    answer_with(answer, lambda: [*lines, *(f"file: {path}" for path in files)], json)
+    answer_with("paper-study/1", answer, lambda: [*lines, *(f"file: {path}" for path in files)], json)
 
 
 def table_of(file: str, out: Path | None) -> tuple[list[dict[str, Any]], str]:

@@ -141,16 +141,17 @@ def _of_page(path: Path) -> Uses:
 
 
 def _of_table(data: Table, path: Path) -> Uses:
-    """A table of keys: the first kind that fits."""
-    for fits, uses in _KINDS:
-        if fits(data):
-            try:
-                yield from uses(data, path)
-            except (AttributeError, TypeError, KeyError) as error:
-                # of the right kind by its keys, and damaged within
-                reason = " ".join(str(error).split())[:80]
-                raise InputFileError(f"{path}: damaged ({reason}), {NEEDED}") from None
-            return
+    """A table of keys: the kind that its schema names, else the first that fits its keys."""
+    answer = str(data.get("schema", "")).partition("/")[0]
+    kinds = [uses for _, uses, *answers in _KINDS if answer in answers]
+    for uses in kinds or [uses for fits, uses, *_ in _KINDS if fits(data)]:
+        try:
+            yield from uses(data, path)
+        except (AttributeError, TypeError, KeyError) as error:
+            # of the right kind by its keys, and damaged within
+            reason = " ".join(str(error).split())[:80]
+            raise InputFileError(f"{path}: damaged ({reason}), {NEEDED}") from None
+        return
     keys = ", ".join(map(str, list(data)[:4])) or "none"
     known = (*_ARCHITECTURE, *_TRAINING, *_OTHER)
     hint = next((close for key in data if (close := nearest(str(key), known))), "")
@@ -202,6 +203,14 @@ def _trained(data: Table, path: Path) -> Uses:
         yield from methods.of_experiment(cell["experiment"])
 
 
+def _predicted(data: Table, path: Path) -> Uses:
+    yield from methods.of_architecture(data["architecture"])
+
+
+def _simulated(data: Table, path: Path) -> Uses:
+    yield from methods.of_simulation(_specified(data)["model"])
+
+
 def _simulations(data: Table, path: Path) -> Uses:
     for one in data.get("variants", []):
         yield from methods.of_variant(one["variant"])
@@ -247,12 +256,7 @@ def _claims(data: Table, path: Path) -> Uses:
 
 
 def _of_claims(data: Table) -> bool:
-    claims = data.get("claims")
-    return (
-        isinstance(claims, list)
-        and bool(claims)
-        and all(isinstance(one, dict) and "paper" in one for one in claims)
-    )
+    return _listed(data.get("claims"), "paper")
 
 
 def _of_trainings(data: Table) -> bool:
@@ -265,27 +269,27 @@ def _listed(records: Any, key: str) -> bool:
     return listed and all(isinstance(record, dict) and key in record for record in records)
 
 
-_KINDS: tuple[tuple[Callable[[Table], bool], Callable[[Table, Path], Uses]], ...] = (
+_KINDS: tuple[tuple[Callable[[Table], bool], Callable[[Table, Path], Uses], *tuple[str, ...]], ...] = (
     (_is("study_cell"), lambda data, path: methods.of_verb(_specified(data)["spec"])),
     (_is("study"), _study),
-    (_is("recency_cell"), lambda data, path: methods.of_simulation(_specified(data)["model"])),
+    (_is("recency_cell"), _simulated),
     (_is("statement"), _tried),
     (_has("question", "base"), _study),
-    (_of_claims, _claims),
+    (_of_claims, _claims, "paper-claims"),
     (_has("figure", "claims"), _paper),
     (_has("name", "claims"), _paper),
-    (_has("statements"), _verified),
+    (_has("statements"), _verified, "verify"),
     (_has("statement", "instance"), lambda data, path: methods.of_statement(data["statement"])),
-    (_has("variants"), _simulations),
-    (_has("recency_probability", "model"), lambda data, path: methods.of_simulation(data["model"])),
-    (_has("cells", "published"), _simulations),
-    (_has("architecture", "assumptions"), lambda data, path: methods.of_architecture(data["architecture"])),
-    (_has("experiment", "fingerprint"), _trained),
-    (_of_trainings, _trained),
-    (_has("job", "positions"), lambda data, path: methods.of_retrieval(data)),
-    (_has("influence", "mixing"), lambda data, path: methods.of_measurement(data, ["sink_share"])),
-    (_has("page", "measurement"), lambda data, path: methods.of_report({})),
+    (_has("variants"), _simulations, "simulate-variants"),
+    (_has("recency_probability", "model"), _simulated, "simulate-layernorm"),
+    (_has("cells", "published"), _simulations, "paper-kim2026"),
+    (_has("architecture", "assumptions"), _predicted, "predict", "predict-varied"),
+    (_has("experiment", "fingerprint"), _trained, "train"),
+    (_of_trainings, _trained, "train-sweep"),
+    (_has("job", "positions"), lambda data, path: methods.of_retrieval(data), "retrieve"),
+    (_has("influence", "mixing"), lambda data, path: methods.of_measurement(data, ["sink_share"]), "measure"),
+    (_has("page", "measurement"), lambda data, path: methods.of_report({}), "report"),
     (_any(_ARCHITECTURE), _architecture),
     (_any(_TRAINING), _training),
 )
-"""What kinds there are: how one is told, and what it rests on; the first that fits is taken."""
+"""What kinds there are: how one is told by its keys, what it rests on, and the answers (docs/json.md) of it."""

@@ -1,0 +1,127 @@
+"""Every answer with --json says its schema, and is as that schema says."""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+from answers import NAMES, SCHEMAS, faults
+from golden.replay import RECORDED
+from jsonschema import Draft202012Validator
+from project import ROOT
+
+from posbias.cli import app, main
+
+ADDED = {"left_out", "unit"}
+"""Keys that answers of 0.1, which are those recorded, do not have."""
+CHANGED = {"paper-kim-all", "paper-kim-fig1"}
+"""Records with a key that is gone (tests/golden/differences.toml)."""
+ANSWERS = {
+    path.stem: answer
+    for path in RECORDED.glob("*.json")
+    if isinstance(answer := json.loads(path.read_text())["stdout"], dict) and path.stem not in CHANGED
+}
+PAGE = (ROOT / "docs" / "json.md").read_text()
+
+
+def named(record):
+    """A recorded answer as it is now: with the key that says its schema, the one schema that it fits."""
+    complete = [{"schema": f"{name}/1"} | record for name in NAMES]
+    fitting = [answer for answer in complete if not told(answer)]
+    assert len(fitting) == 1, [told(answer)[:2] for answer in complete if record.keys() <= keys(answer)]
+    return fitting[0]
+
+
+def told(answer):
+    return [line for line in faults(answer) if not re.search(rf"'({'|'.join(ADDED)})' is a required", line)]
+
+
+def keys(answer):
+    return SCHEMAS["$defs"][answer["schema"].partition("/")[0]]["properties"].keys()
+
+
+def commands(page=app, path=("posbias",)):
+    """Every command that takes --json, in words."""
+    if page.default_command is not None and "--json" in {
+        name for argument in page.assemble_argument_collection() for name in argument.names
+    }:
+        yield " ".join(path)
+    for name in page:
+        if not name.startswith("-"):
+            yield from commands(page[name], (*path, name))
+
+
+def test_the_schemas_are_schemas():
+    """The document is JSON Schema, and an answer's name in it is that of its key `schema`."""
+    Draft202012Validator.check_schema(SCHEMAS)
+    for name in NAMES:
+        assert SCHEMAS["$defs"][name]["properties"]["schema"]["const"].partition("/")[0] == name
+
+
+@pytest.mark.parametrize("name", sorted(ANSWERS))
+def test_a_recorded_answer_is_of_one_schema(name):
+    """It fits one alone, and none when a key has another name or holds something else."""
+    answer = named(ANSWERS[name])
+    for key in answer.keys() - {"schema"}:
+        assert told({f"{key}_" if held == key else held: answer[held] for held in answer}), key
+        assert told(answer | {key: ["something", {"else": None}]}), key
+
+
+def test_every_command_and_every_schema_stands_in_the_document():
+    """docs/json.md has each command that takes --json and each schema, and commands name no others."""
+    rows = re.findall(r"^\| (`posbias.*) \| `(\S+)` \|", PAGE, re.MULTILINE)
+    shown = {
+        words for commands, _ in rows for words in re.findall(r"`(posbias[^`]*?)(?: --[^`]*)?`", commands)
+    }
+    assert {"posbias predict", "posbias models", "posbias study run"} <= {*commands()} <= shown
+    constants = {SCHEMAS["$defs"][name]["properties"]["schema"]["const"] for name in NAMES}
+    written = {name for path in (ROOT / "src/posbias/cli").rglob("*.py") for name in names_in(path)}
+    assert constants == written == {schema for _, schema in rows}
+
+
+def names_in(path):
+    """The first argument of every call of `answer_with` in a file."""
+    for call in ast.walk(ast.parse(path.read_text())):
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "answer_with":
+            first = call.args[0]
+            chosen = [first.body, first.orelse] if isinstance(first, ast.IfExp) else [first]
+            yield from (ast.literal_eval(name) for name in chosen)
+
+
+ASKED = [
+    *("presets", "models", "models families", "paper list", "cite bloom-176b"),
+    *("paper kim2026 fig1 --effort 1000", "study show kim2026/fig1", "study export kim2026/fig1"),
+    "measure tiny-alibi --tokens 16 --prompts 2 --dry-run",
+]
+
+
+def test_an_answer_begins_with_its_schema(tmp_path, monkeypatch, capsys):
+    """What is printed is as the schema says; recorded command lines are checked where they are replayed."""
+    monkeypatch.chdir(tmp_path)
+    for words in ASKED:
+        main([*words.split(), "--json"])
+        answer = json.loads(capsys.readouterr().out)
+        assert next(iter(answer)) == "schema"
+        assert not faults(answer), words
+
+
+def test_an_answer_is_read_with_and_without_its_schema(tmp_path, monkeypatch, capsys):
+    """`cite`, `compare` and `load_profile` take a prediction as it is written now and as 0.1 wrote it."""
+    monkeypatch.chdir(tmp_path)
+    main(["predict", "bloom-560m", "--tokens", "8", "--out", "now.json"])
+    answer = json.loads(Path("now.json").read_text())
+    assert answer.pop("schema") == "predict/1"
+    Path("then.json").write_text(json.dumps(answer))
+    capsys.readouterr()
+    cited = []
+    for name in ("now.json", "then.json"):
+        main(["cite", name])
+        cited.append(capsys.readouterr().out)
+    assert cited[0] == cited[1] != ""
+    main(["compare", "now.json", "then.json", "--json"])
+    assert json.loads(capsys.readouterr().out)["wasserstein"] == 0.0
+    # what the schema says is believed before what the keys look like
+    Path("now.json").write_text(json.dumps({"schema": "predict/1", "variants": []} | answer))
+    main(["cite", "now.json"])
+    assert capsys.readouterr().out == cited[0]
