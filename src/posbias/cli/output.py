@@ -50,22 +50,31 @@ def without_bars(quiet: bool = True) -> Iterator[None]:
 def progress(waiting: str | None = None) -> Iterator[OnEvent]:
     """A bar on stderr for each unit, with rate and remaining time; one that is full goes, and may come again.
 
+    A bar begins where its first event is: what was done before counts for no rate. A full one told twice is shown
+    once.
     The line `waiting` is said if the first event takes more than two seconds to come.
     """
     from tqdm import tqdm
 
     bars: dict[str, Any] = {}
+    full: dict[str, Event] = {}
     with ExitStack() as patience:
         if waiting is not None:
             patience.enter_context(notice(waiting))
 
         def on_event(event: Event) -> None:
             patience.close()
-            if not _BARS.get():
+            if not _BARS.get() or full.get(event.unit) == event:
                 return
             if event.unit not in bars:
+                full.pop(event.unit, None)
                 bars[event.unit] = tqdm(
-                    total=event.total, unit=event.unit, unit_scale=True, file=sys.stderr, dynamic_ncols=True
+                    total=event.total,
+                    initial=event.done,
+                    unit=event.unit,
+                    unit_scale=True,
+                    file=sys.stderr,
+                    dynamic_ncols=True,
                 )
             bar = bars[event.unit]
             if bar.total != event.total:
@@ -74,6 +83,7 @@ def progress(waiting: str | None = None) -> Iterator[OnEvent]:
             bar.update(event.done - bar.n)
             if event.total is not None and event.done >= event.total:
                 bars.pop(event.unit).close()
+                full[event.unit] = event
 
         try:
             yield on_event
