@@ -2,7 +2,7 @@
 
     from posbias.reports.papers import write_page
 
-    write_page("results", "papers.html", claims=rulings, readings=comparisons, errata=ERRATA, studies=STUDIES)
+    write_page("results", "papers.html", claims=claims, readings=comparisons, errata=ERRATA, studies=STUDIES)
 
 The page stands alone: no network, no script, pictures inside. Equal inputs give equal bytes.
 """

@@ -83,8 +83,8 @@ def print_claims(options: Options, at: dict[str, Path] | None = None) -> None:
             at=at,
             on_event=on_event,
         )
-    shown = [ruling for ruling in judged if options.verdict in (None, ruling.verdict)]
-    answer = {"claims": [ruling.as_dict() for ruling in shown], "counts": counts(judged)}
+    shown = [claim for claim in judged if options.verdict in (None, claim.verdict)]
+    answer = {"claims": [claim.as_dict() for claim in shown], "counts": counts(judged)}
     answer_with("paper-claims/1", answer, lambda: _claim_lines(judged, shown), options.json)
 
 
