@@ -77,6 +77,10 @@ def herasimchyk2026(*what: str, options: Options = Options()) -> None:
     """
     if claims_alone(what, "herasimchyk2026", options.out, options.json):
         return
+    if options.prompts is not None and isinstance(options.effort, int):
+        raise InvalidValueError(
+            f"prompts: {options.prompts} given together with --effort {options.effort}, one of the two needed"
+        )
     from posbias.papers.herasimchyk2026 import make
 
     if options.prompts is not None:
