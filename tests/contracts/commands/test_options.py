@@ -10,7 +10,9 @@ import pytest
 
 from posbias.cli import app, main
 from posbias.cli.old_options import BY_COMMAND, EVERYWHERE, renewed
+from posbias.cli.output import progress
 from posbias.errors import InvalidValueError
+from posbias.events import Event
 
 POSBIAS = Path(sys.executable).with_name("posbias")
 OLD = [(command, old, new) for command, names in BY_COMMAND.items() for old, new in names.items()]
@@ -85,10 +87,37 @@ def test_a_number_is_in_the_study_s_own_unit(words, tmp_path, monkeypatch, capsy
     """A paper's study is the same by either name; `list` names the unit."""
     monkeypatch.chdir(tmp_path)
     main([*words.split(), "--effort", "1e3", "--json", "-q"])
-    assert {cell["samples"] for cell in json.loads(capsys.readouterr().out)["cells"]} == {1000}
+    answer = json.loads(capsys.readouterr().out)
+    if words.startswith("study"):
+        assert (answer["study"], answer["state"]["made"]) == ("kim2026/section3", True)
+    held = json.loads(Path("results/kim2026/section3.json").read_text())
+    assert {cell["samples"] for cell in held["cells"]} == {1000}
     main(["study", "list", "kim2026/section3", "--json"])
     (listed,) = json.loads(capsys.readouterr().out)["studies"]
     assert (listed["unit"], listed["state"]["made"]) == ("draws", True)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("study run kim2026/fig3 --effort 3000 --workers 2 --ray local", "workers: 2 given together with"),
+        ("study run herasimchyk2026/fig2 --effort 4 --ray local", "ray: local given together with"),
+        ("paper herasimchyk2026 --effort 10 --prompts 20", "prompts: 20 given together with --effort 10"),
+    ],
+)
+def test_what_a_number_would_leave_without_effect_is_refused(words, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(words.split())
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith(f"posbias: {message}")
+    assert not Path("results").exists()
+
+
+@pytest.mark.parametrize("command", ["paper all", "study run"])
+def test_rerun_says_that_a_paper_is_made_of_kept_cells(command, capsys):
+    page = " ".join(page_of(capsys, command.split()).replace("│", " ").split())
+    assert "of the cells that are kept." in page
 
 
 def test_networks_are_seeds():
@@ -161,6 +190,22 @@ def test_q_shows_no_progress_and_v_says_more(capsys):
     told = capsys.readouterr()
     assert told.out == usual.out
     assert re.search(r"^\d+\.\d s, \d+\.\d s of them computing$", told.err, re.M)
+
+
+def test_a_bar_begins_where_work_was_left_and_goes_when_it_is_full(capsys):
+    with progress() as on_event:
+        on_event(Event(900, 1000, "prompt"))
+        resumed = capsys.readouterr().err
+        assert "900/1.00k [" in resumed
+        # what was done before is no speed
+        assert re.findall(r"\S+prompt/s", resumed) == ["?prompt/s"]
+        on_event(Event(1000, 1000, "prompt"))
+        assert "0.00/1.00k" not in capsys.readouterr().err
+        # the same is told again with the result
+        on_event(Event(1000, 1000, "prompt"))
+        assert capsys.readouterr().err == ""
+        on_event(Event(0, 1000, "prompt"))
+        assert "0.00/1.00k" in capsys.readouterr().err
 
 
 def test_q_leaves_errors(tmp_path, monkeypatch, capsys):

@@ -17,6 +17,10 @@ import pytest
 from study_values import results
 
 from posbias.cli import main
+from posbias.papers import herasimchyk2026
+from posbias.papers.everything import AT_HAND
+from posbias.papers.herasimchyk2026.cells import EFFORTS
+from posbias.papers.herasimchyk2026.cells import Effort as Prompts
 
 POSBIAS = Path(sys.executable).with_name("posbias")
 STUDY = """
@@ -398,3 +402,19 @@ def test_a_papers_study_is_told_from_a_file(here, capsys):
             main(["study", *arguments.split()])
         assert ended.value.code == 2
         assert words in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_number_of_prompts_is_enough_for_the_further_texts(here, capsys, monkeypatch):
+    """Figure 4 needs a second text: the first with its tokens shuffled. What is left out is an error."""
+    monkeypatch.setitem(EFFORTS, "quick", Prompts("quick", 4, 4, 16))
+    monkeypatch.setattr(herasimchyk2026, "MODELS", AT_HAND)
+    answer = json.loads(told(capsys, "run", "herasimchyk2026/fig4", "--effort", "3", "--json").out)
+    assert answer["state"]["made"]
+    assert answer["rows"]
+    assert "results/herasimchyk2026/fig4.json" in answer["files"]
+    for effort in ("3", "quick"):
+        with pytest.raises(SystemExit) as ended:
+            main(["study", "run", "herasimchyk2026/fig3", "--effort", effort, "-q"])
+        assert ended.value.code == 2
+        assert capsys.readouterr().err.startswith("posbias: herasimchyk2026/fig3: left out, every model adds")

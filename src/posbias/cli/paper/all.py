@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, log
@@ -13,6 +15,8 @@ from posbias.terminal import table
 if TYPE_CHECKING:
     from posbias.claims import Judged
     from posbias.papers.everything import Ran
+
+_RERUN = "Make even what is there, of the cells that are kept."
 
 
 @shared.options
@@ -39,13 +43,13 @@ class Options:
     models: shared.Names = ()
     workers: shared.Workers = None
     ray: shared.Ray = None
-    rerun: shared.Rerun = False
+    rerun: Annotated[shared.Rerun, Parameter(help=_RERUN)] = False
     out: shared.Out = shared.RESULTS
     json: shared.Json = False
 
 
 def all_(*, options: Options = Options()) -> None:
-    """Make every figure and table of the three papers, from cheap to dear, and count the verdicts.
+    """Make every figure and table of the three papers, from fastest to slowest, and count the verdicts.
 
     What is there is skipped; after Ctrl-C the same command goes on. A part that fails does not stop the others: it
     is named at the end, with exit code 2. What each study took is written to papers.json.
