@@ -107,6 +107,7 @@ class StatementCell:
             "as_printed": statement.as_printed.claim,
             "corrected": corrected and corrected.claim,
             "tolerance": statement.as_printed.tolerance,
+            "corrected_tolerance": corrected and corrected.tolerance,
             "seed": self.seed,
         }
 

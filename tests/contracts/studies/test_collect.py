@@ -156,9 +156,18 @@ def test_a_counterexample_is_kept(folder):
     )
 
 
-def test_a_statement_whose_words_have_changed_is_tried_again(folder, monkeypatch):
-    first = replace(STATEMENTS[0], as_printed=replace(STATEMENTS[0].as_printed, claim="other words"))
-    monkeypatch.setattr("posbias.verify.STATEMENTS", (first, *STATEMENTS[1:]))
+@pytest.mark.parametrize(
+    ("reading", "changed"),
+    [
+        ("as_printed", {"claim": "other words"}),
+        ("as_printed", {"tolerance": 0.5}),
+        ("corrected", {"tolerance": 0.5}),
+    ],
+)
+def test_a_statement_that_has_changed_is_tried_again(folder, monkeypatch, reading, changed):
+    place = next(place for place, one in enumerate(STATEMENTS) if one.corrected)
+    other = replace(STATEMENTS[place], **{reading: replace(getattr(STATEMENTS[place], reading), **changed)})
+    monkeypatch.setattr("posbias.verify.STATEMENTS", (*STATEMENTS[:place], other, *STATEMENTS[place + 1 :]))
     told = []
     try_statements(folder, **FEW, on_event=told.append)
     assert [(event.done, event.total) for event in told] == [(1, 1)]
