@@ -77,6 +77,7 @@ NAMES = {
     "posbias.papers.readings": {"Number": "posbias.estimate.Estimate"},
     "posbias.theory.mixing": {"AtInitialisation": "PreNormInit", "Constant": "ConstantMixing"},
     "posbias.theory.encodings": {"Decay": "DecayBias"},
+    "posbias.papers.herasimchyk2026": {"Made": "Reproduction", "make": "reproduce"},
     "posbias.papers.kim2026": {
         "FIGURES": "STUDIES",
         "FULL": "models.FULL",
@@ -115,23 +116,25 @@ def moved(package: str, name: str) -> Any:
 
 
 def _as_make(reproduce: Callable[..., Any]) -> Callable[..., Any]:
-    """`make` of 0.1 by the `reproduce` of Wu et al. 2025."""
+    """`make` of 0.1 by a paper's `reproduce`; `say` hears what is logged."""
 
-    def make(
-        figures: Any,
-        folder: Any,
-        *,
-        quick: bool = True,
-        effort: Any = None,
-        progress: Callable[[int, int], None] | None = None,
-        say: Any = None,
-        **options: Any,
-    ) -> Any:
-        """As `reproduce`; what `say` was called with is logged."""
-        package = importlib.import_module(reproduce.__module__)
+    def make(what: Any, folder: Any, *, progress: Any = None, say: Any = None, **options: Any) -> Any:
+        """As `reproduce`, with the callbacks of 0.1."""
         on_event = progress and (lambda event: progress(int(event.done), int(event.total or 0)))
+        with heard_by(say):
+            return reproduce(what, out=folder, on_event=on_event, **options)
+
+    return make
+
+
+def _as_make_of_wu(reproduce: Callable[..., Any]) -> Callable[..., Any]:
+    """The same where 0.1 had `quick` beside `effort`."""
+
+    def make(figures: Any, folder: Any, *, quick: bool = True, effort: Any = None, **options: Any) -> Any:
+        """As `reproduce`, with the callbacks of 0.1."""
+        package = importlib.import_module(reproduce.__module__)
         spent = effort or (package.QUICK if quick else package.FULL)
-        return reproduce(figures, out=folder, effort=spent, on_event=on_event, **options)
+        return _as_make(reproduce)(figures, folder, effort=spent, **options)
 
     return make
 
@@ -158,8 +161,18 @@ def takes_old_callbacks(function: Callable[P, R]) -> Callable[P, R]:
     return cast(Callable[P, R], with_old_callbacks)
 
 
-CALLS = {("posbias.papers.wu2025", "make"): _as_make}
-"""How functions that moved are called as they were, by package and old name."""
+CALLS: dict[tuple[str, str], Callable[[Any], Any]] = {
+    ("posbias.papers.herasimchyk2026", "make"): _as_make,
+    ("posbias.papers.wu2025", "make"): _as_make_of_wu,
+    # captions were no figures
+    ("posbias.papers.wu2025", "FIGURES"): lambda studies: {
+        name: study for name, study in studies.items() if not study.parts
+    },
+    ("posbias.papers.wu2025", "GROUPS"): lambda studies: {
+        name: study.parts for name, study in studies.items() if study.parts
+    },
+}
+"""How what moved and changed is made to be as it was, by package and old name."""
 
 
 def or_moved(package: str, find: Callable[[str], Any] | None = None) -> Callable[[str], Any]:

@@ -95,10 +95,15 @@ print({warning.filename for warning in heard})
 RENAMED = """
 import warnings
 import posbias
+from posbias.verify import STATEMENTS, Finding, Trial, select
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")
     profile = posbias.Profile([0.5, 0.4], lost=0.1, about={"a": 1})
     print(profile.lost, profile.missing_mass, profile.about == profile.attrs)
+    (statement,) = select(STATEMENTS, ["wu-4.5"])
+    print(statement.published is statement.as_printed, statement.amended is statement.corrected)
+    finding = Finding(statement, published=(trial := Trial(3, 0.5)), amended=None)
+    print(finding.published is trial, finding.amended, Finding(statement, trial, None) == finding)
 print(*(str(one.message).split(";")[0].replace(" is now ", "→") for one in told))
 """
 
@@ -106,7 +111,12 @@ print(*(str(one.message).split(";")[0].replace(" is now ", "→") for one in tol
 def test_renamed_fields_are_read_and_taken_with_a_warning():
     """In a process of its own: here the shapes of arguments are checked before a decorator sees them."""
     lost, about = "Profile.lost→Profile.missing_mass", "Profile.about→Profile.attrs"
-    assert run(RENAMED) == ["0.1", "0.1", "True", lost, about, lost, about]
+    readings = [
+        f"Statement.{one}" for one in ("published→Statement.as_printed", "amended→Statement.corrected")
+    ]
+    readings += 2 * [one.replace("Statement", "Finding") for one in readings]
+    answers = ["0.1", "0.1", "True", "True", "True", "True", "None", "True"]
+    assert run(RENAMED) == [*answers, lost, about, lost, about, *readings]
 
 
 @pytest.mark.parametrize(
@@ -120,6 +130,18 @@ def test_an_old_name_is_the_new_thing(package, name):
         found = getattr(importlib.import_module(package), name)
     if (package, name) not in deprecated.CALLS:
         assert found is getattr(importlib.import_module(module), attribute)
+
+
+def test_figures_and_groups_of_wu_are_what_they_were():
+    from posbias.papers import wu2025
+
+    with pytest.warns(
+        DeprecationWarning, match=r"wu2025\.(FIGURES|GROUPS) is now posbias\.papers\.wu2025\.STUDIES"
+    ):
+        figures, groups = wu2025.FIGURES, wu2025.GROUPS
+    assert groups == {"fig19": ("fig15", "fig16", "fig17", "fig18"), "fig24": ("fig21", "fig22", "fig23")}
+    assert [*figures] == [name for name in wu2025.STUDIES if name not in groups]
+    assert figures["fig2"] is wu2025.STUDIES["fig2"]
 
 
 def test_the_unions_are_namespaces():

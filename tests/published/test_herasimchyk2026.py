@@ -15,7 +15,7 @@ from posbias.claims import NEAR
 from posbias.cli.paper import paper
 from posbias.comparison import compare
 from posbias.errors import InputFileError, InvalidValueError, OutputFileError
-from posbias.papers.herasimchyk2026 import STUDIES, TARGETS, make
+from posbias.papers.herasimchyk2026 import STUDIES, TARGETS, reproduce
 from posbias.papers.herasimchyk2026.agreement import SCORES, Agreement, trough
 from posbias.papers.herasimchyk2026.cells import CONTROL, Effort, Key, check
 from posbias.papers.herasimchyk2026.fig5 import chosen_heads
@@ -47,7 +47,7 @@ def files(tmp_path_factory):
 def made(files, tmp_path_factory):
     """Everything but the pictures that other tests look at."""
     what = [name for name in TARGETS if not name.startswith("fig")]
-    return make([*what, "fig2"], tmp_path_factory.mktemp("out"), models=files, **HERE)
+    return reproduce([*what, "fig2"], out=tmp_path_factory.mktemp("out"), models=files, **HERE)
 
 
 @pytest.fixture(scope="module")
@@ -400,7 +400,7 @@ def of_the_paper(tmp_path_factory):
              measurement("toy", seed=6)]  # fmt: skip
     files = [str(save_measurement(one, folder / f"{k}.nc")) for k, one in enumerate(given)]
     what = [name for name in TARGETS if name.startswith("table")]
-    return make(what, folder / "out", models=files, **HERE)
+    return reproduce(what, out=folder / "out", models=files, **HERE)
 
 
 @pytest.mark.parametrize("name", ["table2", "table3", "table4", "table5"])
@@ -456,10 +456,12 @@ def test_models_that_are_none_of_the_papers_are_not_compared(made):
 
 @needs_rollout_files
 def test_every_page_says_which_models_come_from_files_and_which_stand_in(files, tmp_path):
-    bare = make("fig2", tmp_path / "bare", models=[], configs=ROLLOUT_FILES)
+    bare = reproduce("fig2", out=tmp_path / "bare", models=[], configs=ROLLOUT_FILES)
     assert "levels of mpt-7b and bloom-7b are from the authors' rollout files" in bare.pages["fig2"].note
     assert "were not measured" in bare.stand_in
-    both = make(["fig2", "table2"], tmp_path / "both", models=files[:1], configs=ROLLOUT_FILES, tokens=256)
+    both = reproduce(
+        ["fig2", "table2"], out=tmp_path / "both", models=files[:1], configs=ROLLOUT_FILES, tokens=256
+    )
     for page in both.pages.values():
         assert "toy stands in for the paper's models" in page.note
         assert "levels of mpt-7b and bloom-7b are from the authors' rollout files" in page.note
@@ -529,7 +531,7 @@ def test_what_has_nothing_to_show_is_left_out_and_said(files, tmp_path):
     bare = load_measurement(files[0]).drop_vars(["content", "monotonicity_rate"])
     path = str(save_measurement(bare, tmp_path / "bare.nc"))
     wanted = ["table6", "fig3", "fig4", "fig5", "section4"]
-    found = make(wanted, tmp_path, models=[path], **HERE)
+    found = reproduce(wanted, out=tmp_path, models=[path], **HERE)
     assert not found.made
     assert {*found.left_out} == {*wanted}
     assert found.left_out["fig4"] == "one corpus only"
@@ -537,12 +539,23 @@ def test_what_has_nothing_to_show_is_left_out_and_said(files, tmp_path):
 
 @needs_rollout_files
 def test_without_measurements_the_schedule_is_left_out(tmp_path):
-    found = make(["fig1", "fig2"], tmp_path, models=[], configs=ROLLOUT_FILES)
+    found = reproduce(["fig1", "fig2"], out=tmp_path, models=[], configs=ROLLOUT_FILES)
     assert (list(found.made), found.left_out) == (["fig2"], {"fig1": "nothing measured"})
 
 
+def test_it_is_called_as_in_0_1_too(files, tmp_path):
+    with pytest.warns(DeprecationWarning, match=r"make is now posbias\.papers\.herasimchyk2026\.reproduce"):
+        make = import_module("posbias.papers.herasimchyk2026").make
+    said: list[str] = []
+    found = make(
+        "table2", tmp_path, models=files[:1], progress=lambda done, total: None, say=said.append, **HERE
+    )
+    assert (tmp_path / "table2.json") in found.written
+    assert "drawing table2 …" in said
+
+
 def test_the_published_reading_is_another(files, tmp_path, made):
-    found = make(["table2", "section4"], tmp_path, models=files, reading="published", **HERE)
+    found = reproduce(["table2", "section4"], out=tmp_path, models=files, reading="published", **HERE)
     ours, theirs = (data_of(one, "table2")["rows"][0]["levels"]["c"]["value"] for one in (made, found))
     assert abs(ours - theirs) > 0.01
     assert "published reading" in found.pages["section4"].note
@@ -568,16 +581,16 @@ def test_the_published_reading_is_another(files, tmp_path, made):
 def test_bad_values_are_named_before_any_work(tmp_path, changes, message):
     given = {"what": "table2", "models": ["smollm2-135m"]} | changes
     with pytest.raises(InvalidValueError, match=message):
-        make(given.pop("what"), tmp_path, **given)
+        reproduce(given.pop("what"), out=tmp_path, **given)
     assert not list(tmp_path.iterdir())
 
 
 def test_files_that_are_none_are_named(tmp_path):
     with pytest.raises(InputFileError, match=r"gone\.nc: no such file"):
-        make("table2", tmp_path, models=[str(tmp_path / "gone.nc")])
+        reproduce("table2", out=tmp_path, models=[str(tmp_path / "gone.nc")])
     (tmp_path / "taken").write_text("")
     with pytest.raises(OutputFileError, match="is no folder"):
-        make("table2", tmp_path / "taken", models=["smollm2-135m"])
+        reproduce("table2", out=tmp_path / "taken", models=["smollm2-135m"])
 
 
 # --- cells -------------------------------------------------------------------------------------------------
@@ -616,7 +629,9 @@ def test_a_real_alibi_model_is_measured_once_with_its_slopes_read_off(folder, tm
         "tokens": 16,
     }
     events = []
-    made = make(["table2", "table6", "fig2"], tmp_path, scramble=True, on_event=events.append, **given)
+    made = reproduce(
+        ["table2", "table6", "fig2"], out=tmp_path, scramble=True, on_event=events.append, **given
+    )
     assert {(event.total, event.unit) for event in events} == {(4, "prompt")}
     [key] = [key for key in made.results.cells if not key.corpus.endswith(CONTROL)]
     cell = made.results.cells[key]
@@ -634,7 +649,7 @@ def test_a_real_alibi_model_is_measured_once_with_its_slopes_read_off(folder, tm
         raise AssertionError("measured again")
 
     monkeypatch.setattr(measuring, "measure", refuse)
-    again = make("table2", tmp_path, **given)
+    again = reproduce("table2", out=tmp_path, **given)
     assert data_of(again, "table2") == data_of(made, "table2")
 
 

@@ -433,9 +433,12 @@ def test_it_is_called_as_in_0_1_too(made):
     from posbias.papers import wu2025
 
     told: list[tuple[int, int]] = []
+    said: list[str] = []
     with pytest.warns(DeprecationWarning, match=r"make is now posbias\.papers\.wu2025\.reproduce"):
         make = wu2025.make
-    again = make("fig10", made[0], effort=BRIEF, workers=1, progress=lambda *counts: told.append(counts))
+    options = {"progress": lambda *counts: told.append(counts), "say": said.append}
+    again = make("fig10", made[0], effort=BRIEF, workers=1, **options)
+    assert "drawing fig10 …" in said
     assert again.claims["fig10"] == made[1].claims["fig10"]
     assert all(isinstance(count, int) for counts in told for count in counts)
 

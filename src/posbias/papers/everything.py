@@ -251,12 +251,12 @@ def _further_texts(asked: Asked, studies: Sequence[PaperStudy]) -> Outcome:
 
 
 def _measured(asked: Asked, studies: Sequence[PaperStudy], models: Sequence[str], **options: Any) -> Outcome:
-    from posbias.papers.herasimchyk2026 import make
+    from posbias.papers.herasimchyk2026 import reproduce
     from posbias.papers.herasimchyk2026.printed import TOKENS
 
-    made = make(
+    made = reproduce(
         [study.name for study in studies],
-        asked.folder / "herasimchyk2026",
+        out=asked.folder / "herasimchyk2026",
         models=() if tuple(models) == ("none",) else models,
         configs=asked.configs,
         quick=asked.effort == "quick",

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from posbias.deprecated import renamed_fields
 from posbias.errors import InvalidValueError, nearest
 from posbias.events import Event, OnEvent
 from posbias.files import write_text
@@ -50,6 +51,7 @@ class Trial:
         return cls(int(told["instances"]), slack, told["counterexample"])
 
 
+@renamed_fields(published="as_printed", amended="corrected")
 @dataclass(frozen=True)
 class Finding:
     """What trying a statement gave: it holds `as_printed`, or as `corrected`, or fails."""

@@ -81,7 +81,7 @@ def herasimchyk2026(*what: str, options: Options = Options()) -> None:
         raise InvalidValueError(
             f"prompts: {options.prompts} given together with --effort {options.effort}, one of the two needed"
         )
-    from posbias.papers.herasimchyk2026 import make
+    from posbias.papers.herasimchyk2026 import reproduce
 
     if options.prompts is not None:
         # beside quick and full, which also say lengths, as in 0.1
@@ -97,7 +97,7 @@ def herasimchyk2026(*what: str, options: Options = Options()) -> None:
         **{name: getattr(options, name) for name in ("tokens", "reading", "configs", "bins", "seed")},
     }
     with progress() as on_event:
-        made = make(what or ("table2", "table3", "fig2"), options.out, on_event=on_event, **settings)
+        made = reproduce(what or ("table2", "table3", "fig2"), out=options.out, on_event=on_event, **settings)
     if made.stand_in:
         log.info(made.stand_in)
     answer_with(

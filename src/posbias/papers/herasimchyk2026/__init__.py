@@ -1,8 +1,8 @@
 """Herasimchyk et al. 2026, Tables 1 to 6 and Figures 1 to 5, for any models: measured, predicted, judged.
 
-    from posbias.papers.herasimchyk2026 import make
+    from posbias.papers.herasimchyk2026 import reproduce
 
-    made = make(["table2", "fig2"], "results/herasimchyk2026", models=["tiny-alibi"])
+    made = reproduce(["table2", "fig2"], out="results/herasimchyk2026", models=["tiny-alibi"])
     print(*made.claims["table2"], sep="\n")
 
 Every table and figure is a module with a `STUDY` and, for figures, a `draw`; `section4` is the check of
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
 from posbias.events import OnEvent
 from posbias.files import need_writable
@@ -27,7 +28,7 @@ from posbias.papers.herasimchyk2026.printed import BINS, LENGTHS, TOKENS, Readin
 from posbias.papers.study import Studies, write
 from posbias.store.header import VERSION
 
-__all__ = ["FULL", "MODELS", "QUICK", "STUDIES", "TARGETS", "Corpus", "Made", "make"]
+__all__ = ["FULL", "MODELS", "QUICK", "STUDIES", "TARGETS", "Corpus", "Reproduction", "reproduce"]
 
 log = logging.getLogger(__name__)
 TARGETS = (
@@ -43,7 +44,7 @@ QUICK, FULL = EFFORTS["quick"], EFFORTS["full"]
 
 
 @dataclass(frozen=True, eq=False)
-class Made(study.Reproduction):
+class Reproduction(study.Reproduction):
     """What was made: studies by name, measurements and which of them are new, and why others were left out."""
 
     left_out: Mapping[str, str]
@@ -69,10 +70,10 @@ class Made(study.Reproduction):
         }
 
 
-def make(
-    what: str | Iterable[str],
-    folder: str | os.PathLike[str],
+def reproduce(
+    what: str | Iterable[str] = "all",
     *,
+    out: str | os.PathLike[str],
     models: Sequence[str] = MODELS,
     corpora: Sequence[str | None] = (None,),
     scramble: bool = False,
@@ -86,8 +87,8 @@ def make(
     seed: int = 0,
     again: bool = False,
     on_event: OnEvent | None = None,
-) -> Made:
-    """Measure what the tables and figures `what` need and `folder` has not, and write them there.
+) -> Reproduction:
+    """Measure what the tables and figures `what` need and the folder `out` has not, and write them there.
 
     `what` are names of `TARGETS`, or "all". `models`: names, folders, hub ids or `.nc` of finished measurements;
     none where `configs`, a folder of the authors' rollout files, is enough. `corpora`: texts as `measure` reads
@@ -95,17 +96,17 @@ def make(
     shuffled. `prompts`: of each cell (default: 32 if `quick`, else 1,000, or as many as a text has). `tokens`: of
     all but Figures 1 and 4, whose `lengths` default to 64, 256, 1,024 and 2,048 (`quick`: up to 512). `bins` are
     those of Table 6. `on_event` hears the prompts of each measurement. What there is nothing to show of is in
-    `Made.left_out`, with the reason.
+    `Reproduction.left_out`, with the reason.
 
     Raises `InvalidValueError` for an unknown name or reading and counts that cannot be right, `OutputFileError`
-    before any work if `folder` cannot be written, `InputFileError` for `configs` that hold nothing, and as
+    before any work if `out` cannot be written, `InputFileError` for `configs` that hold nothing, and as
     `posbias.measure`.
     """
     from posbias.papers.herasimchyk2026.configs import config_curves
     from posbias.papers.herasimchyk2026.measurements import Measurements
     from posbias.plots.style import new_figure
 
-    began, folder, wanted = time.monotonic(), Path(folder), STUDIES.find(what)
+    began, folder, wanted = time.monotonic(), Path(out), STUDIES.find(what)
     base = EFFORTS["quick" if quick else "full"]
     effort = base if prompts is None else Effort(base.name, prompts, prompts, base.longest)
     if reading not in ("corrected", "published"):
@@ -128,7 +129,7 @@ def make(
         log.info("%s: left out, %s", name, reason)
     shown = [name for name in wanted if name not in left_out]
     made = {name: write(STUDIES[name], results, effort.name, folder) for name in shown}
-    return Made(made, results, left_out, new, effort.name, time.monotonic() - began)
+    return Reproduction(made, results, left_out, new, effort.name, time.monotonic() - began)
 
 
 def _wanted(names: Sequence[str], first: bool, tokens: int, lengths: Sequence[int]) -> Wanted:
@@ -138,3 +139,6 @@ def _wanted(names: Sequence[str], first: bool, tokens: int, lengths: Sequence[in
         found += [one for one in lengths if one not in found]
     dense = (tokens,) if first and {"table6", "fig5"} & {*names} else ()
     return Wanted(tuple(sorted(found)), dense)
+
+
+__getattr__ = or_moved(__name__)
