@@ -83,20 +83,23 @@ def _short(text: str) -> str:
 
 
 def tests_of(path: Path) -> list[str]:
-    """The test files that import a module, or, where none does, its package."""
+    """The test files that import a module, or name what it defines beside its package; else all."""
     dotted = (
         path.relative_to(ROOT / "src").with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
     )
+    package, _, name = dotted.rpartition(".")
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    defined = [node.name for node in body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    public = "|".join(one for one in defined if not one.startswith("_")) or name
+    module = re.compile(rf"\b{re.escape(dotted)}\b|from {re.escape(package)} import [^\n]*\b{name}\b")
     texts = {test: test.read_text(encoding="utf-8") for test in (ROOT / "tests").rglob("test_*.py")}
-    while dotted.count(".") >= 1:
-        parent, _, name = dotted.rpartition(".")
-        pattern = rf"\b{re.escape(dotted)}\b|from {re.escape(parent)} import [^\n]*\b{name}\b"
-        found = [str(test.relative_to(ROOT)) for test, text in texts.items() if re.search(pattern, text)]
-        if found:
-            # those named after the module are the likeliest to fail, and the first
-            return sorted(found, key=lambda test: (name not in test, test))
-        dotted = parent
-    return ["tests"]
+    found = [
+        str(test.relative_to(ROOT))
+        for test, text in texts.items()
+        if module.search(text) or (re.search(rf"\b{package}\b", text) and re.search(rf"\b({public})\b", text))
+    ]
+    # those named after the module are the likeliest to fail, and the first
+    return sorted(found, key=lambda test: (name not in test, test)) or ["tests"]
 
 
 def run(path: Path, number: int, copy: Path, patience: float) -> tuple[str, str, float]:
