@@ -115,14 +115,18 @@ def moved(package: str, name: str) -> Any:
     return CALLS.get((package, name), lambda new: new)(getattr(importlib.import_module(module), attribute))
 
 
+def _counting(progress: Callable[[int, int], None]) -> Callable[[Any], None]:
+    """Events for a `progress` of 0.1, which hears (done, to do)."""
+    return lambda event: progress(int(event.done), int(event.total or 0))
+
+
 def _as_make(reproduce: Callable[..., Any]) -> Callable[..., Any]:
     """`make` of 0.1 by a paper's `reproduce`; `say` hears what is logged."""
 
     def make(what: Any, folder: Any, *, progress: Any = None, say: Any = None, **options: Any) -> Any:
         """As `reproduce`, with the callbacks of 0.1."""
-        on_event = progress and (lambda event: progress(int(event.done), int(event.total or 0)))
         with heard_by(say):
-            return reproduce(what, out=folder, on_event=on_event, **options)
+            return reproduce(what, out=folder, on_event=progress and _counting(progress), **options)
 
     return make
 
@@ -154,7 +158,7 @@ def takes_old_callbacks(function: Callable[P, R]) -> Callable[P, R]:
             stacklevel=2,
         )
         if progress is not None:
-            options["on_event"] = lambda event: progress(int(event.done), int(event.total or 0))
+            options["on_event"] = _counting(progress)
         with heard_by(say):
             return function(*arguments, **options)
 

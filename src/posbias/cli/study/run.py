@@ -105,9 +105,10 @@ def _make(study: "PaperStudy", number: int, out: Path) -> list[str]:
             reproduce(study.name, out=out, samples=number, on_event=on_event)
             return []
         from posbias.papers.everything import AT_HAND, FURTHER_TEXTS
-        from posbias.papers.herasimchyk2026 import MODELS, make
+        from posbias.papers.herasimchyk2026 import MODELS, reproduce
 
         further = study.name == FURTHER_TEXTS
         models = AT_HAND if further else MODELS
-        made = make(study.name, out, models=models, scramble=further, prompts=number, on_event=on_event)
+        options = {"models": models, "scramble": further, "prompts": number, "on_event": on_event}
+        made = reproduce(study.name, out=out, **options)
     return [f"{study.key}: left out, {reason}" for reason in made.left_out.values()]
