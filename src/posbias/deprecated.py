@@ -74,6 +74,10 @@ NAMES = {
         "Constant": "theory.mixing.ConstantMixing",
         "Decay": "theory.encodings.DecayBias",
     },
+    "posbias.spec": {
+        "read_mapping": "posbias.input_files.read_mapping",
+        "read_text": "posbias.input_files.read_text",
+    },
     "posbias.papers.readings": {"Number": "posbias.estimate.Estimate"},
     "posbias.theory.mixing": {"AtInitialisation": "PreNormInit", "Constant": "ConstantMixing"},
     "posbias.theory.encodings": {"Decay": "DecayBias"},

@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.errors import InputFileError, InvalidValueError
+from posbias.input_files import read_text
 from posbias.profile import Profile
-from posbias.spec import read_text
 from posbias.store import load_measurement
 from posbias.theory.rollout.kernel import masked_softmax, push, through
 

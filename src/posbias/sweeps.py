@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from posbias.errors import InputFileError, InvalidValueError, PosbiasError, nearest
-from posbias.spec import read_mapping
+from posbias.input_files import read_mapping
 
 T = TypeVar("T")
 Chosen = dict[str, Any]

@@ -9,7 +9,7 @@ from typing import Any
 
 from posbias.claims import TOLD, VERDICTS
 from posbias.errors import InputFileError
-from posbias.spec import read_mapping
+from posbias.input_files import read_mapping
 from posbias.store.header import VERSION
 
 LONG = 16

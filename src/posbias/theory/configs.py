@@ -8,7 +8,8 @@ import os
 from pathlib import Path
 
 from posbias.errors import InputFileError, InvalidValueError, PosbiasError
-from posbias.spec import decode, read_mapping
+from posbias.input_files import read_mapping
+from posbias.spec import decode
 from posbias.theory.architecture import Architecture
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.rollout_files import ArchitectureFile, from_published

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from posbias.errors import InputFileError, MissingPackageError, PosbiasError, nearest
+from posbias.input_files import read_mapping, read_text
 from posbias.papers.citations import methods
 from posbias.papers.citations.methods import Uses, of_study
 from posbias.papers.registry import PAPERS, STUDIES
 from posbias.sources import cite
-from posbias.spec import encode, read_mapping, read_text
+from posbias.spec import encode
 
 SUFFIXES = (".toml", ".yaml", ".yml", ".json", ".nc", ".safetensors", ".md")
 NEEDED = "a spec or a result of posbias needed"
