@@ -13,6 +13,7 @@ measured on the bundled ALiBi model.
 
 import logging
 import os
+import re
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -37,7 +38,6 @@ from posbias.papers.readings.reading import (
     Material,
     Reading,
     UnavailableError,
-    plain,
     told,
 )
 
@@ -55,14 +55,11 @@ __all__ = [
 ]
 
 log = logging.getLogger(__name__)
-READINGS: tuple[Reading, ...] = (
-    *wu2025.READINGS,
-    *experiments.READINGS,
-    *herasimchyk2026.READINGS,
-    *models.READINGS,
-    *measured.READINGS,
-    *kim2026.READINGS,
-    *recency.READINGS,
+READINGS: tuple[Reading, ...] = tuple(
+    one
+    for module in (wu2025, experiments, herasimchyk2026, models, measured, kim2026, recency)
+    for one in vars(module).values()
+    if isinstance(one, Reading)
 )
 """Every reading, paper by paper; the models' of Herasimchyk et al. 2026 come after its statements'."""
 
@@ -133,7 +130,7 @@ def _compare(one: Reading, material: Material) -> Comparison:
     return Comparison(
         key=one.key,
         paper=one.paper,
-        where=plain(find_erratum(one.about).where),
+        where=re.sub(r"[`*\\]", "", find_erratum(one.about).where),
         quantity=one.quantity,
         published=found.published,
         corrected=found.corrected,

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from posbias.papers.readings.reading import Answer, Material, Reading, answer
+from posbias.papers.readings.reading import Answer, Material, answer, reading
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.encodings import DecayBias, NoPE
 from posbias.theory.mixing import AttentionOnly, Mixing, PreNormInit
@@ -34,6 +34,7 @@ def expected_gap(
     return (a - b) / (a + b)
 
 
+@reading("wu2025/embeddings", "length of an embedding: as coded, as printed")
 def _embeddings(material: Material) -> Answer:
     coded, printed = (math.sqrt(DIMENSION) * deviation for deviation in (1 / DIMENSION, DIMENSION**-0.5))
     return answer(
@@ -44,6 +45,7 @@ def _embeddings(material: Material) -> Answer:
     )
 
 
+@reading("wu2025/item-formula", "mean squared length of an item: as printed, corrected")
 def _item_formula(material: Material) -> Answer:
     """Mean squared norms of μ + γη/√(1 + γ²) and (μ + γη)/√(1 + γ²), and cosines of two items of a class."""
     noise = NOISE**2 / (1 + NOISE**2)
@@ -57,16 +59,19 @@ def _item_formula(material: Material) -> Answer:
     )
 
 
+@reading("wu2025/pe-decay", "expected gap first–last with --pe decay: as coded, with the decay mask")
 def _decay(material: Material) -> Answer:
     last = ITEMS - 1
     return answer(expected_gap(0, last), expected_gap(0, last, DecayBias(RATE)))
 
 
+@reading("wu2025/not-res", "expected gap first–last with --not_res: as coded, as named")
 def _residual(material: Material) -> Answer:
     last = ITEMS - 1
     return answer(expected_gap(0, last, mixing=PreNormInit()), expected_gap(0, last))
 
 
+@reading("wu2025/middle", "expected gap first–middle: item n/2 from 0, from 1")
 def _middle(material: Material) -> Answer:
     """The gap first–middle with item n/2 counted from 0, and from 1."""
     coded, printed = ITEMS // 2, ITEMS // 2 - 1
@@ -79,34 +84,20 @@ def _middle(material: Material) -> Answer:
     )
 
 
+@reading(
+    "wu2025/uninformative",
+    "largest gap there can be: were all test sequences informative, in the paper's task",
+)
 def _uninformative(material: Material) -> Answer:
     same_class = (BURSTINESS - 1) / (ITEMS - 1)
     same_label = same_class + (1 - same_class) / LABELS
     return answer(1.0, 1 - same_label, share_of_one_class=same_class, share_of_one_label=same_label)
 
 
+@reading(
+    "wu2025/new-direction",
+    "cosine of items of new and of known classes, fixed vocabulary: direction drawn anew, that of training",
+)
 def _direction(material: Material) -> Answer:
     """Cosine between items of new and of known classes: the share of the direction they have in common."""
     return answer(0.0, NOISE**2 / (1 + NOISE**2), "λ = .75; classes are independent in either case.")
-
-
-READINGS: tuple[Reading, ...] = (
-    Reading("wu2025/embeddings", "length of an embedding: as coded, as printed", _embeddings),
-    Reading("wu2025/item-formula", "mean squared length of an item: as printed, corrected", _item_formula),
-    Reading(
-        "wu2025/pe-decay", "expected gap first–last with --pe decay: as coded, with the decay mask", _decay
-    ),
-    Reading("wu2025/not-res", "expected gap first–last with --not_res: as coded, as named", _residual),
-    Reading("wu2025/middle", "expected gap first–middle: item n/2 from 0, from 1", _middle),
-    Reading(
-        "wu2025/uninformative",
-        "largest gap there can be: were all test sequences informative, in the paper's task",
-        _uninformative,
-    ),
-    Reading(
-        "wu2025/new-direction",
-        "cosine of items of new and of known classes, fixed vocabulary: direction drawn anew, that of training",
-        _direction,
-    ),
-)
-"""The readings of the paper's experiments."""

@@ -5,12 +5,10 @@ layers count from 0. What concerns models is in `models` and `measured`.
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from posbias.papers.readings.reading import Answer, Material, Reading, answer
+from posbias.papers.readings.reading import Answer, Material, answer, reading
 from posbias.theory.closed_forms import residual_bounds
 from posbias.theory.mixing import PowerDecay
 from posbias.theory.rollout.kernel import masked_softmax
@@ -21,15 +19,15 @@ from posbias.verify.herasimchyk.network import assumed_constants, hidden_bound, 
 from posbias.verify.margins import rollout_row
 from posbias.verify.statement import fields
 
-WITNESSES: Mapping[str, Mapping[str, Any]] = {
-    one.key.removeprefix("herasimchyk-"): fields(one.witness)
-    for one in HERASIMCHYK
-    if one.witness is not None
-}
+WITNESSES = {one.key: fields(one.witness) for one in HERASIMCHYK if one.witness is not None}
 
 
+@reading(
+    "herasimchyk2026/proposition-4.5",
+    "mass of the first of three tokens once the top layer's δ is raised: printed at most, true",
+)
 def _layerwise(material: Material) -> Answer:
-    witness = WITNESSES["4.5-layerwise"]
+    witness = WITNESSES["herasimchyk-4.5-layerwise"]
     positional, allowed = witness["positional"], admitted(3, witness["width"])
     first = []
     for name in ("diagonal", "larger_diagonal"):
@@ -38,28 +36,42 @@ def _layerwise(material: Material) -> Answer:
     return answer(*first)
 
 
+@reading(
+    "herasimchyk2026/appendix-a.1.2",
+    "mass of token 0 under kernels that dominate row by row: at most by Lemma A.4 alone, true",
+)
 def _induction(material: Material) -> Answer:
-    witness = WITNESSES["A.1.2"]
+    witness = WITNESSES["herasimchyk-A.1.2"]
     later, earlier = (rollout_row(witness[name], witness["mixing"]) for name in ("later", "earlier"))
     return answer(float(earlier[0]), float(later[0]))
 
 
+@reading(
+    "herasimchyk2026/appendix-a.1.4",
+    "mass of token 0 in the last row of two layers: by the printed recursion, true",
+)
 def _reverse(material: Material) -> Answer:
-    witness = WITNESSES["A.1.4"]
+    witness = WITNESSES["herasimchyk-A.1.4"]
     kernels, mixing = witness["kernels"], witness["mixing"]
     return answer(float(rollout_row(kernels[::-1], mixing[::-1])[0]), float(rollout_row(kernels, mixing)[0]))
 
 
+@reading(
+    "herasimchyk2026/lemma-5.3-i", "norm of a token after 41 layers of W_V = 2, ½, 2, …: printed bound, true"
+)
 def _norms(material: Material) -> Answer:
-    witness = WITNESSES["5.3-i"]
+    witness = WITNESSES["herasimchyk-5.3-i"]
     C, C_V = assumed_constants(**witness)
     return answer(
         C * C_V, float(run_network(**witness)[0][-1]), amended_bound=float(hidden_bound(**witness)[-1])
     )
 
 
+@reading(
+    "herasimchyk2026/lemma-5.3-ii", "weight of a key with positional logit −5: printed lower bound, true"
+)
 def _floor(material: Material) -> Answer:
-    witness = WITNESSES["5.3-ii"]
+    witness = WITNESSES["herasimchyk-5.3-ii"]
     hidden, positional = witness["hidden"], witness["positional"]
     query, key = witness["query"], witness["key"]
     tokens = len(hidden)
@@ -75,8 +87,11 @@ def _floor(material: Material) -> Answer:
     )
 
 
+@reading(
+    "herasimchyk2026/section-5.1", "norm of a token after 20 layers of two heads, λ = 1: printed bound, true"
+)
 def _heads(material: Material) -> Answer:
-    witness = WITNESSES["5.1-values"]
+    witness = WITNESSES["herasimchyk-5.1-values"]
     X, values = witness["hidden"], witness["values"]
     start, product, largest = float(np.linalg.norm(X, axis=1).max()), np.eye(X.shape[1]), 0.0
     for kernels, value in zip(witness["heads"], values, strict=True):
@@ -88,8 +103,12 @@ def _heads(material: Material) -> Answer:
     return answer(start * largest, float(np.linalg.norm(X, axis=1).max()), amended_bound=float(amended[-1]))
 
 
+@reading(
+    "herasimchyk2026/theorem-5.4-i",
+    "what the first token draws from itself, λ_t = ½/(t + 1)², ε = ½: printed at most, true",
+)
 def _first_token(material: Material) -> Answer:
-    witness = WITNESSES["5.4-i"]
+    witness = WITNESSES["herasimchyk-5.4-i"]
     rollouts, _, floor = deep_rollouts(**witness)
     limit = residual_bounds.dichotomy(PowerDecay(witness["initial"], witness["exponent"]), floor)
     return answer(
@@ -97,8 +116,12 @@ def _first_token(material: Material) -> Answer:
     )
 
 
+@reading(
+    "herasimchyk2026/theorem-5.4-ii-window",
+    "log10 of what the last of four tokens keeps after 200 layers, w = 2: printed bound, true",
+)
 def _window(material: Material) -> Answer:
-    rollouts, mixing, floor = deep_rollouts(**WITNESSES["5.4-ii-window"])
+    rollouts, mixing, floor = deep_rollouts(**WITNESSES["herasimchyk-5.4-ii-window"])
     kept, last = rollouts[-1, -1], rollouts.shape[-1] - 1
     printed = residual_bounds.exponential_bound(mixing, floor, last)[-1]
     amended = residual_bounds.window_bound(mixing, floor, last)
@@ -111,60 +134,14 @@ def _window(material: Material) -> Answer:
     )
 
 
+@reading(
+    "herasimchyk2026/theorem-5.4-ii",
+    "what the second token keeps after 60 layers of W_V = 30, 1/30, …: printed bound, true",
+)
 def _network(material: Material) -> Answer:
-    witness = WITNESSES["5.4-ii-network"]
+    witness = WITNESSES["herasimchyk-5.4-ii-network"]
     kernels, mixing = run_network(**witness)[1], witness["mixing"]
     C, C_V = assumed_constants(**witness)
     floor = math.exp(-2 * (C * C_V * C) ** 2) / len(kernels[0])
     row = rollout_row(kernels, mixing)
     return answer(float(np.prod(1 - floor * mixing)), float(1 - row[0]))
-
-
-READINGS: tuple[Reading, ...] = (
-    Reading(
-        "herasimchyk2026/proposition-4.5",
-        "mass of the first of three tokens once the top layer's δ is raised: printed at most, true",
-        _layerwise,
-    ),
-    Reading(
-        "herasimchyk2026/appendix-a.1.2",
-        "mass of token 0 under kernels that dominate row by row: at most by Lemma A.4 alone, true",
-        _induction,
-    ),
-    Reading(
-        "herasimchyk2026/appendix-a.1.4",
-        "mass of token 0 in the last row of two layers: by the printed recursion, true",
-        _reverse,
-    ),
-    Reading(
-        "herasimchyk2026/lemma-5.3-i",
-        "norm of a token after 41 layers of W_V = 2, ½, 2, …: printed bound, true",
-        _norms,
-    ),
-    Reading(
-        "herasimchyk2026/lemma-5.3-ii",
-        "weight of a key with positional logit −5: printed lower bound, true",
-        _floor,
-    ),
-    Reading(
-        "herasimchyk2026/section-5.1",
-        "norm of a token after 20 layers of two heads, λ = 1: printed bound, true",
-        _heads,
-    ),
-    Reading(
-        "herasimchyk2026/theorem-5.4-i",
-        "what the first token draws from itself, λ_t = ½/(t + 1)², ε = ½: printed at most, true",
-        _first_token,
-    ),
-    Reading(
-        "herasimchyk2026/theorem-5.4-ii-window",
-        "log10 of what the last of four tokens keeps after 200 layers, w = 2: printed bound, true",
-        _window,
-    ),
-    Reading(
-        "herasimchyk2026/theorem-5.4-ii",
-        "what the second token keeps after 60 layers of W_V = 30, 1/30, …: printed bound, true",
-        _network,
-    ),
-)
-"""The readings of the paper's statements."""

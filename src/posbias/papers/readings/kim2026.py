@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from posbias.estimate import Estimate
-from posbias.papers.readings.reading import Answer, Material, Reading, answer
+from posbias.papers.readings.reading import BOTH, Answer, Material, answer, reading
 from posbias.simulation.model import RecencyModel
 from posbias.theory.closed_forms.deviation import closed_form
 from posbias.theory.closed_forms.layernorm import (
@@ -26,11 +26,10 @@ DIMENSION, ANISOTROPY = 64, 0.5
 """d and α of the examples."""
 
 
+@reading("kim2026/cross-terms", "mean of S_21 in layer 2, d = 64, α = 0: Eq. 5, with κ")
 def _cross_terms(material: Material) -> Answer:
     """S_21 of two tokens at α = 0."""
-    published, corrected = (
-        float(isotropic_scores(2, DIMENSION, reading=reading)[1, 0]) for reading in ("published", "corrected")
-    )
+    published, corrected = (float(isotropic_scores(2, DIMENSION, reading=which)[1, 0]) for which in BOTH)
     truth = float(material.exact(2, DIMENSION).scores.value[1, 1, 0])
     return answer(
         published,
@@ -42,10 +41,11 @@ def _cross_terms(material: Material) -> Answer:
     )
 
 
+@reading("kim2026/fluctuation", "rise h(2)/h(1) − 1 of three tokens, d = 256, α = .5: without κ, with it")
 def _fluctuation(material: Material) -> Answer:
     """The rise h(2)/h(1) − 1 of three tokens at α = ½, d = 256, without κ and with it."""
     without, with_it = (
-        closed_form("rise", 3, 256, ANISOTROPY, reading=reading) for reading in ("means", "corrected")
+        closed_form("rise", 3, 256, ANISOTROPY, reading=which) for which in ("means", "corrected")
     )
     truth = {}
     for dimension in (256, 1024):
@@ -63,21 +63,21 @@ def _fluctuation(material: Material) -> Answer:
     )
 
 
+@reading("kim2026/eqs-17-19", "mean of S_32 without LayerNorm, d = 64: Eq. 19, over √d")
 def _without_layernorm(material: Material) -> Answer:
     """S_32 without LayerNorm at α = 0."""
     published, corrected = (
-        float(scores_without_layernorm(3, DIMENSION, reading=reading)[2, 1])
-        for reading in ("published", "corrected")
+        float(scores_without_layernorm(3, DIMENSION, reading=which)[2, 1]) for which in BOTH
     )
     truth = float(material.exact(3, DIMENSION, norm="none").scores.value[1, 2, 1])
     return answer(published, corrected, integrated=truth)
 
 
+@reading("kim2026/residual-coefficient", "coefficient of y_i, d = 64, α = .5: γ, g")
 def _coefficient(material: Material) -> Answer:
     """What the residual connection adds to the weight of y_i."""
     published, corrected = (
-        residual_coefficient(DIMENSION, ANISOTROPY, residual=True, reading=reading)
-        for reading in ("published", "corrected")
+        residual_coefficient(DIMENSION, ANISOTROPY, residual=True, reading=which) for which in BOTH
     )
     norm = 1 / math.sqrt(1 - ANISOTROPY)
     return answer(
@@ -85,6 +85,7 @@ def _coefficient(material: Material) -> Answer:
     )
 
 
+@reading("kim2026/eq-35", "‖x_3‖²/d, d = 64, α = .5: Eq. 35, Eq. 36")
 def _equation_35(material: Material) -> Answer:
     """‖x_3‖²/d without residual, with the factors d that Eq. 35 has beyond Eq. 36, and without them."""
     weight = cross_weight(DIMENSION, ANISOTROPY, reading="published")
@@ -100,23 +101,27 @@ def _equation_35(material: Material) -> Answer:
     return answer(squared(DIMENSION**2, DIMENSION), squared(1.0, 1.0), from_Eq_37=1 / h)
 
 
+@reading("kim2026/eq-41", "S_21 in layer 2, d = 64, α = .5: Eq. 41, with √d and κ")
 def _equation_41(material: Material) -> Answer:
     """S_21 at α = ½, and √d on the diagonal."""
     published, corrected = (
-        float(second_layer_scores(2, DIMENSION, ANISOTROPY, reading=reading)[1, 0])
-        for reading in ("published", "corrected")
+        float(second_layer_scores(2, DIMENSION, ANISOTROPY, reading=which)[1, 0]) for which in BOTH
     )
     truth = float(material.exact(2, DIMENSION, ANISOTROPY).scores.value[1, 1, 0])
     return answer(published, corrected, on_the_diagonal=math.sqrt(DIMENSION), integrated=truth)
 
 
+@reading(
+    "kim2026/closed-form",
+    "rise h(2)/h(1) − 1 as a share of the integrated one, d = 128, α = .5, residual: printed, corrected",
+)
 def _closed_form(material: Material) -> Answer:
     """The rise h(2)/h(1) − 1 of three tokens with a residual, as a share of the integrated one, d = 128."""
     exact = material.exact(3, 128, ANISOTROPY, residual=True)
     truth = float(exact.rises.value[1] / exact.scores.value[1, 2, 0])
     found = {
-        reading: closed_form("rise", 3, 128, ANISOTROPY, residual=True, reading=reading) / truth
-        for reading in ("published", "means", "corrected")
+        which: closed_form("rise", 3, 128, ANISOTROPY, residual=True, reading=which) / truth
+        for which in ("published", "means", "corrected")
     }
     others: dict[str, Any] = {"without κ": found["means"]}
     for dimension, residual in ((16, False), (16, True), (64, False), (256, False)):
@@ -140,6 +145,10 @@ def _closed_form(material: Material) -> Answer:
     return answer(found["published"], found["corrected"], **others)
 
 
+@reading(
+    "kim2026/proposition-1",
+    "excess of S_32 over S_31 without LayerNorm, as a share, d = 16: printed, integrated",
+)
 def _proposition_1(material: Material) -> Answer:
     """By how much S_32 exceeds S_31 without LayerNorm, as a share."""
     shares = {}
@@ -156,6 +165,7 @@ def _proposition_1(material: Material) -> Answer:
     )
 
 
+@reading("kim2026/figure-2", "h(10)/h(1) of Eq. 42, d = 16, α = .75: more than at α = 0, found")
 def _figure_2(material: Material) -> Answer:
     """h(10)/h(1) of Eq. 42 at d = 16: at α = 0, which every other should exceed, and at α = ¾."""
     growth = {
@@ -163,35 +173,3 @@ def _figure_2(material: Material) -> Answer:
         for alpha in (0.0, 0.5, 0.75)
     }
     return answer(growth[0.0], growth[0.75], at_α_one_half=growth[0.5])
-
-
-READINGS: tuple[Reading, ...] = (
-    Reading("kim2026/cross-terms", "mean of S_21 in layer 2, d = 64, α = 0: Eq. 5, with κ", _cross_terms),
-    Reading(
-        "kim2026/fluctuation",
-        "rise h(2)/h(1) − 1 of three tokens, d = 256, α = .5: without κ, with it",
-        _fluctuation,
-    ),
-    Reading(
-        "kim2026/eqs-17-19", "mean of S_32 without LayerNorm, d = 64: Eq. 19, over √d", _without_layernorm
-    ),
-    Reading("kim2026/residual-coefficient", "coefficient of y_i, d = 64, α = .5: γ, g", _coefficient),
-    Reading("kim2026/eq-35", "‖x_3‖²/d, d = 64, α = .5: Eq. 35, Eq. 36", _equation_35),
-    Reading("kim2026/eq-41", "S_21 in layer 2, d = 64, α = .5: Eq. 41, with √d and κ", _equation_41),
-    Reading(
-        "kim2026/closed-form",
-        "rise h(2)/h(1) − 1 as a share of the integrated one, d = 128, α = .5, residual: printed, corrected",
-        _closed_form,
-    ),
-    Reading(
-        "kim2026/proposition-1",
-        "excess of S_32 over S_31 without LayerNorm, as a share, d = 16: printed, integrated",
-        _proposition_1,
-    ),
-    Reading(
-        "kim2026/figure-2",
-        "h(10)/h(1) of Eq. 42, d = 16, α = .75: more than at α = 0, found",
-        _figure_2,
-    ),
-)
-"""The readings of closed forms."""

@@ -4,7 +4,6 @@ The bundled model is measured here (8 prompts of 64 tokens, seconds), unless the
 of it; SmolLM2-135M, whose first token is a sink, only where they do. The note says which.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from posbias.papers.herasimchyk2026.levels import Curves, architectures, head_si
 from posbias.papers.herasimchyk2026.order import order_of
 from posbias.papers.herasimchyk2026.printed import BINS
 from posbias.papers.readings.models import last_tenth, one_sign
-from posbias.papers.readings.reading import BUNDLED, Answer, Material, Reading, answer
+from posbias.papers.readings.reading import BOTH, BUNDLED, Answer, Material, answer, reading
 from posbias.predictors import measured_influence, predictions
 from posbias.profile import wasserstein
 from posbias.theory.architecture import Architecture
@@ -42,6 +41,11 @@ def _tenth(architecture: Architecture, measurement: "xr.Dataset") -> float:
     return last_tenth(np.asarray(influence(architecture, measurement.sizes["position"], threads=1).mass))
 
 
+@reading(
+    "herasimchyk2026/content-scale-measured",
+    f"mass of the last tenth, {BUNDLED} with its measured content: √d_head times it, as it is",
+    "herasimchyk2026/content-scale",
+)
 def _content_scale(material: Material) -> Answer:
     """Level (c) with its content as it is, and times √d_head."""
     measurement = material.measured()
@@ -63,12 +67,10 @@ def _content_scale(material: Material) -> Answer:
     )
 
 
-def _signs(material: Material) -> Answer:
-    measurement = material.measured()
-    found = one_sign(mean_content(measurement).offset)
-    return replace(found, note=source(measurement))
-
-
+@reading(
+    "herasimchyk2026/mixing-per-token",
+    f"λ, mean over layers of {BUNDLED}: mean of ratios per token, ratio of norms",
+)
 def _mean_mixing(material: Material) -> Answer:
     """λ over all layers, per token and by norms; the difference is one within prompts."""
     measurement = material.measured()
@@ -76,10 +78,26 @@ def _mean_mixing(material: Material) -> Answer:
     return _paired(token, norm, source(measurement))
 
 
+@reading(
+    "herasimchyk2026/mixing-per-token-sink",
+    f"λ of layer {SINK_LAYER} of {SINK_MODEL}: mean of ratios per token, ratio of norms",
+    "herasimchyk2026/mixing-per-token",
+)
 def _sink_mixing(material: Material) -> Answer:
     measurement = material.measured(SINK_MODEL, needs=("mixing", "mixing_token"))
     token, norm = (measurement[name].values[:, SINK_LAYER] for name in ("mixing_token", "mixing"))
     return _paired(token, norm, source(measurement))
+
+
+@reading(
+    "herasimchyk2026/signs-measured",
+    f"share of heads with δ > 0, {BUNDLED}: one sign, measured",
+    "herasimchyk2026/signs",
+)
+def _signs(material: Material) -> Answer:
+    measurement = material.measured()
+    found = one_sign(mean_content(measurement).offset)
+    return replace(found, note=source(measurement))
 
 
 def _paired(published: np.ndarray, corrected: np.ndarray, note: str) -> Answer:
@@ -88,55 +106,62 @@ def _paired(published: np.ndarray, corrected: np.ndarray, note: str) -> Answer:
     return answer(Estimate.of(published), Estimate.of(corrected), note, difference=apart)
 
 
-def _corpus(material: Material) -> Answer:
-    """Level (b) on shuffled tokens, with the λ of the text in its order and with its own."""
-    first, second = material.measured(), material.measured(scramble=True)
-    own = architectures(second)["b"]
-    other = replace(own, mixing=architectures(first)["b"].mixing)
-    apart = np.abs(own.coefficients - other.coefficients).max()
-    return answer(
-        _tenth(other, second),
-        _tenth(own, second),
-        f"{source(second)} The second corpus is the first with the tokens of each prompt shuffled.",
-        largest_difference_of_a_layers_mixing=float(apart),
-    )
+@reading(
+    "herasimchyk2026/predictor",
+    f"Wasserstein distance from the measured influence, {BUNDLED}: residual-aware rollout, energy rollout",
+)
+def _predictor(material: Material) -> Answer:
+    return _energy_beside_rollout(material, BUNDLED)
 
 
-def _predictor(model: str) -> Callable[[Material], Answer]:
+def _energy_beside_rollout(material: Material, model: str) -> Answer:
     """Distance from the measured influence: residual-aware rollout of measured attention, energy rollout."""
-
-    def compute(material: Material) -> Answer:
-        measurement = material.measured(model, needs=("kernel", "energy_kernel"))
-        levels = predictions(measurement)
-        agreement = Agreement(Curves(model, "", {}, measured_influence(measurement)))
-        published, corrected = (np.asarray(levels[key].mass) for key in ("measured_kernels", "energy"))
-        evidence = [
-            agreement.evidence("", statistic)
-            for statistic in (
-                lambda mass: wasserstein(published, mass),
-                lambda mass: wasserstein(corrected, mass),
-                lambda mass: wasserstein(corrected, mass) - wasserstein(published, mass),
-            )
-        ]
-        one, other, apart = (piece.estimate for piece in evidence)
-        return answer(one, other, source(measurement), difference=apart)
-
-    return compute
+    measurement = material.measured(model, needs=("kernel", "energy_kernel"))
+    levels = predictions(measurement)
+    agreement = Agreement(Curves(model, "", {}, measured_influence(measurement)))
+    published, corrected = (np.asarray(levels[key].mass) for key in ("measured_kernels", "energy"))
+    evidence = [
+        agreement.evidence("", statistic)
+        for statistic in (
+            lambda mass: wasserstein(published, mass),
+            lambda mass: wasserstein(corrected, mass),
+            lambda mass: wasserstein(corrected, mass) - wasserstein(published, mass),
+        )
+    ]
+    one, other, apart = (piece.estimate for piece in evidence)
+    return answer(one, other, source(measurement), difference=apart)
 
 
+@reading(
+    "herasimchyk2026/predictor-sink",
+    f"Wasserstein distance from the measured influence, {SINK_MODEL}: residual-aware rollout, energy rollout",
+    "herasimchyk2026/predictor",
+)
+def _predictor_sink(material: Material) -> Answer:
+    return _energy_beside_rollout(material, SINK_MODEL)
+
+
+@reading(
+    "herasimchyk2026/table-6",
+    f"similarity within the diagonal, {BUNDLED}: one range for all heads, each head's own",
+)
 def _homogeneity(material: Material) -> Answer:
     """Table 6 with one range for all heads, and with each head's own."""
     measurement = material.measured(needs=("content",))
     content = measurement["content"].values
     found = {}
-    for reading in ("published", "corrected"):
-        for region, value, null in homogeneity("", content, reading, BINS).regions():
+    for which in BOTH:
+        for region, value, null in homogeneity("", content, which, BINS).regions():
             place = "" if region == "diagonal" else "below the diagonal "
-            found[f"{place}{reading}"] = Estimate.of(value)
-            found[f"{place}{reading} of normal numbers"] = Estimate.of(null)
+            found[f"{place}{which}"] = Estimate.of(value)
+            found[f"{place}{which} of normal numbers"] = Estimate.of(null)
     return answer(found.pop("published"), found.pop("corrected"), source(measurement), **found)
 
 
+@reading(
+    "herasimchyk2026/section-4",
+    f"share of triples against monotonicity, {BUNDLED}: after a second softmax with biases, of attention",
+)
 def _order(material: Material) -> Answer:
     """Section 4: violating triples after a second softmax with ALiBi's biases, and of attention itself."""
     measurement = material.measured(needs=("kernel",))
@@ -149,55 +174,19 @@ def _order(material: Material) -> Answer:
     )
 
 
-READINGS: tuple[Reading, ...] = (
-    Reading(
-        "herasimchyk2026/content-scale-measured",
-        f"mass of the last tenth, {BUNDLED} with its measured content: √d_head times it, as it is",
-        _content_scale,
-        "herasimchyk2026/content-scale",
-    ),
-    Reading(
-        "herasimchyk2026/mixing-per-token",
-        f"λ, mean over layers of {BUNDLED}: mean of ratios per token, ratio of norms",
-        _mean_mixing,
-    ),
-    Reading(
-        "herasimchyk2026/mixing-per-token-sink",
-        f"λ of layer {SINK_LAYER} of {SINK_MODEL}: mean of ratios per token, ratio of norms",
-        _sink_mixing,
-        "herasimchyk2026/mixing-per-token",
-    ),
-    Reading(
-        "herasimchyk2026/signs-measured",
-        f"share of heads with δ > 0, {BUNDLED}: one sign, measured",
-        _signs,
-        "herasimchyk2026/signs",
-    ),
-    Reading(
-        "herasimchyk2026/predictor",
-        f"Wasserstein distance from the measured influence, {BUNDLED}: residual-aware rollout, energy rollout",
-        _predictor(BUNDLED),
-    ),
-    Reading(
-        "herasimchyk2026/predictor-sink",
-        f"Wasserstein distance from the measured influence, {SINK_MODEL}: residual-aware rollout, energy rollout",
-        _predictor(SINK_MODEL),
-        "herasimchyk2026/predictor",
-    ),
-    Reading(
-        "herasimchyk2026/table-6",
-        f"similarity within the diagonal, {BUNDLED}: one range for all heads, each head's own",
-        _homogeneity,
-    ),
-    Reading(
-        "herasimchyk2026/section-4",
-        f"share of triples against monotonicity, {BUNDLED}: after a second softmax with biases, of attention",
-        _order,
-    ),
-    Reading(
-        "herasimchyk2026/corpus-mixing",
-        f"mass of the last tenth by level (b) on a second corpus, {BUNDLED}: λ of the first, its own",
-        _corpus,
-    ),
+@reading(
+    "herasimchyk2026/corpus-mixing",
+    f"mass of the last tenth by level (b) on a second corpus, {BUNDLED}: λ of the first, its own",
 )
-"""The readings that need a measurement."""
+def _corpus(material: Material) -> Answer:
+    """Level (b) on shuffled tokens, with the λ of the text in its order and with its own."""
+    first, second = material.measured(), material.measured(scramble=True)
+    own = architectures(second)["b"]
+    other = replace(own, mixing=architectures(first)["b"].mixing)
+    apart = np.abs(own.coefficients - other.coefficients).max()
+    return answer(
+        _tenth(other, second),
+        _tenth(own, second),
+        f"{source(second)} The second corpus is the first with the tokens of each prompt shuffled.",
+        largest_difference_of_a_layers_mixing=float(apart),
+    )

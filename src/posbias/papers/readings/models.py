@@ -11,7 +11,7 @@ from posbias.errors import InputFileError
 from posbias.papers.herasimchyk2026.configs import config_curves
 from posbias.papers.herasimchyk2026.levels import published_slopes
 from posbias.papers.herasimchyk2026.printed import HUB, TABLE1, TABLE4, TABLE5, TOKENS
-from posbias.papers.readings.reading import Answer, Material, Reading, UnavailableError, answer
+from posbias.papers.readings.reading import BOTH, Answer, Material, UnavailableError, answer, reading
 from posbias.profile import Profile, wasserstein
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal, NoContent
@@ -46,37 +46,40 @@ def _profile(
     return influence(Architecture(known.depth, (layer,), mixing), TOKENS, threads=1)
 
 
-def _slopes(preset: str, published: ALiBi, corrected: ALiBi, note: str) -> Answer:
-    """The mass of the first 5 % under two sets of slopes, with λ at initialisation."""
-    profiles = [_profile(preset, one, PreNormInit()) for one in (published, corrected)]
-    masses = [np.asarray(one.mass) for one in profiles]
+def _levels_of_files(material: Material) -> dict[str, dict[str, np.ndarray]]:
+    """The levels of mpt-7b on the first corpus, by reading and letter, from the authors' files."""
+    levels = {}
+    for which in BOTH:
+        found = [
+            one.levels for one in config_curves(material.configs, which, TOKENS) if one.model == "mpt-7b"
+        ]
+        if not found or "c" not in found[0]:
+            raise UnavailableError(f"{material.configs}: no rollout files of mpt-7b without and with content")
+        levels[which] = {letter: np.asarray(profile.mass) for letter, profile in found[0].items()}
+    return levels
+
+
+@reading(
+    "herasimchyk2026/content-scale",
+    "mass of the last tenth, mpt-7b with the content of the authors' files, 256 tokens",
+)
+def _content_of_files(material: Material) -> Answer:
+    """Mass of the last tenth in level (c)."""
+    levels = _levels_of_files(material)
+    sizes = [hub.head_size for hub in HUB.values()]
     return answer(
-        profiles[0].summary.first_mass,
-        profiles[1].summary.first_mass,
-        f"λ as at initialisation, no content. {note}",
-        last_tenth_as_published=last_tenth(masses[0]),
-        last_tenth_corrected=last_tenth(masses[1]),
-        Wasserstein_distance_of_the_two=float(wasserstein(*masses)),
+        last_tenth(levels["published"]["c"]),
+        last_tenth(levels["corrected"]["c"]),
+        without_content=last_tenth(levels["corrected"]["b"]),
+        least_factor=float(np.sqrt(min(sizes))),
+        largest_factor=float(np.sqrt(max(sizes))),
     )
 
 
-def _falcon(material: Material) -> Answer:
-    corrected = PRESETS["falcon-rw-7b"].positional
-    assert isinstance(corrected, ALiBi)
-    return _slopes(
-        "falcon-rw-7b",
-        ALiBi(),
-        corrected,
-        "The files' own λ are not in the package, so their U is not shown.",
-    )
-
-
-def _bloom(material: Material) -> Answer:
-    heads = PRESETS["bloom-176b"].heads
-    own = ALiBi()
-    return _slopes("bloom-176b", ALiBi(published_slopes(heads)), own, f"{heads} heads are no power of two.")
-
-
+@reading(
+    "herasimchyk2026/one-diagonal",
+    "mass of the first 5 %, BLOOM-176B's shape with one δ: head 0 alone, all heads",
+)
 def _one_head(material: Material) -> Answer:
     heads = PRESETS["bloom-176b"].heads
     given = {"all": (OFFSET,), "one": (OFFSET, *[0.0] * (heads - 1))}
@@ -103,39 +106,40 @@ def _one_head(material: Material) -> Answer:
     )
 
 
-def _levels_of_files(material: Material) -> dict[str, dict[str, np.ndarray]]:
-    """The levels of mpt-7b on the first corpus, by reading and letter, from the authors' files."""
-    levels = {}
-    for reading in ("published", "corrected"):
-        found = [
-            one.levels for one in config_curves(material.configs, reading, TOKENS) if one.model == "mpt-7b"
-        ]
-        if not found or "c" not in found[0]:
-            raise UnavailableError(f"{material.configs}: no rollout files of mpt-7b without and with content")
-        levels[reading] = {letter: np.asarray(profile.mass) for letter, profile in found[0].items()}
-    return levels
-
-
-def _content_of_files(material: Material) -> Answer:
-    """Mass of the last tenth in level (c)."""
-    levels = _levels_of_files(material)
-    sizes = [hub.head_size for hub in HUB.values()]
+def _slopes(preset: str, published: ALiBi, corrected: ALiBi, note: str) -> Answer:
+    """The mass of the first 5 % under two sets of slopes, with λ at initialisation."""
+    profiles = [_profile(preset, one, PreNormInit()) for one in (published, corrected)]
+    masses = [np.asarray(one.mass) for one in profiles]
     return answer(
-        last_tenth(levels["published"]["c"]),
-        last_tenth(levels["corrected"]["c"]),
-        without_content=last_tenth(levels["corrected"]["b"]),
-        least_factor=float(np.sqrt(min(sizes))),
-        largest_factor=float(np.sqrt(max(sizes))),
+        profiles[0].summary.first_mass,
+        profiles[1].summary.first_mass,
+        f"λ as at initialisation, no content. {note}",
+        last_tenth_as_published=last_tenth(masses[0]),
+        last_tenth_corrected=last_tenth(masses[1]),
+        Wasserstein_distance_of_the_two=float(wasserstein(*masses)),
     )
 
 
-def _fit_of_files(material: Material) -> Answer:
-    """How far (c) lies from (b)."""
-    levels = _levels_of_files(material)
-    published, corrected = (float(wasserstein(by["c"], by["b"])) for by in levels.values())
-    return answer(published, corrected)
+@reading("herasimchyk2026/falcon-slopes", "mass of the first 5 %, falcon-rw-7b, 256 tokens")
+def _falcon(material: Material) -> Answer:
+    corrected = PRESETS["falcon-rw-7b"].positional
+    assert isinstance(corrected, ALiBi)
+    return _slopes(
+        "falcon-rw-7b",
+        ALiBi(),
+        corrected,
+        "The files' own λ are not in the package, so their U is not shown.",
+    )
 
 
+@reading("herasimchyk2026/bloom-slopes", "mass of the first 5 %, BLOOM-176B, 256 tokens")
+def _bloom(material: Material) -> Answer:
+    heads = PRESETS["bloom-176b"].heads
+    own = ALiBi()
+    return _slopes("bloom-176b", ALiBi(published_slopes(heads)), own, f"{heads} heads are no power of two.")
+
+
+@reading("herasimchyk2026/signs", "share of heads with δ > 0, mpt-7b of the authors' files: one sign, found")
 def _signs_of_files(material: Material) -> Answer:
     """The share of heads of mpt-7b with δ > 0, from the authors' files."""
     from posbias.theory.configs import read_architecture
@@ -155,6 +159,21 @@ def _signs_of_files(material: Material) -> Answer:
     raise UnavailableError(f"{material.configs}: no rollout file of mpt-7b with content")
 
 
+@reading(
+    "herasimchyk2026/printed-fit",
+    "Wasserstein distance of (c) from (b), mpt-7b of the authors' files: content as published, scaled",
+)
+def _fit_of_files(material: Material) -> Answer:
+    """How far (c) lies from (b)."""
+    levels = _levels_of_files(material)
+    published, corrected = (float(wasserstein(by["c"], by["b"])) for by in levels.values())
+    return answer(published, corrected)
+
+
+@reading(
+    "herasimchyk2026/closer-alignment",
+    "printed cases in which (c) agrees better than (b): in distance, in rank",
+)
 def _closer(material: Material) -> Answer:
     """In how many of the printed cases (c) agrees better than (b), by either score."""
     cases = [(model, corpus) for model, by in TABLE4.items() for corpus in by]
@@ -171,35 +190,3 @@ def _closer(material: Material) -> Answer:
         c_is_nearer_in_models_of_7_billion=sum(model in small for model in nearer),
         cases_of_7_billion=len(small),
     )
-
-
-READINGS: tuple[Reading, ...] = (
-    Reading(
-        "herasimchyk2026/content-scale",
-        "mass of the last tenth, mpt-7b with the content of the authors' files, 256 tokens",
-        _content_of_files,
-    ),
-    Reading(
-        "herasimchyk2026/one-diagonal",
-        "mass of the first 5 %, BLOOM-176B's shape with one δ: head 0 alone, all heads",
-        _one_head,
-    ),
-    Reading("herasimchyk2026/falcon-slopes", "mass of the first 5 %, falcon-rw-7b, 256 tokens", _falcon),
-    Reading("herasimchyk2026/bloom-slopes", "mass of the first 5 %, BLOOM-176B, 256 tokens", _bloom),
-    Reading(
-        "herasimchyk2026/signs",
-        "share of heads with δ > 0, mpt-7b of the authors' files: one sign, found",
-        _signs_of_files,
-    ),
-    Reading(
-        "herasimchyk2026/printed-fit",
-        "Wasserstein distance of (c) from (b), mpt-7b of the authors' files: content as published, scaled",
-        _fit_of_files,
-    ),
-    Reading(
-        "herasimchyk2026/closer-alignment",
-        "printed cases in which (c) agrees better than (b): in distance, in rank",
-        _closer,
-    ),
-)
-"""The readings that need no measurement."""

@@ -1,31 +1,35 @@
 """What a reading is: a quantity computed as published and as corrected, and what computing it may need.
 
-A `Reading` belongs to an erratum and has a function from `Material` to an `Answer`; `compare_readings` makes a
-`Comparison` of it. `Material` holds what readings share (simulations, integrals, measurements) and raises
-`UnavailableError` for what is not there: the authors' rollout files, a measurement of a model that is not bundled.
+A `Reading` belongs to an erratum and has a function from `Material` to an `Answer`, which `reading` decorates;
+`compare_readings` makes a `Comparison` of it. `Material` holds what readings share (simulations, integrals,
+measurements) and raises `UnavailableError` for what is not there: the authors' rollout files, a measurement of a
+model that is not bundled.
 """
 
+import functools
 import logging
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from posbias.errors import InputFileError, PosbiasError
 from posbias.estimate import Estimate
+from posbias.simulation.model import RecencyModel
+from posbias.theory.closed_forms.recency import exact_scores, recency_excess
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from posbias.simulation import RecencyModel, RecencyResult
-    from posbias.theory.closed_forms.recency import ExactScores, Integral, NormName
+    from posbias.simulation import RecencyResult
 
 log = logging.getLogger(__name__)
 TOKENS, PROMPTS = 64, 8
 """What the bundled model is measured on where the results hold nothing larger."""
 LONG = 256
 """Length of the prompts of those measurements that results hold."""
+BOTH: tuple[Literal["published", "corrected"], ...] = ("published", "corrected")
+"""The two readings, by the names under which functions of `posbias.theory` and of papers know them."""
 BUNDLED = "tiny-alibi"
 """The model that is always at hand."""
 
@@ -93,6 +97,13 @@ class Reading:
         return self.erratum or self.key
 
 
+def reading(
+    key: str, quantity: str, erratum: str = ""
+) -> "Callable[[Callable[[Material], Answer]], Reading]":
+    """A decorator: the function as a `Reading`."""
+    return lambda compute: Reading(key, quantity, compute, erratum)
+
+
 def told(number: Estimate) -> str:
     """A number in words, with a real minus sign."""
     return str(number).replace("-", "−")
@@ -119,11 +130,6 @@ def answer(
     return Answer(_estimate(published), _estimate(corrected), note, named, difference)
 
 
-def plain(text: str) -> str:
-    """Markdown of an erratum's cell without its marks."""
-    return text.replace("`", "").replace("*", "").replace("\\", "")
-
-
 class Material:
     """What readings are computed from, made once: see the methods.
 
@@ -131,15 +137,18 @@ class Material:
     rollout files, `threads` the cores for simulations.
     """
 
+    exact = staticmethod(functools.cache(exact_scores))
+    """Expected scores of two or three tokens, integrated."""
+    excess = staticmethod(functools.cache(recency_excess))
+    """The recency probability of three tokens less one half, integrated."""
+
     def __init__(
         self,
         results: Path | None = None,
         configs: Path | None = None,
         threads: int | None = None,
     ):
-        self.results = results
-        self._configs = configs
-        self._threads = threads
+        self.results, self._configs, self._threads = results, configs, threads
         self._kept: dict[Any, Any] = {}
 
     @property
@@ -152,37 +161,11 @@ class Material:
             )
         return self._configs
 
-    def simulated(self, model: "RecencyModel", samples: int = 200_000) -> "RecencyResult":
+    def simulated(self, model: RecencyModel, samples: int = 200_000) -> "RecencyResult":
         """So many samples of a model of Kim et al. 2026."""
         from posbias.simulation import simulate_recency
 
         return self._once((model, samples), lambda: simulate_recency(model, samples, threads=self._threads))
-
-    def exact(
-        self, tokens: int, dimension: int, anisotropy: float = 0.0, *, norm: "NormName" = "layernorm",
-        residual: bool = False,
-    ) -> "ExactScores":  # fmt: skip
-        """Expected scores of two or three tokens, integrated."""
-        from posbias.theory.closed_forms.recency import exact_scores
-
-        key = ("scores", tokens, dimension, anisotropy, norm, residual)
-        return self._once(
-            key, lambda: exact_scores(tokens, dimension, anisotropy, norm=norm, residual=residual)
-        )
-
-    def excess(
-        self,
-        dimension: int,
-        anisotropy: float = 0.0,
-        *,
-        norm: "NormName" = "layernorm",
-        residual: bool = False,
-    ) -> "Integral":
-        """The recency probability of three tokens less one half, integrated."""
-        from posbias.theory.closed_forms.recency import recency_excess
-
-        key = ("excess", dimension, anisotropy, norm, residual)
-        return self._once(key, lambda: recency_excess(dimension, anisotropy, norm=norm, residual=residual))
 
     def measured(
         self, model: str = BUNDLED, *, scramble: bool = False, needs: Iterable[str] = ()
@@ -192,47 +175,38 @@ class Material:
         The bundled model is measured on 8 prompts of 64 tokens where they hold none. Raises `UnavailableError` for
         another model, `MissingPackageError` without torch.
         """
-        found = self._once(("found", model, scramble), lambda: self._find(model, scramble))
-        for measurement in found:
+        held = self._once(("held", model, scramble), lambda: self._held(model, scramble))
+        for measurement in held:
             if all(name in measurement for name in needs):
                 return measurement
         if model != BUNDLED:
             raise UnavailableError(
                 f"needs a measurement of {model}; `posbias paper herasimchyk2026 all --models {model}` makes one"
             )
-        return self._once(("measured", scramble), lambda: self._measure(scramble))
+        return self._once(("measured", scramble), lambda: _measure(scramble))
 
-    def _find(self, model: str, scramble: bool) -> "list[xr.Dataset]":
+    def _held(self, model: str, scramble: bool) -> "list[xr.Dataset]":
         """Measurements of the model in the results, the one of most prompts first."""
         from posbias.store import load_measurement
 
-        if self.results is None:
-            return []
-        stem = f"{model}-bundled{'-scrambled' if scramble else ''}"
-        name = re.compile(rf"{re.escape(stem)}-{LONG}x(\d+)-[0-9a-f]{{12}}(-\d+)?\.nc")
-        folder = self.results / "herasimchyk2026" / "cells"
-        places = [
-            (found, path) for path in folder.glob(f"{stem}-*.nc") if (found := name.fullmatch(path.name))
-        ]
         measurements = []
-        for _, path in sorted(places, key=lambda place: (-int(place[0][1]), place[1].name)):
-            try:
-                measurements.append(load_measurement(path))
-            except InputFileError as error:
-                log.warning("%s; not used", error)
-        return measurements
-
-    def _measure(self, scramble: bool) -> "xr.Dataset":
-        from posbias.errors import MissingPackageError
-
-        try:
-            from posbias.measurement import measure
-        except ImportError:
-            raise MissingPackageError("torch and transformers: pip install 'posbias[measure]'") from None
-        log.info("measuring %s on %d prompts of %d tokens …", BUNDLED, PROMPTS, TOKENS)
-        return measure(BUNDLED, tokens=TOKENS, prompts=PROMPTS, scramble=scramble, dense_logits=True)
+        if self.results is not None:
+            name = f"{model}-bundled{'-scrambled' if scramble else ''}-{LONG}x*.nc"
+            for path in sorted((self.results / "herasimchyk2026" / "cells").glob(name)):
+                try:
+                    measurements.append(load_measurement(path))
+                except InputFileError as error:
+                    log.warning("%s; not used", error)
+        return sorted(measurements, key=lambda measurement: -measurement.sizes["prompt"])
 
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]
+
+
+def _measure(scramble: bool) -> "xr.Dataset":
+    from posbias.measurement import measure
+
+    log.info("measuring %s on %d prompts of %d tokens …", BUNDLED, PROMPTS, TOKENS)
+    return measure(BUNDLED, tokens=TOKENS, prompts=PROMPTS, scramble=scramble, dense_logits=True)

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from posbias.estimate import Estimate
-from posbias.papers.readings.reading import Answer, Material, Reading, answer
+from posbias.papers.readings.reading import Answer, Material, answer, reading
 from posbias.seeds import stream
 from posbias.simulation.model import RecencyModel
 from posbias.theory.closed_forms.layernorm import isotropic_scores, log_key_factors, second_layer_scores
@@ -18,6 +18,46 @@ DIMENSION, ANISOTROPY = 64, 0.5
 """d and α of the examples."""
 
 
+@reading(
+    "kim2026/theorem-1",
+    "S_32 − S_31 in layer 2, d = 1024, α = 0: rise of the mean, standard deviation of a draw",
+)
+def _drawn(material: Material) -> Answer:
+    """Whether one draw shows recency: the spread of S_i,i−1 − S_i1 beside the rise of its mean."""
+    tokens, dimension = 3, 1024
+    rise = math.expm1(float(log_key_factors(tokens, dimension, reading="corrected")[1]))
+    rise *= float(isotropic_scores(tokens, dimension)[2, 0])
+    result = material.simulated(RecencyModel(tokens, dimension, 0.0, depth=2), 20_000)
+    # to rounding a score of layer 2 is one of layer 1 here, and those of a row are independent
+    samples = result.samples
+    spread = math.sqrt(2 * samples) * float(result.mean_scores.se[1, 2, 0])
+    probability = result.recency_probability[1]
+    sure = Estimate(spread, spread / math.sqrt(2 * samples), samples)
+    asymptotic = math.sqrt(dimension) * math.exp(1 - 2 * math.sqrt(dimension))
+    return answer(
+        rise,
+        sure,
+        recency_probability=probability,
+        log10_of_the_rise=math.log10(rise),
+        rise_over_its_asymptotic_form=rise / asymptotic,
+    )
+
+
+@reading(
+    "kim2026/theorem-1-vanishes",
+    "recency probability of layer 2, d = 1024, α = .5: of scores as the theorem has them, simulated",
+    "kim2026/theorem-1",
+)
+def _vanishing(material: Material) -> Answer:
+    """The recency probability of layer 2 at α = ½ as d grows; 1 for scores that show recency bias."""
+    found = {
+        d: material.simulated(RecencyModel(10, d, ANISOTROPY, depth=2)).recency_probability[1]
+        for d in (16, 64, 256, 1024)
+    }
+    return answer(1.0, found[1024], at_16=found[16], at_64=found[64], at_256=found[256])
+
+
+@reading("kim2026/eqs-23-24", "mean of ‖x_i‖², d = 64, α = .5: printed, corrected")
 def _norms(material: Material) -> Answer:
     """E‖x‖², and ⟨y_i, y_j⟩, of the embeddings."""
     from posbias.simulation.token_space import embeddings
@@ -37,13 +77,12 @@ def _norms(material: Material) -> Answer:
     )
 
 
+@reading("kim2026/eq-42", "S(9, 8)/S(9, 0) from 0, d = 64, α = .5, residual: Eq. 42 with γ = 1, with g and κ")
 def _figure_7(material: Material) -> Answer:
     """S(9, 8)/S(9, 0), positions from 0, with a residual connection."""
     ratio = {
-        reading: math.exp(
-            float(log_key_factors(10, DIMENSION, ANISOTROPY, residual=True, reading=reading)[8])
-        )
-        for reading in ("published", "means", "corrected")
+        which: math.exp(float(log_key_factors(10, DIMENSION, ANISOTROPY, residual=True, reading=which)[8]))
+        for which in ("published", "means", "corrected")
     }
     result = material.simulated(RecencyModel(10, DIMENSION, ANISOTROPY, residual=True, depth=2))
     level = result.mean_scores.value[1, 9, 0]
@@ -56,6 +95,7 @@ def _figure_7(material: Material) -> Answer:
     )
 
 
+@reading("kim2026/eq-42-at-16", "S_32 − S_31 of three tokens, d = 16, α = .5: Eq. 42, integrated")
 def _small(material: Material) -> Answer:
     """S_32 − S_31 of three tokens at d = 16: Eq. 42 with √d for the d of Eq. 41, and integrated."""
     scores = second_layer_scores(3, 16, ANISOTROPY, reading="means")
@@ -82,66 +122,12 @@ def _small(material: Material) -> Answer:
     )
 
 
+@reading(
+    "kim2026/without-layernorm",
+    "recency probability of layer 3 without LayerNorm, d = 16, ten tokens: printed, simulated",
+)
 def _later_layers(material: Material) -> Answer:
     """The recency probability without LayerNorm, layer 3."""
     result = material.simulated(RecencyModel(10, 16, 0.0, "none", depth=4))
     layers = result.recency_probability
     return answer(0.5, layers[2], layer_2=layers[1], layer_4=layers[3])
-
-
-def _drawn(material: Material) -> Answer:
-    """Whether one draw shows recency: the spread of S_i,i−1 − S_i1 beside the rise of its mean."""
-    tokens, dimension = 3, 1024
-    rise = math.expm1(float(log_key_factors(tokens, dimension, reading="corrected")[1]))
-    rise *= float(isotropic_scores(tokens, dimension)[2, 0])
-    result = material.simulated(RecencyModel(tokens, dimension, 0.0, depth=2), 20_000)
-    # to rounding a score of layer 2 is one of layer 1 here, and those of a row are independent
-    samples = result.samples
-    spread = math.sqrt(2 * samples) * float(result.mean_scores.se[1, 2, 0])
-    probability = result.recency_probability[1]
-    sure = Estimate(spread, spread / math.sqrt(2 * samples), samples)
-    asymptotic = math.sqrt(dimension) * math.exp(1 - 2 * math.sqrt(dimension))
-    return answer(
-        rise,
-        sure,
-        recency_probability=probability,
-        log10_of_the_rise=math.log10(rise),
-        rise_over_its_asymptotic_form=rise / asymptotic,
-    )
-
-
-def _vanishing(material: Material) -> Answer:
-    """The recency probability of layer 2 at α = ½ as d grows; 1 for scores that show recency bias."""
-    found = {
-        d: material.simulated(RecencyModel(10, d, ANISOTROPY, depth=2)).recency_probability[1]
-        for d in (16, 64, 256, 1024)
-    }
-    return answer(1.0, found[1024], at_16=found[16], at_64=found[64], at_256=found[256])
-
-
-READINGS: tuple[Reading, ...] = (
-    Reading(
-        "kim2026/theorem-1",
-        "S_32 − S_31 in layer 2, d = 1024, α = 0: rise of the mean, standard deviation of a draw",
-        _drawn,
-    ),
-    Reading(
-        "kim2026/theorem-1-vanishes",
-        "recency probability of layer 2, d = 1024, α = .5: of scores as the theorem has them, simulated",
-        _vanishing,
-        "kim2026/theorem-1",
-    ),
-    Reading("kim2026/eqs-23-24", "mean of ‖x_i‖², d = 64, α = .5: printed, corrected", _norms),
-    Reading(
-        "kim2026/eq-42",
-        "S(9, 8)/S(9, 0) from 0, d = 64, α = .5, residual: Eq. 42 with γ = 1, with g and κ",
-        _figure_7,
-    ),
-    Reading("kim2026/eq-42-at-16", "S_32 − S_31 of three tokens, d = 16, α = .5: Eq. 42, integrated", _small),
-    Reading(
-        "kim2026/without-layernorm",
-        "recency probability of layer 3 without LayerNorm, d = 16, ten tokens: printed, simulated",
-        _later_layers,
-    ),
-)
-"""The readings of drawn inputs."""
