@@ -506,8 +506,7 @@ def test_json_is_whole(made):
 
 def test_figures_have_the_papers_layout(measurements):
     def drawn(name):
-        module = import_module(f"posbias.papers.herasimchyk2026.{name}")
-        return module.draw(measurements, [("a note", "black")])
+        return STUDIES[name].draw(measurements, [("a note", "black")])
 
     titles = [ax.get_title(loc="left") for ax in drawn("fig2").axes]
     assert titles == [

@@ -1,7 +1,6 @@
 """Kim et al.'s figures: laid out as in the paper, drawn from cells that are kept, checked against its numbers."""
 
 import csv
-import importlib
 import json
 import math
 import re
@@ -28,7 +27,6 @@ from posbias.theory.closed_forms.layernorm import log_key_factors
 SAMPLES = 20_000
 SMALL = RecencyModel(tokens=4, depth=2)
 MANY = {"threads": 1, "samples": SAMPLES}
-FIGURES = {name: importlib.import_module(f"posbias.papers.kim2026.{name}") for name in kim2026.TARGETS}
 
 
 def gather(models, folder, *, samples, seed=0, threads=1, again=False, on_event=None):
@@ -78,8 +76,9 @@ def command(*words):
     ],
 )
 def test_a_heat_map_shows_the_scores_of_its_model_under_their_probability(results, name, rows, heads):
-    rows_shown = getattr(FIGURES[name], "ROWS", FOUR)
-    axes = FIGURES[name].draw(results).axes
+    by_anisotropy = [{"anisotropy": alpha, "residual": name == "fig6"} for alpha in ALPHAS]
+    rows_shown = by_anisotropy if rows == 5 else FOUR
+    axes = kim2026.STUDIES[name].draw(results).axes
     assert len(axes) == 4 * rows
     assert [ax.texts[0].get_text() for ax in axes[:4]] == heads
     for place, ax in enumerate(axes):
@@ -97,7 +96,7 @@ def test_a_heat_map_shows_the_scores_of_its_model_under_their_probability(result
 
 
 def test_rows_are_named_after_their_models(results):
-    axes = FIGURES["fig1"].draw(results).axes
+    axes = kim2026.STUDIES["fig1"].draw(results).axes
     names = [axes[4 * row].texts[-1].get_text() for row in range(4)]
     assert names == [
         "no LayerNorm, α = 0",
@@ -110,7 +109,7 @@ def test_rows_are_named_after_their_models(results):
 @pytest.mark.parametrize("reading", ["corrected", "published"])
 @pytest.mark.parametrize(("name", "residual"), [("fig2", False), ("fig7", True)])
 def test_key_factors_are_drawn_in_both_readings(results, name, residual, reading):
-    axes = FIGURES[name].draw(results, reading).axes
+    axes = kim2026.STUDIES[name].draw(results, reading=reading).axes
     assert [ax.get_title() for ax in axes] == ["d = 16", "d = 64"]
     for ax, d in zip(axes, (16, 64), strict=True):
         solid = [line for line in ax.lines if line.get_linestyle() == "-" and len(line.get_xdata()) == 10]

@@ -3,7 +3,6 @@
 import json
 import shutil
 from dataclasses import replace
-from importlib import import_module
 from itertools import pairwise
 
 import numpy as np
@@ -43,7 +42,7 @@ def test_every_number_from_2_to_24_is_a_figure_or_the_caption_of_others():
         "fig19": ("fig15", "fig16", "fig17", "fig18"),
         "fig24": ("fig21", "fig22", "fig23"),
     }
-    assert not any(STUDIES[name].claims or STUDIES[name].draws for name in captions)
+    assert not any(STUDIES[name].claims or STUDIES[name].draw for name in captions)
 
 
 def test_every_claim_has_the_id_of_its_place():
@@ -297,7 +296,7 @@ def test_a_figure_shows_its_panels_its_learners_and_its_claims(name, axes):
     else:
         outcomes = depth_outcomes(study) if name in BARS else sink_outcomes(study, lambda s: 0.5)
     claims = study.judged(outcomes)
-    draw = import_module(f"posbias.papers.wu2025.{name}").draw
+    draw = study.draw
     picture = draw(outcomes, verdict_lines("three networks", claims))
     assert len(picture.axes) == axes
     shown = words(picture)

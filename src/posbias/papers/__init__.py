@@ -4,7 +4,7 @@
 
     reproduce("fig1", samples=1_000_000, out="results/kim2026")
 
-A paper's package has `STUDIES`, by name, each a module with a `STUDY` (`study`), and `reproduce`.
+A paper's package has `STUDIES` (`study`), by name, and `reproduce`.
 """
 
 from collections.abc import Iterable

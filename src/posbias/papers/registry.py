@@ -185,7 +185,7 @@ def _registered() -> Iterator[PaperStudy]:
 def _of_module(study: Study) -> PaperStudy:
     counts = study.counts or dict.fromkeys(study.minutes, len(study.cells))
     cost = {effort: Cost(counts[effort], minutes, MACHINE) for effort, minutes in study.minutes.items()}
-    written = () if study.parts else PICTURES if study.draws else PICTURES[2:]
+    written = () if study.parts else PICTURES if study.draw else PICTURES[2:]
     return PaperStudy(
         study.paper,
         study.short,

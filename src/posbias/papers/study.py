@@ -5,14 +5,12 @@
     study = STUDIES["fig1"]
     print(study.question, *(claim.sentence for claim in study.claims), sep="\n")
 
-A module of a paper holds `STUDY` and, if there is something to draw, `draw(results)`. The paper's package computes
-the cells; `write` judges, draws and writes what they found.
+The paper's package computes the cells; `write` judges, draws and writes what they found.
 """
 
-import importlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -48,10 +46,10 @@ class Study:
 
     `name` is PAPER/NAME; `effort` what is spent on each cell at the efforts quick and full, in `unit` where it is
     a number, and `minutes` what that takes on two cores; `tables` are those of the page and `data` the numbers of
-    its JSON, from results, and `note` says what these rest on. `draws` says whether its module has a `draw`, and
-    `captioned` whether that takes a `caption`: the note and the judged claims as coloured lines to write beneath.
-    `parts` are the studies of a number that is the caption of others; `uses` are sources beyond the paper and
-    those of its cells, each with what is used of it.
+    its JSON, from results, and `note` says what these rest on. `draw` makes the figure of results, if there is
+    one; where it is `captioned` it takes a `caption`, the note and the judged claims as coloured lines to write
+    beneath. `parts` are the studies of a number that is the caption of others; `uses` are sources beyond the paper
+    and those of its cells, each with what is used of it.
 
     A claim without evidence in some results is left out there, and `missing` says why there is nothing to show at
     all ("" if there is); `words` fill the {fields} of claims. Where cells are asked for at each run,
@@ -71,7 +69,7 @@ class Study:
     tables: Callable[[Any], Iterable[Table]]
     data: Callable[[Any], Mapping[str, Any]]
     note: Callable[[Any], str]
-    draws: bool = True
+    draw: Callable[..., Any] | None = None
     captioned: bool = False
     needs: str = ""
     parts: tuple[str, ...] = ()
@@ -120,22 +118,11 @@ class Study:
         return f"{amount:,} {self.unit}"
 
 
-class Studies(Mapping[str, Study]):
-    """The studies of a package by name, each module imported when it is first asked for."""
+class Studies(dict[str, Study]):
+    """The studies of a paper by their short names."""
 
-    def __init__(self, package: str, names: Sequence[str]):
-        self._package, self._names = package, names
-
-    def __getitem__(self, name: str) -> Study:
-        if name not in self._names:
-            raise KeyError(name)
-        return importlib.import_module(f"{self._package}.{name}").STUDY
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
+    def __init__(self, studies: Iterable[Study]):
+        super().__init__({study.short: study for study in studies})
 
     def find(self, what: str | Iterable[str]) -> list[str]:
         """The names that `what` means, captions taken apart, in their order.
@@ -204,14 +191,14 @@ def write(study: Study, results: Any, effort: str, folder: Path, **options: Any)
     """Judge a study on its results, draw it and write its page: NAME.svg, .png, .md and .json in `folder`.
 
     `results` may hold cells of other studies: claims may compare with them, all else is about those of this one.
-    `effort` is what every cell was made with at least, `options` are those of the module's `draw`. Raises
+    `effort` is what every cell was made with at least, `options` are those of the study's `draw`. Raises
     `OutputFileError`.
     """
     began = time.monotonic()
     log.info("drawing %s …", study.short)
     judged = study.judged(results)
     shown = {cell: results[cell] for cell in study.cells} or results
-    figures = _draw(study, shown, judged, folder, options) if study.draws else ()
+    figures = _draw(study, shown, judged, folder, options)
     source, title = cite(study.paper).short, f"{study.label}: {study.title}"
     page = Page(f"{source}, {title}", study.note(shown), tuple(study.tables(shown)), judged)
     about = {"name": study.short, "title": title, "source": source, "version": VERSION, "effort": effort}
@@ -228,7 +215,8 @@ def _draw(
     from posbias.plots.captions import verdict_lines
     from posbias.plots.style import save_figure
 
+    if study.draw is None:
+        return ()
     caption = {"caption": verdict_lines(study.note(results), judged)} if study.captioned else {}
-    module = importlib.import_module(f"posbias.papers.{study.paper}.{study.short}")
-    figure = module.draw(results, **caption, **options)
+    figure = study.draw(results, **caption, **options)
     return tuple(save_figure(figure, folder / f"{study.short}.{kind}") for kind in PICTURES)

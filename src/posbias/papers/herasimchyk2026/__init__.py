@@ -5,7 +5,7 @@
     made = reproduce(["table2", "fig2"], out="results/herasimchyk2026", models=["tiny-alibi"])
     print(*made.claims["table2"], sep="\n")
 
-Every table and figure is a module with a `STUDY` and, for figures, a `draw`; `section4` is the check of
+Every table and figure is a module with a `STUDY`; `section4` is the check of
 Assumption 4.1. Measurements are kept in `cells` and shared. `levels` says what is predicted, `configs` reads the
 authors' files, `printed` holds the paper's numbers and `rows` puts them beside ours.
 """
@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ TARGETS = (
     "section4",
 )
 """What can be made, by name."""
-STUDIES = Studies(__name__, TARGETS)
+STUDIES = Studies(import_module(f"{__name__}.{name}").STUDY for name in TARGETS)
 MODELS = ("tiny-alibi", "smollm2-135m")
 """The models that are at hand without a hub: an ALiBi model and one with rotary encoding."""
 QUICK, FULL = EFFORTS["quick"], EFFORTS["full"]

@@ -2,7 +2,7 @@
 
 from posbias.claims import Claim
 from posbias.papers.herasimchyk2026.measurements import Measurements
-from posbias.papers.herasimchyk2026.schedules import FALLS, Mixings, drawing, falls, schedule_study
+from posbias.papers.herasimchyk2026.schedules import FALLS, Mixings, falls, schedule_study
 
 
 def _shown(results: Measurements) -> Mixings:
@@ -19,4 +19,3 @@ STUDY = schedule_study(
     counts={"quick": 5, "full": 7},
     missing=lambda results: "" if results.cells else "nothing measured",
 )
-draw = drawing(_shown)

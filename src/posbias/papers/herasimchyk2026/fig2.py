@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from posbias.papers.herasimchyk2026.measurements import Measurements
-from posbias.papers.herasimchyk2026.profiles import drawing, profile_study
+from posbias.papers.herasimchyk2026.profiles import profile_study
 
 if TYPE_CHECKING:
     from posbias.papers.herasimchyk2026.levels import Curves
@@ -24,4 +24,3 @@ STUDY = profile_study(
     _shown,
     "no model that adds a line by distance to its logits, and no rollout files",
 )
-draw = drawing(_shown)

@@ -36,4 +36,3 @@ STUDY = schedules.schedule_study(
     options="--shuffle-tokens",
     missing=lambda results: "" if _shown(results) else "one corpus only",
 )
-draw = schedules.drawing(_shown)

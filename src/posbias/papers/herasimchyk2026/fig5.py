@@ -66,21 +66,6 @@ def _data(results: Measurements) -> dict[str, Any]:
     }
 
 
-STUDY = study_of(
-    "fig5",
-    "Mean content logits, head by head",
-    "Do heads shift the diagonal all the same way, and is the rest constant?",
-    CLAIMS,
-    lambda results: (),
-    _data,
-    lambda results: (
-        f"{results.note} Mean content logits in softmax units; colours end at the 1 and 99 % percentiles."
-    ),
-    draws=True,
-    missing=lambda results: "" if results.contents else "no measurement with mean content matrices",
-)
-
-
 def draw(results: Measurements, caption: list[tuple[str, str]]) -> "Figure":
     """A row per model, heads from the worst to the best described by constant and diagonal."""
     rows = [
@@ -102,3 +87,18 @@ def chosen_heads(
         ContentMap(f"layer {layer}, head {head}, R² = {r2[layer, head]:.2f}", content[layer, head])
         for layer, head in places
     ]
+
+
+STUDY = study_of(
+    "fig5",
+    "Mean content logits, head by head",
+    "Do heads shift the diagonal all the same way, and is the rest constant?",
+    CLAIMS,
+    lambda results: (),
+    _data,
+    lambda results: (
+        f"{results.note} Mean content logits in softmax units; colours end at the 1 and 99 % percentiles."
+    ),
+    draw=draw,
+    missing=lambda results: "" if results.contents else "no measurement with mean content matrices",
+)

@@ -151,7 +151,7 @@ def study_of(
     def told(results: Measurements) -> str:
         return note(results) + (f" Here {results.stand_in}." if results.stand_in else "")
 
-    shared = {"minutes": {"quick": 3, "full": 35}, "counts": {"quick": 2, "full": 2}, "draws": False}
+    shared = {"minutes": {"quick": 3, "full": 35}, "counts": {"quick": 2, "full": 2}}
     options = shared | options
     return Study(
         f"{PAPER}/{name}",
@@ -164,7 +164,7 @@ def study_of(
         tables=tables,
         data=whole,
         note=told,
-        captioned=options["draws"],
+        captioned="draw" in options,
         needs="models",
         **options,
     )

@@ -38,7 +38,7 @@ def profile_study(name: str, title: str, question: str, shown: Shown, lacking: s
         lambda results: _tables(shown(results)),
         lambda results: _data(shown(results)),
         lambda results: _note(results, shown(results)),
-        draws=True,
+        draw=drawing(shown),
         missing=lambda results: "" if shown(results) else lacking,
     )
 

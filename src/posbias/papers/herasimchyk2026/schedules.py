@@ -37,7 +37,7 @@ def schedule_study(
 ) -> Study:
     """The study of one of Figures 1 and 4, of the schedules `shown`."""
     described = lambda results: tables(shown(results)), lambda results: data(shown(results))
-    return study_of(name, title, question, claims, *described, note, draws=True, **options)
+    return study_of(name, title, question, claims, *described, note, draw=drawing(shown), **options)
 
 
 # --- claims ------------------------------------------------------------------------------------------------

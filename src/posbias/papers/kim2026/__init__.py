@@ -5,7 +5,7 @@
     made = reproduce(["fig1", "section3"], out="results/kim2026")
     print(*made.claims["fig1"], sep="\n")
 
-Every figure is a module with a `STUDY` and a `draw`; `section3`, the recency probabilities that the text prints,
+Every figure is a module with a `STUDY`; `section3`, the recency probabilities that the text prints,
 has no picture. Simulations are kept in OUT/cells, where all figures find those they share.
 """
 
@@ -14,6 +14,7 @@ import io
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ LEAST_SAMPLES = 3
 """Fewer have no standard error once a slope is fitted."""
 
 
-STUDIES = Studies(__name__, TARGETS)
+STUDIES = Studies(import_module(f"{__name__}.{name}").STUDY for name in TARGETS)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -290,6 +291,7 @@ def key_factor_study(name: str, title: str, question: str, *, residual: bool) ->
             data(results) | {"closed_forms": [row.as_dict() for row in key_factor_rows(cells, results)]}
         ),
         note=note,
+        draw=partial(draw_key_factor_figure, residual=residual),
     )
 
 

@@ -1,7 +1,7 @@
 """Figure 1: mean scores of four models in layers 1 and 2, at 16 and 64 dimensions."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from posbias.claims import Claim, Near
 from posbias.papers.kim2026 import quantities as q
@@ -20,9 +20,6 @@ from posbias.papers.kim2026.models import (
     probabilities,
 )
 from posbias.papers.study import Results, Study
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 CELLS = models(FOUR)
 
@@ -112,9 +109,5 @@ STUDY = Study(
     ),
     note=note,
     printed=EXPECTED,
+    draw=lambda results: draw_heat_maps(results, FOUR),
 )
-
-
-def draw(results: Results) -> "Figure":
-    """The four models row by row."""
-    return draw_heat_maps(results, FOUR)

@@ -1,13 +1,6 @@
 """Figure 2: the key factor h(j) by anisotropy, in both readings of its closed form."""
 
-from typing import TYPE_CHECKING
-
-from posbias.papers.kim2026.closed_forms import draw_key_factor_figure, key_factor_study
-from posbias.papers.study import Results
-from posbias.theory.closed_forms.layernorm import ReadingName
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from posbias.papers.kim2026.closed_forms import key_factor_study
 
 STUDY = key_factor_study(
     "kim2026/fig2",
@@ -15,8 +8,3 @@ STUDY = key_factor_study(
     "Does the closed form rise with the key, and faster for anisotropic embeddings?",
     residual=False,
 )
-
-
-def draw(results: Results, reading: ReadingName = "corrected") -> "Figure":
-    """h(j) against j; `reading` is the closed form drawn as a line, the other is dashed."""
-    return draw_key_factor_figure(results, residual=False, reading=reading)

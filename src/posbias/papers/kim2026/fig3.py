@@ -1,16 +1,12 @@
 """Figure 3: mean scores of the four models in layers 3 and 4."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from posbias.claims import Below, Claim, Near
 from posbias.papers.kim2026 import quantities as q
 from posbias.papers.kim2026.heat_maps import data, draw_heat_maps, tables
 from posbias.papers.kim2026.models import ANISOTROPIC, BARE, EFFORT, FOUR, ISOTROPIC, RESIDUAL, models, note
-from posbias.papers.study import Results, Study
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from posbias.papers.study import Study
 
 
 def _claims() -> Iterator[Claim]:
@@ -77,9 +73,5 @@ STUDY = Study(
     tables=tables(3, 4),
     data=data,
     note=note,
+    draw=lambda results: draw_heat_maps(results, FOUR, layers=(3, 4)),
 )
-
-
-def draw(results: Results) -> "Figure":
-    """The four models row by row."""
-    return draw_heat_maps(results, FOUR, layers=(3, 4))

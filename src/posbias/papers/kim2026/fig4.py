@@ -1,16 +1,12 @@
 """Figure 4: mean scores of the four models in 256 and 1,024 dimensions."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from posbias.claims import Claim, Near
 from posbias.papers.kim2026 import quantities as q
 from posbias.papers.kim2026.heat_maps import data, draw_heat_maps, tables
 from posbias.papers.kim2026.models import ANISOTROPIC, BARE, EFFORT, FOUR, ISOTROPIC, RESIDUAL, models, note
-from posbias.papers.study import Results, Study
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from posbias.papers.study import Study
 
 WIDE = (256, 1024)
 
@@ -66,9 +62,5 @@ STUDY = Study(
     tables=tables(1, 2),
     data=data,
     note=note,
+    draw=lambda results: draw_heat_maps(results, FOUR, dimensions=WIDE),
 )
-
-
-def draw(results: Results) -> "Figure":
-    """The four models row by row."""
-    return draw_heat_maps(results, FOUR, dimensions=WIDE)

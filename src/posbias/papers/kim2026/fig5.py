@@ -2,17 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from posbias.claims import Claim, Near
 from posbias.papers.kim2026 import quantities as q
 from posbias.papers.kim2026.heat_maps import data, draw_heat_maps, tables
 from posbias.papers.kim2026.models import ALPHAS, EFFORT, models, note
-from posbias.papers.study import Results, Study
+from posbias.papers.study import Study
 from posbias.simulation import RecencyModel
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ROWS = tuple({"anisotropy": alpha, "residual": False} for alpha in ALPHAS)
 
@@ -62,9 +58,5 @@ STUDY = Study(
     tables=tables(1, 2),
     data=data,
     note=note,
+    draw=lambda results: draw_heat_maps(results, ROWS),
 )
-
-
-def draw(results: Results) -> "Figure":
-    """One row of panels for each anisotropy."""
-    return draw_heat_maps(results, ROWS)

@@ -1,16 +1,11 @@
 """Figure 6: mean scores of layers 1 and 2 by anisotropy, with a residual connection; judged beside Figure 5."""
 
-from typing import TYPE_CHECKING
-
 from posbias.claims import Claim
 from posbias.papers.kim2026 import fig5
 from posbias.papers.kim2026 import quantities as q
 from posbias.papers.kim2026.heat_maps import data, draw_heat_maps, tables
 from posbias.papers.kim2026.models import ALPHAS, EFFORT, models, note
-from posbias.papers.study import Results, Study
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from posbias.papers.study import Study
 
 ROWS = tuple({"anisotropy": alpha, "residual": True} for alpha in ALPHAS)
 CELLS = models(ROWS)
@@ -35,9 +30,5 @@ STUDY = Study(
     tables=tables(1, 2),
     data=data,
     note=note,
+    draw=lambda results: draw_heat_maps(results, ROWS),
 )
-
-
-def draw(results: Results) -> "Figure":
-    """One row of panels for each anisotropy."""
-    return draw_heat_maps(results, ROWS)

@@ -93,5 +93,4 @@ STUDY = Study(
     data=with_printed,
     note=note,
     printed=EXPECTED,
-    draws=False,
 )

@@ -5,7 +5,7 @@
     made = reproduce(["fig2", "fig3"], out="results/wu2025", effort=QUICK)
     print(*made.claims["fig2"], sep="\n")
 
-Every figure is a module with a `STUDY` and a `draw`; 19 and 24 are captions of others. Each is written as SVG and
+Every figure is one of `studies`; 19 and 24 are captions of others. Each is written as SVG and
 PNG with its claims beneath, as a page (the gap of every cell with loss and in-context accuracy, what rollouts
 predict of the gaps, the claims) and as JSON. Trained cells are kept in OUT/cells, where every figure finds those
 it shares with others; an interrupted run goes on from there. `settings` says what is trained; `depth`,
@@ -24,13 +24,13 @@ from posbias.events import OnEvent
 from posbias.execution import Engine
 from posbias.files import need_writable
 from posbias.papers import study
-from posbias.papers.study import Studies, write
+from posbias.papers.study import write
 from posbias.papers.wu2025.outcomes import outcome_of
 from posbias.papers.wu2025.settings import FULL, QUICK, Effort, Setting
+from posbias.papers.wu2025.studies import STUDIES
 from posbias.papers.wu2025.tables import data, tables
 
 __all__ = ["FULL", "QUICK", "STUDIES", "Effort", "Reproduction", "Setting", "outcome_of", "reproduce"]
-STUDIES = Studies(__name__, tuple(f"fig{number}" for number in range(2, 25)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,14 +1,12 @@
 """What is said of training that asks for certain items (Figures 3, 6 to 8, 15 to 18): claims on gaps."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from posbias.claims import NEAR, Above, Claim, Evidence, mean
 from posbias.papers.wu2025 import quantities as q
-from posbias.papers.wu2025.drawing import draw_biased_training
 from posbias.papers.wu2025.outcomes import PAIRS, Gaps
-from posbias.papers.wu2025.settings import ABSOLUTE, Inputs, Setting
-from posbias.papers.wu2025.tables import Figure, place_of, trained_study
-from posbias.theory.masks import Causal, Full
+from posbias.papers.wu2025.settings import ABSOLUTE, Setting
+from posbias.papers.wu2025.tables import place_of
 
 BOTH_ENDS = ("first", "last")
 _LEARNT = {
@@ -22,23 +20,7 @@ _AWAY = {BOTH_ENDS: "middle-last", ("middle",): "first-middle", ("last",): "firs
 """The gap, below zero, that would show the last item learnt, which the causal mask's own bias is not about."""
 
 
-def biased_training(
-    *names: str,
-    answers: tuple[str, ...],
-    minutes: tuple[float, float],
-    inputs: Inputs = "gaussian_mixture",
-) -> Figure:
-    """Networks by mask and encoding whose training asks for the items `answers`."""
-    cells = tuple(
-        Setting(mask=mask, positional=word, answers=answers, inputs=inputs)
-        for mask in (Full(), Causal())
-        for word in ABSOLUTE
-    )
-    claims = _claims(names[0], cells)
-    return trained_study(*names, cells=cells, claims=claims, minutes=minutes), draw_biased_training
-
-
-def _claims(name: str, cells: tuple[Setting, ...]) -> Iterator[Claim]:
+def training_claims(name: str, cells: Sequence[Setting]) -> Iterator[Claim]:
     """Claims 1 to 4 of every figure, and what follows for the items that training asks for."""
     answers, place, masks = cells[0].answers, place_of(name), {"full": "no mask", "causal": "causal"}
     named = {f"{masks[cell.mask.kind]}, {ABSOLUTE[cell.positional]}": cell for cell in cells}

@@ -10,63 +10,45 @@ from itertools import combinations, pairwise
 
 from posbias.claims import Claim
 from posbias.papers.wu2025 import quantities as q
-from posbias.papers.wu2025.drawing import draw_depths
-from posbias.papers.wu2025.settings import DEEP, DEPTHS, RELATIVE, Inputs, Setting
-from posbias.papers.wu2025.tables import Figure, place_of, trained_study
+from posbias.papers.wu2025.settings import RELATIVE, Setting
+from posbias.papers.wu2025.tables import place_of
 
 DEEP_FROM = 6
 """From this depth on residual networks with RoPE are deep: the paper's exception, without its depth."""
 
 
-def both_kinds(*names: str, minutes: tuple[float, float]) -> Figure:
-    """Figure 2: networks without and with residual connections."""
-    name, alone, residual = names[0], _cells(DEPTHS, residual=False), _cells(DEPTHS, residual=True)
-    cells = (*alone, *residual)
-    claims = (
-        *without_residual(name, alone),
-        *with_residual(name, residual, after=10),
-        nowhere_lost(f"{name}/15", cells),
-        equally_accurate(f"{name}/16", alone),
-        equally_accurate(f"{name}/17", residual),
-    )
-    return trained_study(*names, cells=cells, claims=claims, minutes=minutes), draw_depths
+def both_kinds(name: str, cells: Sequence[Setting]) -> Iterator[Claim]:
+    """Claims of Figure 2: networks without and with residual connections."""
+    alone, residual = ([cell for cell in cells if cell.residual is kind] for kind in (False, True))
+    yield from without_residual(name, alone)
+    yield from with_residual(name, residual, after=10)
+    yield nowhere_lost(f"{name}/15", cells)
+    yield equally_accurate(f"{name}/16", alone)
+    yield equally_accurate(f"{name}/17", residual)
 
 
-def pure_attention(*names: str, minutes: tuple[float, float], inputs: Inputs = "gaussian_mixture") -> Figure:
-    """Figure 4 or 13: networks without residual connections."""
-    name, cells = names[0], _cells(DEPTHS, inputs, residual=False)
-    ours = nowhere_lost(f"{name}/11", cells), equally_accurate(f"{name}/12", cells)
-    claims = [*without_residual(name, cells), *ours]
-    if inputs == "fixed_vocabulary":
-        claims.append(harder(f"{name}/13", cells))
-    return trained_study(*names, cells=cells, claims=claims, minutes=minutes), draw_depths
+def pure_attention(name: str, cells: Sequence[Setting]) -> Iterator[Claim]:
+    """Claims of Figure 4 or 13: networks without residual connections."""
+    yield from without_residual(name, cells)
+    yield nowhere_lost(f"{name}/11", cells)
+    yield equally_accurate(f"{name}/12", cells)
+    if cells[0].inputs == "fixed_vocabulary":
+        yield harder(f"{name}/13", cells)
 
 
-def with_residuals(*names: str, minutes: tuple[float, float], inputs: Inputs = "gaussian_mixture") -> Figure:
-    """Figure 5 or 14: networks with residual connections, which are said to be like others in Figure 14."""
-    name, cells = names[0], _cells(DEEP, inputs, residual=True)
-    if inputs == "gaussian_mixture":
-        ours = nowhere_lost(f"{name}/5", cells), equally_accurate(f"{name}/6", cells)
-        claims = (*with_residual(name, cells), *ours)
-    else:
-        claims = (
-            still_biased(f"{name}/1", cells),
-            deeper(f"{name}/2", cells),
-            each_step(f"{name}/3", cells),
-            nowhere_lost(f"{name}/4", cells),
-            equally_accurate(f"{name}/5", cells),
-            harder(f"{name}/6", cells),
-        )
-    return trained_study(*names, cells=cells, claims=claims, minutes=minutes), draw_depths
-
-
-def _cells(
-    depths: Sequence[int], inputs: Inputs = "gaussian_mixture", *, residual: bool
-) -> tuple[Setting, ...]:
-    """Causal networks of the given depths, by encoding."""
-    return tuple(
-        Setting(depth, residual, positional=word, inputs=inputs) for word in RELATIVE for depth in depths
-    )
+def with_residuals(name: str, cells: Sequence[Setting]) -> Iterator[Claim]:
+    """Claims of Figure 5 or 14: networks with residual connections, said to be like others in Figure 14."""
+    if cells[0].inputs == "gaussian_mixture":
+        yield from with_residual(name, cells)
+        yield nowhere_lost(f"{name}/5", cells)
+        yield equally_accurate(f"{name}/6", cells)
+        return
+    yield still_biased(f"{name}/1", cells)
+    yield deeper(f"{name}/2", cells)
+    yield each_step(f"{name}/3", cells)
+    yield nowhere_lost(f"{name}/4", cells)
+    yield equally_accurate(f"{name}/5", cells)
+    yield harder(f"{name}/6", cells)
 
 
 # --- networks without residual connections -----------------------------------------------------------------

@@ -1,24 +1,22 @@
 """The numbers behind the figures: every cell's gaps with loss and in-context accuracy, as rows and as a page."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.claims import Claim, signed_text
+from posbias.claims import signed_text
 from posbias.estimate import Estimate
-from posbias.papers.study import Results, Study
+from posbias.papers.study import Results
 from posbias.papers.wu2025.outcomes import LEARNT, PAIRS, Gaps
-from posbias.papers.wu2025.settings import EFFORT, Setting
+from posbias.papers.wu2025.settings import Setting
 from posbias.reports.pages import Table
 
 if TYPE_CHECKING:
     from posbias.training.kernels import Agreement
 
-Figure = tuple[Study, Callable[..., Any]]
-"""A study and what draws it."""
 HEAD = ("setting", *(pair.replace("-", "–") for pair in PAIRS), "accuracy", "loss", "learnt")
 """What the columns of a table of gaps are."""
 _PLACES = {"fig2": "Section 5.1", "fig3": "Section 5.2", "fig4": "Appendix K.1", "fig5": "Appendix K.2"}
@@ -33,33 +31,6 @@ _PREDICTED = (
     "networks that have learnt, and whether the measured sign agrees where both are told from zero; the size is "
     "not predicted. "
 )
-
-
-def trained_study(
-    name: str,
-    title: str,
-    question: str,
-    *,
-    cells: Iterable[Setting],
-    claims: Iterable[Claim],
-    minutes: tuple[float, float],
-    **more: Any,
-) -> Study:
-    """A study of trained networks; `more` as in `Study`.
-
-    `minutes` are those of the efforts quick and full; of full they are reckoned from the rates of quick runs.
-    """
-    about = {"tables": tables, "data": data, "note": note, "captioned": True, "needs": "torch"}
-    about |= {"uses": (("liu2024", "the middle that gets lost"),)}
-    spent = dict(zip(EFFORT, minutes, strict=True))
-    return Study(name, title, question, tuple(cells), tuple(claims), EFFORT, "", spent, **about | more)
-
-
-def caption_of(*names: str, parts: Sequence[Study], minutes: tuple[float, float]) -> Study:
-    """A number that is the caption of other figures, which stand for it."""
-    cells = dict.fromkeys(cell for part in parts for cell in part.cells)
-    shorts = tuple(part.short for part in parts)
-    return trained_study(*names, cells=cells, claims=(), minutes=minutes, draws=False, parts=shorts)
 
 
 def place_of(name: str) -> str:

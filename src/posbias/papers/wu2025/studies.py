@@ -1,0 +1,195 @@
+"""Figures 2 to 24 as studies: which networks are trained for each, what is claimed of them, how they are drawn.
+
+Figures 13 to 18 and 20 to 23 repeat others with a fixed vocabulary; 19 and 24 are captions of these.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, get_args
+
+from posbias.claims import Claim
+from posbias.papers.study import Studies, Study
+from posbias.papers.wu2025 import depth, sinks
+from posbias.papers.wu2025.biased_training import training_claims
+from posbias.papers.wu2025.drawing import draw_biased_training, draw_depths, draw_maps, draw_sinks
+from posbias.papers.wu2025.settings import ABSOLUTE, DEEP, DEPTHS, EFFORT, RELATIVE, Inputs, Setting
+from posbias.papers.wu2025.tables import data, note, tables
+from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
+
+ALONE = [Setting(layers, False, positional=word) for word in RELATIVE for layers in DEPTHS]
+RESIDUAL = [Setting(layers, True, positional=word) for word in RELATIVE for layers in DEEP]
+"""Causal networks by encoding and depth, without and with residual connections."""
+ANSWERS = (
+    (3, 15, ("first", "last"), "both ends"),
+    (6, 16, ("first",), "the first item"),
+    (7, 17, ("middle",), "the middle item"),
+    (8, 18, ("last",), "the last item"),
+)
+"""Figures on biased training, those that repeat them, and the items that training asks for."""
+
+
+def _trained() -> Iterator[Study]:
+    """Figures, each before the one that repeats it."""
+    yield from _figures(
+        "Gap by depth, without and with residual connections",
+        "Does depth turn a network without any bias in its data towards earlier items, and do decay and rotary "
+        "encodings work against it?",
+        "",
+        {2: 11},
+        1039,
+        [*ALONE, *(cell for cell in RESIDUAL if cell.depth in DEPTHS)],
+        depth.both_kinds,
+        draw_depths,
+    )
+    yield from _figures(
+        "Gap by depth, attention layers alone",
+        "Does each further layer without residual connections favour earlier items more?",
+        "Does depth favour earlier items when inputs are a fixed set of correlated vectors?",
+        {4: 5.1, 13: 2.8},
+        461,
+        ALONE,
+        depth.pure_attention,
+        draw_depths,
+    )
+    yield from _figures(
+        "Gap by depth up to ten layers, with residual connections",
+        "With residual connections, does the bias still grow with depth, or rise and fall?",
+        "With residual connections and a fixed vocabulary, does every pair of layers add to the bias?",
+        {5: 12, 14: 6.9},
+        1625,
+        RESIDUAL,
+        depth.with_residuals,
+        draw_depths,
+    )
+    for number, again, answers, asked in ANSWERS:
+        question = f"Which masks and encodings learn a preference for {asked}?"
+        if asked == "both ends":
+            question = (
+                "Does the causal mask let a network learn a preference for either end, and does the middle "
+            )
+            question += "get lost?"
+        encodings = [(mask, word) for mask in (Full(), Causal()) for word in ABSOLUTE]
+        yield from _figures(
+            f"Gap after training that asks for the {' and the '.join(answers)} item",
+            question,
+            f"Is a preference for {asked} learnt with a fixed vocabulary too?",
+            {number: 2.4, again: 0.9},
+            158,
+            [Setting(mask=mask, positional=word, answers=answers) for mask, word in encodings],
+            training_claims,
+            draw_biased_training,
+        )
+    yield from _figures(
+        "Attention maps of two-layer causal networks",
+        "Does attention gather on the first token when nothing in the data prefers it?",
+        "Does attention gather on the first token with a fixed vocabulary too?",
+        {9: 0.7, 20: 0.3},
+        45,
+        _two_layers(Causal()),
+        sinks.causal,
+        draw_maps,
+    )
+    yield from _figures(
+        "Sink metric under the causal mask",
+        "Is the first token a sink, beyond what even attention and untrained networks give it?",
+        "Is the first token a sink with a fixed vocabulary too?",
+        {10: 0.7, 21: 0.3},
+        45,
+        _two_layers(Causal()),
+        sinks.causal,
+        draw_sinks,
+    )
+    yield from _figures(
+        "Sink metric under sliding windows of 5, 9 and 13 tokens",
+        "Is the first token more of a sink the wider the window?",
+        "Is the first token more of a sink under wider windows with a fixed vocabulary too?",
+        {11: 1.8, 22: 0.7},
+        123,
+        _two_layers(*map(SlidingWindow, (5, 9, 13))),
+        sinks.windows,
+        draw_sinks,
+    )
+    yield from _figures(
+        "Sink metric under prefix masks of 2, 4 and 6 tokens",
+        "Are all tokens of the prefix sinks, and not the first alone?",
+        "Are all tokens of a prefix sinks with a fixed vocabulary too?",
+        {12: 1.7, 23: 0.7},
+        115,
+        _two_layers(*map(Prefix, (2, 4, 6))),
+        sinks.prefixes,
+        draw_sinks,
+    )
+
+
+def _two_layers(*masks: Mask) -> list[Setting]:
+    """The networks whose sinks are looked at, without and with residual connections."""
+    return [Setting(residual=residual, mask=mask) for residual in (False, True) for mask in masks]
+
+
+def _figures(
+    title: str,
+    question: str,
+    repeated: str,
+    quick: Mapping[int, float],
+    full: float,
+    cells: Sequence[Setting],
+    claims: Callable[[str, Sequence[Setting]], Iterable[Claim]],
+    draw: Callable[..., Any],
+) -> Iterator[Study]:
+    """A figure and, with the question `repeated`, the one that repeats it with a fixed vocabulary.
+
+    `quick` are their minutes by number; those of the effort `full` are reckoned from the rates of quick runs.
+    """
+    uses = ("liu2024", "the middle that gets lost")
+    if draw in (draw_maps, draw_sinks):
+        uses = ("xiao2024", "attention sinks")
+    inputs: tuple[Inputs, ...] = get_args(Inputs)
+    for (number, minutes), asked, kind in zip(quick.items(), (question, repeated), inputs, strict=False):
+        name, own = f"wu2025/fig{number}", tuple(replace(cell, inputs=kind) for cell in cells)
+        yield Study(
+            name,
+            title,
+            asked,
+            own,
+            tuple(claims(name, own)),
+            EFFORT,
+            "",
+            {"quick": minutes, "full": full},
+            tables,
+            data,
+            note,
+            draw,
+            captioned=True,
+            needs="torch",
+            uses=(uses,),
+        )
+        title = f"Figure {number}, fixed vocabulary"
+
+
+def _caption(number: int, question: str, minutes: tuple[float, float], *parts: Study) -> Study:
+    """A number that is the caption of other figures, which stand for it."""
+    first, last = (part.short.removeprefix("fig") for part in (parts[0], parts[-1]))
+    return replace(
+        parts[0],
+        name=f"wu2025/fig{number}",
+        title=f"Caption of Figures {first} to {last}",
+        question=question,
+        cells=tuple(dict.fromkeys(cell for part in parts for cell in part.cells)),
+        claims=(),
+        minutes=dict(zip(EFFORT, minutes, strict=True)),
+        draw=None,
+        parts=tuple(part.short for part in parts),
+    )
+
+
+def _all() -> Iterator[Study]:
+    known = {study.short: study for study in _trained()}
+    question = "Do networks with a fixed vocabulary learn the preferences of their training data?"
+    known["fig19"] = _caption(19, question, (3.8, 631), *(known[f"fig{part}"] for part in range(15, 19)))
+    question = "Are there sinks with a fixed vocabulary, under each of the three masks?"
+    known["fig24"] = _caption(24, question, (1.7, 283), *(known[f"fig{part}"] for part in range(21, 24)))
+    return (known[f"fig{number}"] for number in range(2, 25))
+
+
+STUDIES = Studies(_all())
+"""Every number from 2 to 24."""
