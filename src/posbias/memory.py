@@ -1,4 +1,4 @@
-"""How much memory can be had, asked before a large array is made."""
+"""How much memory can be had, asked before a large array is made; and how many cores."""
 
 import os
 from pathlib import Path
@@ -19,6 +19,11 @@ def require(needed: int, argument: str, given: object) -> None:
         raise InvalidValueError(
             f"{argument}: {given} given; that takes about {needed / 1e9:,.1f} GB and {free / 1e9:,.1f} GB are free"
         )
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _free_of_the_machine() -> int | None:

@@ -14,8 +14,8 @@ from posbias.papers import kim2026
 from posbias.papers.explaining import explanations
 from posbias.papers.kim2026 import quantities as q
 from posbias.papers.kim2026.closed_forms import GOOD, key_factor_ratios, key_factor_rows, score_row
-from posbias.papers.kim2026.models import PRINTED, by_anisotropy
-from posbias.papers.study import write
+from posbias.papers.kim2026.models import PRINTED, by_anisotropy, effort_of
+from posbias.papers.reproduction import write
 from posbias.reports.pages import Page
 from posbias.simulation import Averages, RecencyModel
 from posbias.store import Store
@@ -40,7 +40,7 @@ def folder(tmp_path_factory):
 def results(folder):
     """The simulations behind all figures."""
     models = dict.fromkeys(model for study in kim2026.STUDIES.values() for model in study.cells)
-    return kim2026._simulated(models, Store(folder / "cells"), SAMPLES, 0, 1, False, None)
+    return kim2026._simulated(models, Store(folder / "cells"), SAMPLES, 0, 1, False, None)[0]
 
 
 @pytest.fixture(scope="module")
@@ -230,7 +230,7 @@ def page(name, results, amount=SAMPLES):
 
 def test_a_page_has_the_numbers_and_the_claims(results, claims, tmp_path):
     study, shown, _ = page("fig2", results)
-    made = write(study, shown, study.effort_of(SAMPLES), tmp_path)
+    made = write(study, shown, effort_of(SAMPLES), tmp_path)
     text, data = (path.read_text() for path in made.files)
     about = json.loads(data)
     assert (about["name"], about["version"], about["samples"]) == ("fig2", __version__, SAMPLES)
@@ -248,10 +248,9 @@ def test_a_page_has_the_numbers_and_the_claims(results, claims, tmp_path):
 
 
 def test_the_effort_is_what_every_cell_drew():
-    study = kim2026.STUDIES["section3"]
-    assert study.effort_of(10**7) == "full"
-    assert study.effort_of(10**7 - 1) == "quick"
-    assert study.effort_of(20_000) == "20,000 samples"
+    assert effort_of(10**7) == "full"
+    assert effort_of(10**7 - 1) == "quick"
+    assert effort_of(20_000) == "20,000 samples"
 
 
 def test_the_six_numbers_have_a_page_of_their_own(results):

@@ -5,7 +5,6 @@ prompt, then streams, and can be interrupted and resumed at any prompt, by as ma
 """
 
 import logging
-import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +33,7 @@ from posbias.measurement.selfchecks import selfcheck
 from posbias.measurement.sharing import Group, group
 from posbias.measurement.streaming import Skipped, Stream
 from posbias.measurement.texts.prompts import Prompts
+from posbias.memory import cores
 
 log = logging.getLogger(__name__)
 _SELFCHECK_TOKENS = 64
@@ -206,8 +206,7 @@ def _leaving_a_core() -> Iterator[None]:
     something does.) Fewer threads than that, as `OMP_NUM_THREADS` may ask, are left as they are.
     """
     before = torch.get_num_threads()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    torch.set_num_threads(min(before, max(1, cores - 1)))
+    torch.set_num_threads(min(before, max(1, cores() - 1)))
     try:
         yield
     finally:

@@ -23,9 +23,10 @@ from posbias.errors import InputFileError
 from posbias.events import OnEvent
 from posbias.execution import Engine
 from posbias.papers.explaining import explanation_of
-from posbias.papers.registry import PaperStudy, find_studies
+from posbias.papers.registry import find_studies
 from posbias.papers.results import read_result
-from posbias.papers.theorems import INSTANCES, STATEMENTS, judge_statements, try_statements
+from posbias.papers.study import Study
+from posbias.papers.theorems import INSTANCES, Statements, judge_statements, try_statements
 
 log = logging.getLogger(__name__)
 OWN_NUMBERS = "(the paper's own numbers)"
@@ -49,19 +50,19 @@ def collect(
     be kept.
     """
     folder, studies = Path(folder), [study for study in find_studies(papers) if not study.parts]
-    stated = [study.paper for study in studies if study.name == STATEMENTS]
+    stated = [study.paper for study in studies if isinstance(study, Statements)]
     options: dict[str, Any] = {"instances": instances, "engine": engine, "on_event": on_event}
     tried = try_statements(folder, stated, **options) if stated else {}
     claims: list[Judged] = []
     for study in studies:
-        if study.name == STATEMENTS:
+        if isinstance(study, Statements):
             claims += judge_statements([study.paper], tried)
         else:
             claims += _claims_of(study, study.file(folder, at))
     return claims
 
 
-def _claims_of(study: PaperStudy, path: Path) -> Iterator[Judged]:
+def _claims_of(study: Study, path: Path) -> Iterator[Judged]:
     """The claims of a figure or table, from its JSON."""
     data: dict[str, Any] | None = None
     trouble = f"not made here; {study.made_by}"
@@ -82,7 +83,7 @@ def _claims_of(study: PaperStudy, path: Path) -> Iterator[Judged]:
     yield from rows
 
 
-def _rows_of(study: PaperStudy, data: Mapping[str, Any] | None, trouble: str) -> Iterator[Judged]:
+def _rows_of(study: Study, data: Mapping[str, Any] | None, trouble: str) -> Iterator[Judged]:
     """The claims about rows that the paper prints; `data` is the study's JSON, None where `trouble` says why."""
     for claim in study.row_claims:
         row = judge(claim, data or {})
@@ -92,7 +93,7 @@ def _rows_of(study: PaperStudy, data: Mapping[str, Any] | None, trouble: str) ->
         yield replace(row, why=why, study=study.key, more={"model": claim.scope})
 
 
-def _explained(claim: Judged, study: PaperStudy, data: Mapping[str, Any]) -> Judged:
+def _explained(claim: Judged, study: Study, data: Mapping[str, Any]) -> Judged:
     """A claim with what its effort, its model and whoever looked into it have to say."""
     effort, own = str(data.get("effort", "")), claim.sentence.startswith(OWN_NUMBERS)
     stand_in = "" if own else str(data.get("stand_in", ""))

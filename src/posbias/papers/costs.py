@@ -7,46 +7,15 @@ records of studies that it does not make, and adds to those that it makes anew w
 
 import datetime
 import json
-import os
 import platform
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from posbias.memory import cores
+from posbias.papers.reproduction import Spent
 from posbias.store import save_json
 from posbias.store.header import VERSION
-
-ORDER = ("quick", "full")
-"""Efforts, from less to more."""
-
-
-@dataclass(frozen=True)
-class Spent:
-    """What a study took: seconds, cells made for it, cells that were there."""
-
-    name: str
-    seconds: float
-    made: int
-    found: int
-
-
-def shared_out(
-    alone: Mapping[str, float],
-    seconds: float,
-    needs: Mapping[str, Sequence[Hashable]],
-    new: Mapping[Hashable, float],
-) -> Iterator[Spent]:
-    """What each of several studies took that were made together in so many `seconds`.
-
-    `alone` are the seconds that each took by itself, `needs` the cells of each, `new` what each new cell took, in
-    any unit.
-    """
-    left, whole, common = dict(new), sum(new.values()) or 1.0, seconds - sum(alone.values())
-    for name, cells in needs.items():
-        first = {cell: left.pop(cell) for cell in dict.fromkeys(cells) if cell in left}
-        share = common * sum(first.values()) / whole
-        yield Spent(name, alone.get(name, 0.0) + share, len(first), len({*cells}) - len(first))
 
 
 class Costs:
@@ -87,7 +56,7 @@ class Costs:
         papers = dict.fromkeys(key.partition("/")[0] for key in self.records)
         about = {
             "version": VERSION,
-            "machine": f"{_cores()} cores, {platform.machine()}",
+            "machine": f"{cores()} cores, {platform.machine()}",
             "versions": _versions(),
             "runs": [self._total(paper) for paper in papers],
             "studies": self.records,
@@ -102,15 +71,6 @@ class Costs:
             "cells": sum(one["cells_made"] for one in own),
             "minutes": round(sum(one["seconds"] for one in own) / 60, 1),
         }
-
-
-def effort_covers(had: str, wanted: str) -> bool:
-    """Whether what was made with one effort is as much as another asks for."""
-    return had in ORDER and ORDER.index(had) >= ORDER.index(wanted)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _versions() -> dict[str, str]:

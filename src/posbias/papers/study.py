@@ -1,33 +1,34 @@
 """A figure, table or section of a paper as a study: cells computed once, claims judged, a drawing, a page.
 
-    from posbias.papers.kim2026 import STUDIES
+    from posbias.papers.registry import STUDIES
 
-    study = STUDIES["fig1"]
-    print(study.question, *(claim.sentence for claim in study.claims), sep="\n")
+    study = STUDIES["wu2025/fig2"]
+    print(study.question, study.quick, study.state("results"), sep="\n")
 
-The paper's package computes the cells; `write` judges, draws and writes what they found.
+The paper's package computes the cells; `posbias.papers.reproduction` judges, draws and writes what they found. A
+study knows its files under a folder of results: `state` says whether they are there, `rows` what they hold as a
+table.
 """
 
-import logging
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import importlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from posbias.claims import Claim, Judged, judged
-from posbias.errors import InvalidValueError
-from posbias.files import write_text
+from posbias.errors import InputFileError, InvalidValueError
 from posbias.papers import find_figures
-from posbias.reports.pages import Page, Table
-from posbias.sources import cite
-from posbias.store import save_json
-from posbias.store.header import VERSION
+from posbias.papers.results import State, read_result, rows_of, state_of
+from posbias.reports.pages import Table
 
-log = logging.getLogger(__name__)
+MACHINE = "2 cores, x86-64"
+"""What costs are of."""
 PICTURES = ("svg", "png")
 Results = Mapping[Any, Any]
 """What the cells of a study found, by cell. A study without cells of its own may have results of another type."""
+Places = Mapping[str, Path]
+"""Folders of papers that lie elsewhere than in the folder of results."""
 
 
 @dataclass(frozen=True)
@@ -40,25 +41,39 @@ class Expected:
     where: str
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What a study takes when nothing is there yet: cells, minutes, and the machine these are of."""
+
+    cells: int
+    minutes: float
+    machine: str = MACHINE
+
+    def __str__(self) -> str:
+        return f"{self.cells} cells, {minutes_text(self.minutes)}"
+
+
 @dataclass(frozen=True, eq=False)
 class Study:
     """A question about some cells, and what a paper says of the answer.
 
-    `name` is PAPER/NAME; `effort` what is spent on each cell at the efforts quick and full, in `unit` where it is
-    a number, and `minutes` what that takes on two cores; `tables` are those of the page and `data` the numbers of
-    its JSON, from results, and `note` says what these rest on. `draw` makes the figure of results, if there is
-    one; where it is `captioned` it takes a `caption`, the note and the judged claims as coloured lines to write
-    beneath. `parts` are the studies of a number that is the caption of others; `uses` are sources beyond the paper
-    and those of its cells, each with what is used of it.
+    `key` is PAPER/NAME; `effort` what is spent on each cell at the efforts quick and full, counted in `unit` (a
+    number as effort is one of these, where it is one alone), and `minutes` what that takes on two cores; `tables`
+    are those of the page and `data` the numbers of its JSON, from results, and `note` says what these rest on.
+    `draw` makes the figure of results, if there is one; where it is `captioned` it takes a `caption`, the note and
+    the judged claims as coloured lines to write beneath. `needs` is "" (nothing beyond posbias[report]), "torch"
+    or "models" (a language model; those of the paper that cannot be had are read from the authors' rollout files,
+    or stood in for). `parts` are the studies of a number that is the caption of others; `uses` are sources beyond
+    the paper and those of its cells, each with what is used of it.
 
     A claim without evidence in some results is left out there, and `missing` says why there is nothing to show at
     all ("" if there is); `words` fill the {fields} of claims. Where cells are asked for at each run,
     `cells` are none, all results are the study's, and `counts` says how many there are at each effort by default;
-    `options` are those of its command. `printed` are numbers of the paper, and `rows` claims about what it prints
-    that are judged on the study's JSON, made or not (then an empty one).
+    `options` are those of its command. `expected` are the numbers that the paper prints of it, and `row_claims`
+    claims about what it prints that are judged on the study's JSON, made or not (then an empty one).
     """
 
-    name: str
+    key: str
     title: str
     question: str
     cells: tuple[Any, ...]
@@ -66,9 +81,9 @@ class Study:
     effort: Mapping[str, Any]
     unit: str
     minutes: Mapping[str, float]
-    tables: Callable[[Any], Iterable[Table]]
-    data: Callable[[Any], Mapping[str, Any]]
-    note: Callable[[Any], str]
+    tables: Callable[[Any], Iterable[Table]] = lambda results: ()
+    data: Callable[[Any], Mapping[str, Any]] = lambda results: {}
+    note: Callable[[Any], str] = lambda results: ""
     draw: Callable[..., Any] | None = None
     captioned: bool = False
     needs: str = ""
@@ -78,51 +93,132 @@ class Study:
     words: Callable[[Any], Mapping[str, str]] = lambda results: {}
     counts: Mapping[str, int] | None = None
     options: str = ""
-    printed: tuple[Expected, ...] = ()
-    rows: tuple[Claim, ...] = ()
+    expected: tuple[Expected, ...] = ()
+    row_claims: tuple[Claim, ...] = ()
 
     @property
     def paper(self) -> str:
         """The paper's key."""
-        return self.name.partition("/")[0]
+        return self.key.partition("/")[0]
 
     @property
-    def short(self) -> str:
+    def name(self) -> str:
         """Its name within the paper."""
-        return self.name.partition("/")[2]
+        return self.key.partition("/")[2]
 
     @property
-    def label(self) -> str:
-        """'Figure 1', 'Section 3'."""
-        kinds = {"fig": "Figure", "table": "Table", "section": "Section"}
-        for begin, word in kinds.items():
-            if self.short.startswith(begin):
-                return f"{word} {self.short.removeprefix(begin)}"
-        return self.short
+    def quick(self) -> Cost:
+        """What it takes at the effort quick."""
+        return self._cost("quick")
+
+    @property
+    def full(self) -> Cost:
+        """What it takes at the effort full."""
+        return self._cost("full")
+
+    def _cost(self, effort: str) -> Cost:
+        return Cost(self.counts[effort] if self.counts else len(self.cells), self.minutes[effort])
+
+    @property
+    def made_of(self) -> "tuple[Study, ...]":
+        """Itself, or the studies that it is the caption of."""
+        package = importlib.import_module(f"posbias.papers.{self.paper}")
+        return tuple(package.STUDIES[part] for part in self.parts) or (self,)
+
+    @property
+    def shared_out(self) -> bool:
+        """Whether its cells are a matter of an engine: processes here or a cluster may share them."""
+        return self.needs == "torch"
+
+    @property
+    def command(self) -> str:
+        """What makes it."""
+        return f"posbias paper {self.paper} {self.name} {self.options}".rstrip()
+
+    @property
+    def made_by(self) -> str:
+        """'`posbias paper wu2025 fig5` makes it (about 14 minutes)'."""
+        return f"`{self.command}` makes it (about {minutes_text(self.quick.minutes)})"
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """The names of its files."""
+        kinds = () if self.parts else (*(PICTURES if self.draw else ()), "md", "json")
+        return tuple(f"{self.name}.{kind}" for kind in kinds)
+
+    def file(self, folder: str | Path, at: Places | None = None) -> Path:
+        """Its JSON in a folder of results, or in that of its paper where `at` has one."""
+        return (at or {}).get(self.paper, Path(folder) / self.paper) / f"{self.name}.json"
+
+    def state(self, folder: str | Path, at: Places | None = None) -> State:
+        """Whether it is made in a folder of results, with which effort, when, and its claims by verdict.
+
+        Never raises for a file that cannot be used: that is what `State.damaged` is for.
+        """
+        if self.parts:
+            return State.joined([part.state(folder, at) for part in self.made_of])
+        return state_of(self.file(folder, at), self.name)
+
+    def rows(self, folder: str | Path, at: Places | None = None) -> list[dict[str, Any]]:
+        """Its numbers as a table, ready for CSV: a row for each cell, a column for each quantity.
+
+        Quantities are numbers, words or None; nested ones are spelt with dots ("gap.value"), short lists with
+        their place ("every_gap.0"), and of curves every position is a row (column "position"). Raises
+        `InputFileError` when it is not made, damaged or of another version.
+        """
+        if self.parts:
+            return [{"study": part.key} | row for part in self.made_of for row in part.rows(folder, at)]
+        try:
+            return self._read_rows(self.file(folder, at))
+        except InputFileError as error:
+            raise InputFileError(f"{error}; {self.made_by}") from None
+
+    def _read_rows(self, path: Path) -> list[dict[str, Any]]:
+        if not path.exists():
+            raise InputFileError(f"{path}: not made")
+        return rows_of(read_result(path, self.name))
 
     def judged(self, results: Any) -> tuple[Judged, ...]:
         """Its claims that have evidence in these results, judged."""
-        words, found = self.words(results), []
+        words, verdicts = self.words(results), []
         for claim in self.claims:
             evidence = tuple(claim.quantity(results)) if claim.quantity else ()
             if evidence:
                 told = replace(claim, sentence=claim.sentence.format(**words)) if words else claim
-                found.append(judged(told, evidence))
-        return tuple(found)
+                verdicts.append(judged(told, evidence))
+        return tuple(verdicts)
 
-    def effort_of(self, amount: int) -> str:
-        """'full' or 'quick' if so much is drawn for every cell, else the amount in words."""
-        for name in ("full", "quick"):
-            if amount >= self.effort[name]:
-                return name
-        return f"{amount:,} {self.unit}"
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "study": self.key,
+            "title": self.title,
+            "question": self.question,
+            "needs": self.needs,
+            "expected": [vars(number) for number in self.expected],
+            "quick": vars(self.quick),
+            "full": vars(self.full),
+            "unit": self.unit,
+            "writes": list(self.writes),
+            "parts": [f"{self.paper}/{part}" for part in self.parts],
+            "command": self.command,
+        }
+
+
+def minutes_text(minutes: float) -> str:
+    """'20 seconds', '14 minutes', '3 hours', '6 days'."""
+    for size, limit, unit in ((1 / 60, 1, "second"), (1, 90, "minute"), (60, 2880, "hour")):
+        if minutes < limit:
+            count = max(1, round(minutes / size))
+            return f"{count} {unit}{'s' * (count > 1)}"
+    return f"{round(minutes / 1440)} days"
 
 
 class Studies(dict[str, Study]):
-    """The studies of a paper by their short names."""
+    """The studies of a paper by their names in it."""
 
     def __init__(self, studies: Iterable[Study]):
-        super().__init__({study.short: study for study in studies})
+        super().__init__({study.name: study for study in studies})
 
     def find(self, what: str | Iterable[str]) -> list[str]:
         """The names that `what` means, captions taken apart, in their order.
@@ -135,88 +231,3 @@ class Studies(dict[str, Study]):
         chosen = {name for target in asked for name in find_figures(target, self)}
         chosen |= {part for name in chosen for part in self[name].parts}
         return [name for name in self if name in chosen and not self[name].parts]
-
-
-@dataclass(frozen=True, eq=False)
-class Made:
-    """A study with its results, its page, the files that were written, and the seconds all this took."""
-
-    study: Study
-    results: Any
-    page: Page
-    figures: tuple[Path, ...]
-    files: tuple[Path, ...]
-    seconds: float
-
-    @property
-    def judged(self) -> tuple[Judged, ...]:
-        """Its claims."""
-        return self.page.claims
-
-
-@dataclass(frozen=True, eq=False)
-class Reproduction:
-    """What was made: studies by name, and what the cells behind them found."""
-
-    made: Mapping[str, Made]
-    results: Any
-
-    @property
-    def pages(self) -> dict[str, Page]:
-        """Pages by figure."""
-        return {name: made.page for name, made in self.made.items()}
-
-    @property
-    def claims(self) -> dict[str, Sequence[Judged]]:
-        """Claims by figure."""
-        return {name: made.judged for name, made in self.made.items()}
-
-    @property
-    def figures(self) -> tuple[Path, ...]:
-        """The pictures."""
-        return tuple(path for made in self.made.values() for path in made.figures)
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The pages, as text and as JSON."""
-        return tuple(path for made in self.made.values() for path in made.files)
-
-    @property
-    def written(self) -> tuple[Path, ...]:
-        """All files, study by study."""
-        return tuple(path for made in self.made.values() for path in (*made.figures, *made.files))
-
-
-def write(study: Study, results: Any, effort: str, folder: Path, **options: Any) -> Made:
-    """Judge a study on its results, draw it and write its page: NAME.svg, .png, .md and .json in `folder`.
-
-    `results` may hold cells of other studies: claims may compare with them, all else is about those of this one.
-    `effort` is what every cell was made with at least, `options` are those of the study's `draw`. Raises
-    `OutputFileError`.
-    """
-    began = time.monotonic()
-    log.info("drawing %s …", study.short)
-    judged = study.judged(results)
-    shown = {cell: results[cell] for cell in study.cells} or results
-    figures = _draw(study, shown, judged, folder, options)
-    source, title = cite(study.paper).short, f"{study.label}: {study.title}"
-    page = Page(f"{source}, {title}", study.note(shown), tuple(study.tables(shown)), judged)
-    about = {"name": study.short, "title": title, "source": source, "version": VERSION, "effort": effort}
-    files = (
-        write_text(folder / f"{study.short}.md", page.markdown()),
-        save_json(about | page.as_dict() | dict(study.data(shown)), folder / f"{study.short}.json"),
-    )
-    return Made(study, shown, page, figures, files, time.monotonic() - began)
-
-
-def _draw(
-    study: Study, results: Any, judged: Sequence[Judged], folder: Path, options: Mapping[str, Any]
-) -> tuple[Path, ...]:
-    from posbias.plots.captions import verdict_lines
-    from posbias.plots.style import save_figure
-
-    if study.draw is None:
-        return ()
-    caption = {"caption": verdict_lines(study.note(results), judged)} if study.captioned else {}
-    figure = study.draw(results, **caption, **options)
-    return tuple(save_figure(figure, folder / f"{study.short}.{kind}") for kind in PICTURES)

@@ -6,18 +6,20 @@ it is that the least slack of the printed reading is no less than rounding allow
 
 import logging
 import math
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.claims import Above, Claim, Evidence, Judged, judge, undecided
-from posbias.errors import InvalidValueError
+from posbias.errors import InputFileError, InvalidValueError
 from posbias.estimate import Estimate
 from posbias.events import Event, OnEvent
 from posbias.execution import Engine, Failed, InProcess, Last, Processes, Result, Task
+from posbias.memory import cores
+from posbias.papers.results import State
+from posbias.papers.study import Places, Study
 from posbias.store import Store
 from posbias.store.header import Header
 from posbias.store.store import Stored
@@ -36,23 +38,70 @@ FEW = 8
 """So many statements are tried sooner than worker processes have started."""
 
 
-@dataclass(frozen=True)
-class Stated:
-    """The numbered statements of a paper in words, their number, and the minutes that trying them takes."""
+class Statements(Study):
+    """The numbered statements of a paper as a study, whose cells, statements tried, lie in OUT/statements."""
 
-    title: str
-    count: int
-    quick: float
-    full: float
+    @property
+    def shared_out(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def command(self) -> str:
+        """What tries them."""
+        return f"posbias paper claims --paper {self.paper}"
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """The folder of all papers' statements."""
+        return (f"{STATEMENTS}/",)
+
+    def file(self, folder: str | Path, at: Places | None = None) -> Path:
+        """That folder."""
+        return Path(folder) / STATEMENTS
+
+    def state(self, folder: str | Path, at: Places | None = None) -> State:
+        """As of `Study`: made when all statements of the paper have been tried."""
+        try:
+            tried = tried_already(Path(folder), self.paper)
+        except InputFileError as error:
+            return State(damaged=str(error))
+        if tried is None:
+            return State()
+        amount = min(stored.header.amount or 0 for stored in tried)
+        newest = max((stored.path for stored in tried), key=lambda path: path.stat().st_mtime)
+        return State.of(f"{amount:,} {self.unit}", newest, [row["verdict"] for row in _rows(tried)])
+
+    def _read_rows(self, path: Path) -> list[dict[str, Any]]:
+        tried = tried_already(path.parent, self.paper)
+        if tried is None:
+            raise InputFileError(f"{path}: not made")
+        return list(_rows(tried))
+
+
+def _stated(paper: str, title: str, count: int, quick: float, full: float) -> Statements:
+    """The statements of a paper in words, their number, and the minutes that trying them takes."""
+    efforts = {"quick": INSTANCES, "full": 1000}
+    minutes, counts = {"quick": quick, "full": full}, dict.fromkeys(efforts, count)
+    key = f"{paper}/{STATEMENTS}"
+    return Statements(key, title, QUESTION, (), (), efforts, "instances", minutes, counts=counts)
 
 
 STATED = {
-    "wu2025": Stated("Theorems 4.1 to 4.7 with their lemmas and proofs", 16, 0.1, 0.5),
-    "herasimchyk2026": Stated(
-        "Propositions 4.2 to 4.5, Lemma 5.3, Theorem 5.4 with their proofs", 21, 0.1, 0.5
-    ),
-    "kim2026": Stated("Theorem 1, Propositions 1 to 3, Equations 5, 19 and 42", 10, 0.4, 2),
+    study.paper: study
+    for study in (
+        _stated("wu2025", "Theorems 4.1 to 4.7 with their lemmas and proofs", 16, 0.1, 0.5),
+        _stated(
+            "herasimchyk2026",
+            "Propositions 4.2 to 4.5, Lemma 5.3, Theorem 5.4 with their proofs",
+            21,
+            0.1,
+            0.5,
+        ),
+        _stated("kim2026", "Theorem 1, Propositions 1 to 3, Equations 5, 19 and 42", 10, 0.4, 2),
+    )
 }
+"""The studies of numbered statements, by paper."""
 
 
 def statements_of(papers: Sequence[str] = ()) -> "list[Statement]":
@@ -128,7 +177,7 @@ def tried_already(folder: Path, paper: str, instances: int | None = None) -> lis
     return [one for one in stored if one] if stored and all(stored) else None
 
 
-def rows(tried: Sequence[Stored]) -> Iterator[dict[str, Any]]:
+def _rows(tried: Sequence[Stored]) -> Iterator[dict[str, Any]]:
     """A row of plain values for each statement tried."""
     for stored in tried:
         finding: Finding = stored.result
@@ -191,8 +240,7 @@ def _cells(papers: Sequence[str], seed: int) -> "dict[str, StatementCell]":
 
 def _engine(tasks: int) -> Engine:
     """The cores here, unless a process each costs more than it saves."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Processes(min(cores, tasks)) if cores > 1 and tasks > FEW else InProcess()
+    return Processes(min(cores(), tasks)) if cores() > 1 and tasks > FEW else InProcess()
 
 
 def _why(finding: "Finding") -> str:

@@ -17,6 +17,7 @@ from posbias.errors import InvalidValueError, OutputFileError
 from posbias.events import Event, OnEvent
 from posbias.execution import Engine, Failed, InProcess, Last, Processes, Result, Task
 from posbias.files import need_writable
+from posbias.memory import cores
 from posbias.spec import encode
 from posbias.store import Store, need_xarray
 from posbias.training.conversion import convert_cell
@@ -62,8 +63,8 @@ def run_cells(
     missing = [experiment for experiment, cell in cells.items() if cell is None]
     jobs = _jobs(missing, folder, together=device != "cpu" and engine is None)
     if engine is None:
-        beside = device == "cpu" and len(jobs) > 1 and (workers or _cores()) > 1
-        engine = Processes(workers or _cores()) if beside else InProcess()
+        beside = device == "cpu" and len(jobs) > 1 and (workers or cores()) > 1
+        engine = Processes(workers or cores()) if beside else InProcess()
     call = f"posbias.training.jobs:{'finish_here' if engine.shares_disk else 'finish_elsewhere'}"
     threads = workers if isinstance(engine, InProcess) else 1
     how = {"sequences": sequences, "device": device, "threads": threads}
@@ -177,7 +178,3 @@ def _jobs(experiments: Sequence[Experiment], folder: Path, together: bool) -> li
             groups.append([experiment])
     jobs = [Job(tuple(group), folder) for group in groups]
     return sorted(jobs, key=lambda job: job.size * job.experiments[0].network.depth, reverse=True)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

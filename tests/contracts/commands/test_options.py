@@ -100,8 +100,18 @@ def test_a_number_is_in_the_study_s_own_unit(words, tmp_path, monkeypatch, capsy
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("study run kim2026/fig3 --effort 3000 --workers 2 --ray local", "workers: 2 given together with"),
-        ("study run herasimchyk2026/fig2 --effort 4 --ray local", "ray: local given together with"),
+        (
+            "study run kim2026/fig3 --workers 2",
+            "workers: 2 given with kim2026/fig3, which one process computes",
+        ),
+        (
+            "study run kim2026/fig3 --effort 3000 --workers 2 --ray local",
+            "workers: 2 given with kim2026/fig3",
+        ),
+        (
+            "study run herasimchyk2026/fig2 --effort 4 --ray local",
+            "ray: local given with herasimchyk2026/fig2",
+        ),
         ("paper herasimchyk2026 --effort 10 --prompts 20", "prompts: 20 given together with --effort 10"),
     ],
 )

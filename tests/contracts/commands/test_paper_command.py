@@ -16,8 +16,8 @@ from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.execution import InProcess
 from posbias.papers import theorems
-from posbias.papers.costs import Spent
 from posbias.papers.registry import STUDIES
+from posbias.papers.reproduction import Spent
 from posbias.papers.theorems import try_statements
 from posbias.store import save_json
 
@@ -166,16 +166,12 @@ def parts(monkeypatch):
     """No part makes anything; those named here fail."""
     failing: set[str] = set()
 
-    def part(name):
-        def make(run, studies):
-            if name in failing:
-                raise InvalidValueError(f"{name} is broken")
-            return [Spent(one.name, 1.0, 1, 0) for one in studies], {}
+    def make(asked, studies):
+        if studies[0].paper in failing:
+            raise InvalidValueError(f"{studies[0].paper} is broken")
+        return [Spent(one.name, 1.0, 1, 0) for one in studies], {}
 
-        return make
-
-    for name in ("statements", "kim", "herasimchyk", "further_texts", "wu"):
-        monkeypatch.setattr(f"posbias.papers.everything._{name}", part(name))
+    monkeypatch.setattr("posbias.papers.everything._make", make)
     return failing
 
 
@@ -187,15 +183,15 @@ def test_all_counts_the_verdicts_and_names_what_failed(capsys, parts, results):
     assert {*whole["found"]} == there
     assert {*whole["made"]} == {key for key, one in STUDIES.items() if not one.parts} - there
     assert sum(whole["counts"].values()) >= 60
-    parts.add("kim")
-    assert "8 of the studies could not be made: kim2026/fig1: kim is broken;" in refused(
+    parts.add("kim2026")
+    assert "8 of the studies could not be made: kim2026/fig1: kim2026 is broken;" in refused(
         capsys, "all", "--out", results
     )
     with pytest.raises(SystemExit):
         main(["paper", "all", "--out", str(results)])
     out, err = capsys.readouterr()
     assert "paper            hold  fail  undecided" in out
-    assert err.count("kim is broken") > 1
+    assert err.count("kim2026 is broken") > 1
 
 
 def test_all_can_write_the_page(capsys, parts, results, monkeypatch):

@@ -235,7 +235,7 @@ def test_statements_of_another_schema_are_damaged_and_do_not_stop_a_list(folder)
         InputFileError, match=r"kim-proposition-1-.*`posbias paper claims --paper kim2026` makes"
     ):
         study.rows(folder)
-    ran = make_all(folder, ["wu2025/statements", "kim2026/statements"], **FEW)
+    ran = make_all(folder, ["wu2025/statements", "kim2026/statements"], effort=2, engine=InProcess())
     assert (ran.found, [*ran.failed]) == (("wu2025/statements",), ["kim2026/statements"])
     assert str(path) in ran.failed["kim2026/statements"]
 

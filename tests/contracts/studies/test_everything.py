@@ -4,16 +4,19 @@ import json
 
 import pytest
 
-from posbias.errors import InvalidValueError, ModelError, OutputFileError, PosbiasError
+from posbias.errors import InvalidValueError, ModelError, OutputFileError
 from posbias.execution import InProcess
-from posbias.papers import everything
-from posbias.papers.costs import Costs, Spent, effort_covers, shared_out
-from posbias.papers.everything import make_all, make_study
+from posbias.papers import herasimchyk2026, kim2026, wu2025
+from posbias.papers.costs import Costs
+from posbias.papers.everything import make_all
 from posbias.papers.herasimchyk2026.cells import EFFORTS
 from posbias.papers.herasimchyk2026.cells import Effort as Prompts
 from posbias.papers.kim2026.models import EFFORT
 from posbias.papers.registry import STUDIES
+from posbias.papers.reproduction import Made, Reproduction, Spent
+from posbias.papers.study import Study
 from posbias.papers.wu2025 import Effort, settings
+from posbias.reports.pages import Page
 
 SOME = ("kim2026/section3", "wu2025/fig9", "wu2025/fig10")
 
@@ -84,27 +87,33 @@ def test_a_damaged_result_is_made_anew_from_its_cells(folder, first):
     assert {one.name for one in (folder / "wu2025" / "cells").iterdir()} == cells
 
 
-def test_a_study_alone_is_made_whatever_is_there(folder, first):
-    assert make_study(STUDIES["kim2026/section3"], folder).made == ("kim2026/section3",)
+def test_what_was_made_with_more_effort_is_skipped(folder, first):
+    path = STUDIES["kim2026/section3"].file(folder)
+    quick = path.read_text()
+    path.write_text(quick.replace('"effort": "quick"', '"effort": "full"'))
+    assert make_all(folder, "kim2026/section3").found == ("kim2026/section3",)
+    path.write_text(quick)
+    assert make_all(folder, "kim2026/section3").found == ("kim2026/section3",)
+    # a number of draws is no more and no less than another effort
+    assert make_all(folder, "kim2026/section3", effort=5000).made == ("kim2026/section3",)
 
 
 def test_a_number_that_is_a_caption_means_its_parts(tmp_path, monkeypatch):
     asked: list[str] = []
-    monkeypatch.setattr(
-        everything, "_wu", lambda run, studies: (asked.extend(one.name for one in studies) or [], {})
-    )
+    nothing = Reproduction({}, {}, {}, 0.0)
+    monkeypatch.setattr(wu2025, "reproduce", lambda names, **options: asked.extend(names) or nothing)
     make_all(tmp_path, "wu2025/fig24")
     assert asked == ["fig21", "fig22", "fig23"]
 
 
 def test_statements_are_tried_once(tmp_path):
-    options = {"instances": 1, "engine": InProcess()}
+    options = {"effort": 1, "engine": InProcess()}
     assert make_all(tmp_path, "kim2026/statements", **options).made == ("kim2026/statements",)
     assert make_all(tmp_path, "kim2026/statements", **options).found == ("kim2026/statements",)
-    more = make_all(tmp_path, "kim2026/statements", instances=2, engine=InProcess())
+    more = make_all(tmp_path, "kim2026/statements", effort=2, engine=InProcess())
     assert more.made == ("kim2026/statements",)
     record = on_record(tmp_path)["studies"]["kim2026/statements"]
-    assert (record["cells_made"], record["cells_found"]) == (20, 0)
+    assert (record["effort"], record["cells_made"], record["cells_found"]) == ("2 instances", 10, 0)
 
 
 # --- measured models ---------------------------------------------------------------------------------------
@@ -137,13 +146,13 @@ def test_measured_models_stand_in_and_a_second_text_is_shuffled(tmp_path):
 def test_a_model_that_cannot_be_had_is_done_without(tmp_path, monkeypatch, caplog):
     asked: list[tuple] = []
 
-    def measured(run, studies, models, **options):
+    def measured(names, *, models, **options):
         asked.append(tuple(models))
         if "smollm2-135m" in models:
             raise ModelError("smollm2-135m: could not be downloaded")
-        return [], {}
+        return Reproduction({}, {}, {}, 0.0)
 
-    monkeypatch.setattr(everything, "_measured", measured)
+    monkeypatch.setattr(herasimchyk2026, "reproduce", measured)
     ran = make_all(tmp_path, "herasimchyk2026/table2")
     assert asked == [("tiny-alibi", "smollm2-135m"), ("tiny-alibi",)]
     assert ran.failed == {}
@@ -156,25 +165,23 @@ def test_a_model_that_cannot_be_had_is_done_without(tmp_path, monkeypatch, caplo
 # --- what goes wrong ---------------------------------------------------------------------------------------
 
 
-def fail(*_):
+def fail(*_, **options):
     raise InvalidValueError("broken")
 
 
 def test_a_part_that_fails_does_not_stop_the_others(tmp_path, monkeypatch):
-    monkeypatch.setattr(everything, "_kim", fail)
+    monkeypatch.setattr(kim2026, "reproduce", fail)
     ran = make_all(tmp_path, SOME, engine=InProcess())
     assert ran.failed == {"kim2026/section3": "broken"}
     assert ran.made == ("wu2025/fig9", "wu2025/fig10")
     assert on_record(tmp_path)["studies"].keys() == {*ran.made}
-    with pytest.raises(PosbiasError, match="broken"):
-        make_study(STUDIES["kim2026/section3"], tmp_path)
 
 
 def test_an_interrupt_says_what_is_kept(tmp_path, monkeypatch):
-    def stop(*_):
+    def stop(*_, **options):
         raise KeyboardInterrupt("2 of 3 cells are kept")
 
-    monkeypatch.setattr(everything, "_wu", stop)
+    monkeypatch.setattr(wu2025, "reproduce", stop)
     with pytest.raises(
         KeyboardInterrupt, match=r"1 of 3 studies are kept in .* goes on from there \(2 of 3 cells"
     ):
@@ -187,6 +194,7 @@ def test_an_interrupt_says_what_is_kept(tmp_path, monkeypatch):
     [
         ({"names": "fig2"}, "study: 'fig2' given"),
         ({"effort": "much"}, "effort: 'much' given, quick or full needed"),
+        ({"effort": 9}, "effort: 9 given, quick or full needed: there are several units"),
         ({"configs": "nowhere"}, "configs: nowhere is no folder"),
         ({"models": ["a", "a"]}, "models: a given twice"),
     ],
@@ -207,8 +215,11 @@ def test_a_folder_that_cannot_be_written_is_refused_first(tmp_path):
 
 
 def test_shared_work_is_counted_once():
-    needs = {"a": ["x", "y"], "b": ["y", "z", "old"]}
-    spent = [*shared_out({"a": 1.0, "b": 2.0}, 13.0, needs, {"x": 1.0, "y": 3.0, "z": 6.0})]
+    made = {}
+    for name, cells, seconds in (("a", ("x", "y"), 1.0), ("b", ("y", "z", "old"), 2.0)):
+        study = Study(f"wu2025/{name}", "", "?", cells, (), {}, "", {})
+        made[name] = Made(study, {}, Page(), (), (), seconds)
+    spent = [*Reproduction(made, {}, {"x": 1.0, "y": 3.0, "z": 6.0}, 13.0).spent]
     assert [(one.name, one.made, one.found) for one in spent] == [("a", 2, 0), ("b", 1, 2)]
     assert [one.seconds for one in spent] == pytest.approx([5.0, 8.0])
 
@@ -231,10 +242,3 @@ def test_a_record_that_cannot_be_read_is_begun_anew(tmp_path):
     for content in ("{", "[]", '{"version": "0.0.1", "studies": {"a/b": {}}}'):
         path.write_text(content)
         assert Costs(path, "quick", {}).records == {}
-
-
-def test_small_things():
-    assert effort_covers("full", "quick")
-    assert effort_covers("quick", "quick")
-    assert not effort_covers("quick", "full")
-    assert not effort_covers("", "quick")

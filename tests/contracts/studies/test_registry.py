@@ -11,8 +11,9 @@ from posbias import __version__
 from posbias.claims import Claim, Evidence, judged
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.estimate import Estimate
-from posbias.papers.registry import PAPERS, STUDIES, Cost, find_studies, minutes_text
+from posbias.papers.registry import PAPERS, STUDIES, find_studies
 from posbias.papers.results import read_result, rows_of
+from posbias.papers.study import Cost, minutes_text
 from posbias.store import save_json
 
 

@@ -85,7 +85,7 @@ def _page(out: Path, judged: "Sequence[Judged]", configs: Path | None) -> Path:
 
 
 def _lines(ran: "Ran", judged: "Sequence[Judged]", page: Path | None) -> list[str]:
-    from posbias.papers.registry import minutes_text
+    from posbias.papers.study import minutes_text
 
     lines = [
         f"{len(ran.made)} studies made in {minutes_text(ran.seconds / 60)}, {len(ran.found)} were there",

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from posbias.claims import Judged
     from posbias.papers.everything import Ran
 
-UNITS = "draws, iterations, prompts, instances"
-"""What the efforts of studies are counted in."""
 WIDTH = 110
 """Columns of a claim in words."""
 
@@ -62,12 +60,11 @@ def claims(*, options: Options = Options()) -> None:
 
 
 def make_missing(out: Path, studies: Sequence[str], effort: str | int, **settings: Any) -> "Ran":
-    """Make with a bar what is missing, at the effort quick or full; settings and errors as of `make_all`."""
+    """Make with a bar what is missing; settings and errors as of `make_all`."""
     from posbias.papers.everything import make_all
 
-    named = shared.quick_or_full(effort, UNITS)
     with progress() as on_event:
-        return make_all(out, studies, effort=named, on_event=on_event, **settings)
+        return make_all(out, studies, effort=effort, on_event=on_event, **settings)
 
 
 def print_claims(options: Options, at: dict[str, Path] | None = None) -> None:

@@ -10,7 +10,7 @@ from posbias.cli.output import answer_with
 from posbias.store import dump_json
 
 if TYPE_CHECKING:
-    from posbias.papers.registry import PaperStudy
+    from posbias.papers.study import Study
 
 
 def named(file: str) -> bool:
@@ -61,7 +61,7 @@ def table_of(file: str, out: Path | None) -> tuple[list[dict[str, Any]], str]:
     return rows, buffer.getvalue()
 
 
-def study_of(file: str) -> "PaperStudy":
+def study_of(file: str) -> "Study":
     """The study of this name. Raises `InvalidValueError` naming the nearest."""
     from posbias.papers.registry import find_studies
 

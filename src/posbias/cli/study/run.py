@@ -1,7 +1,6 @@
 """`posbias study run`: the cells of a study that are not there yet."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -11,9 +10,6 @@ from posbias.cli.paper.claims import make_missing
 from posbias.cli.study import paper_studies
 from posbias.cli.study.outcome import folder_of, read, tell, tell_status
 from posbias.errors import InvalidValueError, PosbiasError
-
-if TYPE_CHECKING:
-    from posbias.papers.registry import PaperStudy
 
 _WORKERS = "Processes of one thread that share the cells. Default: one cell after another, in this process."
 _RERUN = "Compute even what is there, in new files; a paper's study is made anew of the cells that are kept."
@@ -70,45 +66,13 @@ def run(file: shared.StudyName, *, options: Options = Options()) -> None:
 
 def _run_paper_study(file: str, options: Options) -> None:
     """Make it, unless it is there. Raises `PosbiasError` for what failed."""
-    from posbias.papers.theorems import STATEMENTS
-
-    study, effort, folder = paper_studies.study_of(file), options.effort, options.out or shared.RESULTS
-    number = effort if isinstance(effort, int) else None
-    if number is not None and study.name != STATEMENTS:
-        for name in ("workers", "ray"):
-            if (value := getattr(options, name)) is not None:
-                raise InvalidValueError(
-                    f"{name}: {value} given together with --effort {number} of {file}, which one process computes"
-                )
-        reasons = _make(study, number, folder / study.paper)
-    else:
-        engine = shared.engine(options.workers, options.ray)
-        named = effort if isinstance(effort, str) else "quick"
-        ran = make_missing(folder, [study.key], named, instances=number, engine=engine, again=options.rerun)
-        reasons = [*ran.failed.values(), *(f"{key}: {reason}" for key, reason in ran.left_out.items())]
+    study, folder = paper_studies.study_of(file), options.out or shared.RESULTS
+    for name in () if study.shared_out else ("workers", "ray"):
+        if (value := getattr(options, name)) is not None:
+            raise InvalidValueError(f"{name}: {value} given with {file}, which one process computes")
+    engine = shared.engine(options.workers, options.ray)
+    ran = make_missing(folder, [study.key], options.effort or "quick", engine=engine, again=options.rerun)
+    reasons = [*ran.failed.values(), *(f"{key}: {reason}" for key, reason in ran.left_out.items())]
     if reasons:
         raise PosbiasError("; ".join(dict.fromkeys(reasons)))
     paper_studies.tell(file, options.out, options.json)
-
-
-def _make(study: "PaperStudy", number: int, out: Path) -> list[str]:
-    """Make a figure or table with so many draws or prompts; why it was left out, if it was.
-
-    Cells that are kept are used. Raises `InvalidValueError` where there are several units.
-    """
-    if study.paper == "wu2025":
-        shared.quick_or_full(number, study.unit)
-    with progress() as on_event:
-        if study.paper == "kim2026":
-            from posbias.papers.kim2026 import reproduce
-
-            reproduce(study.name, out=out, samples=number, on_event=on_event)
-            return []
-        from posbias.papers.everything import AT_HAND, FURTHER_TEXTS
-        from posbias.papers.herasimchyk2026 import MODELS, reproduce
-
-        further = study.name == FURTHER_TEXTS
-        models = AT_HAND if further else MODELS
-        options = {"models": models, "scramble": further, "prompts": number, "on_event": on_event}
-        made = reproduce(study.name, out=out, **options)
-    return [f"{study.key}: left out, {reason}" for reason in made.left_out.values()]

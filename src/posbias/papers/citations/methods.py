@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from posbias.papers.registry import STUDIES, PaperStudy
-from posbias.papers.theorems import STATEMENTS, statements_of
+from posbias.papers.study import Study
+from posbias.papers.theorems import Statements, statements_of
 from posbias.spec import encode
 
 Use = tuple[str, str]
@@ -190,30 +190,24 @@ def of_verb(verb: Mapping[str, Any]) -> Uses:
             yield from of_statement(str(verb.get("statement")))
 
 
-def of_study(study: PaperStudy) -> Uses:
+def of_study(study: Study) -> Uses:
     """A figure, a table or the statements of a paper."""
-    yield study.paper, study.title if study.name == STATEMENTS else f"{study.title} ({study.key})"
-    if study.name == STATEMENTS:
+    if isinstance(study, Statements):
+        yield study.paper, study.title
         return
+    yield study.paper, f"{study.title} ({study.key})"
     if study.parts:
-        for part in study.parts:
-            yield from of_study(STUDIES[f"{study.paper}/{part}"])
+        for part in study.made_of:
+            yield from of_study(part)
         return
     match study.paper:
         case "wu2025":
-            yield from _of_wu(study.name)
+            for experiment in map(study.effort["quick"].experiment, study.cells):
+                yield from of_experiment(encode(experiment))
         case "herasimchyk2026":
             yield from _of_herasimchyk(study.name)
         case "kim2026":
             yield from of_simulation({})
-
-
-def _of_wu(name: str) -> Uses:
-    from posbias.papers import wu2025
-
-    study = wu2025.STUDIES[name]
-    for setting in study.cells:
-        yield from of_experiment(encode(wu2025.QUICK.experiment(setting)))
     yield from study.uses
 
 

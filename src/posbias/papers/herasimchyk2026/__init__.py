@@ -13,7 +13,7 @@ authors' files, `printed` holds the paper's numbers and `rows` puts them beside 
 import logging
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -23,10 +23,11 @@ from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
 from posbias.events import OnEvent
 from posbias.files import need_writable
-from posbias.papers import study
+from posbias.papers import reproduction
 from posbias.papers.herasimchyk2026.cells import EFFORTS, Corpus, Effort, Key, Wanted, check, gather
 from posbias.papers.herasimchyk2026.printed import BINS, LENGTHS, TOKENS, Reading
-from posbias.papers.study import Studies, write
+from posbias.papers.reproduction import write
+from posbias.papers.study import Studies
 from posbias.store.header import VERSION
 
 __all__ = ["FULL", "MODELS", "QUICK", "STUDIES", "TARGETS", "Corpus", "Reproduction", "reproduce"]
@@ -45,13 +46,14 @@ QUICK, FULL = EFFORTS["quick"], EFFORTS["full"]
 
 
 @dataclass(frozen=True, eq=False)
-class Reproduction(study.Reproduction):
-    """What was made: studies by name, measurements and which of them are new, and why others were left out."""
+class Reproduction(reproduction.Reproduction):
+    """What was made: studies by name, and the measurements behind them."""
 
-    left_out: Mapping[str, str]
-    measured: Sequence[Key]
     effort: str
-    seconds: float
+
+    def cells_of(self, name: str) -> list[Key]:
+        """The measurements behind a study: of the length of the tables, or, in Figures 1 and 4, of all lengths."""
+        return [*(self.results.cells if name in ("fig1", "fig4") else self.results.keys)]
 
     @property
     def stand_in(self) -> str:
@@ -130,7 +132,8 @@ def reproduce(
         log.info("%s: left out, %s", name, reason)
     shown = [name for name in wanted if name not in left_out]
     made = {name: write(STUDIES[name], results, effort.name, folder) for name in shown}
-    return Reproduction(made, results, left_out, new, effort.name, time.monotonic() - began)
+    seconds = time.monotonic() - began
+    return Reproduction(made, results, dict.fromkeys(new, 1.0), seconds, effort.name, left_out=left_out)
 
 
 def _wanted(names: Sequence[str], first: bool, tokens: int, lengths: Sequence[int]) -> Wanted:

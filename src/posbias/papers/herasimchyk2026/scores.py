@@ -41,8 +41,8 @@ def score_study(name: str, score: str, title: str, question: str) -> Study:
         lambda results: _tables(results, name, score),
         lambda results: _data(results, name, score),
         lambda results: f"{results.note} {about} against the other half.",
-        printed=expected(name, lambda one: f"{one.model}, {one.corpus}, {one.what}, {score.capitalize()}"),
-        rows=tuple(row_claim(name, model, _row_words(score, row)) for model, row in rows.items()),
+        expected=expected(name, lambda one: f"{one.model}, {one.corpus}, {one.what}, {score.capitalize()}"),
+        row_claims=tuple(row_claim(name, model, _row_words(score, row)) for model, row in rows.items()),
     )
 
 

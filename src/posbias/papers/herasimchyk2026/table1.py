@@ -78,6 +78,6 @@ STUDY = study_of(
     },
     lambda results: "Architectural specifications.",
     minutes={"quick": 0.1, "full": 0.1},
-    printed=expected("table1", lambda number: f"{number.model}, {number.what}"),
-    rows=tuple(map(_row_claim, TABLE1)),
+    expected=expected("table1", lambda number: f"{number.model}, {number.what}"),
+    row_claims=tuple(map(_row_claim, TABLE1)),
 )

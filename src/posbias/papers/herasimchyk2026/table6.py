@@ -86,6 +86,6 @@ STUDY = study_of(
     },
     _note,
     missing=lambda results: "" if results.contents else "no measurement with mean content matrices",
-    printed=expected("table6", lambda one: f"{one.model}, similarity {PLACES[one.what]}"),
-    rows=tuple(row_claim("table6", model, _row_words(model)) for model in TABLE6),
+    expected=expected("table6", lambda one: f"{one.model}, similarity {PLACES[one.what]}"),
+    row_claims=tuple(row_claim("table6", model, _row_words(model)) for model in TABLE6),
 )

@@ -12,6 +12,7 @@ has no picture. Simulations are kept in OUT/cells, where all figures find those 
 import csv
 import io
 import os
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
@@ -22,8 +23,9 @@ from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
 from posbias.files import need_writable, write_text
-from posbias.papers import study
-from posbias.papers.study import Studies, write
+from posbias.papers import reproduction
+from posbias.papers.reproduction import write
+from posbias.papers.study import Studies
 from posbias.seeds import sequence
 from posbias.simulation import RecencyModel, RecencyResult
 from posbias.sources import cite
@@ -43,7 +45,7 @@ STUDIES = Studies(import_module(f"{__name__}.{name}").STUDY for name in TARGETS)
 
 
 @dataclass(frozen=True, eq=False)
-class Reproduction(study.Reproduction):
+class Reproduction(reproduction.Reproduction):
     """What was made: studies by name, the simulations behind them, and the table of all."""
 
     table: Path
@@ -82,10 +84,11 @@ def reproduce(
     any work if `out` cannot be written; `MissingPackageError` without matplotlib; KeyboardInterrupt on Ctrl-C,
     saying what is kept; and as `simulate_recency` does.
     """
+    from posbias.papers.kim2026.models import effort_of
     from posbias.plots.style import new_figure
     from posbias.theory.rollout.dispatch import cores
 
-    folder, names = Path(out), STUDIES.find(what)
+    began, folder, names = time.monotonic(), Path(out), STUDIES.find(what)
     if samples < LEAST_SAMPLES:
         raise InvalidValueError(f"samples: {samples} given, an integer ≥ {LEAST_SAMPLES} needed")
     if reading is not None and not set(names) & set(CLOSED_FORMS):
@@ -100,13 +103,14 @@ def reproduce(
     new_figure()
     store = Store(folder / "cells")
     models = dict.fromkeys(model for name in names for model in STUDIES[name].cells)
-    results = _simulated(models, store, samples, seed, threads, again, on_event)
+    results, new = _simulated(models, store, samples, seed, threads, again, on_event)
     made = {}
     for name in names:
         options = {"reading": reading or "corrected"} if name in CLOSED_FORMS else {}
         least = min(results[model].samples for model in STUDIES[name].cells)
-        made[name] = write(STUDIES[name], results, STUDIES[name].effort_of(least), folder, **options)
-    return Reproduction(made, results, _write_table(store, seed, folder))
+        made[name] = write(STUDIES[name], results, effort_of(least), folder, **options)
+    table = _write_table(store, seed, folder)
+    return Reproduction(made, results, dict.fromkeys(new, 1.0), time.monotonic() - began, table)
 
 
 def _simulated(
@@ -117,8 +121,8 @@ def _simulated(
     threads: int | None,
     again: bool,
     on_event: OnEvent | None,
-) -> dict[RecencyModel, RecencyResult]:
-    """The simulation of every model with at least `samples` samples, drawn where the store has none."""
+) -> tuple[dict[RecencyModel, RecencyResult], list[RecencyModel]]:
+    """The simulation of every model with at least `samples` samples, and which were drawn: the store had none."""
     from posbias.simulation import InterruptedSimulation, simulate_recency
     from posbias.simulation.cell import RecencyCell
 
@@ -142,7 +146,7 @@ def _simulated(
                 f"same command goes on from there; {lost:,} samples of the running cell are lost"
             ) from None
         kept[model] = store.save(wanted[model], result, amount=result.samples)
-    return {model: stored.result for model, stored in kept.items() if stored is not None}
+    return {model: stored.result for model, stored in kept.items() if stored is not None}, missing
 
 
 def _write_table(store: Store, seed: int, folder: Path) -> Path:

@@ -284,7 +284,7 @@ def key_factor_study(name: str, title: str, question: str, *, residual: bool) ->
         cells,
         tuple(key_factor_claims(name, residual=residual)),
         EFFORT,
-        "samples",
+        "draws",
         {"quick": 0.24, "full": 2.4},
         tables=lambda results: [probabilities(results, (2,)), table_of([*key_factor_rows(cells, results)])],
         data=lambda results: (

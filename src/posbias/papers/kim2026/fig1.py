@@ -97,7 +97,7 @@ STUDY = Study(
     CELLS,
     tuple(_claims()),
     EFFORT,
-    "samples",
+    "draws",
     {"quick": 0.19, "full": 1.9},
     tables=lambda results: [
         probabilities(results, (1, 2)),
@@ -108,6 +108,6 @@ STUDY = Study(
         with_printed(results) | {"closed_forms": [one.as_dict() for one in _compared(results)]}
     ),
     note=note,
-    printed=EXPECTED,
+    expected=EXPECTED,
     draw=lambda results: draw_heat_maps(results, FOUR),
 )

@@ -68,7 +68,7 @@ STUDY = Study(
     models(FOUR),
     tuple(_claims()),
     EFFORT,
-    "samples",
+    "draws",
     {"quick": 0.19, "full": 1.9},
     tables=tables(3, 4),
     data=data,

@@ -57,7 +57,7 @@ STUDY = Study(
     models(FOUR, WIDE),
     tuple(_claims()),
     EFFORT,
-    "samples",
+    "draws",
     {"quick": 0.19, "full": 1.9},
     tables=tables(1, 2),
     data=data,

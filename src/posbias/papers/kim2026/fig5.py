@@ -53,7 +53,7 @@ STUDY = Study(
     CELLS,
     tuple(claims("kim2026/fig5", "Figure 5", CELLS)),
     EFFORT,
-    "samples",
+    "draws",
     {"quick": 0.24, "full": 2.4},
     tables=tables(1, 2),
     data=data,

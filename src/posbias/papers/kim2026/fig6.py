@@ -25,7 +25,7 @@ STUDY = Study(
         ),
     ),
     EFFORT,
-    "samples",
+    "draws",
     {"quick": 0.48, "full": 4.8},
     tables=tables(1, 2),
     data=data,

@@ -112,3 +112,8 @@ EXPECTED = tuple(
     for number, model in PRINTED
 )
 """The six probabilities; the panels of Figure 1 carry four digits of the same six."""
+
+
+def effort_of(samples: int) -> str:
+    """'full' or 'quick' if so much is drawn of every model, else the number in words."""
+    return next((name for name in ("full", "quick") if samples >= EFFORT[name]), f"{samples:,} samples")

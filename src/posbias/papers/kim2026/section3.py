@@ -87,10 +87,10 @@ STUDY = Study(
     CELLS,
     tuple(_claims()),
     EFFORT,
-    "samples",
+    "draws",
     {"quick": 0.19, "full": 1.9},
     tables=lambda results: [probabilities(results, (1, 2)), printed_table(results)],
     data=with_printed,
     note=note,
-    printed=EXPECTED,
+    expected=EXPECTED,
 )

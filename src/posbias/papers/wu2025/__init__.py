@@ -23,8 +23,8 @@ from posbias.deprecated import or_moved
 from posbias.events import OnEvent
 from posbias.execution import Engine
 from posbias.files import need_writable
-from posbias.papers import study
-from posbias.papers.study import write
+from posbias.papers import reproduction
+from posbias.papers.reproduction import write
 from posbias.papers.wu2025.outcomes import outcome_of
 from posbias.papers.wu2025.settings import FULL, QUICK, Effort, Setting
 from posbias.papers.wu2025.studies import STUDIES
@@ -34,10 +34,8 @@ __all__ = ["FULL", "QUICK", "STUDIES", "Effort", "Reproduction", "Setting", "out
 
 
 @dataclass(frozen=True, eq=False)
-class Reproduction(study.Reproduction):
-    """What was made: studies by name, what the trained cells say, by setting, and the seconds that it took."""
-
-    seconds: float
+class Reproduction(reproduction.Reproduction):
+    """What was made: studies by name, and what the trained cells say, by setting."""
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Head and rows of the gaps of all cells, in words."""
@@ -73,14 +71,20 @@ def reproduce(
     cannot be written, `MissingPackageError` without matplotlib, and as `run_cells` does.
     """
     from posbias.plots.style import new_figure
-    from posbias.training.cells import run_cells
+    from posbias.training.cells import find_cell, run_cells
 
     began, folder, names = time.monotonic(), Path(out), STUDIES.find(what)
     need_writable(folder / "cells" / "cell.nc")
     new_figure()  # is matplotlib there?
     settings = list(dict.fromkeys(setting for name in names for setting in STUDIES[name].cells))
+    experiments = {setting: effort.experiment(setting) for setting in settings}
+    missing = [
+        setting
+        for setting, experiment in experiments.items()
+        if again or find_cell(folder / "cells", experiment) is None
+    ]
     cells = run_cells(
-        [effort.experiment(setting) for setting in settings],
+        experiments.values(),
         folder / "cells",
         again=again,
         sequences=effort.sequences,
@@ -92,7 +96,8 @@ def reproduce(
     )
     results = {setting: outcome_of(cell) for setting, cell in zip(settings, cells, strict=True)}
     made = {name: write(STUDIES[name], results, effort.name, folder) for name in names}
-    return Reproduction(made, results, time.monotonic() - began)
+    new = {setting: results[setting].trained.cost.get("seconds", 1.0) for setting in missing}
+    return Reproduction(made, results, new, time.monotonic() - began)
 
 
 __getattr__ = or_moved(__name__)

@@ -153,7 +153,7 @@ def _figures(
             own,
             tuple(claims(name, own)),
             EFFORT,
-            "",
+            "iterations, sequences",
             {"quick": minutes, "full": full},
             tables,
             data,
@@ -168,22 +168,22 @@ def _figures(
 
 def _caption(number: int, question: str, minutes: tuple[float, float], *parts: Study) -> Study:
     """A number that is the caption of other figures, which stand for it."""
-    first, last = (part.short.removeprefix("fig") for part in (parts[0], parts[-1]))
+    first, last = (part.name.removeprefix("fig") for part in (parts[0], parts[-1]))
     return replace(
         parts[0],
-        name=f"wu2025/fig{number}",
+        key=f"wu2025/fig{number}",
         title=f"Caption of Figures {first} to {last}",
         question=question,
         cells=tuple(dict.fromkeys(cell for part in parts for cell in part.cells)),
         claims=(),
         minutes=dict(zip(EFFORT, minutes, strict=True)),
         draw=None,
-        parts=tuple(part.short for part in parts),
+        parts=tuple(part.name for part in parts),
     )
 
 
 def _all() -> Iterator[Study]:
-    known = {study.short: study for study in _trained()}
+    known = {study.name: study for study in _trained()}
     question = "Do networks with a fixed vocabulary learn the preferences of their training data?"
     known["fig19"] = _caption(19, question, (3.8, 631), *(known[f"fig{part}"] for part in range(15, 19)))
     question = "Are there sinks with a fixed vocabulary, under each of the three masks?"

@@ -9,7 +9,6 @@ from the top layer to the bottom, each layer by the fastest engine that is exact
 - `stream`: everything, O(tokens² · heads) time and O(tokens) memory.
 """
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -227,7 +226,7 @@ def _check_query(query: int, tokens: int) -> int:
 def cores(threads: int | None) -> int:
     """The threads asked for, or one per core that may be used. Raises `InvalidValueError` unless ≥ 1."""
     if threads is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return memory.cores()
     if not _is_count(threads):
         raise InvalidValueError(f"threads: {threads!r} given, an integer ≥ 1 needed")
     return threads
