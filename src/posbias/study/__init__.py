@@ -10,8 +10,9 @@
 explains.
 """
 
+from posbias.claims import Judged
 from posbias.study.claimed import StatedClaim
-from posbias.study.judging import Judged, judge
+from posbias.study.judging import judge
 from posbias.study.records import Record, load_record
 from posbias.study.running import Outcome, StudyError, run_study, status
 from posbias.study.tables import csv_text, rows

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, FiniteFloat
 
+from posbias.claims import Above, Below, Near, Test
 from posbias.errors import InvalidValueError, nearest
 from posbias.spec import NonNegative, encode, value
 from posbias.study.quantities import check_place
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from posbias.study.value import Study
 
 BOUNDS = ("above", "below", "equals")
+_ROUNDING = 1e-12
 Pair = tuple[int, int | None]
 """Numbers of two combinations that a difference is between; the second is None for a number by itself."""
 
@@ -58,6 +60,14 @@ class StatedClaim:
     def bound(self) -> tuple[str, float]:
         """'above', 'below' or 'equals', and the number."""
         return next((name, float(getattr(self, name))) for name in BOUNDS if getattr(self, name) is not None)
+
+    @property
+    def test(self) -> Test:
+        """The same as a test. A study's bound is its own: on its wrong side is wrong, whatever the unit."""
+        kind, bound = self.bound
+        if kind == "equals":
+            return Near(bound, (self.tolerance or 0.0) + _ROUNDING * max(1.0, abs(bound)))
+        return Above(bound, least=0.0) if kind == "above" else Below(bound, least=0.0)
 
     def check(self, study: "Study") -> None:
         """Raise `InvalidValueError` if a study has no such cells, or its cells no such quantity."""

@@ -11,13 +11,11 @@ other side, and is undecided otherwise: what a study calls too little to count i
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
-from posbias.claims import Above, Below, Claim, Evidence, Near, Test, Verdict, judged
-from posbias.claims import Judged as JudgedClaim
+from posbias.claims import Claim, Evidence, Judged, judged
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.study.claimed import StatedClaim
@@ -26,68 +24,37 @@ from posbias.study.records import Record
 from posbias.study.running import Outcome
 from posbias.sweeps import words_of
 
-_ROUNDING = 1e-12
-
-
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """A study's claim with its verdict."""
-
-    stated: StatedClaim
-    judged: JudgedClaim
-
-    @property
-    def verdict(self) -> Verdict:
-        """Whether it holds."""
-        return self.judged.verdict
-
-    @property
-    def number(self) -> Estimate:
-        """The number that the verdict hangs on."""
-        return self.judged.estimate
-
-    @property
-    def why(self) -> str:
-        """'0.6312 ± 0.0004 where model.dimension = 16, above 0.5 claimed'."""
-        deciding, evidence = self.judged.deciding, self.judged.evidence
-        if deciding.flaw:
-            return f"{deciding.where}: {deciding.flaw}"
-        kind, bound = self.stated.bound
-        tolerance = f" within {self.stated.tolerance:g}" if self.stated.tolerance else ""
-        held = sum(piece.verdict(len(evidence)) == "holds" for piece in evidence)
-        count = f"{held} of {len(evidence)} hold; " if len(evidence) > 1 else ""
-        return f"{count}{self.number} where {deciding.where}, {kind} {bound:g}{tolerance} claimed"
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON: as `posbias.claims.Judged.as_dict`, with quantity and bound."""
-        about = {"quantity": self.stated.quantity, "bound": list(self.stated.bound)}
-        return self.judged.as_dict() | {"why": self.why} | about
-
-    def __str__(self) -> str:
-        return f"{self.verdict}: {self.stated.claim} ({self.why})"
-
 
 def judge(outcome: Outcome) -> list[Judged]:
-    """The study's claims on the cells that are finished; a claim about one that is not is undecided."""
+    """The study's claims on the cells that are finished; a claim about one that is not is undecided.
+
+    What a claim is about and its bound are in `Judged.more`.
+    """
     return [_judged(claim, outcome) for claim in outcome.study.claims]
 
 
 def _judged(stated: StatedClaim, outcome: Outcome) -> Judged:
-    claim = Claim("", outcome.study.name, stated.claim, test=_test(stated), provenance="ours")
     evidence = [
         Evidence(_where(outcome, one, other), number, flaw)
         for one, other in stated.pairs(outcome.study)
         for number, flaw in _numbers(stated.quantity, outcome, one, other)
     ]
-    return Judged(stated, judged(claim, evidence))
+    claim = Claim("", outcome.study.name, stated.claim, test=stated.test, provenance="ours")
+    verdict = judged(claim, evidence)
+    more = {"quantity": stated.quantity, "bound": list(stated.bound)}
+    return replace(verdict, why=_why(stated, verdict), more=more)
 
 
-def _test(stated: StatedClaim) -> Test:
-    """A study's bound is its own: on its wrong side is wrong, whatever the unit."""
+def _why(stated: StatedClaim, claim: Judged) -> str:
+    """'0.6312 ± 0.0004 where model.dimension = 16, above 0.5 claimed'."""
+    deciding, count = claim.deciding, len(claim.evidence)
+    if deciding.flaw:
+        return f"{deciding.where}: {deciding.flaw}"
     kind, bound = stated.bound
-    if kind == "equals":
-        return Near(bound, (stated.tolerance or 0.0) + _ROUNDING * max(1.0, abs(bound)))
-    return Above(bound, least=0.0) if kind == "above" else Below(bound, least=0.0)
+    tolerance = f" within {stated.tolerance:g}" if stated.tolerance else ""
+    held = sum(piece.verdict(count) == "holds" for piece in claim.evidence)
+    shares = f"{held} of {count} hold; " if count > 1 else ""
+    return f"{shares}{claim.estimate} where {deciding.where}, {kind} {bound:g}{tolerance} claimed"
 
 
 def combined(values: Sequence[Estimate]) -> Estimate:

@@ -4,10 +4,8 @@ A cell runs on so many threads as its study gives every cell (one, unless it say
 it: results then do not depend on where they were computed, beyond what torch's own kernels do.
 """
 
-import importlib.metadata
 import logging
 import math
-import platform
 import resource
 import sys
 import time
@@ -19,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posbias.events import OnEvent
+from posbias.store import versions_here
 from posbias.study.quantities import Quantities, estimated, quantity
 from posbias.study.verbs import Found, Measure, Predict, Simulate, Train, Verify, decode_verb
 
@@ -53,15 +52,9 @@ def perform(
     }
     return {
         "result": {"quantities": quantities, "about": about},
-        "versions": versions(verb.packages),
+        "versions": versions_here(verb.packages),
         "cost": cost,
     }
-
-
-def versions(packages: tuple[str, ...]) -> dict[str, str]:
-    """The versions of Python, posbias, numpy and `packages`."""
-    named = {name: importlib.metadata.version(name) for name in ("posbias", "numpy", *packages)}
-    return {"python": platform.python_version(), **named}
 
 
 def _peak_memory() -> int:

@@ -7,7 +7,6 @@ Several runs may share a folder (`posbias.store.Store`).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +20,8 @@ MANIFEST, CELLS = "study.json", "cells"
 _KIND, _SCHEMA = "study", 2
 
 
-@dataclass(frozen=True, eq=False)
-class Record:
-    """A finished cell, as its file has it."""
-
-    header: Header
-    result: Mapping[str, Any]
-    path: Path
-
-    @classmethod
-    def of(cls, stored: Stored) -> "Record":
-        """The record of a cell that the store has."""
-        return cls(stored.header, stored.result, stored.path)
+class Record(Stored):
+    """A finished cell of a study, as the store has it."""
 
     @property
     def quantities(self) -> Quantities:
@@ -53,7 +42,7 @@ class Record:
 def load_record(path: Path) -> Record:
     """Read a cell's file. Raises `DamagedError`, `SchemaError` or `InputFileError`."""
     header, content = JsonCodec().read(Path(path), Cell.kind, Cell.schema, made_by="posbias study run")
-    return Record(header, content, Path(path))
+    return Record(content, header, Path(path))
 
 
 def store_of(folder: Path) -> Store:

@@ -115,7 +115,7 @@ def status(study: Study, folder: str | os.PathLike[str]) -> Outcome:
 def _found(study: Study, store: Store, look_only: bool = False) -> list[Record | None]:
     """The record of every cell."""
     found = [store.find(cell, look_only=look_only) for cell in study.cells()]
-    return [None if stored is None else Record.of(stored) for stored in found]
+    return [None if stored is None else Record(**vars(stored)) for stored in found]
 
 
 def _task(study: Study, cell: Cell) -> Task:
@@ -146,7 +146,7 @@ class _Run:
         elif isinstance(news, Result):
             cost = news.value["cost"] | {"engine": self.engine, "attempts": news.attempts}
             stored = self.store.save(cell, news.value["result"], cost, versions=news.value["versions"])
-            self.found[self.wanted[number]] = Record.of(stored)
+            self.found[self.wanted[number]] = Record(**vars(stored))
         # a cell is not done before its result is written
         self.shares[number] = min(0.99, news.share) if isinstance(news, Event) else 1.0
         if self.on_event is not None:

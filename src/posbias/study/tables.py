@@ -54,12 +54,23 @@ def rows(outcome: Outcome) -> list[dict[str, Any]]:
 
 def csv_text(outcome: Outcome) -> str:
     """`rows` as CSV with a head; numbers in full, lists and tables as JSON, what is missing empty."""
-    head = ["fingerprint", "kind", *outcome.study.axes, *("seed", "quantity", "index", "value", "se", "n")]
+    columns = ["fingerprint", "kind", *outcome.study.axes, *("seed", "quantity", "index", "value", "se", "n")]
+    return as_csv(rows(outcome), columns)
+
+
+def as_csv(records: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
+    """Records as CSV with a head, by default of every key; lists and tables as JSON, what is missing empty."""
     buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(head)
-    for row in rows(outcome):
-        writer.writerow([_spelt(row[column]) for column in head])
+    names = dict.fromkeys(key for record in records for key in record) if columns is None else columns
+    writer = csv.DictWriter(buffer, names, lineterminator="\n")
+    writer.writeheader()
+    for record in records:
+        writer.writerow(
+            {
+                name: dump_json(held) if isinstance(held, list | tuple | Mapping) else held
+                for name, held in record.items()
+            }
+        )
     return buffer.getvalue()
 
 
@@ -161,12 +172,6 @@ def _word(given: Any) -> str:
     if isinstance(given, Mapping):
         return str(given.get("kind", "")) or dump_json(given)
     return "–" if given is None else str(given)
-
-
-def _spelt(given: Any) -> Any:
-    if given is None:
-        return ""
-    return dump_json(given) if isinstance(given, list | tuple | Mapping) else given
 
 
 def _known(number: float) -> float | None:

@@ -57,7 +57,7 @@ def test_over_seeds_it_is_students_test(values, bound, kind):
         < 0.05
     )
     assert judged.verdict == ("holds" if holds else "fails" if fails else "undecided")
-    assert judged.number.value == pytest.approx(np.mean(values))
+    assert judged.estimate.value == pytest.approx(np.mean(values))
     assert judged.as_dict()["se"] == pytest.approx(np.std(values, ddof=1) / 2)
 
 
@@ -67,7 +67,7 @@ def test_a_difference_is_taken_seed_by_seed(more, less):
     assume(np.std(difference) >= 1e-9)
     numbers = {16: by_seed(more), 64: by_seed(less)}
     (judged,) = judge(outcome(numbers, claims=claim(than={"model.dimension": 64}, above=0.0)))
-    assert judged.number.value == pytest.approx(difference.mean(), abs=1e-12)
+    assert judged.estimate.value == pytest.approx(difference.mean(), abs=1e-12)
     holds = stats.ttest_rel(more, less, alternative="greater").pvalue < 0.05
     assert (judged.verdict == "holds") == holds
 
@@ -122,14 +122,14 @@ def test_equality_of_several_cells_names_the_one_that_fails():
     numbers = {16: {0: (0.6, 0.001, 100)}, 64: {0: (0.5, 0.001, 100)}}
     (judged,) = judge(outcome(numbers, seeds=(0,), claims=claim(of={}, equals=0.5, tolerance=0.01)))
     assert judged.verdict == "fails"
-    assert judged.number == Estimate(0.6, 0.001, 100)
+    assert judged.estimate == Estimate(0.6, 0.001, 100)
     assert "1 of 2 hold; 0.6000 ± 0.0010 where model.dimension = 16, equals 0.5 within 0.01" in judged.why
 
 
 def test_seeds_that_agree_by_chance_are_no_surer_than_their_own_errors():
     values = [0.501, 0.501, 0.501 + 1e-9, 0.501]
     (judged,) = judge(outcome({16: by_seed(values, se=0.01)}, claims=claim(above=0.5)))
-    assert judged.number.se == pytest.approx(0.005)
+    assert judged.estimate.se == pytest.approx(0.005)
     assert judged.verdict == "undecided"
     (judged,) = judge(outcome({16: by_seed(values, se=1e-6)}, claims=claim(above=0.5)))
     assert judged.verdict == "holds"
@@ -206,7 +206,7 @@ def test_one_exact_counterexample_among_the_seeds_refutes():
     numbers = {16: {0: (1.0, None, 0), 1: (1.0, None, 0), 2: (0.0, None, 0), 3: (1.0, None, 0)}}
     (judged,) = judge(outcome(numbers, claims=claim(equals=1.0)))
     assert judged.verdict == "fails"
-    assert judged.number.value == 0.0
+    assert judged.estimate.value == 0.0
     assert "3 of 4 hold" in judged.why
 
 

@@ -26,12 +26,13 @@ def export(
         The file to write; - is stdout, and the default.
     """
     from posbias.files import write_text
-    from posbias.study import csv_text, rows
+    from posbias.study.tables import as_csv, csv_text, rows
 
     if json and csv is not None:
         raise InvalidValueError("json: given with --csv, one of the two needed")
-    if paper_studies.named(file):
-        records, text = paper_studies.table_of(file, out)
+    if study := paper_studies.named(file):
+        records = study.rows(out or shared.RESULTS)
+        text = as_csv(records)
     else:
         outcome = found(file, out)
         records, text = rows(outcome), csv_text(outcome)

@@ -1,6 +1,6 @@
 """`posbias study run`: the cells of a study that are not there yet."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -10,6 +10,9 @@ from posbias.cli.paper.claims import make_missing
 from posbias.cli.study import paper_studies
 from posbias.cli.study.outcome import folder_of, read, tell, tell_status
 from posbias.errors import InvalidValueError, PosbiasError
+
+if TYPE_CHECKING:
+    from posbias.papers.study import Study as PaperStudy
 
 _WORKERS = "Processes of one thread that share the cells. Default: one cell after another, in this process."
 _RERUN = "Compute even what is there, in new files; a paper's study is made anew of the cells that are kept."
@@ -43,11 +46,11 @@ def run(file: shared.StudyName, *, options: Options = Options()) -> None:
     Finished cells are kept whatever stops a run; the same command goes on from there. A file is TOML, YAML or JSON
     (docs/studies.md); a paper's study has a name such as kim2026/fig1.
     """
-    if paper_studies.named(file):
+    if paper_study := paper_studies.named(file):
         if options.dry_run:
-            paper_studies.tell_status(file, options.out, options.json)
+            paper_studies.tell_status(paper_study, options.out, options.json)
         else:
-            _run_paper_study(file, options)
+            _run_paper_study(paper_study, options)
         return
     if options.effort is not None:
         raise InvalidValueError(f"effort: {options.effort} given with a study's file, which says it")
@@ -64,15 +67,14 @@ def run(file: shared.StudyName, *, options: Options = Options()) -> None:
     tell(outcome, options.json)
 
 
-def _run_paper_study(file: str, options: Options) -> None:
+def _run_paper_study(study: "PaperStudy", options: Options) -> None:
     """Make it, unless it is there. Raises `PosbiasError` for what failed."""
-    study, folder = paper_studies.study_of(file), options.out or shared.RESULTS
     for name in () if study.shared_out else ("workers", "ray"):
         if (value := getattr(options, name)) is not None:
-            raise InvalidValueError(f"{name}: {value} given with {file}, which one process computes")
-    engine = shared.engine(options.workers, options.ray)
+            raise InvalidValueError(f"{name}: {value} given with {study.key}, which one process computes")
+    engine, folder = shared.engine(options.workers, options.ray), options.out or shared.RESULTS
     ran = make_missing(folder, [study.key], options.effort or "quick", engine=engine, again=options.rerun)
     reasons = [*ran.failed.values(), *(f"{key}: {reason}" for key, reason in ran.left_out.items())]
     if reasons:
         raise PosbiasError("; ".join(dict.fromkeys(reasons)))
-    paper_studies.tell(file, options.out, options.json)
+    paper_studies.tell(study, options.out, options.json)

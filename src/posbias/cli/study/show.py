@@ -40,12 +40,12 @@ def show(file: shared.StudyName, *, options: Options = Options()) -> None:
         from posbias.plots import check_kind
 
         check_kind(options.plot)
-    if paper_studies.named(file):
+    if study := paper_studies.named(file):
         if options.plot is not None or options.quantities or options.cells:
             raise InvalidValueError(
                 f"file: {file!r} given, whose figures and tables are the paper's; a study's file needed"
             )
-        paper_studies.tell(file, options.out, options.json)
+        paper_studies.tell(study, options.out, options.json)
         return
     outcome = found(file, options.out)
     picture = None if options.plot is None else _draw(outcome, options.quantities, options.plot)

@@ -7,7 +7,7 @@ from posbias.cli.study.outcome import folder_of, read, tell_status
 
 def status(file: shared.StudyName, *, out: shared.StudyOut = None, json: shared.Json = False) -> None:
     """Say which cells of a study are finished and which are not."""
-    if paper_studies.named(file):
-        paper_studies.tell_status(file, out, json)
+    if study := paper_studies.named(file):
+        paper_studies.tell_status(study, out, json)
     else:
         tell_status(read(file), out or folder_of(file), json)
