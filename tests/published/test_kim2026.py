@@ -31,7 +31,7 @@ MANY = {"threads": 1, "samples": SAMPLES}
 
 def gather(models, folder, *, samples, seed=0, threads=1, again=False, on_event=None):
     """The simulations of some models, by model, kept in a folder."""
-    return kim2026._simulated(models, Store(folder), samples, seed, threads, again, on_event)
+    return kim2026._simulated(models, Store(folder), samples, seed, threads, again, on_event)[0]
 
 
 @pytest.fixture(scope="module")
