@@ -45,7 +45,7 @@ _CHECKED = [
     ),
     *(f"posbias.training.{name}" for name in ("task", "feed", "network", "attention")),
     *(f"posbias.simulation.{name}" for name in ("tally", "gram")),
-    *(f"posbias.papers.herasimchyk2026.{name}" for name in ("levels", "agreement", "homogeneity")),
+    *(f"posbias.papers.herasimchyk2026.{name}" for name in ("levels", "curves", "fig5", "table6")),
     "posbias.measurement.selfchecks",
     "posbias.measurement.result",
 ]

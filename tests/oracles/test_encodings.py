@@ -54,7 +54,7 @@ def test_predictions_are_rollouts_of_each_architecture(measured):
             assert np.abs(shown.curves.levels[letter].mass - expected).max() < 2e-5
         assert np.array_equal(shown.mixing, measured[name]["mixing"].values)
         raw = measured[name]["influence"].values.mean(0)
-        assert np.allclose(shown.measured.mass, raw / raw.sum(), rtol=1e-12)
+        assert np.allclose(shown.curves.influence.mass, raw / raw.sum(), rtol=1e-12)
 
 
 def test_mixing_is_that_of_the_tensors_themselves(measured):

@@ -1,6 +1,7 @@
 """Tables and figures of Herasimchyk et al. 2026: scores, claims, pages, pictures, and the cells behind them."""
 
 import json
+from dataclasses import replace
 from importlib import import_module
 from statistics import NormalDist
 
@@ -16,14 +17,14 @@ from posbias.cli.paper import paper
 from posbias.comparison import compare
 from posbias.errors import InputFileError, InvalidValueError, OutputFileError
 from posbias.papers.herasimchyk2026 import STUDIES, TARGETS, reproduce
-from posbias.papers.herasimchyk2026.agreement import SCORES, Agreement, trough
 from posbias.papers.herasimchyk2026.cells import CONTROL, Effort, Key, check
-from posbias.papers.herasimchyk2026.fig5 import chosen_heads
-from posbias.papers.herasimchyk2026.homogeneity import fit, homogeneity
-from posbias.papers.herasimchyk2026.levels import Curves, curves_of, slopes_of
+from posbias.papers.herasimchyk2026.curves import SCORES, Curves, trough
+from posbias.papers.herasimchyk2026.fig5 import chosen_heads, fit, fits
+from posbias.papers.herasimchyk2026.levels import curves_of, slopes_of
 from posbias.papers.herasimchyk2026.measurements import Measurements
-from posbias.papers.herasimchyk2026.order import order_of
 from posbias.papers.herasimchyk2026.printed import TABLE4, TABLE5, TABLE6, Number, numbers
+from posbias.papers.herasimchyk2026.section4 import order_of
+from posbias.papers.herasimchyk2026.table6 import homogeneity
 from posbias.plots import picture_bytes
 from posbias.profile import Profile
 from posbias.store import load_measurement, save_measurement
@@ -78,7 +79,7 @@ def rollout(weights):
 @pytest.mark.parametrize("score", [*SCORES])
 def test_a_difference_is_that_of_the_scores_with_the_error_of_paired_resamples(measurements, score):
     curves = measurements.curves(measurements.keys[0])
-    one = Agreement(curves, seed=5)
+    one = replace(curves, seed=5)
     difference = one.difference("here", score, "b", "a")
     b, a = (
         getattr(compare(curves.levels[letter], curves.measured).agreements["p"], score) for letter in "ba"
@@ -91,13 +92,13 @@ def test_a_difference_is_that_of_the_scores_with_the_error_of_paired_resamples(m
         for row in drawn[:50]
     ]
     assert difference.estimate.se == pytest.approx(np.std(plain, ddof=1), rel=0.35)
-    assert Agreement(curves, seed=5).difference("here", score, "b", "a") == difference
-    assert Agreement(curves, seed=6).difference("here", score, "b", "a").estimate.se != difference.estimate.se
+    assert replace(curves, seed=5).difference("here", score, "b", "a") == difference
+    assert replace(curves, seed=6).difference("here", score, "b", "a").estimate.se != difference.estimate.se
 
 
 def test_resampled_means_spread_as_the_standard_error_says(measurements):
     curves = measurements.curves(measurements.keys[0])
-    spread = Agreement(curves).resampled.std(axis=0, ddof=1)
+    spread = curves.resampled.std(axis=0, ddof=1)
     prompts = len(curves.measured.samples)
     # the bootstrap's variance is that of the plain estimate, (n − 1)/n of the unbiased one
     np.testing.assert_allclose(spread, curves.measured.se * np.sqrt((prompts - 1) / prompts), rtol=0.15)
@@ -115,7 +116,7 @@ def test_the_best_level_is_the_highest_spearman_and_the_lowest_wasserstein():
     curves = Curves(
         "m", "t", {"a": rollout(position[::-1] + 1), "b": rollout(position + 1)}, shaped(position + 1)
     )
-    assert Agreement(curves).best("spearman") == Agreement(curves).best("wasserstein") == "b"
+    assert curves.best("spearman") == curves.best("wasserstein") == "b"
 
 
 # --- claims ------------------------------------------------------------------------------------------------
@@ -134,7 +135,7 @@ def of_levels(curves):
 def of_scores(curves):
     """Curves as Tables 2 to 5 have them."""
     key = Key(curves.model, curves.corpus, TOKENS)
-    return Measurements({key: xr.Dataset()}, tokens=TOKENS, _curves={key: curves})
+    return Measurements({key: xr.Dataset()}, tokens=TOKENS, kept={key: curves})
 
 
 def u(left, right, tokens=TOKENS):
@@ -329,14 +330,14 @@ def of_contents(content, noise=None):
 def test_content_claims():
     content = np.where(np.tri(12, dtype=bool), 2.0 * np.eye(12), np.nan) + np.zeros((2, 3, 1, 1))
     good = of_contents(content)
-    assert good.fits["m"].r2 == pytest.approx(1.0)
-    assert good.fits["m"].offset == pytest.approx(2.0)
+    assert fits(good)["m"].r2 == pytest.approx(1.0)
+    assert fits(good)["m"].offset == pytest.approx(2.0)
     assert verdicts("fig5", good) == ["holds", "holds"]
     assert verdicts("fig5", of_contents(contents())) == ["fails", "fails"]
     # a diagonal that noise of known variance hides
     hidden = contents() + np.where(np.eye(40, dtype=bool), 0.5, 0.0)
     noise = np.tile(np.array([0.01, 0.1, 1.0]) ** 2, (2, 1))
-    found = of_contents(hidden, noise).fits["m"]
+    found = fits(of_contents(hidden, noise))["m"]
     assert (found.most >= found.r2).all()
     assert found.r2[:, 2].max() < 0.1
     assert verdicts("fig5", of_contents(hidden[:, 2:], noise[:, 2:]))[0] == "undecided"

@@ -13,20 +13,19 @@ are kept in `cells` and found again.
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from posbias.claims import Claim, Evidence, Judged, judged
-from posbias.comparison import Comparison, compare_all
 from posbias.estimate import Estimate
 from posbias.events import OnEvent
 from posbias.files import need_writable, write_text
-from posbias.papers.herasimchyk2026.agreement import Agreement
-from posbias.papers.herasimchyk2026.cells import Corpus, Effort, Wanted, check, gather
-from posbias.papers.herasimchyk2026.levels import Curves, curves_of
+from posbias.papers.herasimchyk2026.cells import Corpus, Effort, check, gather
+from posbias.papers.herasimchyk2026.curves import Curves
+from posbias.papers.herasimchyk2026.levels import curves_of
 from posbias.papers.herasimchyk2026.schedules import FALLS, fall
 from posbias.papers.herasimchyk2026.scores import DIGITS, score_text
 from posbias.plots.captions import captioned_figure, settle
@@ -56,34 +55,21 @@ CLAIMS = tuple(
 
 @dataclass(frozen=True, eq=False)
 class Encoding:
-    """One model: λ and losses by prompt, levels with measured influence, the energy rollout as level "e"."""
+    """One model: λ and losses by prompt, and its curves, of which level "e" is the energy rollout."""
 
     mixing: np.ndarray
     loss: np.ndarray
     curves: Curves
-    comparison: Comparison
-
-    @property
-    def measured(self) -> Profile:
-        """Measured influence."""
-        assert self.curves.measured is not None
-        return self.curves.measured
 
 
 @dataclass(frozen=True)
 class Made:
-    """What was made: pictures and pages, the page as a value, every number."""
+    """What was made: the files, the page as a value, every number."""
 
-    figures: tuple[Path, ...]
-    files: tuple[Path, ...]
+    written: tuple[Path, ...]
     page: Page
     data: Mapping[str, Any]
     seconds: float
-
-    @property
-    def written(self) -> tuple[Path, ...]:
-        """All files."""
-        return (*self.figures, *self.files)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the picture itself, for JSON."""
@@ -116,15 +102,8 @@ def make(
     check(models, [None], [tokens], effort)
     need_writable(folder / "cells" / "cell.nc")
     new_figure()  # is matplotlib there?
-    cells = gather(
-        models,
-        {Corpus(): Wanted((tokens,))},
-        folder / "cells",
-        effort,
-        seed=seed,
-        again=again,
-        on_event=on_event,
-    )
+    options = {"seed": seed, "again": again, "on_event": on_event}
+    cells = gather(models, {Corpus(): {tokens: False}}, folder / "cells", effort, **options)
     shown = [encoding_of(cell, seed) for cell in cells.values()]
     note = (
         f"{len(shown)} models on {prompts} prompts of {tokens} tokens that none was trained on; λ is the weight "
@@ -132,14 +111,14 @@ def make(
         "probability (Eq. 6). Intervals and bands: 95 % over prompts."
     )
     data = {"models": [_data(one) for one in shown]}
-    page = Page("Encodings under control", note, _tables(shown), _claims(shown, seed))
+    page = Page("Encodings under control", note, _tables(shown), _claims(shown))
     figure = _figure(shown, note)
-    figures = tuple(save_figure(figure, folder / f"encodings.{kind}") for kind in ("svg", "png"))
-    files = (
+    written = (
+        *(save_figure(figure, folder / f"encodings.{kind}") for kind in ("svg", "png")),
         write_text(folder / "encodings.md", page.markdown()),
         save_json(data | page.as_dict(), folder / "encodings.json"),
     )
-    return Made(figures, files, page, data, time.monotonic() - began)
+    return Made(written, page, data, time.monotonic() - began)
 
 
 def encoding_of(measurement: "xr.Dataset", seed: int = 0) -> Encoding:
@@ -147,27 +126,24 @@ def encoding_of(measurement: "xr.Dataset", seed: int = 0) -> Encoding:
 
     Raises `InvalidValueError` for a measurement that lacks a variable that the levels need.
     """
-    curves = curves_of(measurement, str(measurement.attrs.get("text", "")))
+    curves = curves_of(measurement, str(measurement.attrs.get("text", "")), seed=seed)
     energy = next(one for one in PREDICTORS if one.key == "energy")
     levels = dict(curves.levels)
     if all(name in measurement for name in energy.needs):
         attrs = {"predictor": f"(e) {energy.label}"}
         levels["e"] = Profile.from_weights(energy.predict(measurement), measures="rollout", attrs=attrs)
-    curves = Curves(curves.model, curves.corpus, levels, curves.measured, curves.additive, curves.remarks)
-    assert curves.measured is not None
-    return Encoding(
-        measurement["mixing"].values,
-        measurement["loss"].values,
-        curves,
-        compare_all(levels, curves.measured, seed=seed),
-    )
+    mixing, loss = measurement["mixing"].values, measurement["loss"].values
+    return Encoding(mixing, loss, replace(curves, levels=levels))
 
 
 def _figure(shown: Sequence[Encoding], note: str) -> Any:
     figure, part = captioned_figure(*SIZE, [(note, INK)])
     draw_encodings(
         part,
-        [EncodingCurves(one.curves.model, one.mixing, one.measured, one.curves.levels) for one in shown],
+        [
+            EncodingCurves(one.curves.model, one.mixing, one.curves.influence, one.curves.levels)
+            for one in shown
+        ],
     )
     return settle(figure)
 
@@ -192,34 +168,32 @@ def _tables(shown: Sequence[Encoding]) -> tuple[Table, ...]:
 
 
 def _row(one: Encoding) -> list[str]:
-    summary, loss = one.measured.summary, Estimate.of(one.loss)
-    perplexity = Estimate(float(np.exp(loss.value)), float(np.exp(loss.value)) * loss.se, loss.n)
-    places = (one.mixing[:, 0], one.mixing.mean(axis=1), one.mixing[:, -1])
-    ends = summary.ends
-    shares = (
-        one.measured.share(0, ends),
-        one.measured.share(one.measured.tokens - ends, one.measured.tokens),
+    measured, loss = one.curves.influence, Estimate.of(one.loss)
+    summary, ends, perplexity = measured.summary, measured.summary.ends, float(np.exp(loss.value))
+    numbers = (
+        Estimate(perplexity, perplexity * loss.se, loss.n),
+        *map(Estimate.of, (one.mixing[:, 0], one.mixing.mean(axis=1), one.mixing[:, -1])),
+        measured.share(0, ends),
+        measured.share(measured.tokens - ends, measured.tokens),
     )
-    numbers = (perplexity, *map(Estimate.of, places), *shares)
     return [one.curves.model, *map(str, numbers), str(summary.trough), str(summary.verdict)]
 
 
 def _scores(one: Encoding, score: str, letters: Sequence[str]) -> list[str]:
-    agreements, found = one.comparison.agreements, one.comparison
-    cells = [getattr(agreements.get(letter), score, None) for letter in letters]
-    cells += [getattr(baseline, score) for baseline in found.baselines.values()]
-    cells.append(getattr(found.ceiling, score, None))
-    return [one.curves.model, *(score_text(cell, DIGITS[score]) for cell in cells)]
+    compared = one.curves.comparison
+    agreements = [compared.agreements.get(letter) for letter in letters]
+    agreements += [*compared.baselines.values(), compared.ceiling]
+    texts = (score_text(getattr(by, score, None), DIGITS[score]) for by in agreements)
+    return [one.curves.model, *texts]
 
 
-def _claims(shown: Sequence[Encoding], seed: int) -> tuple[Judged, ...]:
+def _claims(shown: Sequence[Encoding]) -> tuple[Judged, ...]:
     """What Herasimchyk et al. state of large models, on these: λ falls, the residual stream matters."""
-    agreements = [Agreement(one.curves, seed) for one in shown]
 
     def nearer(than: str, level: str) -> list[Evidence]:
         return [
-            one.difference(one.curves.model, "wasserstein", than, level)
-            for one in agreements
+            one.curves.difference(one.curves.model, "wasserstein", than, level)
+            for one in shown
             if level in one.curves.levels
         ]
 
@@ -230,18 +204,18 @@ def _claims(shown: Sequence[Encoding], seed: int) -> tuple[Judged, ...]:
 
 def _data(one: Encoding) -> dict[str, Any]:
     """Every number behind the figure, in full."""
-    se = one.measured.se
+    measured = one.curves.influence
     return {
         "model": one.curves.model,
         "loss": _estimate(one.loss),
         "mixing": [_estimate(layer) for layer in one.mixing.T],
         "influence": {
-            "mass": one.measured.mass.tolist(),
-            "se": None if se is None else np.asarray(se).tolist(),
-            "summary": one.measured.summary.as_dict(),
+            "mass": measured.mass,
+            "se": measured.se,
+            "summary": measured.summary.as_dict(),
         },
-        "predictions": {letter: level.mass.tolist() for letter, level in one.curves.levels.items()},
-        "agreement": one.comparison.as_dict(),
+        "predictions": {letter: level.mass for letter, level in one.curves.levels.items()},
+        "agreement": one.curves.comparison.as_dict(),
     }
 
 

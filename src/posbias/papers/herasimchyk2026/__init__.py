@@ -5,9 +5,10 @@
     made = reproduce(["table2", "fig2"], out="results/herasimchyk2026", models=["tiny-alibi"])
     print(*made.claims["table2"], sep="\n")
 
-Every table and figure is a module with a `STUDY`; `section4` is the check of
-Assumption 4.1. Measurements are kept in `cells` and shared. `levels` says what is predicted, `configs` reads the
-authors' files, `printed` holds the paper's numbers and `rows` puts them beside ours.
+`table1`, `scores` (Tables 2 to 5), `table6`, `schedules` (Figures 1 and 4), `profiles` (2 and 3), `fig5` and
+`section4` (the check of Assumption 4.1) hold the studies. Measurements are kept in `cells` and shared.
+`levels` says what is predicted, `configs` reads the authors' files, `curves` says how well levels agree, `printed`
+holds the paper's numbers and `rows` puts them beside ours.
 """
 
 import logging
@@ -15,7 +16,6 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +24,33 @@ from posbias.errors import InvalidValueError
 from posbias.events import OnEvent
 from posbias.files import need_writable
 from posbias.papers import reproduction
-from posbias.papers.herasimchyk2026.cells import EFFORTS, Corpus, Effort, Key, Wanted, check, gather
+from posbias.papers.herasimchyk2026 import fig5, profiles, schedules, scores, section4, table1, table6
+from posbias.papers.herasimchyk2026.cells import EFFORTS, Corpus, Effort, Key, Lengths, check, gather
+from posbias.papers.herasimchyk2026.configs import config_curves
+from posbias.papers.herasimchyk2026.measurements import Measurements
 from posbias.papers.herasimchyk2026.printed import BINS, LENGTHS, TOKENS, Reading
 from posbias.papers.reproduction import write
 from posbias.papers.study import Studies
+from posbias.plots.style import new_figure
 from posbias.store.header import VERSION
 
 __all__ = ["FULL", "MODELS", "QUICK", "STUDIES", "TARGETS", "Corpus", "Reproduction", "reproduce"]
 
 log = logging.getLogger(__name__)
-TARGETS = (
-    *(f"table{number}" for number in range(1, 7)),
-    *(f"fig{number}" for number in range(1, 6)),
-    "section4",
+STUDIES = Studies(
+    [
+        table1.STUDY,
+        *scores.STUDIES,
+        table6.STUDY,
+        schedules.FIG1,
+        *profiles.STUDIES,
+        schedules.FIG4,
+        fig5.STUDY,
+        section4.STUDY,
+    ]
 )
+TARGETS = tuple(STUDIES)
 """What can be made, by name."""
-STUDIES = Studies(import_module(f"{__name__}.{name}").STUDY for name in TARGETS)
 MODELS = ("tiny-alibi", "smollm2-135m")
 """The models that are at hand without a hub: an ALiBi model and one with rotary encoding."""
 QUICK, FULL = EFFORTS["quick"], EFFORTS["full"]
@@ -105,25 +116,22 @@ def reproduce(
     before any work if `out` cannot be written, `InputFileError` for `configs` that hold nothing, and as
     `posbias.measure`.
     """
-    from posbias.papers.herasimchyk2026.configs import config_curves
-    from posbias.papers.herasimchyk2026.measurements import Measurements
-    from posbias.plots.style import new_figure
-
     began, folder, wanted = time.monotonic(), Path(out), STUDIES.find(what)
     base = EFFORTS["quick" if quick else "full"]
     effort = base if prompts is None else Effort(base.name, prompts, prompts, base.longest)
     if reading not in ("corrected", "published"):
         raise InvalidValueError(f"reading: {reading!r} given, 'corrected' or 'published' needed")
-    lengths = effort.lengths(LENGTHS) if lengths is None else lengths
-    texts = {Corpus(text): None for text in corpora}
-    if scramble:
-        texts[Corpus(corpora[0] if corpora else None, scramble=True)] = None
+    if lengths is None:
+        longest = effort.longest or LENGTHS[-1]
+        lengths = [*(one for one in LENGTHS if one < longest), longest]
+    texts = [*map(Corpus, corpora), *(Corpus(text, scramble=True) for text in corpora[:1] if scramble)]
     if models or configs is None:
         check(models, corpora, (tokens, *(one for one in lengths if one != tokens)), effort)
     need_writable(folder / "cells" / "cell.nc")
     new_figure()  # is matplotlib there?
     from_files = [] if configs is None else config_curves(configs, reading, tokens)
-    plan = {corpus: _wanted(wanted, place == 0, tokens, lengths) for place, corpus in enumerate(texts)}
+    plan = {text: _wanted(wanted, text == texts[0], tokens, lengths) for text in texts}
+    plan = {text: sizes for text, sizes in plan.items() if sizes}
     new: list[Key] = []
     cells = gather(models, plan, folder / "cells", effort, seed=seed, again=again, on_event=on_event, new=new)
     results = Measurements(cells, from_files, tokens, reading, bins, seed)
@@ -136,13 +144,13 @@ def reproduce(
     return Reproduction(made, results, dict.fromkeys(new, 1.0), seconds, effort.name, left_out=left_out)
 
 
-def _wanted(names: Sequence[str], first: bool, tokens: int, lengths: Sequence[int]) -> Wanted:
+def _wanted(names: Sequence[str], first: bool, tokens: int, lengths: Sequence[int]) -> Lengths:
     """The lengths at which a corpus, the first or another, has to be measured."""
-    found = [tokens] if first or {"table4", "table5", "section4"} & {*names} else []
-    if ("fig1" if first else "fig4") in names or (first and "fig4" in names):
-        found += [one for one in lengths if one not in found]
-    dense = (tokens,) if first and {"table6", "fig5"} & {*names} else ()
-    return Wanted(tuple(sorted(found)), dense)
+    found = {tokens} if first or {"table4", "table5", "section4"} & {*names} else set()
+    if "fig4" in names or (first and "fig1" in names):
+        found |= {*lengths}
+    dense = first and bool({"table6", "fig5"} & {*names})
+    return {length: dense and length == tokens for length in sorted(found)}
 
 
 __getattr__ = or_moved(__name__)

@@ -9,7 +9,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,12 +48,6 @@ class Effort:
     most: int
     longest: int | None = None
 
-    def lengths(self, lengths: Sequence[int]) -> list[int]:
-        """Those of some lengths that are no longer than the longest, and that."""
-        if self.longest is None:
-            return [*lengths]
-        return [*(tokens for tokens in lengths if tokens <= self.longest), self.longest]
-
 
 EFFORTS = {"quick": Effort("quick", None, 32, 512), "full": Effort("full", None, PROMPTS)}
 """32 prompts, λ at no more than 512 tokens; the paper's 1,000 prompts. Or as many as the text has."""
@@ -68,20 +62,14 @@ class Key:
     tokens: int
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """The lengths to measure; at `dense` of them mean content matrices are kept too."""
-
-    lengths: tuple[int, ...]
-    dense: tuple[int, ...] = ()
-
-
 Cells = Mapping[Key, "xr.Dataset"]
+Lengths = Mapping[int, bool]
+"""Lengths of prompts to measure, each with whether mean content matrices are kept too."""
 
 
 def gather(
     models: Sequence[str],
-    corpora: Mapping[Corpus, Wanted],
+    corpora: Mapping[Corpus, Lengths],
     folder: Path,
     effort: Effort,
     *,
@@ -97,24 +85,26 @@ def gather(
     `posbias.measure`, `load_measurement` and `save_measurement`;
     KeyboardInterrupt on Ctrl-C, what is finished being kept.
     """
-    found: dict[Key, Any] = {}
+    cells: dict[Key, Any] = {}
     for name in models:
         if name.endswith(".nc"):
             measurement = load_measurement(name)
-            found[_key(measurement)] = measurement
+            cells[_key(measurement)] = measurement
             continue
-        worker = _Worker(name, folder, effort, seed, again, on_event)
-        for corpus in corpora:
-            wanted = corpora[corpus]
-            for tokens in worker.fitting(wanted.lengths):
-                before = worker.measured
-                measurement = worker.cell(corpus, tokens, tokens in wanted.dense)
-                if measurement is not None:
-                    key = _key(measurement, corpus)
-                    found[key] = measurement
-                    if new is not None and worker.measured > before:
-                        new.append(key)
-    return found
+        from posbias.measurement import load_model
+        from posbias.measurement.run import for_length
+
+        loaded = load_model(name)
+        attention = loaded.attention
+        for corpus, job in _jobs(loaded, corpora, effort, seed):
+            if loaded.attention != attention:
+                loaded.model.set_attn_implementation(attention)
+            fit = for_length(loaded, job["tokens"])
+            measurement, measured = _cell(fit, corpus, job, folder, again, on_event)
+            cells[_key(measurement)] = measurement
+            if measured and new is not None:
+                new.append(_key(measurement))
+    return cells
 
 
 def names(keys: Iterable[Key], what: str) -> tuple[str, ...]:
@@ -122,110 +112,67 @@ def names(keys: Iterable[Key], what: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(getattr(key, what) for key in keys))
 
 
-def _key(measurement: "xr.Dataset", corpus: Corpus | None = None) -> Key:
+def _key(measurement: "xr.Dataset") -> Key:
     attributes = measurement.attrs
-    asked = json.loads(attributes.get("asked", "{}"))
-    scrambled = corpus.scramble if corpus else asked.get("scramble", False)
+    scrambled = json.loads(attributes.get("asked", "{}")).get("scramble", False)
     text = str(attributes.get("text", "")) + (CONTROL if scrambled else "")
     return Key(str(attributes.get("model", "")), text, measurement.sizes["position"])
 
 
-@dataclass
-class _Worker:
-    """Measures one model, which is loaded when first needed."""
-
-    name: str
-    folder: Path
-    effort: Effort
-    seed: int
-    again: bool
-    on_event: OnEvent | None
-    measured: int = 0
-    _loaded: Any = None
-    _attention: str = ""
-    _counts: dict[Corpus, tuple[str, int]] = field(default_factory=dict)
-
-    @property
-    def loaded(self) -> Any:
-        if self._loaded is None:
-            from posbias.measurement import load_model
-
-            self._loaded = load_model(self.name)
-            self._attention = self._loaded.attention
-        return self._loaded
-
-    def at(self, tokens: int) -> Any:
-        """The model with the attention that `measure` takes for prompts so long."""
-        from posbias.measurement.run import for_length
-
-        loaded = self.loaded
-        if loaded.attention != self._attention:
-            loaded.model.set_attn_implementation(self._attention)
-        return for_length(loaded, tokens)
-
-    def fitting(self, lengths: Iterable[int]) -> Iterator[int]:
-        """Those of the lengths that the model's context holds."""
-        context = getattr(self.loaded.model.config, "max_position_embeddings", None)
-        for tokens in lengths:
+def _jobs(
+    loaded: Any, corpora: Mapping[Corpus, Lengths], effort: Effort, seed: int
+) -> Iterator[tuple[Corpus, dict[str, Any]]]:
+    """What a model is to be measured on: corpus by corpus the arguments of `posbias.measure`."""
+    context = getattr(loaded.model.config, "max_position_embeddings", None)
+    for corpus, lengths in corpora.items():
+        text, count = ("", 0) if effort.prompts else _tokens_of(loaded, corpus)
+        for tokens, dense in lengths.items():
             if context is not None and tokens > context:
-                log.info("%s: %d tokens left out, its context has %d", self.loaded.name, tokens, context)
-            else:
-                yield tokens
+                log.info("%s: %d tokens left out, its context has %d", loaded.name, tokens, context)
+                continue
+            windows = count // tokens
+            if not effort.prompts and windows < effort.most:
+                all_it_has = f"{windows} prompts of {tokens} tokens are all it has"
+                have = all_it_has if windows else "left out, too short"
+                log.info("%s on %s at %d tokens: %s", loaded.name, text, tokens, have)
+            if prompts := effort.prompts or min(windows, effort.most):
+                size = {"tokens": tokens, "prompts": prompts, "seed": seed, "dense_logits": dense}
+                yield corpus, corpus.options | size
 
-    def cell(self, corpus: Corpus, tokens: int, dense: bool) -> "xr.Dataset | None":
-        """One cell, found or measured; None where the corpus has no prompt so long."""
-        from posbias import measurement as measuring
 
-        prompts = self._prompts(corpus, tokens)
-        if not prompts:
-            return None
-        job: dict[str, Any] = {"tokens": tokens, "prompts": prompts, "seed": self.seed} | corpus.options
-        loaded = self.at(tokens)
-        wanted = measuring.job_fingerprint(loaded, **job, dense_logits=dense)
-        for kept in (wanted, measuring.job_fingerprint(loaded, **job, dense_logits=True)):
-            there = [path for path in _places(self._path(corpus, tokens, prompts, kept)) if path.exists()]
-            if there and not self.again:
-                return load_measurement(there[-1])
-        path = _places(self._path(corpus, tokens, prompts, wanted))[-1]
-        checkpoint = path.with_suffix(".partial.npz")
-        measured = measuring.measure(
-            loaded,
-            **job,
-            dense_logits=dense,
-            checkpoint=checkpoint,
-            on_event=self.on_event,
-        )
-        measured.attrs["parameters"] = sum(one.numel() for one in loaded.model.parameters())
-        save_measurement(measured, path)
-        measuring.discard_checkpoint(checkpoint)
-        self.measured += 1
-        # as the next one will read it, so that both draw the same
-        return load_measurement(path)
+def _tokens_of(loaded: Any, corpus: Corpus) -> tuple[str, int]:
+    """The name of a corpus, and how many tokens it has."""
+    from posbias.measurement import read_text
 
-    def _prompts(self, corpus: Corpus, tokens: int) -> int:
-        """As many prompts as asked for, or as the corpus has."""
-        if self.effort.prompts is not None:
-            return self.effort.prompts
-        if corpus not in self._counts:
-            from posbias.measurement import read_text
+    text = read_text(corpus.source)
+    return text.name, len(
+        loaded.tokenizer(text.content, add_special_tokens=False, verbose=False)["input_ids"]
+    )
 
-            text = read_text(corpus.source)
-            ids = self.loaded.tokenizer(text.content, add_special_tokens=False, verbose=False)["input_ids"]
-            self._counts[corpus] = text.name, len(ids)
-        name, count = self._counts[corpus]
-        windows = count // tokens
-        if windows < self.effort.most:
-            have = (
-                f"{windows} prompts of {tokens} tokens are all it has" if windows else "left out, too short"
-            )
-            log.info("%s on %s at %d tokens: %s", self.loaded.name, name, tokens, have)
-        return min(windows, self.effort.most)
 
-    def _path(self, corpus: Corpus, tokens: int, prompts: int, fingerprint: str) -> Path:
-        text = "bundled" if corpus.source is None else Path(corpus.source).name
-        parts = [self.loaded.name, text + ("-scrambled" if corpus.scramble else ""), f"{tokens}x{prompts}"]
-        stem = re.sub(r"[^\w.+-]+", "_", "-".join(parts))
-        return self.folder / f"{stem}-{fingerprint[:12]}.nc"
+def _cell(
+    loaded: Any, corpus: Corpus, job: dict[str, Any], folder: Path, again: bool, on_event: OnEvent | None
+) -> "tuple[xr.Dataset, bool]":
+    """A cell, and whether it was measured now; one with mean content matrices serves a wish without them."""
+    from posbias import measurement as measuring
+
+    text = "bundled" if corpus.source is None else Path(corpus.source).name
+    parts = [loaded.name, text, *["scrambled"] * corpus.scramble, f"{job['tokens']}x{job['prompts']}"]
+    stem = re.sub(r"[^\w.+-]+", "_", "-".join(parts))
+    jobs = (job, job | {"dense_logits": True})
+    digits = [measuring.job_fingerprint(loaded, **one)[:12] for one in jobs]
+    places = [_places(folder / f"{stem}-{one}.nc") for one in digits]
+    there = [files[-2] for files in places if len(files) > 1]
+    if there and not again:
+        return load_measurement(there[0]), False
+    path = places[0][-1]
+    checkpoint = path.with_suffix(".partial.npz")
+    measured = measuring.measure(loaded, **job, checkpoint=checkpoint, on_event=on_event)
+    measured.attrs["parameters"] = sum(one.numel() for one in loaded.model.parameters())
+    save_measurement(measured, path)
+    measuring.discard_checkpoint(checkpoint)
+    # as the next one will read it, so that both draw the same
+    return load_measurement(path), True
 
 
 def _places(path: Path) -> list[Path]:

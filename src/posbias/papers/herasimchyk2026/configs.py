@@ -14,11 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from posbias.errors import InputFileError
-from posbias.papers.herasimchyk2026.levels import Curves, profile_of, without_residual
+from posbias.papers.herasimchyk2026.curves import Curves
+from posbias.papers.herasimchyk2026.levels import profile_of
 from posbias.papers.herasimchyk2026.printed import CORPORA, HUB, TOKENS, Reading
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import read_architecture
 from posbias.theory.content import ConstantDiagonal
+from posbias.theory.mixing import AttentionOnly
 from posbias.theory.presets import preset
 
 _FOLDERS = {"fineweb-edu": CORPORA[0], "dclm": CORPORA[1], "wikipedia": CORPORA[2]}
@@ -44,7 +46,8 @@ def config_curves(
     found = []
     for model in (name for name in HUB if name in bare):
         plain = _as_read(read_architecture(bare[model]).architecture, model, reading)
-        lower = {"a": profile_of("a", without_residual(plain), tokens), "b": profile_of("b", plain, tokens)}
+        without = replace(plain, mixing=AttentionOnly())
+        lower = {"a": profile_of("a", without, tokens), "b": profile_of("b", plain, tokens)}
         full = {corpus: path for corpus in CORPORA if (path := files.get((corpus, model)))}
         for corpus in full or CORPORA[:1]:
             levels = dict(lower)

@@ -1,6 +1,7 @@
 """Figure 5: mean content logits, head by head, and the constant and diagonal fitted to them."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,24 +9,62 @@ from jaxtyping import Float
 
 from posbias.claims import Claim, Evidence, Near, mean
 from posbias.estimate import Estimate
-from posbias.papers.herasimchyk2026.measurements import Measurements, study_of
+from posbias.papers.herasimchyk2026.measurements import Measurements, once, study_of
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.content import ContentMap, content_size, draw_content_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from posbias.papers.herasimchyk2026.homogeneity import Fit
-
 PANELS = 4
 """Heads of a model: those at even steps of R², from the worst to the best."""
 
 
+@dataclass(frozen=True)
+class Fit:
+    """Constant and diagonal fitted to each head's mean content: the `offset` δ, and the share `r2` explained.
+
+    The mean over some prompts has noise, which no fit explains; `most` is the share without as much variance as
+    noise may have, so that the share of the true means lies between the two.
+    """
+
+    offset: Float[np.ndarray, "layer head"]
+    r2: Float[np.ndarray, "layer head"]
+    most: Float[np.ndarray, "layer head"]
+
+
+def fit(
+    content: Float[np.ndarray, "layer head query key"], noise: Float[np.ndarray, "layer head"] | None = None
+) -> Fit:
+    """The least-squares fit of Proposition 4.5's u + δ·1[i = j] to mean content matrices, keys from 1 on.
+
+    `noise` is the variance of an entry's mean over prompts, at most that of single logits over their number.
+    """
+    from posbias.measurement.quantities.content import constant_diagonal
+
+    fits = [constant_diagonal(layer) for layer in content]
+    offset, r2 = np.stack([one.offset for one in fits]), np.stack([one.r2 for one in fits])
+    total = np.nanvar(content[..., 1:, 1:], axis=(2, 3))
+    left = np.maximum((1.0 - r2) * total - (0.0 if noise is None else noise), 0.0)
+    with np.errstate(invalid="ignore"):
+        return Fit(offset, r2, r2 * total / (r2 * total + left))
+
+
+@once
+def fits(results: Measurements) -> dict[str, Fit]:
+    """Constant and diagonal fitted to the mean content logits of each model."""
+    cells, found = {key.model: results.cells[key] for key in results.leading}, {}
+    for model, content in results.contents.items():
+        variance, prompts = cells[model].get("content_variance"), cells[model].sizes["prompt"]
+        found[model] = fit(content, None if variance is None else variance.values / prompts)
+    return found
+
+
 def _explained(results: Measurements) -> Iterable[Evidence]:
-    return [_above_half(model, fit) for model, fit in results.fits.items()]
+    return [_above_half(model, fit) for model, fit in fits(results).items()]
 
 
-def _above_half(model: str, fit: "Fit") -> Evidence:
+def _above_half(model: str, fit: Fit) -> Evidence:
     """That R² is above one half; undecided where noise may be what is not explained."""
     r2, most = (values[np.isfinite(values)] for values in (fit.r2, fit.most))
     evidence = mean(model, r2 - 0.5)
@@ -35,7 +74,7 @@ def _above_half(model: str, fit: "Fit") -> Evidence:
 
 
 def _rarer_sign(results: Measurements) -> Iterable[Evidence]:
-    for model, fit in results.fits.items():
+    for model, fit in fits(results).items():
         positive = float((fit.offset > 0).mean())
         yield Evidence(model, Estimate(min(positive, 1.0 - positive)))
 
@@ -58,10 +97,10 @@ CLAIMS = (
 
 
 def _data(results: Measurements) -> dict[str, Any]:
-    fits = results.fits.items()
     return {
         "models": [
-            {"model": model, "offset": fit.offset, "r2": fit.r2, "most": fit.most} for model, fit in fits
+            {"model": model, "offset": one.offset, "r2": one.r2, "most": one.most}
+            for model, one in fits(results).items()
         ]
     }
 
@@ -69,7 +108,7 @@ def _data(results: Measurements) -> dict[str, Any]:
 def draw(results: Measurements, caption: list[tuple[str, str]]) -> "Figure":
     """A row per model, heads from the worst to the best described by constant and diagonal."""
     rows = [
-        (model, chosen_heads(content, results.fits[model].r2)) for model, content in results.contents.items()
+        (model, chosen_heads(content, fits(results)[model].r2)) for model, content in results.contents.items()
     ]
     figure, part = captioned_figure(*content_size(rows), caption)
     draw_content_rows(part, rows)

@@ -10,16 +10,17 @@ slopes 2^(−8h/H), content without the factor 1/√d_head, λ averaged over tok
 corpus whatever the corpus. Rollouts: Herasimchyk et al. 2026, Eqs. (2) to (4) and §6.2.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
 
 from posbias.errors import InvalidValueError
+from posbias.papers.herasimchyk2026.curves import Curves
 from posbias.papers.herasimchyk2026.printed import Reading
-from posbias.predictors import measured_influence
+from posbias.predictors import PREDICTORS, measured_influence
 from posbias.profile import Profile
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.content import ConstantDiagonal, Content, NoContent
@@ -27,8 +28,6 @@ from posbias.theory.distance import Tabulated
 from posbias.theory.encodings import ALiBi, Positional
 from posbias.theory.masks import Causal, Mask, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, PerLayer
-from posbias.theory.rollout.dispatch import influence
-from posbias.theory.rollout.kernel import masked_softmax, push
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -53,27 +52,14 @@ NEEDED = (
     "content_first_column",
 )
 """Variables of a measurement that the levels rest on."""
+MIXING: dict[Reading, str] = {"corrected": "mixing", "published": "mixing_token"}
+"""The variable of a measurement that has λ by prompt and layer: of Eq. (1), or, as published, mean over tokens."""
+FITTED = next(one for one in PREDICTORS if one.key == "fitted")
+"""Level (d): all mean logits by distance, the diagonal among them, and the measured first column."""
 LINEAR = 1e-3
 """Positional logits count as ALiBi's when no pair is further than this share of the largest from a line."""
 _ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 """What logits and attention of a model in half precision are good to."""
-
-
-@dataclass(frozen=True)
-class Curves:
-    """Influence on the last token of one model on one corpus: as measured, if it was, and by level."""
-
-    model: str
-    corpus: str
-    levels: Mapping[str, Profile]
-    measured: Profile | None = None
-    additive: bool = True
-    remarks: tuple[str, ...] = field(default=())
-
-    @property
-    def name(self) -> str:
-        """'mpt-7b, FineWeb-Edu'."""
-        return f"{self.model}, {self.corpus}" if self.corpus else self.model
 
 
 @dataclass(frozen=True)
@@ -89,8 +75,11 @@ def curves_of(
     corpus: str,
     reading: Reading = "corrected",
     first: "xr.Dataset | None" = None,
+    seed: int = 0,
 ) -> Curves:
     """A model's measured influence with its levels, by letter; `first` is its measurement on the first corpus.
+
+    Resamples of the prompts are drawn from `seed`.
 
     Raises `InvalidValueError` for a measurement that lacks a variable of `NEEDED`.
     """
@@ -98,11 +87,12 @@ def curves_of(
     slopes = slopes_of(measurement)
     tokens = measurement.sizes["position"]
     levels = {
-        letter: _named(letter, influence(architecture, tokens, threads=1).mass)
+        letter: profile_of(letter, architecture, tokens)
         for letter, architecture in architectures(measurement, reading, first).items()
     }
     if slopes is None:
-        levels["d"] = _named("d", _fitted(measurement, reading))
+        read = measurement.assign(mixing=measurement[MIXING[reading]])
+        levels["d"] = _named("d", FITTED.predict(read))
     lost = float(measurement["missing_mass"].max()) if "missing_mass" in measurement else 0.0
     remarks = (
         ("learned sinks draw attention that no level knows of",)
@@ -110,16 +100,16 @@ def curves_of(
         else ()
     )
     name = str(measurement.attrs.get("model", ""))
-    return Curves(name, corpus, levels, measured_influence(measurement), slopes is not None, remarks)
+    measured = measured_influence(measurement)
+    return Curves(name, corpus, levels, measured, slopes is not None, remarks, seed)
 
 
 def architectures(
     measurement: "xr.Dataset", reading: Reading = "corrected", first: "xr.Dataset | None" = None
 ) -> dict[str, Architecture]:
     """Levels (a) to (c) as architectures; arguments and errors as `curves_of`."""
-    name = "mixing" if reading == "corrected" else "mixing_token"
-    own = _mixing(measurement, name)
-    shared = own if reading == "corrected" or first is None else _mixing(first, name)
+    own = _mixing(measurement, reading)
+    shared = own if reading == "corrected" or first is None else _mixing(first, reading)
     depth, heads = measurement.sizes["layer"], measurement.sizes["head"]
     positional, masks = _positional(measurement, reading), _masks(measurement)
     content = mean_content(measurement, reading)
@@ -214,13 +204,10 @@ def need(measurement: "xr.Dataset", names: tuple[str, ...]) -> None:
         )
 
 
-def without_residual(architecture: Architecture) -> Architecture:
-    """The same with λ = 1 in every layer: level (a) of level (b)."""
-    return replace(architecture, mixing=AttentionOnly())
-
-
 def profile_of(letter: str, architecture: Architecture, tokens: int) -> Profile:
     """The influence that an architecture predicts for a text of so many tokens, named after its level."""
+    from posbias.theory.rollout.dispatch import influence
+
     return _named(letter, influence(architecture, tokens, threads=1).mass)
 
 
@@ -234,28 +221,8 @@ def _named(letter: str, weights: Float[np.ndarray, "position"]) -> Profile:
     return Profile.from_weights(weights, measures="rollout", attrs=attrs)
 
 
-def _fitted(measurement: "xr.Dataset", reading: Reading) -> Float[np.ndarray, "position"]:
-    """Level (d): all mean logits by distance, the diagonal among them, and the measured first column."""
-    tokens = measurement.sizes["position"]
-    tables = _filled(measurement["logits_distance"].values)[::-1]
-    columns = measurement["logits_first_column"].values[::-1]
-    position = np.arange(tokens)
-    distance = np.maximum(position[:, None] - position, 0)
-    row = np.zeros(tokens)
-    row[-1] = 1.0
-
-    def kernels() -> Iterator[Float[np.ndarray, "query key"]]:
-        for table, column, mask in zip(tables, columns, _masks(measurement)[::-1], strict=True):
-            logits = table[:, distance]
-            logits[..., 0] = column
-            yield masked_softmax(logits, mask.allowed(tokens)).mean(axis=0)
-
-    mixing = _mixing(measurement, "mixing" if reading == "corrected" else "mixing_token")
-    return push(row, kernels(), mixing.coefficients[::-1])
-
-
-def _mixing(measurement: "xr.Dataset", name: str) -> PerLayer:
-    return PerLayer(tuple(measurement[name].values.mean(axis=0).tolist()))
+def _mixing(measurement: "xr.Dataset", reading: Reading) -> PerLayer:
+    return PerLayer(tuple(measurement[MIXING[reading]].values.mean(axis=0).tolist()))
 
 
 def _positional(measurement: "xr.Dataset", reading: Reading) -> list[Positional]:

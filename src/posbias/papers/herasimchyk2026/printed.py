@@ -27,35 +27,33 @@ TABLE1: dict[str, tuple[float, int]] = {
 """Model → parameters in billions, depth."""
 FEATURED = ("bloom-176b", "mpt-7b")
 """The models of Tables 2 and 3."""
-TABLE4: dict[str, dict[str, tuple[float, float, float]]] = {
-    "falcon-rw-7b": dict(
-        zip(CORPORA, ((-0.52, 0.60, 0.90), (-0.81, 0.62, 0.88), (-0.83, 0.61, 0.90)), strict=True)
-    ),
-    "mpt-7b": dict(
-        zip(CORPORA, ((-0.43, 0.88, 0.53), (-0.35, 0.79, 0.47), (-0.56, 0.93, 0.68)), strict=True)
-    ),
-    "mpt-30b": dict(
-        zip(CORPORA, ((-0.56, 0.62, 0.81), (-0.47, 0.61, 0.63), (-0.68, 0.48, 0.83)), strict=True)
-    ),
-    "bloom-7b": dict(
-        zip(CORPORA, ((-0.44, 0.83, 0.50), (-0.35, 0.77, 0.41), (-0.58, 0.93, 0.66)), strict=True)
-    ),
-    "bloom-176b": dict(
-        zip(CORPORA, ((-0.57, 0.91, 0.83), (-0.52, 0.86, 0.80), (-0.49, 0.98, 0.96)), strict=True)
-    ),
-}
+Row = tuple[float, float, float]
+"""A number for each level."""
+
+
+def _by_corpus(rows: dict[str, tuple[Row, Row, Row]]) -> dict[str, dict[str, Row]]:
+    return {model: dict(zip(CORPORA, row, strict=True)) for model, row in rows.items()}
+
+
+TABLE4 = _by_corpus(
+    {
+        "falcon-rw-7b": ((-0.52, 0.60, 0.90), (-0.81, 0.62, 0.88), (-0.83, 0.61, 0.90)),
+        "mpt-7b": ((-0.43, 0.88, 0.53), (-0.35, 0.79, 0.47), (-0.56, 0.93, 0.68)),
+        "mpt-30b": ((-0.56, 0.62, 0.81), (-0.47, 0.61, 0.63), (-0.68, 0.48, 0.83)),
+        "bloom-7b": ((-0.44, 0.83, 0.50), (-0.35, 0.77, 0.41), (-0.58, 0.93, 0.66)),
+        "bloom-176b": ((-0.57, 0.91, 0.83), (-0.52, 0.86, 0.80), (-0.49, 0.98, 0.96)),
+    }
+)
 """Spearman by model, corpus and level."""
-TABLE5: dict[str, dict[str, tuple[float, float, float]]] = {
-    "falcon-rw-7b": dict(
-        zip(CORPORA, ((0.63, 0.19, 0.16), (0.66, 0.19, 0.15), (0.68, 0.21, 0.13)), strict=True)
-    ),
-    "mpt-7b": dict(zip(CORPORA, ((0.62, 0.09, 0.10), (0.59, 0.06, 0.12), (0.66, 0.13, 0.06)), strict=True)),
-    "mpt-30b": dict(zip(CORPORA, ((0.61, 0.16, 0.05), (0.58, 0.14, 0.03), (0.65, 0.20, 0.09)), strict=True)),
-    "bloom-7b": dict(zip(CORPORA, ((0.63, 0.04, 0.18), (0.61, 0.03, 0.18), (0.67, 0.08, 0.14)), strict=True)),
-    "bloom-176b": dict(
-        zip(CORPORA, ((0.65, 0.08, 0.01), (0.63, 0.06, 0.02), (0.69, 0.11, 0.05)), strict=True)
-    ),
-}
+TABLE5 = _by_corpus(
+    {
+        "falcon-rw-7b": ((0.63, 0.19, 0.16), (0.66, 0.19, 0.15), (0.68, 0.21, 0.13)),
+        "mpt-7b": ((0.62, 0.09, 0.10), (0.59, 0.06, 0.12), (0.66, 0.13, 0.06)),
+        "mpt-30b": ((0.61, 0.16, 0.05), (0.58, 0.14, 0.03), (0.65, 0.20, 0.09)),
+        "bloom-7b": ((0.63, 0.04, 0.18), (0.61, 0.03, 0.18), (0.67, 0.08, 0.14)),
+        "bloom-176b": ((0.65, 0.08, 0.01), (0.63, 0.06, 0.02), (0.69, 0.11, 0.05)),
+    }
+)
 """1-Wasserstein by model, corpus and level."""
 TABLE6: dict[str, tuple[tuple[float, float], tuple[float, float]]] = {
     "falcon-rw-7b": ((0.53, 0.15), (0.45, 0.16)),
@@ -126,7 +124,7 @@ def numbers(table: str) -> Iterator[Number]:
                     yield Number(model, corpus, f"({level})", value)
 
 
-def scores(table: str) -> dict[str, dict[str, tuple[float, float, float]]]:
+def scores(table: str) -> dict[str, dict[str, Row]]:
     """What Tables 2 to 5 print, by model, corpus and level."""
     featured = table in ("table2", "table3")
     whole = TABLE4 if table in ("table2", "table4") else TABLE5

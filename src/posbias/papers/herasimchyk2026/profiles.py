@@ -1,6 +1,7 @@
 """Figures 2 and 3: influence on the last token by level and as measured, a row per model; claims, shapes, drawing.
 
-A rollout has no error of its own: what is said of one alone holds or does not. Densities are relative to uniform.
+Figure 2 is of models that add a line by distance to their logits (ALiBi), Figure 3 of all others. A rollout
+has no error of its own: what is said of one alone holds or does not. Densities are relative to uniform.
 """
 
 import math
@@ -11,104 +12,76 @@ import numpy as np
 
 from posbias.claims import LEAST, Claim, Evidence, Near, signed_text
 from posbias.estimate import Estimate
+from posbias.papers.herasimchyk2026.curves import Curves
 from posbias.papers.herasimchyk2026.measurements import Measurements, study_of
 from posbias.papers.study import Study
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.levels import draw_levels, levels_size
-from posbias.profile import RISE, Profile
+from posbias.profile import RISE
 from posbias.reports.pages import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from posbias.papers.herasimchyk2026.levels import Curves
-
 UNMEASURED = "influence was not measured here"
 HEAD = ("model", "corpus", "curve", "token 0", "first 5 %", "last 5 %", "last 10 %", "trough at", "verdict")
-Shown = Callable[[Measurements], "Sequence[Curves]"]
+Shown = Callable[[Measurements], Sequence[Curves]]
 
 
-def profile_study(name: str, title: str, question: str, shown: Shown, lacking: str) -> Study:
+def _study(name: str, title: str, question: str, shown: Shown, lacking: str) -> Study:
     """The study of one of Figures 2 and 3, of the curves `shown`; `lacking` says why there may be none."""
     return study_of(
         name,
         title,
         question,
         _claims(name, shown),
-        lambda results: _tables(shown(results)),
-        lambda results: _data(shown(results)),
+        lambda results: [_table(shown(results))],
+        lambda results: {"curves": [_data(curves) for curves in shown(results)]},
         lambda results: _note(results, shown(results)),
-        draw=drawing(shown),
+        draw=lambda results, caption: _draw(shown(results), caption),
         missing=lambda results: "" if shown(results) else lacking,
     )
-
-
-# --- claims ------------------------------------------------------------------------------------------------
 
 
 def _claims(name: str, shown: Shown) -> Iterator[Claim]:
     """What levels and measured curves are said to look like."""
 
-    def of_all(evidence: "Callable[[Curves], Iterable[Evidence]]") -> Callable[[Measurements], Any]:
-        return lambda results: [piece for curves in shown(results) for piece in evidence(curves)]
+    def claim(
+        number: int, place: str, sentence: str, of: Callable[[Curves], Iterable[Evidence]], **options: Any
+    ) -> Claim:
+        def quantity(results: Measurements) -> list[Evidence]:
+            return [piece for curves in shown(results) for piece in of(curves)]
 
-    def of_content(evidence: "Callable[[Curves], Iterable[Evidence]]") -> Callable[[Measurements], Any]:
-        return of_all(lambda curves: evidence(curves) if "c" in curves.levels else ())
+        return Claim(f"herasimchyk2026/{name}/{number}", place, sentence, quantity, **options)
 
-    yield Claim(
-        f"herasimchyk2026/{name}/1",
-        "Section 6.2",
-        "(a) Attention-only rollout collapses onto the first token (more than half of the mass)",
-        of_all(lambda curves: [Evidence(curves.name, Estimate(float(curves.levels["a"].mass[0]) - 0.5))]),
-    )
-    yield Claim(
-        f"herasimchyk2026/{name}/2",
-        "Section 6.2",
-        "(b) Residual-aware rollout is U-shaped: both ends are denser than 1.25 times the trough",
-        of_all(lambda curves: _ends(curves.name, curves.levels["b"])),
-    )
-    yield Claim(
-        f"herasimchyk2026/{name}/3",
-        "Section 6.2",
-        "(c) Constant content shifts mass toward later positions (mean position, share of the text)",
-        of_content(_shift),
-    )
-    yield Claim(
-        f"herasimchyk2026/{name}/4",
-        "Section 6.2",
-        "… and lowers the primacy peak (density of the first 5 %)",
-        of_content(_first),
-    )
-    yield Claim(
-        f"herasimchyk2026/{name}/5",
-        "Section 6.2",
-        "… and keeps the U",
-        of_content(lambda curves: _ends(curves.name, curves.levels["c"])),
-    )
-    yield Claim(
-        f"herasimchyk2026/{name}/6",
-        "Section 6.3",
-        "(measured) Influence is U-shaped",
-        of_all(_measured_ends),
-    )
-    yield Claim(
-        f"herasimchyk2026/{name}/7",
-        "Section 6.3",
-        "The minimum of (b) lies where that of the measured influence does (share of the text)",
-        lambda results: [_minimum(results, curves) for curves in shown(results)],
-        Near(),
-    )
+    collapses = "(a) Attention-only rollout collapses onto the first token (more than half of the mass)"
+    yield claim(1, "Section 6.2", collapses, _collapse)
+    u_shaped = "(b) Residual-aware rollout is U-shaped: both ends are denser than 1.25 times the trough"
+    yield claim(2, "Section 6.2", u_shaped, lambda curves: _ends(curves, "b"))
+    shifts = "(c) Constant content shifts mass toward later positions (mean position, share of the text)"
+    yield claim(3, "Section 6.2", shifts, _shift)
+    yield claim(4, "Section 6.2", "… and lowers the primacy peak (density of the first 5 %)", _first)
+    yield claim(5, "Section 6.2", "… and keeps the U", lambda curves: _ends(curves, "c"))
+    yield claim(6, "Section 6.3", "(measured) Influence is U-shaped", _measured_ends)
+    minimum = "The minimum of (b) lies where that of the measured influence does (share of the text)"
+    yield claim(7, "Section 6.3", minimum, _minimum, test=Near())
 
 
-def _ends(where: str, profile: Profile) -> Iterator[Evidence]:
+def _collapse(curves: Curves) -> Iterator[Evidence]:
+    yield Evidence(curves.name, Estimate(float(curves.levels["a"].mass[0]) - 0.5))
+
+
+def _ends(curves: Curves, letter: str) -> Iterator[Evidence]:
     """That a rollout's first and last 5 % exceed its trough by `RISE`."""
-    s = profile.summary
-    least = RISE * profile.trough_share.value * s.tokens / s.ends
-    for name, density in (("first", s.ratio[0]), ("last", s.ratio[2])):
-        yield of_prompts(f"{where}, {name}", density - least)
+    if letter in curves.levels:
+        profile = curves.levels[letter]
+        s = profile.summary
+        least = RISE * profile.trough_share.value * s.tokens / s.ends
+        yield of_prompts(f"{curves.name}, first", s.ratio[0] - least)
+        yield of_prompts(f"{curves.name}, last", s.ratio[2] - least)
 
 
-def _measured_ends(curves: "Curves") -> Iterator[Evidence]:
+def _measured_ends(curves: Curves) -> Iterator[Evidence]:
     measured, ends = curves.measured, ("first", "last")
     if measured is None:
         yield from (Evidence(f"{curves.name}, {name}", flaw=UNMEASURED) for name in ends)
@@ -132,72 +105,88 @@ def of_prompts(where: str, value: float) -> Evidence:
     return Evidence(where, Estimate(value))
 
 
-def _shift(curves: "Curves") -> Iterator[Evidence]:
-    place = np.linspace(0.0, 1.0, curves.levels["b"].tokens)
-    yield of_prompts(curves.name, float((curves.levels["c"].mass - curves.levels["b"].mass) @ place))
+def _shift(curves: Curves) -> Iterator[Evidence]:
+    if "c" in curves.levels:
+        place = np.linspace(0.0, 1.0, curves.levels["b"].tokens)
+        yield of_prompts(curves.name, float((curves.levels["c"].mass - curves.levels["b"].mass) @ place))
 
 
-def _first(curves: "Curves") -> Iterator[Evidence]:
-    before, after = (curves.levels[letter].summary.ratio[0] for letter in "bc")
-    yield of_prompts(curves.name, before - after)
+def _first(curves: Curves) -> Iterator[Evidence]:
+    if "c" in curves.levels:
+        before, after = (curves.levels[letter].summary.ratio[0] for letter in "bc")
+        yield of_prompts(curves.name, before - after)
 
 
-def _minimum(results: Measurements, curves: "Curves") -> Evidence:
-    from posbias.papers.herasimchyk2026.agreement import Agreement
-
-    if curves.measured is None:
-        return Evidence(curves.name, flaw=UNMEASURED)
-    return Agreement(curves, results.seed).minimum(curves.name, "b")
+def _minimum(curves: Curves) -> Iterator[Evidence]:
+    known = curves.measured is not None
+    yield curves.minimum(curves.name, "b") if known else Evidence(curves.name, flaw=UNMEASURED)
 
 
-# --- numbers and pictures ----------------------------------------------------------------------------------
-
-
-def _note(results: Measurements, shown: "Sequence[Curves]") -> str:
+def _note(results: Measurements, shown: Sequence[Curves]) -> str:
     remarks = dict.fromkeys(f"{curves.model}: {remark}." for curves in shown for remark in curves.remarks)
     return " ".join([f"{results.note} Influence on the last token, relative to uniform.", *remarks])
 
 
-def _tables(shown: "Sequence[Curves]") -> Iterator[Table]:
+def _table(shown: Sequence[Curves]) -> Table:
     """Every curve's ends and trough."""
     rows = []
     for one in shown:
         curves = {f"({letter})": profile for letter, profile in one.levels.items()}
         curves |= {} if one.measured is None else {"measured": one.measured}
         for name, profile in curves.items():
-            s, mass = profile.summary, np.asarray(profile.mass)
+            s, mass = profile.summary, profile.mass
             tenth = mass[-round(0.1 * mass.size) :].sum()
             shares = (mass[0], s.first_mass, s.last_mass, tenth)
             shape = [str(s.trough), str(s.verdict)]
             rows.append([one.model, one.corpus, name, *(f"{share:.3f}" for share in shares), *shape])
-    yield Table("Shape of every curve (shares of all influence)", HEAD, rows)
+    return Table("Shape of every curve (shares of all influence)", HEAD, rows)
 
 
-def _data(shown: "Sequence[Curves]") -> dict[str, Any]:
-    """The curves, every number in full."""
+def _data(curves: Curves) -> dict[str, Any]:
+    """The curves of a model, every number in full."""
     return {
-        "curves": [
-            {
-                "model": curves.model,
-                "corpus": curves.corpus,
-                "additive": curves.additive,
-                "remarks": list(curves.remarks),
-                "levels": {letter: profile.mass for letter, profile in curves.levels.items()},
-                "measured": None if curves.measured is None else curves.measured.mass,
-                "measured_se": None if curves.measured is None else curves.measured.se,
-            }
-            for curves in shown
-        ]
+        "model": curves.model,
+        "corpus": curves.corpus,
+        "additive": curves.additive,
+        "remarks": list(curves.remarks),
+        "levels": {letter: profile.mass for letter, profile in curves.levels.items()},
+        "measured": None if curves.measured is None else curves.measured.mass,
+        "measured_se": None if curves.measured is None else curves.measured.se,
     }
 
 
-def drawing(shown: Shown) -> "Callable[[Measurements, Sequence[tuple[str, str]]], Figure]":
-    """The `draw` of a figure of these curves: a row per model, a column per level, and the measured influence."""
+def _draw(shown: Sequence[Curves], caption: Sequence[tuple[str, str]]) -> "Figure":
+    """A row per model, a column per level, and the measured influence."""
+    rows = [(curves.model, curves.levels, curves.measured) for curves in shown]
+    figure, part = captioned_figure(*levels_size(rows), caption)
+    draw_levels(part, rows)
+    return settle(figure)
 
-    def draw(results: Measurements, caption: Sequence[tuple[str, str]]) -> "Figure":
-        rows = [(curves.model, curves.levels, curves.measured) for curves in shown(results)]
-        figure, part = captioned_figure(*levels_size(rows), caption)
-        draw_levels(part, rows)
-        return settle(figure)
 
-    return draw
+def _additive(results: Measurements) -> Sequence[Curves]:
+    """Measured models, and those of the authors' files, each on its first corpus."""
+    measured = [curves for key in results.leading if (curves := results.curves(key)).additive]
+    from_files = {curves.model: curves for curves in reversed(results.from_files)}
+    return [*measured, *(curves for curves in results.from_files if curves is from_files[curves.model])]
+
+
+def _others(results: Measurements) -> Sequence[Curves]:
+    return [curves for key in results.leading if not (curves := results.curves(key)).additive]
+
+
+STUDIES = (
+    _study(
+        "fig2",
+        "Levels (a) to (c) and measured influence of models with linear biases",
+        "Does attention-only rollout collapse on the first token, and does the residual connection make it a U?",
+        _additive,
+        "no model that adds a line by distance to its logits, and no rollout files",
+    ),
+    _study(
+        "fig3",
+        "The same for further models",
+        "Is the measured influence U-shaped, and its minimum where the rollout has it?",
+        _others,
+        "every model adds a line by distance to its logits (see fig2)",
+    ),
+)

@@ -1,6 +1,9 @@
-"""Figures 1 and 4: λ by layer at several lengths, a row per corpus; its claims, tables and drawing."""
+"""Figures 1 and 4: λ by layer at several lengths, a row per corpus; their claims, tables and drawing.
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+Figure 1 is of each model's first corpus, Figure 4 of all others.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +13,7 @@ from jaxtyping import Float
 from posbias.claims import LEVEL, Claim, Evidence, Near, difference, mean
 from posbias.estimate import Estimate
 from posbias.papers.herasimchyk2026.cells import Key, names
+from posbias.papers.herasimchyk2026.levels import MIXING
 from posbias.papers.herasimchyk2026.measurements import Measurements, study_of
 from posbias.papers.study import Study
 from posbias.plots.captions import captioned_figure, settle
@@ -21,32 +25,43 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Mixings = Mapping[Key, Float[np.ndarray, "prompt layer"]]
+"""λ by prompt and layer of some cells."""
 Shown = Callable[[Measurements], Mixings]
 FALLS = "λ falls with depth: its mean over the lower half of the layers exceeds that over the upper"
 HEAD = ("model", "corpus", "tokens", "prompts", "layer 0", "lower half", "upper half", "last layer")
 
 
-def note(results: Measurements) -> str:
-    """What λ is."""
+def _mixings(results: Measurements, keys: Iterable[Key]) -> Mixings:
+    """λ of some cells: of Eq. (1), or, as published, averaged over tokens."""
+    return {key: results.cells[key][MIXING[results.reading]].values for key in keys}
+
+
+def _study(
+    name: str, title: str, question: str, claims: Sequence[Claim], shown: Shown, **options: Any
+) -> Study:
+    """The study of one of Figures 1 and 4, of the schedules `shown`."""
+    return study_of(
+        name,
+        title,
+        question,
+        claims,
+        lambda results: [_table(shown(results))],
+        lambda results: {"mixing": _data(shown(results))},
+        _note,
+        draw=lambda results, caption: _draw(shown(results), caption),
+        **options,
+    )
+
+
+def _note(results: Measurements) -> str:
     kind = "Frobenius norms, Eq. (1)" if results.reading == "corrected" else "mean over tokens"
     return f"λ by layer ({kind}), mean over prompts with its 95 % interval."
 
 
-def schedule_study(
-    name: str, title: str, question: str, claims: Sequence[Claim], shown: Shown, **options: Any
-) -> Study:
-    """The study of one of Figures 1 and 4, of the schedules `shown`."""
-    described = lambda results: tables(shown(results)), lambda results: data(shown(results))
-    return study_of(name, title, question, claims, *described, note, draw=drawing(shown), **options)
-
-
-# --- claims ------------------------------------------------------------------------------------------------
-
-
-def falls(mixings: Mixings) -> Iterator[Evidence]:
+def _falls(schedules: Mixings) -> Iterator[Evidence]:
     """That λ_t falls with depth, for every model, length and corpus."""
-    several = len(names(mixings, "corpus")) > 1
-    for key, mixing in mixings.items():
+    several = len(names(schedules, "corpus")) > 1
+    for key, mixing in schedules.items():
         yield fall(f"{key.model}, {key.tokens} tokens" + (f", {key.corpus}" if several else ""), mixing)
 
 
@@ -56,16 +71,6 @@ def fall(where: str, mixing: Float[np.ndarray, "prompt layer"]) -> Evidence:
     if not half:
         return Evidence(where, flaw="one layer, two needed")
     return mean(where, mixing[:, :half].mean(axis=1) - mixing[:, -half:].mean(axis=1))
-
-
-def unchanged(mixings: Mixings) -> Iterator[Evidence]:
-    """That λ_t of every other corpus is that of the first (as a table that shares λ assumes)."""
-    first = names(mixings, "corpus")[0]
-    for key, mixing in mixings.items():
-        reference = Key(key.model, first, key.tokens)
-        if key.corpus != first and reference in mixings:
-            where = f"{key.model}, {key.tokens} tokens, {key.corpus}"
-            yield _apart(where, mixing, mixings[reference])
 
 
 def _apart(
@@ -82,43 +87,35 @@ def _apart(
     ]
     if layers[0].flaw:
         return replace(layers[0], where=where)
-    apart = min(layers, key=lambda layer: layer.against)
-    opposite = min(1.0, len(layers) * apart.against)
-    deciding = apart if opposite < LEVEL else max(layers, key=lambda layer: layer.p)
+    furthest = min(layers, key=lambda layer: layer.against)
+    opposite = min(1.0, len(layers) * furthest.against)
+    deciding = furthest if opposite < LEVEL else max(layers, key=lambda layer: layer.p)
     return replace(deciding, opposite=opposite)
 
 
-# --- numbers and pictures ----------------------------------------------------------------------------------
-
-
-def tables(mixings: Mixings) -> Iterator[Table]:
+def _table(schedules: Mixings) -> Table:
     """λ in words: bottom, lower half, upper half and top layer, by model, corpus and length."""
     rows = []
-    for key, mixing in mixings.items():
+    for key, mixing in schedules.items():
         half = max(1, mixing.shape[1] // 2)
         parts = (mixing[:, 0], mixing[:, :half].mean(axis=1), mixing[:, -half:].mean(axis=1), mixing[:, -1])
         sizes = [key.model, key.corpus, str(key.tokens), str(len(mixing))]
         rows.append([*sizes, *(str(Estimate.of(part)) for part in parts)])
-    yield Table("λ, mean ± standard error over prompts", HEAD, rows)
+    return Table("λ, mean ± standard error over prompts", HEAD, rows)
 
 
-def data(mixings: Mixings) -> dict[str, Any]:
+def _data(schedules: Mixings) -> list[dict[str, Any]]:
     """λ by layer with its standard error, by model, corpus and length."""
     rows = []
-    for key, mixing in mixings.items():
-        estimates = [Estimate.of(column) for column in mixing.T]
-        numbers = {"mixing": [one.value for one in estimates], "se": [one.se for one in estimates]}
+    for key, mixing in schedules.items():
+        layers = [Estimate.of(layer) for layer in mixing.T]
+        numbers = {"mixing": [one.value for one in layers], "se": [one.se for one in layers]}
         rows.append({**vars(key), "prompts": len(mixing), **numbers})
-    return {"mixing": rows}
+    return rows
 
 
-def drawing(shown: Shown) -> "Callable[[Measurements, Sequence[tuple[str, str]]], Figure]":
-    """The `draw` of a figure of these schedules: a column per model, a row per corpus, a line per length."""
-    return lambda results, caption: _draw(shown(results), caption)
-
-
-def _draw(mixings: Mixings, caption: Sequence[tuple[str, str]]) -> "Figure":
-    models, corpora = names(mixings, "model"), names(mixings, "corpus")
+def _draw(schedules: Mixings, caption: Sequence[tuple[str, str]]) -> "Figure":
+    models, corpora = names(schedules, "model"), names(schedules, "corpus")
     size = (max(5.0, 0.5 + 3.4 * len(models)), 2.9 * len(corpora))
     figure, part = captioned_figure(*size, caption)
     panels = part.subplots(len(corpora), len(models), squeeze=False)
@@ -126,7 +123,7 @@ def _draw(mixings: Mixings, caption: Sequence[tuple[str, str]]) -> "Figure":
         for model, ax in zip(models, row, strict=True):
             series = {
                 f"{key.tokens:,} tokens": mixing
-                for key, mixing in mixings.items()
+                for key, mixing in schedules.items()
                 if (key.model, key.corpus) == (model, corpus)
             }
             if not series:
@@ -136,3 +133,66 @@ def _draw(mixings: Mixings, caption: Sequence[tuple[str, str]]) -> "Figure":
             words = {"transform": ax.transAxes, "ha": "right", "va": "top", "fontsize": TEXT, "color": INK}
             ax.text(0.98, 0.96, f"{model}\n{corpus}", **words)
     return settle(figure)
+
+
+# --- Figure 1 ----------------------------------------------------------------------------------------------
+
+
+def _of_first_corpus(results: Measurements) -> Mixings:
+    return _mixings(results, (key for key in results.cells if key.corpus == results.first(key.model)))
+
+
+FIG1 = _study(
+    "fig1",
+    "λ by layer at several lengths",
+    "Does the weight of attention against the residual stream fall with depth?",
+    [Claim("herasimchyk2026/fig1/1", "Figure 1", FALLS, lambda results: _falls(_of_first_corpus(results)))],
+    _of_first_corpus,
+    minutes={"quick": 7.5, "full": 160},
+    counts={"quick": 5, "full": 7},
+    missing=lambda results: "" if results.cells else "nothing measured",
+)
+
+
+# --- Figure 4 ----------------------------------------------------------------------------------------------
+
+
+def _of_others(results: Measurements) -> Mixings:
+    return _mixings(results, (key for key in results.cells if key.corpus != results.first(key.model)))
+
+
+def _unchanged(results: Measurements) -> Iterator[Evidence]:
+    """That λ_t of every other corpus is that of the first (as a table that shares λ assumes)."""
+    schedules, first = _mixings(results, results.cells), names(results.cells, "corpus")[0]
+    for key, mixing in schedules.items():
+        reference = Key(key.model, first, key.tokens)
+        if key.corpus != first and reference in schedules:
+            yield _apart(f"{key.model}, {key.tokens} tokens, {key.corpus}", mixing, schedules[reference])
+
+
+FIG4 = _study(
+    "fig4",
+    "λ by layer on further texts",
+    "Is the schedule of λ the same on every text?",
+    [
+        Claim(
+            "herasimchyk2026/fig4/1",
+            "Figure 4",
+            FALLS,
+            lambda results: _falls(_mixings(results, results.cells)),
+        ),
+        Claim(
+            "herasimchyk2026/fig4/2",
+            "Figure 4",
+            "λ is that of {first} on every other corpus, layer by layer",
+            _unchanged,
+            provenance="ours",
+        ),
+    ],
+    _of_others,
+    words=lambda results: {"first": names(results.cells, "corpus")[0]},
+    minutes={"quick": 0.5, "full": 10},
+    counts={"quick": 4, "full": 4},
+    options="--shuffle-tokens",
+    missing=lambda results: "" if _of_others(results) else "one corpus only",
+)

@@ -1,33 +1,105 @@
-"""Table 6: how homogeneous mean content logits are on the diagonal and below it, beside normal numbers."""
+"""Table 6: how homogeneous mean content logits are on the diagonal and below it, beside a null.
+
+The similarity (Eq. 9) depends on the bins as much as on the entries. `corrected` bins every head's own range;
+`published` bins the range of all layers and heads together, so that a head of small logits looks homogeneous
+whatever it does. The null says what of it is the shape of any noise: normal numbers with the mean and deviation of
+each head's entries, under the same bins.
+"""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float
 
 from posbias.claims import Claim, Evidence, mean
 from posbias.estimate import Estimate
-from posbias.papers.herasimchyk2026.measurements import Measurements, study_of
-from posbias.papers.herasimchyk2026.printed import TABLE6
+from posbias.papers.herasimchyk2026.measurements import Measurements, once, study_of
+from posbias.papers.herasimchyk2026.printed import BINS, TABLE6, Reading
 from posbias.papers.herasimchyk2026.rows import Ours, beside_data, beside_table, expected, row_claim
 from posbias.reports.pages import Table
+from posbias.seeds import stream
 
 HEAD = ("model", "within-diag similarity", "normal numbers", "within-off-diag similarity", "normal numbers")
 
 PLACES = {"diagonal, mean": "on the diagonal", "below it, mean": "below it"}
 
 
+@dataclass(frozen=True)
+class Homogeneity:
+    """Similarities [layer, head] within the diagonal and below it, and of normal numbers in their place."""
+
+    model: str
+    diagonal: Float[np.ndarray, "layer head"]
+    below: Float[np.ndarray, "layer head"]
+    diagonal_null: Float[np.ndarray, "layer head"]
+    below_null: Float[np.ndarray, "layer head"]
+
+    def regions(self) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+        """Either region's name, its similarities and those of its null, of all heads where both are defined."""
+        for name, value, null in (
+            ("diagonal", self.diagonal, self.diagonal_null),
+            ("below it", self.below, self.below_null),
+        ):
+            kept = np.isfinite(value) & np.isfinite(null)
+            yield name, value[kept], null[kept]
+
+
+def homogeneity(
+    model: str,
+    content: Float[np.ndarray, "layer head query key"],
+    reading: Reading = "corrected",
+    bins: int = BINS,
+    seed: int = 0,
+) -> Homogeneity:
+    """The similarities of mean content matrices (NaN where masked), with their null drawn from `seed`.
+
+    Raises `InvalidValueError` for fewer than two bins or another shape. Source: Herasimchyk et al. 2026, Eq. (9).
+    """
+    from posbias.measurement.quantities.similarity import content_similarity
+
+    span = "own" if reading == "corrected" else "shared"
+    real = content_similarity(content, bins, span)
+    null = content_similarity(_normal(content, seed), bins, span)
+    return Homogeneity(model, real.diagonal, real.below, null.diagonal, null.below)
+
+
+def _normal(
+    content: Float[np.ndarray, "layer head query key"], seed: int
+) -> Float[np.ndarray, "layer head query key"]:
+    """Normal numbers in place of the entries, with the mean and deviation of each head's two regions."""
+    generator = stream(seed, "herasimchyk2026.homogeneity")
+    tokens = content.shape[-1]
+    made = np.full_like(content, np.nan)
+    own, below = np.eye(tokens, dtype=bool), np.tri(tokens, k=-1, dtype=bool)
+    for place in np.ndindex(*content.shape[:2]):
+        for region in (own, below):
+            seen = region & np.isfinite(content[place])
+            entries = content[place][seen]
+            if entries.size:
+                made[place][seen] = generator.normal(entries.mean(), entries.std(), entries.size)
+    return made
+
+
+@once
+def homogeneities(results: Measurements) -> list[Homogeneity]:
+    """How homogeneous the mean content logits of each model are."""
+    options = results.reading, results.bins, results.seed
+    return [homogeneity(model, content, *options) for model, content in results.contents.items()]
+
+
 def _above_null(results: Measurements) -> Iterable[Evidence]:
     """Over layers and heads, which share their prompts, so that errors are too small."""
     return [
         mean(f"{one.model}, {region}", value - null)
-        for one in results.homogeneities
+        for one in homogeneities(results)
         for region, value, null in one.regions()
     ]
 
 
 def _ours(results: Measurements) -> Ours:
     """Means and deviations, with the error of each over heads."""
-    for one in results.homogeneities:
+    for one in homogeneities(results):
         for region, values, _ in one.regions():
             found = Estimate.of(values)
             yield one.model, "", f"{region}, mean", found
@@ -37,7 +109,7 @@ def _ours(results: Measurements) -> Ours:
 def _tables(results: Measurements) -> Iterator[Table]:
     rows = [
         [one.model, *(_spread(part) for _, *parts in one.regions() for part in parts)]
-        for one in results.homogeneities
+        for one in homogeneities(results)
     ]
     yield Table("Measured here, mean ± standard deviation over layers and heads", HEAD, rows)
     rows = [[model, *(f"{mean:.2f} ± {sd:.2f}" for mean, sd in regions)] for model, regions in TABLE6.items()]
@@ -80,7 +152,7 @@ STUDY = study_of(
         "bins": results.bins,
         "rows": [
             {"model": one.model, "diagonal": one.diagonal, "below": one.below}
-            for one in results.homogeneities
+            for one in homogeneities(results)
         ],
         **beside_data("table6", _ours(results)),
     },

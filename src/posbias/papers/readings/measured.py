@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from posbias.estimate import Estimate
-from posbias.papers.herasimchyk2026.agreement import Agreement
-from posbias.papers.herasimchyk2026.homogeneity import homogeneity
-from posbias.papers.herasimchyk2026.levels import Curves, architectures, head_size, mean_content
-from posbias.papers.herasimchyk2026.order import order_of
+from posbias.papers.herasimchyk2026.curves import Curves
+from posbias.papers.herasimchyk2026.levels import architectures, head_size, mean_content
 from posbias.papers.herasimchyk2026.printed import BINS
+from posbias.papers.herasimchyk2026.section4 import order_of
+from posbias.papers.herasimchyk2026.table6 import homogeneity
 from posbias.papers.readings.models import last_tenth, one_sign
 from posbias.papers.readings.reading import BOTH, BUNDLED, Answer, Material, answer, reading
 from posbias.predictors import measured_influence, predictions
@@ -118,10 +118,10 @@ def _energy_beside_rollout(material: Material, model: str) -> Answer:
     """Distance from the measured influence: residual-aware rollout of measured attention, energy rollout."""
     measurement = material.measured(model, needs=("kernel", "energy_kernel"))
     levels = predictions(measurement)
-    agreement = Agreement(Curves(model, "", {}, measured_influence(measurement)))
+    curves = Curves(model, "", {}, measured_influence(measurement))
     published, corrected = (np.asarray(levels[key].mass) for key in ("measured_kernels", "energy"))
     evidence = [
-        agreement.evidence("", statistic)
+        curves.evidence("", statistic)
         for statistic in (
             lambda mass: wasserstein(published, mass),
             lambda mass: wasserstein(corrected, mass),

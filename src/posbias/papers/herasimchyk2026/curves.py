@@ -1,10 +1,10 @@
-"""How well each level agrees with what was measured, and how sure we are of a difference between two levels.
+"""The curves of one model on one text: influence by level and as measured, and how well each level agrees.
 
 Values, intervals, baselines and the ceiling are `posbias.comparison`'s. Differences are taken on the same
 resamples of the prompts for both levels, so that noise in the measured curve, which both share, drops out.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,8 +14,7 @@ from jaxtyping import Float, Int
 from posbias.claims import Evidence
 from posbias.comparison import Comparison, compare_all
 from posbias.estimate import Estimate
-from posbias.papers.herasimchyk2026.levels import Curves
-from posbias.profile import SHARE, spearman, wasserstein
+from posbias.profile import SHARE, Profile, spearman, wasserstein
 from posbias.seeds import stream
 
 RESAMPLES = 1000
@@ -24,38 +23,51 @@ SCORES: dict[str, Callable[..., np.ndarray]] = {"spearman": spearman, "wasserste
 
 
 @dataclass(frozen=True)
-class Agreement:
-    """One model's levels on one corpus against its measured influence; resamples are drawn from `seed`."""
+class Curves:
+    """Influence on the last token of one model on one corpus: as measured, if it was, and by level.
 
-    curves: Curves
+    `additive` says whether the model adds a line by distance to its logits, `remarks` what no level knows of;
+    resamples are drawn from `seed`. What is said of agreement is of curves that were measured.
+    """
+
+    model: str
+    corpus: str
+    levels: Mapping[str, Profile]
+    measured: Profile | None = None
+    additive: bool = True
+    remarks: tuple[str, ...] = ()
     seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """'mpt-7b, FineWeb-Edu'."""
+        return f"{self.model}, {self.corpus}" if self.corpus else self.model
+
+    @property
+    def influence(self) -> Profile:
+        """The measured curve."""
+        assert self.measured is not None
+        return self.measured
+
+    @property
+    def samples(self) -> Float[np.ndarray, "prompt position"]:
+        """The measured influence of each prompt."""
+        return np.asarray(self.influence.samples, dtype=np.float64)
 
     @cached_property
     def comparison(self) -> Comparison:
         """Scores with intervals by letter, baselines and ceiling. Raises as `posbias.comparison.compare`."""
-        assert self.curves.measured is not None
-        return compare_all(self.curves.levels, self.curves.measured, seed=self.seed)
+        return compare_all(self.levels, self.influence, seed=self.seed)
 
     @cached_property
     def resampled(self) -> Float[np.ndarray, "resample position"]:
         """Normalised mean influence over prompts drawn with replacement."""
-        measured = self.curves.measured
-        assert measured is not None
-        assert measured.samples is not None
-        samples = np.asarray(measured.samples, dtype=np.float64)
-        prompts = len(samples)
+        prompts = len(self.samples)
         counts = stream(self.seed, "herasimchyk2026.bootstrap").multinomial(
             prompts, np.full(prompts, 1.0 / prompts), size=RESAMPLES
         )
-        sums = counts @ samples
+        sums = counts @ self.samples
         return sums / sums.sum(axis=1, keepdims=True)
-
-    @property
-    def prompts(self) -> int:
-        """The number of prompts behind the measured curve."""
-        measured = self.curves.measured
-        assert measured is not None
-        return 0 if measured.samples is None else len(measured.samples)
 
     def best(self, score: str) -> str:
         """The letter of the level that agrees best by this score."""
@@ -65,32 +77,22 @@ class Agreement:
 
     def difference(self, where: str, score: str, more: str, less: str) -> Evidence:
         """That level `more` has the higher score than `less`, with the bootstrap's standard error over prompts."""
-        return self.evidence(
-            where, lambda measured: self._score(score, more, measured) - self._score(score, less, measured)
-        )
+        of, (high, low) = SCORES[score], (self.levels[letter].mass for letter in (more, less))
+        return self.evidence(where, lambda measured: of(high, measured) - of(low, measured))
 
     def minimum(self, where: str, letter: str) -> Evidence:
         """How far the trough of a level lies behind that of the measured curve, as a share of the text."""
-        predicted = self.mass(letter)
+        predicted = self.levels[letter].mass
         width = max(1, round(SHARE * predicted.size))
         at = int(trough(predicted, width))
         return self.evidence(where, lambda measured: (at - trough(measured, width)) / (predicted.size - 1))
 
     def evidence(self, where: str, statistic: Callable[[np.ndarray], np.ndarray]) -> Evidence:
         """A statistic of the measured curve ([…, position] → […]) with its error over prompts."""
-        measured = self.curves.measured
-        assert measured is not None
-        if self.prompts < 2:
+        if len(self.samples) < 2:
             return Evidence(where, flaw="one prompt, two needed")
-        value, drawn = float(statistic(np.asarray(measured.mass))), statistic(self.resampled)
-        return Evidence(where, Estimate(value, float(np.std(drawn, ddof=1)), self.prompts))
-
-    def mass(self, letter: str) -> Float[np.ndarray, "position"]:
-        """What a level predicts."""
-        return np.asarray(self.curves.levels[letter].mass)
-
-    def _score(self, score: str, letter: str, measured: Float[np.ndarray, "*batch position"]) -> np.ndarray:
-        return SCORES[score](self.mass(letter), measured)
+        value, drawn = float(statistic(self.influence.mass)), statistic(self.resampled)
+        return Evidence(where, Estimate(value, float(np.std(drawn, ddof=1)), len(self.samples)))
 
 
 def trough(mass: Float[np.ndarray, "*batch position"], width: int) -> Int[np.ndarray, "*batch"]:
