@@ -84,16 +84,16 @@ def test_rows_are_even_only_without_layernorm(results):
 
 
 def test_differences_have_a_direction(results):
-    assert verdict(q.excess([(RECENT, RESIDUAL)], 2), results, q.MORE) == "holds"
-    assert verdict(q.excess([(RESIDUAL, RECENT)], 2), results, q.MORE) == "fails"
+    assert verdict(q.excess([RECENT], [RESIDUAL], 2), results, q.MORE) == "holds"
+    assert verdict(q.excess([RESIDUAL], [RECENT], 2), results, q.MORE) == "fails"
     (growth,) = q.growth([RECENT], 2)(results)
     p = results[RECENT].recency_probability
     assert growth.estimate.value == p[2].value - p[1].value
     assert growth.estimate.se == pytest.approx(math.hypot(p[2].se, p[1].se))
-    (wide,) = q.narrow_excess([(RECENT, replace(RECENT, dimension=64))])(results)
+    (wide,) = q.narrow_excess([RECENT], [replace(RECENT, dimension=64)])(results)
     assert wide.estimate.value > 0.05
-    assert verdict(q.higher_scores([(RECENT, RESIDUAL)], 2), results) == "holds"
-    assert verdict(q.higher_scores([(RESIDUAL, RECENT)], 2), results) == "fails"
+    assert verdict(q.higher_scores([RECENT], [RESIDUAL], 2), results) == "holds"
+    assert verdict(q.higher_scores([RESIDUAL], [RECENT], 2), results) == "fails"
     assert verdict(q.beyond_distance([RECENT], 2), results) == "holds"
     assert verdict(q.beyond_distance([BARE], 2), results) == "fails"
 

@@ -5,7 +5,7 @@
     made = reproduce(["fig1", "section3"], out="results/kim2026")
     print(*made.claims["fig1"], sep="\n")
 
-Every figure is a module with a `STUDY`; `section3`, the recency probabilities that the text prints,
+Every figure is one of `studies`; `section3`, the recency probabilities that the text prints,
 has no picture. Simulations are kept in OUT/cells, where all figures find those they share.
 """
 
@@ -15,7 +15,6 @@ import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,8 @@ from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
 from posbias.files import need_writable, write_text
 from posbias.papers import reproduction
+from posbias.papers.kim2026.studies import STUDIES
 from posbias.papers.reproduction import write
-from posbias.papers.study import Studies
 from posbias.seeds import sequence
 from posbias.simulation import RecencyModel, RecencyResult
 from posbias.sources import cite
@@ -33,15 +32,12 @@ from posbias.store import Store, save_json
 from posbias.store.header import VERSION
 from posbias.theory.closed_forms.layernorm import ReadingName, log_key_factors
 
-TARGETS = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "section3")
+TARGETS = tuple(STUDIES)
 """What can be made, by name."""
 CLOSED_FORMS = ("fig2", "fig7")
 """The figures that draw a closed form."""
 LEAST_SAMPLES = 3
 """Fewer have no standard error once a slope is fitted."""
-
-
-STUDIES = Studies(import_module(f"{__name__}.{name}").STUDY for name in TARGETS)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,28 +2,18 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
-from posbias.claims import Above, Claim, Evidence, Near, Test
+from posbias.claims import Above, Claim, Evidence, Near
 from posbias.estimate import Estimate
-from posbias.papers.kim2026.heat_maps import data
-from posbias.papers.kim2026.models import (
-    ALPHAS,
-    EFFORT,
-    by_anisotropy,
-    describe,
-    note,
-    probabilities,
-    samples_text,
-    where_of,
-)
-from posbias.papers.kim2026.quantities import Quantity, factored
-from posbias.papers.study import Results, Study
+from posbias.papers.claims import claims_of, quantity
+from posbias.papers.kim2026.models import ALPHAS, by_anisotropy, describe, samples_text, where_of
+from posbias.papers.kim2026.quantities import factored
+from posbias.papers.study import Results
 from posbias.plots.recency import draw_key_factors
 from posbias.plots.style import INK, MUTED, SMALL, TEXT, new_figure
 from posbias.reports.pages import Table
@@ -124,15 +114,12 @@ def score_row(result: RecencyResult) -> Compared:
     return Compared(model, f"S({last}, {last - 1}), {equation}", last - 1, forms, simulated)
 
 
-def scores(models: Sequence[RecencyModel], reading: ReadingName) -> Quantity:
+@quantity
+def scores(results: Results, models: Sequence[RecencyModel], reading: ReadingName) -> Iterator[Evidence]:
     """By which share a reading of the closed form is off each score that is known well."""
-
-    def quantity(results: Results) -> Iterator[Evidence]:
-        for row in (score_row(results[model]) for model in models):
-            if row.simulated.se < KNOWN * abs(row.simulated.value):
-                yield row.evidence(reading)
-
-    return quantity
+    for row in (score_row(results[model]) for model in models):
+        if row.simulated.se < KNOWN * abs(row.simulated.value):
+            yield row.evidence(reading)
 
 
 def _scores(model: RecencyModel, reading: ReadingName) -> Float[np.ndarray, "query key"]:
@@ -170,129 +157,74 @@ def key_factor_rows(models: Sequence[RecencyModel], results: Results) -> Iterato
             yield Compared(model, f"h({j})/h(0)", j, forms, simulated, base=1.0)
 
 
-def curve(
-    model: RecencyModel, reading: ReadingName, residual: bool | None = None
-) -> Float[np.ndarray, "key"]:
-    """h(j)/h(0) in a reading, with the model's residual connection or another choice of it."""
-    with_residual = model.residual if residual is None else residual
+def curve(model: RecencyModel, reading: ReadingName) -> Float[np.ndarray, "key"]:
+    """h(j)/h(0) in a reading."""
     place = model.tokens, model.dimension, model.anisotropy
-    return np.exp(log_key_factors(*place, residual=with_residual, reading=reading))
-
-
-PRINTED_FORM = "(closed form, as printed)"
+    return np.exp(log_key_factors(*place, residual=model.residual, reading=reading))
 
 
 def key_factor_claims(study: str, *, residual: bool) -> Iterator[Claim]:
     """That h rises, faster for anisotropic embeddings, as the simulated scores do."""
-    shown = by_anisotropy(residual=residual)
+    claim = claims_of(study, "Figure 7" if residual else "Figure 2")
+    shown, exact = by_anisotropy(residual=residual), Above(least=0.0)
     curved = [model for model in shown if model.anisotropy]
-    exact, within = Above(least=0.0), Near(0.0, GOOD)
-    sentences: list[tuple[str, Quantity, Test]] = [
-        (f"{PRINTED_FORM} h rises from key to key, at every anisotropy", _forms(_least_step, shown), exact),
-        (
-            f"{PRINTED_FORM} From the first key to the second h rises more at every anisotropy above 0 than at 0",
-            _forms(lambda model: _beyond_isotropic(model, 1), curved, ", less α = 0"),
-            exact,
-        ),
-        (
-            f"{PRINTED_FORM} From the first key to the last but one h rises more at every anisotropy above 0 "
-            "than at 0",
-            _forms(lambda model: _beyond_isotropic(model, -2), curved, ", less α = 0"),
-            exact,
-        ),
-        (
-            "(simulated) From the first key to the last but one scores rise more at α > 0 than at α = 0, "
-            "in layer 2",
-            _faster(curved),
-            exact,
-        ),
-        (
-            "Mean scores of layer 2 are a factor of the query times one of the key: rows rise alike (within .02)",
-            factored(curved, key_factor_ratios),
-            exact,
-        ),
-    ]
-    for reading, words in READINGS.items():
-        for d in (16, 64):
-            sentence = f"Eq. 42 gives the rise to the last key but one within 10 % at d = {d}"
-            rise = _last_rise([model for model in curved if model.dimension == d], reading)
-            sentences.append((f"(closed form, {words}) {sentence}", rise, within))
+
+    def h(model: RecencyModel, **other: Any) -> Float[np.ndarray, "key"]:
+        return curve(replace(model, **other), "published")
+
+    sentence = "(closed form, as printed) h rises from key to key, at every anisotropy"
+    yield claim(1, sentence, _forms(shown, lambda model: np.diff(h(model)).min()), exact)
+    for number, key, word in ((2, 1, "second"), (3, -2, "last but one")):
+        sentence = f"From the first key to the {word} h rises more at every anisotropy above 0 than at 0"
+        beyond = _forms(
+            curved, lambda model, key=key: (h(model) - h(model, anisotropy=0.0))[key], ", less α = 0"
+        )
+        yield claim(number, f"(closed form, as printed) {sentence}", beyond, exact)
+    sentence = "From the first key to the last but one scores rise more at α > 0 than at α = 0, in layer 2"
+    yield claim(4, f"(simulated) {sentence}", _faster(curved), exact, provenance="ours")
+    sentence = (
+        "Mean scores of layer 2 are a factor of the query times one of the key: rows rise alike (within .02)"
+    )
+    yield claim(5, sentence, factored(curved, key_factor_ratios), exact, provenance="ours")
+    places = [(reading, d) for reading in READINGS for d in (16, 64)]
+    for number, (reading, d) in enumerate(places, start=6):
+        sentence = f"Eq. 42 gives the rise to the last key but one within 10 % at d = {d}"
+        rise = _last_rise([model for model in curved if model.dimension == d], reading)
+        sentence = f"(closed form, {READINGS[reading]}) {sentence}"
+        provenance = "paper" if reading == "published" else "ours"
+        yield claim(number, sentence, rise, Near(0.0, GOOD), provenance=provenance)
     if residual:
         sentence = "With a residual connection h rises less than without, at every anisotropy"
-        sentences.append((f"{PRINTED_FORM} {sentence}", _forms(_lost_to_the_residual, shown), exact))
-    place = "Figure 7" if residual else "Figure 2"
-    for number, (sentence, quantity, test) in enumerate(sentences, start=1):
-        provenance = "paper" if sentence.startswith(PRINTED_FORM) else "ours"
-        yield Claim(f"{study}/{number}", place, sentence, quantity, test, provenance=provenance)
+        lost = _forms(shown, lambda model: (h(model, residual=False) - h(model))[-1])
+        yield claim(10, f"(closed form, as printed) {sentence}", lost, exact)
 
 
-def _isotropic(model: RecencyModel) -> RecencyModel:
-    return RecencyModel(dimension=model.dimension, anisotropy=0.0, residual=model.residual)
-
-
-def _least_step(model: RecencyModel) -> float:
-    return float(np.diff(curve(model, "published")).min())
-
-
-def _beyond_isotropic(model: RecencyModel, key: int) -> float:
-    return float(curve(model, "published")[key] - curve(_isotropic(model), "published")[key])
-
-
-def _lost_to_the_residual(model: RecencyModel) -> float:
-    return float(curve(model, "published", False)[-1] - curve(model, "published")[-1])
-
-
+@quantity
 def _forms(
-    value: Callable[[RecencyModel], float], models: Sequence[RecencyModel], less: str = ""
-) -> Quantity:
+    results: Results, models: Sequence[RecencyModel], value: Callable[[RecencyModel], float], less: str = ""
+) -> Iterator[Evidence]:
     """An exact number of each model, of the closed form alone."""
-    return lambda _: (Evidence(f"{where_of(model)}{less}", Estimate(value(model))) for model in models)
+    for model in models:
+        yield Evidence(f"{where_of(model)}{less}", Estimate(float(value(model))))
 
 
-def _faster(models: Sequence[RecencyModel]) -> Quantity:
+@quantity
+def _faster(results: Results, models: Sequence[RecencyModel]) -> Iterator[Evidence]:
     """By how much simulated scores rise more than those of isotropic embeddings."""
-
-    def quantity(results: Results) -> Iterator[Evidence]:
-        for model in models:
-            base, ratio = (key_factor_ratios(results[shown]) for shown in (_isotropic(model), model))
-            value, se = float(ratio.value[-2] - base.value[-2]), math.hypot(ratio.se[-2], base.se[-2])
-            flaw = "" if math.isfinite(value) else "too few samples to tell the scores at α = 0 from none"
-            rise = Estimate(value, se, results[model].samples, math.inf)
-            yield Evidence(f"{where_of(model)}, less α = 0", rise, flaw)
-
-    return quantity
+    for model in models:
+        base, ratio = (key_factor_ratios(results[one]) for one in (replace(model, anisotropy=0.0), model))
+        value, se = float(ratio.value[-2] - base.value[-2]), math.hypot(ratio.se[-2], base.se[-2])
+        flaw = "" if math.isfinite(value) else "too few samples to tell the scores at α = 0 from none"
+        rise = Estimate(value, se, results[model].samples, math.inf)
+        yield Evidence(f"{where_of(model)}, less α = 0", rise, flaw)
 
 
-def _last_rise(models: Sequence[RecencyModel], reading: ReadingName) -> Quantity:
+@quantity
+def _last_rise(results: Results, models: Sequence[RecencyModel], reading: ReadingName) -> Iterator[Evidence]:
     """By which share a reading is off the simulated rise to the last key but one."""
-
-    def quantity(results: Results) -> Iterator[Evidence]:
-        for row in key_factor_rows(models, results):
-            if row.key == row.model.tokens - 2:
-                yield row.evidence(reading)
-
-    return quantity
-
-
-def key_factor_study(name: str, title: str, question: str, *, residual: bool) -> Study:
-    """The study of Figure 2 or 7: every anisotropy at 16 and 64 dimensions."""
-    cells = by_anisotropy(residual=residual)
-    return Study(
-        name,
-        title,
-        question,
-        cells,
-        tuple(key_factor_claims(name, residual=residual)),
-        EFFORT,
-        "draws",
-        {"quick": 0.24, "full": 2.4},
-        tables=lambda results: [probabilities(results, (2,)), table_of([*key_factor_rows(cells, results)])],
-        data=lambda results: (
-            data(results) | {"closed_forms": [row.as_dict() for row in key_factor_rows(cells, results)]}
-        ),
-        note=note,
-        draw=partial(draw_key_factor_figure, residual=residual),
-    )
+    for row in key_factor_rows(models, results):
+        if row.key == row.model.tokens - 2:
+            yield row.evidence(reading)
 
 
 def draw_key_factor_figure(

@@ -7,7 +7,7 @@ whose diagonal does not outshine the rest.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from posbias.papers.kim2026.models import as_dict, describe, probabilities, samples_text
+from posbias.papers.kim2026.models import as_dict, describe, samples_text
 from posbias.papers.kim2026.quantities import printed_numbers
 from posbias.papers.study import Results
 from posbias.plots.recency import LEAST_SPAN, draw_scores, probability_text
@@ -57,11 +57,6 @@ def draw_heat_maps(
         f"mean attention scores, {samples_text(shown)}; {masked}{own}", fontsize=SMALL, color=MUTED
     )
     return figure
-
-
-def tables(*layers: int) -> Any:
-    """The table of a figure's page: recency probabilities in some layers."""
-    return lambda results: [probabilities(results, layers)]
 
 
 def data(results: Results) -> dict[str, Any]:

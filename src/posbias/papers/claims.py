@@ -1,0 +1,39 @@
+"""What the claims of a study are made with."""
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec
+
+from posbias.claims import Claim, Evidence, Test
+
+P = ParamSpec("P")
+Quantity = Callable[[Any], Iterable[Evidence]]
+"""What a claim is about: from results to evidence."""
+Maker = Callable[..., Claim]
+"""Makes the claims of a study, as `claims_of` says."""
+
+
+def quantity(evidence: Callable[Concatenate[Any, P], Iterable[Evidence]]) -> Callable[P, Quantity]:
+    """A function of results and something else as one of something else, which gives a claim's quantity."""
+
+    @wraps(evidence)
+    def of(*args: P.args, **options: P.kwargs) -> Quantity:
+        return lambda results: evidence(results, *args, **options)
+
+    return of
+
+
+def claims_of(study: str, place: str) -> Maker:
+    """What makes the claims of a study: `claim(3, sentence, quantity)` is STUDY/3, at `place` unless told."""
+
+    def claim(
+        number: int,
+        sentence: str,
+        quantity: Quantity,
+        test: Test = Claim.test,
+        place: str = place,
+        **about: Any,
+    ) -> Claim:
+        return Claim(f"{study}/{number}", place, sentence, quantity, test, **about)
+
+    return claim
