@@ -2,21 +2,22 @@
 
 `room` and `below` are what is left between value and bound, relative to the larger of the two or to the bound.
 Weights far from the diagonal under- and overflow, and so do their bounds: there both are kept as logarithms, as is
-the product of the layers. An envelope (`posbias.theory.closed_forms.collapse_bounds.Envelope`) is two bounds by
-distance.
+the product of the layers.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import logsumexp
 
-from posbias.theory.closed_forms import collapse_bounds
 from posbias.theory.rollout.kernel import push
 
 Matrix = Float[np.ndarray, "query key"]
 Stack = Float[np.ndarray, "layer query key"]
+Bounds = Callable[[Any, int], tuple[Any, Any]]
+"""From distances and a depth to ln of the lower and the upper bound there."""
 
 
 def room(value: Any, bound: Any) -> float:
@@ -37,12 +38,12 @@ def log_below(log_value: Any, log_bound: Any) -> float:
     return float(np.min(-np.expm1(np.asarray(log_value) - np.asarray(log_bound)), initial=1.0)) + 0.0
 
 
-def inside(envelope: collapse_bounds.Envelope, log_values: Stack, layers: bool) -> float:
+def inside(bounds: Bounds, log_values: Stack, layers: bool = False) -> float:
     """Least slack of ln weights between both bounds: of single `layers`, or of the rollout at each depth."""
     distance, slack = distances(log_values.shape[-1]), 1.0
     lower = distance >= 0
     for before, values in enumerate(log_values):
-        low, high = envelope.log_bounds(distance[lower], 1 if layers else before + 1)
+        low, high = bounds(distance[lower], 1 if layers else before + 1)
         slack = min(slack, log_below(low, values[lower]), log_below(values[lower], high))
     return slack
 

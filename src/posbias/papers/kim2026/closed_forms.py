@@ -57,11 +57,8 @@ class Compared:
 
     def evidence(self, reading: ReadingName) -> Evidence:
         """By which share a reading is off the simulated number, both less their base; within `GOOD`."""
-        where, size, truth = (
-            where_of(self.model),
-            self.forms[reading] - self.base,
-            self.simulated.value - self.base,
-        )
+        where, size = where_of(self.model), self.forms[reading] - self.base
+        truth = self.simulated.value - self.base
         if not abs(truth) > SURE * self.simulated.se:
             return Evidence(where, flaw="too few samples to tell the simulated number from none")
         error = abs(size / truth**2) * self.simulated.se
@@ -186,7 +183,7 @@ def key_factor_claims(study: str, *, residual: bool) -> Iterator[Claim]:
         "Mean scores of layer 2 are a factor of the query times one of the key: rows rise alike (within .02)"
     )
     yield claim(5, sentence, factored(curved, key_factor_ratios), exact, provenance="ours")
-    places = [(reading, d) for reading in READINGS for d in (16, 64)]
+    places: list[tuple[ReadingName, int]] = [(reading, d) for reading in READINGS for d in (16, 64)]
     for number, (reading, d) in enumerate(places, start=6):
         sentence = f"Eq. 42 gives the rise to the last key but one within 10 % at d = {d}"
         rise = _last_rise([model for model in curved if model.dimension == d], reading)

@@ -7,7 +7,7 @@ whose diagonal does not outshine the rest.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from posbias.papers.kim2026.models import as_dict, describe, samples_text
+from posbias.papers.kim2026.models import describe, samples_text
 from posbias.papers.kim2026.quantities import printed_numbers
 from posbias.papers.study import Results
 from posbias.plots.recency import LEAST_SPAN, draw_scores, probability_text
@@ -17,6 +17,9 @@ from posbias.simulation import RecencyModel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+CELL = ("model", "samples", "seed", "recency_probability")
+"""What a figure's JSON says of a simulation."""
 
 
 def draw_heat_maps(
@@ -61,7 +64,8 @@ def draw_heat_maps(
 
 def data(results: Results) -> dict[str, Any]:
     """The simulations, for JSON."""
-    cells = [as_dict(result) for result in results.values()]
+    told = [result.as_dict() for result in results.values()]
+    cells = [{name: result[name] for name in CELL} for result in told]
     samples = min(result.samples for result in results.values())
     return {"samples": samples, "cells": cells, "published": [], "closed_forms": []}
 

@@ -11,8 +11,7 @@ from typing import Any
 from posbias.papers.study import Expected, Results
 from posbias.plots.recency import probability_text
 from posbias.reports.pages import Table
-from posbias.simulation import RecencyModel, RecencyResult
-from posbias.spec import encode
+from posbias.simulation import RecencyModel
 
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9)
 """Anisotropies of Figures 2, 5, 6 and 7: ours."""
@@ -86,20 +85,6 @@ def probabilities(results: Results, layers: Sequence[int]) -> Table:
         for model, result in results.items()
     ]
     return Table("Recency probability", ["model", "d", *(f"layer {layer}" for layer in layers)], rows)
-
-
-def as_dict(result: RecencyResult) -> dict[str, Any]:
-    """Model, size and recency probabilities of a simulation, for JSON."""
-    pairs = zip(result.recency_probability, result.plain_recency_probability, strict=True)
-    return {
-        "model": encode(result.model),
-        "samples": result.samples,
-        "seed": result.seed,
-        "recency_probability": [
-            {"layer": layer + 1, "value": p.value, "se": p.se, "plain": {"value": q.value, "se": q.se}}
-            for layer, (p, q) in enumerate(pairs)
-        ],
-    }
 
 
 EXPECTED = tuple(

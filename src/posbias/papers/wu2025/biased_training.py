@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from posbias.claims import NEAR, Above, Claim, Evidence, mean
+from posbias.papers.claims import Maker
 from posbias.papers.wu2025 import quantities as q
 from posbias.papers.wu2025.outcomes import PAIRS, Gaps
 from posbias.papers.wu2025.settings import ABSOLUTE, Setting
-from posbias.papers.wu2025.tables import place_of
 
 BOTH_ENDS = ("first", "last")
 _LEARNT = {
@@ -20,38 +20,33 @@ _AWAY = {BOTH_ENDS: "middle-last", ("middle",): "first-middle", ("last",): "firs
 """The gap, below zero, that would show the last item learnt, which the causal mask's own bias is not about."""
 
 
-def training_claims(name: str, cells: Sequence[Setting]) -> Iterator[Claim]:
+def training_claims(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
     """Claims 1 to 4 of every figure, and what follows for the items that training asks for."""
-    answers, place, masks = cells[0].answers, place_of(name), {"full": "no mask", "causal": "causal"}
+    answers, masks = cells[0].answers, {"full": "no mask", "causal": "causal"}
     named = {f"{masks[cell.mask.kind]}, {ABSOLUTE[cell.positional]}": cell for cell in cells}
     bare, alone = named["no mask, none"], named["causal, none"]
     encoded = {where: cell for where, cell in named.items() if cell not in (bare, alone)}
-    sentence = "Without mask and encoding there is no position bias"
     gaps = q.of_gaps(q.null, [("no mask, none", bare, pair) for pair in PAIRS])
-    yield Claim(f"{name}/1", place, sentence, gaps)
-    sentence, firsts = "The causal mask alone gives a bias to the first item", ("first-middle", "first-last")
+    yield claim(1, "Without mask and encoding there is no position bias", gaps)
+    firsts = ("first-middle", "first-last")
     gaps = q.of_gaps(q.signed, [("causal, none", alone, pair) for pair in firsts])
-    yield Claim(f"{name}/2", place, sentence, gaps)
-    sentence = "The causal mask alone favours the first item more than no mask does"
+    yield claim(2, "The causal mask alone gives a bias to the first item", gaps)
     gaps = q.of_gaps(q.rises, [("causal − no mask,", alone, bare, pair) for pair in firsts])
-    yield Claim(f"{name}/3", place, sentence, gaps)
-    sentence = f"sin and RoPE learn the bias to the {' and '.join(answers)}, with either mask"
+    yield claim(3, "The causal mask alone favours the first item more than no mask does", gaps)
     shown = [(where, cell, *gap) for where, cell in encoded.items() for gap in _LEARNT[answers]]
-    yield Claim(f"{name}/4", place, sentence, q.of_gaps(q.signed, shown))
+    sentence = f"sin and RoPE learn the bias to the {' and '.join(answers)}, with either mask"
+    yield claim(4, sentence, q.of_gaps(q.signed, shown))
     if answers in _AWAY:
-        sentence = f"The causal mask alone does not learn the bias to the {answers[-1]} item"
         gaps = q.of_gaps(_not_below, [(f"causal, none {_AWAY[answers]}", alone, _AWAY[answers])])
-        yield Claim(f"{name}/5", place, sentence, gaps)
+        yield claim(5, f"The causal mask alone does not learn the bias to the {answers[-1]} item", gaps)
     if answers == BOTH_ENDS:
-        sentence = "sin and RoPE: the first item is slightly ahead of the last"
         gaps = q.of_gaps(q.signed, [(where, cell, "first-last") for where, cell in encoded.items()])
-        yield Claim(f"{name}/6", place, sentence, gaps)
+        yield claim(6, "sin and RoPE: the first item is slightly ahead of the last", gaps)
         sentence = "sin and RoPE: the first item is less far ahead of the last than of the middle"
-        yield Claim(f"{name}/7", place, sentence, q.of_gaps(_slightly, encoded.items()))
+        yield claim(7, sentence, q.of_gaps(_slightly, encoded.items()))
     else:
         sentence = "No network is lost in the middle: that takes training on both ends"
-        id = f"{name}/6" if answers in _AWAY else f"{name}/5"
-        yield Claim(id, place, sentence, q.of_gaps(q.spared, named.items()))
+        yield claim(6 if answers in _AWAY else 5, sentence, q.of_gaps(q.spared, named.items()))
 
 
 def _not_below(where: str, cell: Gaps, pair: str) -> Evidence:

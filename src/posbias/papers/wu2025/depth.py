@@ -9,142 +9,135 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
 from posbias.claims import Claim
+from posbias.papers.claims import Maker
 from posbias.papers.wu2025 import quantities as q
 from posbias.papers.wu2025.settings import RELATIVE, Setting
-from posbias.papers.wu2025.tables import place_of
 
 DEEP_FROM = 6
 """From this depth on residual networks with RoPE are deep: the paper's exception, without its depth."""
 
 
-def both_kinds(name: str, cells: Sequence[Setting]) -> Iterator[Claim]:
+def both_kinds(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
     """Claims of Figure 2: networks without and with residual connections."""
     alone, residual = ([cell for cell in cells if cell.residual is kind] for kind in (False, True))
-    yield from without_residual(name, alone)
-    yield from with_residual(name, residual, after=10)
-    yield nowhere_lost(f"{name}/15", cells)
-    yield equally_accurate(f"{name}/16", alone)
-    yield equally_accurate(f"{name}/17", residual)
+    yield from without_residual(claim, alone)
+    yield from with_residual(claim, residual, after=10)
+    yield nowhere_lost(claim, 15, cells)
+    yield equally_accurate(claim, 16, alone)
+    yield equally_accurate(claim, 17, residual)
 
 
-def pure_attention(name: str, cells: Sequence[Setting]) -> Iterator[Claim]:
+def pure_attention(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
     """Claims of Figure 4 or 13: networks without residual connections."""
-    yield from without_residual(name, cells)
-    yield nowhere_lost(f"{name}/11", cells)
-    yield equally_accurate(f"{name}/12", cells)
+    yield from without_residual(claim, cells)
+    yield nowhere_lost(claim, 11, cells)
+    yield equally_accurate(claim, 12, cells)
     if cells[0].inputs == "fixed_vocabulary":
-        yield harder(f"{name}/13", cells)
+        yield harder(claim, 13, cells)
 
 
-def with_residuals(name: str, cells: Sequence[Setting]) -> Iterator[Claim]:
+def with_residuals(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
     """Claims of Figure 5 or 14: networks with residual connections, said to be like others in Figure 14."""
     if cells[0].inputs == "gaussian_mixture":
-        yield from with_residual(name, cells)
-        yield nowhere_lost(f"{name}/5", cells)
-        yield equally_accurate(f"{name}/6", cells)
+        yield from with_residual(claim, cells)
+        yield nowhere_lost(claim, 5, cells)
+        yield equally_accurate(claim, 6, cells)
         return
-    yield still_biased(f"{name}/1", cells)
-    yield deeper(f"{name}/2", cells)
-    yield each_step(f"{name}/3", cells)
-    yield nowhere_lost(f"{name}/4", cells)
-    yield equally_accurate(f"{name}/5", cells)
-    yield harder(f"{name}/6", cells)
+    yield still_biased(claim, 1, cells)
+    yield deeper(claim, 2, cells)
+    yield each_step(claim, 3, cells)
+    yield nowhere_lost(claim, 4, cells)
+    yield equally_accurate(claim, 5, cells)
+    yield harder(claim, 6, cells)
 
 
 # --- networks without residual connections -----------------------------------------------------------------
 
 
-def without_residual(name: str, cells: Sequence[Setting]) -> Iterator[Claim]:
+def without_residual(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
     """Claims 1 to 10 of Figures 2, 4 and 13."""
-    place, (plain, decay, rope) = place_of(name), series_of(cells).values()
+    plain, decay, rope = series_of(cells).values()
     beside = [
         (f"{word}, {depth}", cell, other[depth])
         for depth, cell in plain.items()
         for word, other in (("decay", decay), ("RoPE", rope))
     ]
-    sentence = "No residual: the causal mask alone favours earlier items, at every depth"
     gaps = q.of_gaps(q.signed, [(depth, cell, "first-last") for depth, cell in plain.items()])
-    yield Claim(f"{name}/1", place, sentence, gaps)
-    yield deeper(f"{name}/2", cells)
-    yield each_step(f"{name}/3", cells)
-    sentence = "No residual: middle against last differs less than first against last"
+    yield claim(1, "No residual: the causal mask alone favours earlier items, at every depth", gaps)
+    yield deeper(claim, 2, cells)
+    yield each_step(claim, 3, cells)
     gaps = q.of_gaps(q.smaller, [(f"no encoding, {depth}", cell) for depth, cell in plain.items()])
-    yield Claim(f"{name}/4", place, sentence, gaps)
-    sentence = "No residual: middle against last differs less than first against middle"
+    yield claim(4, "No residual: middle against last differs less than first against last", gaps)
     named = [(f"no encoding, {depth}", cell, "first-middle") for depth, cell in plain.items()]
-    yield Claim(f"{name}/5", place, sentence, q.of_gaps(q.smaller, named))
-    sentence = "with decay mask and RoPE too, middle against last differs less than first against either"
+    sentence = "No residual: middle against last differs less than first against middle"
+    yield claim(5, sentence, q.of_gaps(q.smaller, named))
     both = ("first-last", "first-middle")
     gaps = q.of_gaps(q.smaller, [(f"{at}, {pair},", other, pair) for at, _, other in beside for pair in both])
-    yield Claim(f"{name}/6", place, f"No residual: {sentence}", gaps)
-    sentence = "No residual: decay mask and RoPE reduce the bias to earlier items"
+    sentence = "with decay mask and RoPE too, middle against last differs less than first against either"
+    yield claim(6, f"No residual: {sentence}", gaps)
     gaps = q.of_gaps(q.rises, [(f"none − {at}", cell, other) for at, cell, other in beside])
-    yield Claim(f"{name}/7", place, sentence, gaps)
-    sentence = "No residual: decay mask and RoPE raise the last item against the middle one"
+    yield claim(7, "No residual: decay mask and RoPE reduce the bias to earlier items", gaps)
     gaps = q.of_gaps(q.rises, [(f"none − {at}", cell, other, "middle-last") for at, cell, other in beside])
-    yield Claim(f"{name}/8", place, sentence, gaps)
-    sentence = "No residual: the decay mask turns attention to recent items more than RoPE"
+    yield claim(8, "No residual: decay mask and RoPE raise the last item against the middle one", gaps)
     gaps = q.of_gaps(q.rises, [(f"RoPE − decay, {depth}", rope[depth], decay[depth]) for depth in plain])
-    yield Claim(f"{name}/9", place, sentence, gaps)
+    yield claim(9, "No residual: the decay mask turns attention to recent items more than RoPE", gaps)
     shallow = next(iter(decay.values()))
     sentence = f"No residual: at depth {shallow.depth} the decay mask favours later items"
-    yield Claim(f"{name}/10", place, sentence, q.of_gaps(q.signed, [("decay", shallow, "first-last", -1)]))
+    yield claim(10, sentence, q.of_gaps(q.signed, [("decay", shallow, "first-last", -1)]))
 
 
-def deeper(id: str, cells: Sequence[Setting]) -> Claim:
+def deeper(claim: Maker, number: int, cells: Sequence[Setting]) -> Claim:
     """That the deepest networks are more biased than the shallowest, with every encoding."""
-    ends = {title: (*named.values(),) for title, named in series_of(cells).items()}
-    shallow, *_, deep = ends["no encoding"]
+    ends = [(title, named[-1], named[0]) for title, named in _by_depth(cells).items()]
+    _, deep, shallow = ends[0]
     sentence = f"depth {deep.depth} favours earlier items more than depth {shallow.depth}"
-    gaps = q.of_gaps(q.rises, [(title, own[-1], own[0]) for title, own in ends.items()])
-    return Claim(id, place_of(id), f"{kind_of(shallow)}: {sentence}", gaps)
+    return claim(number, f"{_kind(cells)}: {sentence}", q.of_gaps(q.rises, ends))
 
 
-def each_step(id: str, cells: Sequence[Setting]) -> Claim:
+def each_step(claim: Maker, number: int, cells: Sequence[Setting]) -> Claim:
     """That every step of depth adds to the bias, not only the whole way."""
     steps = [
         (f"{title}, depth {shallow.depth} to {deep.depth},", deep, shallow)
-        for title, named in series_of(cells).items()
-        for shallow, deep in pairwise(named.values())
+        for title, named in _by_depth(cells).items()
+        for shallow, deep in pairwise(named)
     ]
     sentence = "every step of depth adds to the bias to earlier items, with every encoding"
-    return Claim(id, place_of(id), f"{kind_of(steps[0][1])}: {sentence}", q.of_gaps(q.rises, steps))
+    return claim(number, f"{_kind(cells)}: {sentence}", q.of_gaps(q.rises, steps))
 
 
 # --- networks with residual connections --------------------------------------------------------------------
 
 
-def with_residual(name: str, cells: Sequence[Setting], after: int = 0) -> Iterator[Claim]:
+def with_residual(claim: Maker, cells: Sequence[Setting], after: int = 0) -> Iterator[Claim]:
     """Claims 1 to 4 of Figure 5, 11 to 14 of Figure 2, where they stand `after` ten others."""
-    place, series = place_of(name), series_of(cells)
-    yield still_biased(f"{name}/{after + 1}", cells)
+    yield still_biased(claim, after + 1, cells)
     sentence = "Residual: the bias to earlier items both rises and falls with depth"
-    yield Claim(f"{name}/{after + 2}", place, sentence, q.turning(series))
-    steps = {title: [*pairwise(named.values())] for title, named in series.items()}
+    yield claim(after + 2, sentence, q.turning(series_of(cells)))
+    steps = {title: [*pairwise(named)] for title, named in _by_depth(cells).items()}
     places = [
         (f"{a} − {b}, depth {step[0].depth} to {step[1].depth},", *step, *other)
-        for a, b in combinations(series, 2)
+        for a, b in combinations(steps, 2)
         for step, other in zip(steps[a], steps[b], strict=True)
     ]
-    sentence = "Residual: what depth does to it depends on the encoding"
-    yield Claim(f"{name}/{after + 3}", place, sentence, q.surest_of(q.of_gaps(q.interaction, places)))
+    surest = q.surest_of(q.of_gaps(q.interaction, places))
+    yield claim(after + 3, "Residual: what depth does to it depends on the encoding", surest)
     _, deepest = steps["RoPE"][-1]
-    sentence, at = f"RoPE at depth {deepest.depth} is lost in the middle", f"RoPE, depth {deepest.depth}"
+    at = f"RoPE, depth {deepest.depth}"
     gaps = q.of_gaps(q.signed, [(at, deepest, "first-middle"), (at, deepest, "middle-last", -1)])
-    scope = "the deep-layer regime, whose depth is not given"
-    yield Claim(f"{name}/{after + 4}", "Appendix K.2", f"Residual: {sentence}", gaps, scope=scope)
+    about = {"place": "Appendix K.2", "scope": "the deep-layer regime, whose depth is not given"}
+    yield claim(after + 4, f"Residual: RoPE at depth {deepest.depth} is lost in the middle", gaps, **about)
 
 
-def still_biased(id: str, cells: Sequence[Setting]) -> Claim:
+def still_biased(claim: Maker, number: int, cells: Sequence[Setting]) -> Claim:
     """That residual connections leave a gap of some sign."""
     sentence = "Residual: the causal mask alone still gives a position bias, at every depth"
-    return Claim(id, place_of(id), sentence, q.of_gaps(q.present, series_of(cells)["no encoding"].items()))
+    return claim(number, sentence, q.of_gaps(q.present, series_of(cells)["no encoding"].items()))
 
 
 # --- all networks ------------------------------------------------------------------------------------------
 
 
-def nowhere_lost(id: str, cells: Sequence[Setting]) -> Claim:
+def nowhere_lost(claim: Maker, number: int, cells: Sequence[Setting]) -> Claim:
     """That training without position bias leaves no network lost in the middle, the paper's exception apart."""
     places = [
         (f"{cell.positional}, depth {cell.depth}, {'' if cell.residual else 'no '}residual", cell)
@@ -155,36 +148,36 @@ def nowhere_lost(id: str, cells: Sequence[Setting]) -> Claim:
     if places[-1][1].residual:
         sentence += f" (residual networks with RoPE from depth {DEEP_FROM} on apart)"
         scope = "all but the deep-layer regime with RoPE, whose depth is not given"
-    return Claim(id, "Section 5.2", sentence, q.of_gaps(q.spared, places), scope=scope)
+    return claim(number, sentence, q.of_gaps(q.spared, places), place="Section 5.2", scope=scope)
 
 
-def equally_accurate(id: str, cells: Sequence[Setting]) -> Claim:
+def equally_accurate(claim: Maker, number: int, cells: Sequence[Setting]) -> Claim:
     """Deepest against shallowest at equal in-context accuracy, since gaps drift while networks learn."""
-    series = series_of(cells)
-    shallow, *_, deep = series["no encoding"].values()
-    sentence = (
-        f"at equal in-context accuracy depth {deep.depth} favours earlier items more than {shallow.depth}"
-    )
-    ends = [(title, *reversed((*named.values(),))) for title, named in series.items()]
-    gaps = q.of_training(q.equally_accurate, [(title, last, first) for title, last, *_, first in ends])
-    return Claim(id, place_of(id), f"{kind_of(shallow)}: {sentence}", gaps, provenance="ours")
+    ends = [(title, named[-1], named[0]) for title, named in _by_depth(cells).items()]
+    _, deep, shallow = ends[0]
+    sentence = f"depth {deep.depth} favours earlier items more than {shallow.depth}"
+    sentence = f"{_kind(cells)}: at equal in-context accuracy {sentence}"
+    return claim(number, sentence, q.of_training(q.equally_accurate, ends), provenance="ours")
 
 
-def harder(id: str, cells: Sequence[Setting]) -> Claim:
+def harder(claim: Maker, number: int, cells: Sequence[Setting]) -> Claim:
     """That a fixed vocabulary is the harder task, where its cells stand beside those of the mixture."""
     sentence = "in-context accuracy after as many iterations is lower than with the Gaussian mixture"
     sentence = f"A fixed vocabulary is the harder task: {sentence}"
-    return Claim(id, place_of(id), sentence, q.learnt_less(cells), strength="hedged")
+    return claim(number, sentence, q.learnt_less(cells), strength="hedged")
 
 
-def kind_of(cell: Setting) -> str:
+def _kind(cells: Sequence[Setting]) -> str:
     """How sentences on such networks begin."""
-    return "Residual" if cell.residual else "No residual"
+    return "Residual" if cells[0].residual else "No residual"
+
+
+def _by_depth(cells: Sequence[Setting]) -> dict[str, list[Setting]]:
+    """Settings by encoding, from shallow to deep."""
+    return {title: [cell for cell in cells if cell.positional == word] for word, title in RELATIVE.items()}
 
 
 def series_of(cells: Sequence[Setting]) -> dict[str, dict[str, Setting]]:
     """Settings by encoding, and there by "depth 2", "depth 4" …"""
-    series: dict[str, dict[str, Setting]] = {title: {} for title in RELATIVE.values()}
-    for cell in cells:
-        series[RELATIVE[cell.positional]][f"depth {cell.depth}"] = cell
-    return series
+    by_encoding = _by_depth(cells).items()
+    return {title: {f"depth {cell.depth}": cell for cell in named} for title, named in by_encoding}

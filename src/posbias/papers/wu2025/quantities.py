@@ -4,7 +4,7 @@ The first functions make evidence of cells; `of_gaps` and those below it give qu
 by setting, to evidence. Errors are over networks.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -16,6 +16,7 @@ from jaxtyping import Float
 
 from posbias.claims import LEAST, Above, Below, Evidence, Near, difference, mean
 from posbias.estimate import Estimate
+from posbias.papers.claims import Quantity, quantity
 from posbias.papers.study import Results
 from posbias.papers.wu2025.outcomes import LEARNT, Gaps, Sinks
 from posbias.papers.wu2025.settings import Setting
@@ -23,7 +24,7 @@ from posbias.papers.wu2025.settings import Setting
 if TYPE_CHECKING:
     from posbias.training.loop import Trained
 
-Quantity = Callable[[Results], Iterable[Evidence]]
+Places = Collection[tuple[Any, ...]]
 NETWORKS = "networks that learnt to retrieve"
 
 
@@ -182,16 +183,12 @@ def wider(
 # --- quantities --------------------------------------------------------------------------------------------
 
 
+@quantity
 def _each(
-    part: Callable[[Any], Any], effect: Callable[..., Evidence], places: Iterable[tuple[Any, ...]]
-) -> Quantity:
-    known = tuple(places)
-
-    def quantity(results: Results) -> Iterator[Evidence]:
-        for place in known:
-            yield effect(*(part(results[one]) if isinstance(one, Setting) else one for one in place))
-
-    return quantity
+    results: Results, part: Callable[[Any], Any], effect: Callable[..., Evidence], places: Places
+) -> Iterator[Evidence]:
+    for place in places:
+        yield effect(*(part(results[one]) if isinstance(one, Setting) else one for one in place))
 
 
 of_gaps = partial(_each, attrgetter("gaps"))
@@ -202,43 +199,39 @@ of_sinks = partial(_each, attrgetter("sinks.kept"))
 """The same, of the sinks of networks that have learnt."""
 
 
-def surest_of(quantity: Quantity) -> Quantity:
+@quantity
+def surest_of(results: Results, quantity: Quantity) -> list[Evidence]:
     """The surest evidence of a quantity, of which one piece at least is claimed."""
-    return lambda results: [surest(tuple(quantity(results)))]
+    return [surest(tuple(quantity(results)))]
 
 
-def turning(series: Mapping[str, Mapping[str, Setting]]) -> Quantity:
+@quantity
+def turning(results: Results, series: Mapping[str, Mapping[str, Setting]]) -> tuple[Evidence, ...]:
     """That the gap first–last both rises and falls along at least one series."""
-    return lambda results: turns(
-        {
-            title: {name: results[setting].gaps for name, setting in cells.items()}
-            for title, cells in series.items()
-        }
-    )
+    gaps = {
+        title: {name: results[setting].gaps for name, setting in cells.items()}
+        for title, cells in series.items()
+    }
+    return turns(gaps)
 
 
-def learnt_less(cells: Iterable[Setting]) -> Quantity:
+@quantity
+def learnt_less(results: Results, cells: Sequence[Setting]) -> Iterator[Evidence]:
     """By how much in-context accuracy is below that with the Gaussian mixture, after as many iterations.
 
     Every network counts. Where the mixture was not trained along with it, nothing is decided.
     """
-    known = tuple(cells)
+    from posbias.training.matching import at_equal_iterations
 
-    def quantity(results: Results) -> Iterator[Evidence]:
-        from posbias.training.matching import at_equal_iterations
-
-        for setting in known:
-            mixture = replace(setting, inputs="gaussian_mixture")
-            where = f"{setting.positional}, depth {setting.depth}"
-            if mixture not in results:
-                yield Evidence(where, flaw="the Gaussian mixture was not trained along with it")
-                continue
-            pair = (results[mixture].trained, results[setting].trained)
-            both = at_equal_iterations(*pair, "in_context_accuracy")
-            if not both.points.size:
-                yield Evidence(where, flaw=both.remark)
-                continue
-            at = f"{where}, after {both.points[-1]:.0f} iterations,"
-            yield difference(at, both.one[:, -1], both.other[:, -1], draws="networks")
-
-    return quantity
+    for setting in cells:
+        mixture = replace(setting, inputs="gaussian_mixture")
+        where = f"{setting.positional}, depth {setting.depth}"
+        if mixture not in results:
+            yield Evidence(where, flaw="the Gaussian mixture was not trained along with it")
+            continue
+        both = at_equal_iterations(results[mixture].trained, results[setting].trained, "in_context_accuracy")
+        if not both.points.size:
+            yield Evidence(where, flaw=both.remark)
+            continue
+        at = f"{where}, after {both.points[-1]:.0f} iterations,"
+        yield difference(at, both.one[:, -1], both.other[:, -1], draws="networks")

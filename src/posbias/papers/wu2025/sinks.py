@@ -5,54 +5,52 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from posbias.claims import Claim
+from posbias.papers.claims import Maker, Quantity
 from posbias.papers.wu2025 import quantities as q
 from posbias.papers.wu2025.outcomes import Sinks
 from posbias.papers.wu2025.settings import Setting
-from posbias.papers.wu2025.tables import place_of
 from posbias.theory.masks import Prefix
 
 
-def causal(name: str, cells: Sequence[Setting]) -> Iterator[Claim]:
+def causal(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
     """Claims of Figures 9, 10, 20 and 21."""
-    place, first = place_of(name), [(cell.row, cell, 1) for cell in cells]
-    sentence = "Under the causal mask the first token draws more than any other"
-    yield Claim(f"{name}/1", place, sentence, q.of_sinks(q.margin, first))
+    first = [(cell.row, cell, 1) for cell in cells]
+    margin = q.of_sinks(q.margin, first)
+    yield claim(1, "Under the causal mask the first token draws more than any other", margin)
     sentence = "… and more than under even attention, and than before training"
-    yield Claim(f"{name}/2", place, sentence, _above_nulls(first), provenance="ours")
+    yield claim(2, sentence, _above_nulls(first), provenance="ours")
 
 
-def windows(name: str, cells: Sequence[Setting]) -> Iterator[Claim]:
+def windows(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
     """Claims of Figures 11 and 22."""
-    place, half = place_of(name), len(cells) // 2
+    half = len(cells) // 2
     ends = [(row[0].row, row[-1], row[0]) for row in (cells[:half], cells[half:])]
 
-    def widening(part: Callable[[Sinks], np.ndarray]) -> q.Quantity:
+    def widening(part: Callable[[Sinks], np.ndarray]) -> Quantity:
         return q.of_sinks(q.wider, [(*end, part) for end in ends])
 
     draws = widening(lambda sinks: sinks.trained[:, 0])
-    sentence = "The wider the window, the more the first token draws"
-    yield Claim(f"{name}/1", place, sentence, draws, strength="hedged")
+    yield claim(1, "The wider the window, the more the first token draws", draws, strength="hedged")
     # not the paper's words: put beside its claim after that had been judged, since even attention's own value
     # falls as the window widens
     share = widening(lambda sinks: sinks.trained[:, 0] / sinks.trained.sum(axis=1))
     sentence = "… as a part of the metric of all tokens (a reading chosen after the first had failed)"
-    yield Claim(f"{name}/2", place, sentence, share, provenance="ours")
+    yield claim(2, sentence, share, provenance="ours")
     beyond = widening(lambda sinks: sinks.trained[:, 0] - sinks.uniform[0])
     sentence = "… and the more the first token exceeds what even attention gives it"
-    yield Claim(f"{name}/3", place, sentence, beyond, provenance="ours")
+    yield claim(3, sentence, beyond, provenance="ours")
 
 
-def prefixes(name: str, cells: Sequence[Setting]) -> Iterator[Claim]:
+def prefixes(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
     """Claims of Figures 12 and 23."""
-    place = place_of(name)
     lengths = [(cell, cell.mask.length) for cell in cells if isinstance(cell.mask, Prefix)]
     first = [(f"{cell.row}, K = {length}", cell, length) for cell, length in lengths]
-    sentence = "Each of the K prefix tokens draws more than any other token"
-    yield Claim(f"{name}/1", place, sentence, q.of_sinks(q.margin, first))
+    margin = q.of_sinks(q.margin, first)
+    yield claim(1, "Each of the K prefix tokens draws more than any other token", margin)
     sentence = "… and on average more than under even attention, and than before training"
-    yield Claim(f"{name}/2", place, sentence, _above_nulls(first), provenance="ours")
+    yield claim(2, sentence, _above_nulls(first), provenance="ours")
 
 
-def _above_nulls(first: Iterable[tuple[str, Setting, int]]) -> q.Quantity:
+def _above_nulls(first: Iterable[tuple[str, Setting, int]]) -> Quantity:
     """Of so many first tokens of cells, against both nulls."""
     return q.of_sinks(q.above, [(*place, null) for place in first for null in ("even", "untrained")])

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from posbias.claims import Claim
+from posbias.papers.claims import Maker, claims_of
 from posbias.papers.study import Studies, Study
 from posbias.papers.wu2025 import depth, sinks
 from posbias.papers.wu2025.biased_training import training_claims
@@ -26,6 +27,11 @@ ANSWERS = (
     (8, 18, ("last",), "the last item"),
 )
 """Figures on biased training, those that repeat them, and the items that training asks for."""
+
+
+PLACES = {2: "Section 5.1", 3: "Section 5.2", 4: "Appendix K.1", 5: "Appendix K.2"}
+PLACES |= dict.fromkeys((6, 7, 8), "Appendix K.3") | dict.fromkeys((9, 10, 11, 12), "Appendix K.4")
+"""Where the paper speaks of a figure; of all others in Appendix L."""
 
 
 def _trained() -> Iterator[Study]:
@@ -133,7 +139,7 @@ def _figures(
     quick: Mapping[int, float],
     full: float,
     cells: Sequence[Setting],
-    claims: Callable[[str, Sequence[Setting]], Iterable[Claim]],
+    claims: Callable[[Maker, Sequence[Setting]], Iterable[Claim]],
     draw: Callable[..., Any],
 ) -> Iterator[Study]:
     """A figure and, with the question `repeated`, the one that repeats it with a fixed vocabulary.
@@ -151,7 +157,7 @@ def _figures(
             title,
             asked,
             own,
-            tuple(claims(name, own)),
+            tuple(claims(claims_of(name, PLACES.get(number, "Appendix L")), own)),
             EFFORT,
             "iterations, sequences",
             {"quick": minutes, "full": full},

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 HEAD = ("setting", *(pair.replace("-", "–") for pair in PAIRS), "accuracy", "loss", "learnt")
 """What the columns of a table of gaps are."""
-_PLACES = {"fig2": "Section 5.1", "fig3": "Section 5.2", "fig4": "Appendix K.1", "fig5": "Appendix K.2"}
-_PLACES |= dict.fromkeys(("fig6", "fig7", "fig8"), "Appendix K.3")
-_PLACES |= dict.fromkeys(("fig9", "fig10", "fig11", "fig12"), "Appendix K.4")
 _GAPS = (
     "Means over the networks that have learnt to retrieve from their context (in-context accuracy of at least "
     f"{LEARNT}) with their standard error; accuracy and loss, on new classes, are means over all"
@@ -31,11 +28,6 @@ _PREDICTED = (
     "networks that have learnt, and whether the measured sign agrees where both are told from zero; the size is "
     "not predicted. "
 )
-
-
-def place_of(name: str) -> str:
-    """Where the paper speaks of a figure, by the figure's name or the id of a claim on it."""
-    return _PLACES.get(name.split("/")[1], "Appendix L")
 
 
 def note(results: Results) -> str:

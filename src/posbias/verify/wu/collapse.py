@@ -27,18 +27,22 @@ def _floor(kernels: Stack, size: int, kind: str) -> float:
     return min(smallest_admitted(kernel, allowed) for kernel in kernels)
 
 
-def _slack_causal(kernels: Stack, size: int, depth: int) -> float:
-    """C(1 − (j − 1)ε)^t with C = 1 − ε, Nε ≤ 1, and what the first token has not drawn yet."""
-    P, floor = _rollouts(kernels, depth), _floor(kernels, size, "causal")
+def _slack_after(P: Stack, floor: float, first: int) -> float:
+    """C(1 − (j − K)ε)^t with C = 1 − ε for the positions j > K = `first`, and what those before have not drawn."""
     tokens = P.shape[-1]
-    t, j = np.arange(len(P))[:, None], np.arange(1, tokens)
-    printed = math.log1p(-floor) + t * np.log1p(-j * floor)
-    missing = collapse_bounds.log_collapse_bound(np.full(len(P), floor), 1)
+    t, j = np.arange(len(P))[:, None], np.arange(first, tokens)
+    printed = math.log1p(-floor) + t * np.log1p(-(j + 1 - first) * floor)
+    missing = collapse_bounds.log_collapse_bound(np.full(len(P), floor), first) if first < tokens else 0.0
     return min(
-        below(P[:, :, 1:].max(axis=1), printed),
-        below(P[:, :, 1:].sum(axis=2).max(axis=1), missing),
+        below(P[:, :, first:].max(axis=1), printed),
+        below(P[:, :, first:].sum(axis=2).max(axis=1), missing),
         1 - tokens * floor,
     )
+
+
+def _slack_causal(kernels: Stack, size: int, depth: int) -> float:
+    """The bounds on what the first token has not drawn, and Nε ≤ 1."""
+    return _slack_after(_rollouts(kernels, depth), _floor(kernels, size, "causal"), 1)
 
 
 def _slack_joined(kernels: Stack, size: int, depth: int) -> float:
@@ -80,20 +84,11 @@ def _slack_few_layers(kernels: Stack, size: int, depth: int, corrected: bool) ->
 
 
 def _slack_prefix(kernels: Stack, size: int, depth: int) -> float:
-    """C(1 − (j − K)ε)^t with C = 1 − ε for j > K, κ = ε, and what the prefix has not drawn yet."""
+    """The same of the prefix, which keeps κ = ε at every depth."""
     P, floor = _rollouts(kernels, depth), _floor(kernels, size, "prefix")
-    tokens, length = P.shape[-1], size
-    t, j = np.arange(len(P))[:, None], np.arange(length, tokens)
-    printed = math.log1p(-floor) + t * np.log1p(-(j + 1 - length) * floor)
-    missing = collapse_bounds.log_collapse_bound(np.full(len(P), floor), length) if length < tokens else 0.0
-    share = collapse_bounds.prefix_share(kernels[0], length)
-    return min(
-        below(P[:, :, length:].max(axis=1), printed),
-        below(P[:, :, length:].sum(axis=2).max(axis=1), missing),
-        float((1 - share / P[:, :, :length]).min()),
-        float(1 - floor / share.min()),
-        1 - tokens * floor,
-    )
+    share = collapse_bounds.prefix_share(kernels[0], size)
+    kept = float((1 - share / P[:, :, :size]).min())
+    return min(_slack_after(P, floor, size), kept, float(1 - floor / share.min()))
 
 
 def _slack_ratio(kernels: Stack, size: int, depth: int, corrected: bool) -> float:

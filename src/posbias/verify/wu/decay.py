@@ -39,7 +39,7 @@ def _slack_decay(content: Stack, rate: float, corrected: bool, layers: bool) -> 
     else:
         low, high = math.log(-math.expm1(-rate)) - span, span - math.log1p(math.exp(-rate))
         envelope = collapse_bounds.Envelope(low, high, rate, rate, power=1)
-    return inside(envelope, log_kernels if layers else log_rollouts(log_kernels), layers)
+    return inside(envelope.log_bounds, log_kernels if layers else log_rollouts(log_kernels), layers)
 
 
 _FLAT = {"content": [[[0.0, 0.0], [0.0, 0.0]]], "rate": 1.0}

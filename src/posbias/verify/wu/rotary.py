@@ -14,7 +14,7 @@ from numpy.random import Generator
 
 from posbias.theory.closed_forms import collapse_bounds
 from posbias.theory.closed_forms.collapse_bounds import Envelope
-from posbias.verify.margins import Stack, distances, inside, log_below, log_rollouts, log_softmax
+from posbias.verify.margins import Stack, inside, log_rollouts, log_softmax
 from posbias.verify.statement import Instance, Statement, both_readings, statement
 from posbias.verify.wu import draws
 
@@ -96,20 +96,19 @@ def _rope(queries: Any, keys: Any, angles: Angles, delta: float) -> tuple[Stack,
     return log_softmax(logits, allowed), amplitudes, stretch * delta * float(angles.min())
 
 
-def _rope_envelope(queries: Any, keys: Any, angles: Angles, delta: float) -> tuple[Stack, Envelope]:
-    log_kernels, amplitudes, deviation = _rope(queries, keys, angles, delta)
+def _envelope(log_kernels: Stack, amplitudes: Any, deviation: float, angles: Angles) -> Envelope:
     least, largest = amplitudes.min(axis=(0, 1)), amplitudes.max(axis=(0, 1))
-    envelope = collapse_bounds.rope_envelope(least, largest, angles, deviation, log_kernels.shape[-1])
-    return log_kernels, envelope
+    return collapse_bounds.rope_envelope(least, largest, angles, deviation, log_kernels.shape[-1])
 
 
 def _slack_rope(corrected: bool, **rotary: Any) -> float:
     """Corrected envelope, or as printed: least·(1 − δ²θ² − d²θ²) below, largest·(1 − (d²/2 − δ²)θ²/c) above."""
-    log_kernels, envelope = _rope_envelope(**rotary)
-    if not corrected:
-        _, amplitudes, deviation = _rope(**rotary)
-        least, largest, pairs = float(amplitudes.min()), float(amplitudes.max()), len(rotary["angles"])
-        reach, shift = float((rotary["angles"] ** 2).sum()), deviation**2
+    (log_kernels, amplitudes, deviation), angles = _rope(**rotary), rotary["angles"]
+    if corrected:
+        envelope = _envelope(log_kernels, amplitudes, deviation, angles)
+    else:
+        least, largest, pairs = float(amplitudes.min()), float(amplitudes.max()), len(angles)
+        reach, shift = float((angles**2).sum()), deviation**2
         envelope = Envelope(
             log_lower=pairs * (least * (1 - shift) - largest) - math.log(log_kernels.shape[-1]),
             log_upper=pairs * (largest * (1 + 2 * shift / np.pi**2) + largest),
@@ -117,24 +116,20 @@ def _slack_rope(corrected: bool, **rotary: Any) -> float:
             upper_rate=largest * reach / np.pi**2,
             power=2,
         )
-    return inside(envelope, log_kernels, layers=True)
+    return inside(envelope.log_bounds, log_kernels, layers=True)
 
 
 def _slack_rope_rollout(corrected: bool, **rotary: Any) -> float:
     """The envelope of walks; as printed, e^(−½c′d²θ²) whatever the number of steps."""
-    log_kernels, envelope = _rope_envelope(**rotary)
-    products = log_rollouts(log_kernels)
-    if corrected:
-        return inside(envelope, products, layers=False)
-    distance, slack = distances(log_kernels.shape[-1]), 1.0
-    lower = distance >= 0
-    reach = distance[lower].astype(float) ** 2
-    for before, values in enumerate(products):
-        low, _ = envelope.log_bounds(distance[lower], before + 1)
-        high = collapse_bounds.log_walks(before + 1, distance[lower]) + (before + 1) * envelope.log_upper
-        high = high - envelope.upper_rate / 2 * reach
-        slack = min(slack, log_below(low, values[lower]), log_below(values[lower], high))
-    return slack
+    log_kernels, amplitudes, deviation = _rope(**rotary)
+    envelope = _envelope(log_kernels, amplitudes, deviation, rotary["angles"])
+
+    def printed(distance: Any, depth: int) -> tuple[Any, Any]:
+        walks = collapse_bounds.log_walks(depth, distance) + depth * envelope.log_upper
+        high = walks - envelope.upper_rate / 2 * distance.astype(float) ** 2
+        return envelope.log_bounds(distance, depth)[0], high
+
+    return inside(envelope.log_bounds if corrected else printed, log_rollouts(log_kernels))
 
 
 def _draw_vectors(rng: Generator, edge: bool) -> Instance:
