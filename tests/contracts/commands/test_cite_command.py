@@ -234,7 +234,7 @@ def test_a_study_is_cited_by_its_cells(here, capsys):
         ("a.json", '{"statements": [{"source": "nobody2020"}]}', r"a\.json: statements of no known paper"),
         ("a.json", '{"variants": 3}', r"a\.json: damaged"),
         ("a.nc", "text", r"a\.nc: not a readable NetCDF file"),
-        ("a.safetensors", "text", r"a\.safetensors: not a readable safetensors file"),
+        ("a.safetensors", "text", r"a\.safetensors: damaged, not safetensors"),
         ("a.md", "# A page\n", r"a\.md: no page of a paper's figure or table"),
         ("a.txt", "", r"a\.txt: suffix '\.txt' given, one of \.toml, .* or a folder needed"),
     ],

@@ -15,7 +15,7 @@ from posbias.spec import encode
 Use = tuple[str, str]
 """A citation key, and why it is cited."""
 Uses = Iterator[Use]
-ENCODINGS: dict[str, Use] = {
+KINDS: dict[str, Use] = {
     "alibi": ("press2022", "ALiBi"),
     "rope": ("su2024", "rotary encoding"),
     "rotary": ("su2024", "rotary encoding"),
@@ -24,8 +24,18 @@ ENCODINGS: dict[str, Use] = {
     "kerple_power": ("chi2022", "KERPLE power kernel"),
     "sinusoidal": ("vaswani2017", "sinusoidal encoding"),
     "decay": ("wu2025", "decay mask"),
+    "sliding_window": ("beltagy2020", "sliding-window attention"),
+    "prefix": ("wu2025", "prefix mask"),
+    "constant_diagonal": (
+        "herasimchyk2026",
+        "mean content as a constant and a diagonal (Proposition 4.5)",
+    ),
+    "attention_only": ("wu2025", "rollout without residual connections"),
+    "abnar_zuidema": ("abnar2020", "a residual connection of one half"),
+    "layernorm": ("ba2016", "LayerNorm"),
+    "rmsnorm": ("zhang2019", "RMSNorm"),
 }
-"""Positional encodings by their `kind`; none, tables and measured logits have no source."""
+"""Encodings, masks, contents, mixings and norms by their `kind`; others have no source."""
 MODELS: dict[str, Use] = {
     "bloom": ("bigscience2022", "BLOOM"),
     "mpt-7b": ("mosaic2023a", "MPT-7B"),
@@ -42,50 +52,27 @@ MODELS: dict[str, Use] = {
     "gpt-oss": ("openai2025", "gpt-oss"),
 }
 """Models by how their names begin."""
-_VARIANTS = {"rope": ENCODINGS["rope"], "alibi": ENCODINGS["alibi"]}
-_NORMS = {"layernorm": ("ba2016", "LayerNorm"), "rmsnorm": ("zhang2019", "RMSNorm")}
+
+
+def of_kind(part: Any) -> Uses:
+    """A part of a layer, by its `kind` or its kind alone; of an encoding that needs a measurement, by its name."""
+    part = part if isinstance(part, Mapping) else {"kind": part}
+    kind = part.get("encoding" if part.get("kind") == "needs_measurement" else "kind")
+    if kind in KINDS:
+        yield KINDS[kind]
+    if kind == "sliding_window" and part.get("sinks"):
+        yield "xiao2024", "first tokens kept beside the window"
 
 
 def of_architecture(architecture: Mapping[str, Any], mixing: Mapping[str, Any] | None = None) -> Uses:
     """A prediction from an architecture; `mixing`, if given, stands instead of its own."""
     yield "abnar2020", "attention rollout"
-    match (mixing or architecture.get("mixing") or {}).get("kind"):
-        case "attention_only":
-            yield "wu2025", "rollout without residual connections"
-        case "abnar_zuidema":
-            yield "abnar2020", "a residual connection of one half"
-        case _:
-            yield "herasimchyk2026", "residual-aware rollout"
+    kind = (mixing or architecture.get("mixing") or {}).get("kind")
+    yield KINDS.get(str(kind), ("herasimchyk2026", "residual-aware rollout"))
     for layer in architecture.get("layers") or []:
-        yield from _of_layer(layer)
+        for name in ("mask", "positional", "content"):
+            yield from of_kind(layer.get(name))
     yield from of_model(str(architecture.get("name", "")))
-
-
-def _of_layer(layer: Mapping[str, Any]) -> Uses:
-    yield from of_mask(layer.get("mask") or {})
-    yield from of_encoding(layer.get("positional") or {})
-    if (layer.get("content") or {}).get("kind") == "constant_diagonal":
-        yield "herasimchyk2026", "mean content as a constant and a diagonal (Proposition 4.5)"
-
-
-def of_mask(mask: Mapping[str, Any]) -> Uses:
-    """A mask by its `kind`."""
-    match mask.get("kind"):
-        case "sliding_window":
-            yield "beltagy2020", "sliding-window attention"
-            if mask.get("sinks"):
-                yield "xiao2024", "first tokens kept beside the window"
-        case "prefix":
-            yield "wu2025", "prefix mask"
-
-
-def of_encoding(positional: Mapping[str, Any]) -> Uses:
-    """A positional encoding by its `kind`; of one that needs a measurement, by its name."""
-    kind = str(positional.get("kind", ""))
-    if kind == "needs_measurement":
-        kind = str(positional.get("encoding", ""))
-    if kind in ENCODINGS:
-        yield ENCODINGS[kind]
 
 
 def of_model(name: str) -> Uses:
@@ -107,9 +94,9 @@ def of_experiment(experiment: Mapping[str, Any]) -> Uses:
     if network.get("residual"):
         yield "herasimchyk2026", "measured residual mixing"
     yield "gu2025", "the metric of attention sinks"
-    yield from of_mask(network.get("mask") or {})
     positional = network.get("positional") or {}
-    yield from of_encoding(positional)
+    yield from of_kind(network.get("mask"))
+    yield from of_kind(positional)
     if task.get("answers") is not None and positional.get("kind", "nope") == "nope":
         yield "kazemnejad2023", "whether a mask alone can stand in for a positional encoding"
 
@@ -127,7 +114,7 @@ def of_measurement(attributes: Mapping[str, Any], variables: Iterable[str] = ())
     if "rollout_value" in held:
         yield "kobayashi2020", "attention weighted by the norms of values"
     positional = str(attributes.get("positional", ""))
-    yield from of_encoding({"kind": "rotary" if positional == "mixed" else positional})
+    yield from of_kind("rotary" if positional == "mixed" else positional)
     yield from of_model(str(attributes.get("model", "")))
 
 
@@ -148,16 +135,13 @@ def of_retrieval(attributes: Mapping[str, Any]) -> Uses:
 def of_simulation(model: Mapping[str, Any]) -> Uses:
     """A simulated recency bias."""
     yield "kim2026", "the recency bias that a norm induces, and the recency probability"
-    norm = model.get("norm", "layernorm")
-    if norm in _NORMS:
-        yield _NORMS[norm]
+    yield from of_kind(model.get("norm", "layernorm"))
 
 
 def of_variant(variant: Mapping[str, Any]) -> Uses:
     """A simulation with parts of a real layer."""
     yield from of_simulation(variant.get("model") or {})
-    if variant.get("positional") in _VARIANTS:
-        yield _VARIANTS[variant["positional"]]
+    yield from of_kind(variant.get("positional"))
 
 
 def of_statements(named: Iterable[tuple[str, str]]) -> Uses:
@@ -200,23 +184,9 @@ def of_study(study: Study) -> Uses:
         for part in study.made_of:
             yield from of_study(part)
         return
-    match study.paper:
-        case "wu2025":
-            for experiment in map(study.effort["quick"].experiment, study.cells):
-                yield from of_experiment(encode(experiment))
-        case "herasimchyk2026":
-            yield from _of_herasimchyk(study.name)
-        case "kim2026":
-            yield from of_simulation({})
+    for cell in study.cells:
+        if study.paper == "wu2025":
+            yield from of_experiment(encode(study.effort["quick"].experiment(cell)))
+        else:
+            yield from of_simulation(encode(cell))
     yield from study.uses
-
-
-def _of_herasimchyk(name: str) -> Uses:
-    yield "abnar2020", "attention rollout"
-    yield ENCODINGS["alibi"]
-    if name in ("table2", "table3", "table4", "table5", "fig2", "fig3"):
-        yield "simonyan2014", "influence as a gradient"
-        yield "wu2025", "the level without residual connections"
-    for begin in ("bloom", "mpt-7b", "mpt-30b", "falcon-rw"):
-        key, model = MODELS[begin]
-        yield key, f"{model}, one of the paper's models"

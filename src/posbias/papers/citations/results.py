@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from posbias.errors import InputFileError, MissingPackageError, PosbiasError, nearest
+from posbias.errors import InputFileError, PosbiasError, nearest
 from posbias.input_files import read_mapping, read_text
 from posbias.papers.citations import methods
 from posbias.papers.citations.methods import Uses, of_study
 from posbias.papers.registry import PAPERS, STUDIES
 from posbias.sources import cite
 from posbias.spec import encode
+from posbias.store import need_xarray, open_tensors
 
 SUFFIXES = (".toml", ".yaml", ".yml", ".json", ".nc", ".safetensors", ".md")
 NEEDED = "a spec or a result of posbias needed"
@@ -20,6 +21,8 @@ _TRAINING = ("task", "network", "seeds", "iterations", "batch", "learning_rate",
 _TRAINING += ("evaluate_every", "sweep")
 _OTHER = ("question", "base", "cells", "claims", "architecture", "statements", "experiment", "job")
 Table = Mapping[str, Any]
+Reader = Callable[[Table, Path], Uses]
+"""What a table of keys rests on; the path is for errors."""
 
 
 def uses_of_file(path: Path) -> Uses:
@@ -83,8 +86,6 @@ def _of_arrays(path: Path) -> Uses:
 
 def _attributes(path: Path) -> tuple[dict[str, Any], list[str]]:
     """Attributes and names of variables, without the values. Raises `InputFileError`."""
-    from posbias.store import need_xarray
-
     try:
         with need_xarray().open_dataset(path, engine="h5netcdf") as opened:
             return dict(opened.attrs), [str(name) for name in opened.variables]
@@ -95,18 +96,7 @@ def _attributes(path: Path) -> tuple[dict[str, Any], list[str]]:
 
 def _of_weights(path: Path) -> Uses:
     """Trained weights, whose header has the experiment."""
-    try:
-        from safetensors import SafetensorError, safe_open
-    except ModuleNotFoundError:
-        raise MissingPackageError(
-            "safetensors: not installed, needed for trained weights; run: pip install 'posbias[train]'"
-        ) from None
-    try:
-        with safe_open(path, framework="np") as opened:
-            header = opened.metadata() or {}
-    except (OSError, SafetensorError) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise InputFileError(f"{path}: not a readable safetensors file ({reason})") from None
+    header = open_tensors(path)[0]
     if "posbias" not in header:
         raise InputFileError(f"{path}: weights of no training of posbias; {NEEDED}")
     told = _decoded(path, header["posbias"])
@@ -171,11 +161,6 @@ def _is(kind: str) -> Callable[[Table], bool]:
     return lambda data: data.get("posbias_kind") == kind
 
 
-def _specified(data: Table) -> Table:
-    """What a cell was computed from: a file of 0.1 has it among its other keys."""
-    return data.get("specification", data)
-
-
 def _architecture(data: Table, path: Path) -> Uses:
     from posbias.theory.configs import read_architecture
 
@@ -199,24 +184,14 @@ def _training(data: Table, path: Path) -> Uses:
         yield from methods.of_experiment(encode(experiment))
 
 
-def _trained(data: Table, path: Path) -> Uses:
-    for cell in data.get("cells", [data]):
-        yield from methods.of_experiment(cell["experiment"])
+def _at(uses: Callable[[Any], Uses], key: str) -> Reader:
+    """What stands under `key`: of the file, or of what it was computed from (a file of 0.1 has that beside)."""
+    return lambda data, path: uses((data if key in data else data["specification"])[key])
 
 
-def _predicted(data: Table, path: Path) -> Uses:
-    yield from methods.of_architecture(data["architecture"])
-
-
-def _simulated(data: Table, path: Path) -> Uses:
-    yield from methods.of_simulation(_specified(data)["model"])
-
-
-def _simulations(data: Table, path: Path) -> Uses:
-    for one in data.get("variants", []):
-        yield from methods.of_variant(one["variant"])
-    for cell in data.get("cells", []):
-        yield from methods.of_simulation(cell["model"])
+def _each(uses: Callable[[Any], Uses], records: str, key: str) -> Reader:
+    """What stands under `key` in each of some records."""
+    return lambda data, path: (use for record in data[records] for use in uses(record[key]))
 
 
 def _verified(data: Table, path: Path) -> Uses:
@@ -256,12 +231,8 @@ def _claims(data: Table, path: Path) -> Uses:
             yield paper, f"{count} of its claims judged"
 
 
-def _of_claims(data: Table) -> bool:
-    return _listed(data.get("claims"), "paper")
-
-
-def _of_trainings(data: Table) -> bool:
-    return _listed(data.get("cells"), "experiment")
+def _of(records: str, key: str) -> Callable[[Table], bool]:
+    return lambda data: _listed(data.get(records), key)
 
 
 def _listed(records: Any, key: str) -> bool:
@@ -270,23 +241,28 @@ def _listed(records: Any, key: str) -> bool:
     return listed and all(isinstance(record, dict) and key in record for record in records)
 
 
-_KINDS: tuple[tuple[Callable[[Table], bool], Callable[[Table, Path], Uses], *tuple[str, ...]], ...] = (
-    (_is("study_cell"), lambda data, path: methods.of_verb(_specified(data)["spec"])),
+_KINDS: tuple[tuple[Callable[[Table], bool], Reader, *tuple[str, ...]], ...] = (
+    (_is("study_cell"), _at(methods.of_verb, "spec")),
     (_is("study"), _study),
-    (_is("recency_cell"), _simulated),
+    (_is("recency_cell"), _at(methods.of_simulation, "model")),
     (_is("statement"), _tried),
     (_has("question", "base"), _study),
-    (_of_claims, _claims, "paper-claims"),
+    (_of("claims", "paper"), _claims, "paper-claims"),
     (_has("figure", "claims"), _paper),
     (_has("name", "claims"), _paper),
     (_has("statements"), _verified, "verify"),
-    (_has("statement", "instance"), lambda data, path: methods.of_statement(data["statement"])),
-    (_has("variants"), _simulations, "simulate-variants"),
-    (_has("recency_probability", "model"), _simulated, "simulate-layernorm"),
-    (_has("cells", "published"), _simulations, "paper-kim2026"),
-    (_has("architecture", "assumptions"), _predicted, "predict", "predict-varied"),
-    (_has("experiment", "fingerprint"), _trained, "train"),
-    (_of_trainings, _trained, "train-sweep"),
+    (_has("statement", "instance"), _at(methods.of_statement, "statement")),
+    (_has("variants"), _each(methods.of_variant, "variants", "variant"), "simulate-variants"),
+    (_has("recency_probability", "model"), _at(methods.of_simulation, "model"), "simulate-layernorm"),
+    (_has("cells", "published"), _each(methods.of_simulation, "cells", "model"), "paper-kim2026"),
+    (
+        _has("architecture", "assumptions"),
+        _at(methods.of_architecture, "architecture"),
+        "predict",
+        "predict-varied",
+    ),
+    (_has("experiment", "fingerprint"), _at(methods.of_experiment, "experiment"), "train"),
+    (_of("cells", "experiment"), _each(methods.of_experiment, "cells", "experiment"), "train-sweep"),
     (_has("job", "positions"), lambda data, path: methods.of_retrieval(data), "retrieve"),
     (_has("influence", "mixing"), lambda data, path: methods.of_measurement(data, ["sink_share"]), "measure"),
     (_has("page", "measurement"), lambda data, path: methods.of_report({}), "report"),

@@ -22,6 +22,20 @@ from posbias.papers.study import Study
 from posbias.reports.pages import Table
 
 PAPER = "herasimchyk2026"
+SOURCES = (
+    ("abnar2020", "attention rollout"),
+    ("press2022", "ALiBi"),
+    ("bigscience2022", "BLOOM, one of the paper's models"),
+    ("mosaic2023a", "MPT-7B, one of the paper's models"),
+    ("mosaic2023b", "MPT-30B, one of the paper's models"),
+    ("penedo2023", "Falcon-RW, one of the paper's models"),
+)
+"""What every study uses of whom."""
+LEVELS = (
+    ("simonyan2014", "influence as a gradient"),
+    ("wu2025", "the level without residual connections"),
+)
+"""The same where levels stand beside measured influence."""
 Found = TypeVar("Found")
 
 
@@ -107,6 +121,7 @@ def study_of(
     tables: Callable[[Measurements], Iterable[Table]],
     data: Callable[[Measurements], Mapping[str, Any]],
     note: Callable[[Measurements], str] = lambda results: results.note,
+    uses: tuple[tuple[str, str], ...] = (),
     **options: Any,
 ) -> Study:
     """A study of this paper: `Study` with what all of them share. What is measured is asked for at each run."""
@@ -133,5 +148,6 @@ def study_of(
         note=told,
         captioned="draw" in options,
         needs="models",
+        uses=(*SOURCES, *uses),
         **options,
     )

@@ -13,7 +13,7 @@ import numpy as np
 from posbias.claims import LEAST, Claim, Evidence, Near, signed_text
 from posbias.estimate import Estimate
 from posbias.papers.herasimchyk2026.curves import Curves
-from posbias.papers.herasimchyk2026.measurements import Measurements, study_of
+from posbias.papers.herasimchyk2026.measurements import LEVELS, Measurements, study_of
 from posbias.papers.study import Study
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.levels import draw_levels, levels_size
@@ -38,6 +38,7 @@ def _study(name: str, title: str, question: str, shown: Shown, lacking: str) -> 
         lambda results: [_table(shown(results))],
         lambda results: {"curves": [_data(curves) for curves in shown(results)]},
         lambda results: _note(results, shown(results)),
+        LEVELS,
         draw=lambda results, caption: _draw(shown(results), caption),
         missing=lambda results: "" if shown(results) else lacking,
     )

@@ -13,7 +13,7 @@ from posbias.comparison import Score
 from posbias.estimate import Estimate
 from posbias.papers.herasimchyk2026 import printed
 from posbias.papers.herasimchyk2026.curves import Curves
-from posbias.papers.herasimchyk2026.measurements import Measurements, study_of
+from posbias.papers.herasimchyk2026.measurements import LEVELS, Measurements, study_of
 from posbias.papers.herasimchyk2026.rows import Ours, beside_data, beside_table, expected, row_claim
 from posbias.papers.study import Study
 from posbias.profile import spearman, uniform, wasserstein
@@ -39,6 +39,7 @@ def _study(name: str, score: str, title: str, question: str) -> Study:
         lambda results: _tables(name, score, shown(results), results.from_files),
         lambda results: _data(name, score, shown(results)),
         lambda results: f"{results.note} {about} against the other half.",
+        LEVELS,
         expected=expected(name, lambda one: f"{one.model}, {one.corpus}, {one.what}, {score.capitalize()}"),
         row_claims=tuple(
             row_claim(name, model, _row_words(score, row)) for model, row in printed.scores(name).items()
