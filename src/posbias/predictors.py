@@ -75,10 +75,16 @@ def _last(measurement: "xr.Dataset") -> Float[np.ndarray, "position"]:
     return row
 
 
-def _roll(
-    measurement: "xr.Dataset", kernels: Iterator[np.ndarray], mixing: Float[np.ndarray, "layer"]
-) -> Float[np.ndarray, "position"]:
-    return push(_last(measurement), kernels, mixing[::-1])
+def _rolled(
+    kernels: Callable[["xr.Dataset"], Iterator[Float[np.ndarray, "query key"]]],
+    mixing: Callable[["xr.Dataset"], Float[np.ndarray, "layer"]] = measured_mixing,
+) -> Callable[["xr.Dataset"], Float[np.ndarray, "position"]]:
+    """The last row of the rollout of kernels, top layer first, with the mixing that goes with them."""
+    return lambda measurement: push(_last(measurement), kernels(measurement), mixing(measurement)[::-1])
+
+
+def _kernels(measurement: "xr.Dataset") -> Iterator[Float[np.ndarray, "query key"]]:
+    return iter(measurement["kernel"].values.astype(np.float64)[::-1])
 
 
 def _positional_kernels(measurement: "xr.Dataset") -> Iterator[Float[np.ndarray, "query key"]]:
@@ -116,23 +122,6 @@ def _averaged(logits: Float[np.ndarray, "head query key"]) -> Float[np.ndarray, 
     return masked_softmax(logits, seen).mean(axis=0)
 
 
-def _attention_only(measurement: "xr.Dataset") -> np.ndarray:
-    return _roll(measurement, _positional_kernels(measurement), np.ones(measurement.sizes["layer"]))
-
-
-def _positional(measurement: "xr.Dataset") -> np.ndarray:
-    return _roll(measurement, _positional_kernels(measurement), measured_mixing(measurement))
-
-
-def _fitted(measurement: "xr.Dataset") -> np.ndarray:
-    return _roll(measurement, _fitted_kernels(measurement), measured_mixing(measurement))
-
-
-def _measured_kernels(measurement: "xr.Dataset") -> np.ndarray:
-    kernels = measurement["kernel"].values.astype(np.float64)
-    return _roll(measurement, iter(kernels[::-1]), measured_mixing(measurement))
-
-
 def _energy(measurement: "xr.Dataset") -> np.ndarray:
     row = _last(measurement)
     for kernel in measurement["energy_kernel"].values[::-1].astype(np.float64):
@@ -148,7 +137,7 @@ PREDICTORS = (
         "connection: every layer replaces the stream.",
         "Wu et al. 2025; Herasimchyk et al. 2026, §6.2 (a)",
         ("positional_distance",),
-        _attention_only,
+        _rolled(_positional_kernels, lambda measurement: np.ones(measurement.sizes["layer"])),
     ),
     Predictor(
         "positional",
@@ -156,7 +145,7 @@ PREDICTORS = (
         "The same positional logits, mixed with the identity by the measured λ_t.",
         "Herasimchyk et al. 2026, Eqs. (2) to (4), §6.2 (b)",
         ("positional_distance", "mixing"),
-        _positional,
+        _rolled(_positional_kernels),
     ),
     Predictor(
         "fitted",
@@ -165,7 +154,7 @@ PREDICTORS = (
         "mixed by the measured λ_t.",
         "after Herasimchyk et al. 2026, Proposition 4.5 and §6.2 (c)",
         ("logits_distance", "logits_first_column", "mixing"),
-        _fitted,
+        _rolled(_fitted_kernels),
     ),
     Predictor(
         "measured_kernels",
@@ -173,7 +162,7 @@ PREDICTORS = (
         "The attention itself, averaged over prompts and heads, mixed by the measured λ_t.",
         "Herasimchyk et al. 2026, §3",
         ("kernel", "mixing"),
-        _measured_kernels,
+        _rolled(_kernels),
     ),
     Predictor(
         "energy",

@@ -1,8 +1,10 @@
-"""Jobs on a language model: their files, found finished or to be written, and what an interruption leaves."""
+"""Jobs on a language model: computed once, found by their files from then on, resumed after an interruption."""
 
 import itertools
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,32 +14,72 @@ from posbias.events import Event, OnEvent
 if TYPE_CHECKING:
     import xarray as xr
 
+    from posbias.measurement.sharing import Group
 
-def file_of(
-    place: Path, name: str, fingerprint: str, load: "Callable[[Path], xr.Dataset]", rerun: bool
-) -> tuple[Path, bool]:
-    """A job's file, and whether it is finished: else, or with `rerun`, the first name that is free.
+log = logging.getLogger(__name__)
 
-    `place` is a .nc file or the folder of a file `name`; files of other jobs stay. Raises as `load`.
+
+@dataclass(frozen=True)
+class JobFiles:
+    """How a kind of job is kept: the name of its file in a folder, what reads and writes it, and two verbs."""
+
+    name: str
+    load: "Callable[[Path], xr.Dataset]"
+    save: "Callable[[xr.Dataset, Path], Path]"
+    done: str
+    does: str
+
+    def find(self, place: Path, fingerprint: str, rerun: bool) -> tuple[Path, bool]:
+        """A job's file, and whether it is finished: else, or with `rerun`, the first name that is free.
+
+        `place` is a .nc file or the folder of one; files of other jobs stay. Raises as `load`.
+        """
+        stem, suffix = (place.stem, ".nc") if place.suffix == ".nc" else (place.name, "")
+        for number in itertools.count(1):
+            # a.nc, a-2.nc, …, or folder, folder-2, …
+            spot = place.with_name(f"{stem}{f'-{number}' if number > 1 else ''}{suffix}")
+            file = spot if suffix else spot / self.name
+            if not file.exists():
+                return file, False
+            if self.load(file).attrs.get("fingerprint") == fingerprint and not rerun:
+                return file, True
+        raise AssertionError
+
+
+def computed_once(
+    files: JobFiles,
+    place: Path,
+    fingerprint: str,
+    prompts: int,
+    compute: "Callable[..., xr.Dataset]",
+    rerun: bool,
+    processes: "Group",
+) -> "tuple[xr.Dataset, Path] | None":
+    """A job's dataset and its file: read where it is finished, else computed with a bar and a checkpoint.
+
+    `compute` takes `checkpoint` and `on_event`. Of several processes, all compute and the first one writes; the
+    others get None. KeyboardInterrupt says how many prompts are kept.
     """
-    for spot in _beside(place):
-        file = spot if spot.suffix == ".nc" else spot / name
-        if not file.exists():
-            return file, False
-        if load(file).attrs.get("fingerprint") == fingerprint and not rerun:
-            return file, True
-    raise AssertionError
+    from posbias.measurement import discard_checkpoint
 
-
-def _beside(place: Path) -> Iterator[Path]:
-    """`place` and the names beside it: a.nc, a-2.nc, …, or folder, folder-2, …"""
-    stem, suffix = (place.stem, ".nc") if place.suffix == ".nc" else (place.name, "")
-    return (place.with_name(f"{stem}{f'-{n}' if n > 1 else ''}{suffix}") for n in itertools.count(1))
+    file, finished = processes.exchange(files.find(place, fingerprint, rerun))[0]
+    if finished:
+        if not processes.first:
+            return None
+        log.info("already %s: %s (--rerun %s anew)", files.done, file, files.does)
+        return files.load(file), file
+    checkpoint = file.with_name(f".{file.stem}-{fingerprint[:12]}.partial.npz")
+    with _resumable(prompts) as on_event:
+        dataset = compute(checkpoint=checkpoint, on_event=on_event)
+    if processes.first:
+        files.save(dataset, file)
+        discard_checkpoint(checkpoint)
+    processes.exchange(None)
+    return (dataset, file) if processes.first else None
 
 
 @contextmanager
-def resumable(prompts: int) -> Iterator[OnEvent]:
-    """A bar of prompts; KeyboardInterrupt says how many are kept."""
+def _resumable(prompts: int) -> Iterator[OnEvent]:
     done = 0.0
     with progress() as show:
 

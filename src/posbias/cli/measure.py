@@ -1,12 +1,12 @@
 """`posbias measure`: a measurement found where it was stored, or measured, resumed, shared and stored."""
 
+import functools
 import json
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.cli import options as shared
-from posbias.cli.jobs import file_of, resumable
+from posbias.cli.jobs import JobFiles, computed_once
 from posbias.cli.output import answer_with
 from posbias.errors import InvalidValueError
 from posbias.files import need_writable
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from posbias.measurement import LoadedModel
-    from posbias.measurement.sharing import Group
 
-log = logging.getLogger(__name__)
 Job = dict[str, Any]
 """Arguments of `posbias.measure`."""
 
@@ -133,49 +131,24 @@ def measured(
     None.
     """
     # what can be known to be wrong is said before the model is loaded
-    shared.need_model(model)
     need_writable(place)
-    _check(job)
-    from posbias.measurement import job_fingerprint
+    _check(model, job)
+    from posbias import measurement as measuring
     from posbias.measurement.sharing import group
-    from posbias.store import load_measurement
+    from posbias.store import load_measurement, save_measurement
 
+    files = JobFiles("measurement.nc", load_measurement, save_measurement, "measured", "measures")
     with group() as processes:
         loaded = loading.load(model, job["tokens"], processes.local_rank, processes.first)
         job = _with_target(job, loaded, target)
-        fingerprint = job_fingerprint(loaded, **job)
-        file, finished = processes.exchange(
-            file_of(place, "measurement.nc", fingerprint, load_measurement, rerun)
-        )[0]
-        if not finished:
-            return _measured(loaded, file, job, fingerprint, processes)
-        if not processes.first:
-            return None
-        log.info("already measured: %s (--rerun measures anew)", file)
-        return load_measurement(file), file
-
-
-def _measured(
-    loaded: "LoadedModel", file: Path, job: Job, fingerprint: str, processes: "Group"
-) -> "tuple[xr.Dataset, Path] | None":
-    """Measure with a bar and a checkpoint beside the file, and write the file."""
-    from posbias import measurement as measuring
-    from posbias.store import save_measurement
-
-    checkpoint = file.with_name(f".{file.stem}-{fingerprint[:12]}.partial.npz")
-    with resumable(job["prompts"]) as on_event:
-        measurement = measuring.measure(loaded, checkpoint=checkpoint, on_event=on_event, **job)
-    if processes.first:
-        save_measurement(measurement, file)
-        measuring.discard_checkpoint(checkpoint)
-    processes.exchange(None)
-    return (measurement, file) if processes.first else None
+        fingerprint = measuring.job_fingerprint(loaded, **job)
+        compute = functools.partial(measuring.measure, loaded, **job)
+        return computed_once(files, place, fingerprint, job["prompts"], compute, rerun, processes)
 
 
 def _cost(model: str, loading: shared.Loading, job: Job, target: str | None) -> Any:
     """What a measurement would cost: memory, and time as one short prompt tells it."""
-    shared.need_model(model)
-    _check(job)
+    _check(model, job)
     from posbias import measurement as measuring
 
     loaded = loading.load(model, job["tokens"])
@@ -184,10 +157,11 @@ def _cost(model: str, loading: shared.Loading, job: Job, target: str | None) -> 
     return measuring.estimate_cost(loaded, request)
 
 
-def _check(job: Job) -> None:
+def _check(model: str, job: Job) -> None:
     """Raise for what is wrong whatever the model, the text among it."""
     from posbias.measurement import Request
 
+    shared.need_model(model)
     unknown_yet = 0 if "target" in job.get("influences", ()) else None
     _ = Request(**job, target=unknown_yet).source
 

@@ -1,11 +1,11 @@
 """`posbias retrieve`: a fact at one place after another, and where a model finds it."""
 
-import logging
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from posbias.cli import options as shared
-from posbias.cli.jobs import file_of, resumable
+from posbias.cli.jobs import JobFiles, computed_once
 from posbias.cli.output import answer_with
 from posbias.errors import InvalidValueError
 from posbias.files import need_writable
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from posbias.measurement.retrieval import RetrievalJob
     from posbias.retrieval.statistics import RetrievalCurve
 
-log = logging.getLogger(__name__)
-FILE = "retrieval.nc"
 PICTURES = ("retrieval.svg", "retrieval.png")
 _SHORT = 256
 
@@ -74,9 +72,11 @@ def retrieve(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = O
     the same command is given again.
     """
     from posbias.measurement import read_text
-    from posbias.measurement.retrieval import retrieval_job
+    from posbias.measurement.retrieval import retrieval_fingerprint, retrieval_job
+    from posbias.measurement.retrieval import retrieve as ask
+    from posbias.measurement.sharing import Group
     from posbias.retrieval.statistics import retrieval_curve
-    from posbias.store import load_measurement
+    from posbias.store import load_measurement, load_retrieval, save_retrieval
 
     names = ("pairs", "length", "wording", "positions", "prompts", "seed")
     job = retrieval_job(options.task, **{name: getattr(options, name) for name in names})
@@ -93,33 +93,16 @@ def retrieve(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = O
     loaded = options.loading.load(model, job.length or _SHORT)
     if beside is not None:
         _check_same_model(beside, loaded, options.measurement)
-    retrieval, file = _retrieval(loaded, job, options.text, place, options.rerun)
+    files = JobFiles("retrieval.nc", load_retrieval, save_retrieval, "asked", "asks")
+    fingerprint = retrieval_fingerprint(loaded, job, options.text)
+    compute = functools.partial(ask, loaded, job, text=options.text)
+    asked = computed_once(files, place, fingerprint, job.prompts, compute, options.rerun, Group())
+    assert asked is not None  # this process is the only one
+    retrieval, file = asked
     curve = retrieval_curve(retrieval)
     pictures = _draw(curve, file.parent, beside)
     answer = {"file": str(file), "pictures": [str(picture) for picture in pictures], **curve.as_dict()}
     answer_with("retrieve/1", answer, lambda: [*_lines(curve), "", f"retrieval: {file}"], options.json)
-
-
-def _retrieval(
-    loaded: "LoadedModel", job: "RetrievalJob", text: str | None, place: Path, rerun: bool
-) -> "tuple[xr.Dataset, Path]":
-    """Ask, or take what is there: the dataset and its file."""
-    from posbias.measurement import discard_checkpoint
-    from posbias.measurement.retrieval import retrieval_fingerprint
-    from posbias.measurement.retrieval import retrieve as ask
-    from posbias.store import load_retrieval, save_retrieval
-
-    fingerprint = retrieval_fingerprint(loaded, job, text)
-    file, finished = file_of(place, FILE, fingerprint, load_retrieval, rerun)
-    if finished:
-        log.info("already asked: %s (--rerun asks anew)", file)
-        return load_retrieval(file), file
-    checkpoint = file.with_name(f".retrieval-{fingerprint[:12]}.partial.npz")
-    with resumable(job.prompts) as on_event:
-        retrieval = ask(loaded, job, text=text, checkpoint=checkpoint, on_event=on_event)
-    save_retrieval(retrieval, file)
-    discard_checkpoint(checkpoint)
-    return retrieval, file
 
 
 def _check_same_model(beside: "xr.Dataset", loaded: "LoadedModel", measurement: Path | None) -> None:

@@ -19,10 +19,6 @@ ITERATIONS = {"quick": 2_500, "full": 100_000}
 SEQUENCES = {"quick": 2_000, "full": 10_000}
 """Test sequences per position or pair."""
 _SIDE_BY_SIDE = "Cores to use: cells of a sweep train side by side, one on each. Default: all."
-_TASK = (
-    *("items", "dimension", "classes", "labels", "burstiness", "inputs", "within_class_noise"),
-    *("shared_direction", "embedding", "middle"),
-)
 
 
 @shared.options
@@ -187,12 +183,14 @@ def _experiments(spec: Path | None, given: dict[str, Any]) -> "tuple[list[Traine
 
     if spec is not None:
         return read_experiments(spec)
-    read = {"mask": mask_of, "positional": encoding_of, "depth": int, "residual": bool}
-    network = {name: read[name](given[name]) for name in read if name in given}
-    task = {name: given[name] for name in _TASK if name in given}
-    if "answers" in given:
-        task["answers"] = answers_of(given["answers"], RetrievalTask(**task))
-    training = {name: given[name] for name in ("batch", "learning_rate", "weight_decay") if name in given}
+    words = {"mask": mask_of, "positional": encoding_of}
+    values = {name: words[name](value) if name in words else value for name, value in given.items()}
+    task, network, training = (
+        {name: value for name, value in values.items() if name in part.__dataclass_fields__}
+        for part in (RetrievalTask, Network, Experiment)
+    )
+    if "answers" in task:
+        task["answers"] = answers_of(task.pop("answers"), RetrievalTask(**task))
     training["iterations"] = shared.amount(given.get("effort", "quick"), ITERATIONS)
     if "networks" in given:
         if not 1 <= given["networks"] <= 10_000:

@@ -7,20 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from posbias.plots.influence import FAINTEST, scale_influence
-from posbias.plots.style import (
-    ACCENT,
-    COLOURS,
-    INK,
-    LINE,
-    MUTED,
-    SECOND,
-    SMALL,
-    THIN,
-    dress,
-    key,
-    new_figure,
-)
+from posbias.plots import style
+from posbias.plots.influence import FAINTEST, density, predictor_label, scale_influence
 from posbias.profile import Profile
 from posbias.retrieval.statistics import RetrievalCurve
 
@@ -31,10 +19,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PLACE = "place of the answer (0 = first, 1 = last)"
-_SHARES = (("choice", "preferred among the candidates", ACCENT, "o"), ("accuracy", "written", SECOND, "s"))
+_SHARES = (
+    ("choice", "preferred among the candidates", style.ACCENT, "o"),
+    ("accuracy", "written", style.SECOND, "s"),
+)
 _MARGINS = (
-    ("margin", "asked for it", ACCENT, "o"),
-    ("control_margin", "asked for somebody else", MUTED, "s"),
+    ("margin", "asked for it", style.ACCENT, "o"),
+    ("control_margin", "asked for somebody else", style.MUTED, "s"),
 )
 
 
@@ -46,11 +37,11 @@ def draw_retrieval(
     `share`: how often the answer is preferred and written, with chance dashed. `margin`: its log-probability
     less the best other's, in nats, with 0 dashed, and the same where somebody else is asked for.
     """
-    dress(ax, PLACE, "share of prompts" if quantity == "share" else "margin (nats)")
+    style.dress(ax, PLACE, "share of prompts" if quantity == "share" else "margin (nats)")
     level = curve.chance if quantity == "share" else 0.0
-    ax.axhline(level, color=MUTED, linewidth=THIN, linestyle=(0, (2, 2)), zorder=1)
+    style.level_line(ax, level)
     if quantity == "share":
-        ax.text(1.0, level, "chance", fontsize=SMALL, color=MUTED, ha="right", va="bottom")
+        ax.text(1.0, level, "chance", fontsize=style.SMALL, color=style.MUTED, ha="right", va="bottom")
     lines = _SHARES if quantity == "share" else _MARGINS
     for shift, (name, label, colour, marker) in zip((-0.006, 0.006), lines, strict=True):
         entries = curve.curves[name]
@@ -58,14 +49,13 @@ def draw_retrieval(
         ends = np.array([one.interval for one in entries])
         # a share of exactly 0 or 1 may differ from its interval's end in the last bit
         lengths = np.maximum(0.0, np.array([height - ends[:, 0], ends[:, 1] - height]))
-        ax.errorbar(
-            curve.depth + shift, height, lengths, fmt=f"{marker}-", color=colour, markersize=3.5, linewidth=LINE,
-            elinewidth=THIN * 1.5, capsize=1.5, label=label,
-        )  # fmt: skip
+        look = {"fmt": f"{marker}-", "color": colour, "markersize": 3.5, "linewidth": style.LINE}
+        look |= {"elinewidth": style.THIN * 1.5, "capsize": 1.5, "label": label}
+        ax.errorbar(curve.depth + shift, height, lengths, **look)
     if quantity == "share":
         ax.set_ylim(-0.02, 1.02)
     ax.set_xlim(-0.03, 1.03)
-    key(ax, columns=2)
+    style.key(ax, columns=2)
     return ax
 
 
@@ -74,23 +64,19 @@ def draw_places(ax: "Axes", measured: Profile, others: "Mapping[str, Profile] | 
 
     `measured` is black; `others`, predictions of it, are in their colours.
     """
-    dress(ax, "place of the token (0 = first, 1 = last)", "influence (even spread = 1)")
-    ax.axhline(1.0, color=MUTED, linewidth=THIN, linestyle=(0, (2, 2)), zorder=1)
-    shown = [np.ones(1)]
+    style.dress(ax, "place of the token (0 = first, 1 = last)", "influence (even spread = 1)")
+    style.level_line(ax, 1.0)
+    shown = [1.0]
     for name, profile in {"measured": measured, **(others or {})}.items():
-        seen = profile.query + 1
-        height = profile.mass[:seen] * seen
-        colour = INK if profile is measured else COLOURS.get(name, ACCENT)
-        place = np.arange(seen) / max(1, seen - 1)
-        label = "measured" if profile is measured else str(profile.attrs.get("predictor", name))
+        height = density(profile)
+        colour = style.INK if profile is measured else style.COLOURS.get(name, style.ACCENT)
+        place = np.arange(height.size) / max(1, height.size - 1)
         height = np.where(height > FAINTEST, height, np.nan)
-        ax.plot(place, height, color=colour, linewidth=0.9, label=label)
-        shown.append(height)
-    scale_influence(
-        ax, 0.8 * float(np.nanmin(np.concatenate(shown))), 1.2 * float(np.nanmax(np.concatenate(shown)))
-    )
+        ax.plot(place, height, color=colour, linewidth=0.9, label=predictor_label(name, profile))
+        shown += height.tolist()
+    scale_influence(ax, 0.8 * float(np.nanmin(shown)), 1.2 * float(np.nanmax(shown)))
     ax.set_xlim(-0.03, 1.03)
-    key(ax, columns=2)
+    style.key(ax, columns=2)
     return ax
 
 
@@ -99,12 +85,14 @@ def retrieval_figure(
 ) -> "Figure":
     """Shares and margins by place, and beside them the influence by place of the same model, if given."""
     panels = 2 if measured is None else 3
-    figure = new_figure(3.2 * panels, 2.9)
+    figure = style.new_figure(3.2 * panels, 2.9)
     axes = figure.subplots(1, panels)
     draw_retrieval(axes[0], curve, "share")
     draw_retrieval(axes[1], curve, "margin")
     if measured is not None:
         draw_places(axes[2], measured, others)
     if not curve.able:
-        figure.suptitle("at chance: where it copies from, not what it finds", fontsize=SMALL, color=MUTED)
+        figure.suptitle(
+            "at chance: where it copies from, not what it finds", fontsize=style.SMALL, color=style.MUTED
+        )
     return figure

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posbias.plots.style import ACCENT, COLOURS, INK, LINE, MUTED, SMALL, THIN, dress
+from posbias.plots.style import ACCENT, COLOURS, INK, LEGEND, LINE, MUTED, SMALL, THIN, dress, plain_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,12 +34,10 @@ def draw_deviation(
     sampling, with the 95 % interval; where that holds zero, a mark pointing down at its upper end, below which
     the deviation is. Dotted, with `slope`: that power of d.
     """
-    from matplotlib.ticker import FuncFormatter
-
     dress(ax, "dimension d", "|closed form / true value − 1|")
     ax.set_xscale("log", base=4)
     ax.set_yscale("log")
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
+    plain_numbers(ax.xaxis)
     for reading, curve in exact.items():
         name, colour, line = READINGS[reading]
         size = np.where(curve.known, abs(curve.deviation), np.nan)
@@ -47,13 +45,10 @@ def draw_deviation(
     for reading, curve in sampled.items():
         _, colour, _ = READINGS[reading]
         size, error, known = abs(curve.deviation), 1.96 * curve.se, curve.known
-        at = curve.dimension[known]
-        ax.errorbar(
-            at, size[known], error[known], color=colour, fmt="o", markersize=3, linewidth=THIN, capsize=0
-        )
-        ax.plot(
-            curve.dimension[~known], (size + error)[~known], "v", color=colour, fillstyle="none", markersize=4
-        )
+        look = {"fmt": "o", "markersize": 3, "linewidth": THIN, "capsize": 0}
+        ax.errorbar(curve.dimension[known], size[known], error[known], color=colour, **look)
+        look = {"marker": "v", "linestyle": "none", "fillstyle": "none", "markersize": 4}
+        ax.plot(curve.dimension[~known], (size + error)[~known], color=colour, **look)
     if slope is not None and "corrected" in exact:
         _guide(ax, exact["corrected"], slope)
     return ax
@@ -72,9 +67,7 @@ def draw_reading_key(ax: "Axes") -> "Axes":
         Line2D([], [], color=INK, marker="o", markersize=3, linewidth=0, label="10 tokens, simulated"),
         Line2D([], [], color=INK, marker="v", markersize=4, fillstyle="none", linewidth=0, label="less than"),
     ]
-    ax.figure.legend(  # type: ignore[union-attr]
-        handles=marks, loc="outside upper center", ncols=6, fontsize=SMALL, frameon=False, labelcolor=INK
-    )
+    ax.figure.legend(handles=marks, loc="outside upper center", ncols=6, **LEGEND)  # type: ignore[union-attr]
     return ax
 
 

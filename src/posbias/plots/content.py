@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from posbias.plots.style import INK, MUTED, SMALL, TEXT, dress
+from posbias.plots.style import INK, SMALL, TEXT, colour_bar, draw_matrix, dress
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,17 +55,8 @@ def draw_content_rows(part: "Figure | SubFigure", rows: Sequence[ContentRow]) ->
 def draw_content(ax: "Axes", matrix: Float[np.ndarray, "query key"]) -> "Axes":
     """Draw mean content logits below and on the diagonal as colours, between the 1 and 99 % percentiles."""
     dress(ax, "", "")
-    ax.grid(False)
-    ax.spines[:].set_visible(False)
-    tokens = len(matrix)
     low, high = np.nanpercentile(matrix, TAILS)
     if not high > low:
         low, high = low - 0.5, high + 0.5
-    image = ax.imshow(matrix, vmin=low, vmax=high, cmap="viridis", interpolation="nearest")
-    ticks = [0, tokens // 2, tokens - 1]
-    ax.set_xticks(ticks)
-    ax.set_yticks(ticks)
-    bar = ax.figure.colorbar(image, cax=ax.inset_axes((1.03, 0.0, 0.055, 1.0)), extend="both")
-    bar.ax.tick_params(labelsize=SMALL - 1, color=MUTED, labelcolor=INK, length=1.5, pad=1.5)
-    bar.outline.set_visible(False)
+    colour_bar(ax, draw_matrix(ax, matrix, vmin=low, vmax=high), extend="both")
     return ax

@@ -1,12 +1,12 @@
 """Influence by position: what was measured, with its error, and what was predicted."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
 
-from posbias.plots.style import ACCENT, COLOURS, INK, LINE, MUTED, RULE, SMALL, THIN, direct_label, dress, key
+from posbias.plots import style
 from posbias.profile import Profile
 
 if TYPE_CHECKING:
@@ -23,45 +23,36 @@ def draw_influence(ax: "Axes", measured: Profile, predictions: Mapping[str, Prof
     A single prediction is named above the axes in its colour, several in a legend; without any, the ends
     and the trough that the summary speaks of are marked. Influence is in units of an even spread, mass × tokens.
     """
-    dress(ax, POSITION, INFLUENCE)
-    position = np.arange(measured.query + 1)
-    height = _height(measured)
+    style.dress(ax, POSITION, INFLUENCE)
+    height = density(measured)
     if predictions is None:
         _mark_ends(ax, measured)
-    if measured.se is not None:
-        spread = 1.96 * np.asarray(measured.se)[: position.size] * position.size
-        low = np.maximum(height - spread, FAINTEST)
-        ax.fill_between(
-            position, low, height + spread, color=MUTED, alpha=0.3, linewidth=0, label="95 % interval"
-        )
-    ax.plot(position, height, color=INK, linewidth=0.9, label="measured", zorder=3)
-    shown = [height]
-    for name, prediction in (predictions or {}).items():
-        line = _height(prediction)
-        colour = COLOURS.get(name, ACCENT)
-        ax.plot(
-            np.arange(line.size), line, color=colour, linewidth=LINE, label=_label(name, prediction), zorder=4
-        )
-        shown.append(line)
-    _scale(ax, shown, height)
-    for name, line in zip(predictions or {}, shown[1:], strict=True):
-        _mark_first(ax, line, COLOURS.get(name, ACCENT))
-    if predictions and len(predictions) == 1:
-        [(name, prediction)] = predictions.items()
-        direct_label(ax, _label(name, prediction), COLOURS.get(name, ACCENT))
-    elif predictions:
-        key(ax)
+    draw_band(ax, measured, style.MUTED, 0.3, "95 % interval")
+    ax.plot(height, color=style.INK, linewidth=0.9, label="measured", zorder=3)
+    lines = [
+        (density(prediction), predictor_label(name, prediction), style.COLOURS.get(name, style.ACCENT))
+        for name, prediction in (predictions or {}).items()
+    ]
+    for line, label, colour in lines:
+        ax.plot(line, color=colour, linewidth=style.LINE, label=label, zorder=4)
+    _scale(ax, [height, *(line for line, _, _ in lines)], height)
+    for line, _, colour in lines:
+        _mark_first(ax, line, colour)
+    if len(lines) == 1:
+        style.direct_label(ax, lines[0][1], lines[0][2])
+    elif lines:
+        style.key(ax)
     return ax
 
 
 def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
     """Draw one profile (a prediction) by position, in units of an even spread, on a logarithmic scale."""
-    dress(ax, POSITION, INFLUENCE)
-    height = _height(profile)
+    style.dress(ax, POSITION, INFLUENCE)
+    height = density(profile)
     _mark_ends(ax, profile)
-    ax.plot(np.arange(height.size), height, color=ACCENT, linewidth=LINE)
+    ax.plot(height, color=style.ACCENT, linewidth=style.LINE)
     _scale(ax, [height], height)
-    _mark_first(ax, height, ACCENT)
+    _mark_first(ax, height, style.ACCENT)
     if profile.left_out:
         note_left_out(ax, profile)
     return ax
@@ -70,46 +61,49 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
 def note_left_out(ax: "Axes", profile: Profile) -> "Axes":
     """Say above an axes what a prediction does not cover."""
     parts = " and ".join(profile.left_out)
-    ax.set_title(
-        f"mask and residual only: {parts} positions left out, no verdict",
-        fontsize=SMALL,
-        color=ACCENT,
-        pad=14,
-    )
+    note = f"mask and residual only: {parts} positions left out, no verdict"
+    ax.set_title(note, fontsize=style.SMALL, color=style.ACCENT, pad=14)
     return ax
 
 
 def draw_cumulative(ax: "Axes", measured: Profile, predictions: Mapping[str, Profile]) -> "Axes":
     """Draw the mass of all positions up to each one: areas between curves are Wasserstein distances."""
-    dress(ax, POSITION, "influence up to here")
-    ax.plot([0, measured.query], [0, 1], color=MUTED, linewidth=THIN, linestyle=(0, (2, 2)))
+    style.dress(ax, POSITION, "influence up to here")
+    ax.plot([0, measured.query], [0, 1], color=style.MUTED, linewidth=style.THIN, linestyle=style.DASHES)
     for name, prediction in predictions.items():
-        ax.plot(
-            prediction.cumulative,
-            color=COLOURS.get(name, ACCENT),
-            linewidth=LINE,
-            label=_label(name, prediction),
-        )
-    ax.plot(measured.cumulative, color=INK, linewidth=LINE, label="measured", zorder=4)
-    direct_label(ax, "summed up to a position", INK)
+        colour, label = style.COLOURS.get(name, style.ACCENT), predictor_label(name, prediction)
+        ax.plot(prediction.cumulative, color=colour, linewidth=style.LINE, label=label)
+    ax.plot(measured.cumulative, color=style.INK, linewidth=style.LINE, label="measured", zorder=4)
+    style.direct_label(ax, "summed up to a position", style.INK)
     ax.set_xlim(-0.01 * measured.tokens, measured.query * 1.01)
     ax.set_ylim(0, 1.02)
     return ax
 
 
-def _label(name: str, prediction: Profile) -> str:
+def predictor_label(name: str, prediction: Profile) -> str:
+    """What a legend calls a prediction: its predictor, else `name`."""
     return str(prediction.attrs.get("predictor", name))
 
 
-def _height(profile: Profile) -> Float[np.ndarray, "position"]:
-    """Mass in units of an even spread over the positions that the query can see."""
+def density(profile: Profile) -> Float[np.ndarray, "position"]:
+    """Mass in units of an even spread over the positions up to the query."""
     return profile.mass[: profile.query + 1] * (profile.query + 1)
+
+
+def draw_band(ax: "Axes", profile: Profile, colour: str, alpha: float, label: str | None = None) -> None:
+    """Draw the 95 % interval of a measured profile's influence, as far as it lies in the picture."""
+    if profile.se is not None:
+        height = density(profile)
+        spread = 1.96 * np.asarray(profile.se)[: height.size] * height.size
+        low = np.maximum(height - spread, FAINTEST)
+        look = {"color": colour, "alpha": alpha, "linewidth": 0, "label": label}
+        ax.fill_between(np.arange(height.size), low, height + spread, **look)
 
 
 def _mark_ends(ax: "Axes", profile: Profile) -> None:
     """Shade the first and last 5 % and the trough, and draw the even spread."""
     s = profile.summary
-    ax.axhline(1, color=MUTED, linewidth=THIN, linestyle=(0, (2, 2)), zorder=1)
+    style.level_line(ax, 1)
     start = s.trough - (s.ends - 1) // 2
     places = (
         (0, "first 5 %", "left"),
@@ -117,18 +111,10 @@ def _mark_ends(ax: "Axes", profile: Profile) -> None:
         (s.query - s.ends + 1, "last 5 %", "right"),
     )
     for left, text, side in places:
-        ax.axvspan(left - 0.5, left + s.ends - 0.5, color=RULE, alpha=0.6, linewidth=0, zorder=0)
+        ax.axvspan(left - 0.5, left + s.ends - 0.5, color=style.RULE, alpha=0.6, linewidth=0, zorder=0)
         anchor = {"left": left, "center": left + (s.ends - 1) / 2, "right": left + s.ends - 1}[side]
-        ax.text(
-            anchor,
-            1.01,
-            text,
-            transform=ax.get_xaxis_transform(),
-            ha=side,
-            va="bottom",
-            fontsize=SMALL,
-            color=MUTED,
-        )
+        look = {"ha": side, "va": "bottom", "fontsize": style.SMALL, "color": style.MUTED}
+        ax.text(anchor, 1.01, text, transform=ax.get_xaxis_transform(), **look)
 
 
 def _mark_first(ax: "Axes", height: Float[np.ndarray, "position"], colour: str) -> None:
@@ -150,11 +136,17 @@ def _scale(
 
 def scale_influence(ax: "Axes", low: float, high: float) -> "Axes":
     """Give an axes of influence a logarithmic scale from `low` to `high`, with plain numbers on it."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator
 
     ax.set_yscale("log")
     ax.set_ylim(low, high)
     ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 300 else (1.0,)))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    ax.yaxis.set_minor_formatter(NullFormatter())
+    style.plain_numbers(ax.yaxis)
     return ax
+
+
+def share_scale(axes: Sequence["Axes"]) -> None:
+    """Give axes of influence one scale, from the lowest end of theirs to the highest."""
+    ends = [ax.get_ylim() for ax in axes]
+    for ax in axes:
+        scale_influence(ax, min(low for low, _ in ends), max(high for _, high in ends))

@@ -1,13 +1,13 @@
 """What was measured layer by layer: mixing, attention kernels, the first token's attention and norm."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
 from posbias.estimate import Estimate
-from posbias.plots.style import ACCENT, INK, LINE, MUTED, SECOND, SMALL, TEXT, THIN, dress, key
+from posbias.plots import style
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -22,30 +22,27 @@ def draw_mixing(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
     Frobenius norms over the sequence (Herasimchyk et al. 2026, Eq. 1), and the mean over tokens of each
     one's own ratio.
     """
-    dress(ax, LAYER, "weight of attention λ")
+    style.dress(ax, LAYER, "weight of attention λ")
     variants = (
-        ("mixing", "λ of the layer: norms over the whole sequence", ACCENT, "o"),
-        ("mixing_token", "mean over tokens of each one's own ratio", SECOND, "s"),
+        ("mixing", "λ of the layer: norms over the whole sequence", style.ACCENT, "o"),
+        ("mixing_token", "mean over tokens of each one's own ratio", style.SECOND, "s"),
     )
     for name, label, colour, marker in variants:
-        values = measurement[name].values
-        layer = np.arange(values.shape[1])
-        low, high = zip(*(Estimate.of(column).interval for column in values.T), strict=True)
-        ax.fill_between(layer, low, high, color=colour, alpha=0.25, linewidth=0)
-        ax.plot(
-            layer,
-            values.mean(axis=0),
-            marker,
-            linestyle="-",
-            color=colour,
-            markersize=3,
-            linewidth=LINE,
-            label=label,
-        )
+        draw_prompt_mean(ax, measurement[name].values, 0.25, label=label, color=colour, marker=marker)
     ax.set_ylim(bottom=0)
     _layers(ax, measurement.sizes["layer"])
-    key(ax)
+    style.key(ax)
     return ax
+
+
+def draw_prompt_mean(
+    ax: "Axes", samples: Float[np.ndarray, "prompt layer"], alpha: float, *, color: str, **look: Any
+) -> None:
+    """Draw the mean over prompts by layer, with its 95 % interval as a band of opacity `alpha`."""
+    layer = np.arange(samples.shape[1])
+    low, high = zip(*(Estimate.of(column).interval for column in samples.T), strict=True)
+    ax.fill_between(layer, low, high, color=color, alpha=alpha, linewidth=0)
+    ax.plot(layer, samples.mean(axis=0), color=color, linewidth=style.LINE, markersize=3, **look)
 
 
 def draw_sinks(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
@@ -53,48 +50,33 @@ def draw_sinks(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
 
     Even attention gives token 0 the mean of 1/(i + 1) over queries i ≥ 1.
     """
-    dress(ax, LAYER, "attention on token 0")
+    style.dress(ax, LAYER, "attention on token 0")
     shares = measurement["sink_share"].values
     layer = np.arange(len(shares))
-    ax.plot(
-        np.repeat(layer, shares.shape[1]),
-        shares.reshape(-1),
-        ".",
-        color=MUTED,
-        alpha=0.6,
-        markersize=4,
-        label="one head",
-    )
-    ax.plot(layer, shares.mean(axis=1), color=ACCENT, linewidth=LINE, label="mean")
+    look = {"color": style.MUTED, "alpha": 0.6, "markersize": 4, "label": "one head"}
+    ax.plot(np.repeat(layer, shares.shape[1]), shares.reshape(-1), ".", **look)
+    ax.plot(layer, shares.mean(axis=1), color=style.ACCENT, linewidth=style.LINE, label="mean")
     even = float(np.mean(1.0 / np.arange(2, measurement.sizes["position"] + 1)))
-    ax.axhline(
-        even, color=INK, linewidth=THIN * 1.5, linestyle=(0, (4, 2)), label=f"even attention ({even:.2g})"
-    )
+    look = {"color": style.INK, "linewidth": style.THIN * 1.5, "linestyle": (0, (4, 2))}
+    ax.axhline(even, label=f"even attention ({even:.2g})", **look)
     ax.set_ylim(-0.02, 1.0)
     _layers(ax, len(shares))
-    key(ax)
+    style.key(ax)
     return ax
 
 
 def draw_norms(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
     """Draw the norm of the residual stream entering each layer: token 0, and median and range of the others."""
-    dress(ax, LAYER, "norm of the residual stream")
+    style.dress(ax, LAYER, "norm of the residual stream")
     norms = measurement["residual_norm"].values
     layer, others = np.arange(len(norms)), norms[:, 1:]
-    ax.fill_between(
-        layer,
-        others.min(axis=1),
-        others.max(axis=1),
-        color=MUTED,
-        alpha=0.3,
-        linewidth=0,
-        label="others: range",
-    )
-    ax.plot(layer, np.median(others, axis=1), color=INK, linewidth=LINE, label="median")
-    ax.plot(layer, norms[:, 0], "o-", color=SECOND, markersize=3, linewidth=LINE, label="token 0")
+    look = {"color": style.MUTED, "alpha": 0.3, "linewidth": 0, "label": "others: range"}
+    ax.fill_between(layer, others.min(axis=1), others.max(axis=1), **look)
+    ax.plot(layer, np.median(others, axis=1), color=style.INK, linewidth=style.LINE, label="median")
+    ax.plot(layer, norms[:, 0], "o-", color=style.SECOND, markersize=3, linewidth=style.LINE, label="token 0")
     ax.set_yscale("log")
     _layers(ax, len(norms))
-    key(ax)
+    style.key(ax)
     return ax
 
 
@@ -113,47 +95,25 @@ def draw_kernels(
     chosen = np.linspace(0, depth - 1, len(axes)).round().astype(int) if layers is None else layers
     image = None
     for ax, layer in zip(axes, chosen, strict=True):
-        dress(ax, "key (attended)", "query (attending)")
-        ax.grid(False)
-        ax.spines[:].set_visible(False)
-        kernel = _past(measurement["kernel"].values[layer])
-        look = {"norm": LogNorm(1e-4, 1.0, clip=True), "cmap": "viridis", "interpolation": "nearest"}
-        image = ax.imshow(kernel, **look)
-        bottom = tokens - 0.5
-        ax.imshow(
-            kernel[:, :1], extent=(-0.08 * tokens, -0.04 * tokens, bottom, -0.5), aspect="equal", **look
-        )
+        style.dress(ax, "key (attended)", "query (attending)")
+        past, scale, bottom = np.tri(tokens, dtype=bool), LogNorm(1e-4, 1.0, clip=True), tokens - 0.5
+        kernel = np.where(past, measurement["kernel"].values[layer], np.nan)
+        image = style.draw_matrix(ax, kernel, norm=scale)
+        first = {"extent": (-0.08 * tokens, -0.04 * tokens, bottom, -0.5), "aspect": "equal"}
+        ax.imshow(kernel[:, :1], cmap="viridis", interpolation="nearest", norm=scale, **first)
         ax.set(xlim=(-0.09 * tokens, bottom), ylim=(bottom, -0.5))
-        ax.text(
-            0.96,
-            0.95,
-            f"layer {layer}",
-            transform=ax.transAxes,
-            ha="right",
-            va="top",
-            fontsize=TEXT,
-            color=INK,
-        )
-        ticks = [0, tokens // 2, tokens - 1]
-        ax.set_xticks(ticks)
-        ax.set_yticks(ticks)
+        look = {"ha": "right", "va": "top", "fontsize": style.TEXT, "color": style.INK}
+        ax.text(0.96, 0.95, f"layer {layer}", transform=ax.transAxes, **look)
         ax.label_outer()
     if image is not None:
         bar = axes[0].figure.colorbar(image, ax=list(axes), shrink=0.85, pad=0.02, aspect=30)
-        bar.set_label("attention", fontsize=TEXT, color=INK)
-        bar.ax.tick_params(which="both", labelsize=SMALL, color=MUTED, labelcolor=INK, width=THIN, length=2.5)
+        bar.set_label("attention", fontsize=style.TEXT, color=style.INK)
+        style.dress_ticks(bar.ax)
         bar.outline.set_visible(False)
     return axes
 
 
-def _past(kernel: Float[np.ndarray, "query key"]) -> Float[np.ndarray, "query key"]:
-    """The kernel with NaN in the future."""
-    return np.where(np.tri(len(kernel), dtype=bool), kernel, np.nan)
-
-
 def _layers(ax: "Axes", depth: int) -> None:
     """Whole numbers on the axis of layers."""
-    from matplotlib.ticker import MaxNLocator
-
     ax.set_xlim(-0.5, depth - 0.5)
-    ax.xaxis.set_major_locator(MaxNLocator(nbins=10, integer=True))
+    style.whole_numbers(ax.xaxis)

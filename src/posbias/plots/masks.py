@@ -8,8 +8,8 @@ import numpy as np
 from posbias.errors import InvalidValueError
 from posbias.plots.style import ACCENT, INK, MUTED, PAPER, SMALL, THIN, dress, new_figure
 from posbias.theory.architecture import Architecture
-from posbias.theory.graph import Pattern, centre_nodes, graph
-from posbias.theory.masks import MASKS, Full, Mask, Prefix, SlidingWindow
+from posbias.theory.graph import Pattern, centre_nodes, graph, masks_of
+from posbias.theory.masks import Full, Prefix, SlidingWindow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,9 +57,10 @@ def draw_mask(ax: "Axes", mask: Pattern, tokens: int) -> "Axes":
     from matplotlib.colors import to_rgb
     from matplotlib.ticker import MaxNLocator
 
-    share = _share(mask, tokens)
+    centres = centre_nodes(mask, tokens)
     colours = np.tile(np.array(to_rgb(MUTED)), (tokens, 1))
-    colours[centre_nodes(mask, tokens)] = to_rgb(ACCENT)
+    colours[centres] = to_rgb(ACCENT)
+    share = np.mean([layer.allowed(tokens) for layer in masks_of(mask, tokens)], axis=0)
     paper = np.array(to_rgb(PAPER))
     image = paper + (0.75 * share)[..., None] * (colours - paper)
     dress(ax, "key (attended)", "query (attending)")
@@ -70,9 +71,6 @@ def draw_mask(ax: "Axes", mask: Pattern, tokens: int) -> "Axes":
         for lines in (ax.vlines, ax.hlines):
             lines(edges, -0.5, tokens - 0.5, color=PAPER, linewidth=THIN)
     ax.spines[:].set_visible(True)
-    for spine in ax.spines.values():
-        spine.set_color(MUTED)
-        spine.set_linewidth(THIN)
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
     return ax
@@ -87,32 +85,29 @@ def draw_graph(ax: "Axes", mask: Pattern, tokens: int) -> "Axes":
     """
     from matplotlib.patches import Circle, FancyArrowPatch
 
+    shape = {"arrowstyle": "-|>,head_length=0.35,head_width=0.15", "mutation_scale": 7}
+    shape |= {"connectionstyle": f"arc3,rad={-2 * ARCH}"}
     edges = _edges(mask, tokens)
     centres = set(centre_nodes(mask, tokens).tolist())
     nodes = [Circle((p, 0), 0.31, zorder=3, linewidth=THIN * 1.5) for p in range(tokens)]
     for position, node in enumerate(nodes):
-        node.set(facecolor=ACCENT if position in centres else PAPER,
-                 edgecolor=ACCENT if position in centres else INK)  # fmt: skip
+        inside, edge = (ACCENT, ACCENT) if position in centres else (PAPER, INK)
+        node.set(facecolor=inside, edgecolor=edge)
         ax.add_patch(node)
     for key, query in sorted(edges, key=lambda edge: edge[0] in centres):
-        accented = key in centres
-        arrow = FancyArrowPatch(
-            (key, 0),
-            (query, 0),
-            patchA=nodes[key],
-            patchB=nodes[query],
-            connectionstyle=f"arc3,rad={-2 * ARCH}",
-            arrowstyle="-|>,head_length=0.35,head_width=0.15",
-            mutation_scale=7,
-            shrinkA=0,
-            shrinkB=0.5,
-            color=ACCENT if accented else MUTED,
-            linewidth=THIN * (1.2 if accented else 1.0),
-            zorder=2 if accented else 1,
-        )
-        ax.add_patch(arrow)
+        look = {"color": MUTED, "linewidth": THIN, "zorder": 1}
+        if key in centres:
+            look = {"color": ACCENT, "linewidth": THIN * 1.2, "zorder": 2}
+        ends = {"patchA": nodes[key], "patchB": nodes[query], "shrinkA": 0, "shrinkB": 0.5}
+        ax.add_patch(FancyArrowPatch((key, 0), (query, 0), **shape, **ends, **look))
     high, low = _extent(edges)
-    _name_nodes(ax, tokens, centres, low)
+    # the position of each node inside it; of every fourth below the graph where there are many
+    inside = tokens <= NAMED
+    for position in range(0, tokens, 1 if inside else 4):
+        colour = PAPER if inside and position in centres else INK
+        look = {"ha": "center", "fontsize": SMALL - 0.5, "color": colour, "zorder": 4}
+        y, side = (0, "center_baseline") if inside else (low, "top")
+        ax.text(position, y, str(position), va=side, **look)
     ax.set(xlim=(-0.6, tokens - 0.4), ylim=(low, high), aspect="equal")
     ax.set_anchor("N")
     ax.axis("off")
@@ -134,32 +129,6 @@ def _extent(edges: list[tuple[int, int]]) -> tuple[float, float]:
     """The top and bottom of a graph with these edges."""
     spans = [query - key for key, query in edges] + [0]
     return ARCH * max(spans) + 0.5, ARCH * min(spans) - 0.5
-
-
-def _name_nodes(ax: "Axes", tokens: int, centres: set[int], low: float) -> None:
-    """The position of each node inside it; of every fourth below the graph where there are many."""
-    inside = tokens <= NAMED
-    for position in range(0, tokens, 1 if inside else 4):
-        ax.text(
-            position,
-            0 if inside else low,
-            str(position),
-            ha="center",
-            va="center_baseline" if inside else "top",
-            fontsize=SMALL - 0.5,
-            color=PAPER if inside and position in centres else INK,
-            zorder=4,
-        )
-
-
-def _share(mask: Pattern, tokens: int) -> np.ndarray:
-    """The share of layers that admit each pair, query by key."""
-    graph(mask, tokens)
-    if isinstance(mask, Architecture):
-        masks: Sequence[Mask] = [layer.mask for layer in mask.layers]
-    else:
-        masks = [mask] if isinstance(mask, MASKS) else list(mask)  # type: ignore[arg-type]
-    return np.mean([one.allowed(tokens) for one in masks], axis=0)
 
 
 def _title(pattern: Pattern) -> str:

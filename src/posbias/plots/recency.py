@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.estimate import Estimate
-from posbias.plots.style import INK, LINE, MUTED, PAPER, RULE, SMALL, TEXT, THIN, dress, new_figure
+from posbias.plots import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +32,7 @@ def scores_figure(result: "RecencyResult") -> "Figure":
     """Mean scores of every layer of a simulation, each panel under its recency probability."""
     depth = result.model.depth
     columns, rows = min(COLUMNS, depth), -(-depth // COLUMNS)
-    figure = new_figure(0.5 + 1.95 * columns, 0.45 + 1.75 * rows)
+    figure = style.new_figure(0.5 + 1.95 * columns, 0.45 + 1.75 * rows)
     probabilities = result.recency_probability if result.model.tokens > 2 else (None,) * depth
     scores = result.mean_scores
     for layer, ax in enumerate(figure.subplots(rows, columns, squeeze=False).flat):
@@ -42,9 +42,9 @@ def scores_figure(result: "RecencyResult") -> "Figure":
         draw_scores(ax, scores.value[layer], scores.se[layer], diagonal=result.model.norm == "none")
         probability = probabilities[layer]
         title = f"layer {layer + 1}" + (f"\nRP = {probability_text(probability)}" if probability else "")
-        ax.set_title(title, fontsize=SMALL, color=INK, pad=4)
-        ax.set_xlabel("key" if layer + columns >= depth else "", fontsize=TEXT, color=INK)
-        ax.set_ylabel("query" if layer % columns == 0 else "", fontsize=TEXT, color=INK)
+        ax.set_title(title, fontsize=style.SMALL, color=style.INK, pad=4)
+        ax.set_xlabel("key" if layer + columns >= depth else "", fontsize=style.TEXT, color=style.INK)
+        ax.set_ylabel("query" if layer % columns == 0 else "", fontsize=style.TEXT, color=style.INK)
     return figure
 
 
@@ -67,30 +67,25 @@ def draw_scores(
     tokens = len(scores)
     seen = np.tri(tokens, k=0 if diagonal else -1, dtype=bool)
     low, high = colour_span(scores[seen], se[seen])
-    dress(ax, "", "")
-    ax.grid(False)
-    ax.spines[:].set_visible(False)
+    style.dress(ax, "", "")
     if not diagonal:
         own = np.zeros((tokens, tokens, 4))
-        own[np.eye(tokens, dtype=bool)] = to_rgba(RULE, 0.6)
+        own[np.eye(tokens, dtype=bool)] = to_rgba(style.RULE, 0.6)
         ax.imshow(own, interpolation="nearest")
-    shown = np.where(seen, scores, np.nan)
-    image = ax.imshow(shown, vmin=low, vmax=high, cmap="viridis", interpolation="nearest")
+    image = style.draw_matrix(ax, np.where(seen, scores, np.nan), vmin=low, vmax=high)
     if tokens <= MOST_GRID:
         edges, last = np.arange(tokens + 1) - 0.5, tokens - 0.5
-        ax.hlines(edges, -0.5, np.minimum(edges + 1, last), color=PAPER, linewidth=THIN)
-        ax.vlines(edges, np.maximum(edges - 1, -0.5), last, color=PAPER, linewidth=THIN)
+        ax.hlines(edges, -0.5, np.minimum(edges + 1, last), color=style.PAPER, linewidth=style.THIN)
+        ax.vlines(edges, np.maximum(edges - 1, -0.5), last, color=style.PAPER, linewidth=style.THIN)
     ax.set(xlim=(-0.5, tokens - 0.5), ylim=(tokens - 0.5, -0.5))
     places = np.arange(0, tokens, max(1, -(-tokens // 4)))
     ax.set_xticks(places)
     ax.set_yticks(places)
-    bar = ax.figure.colorbar(image, cax=ax.inset_axes((1.03, 0.0, 0.055, 1.0)))
+    bar = style.colour_bar(ax, image)
     plain = ScalarFormatter(useOffset=False)
     plain.set_scientific(False)
     bar.ax.yaxis.set_major_locator(MaxNLocator(nbins=3, steps=[1, 2, 2.5, 5, 10], min_n_ticks=2))
     bar.ax.yaxis.set_major_formatter(plain)
-    bar.ax.tick_params(labelsize=SMALL - 1, color=MUTED, labelcolor=INK, width=THIN, length=1.5, pad=1.5)
-    bar.outline.set_visible(False)
     return ax
 
 
@@ -130,35 +125,30 @@ def draw_key_factors(
     `names` say in the legend what curves and dashes are. Source: Kim et al. 2026, Eq. 42, Figures 2 and 7.
     """
     from matplotlib.lines import Line2D
-    from matplotlib.ticker import MaxNLocator
 
-    dress(ax, "key j", "h(j) / h(0)")
+    style.dress(ax, "key j", "h(j) / h(0)")
     colours = _ramp(sorted(curves))
-    handles = [Line2D([], [], color=MUTED, linewidth=LINE, label=names[0])]
+    handles = [Line2D([], [], color=style.MUTED, linewidth=style.LINE, label=names[0])]
     for level, curve in curves.items():
-        ax.plot(np.arange(len(curve)), curve, color=colours[level], linewidth=LINE)
+        ax.plot(np.arange(len(curve)), curve, color=colours[level], linewidth=style.LINE)
     for level, curve in (others or {}).items():
-        look = {"linewidth": THIN * 1.5, "linestyle": (0, (4, 2)), "alpha": 0.55}
+        look = {"linewidth": style.THIN * 1.5, "linestyle": (0, (4, 2)), "alpha": 0.55}
         ax.plot(np.arange(len(curve)), curve, color=colours[level], zorder=1.5, **look)
     if others:
-        handles.append(
-            Line2D([], [], color=MUTED, linewidth=THIN * 1.5, linestyle=(0, (4, 2)), label=names[1])
-        )
+        look = {"linewidth": style.THIN * 1.5, "linestyle": (0, (4, 2)), "label": names[1]}
+        handles.append(Line2D([], [], color=style.MUTED, **look))
     if simulated:
-        look = {"fmt": "o", "markersize": 3.2, "elinewidth": THIN * 1.5, "capsize": 1.5, "zorder": 3}
+        look = {"fmt": "o", "markersize": 3.2, "elinewidth": style.THIN * 1.5, "capsize": 1.5, "zorder": 3}
         for level, points in simulated.items():
             # the first point is 1 by definition
             j = np.flatnonzero(np.isfinite(points.value))[1:]
             error = 1.96 * points.se[j]
             ax.errorbar(j, points.value[j], error, color=colours[level], markeredgewidth=0, **look)
-        handles.append(
-            Line2D([], [], color=MUTED, marker="o", markersize=3.2, linewidth=0, label="simulated, 95 %")
-        )
+        look = {"marker": "o", "markersize": 3.2, "linewidth": 0, "label": "simulated, 95 %"}
+        handles.append(Line2D([], [], color=style.MUTED, **look))
     _name_ends(ax, {f"α = {level:g}": (curves[level], colours[level]) for level in curves})
-    ax.xaxis.set_major_locator(MaxNLocator(nbins=10, integer=True))
-    ax.legend(
-        handles=handles, fontsize=SMALL, frameon=False, labelcolor=INK, loc="upper left", handlelength=2.2
-    )
+    style.whole_numbers(ax.xaxis)
+    ax.legend(handles=handles, loc="upper left", handlelength=2.2, **style.LEGEND)
     return ax
 
 
@@ -178,13 +168,5 @@ def _name_ends(
     gap, last = 0.055 * (top - bottom), -math.inf
     for name, (curve, colour) in sorted(curves.items(), key=lambda item: item[1][0][-1]):
         last = max(float(curve[-1]), last + gap)
-        ax.annotate(
-            name,
-            (len(curve) - 1, last),
-            xytext=(5, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=SMALL,
-            color=colour,
-            annotation_clip=False,
-        )
+        look = {"va": "center", "fontsize": style.SMALL, "color": colour, "annotation_clip": False}
+        ax.annotate(name, (len(curve) - 1, last), (5, 0), textcoords="offset points", **look)

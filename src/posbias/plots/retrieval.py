@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from posbias.plots.style import COLOURS, INK, LINE, MUTED, PAPER, SMALL, THIN, dress
+from posbias.plots import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
 PAIR_COLOURS = {
-    "first-middle": COLOURS["positional"],
-    "first-last": COLOURS["energy"],
-    "middle-last": COLOURS["attention_only"],
+    "first-middle": style.COLOURS["positional"],
+    "first-last": style.COLOURS["energy"],
+    "middle-last": style.COLOURS["attention_only"],
 }
 """A colour for each pair of compared items."""
 WIDTH = 0.26
 """Width of a bar; groups stand one apart."""
-_DOT = {"marker": "o", "markersize": 1.8, "linewidth": 0, "color": INK, "alpha": 0.75, "zorder": 4}
+_DOT = {"marker": "o", "markersize": 1.8, "linewidth": 0, "color": style.INK, "alpha": 0.75, "zorder": 4}
 
 
 def draw_gaps(
@@ -40,21 +40,17 @@ def draw_gaps(
     earlier item less accuracy when it stands at the later one. `notes` are written under the groups' names;
     `pale` names groups to draw faintly. Layout: Wu et al. 2025, Figure 2.
     """
-    dress(ax, "", "accuracy gap")
-    ax.axhline(0, color=MUTED, linewidth=THIN)
+    style.dress(ax, "", "accuracy gap")
+    ax.axhline(0, color=style.MUTED, linewidth=style.THIN)
     for place, (name, gaps) in enumerate(groups.items()):
-        alpha = 0.3 if name in pale else None
         for step, (pair, values) in enumerate(gaps.items()):
-            values = np.asarray(values, dtype=np.float64)
             x = place + (step - (len(gaps) - 1) / 2) * WIDTH
-            colour = PAIR_COLOURS.get(pair, MUTED)
-            ax.bar(x, values.mean(), 0.92 * WIDTH, color=colour, linewidth=0, alpha=alpha)
-            if values.size > 1:
-                se = values.std(ddof=1) / np.sqrt(values.size)
-                ax.errorbar(x, values.mean(), se, color=INK, elinewidth=THIN * 1.5, capsize=1.5, zorder=3)
-            ax.plot(x + _spread(values.size), values, **_DOT)
+            members = np.asarray(values, dtype=np.float64)[:, None]
+            look = {"color": PAIR_COLOURS.get(pair, style.MUTED), "alpha": 0.3 if name in pale else None}
+            _draw_bars(ax, np.array([x]), members, 0.92 * WIDTH, **look)
+            ax.plot(x + _spread(len(members)), members[:, 0], **_DOT)
     ax.set_xticks(range(len(groups)), [_with_note(name, notes) for name in groups], linespacing=1.35)
-    ax.tick_params(axis="x", length=0, labelsize=SMALL - 0.5)
+    ax.tick_params(axis="x", length=0, labelsize=style.SMALL - 0.5)
     ax.set_xlim(-0.6, len(groups) - 0.4)
     return ax
 
@@ -85,15 +81,14 @@ def draw_trajectories(
     """
     from matplotlib import colormaps
 
-    dress(ax, "in-context accuracy", vertical)
-    ax.axhline(0, color=MUTED, linewidth=THIN)
+    style.dress(ax, "in-context accuracy", vertical)
+    ax.axhline(0, color=style.MUTED, linewidth=style.THIN)
     for shade, (name, (accuracy, gap)) in zip(np.linspace(0.85, 0.0, len(runs)), runs.items(), strict=True):
-        for member, (x, y) in enumerate(zip(accuracy, gap, strict=True)):
-            label = name if member == 0 else None
-            ax.plot(
-                x, y, ".-", color=colormaps["viridis"](shade), linewidth=THIN * 1.5, markersize=3, label=label
-            )
-    ax.legend(fontsize=SMALL, frameon=False, labelcolor=INK, handlelength=1.4)
+        # a line per network, of which the first is named
+        labels = [name, *[None] * (len(accuracy) - 1)]
+        look = {"color": colormaps["viridis"](shade), "linewidth": style.THIN * 1.5, "markersize": 3}
+        ax.plot(np.transpose(accuracy), np.transpose(gap), ".-", label=labels, **look)
+    ax.legend(handlelength=1.4, **style.LEGEND)
     return ax
 
 
@@ -104,23 +99,15 @@ def draw_attention_map(
 
     With `bar`, a colour bar stands at the right. Layout: Wu et al. 2025, Figure 9.
     """
-    dress(ax, "key", "query")
-    ax.grid(False)
-    ax.spines[:].set_visible(False)
+    style.dress(ax, "key", "query")
     tokens = len(attention)
-    shown = np.where(attention > 0, attention, np.nan)
-    image = ax.imshow(shown, vmin=0.0, vmax=most, cmap="viridis", interpolation="nearest")
+    image = style.draw_matrix(ax, np.where(attention > 0, attention, np.nan), vmin=0.0, vmax=most)
     edges = np.arange(tokens + 1) - 0.5
-    ax.hlines(edges, -0.5, tokens - 0.5, color=PAPER, linewidth=THIN / 2)
-    ax.vlines(edges, -0.5, tokens - 0.5, color=PAPER, linewidth=THIN / 2)
+    ax.hlines(edges, -0.5, tokens - 0.5, color=style.PAPER, linewidth=style.THIN / 2)
+    ax.vlines(edges, -0.5, tokens - 0.5, color=style.PAPER, linewidth=style.THIN / 2)
     ax.set(xlim=(-0.5, tokens - 0.5), ylim=(tokens - 0.5, -0.5))
-    places = sorted({0, tokens // 2, tokens - 1})
-    ax.set_xticks(places)
-    ax.set_yticks(places)
     if bar:
-        side = ax.figure.colorbar(image, cax=ax.inset_axes((1.03, 0.0, 0.05, 1.0)))
-        side.ax.tick_params(labelsize=SMALL, color=MUTED, labelcolor=INK, width=THIN, length=2)
-        side.outline.set_visible(False)
+        style.colour_bar(ax, image)
     return ax
 
 
@@ -138,27 +125,39 @@ def draw_sink_metric(
     Rings: the same networks before training, their mean. `pale` bars are of networks that have not learnt.
     Layout: Wu et al. 2025, Figure 10.
     """
-    dress(ax, "token", "sink metric")
+    style.dress(ax, "token", "sink metric")
     token = np.arange(trained.shape[1])
-    alpha = 0.3 if pale else None
-    ax.bar(
-        token, trained.mean(axis=0), 0.8, color=COLOURS["energy"], linewidth=0, alpha=alpha, label="trained"
-    )
-    if len(trained) > 1:
-        se = trained.std(axis=0, ddof=1) / np.sqrt(len(trained))
-        ax.errorbar(token, trained.mean(axis=0), se, fmt="none", color=INK, elinewidth=THIN * 1.5, zorder=3)
+    look = {"color": style.COLOURS["energy"], "alpha": 0.3 if pale else None, "label": "trained"}
+    _draw_bars(ax, token, trained, 0.8, **look)
     ax.plot(np.tile(token, (len(trained), 1)).T, trained.T, **_DOT)
     ax.hlines(
-        uniform, token - 0.45, token + 0.45, color=COLOURS["measured_kernels"], linewidth=LINE,
+        uniform, token - 0.45, token + 0.45, color=style.COLOURS["measured_kernels"], linewidth=style.LINE,
         zorder=3.5, label="even attention",
     )  # fmt: skip
     ax.plot(
-        token, untrained.mean(axis=0), "o", markersize=3.6, markerfacecolor=PAPER, markeredgewidth=0.9,
-        markeredgecolor=COLOURS["attention_only"], zorder=3.6, label="untrained",
+        token, untrained.mean(axis=0), "o", markersize=3.6, markerfacecolor=style.PAPER, markeredgewidth=0.9,
+        markeredgecolor=style.COLOURS["attention_only"], zorder=3.6, label="untrained",
     )  # fmt: skip
     ax.set_xlim(-0.7, len(token) - 0.3)
     ax.set_xticks(token[::4])
     return ax
+
+
+def _draw_bars(
+    ax: "Axes",
+    x: Float[np.ndarray, "bar"],
+    members: Float[np.ndarray, "member bar"],
+    width: float,
+    **look: Any,
+) -> None:
+    """Bars of the mean over members, with its standard error where there are several."""
+    mean = members.mean(axis=0)
+    ax.bar(x, mean, width, linewidth=0, **look)
+    if len(members) > 1:
+        se = members.std(axis=0, ddof=1) / np.sqrt(len(members))
+        ax.errorbar(
+            x, mean, se, fmt="none", color=style.INK, elinewidth=style.THIN * 1.5, capsize=1.5, zorder=3
+        )
 
 
 def sink_key(figure: "Figure | SubFigure") -> None:
@@ -167,8 +166,8 @@ def sink_key(figure: "Figure | SubFigure") -> None:
 
 
 def _key_above(figure: "Figure | SubFigure", handles: list[Any]) -> None:
-    look = {"fontsize": SMALL, "frameon": False, "labelcolor": INK, "handlelength": 1.2, "columnspacing": 1.4}
-    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), borderpad=0, **look)
+    place = {"loc": "outside upper center", "ncols": len(handles), "borderpad": 0}
+    figure.legend(handles=handles, handlelength=1.2, columnspacing=1.4, **place, **style.LEGEND)
 
 
 def _with_note(name: str, notes: Mapping[str, str] | None) -> str:

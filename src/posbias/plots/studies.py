@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from posbias.plots.levels import MARKERS, SERIES
-from posbias.plots.style import LINE, dress, key
+from posbias.plots.style import LINE, dress, key, series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,17 +30,9 @@ def draw_study(ax: "Axes", lines: Sequence[Drawn], axis: str, quantity: str) -> 
     drawn = any(error > 0 for line in lines for error in line.se)
     dress(ax, axis, f"{quantity} ± 95 %" if drawn else quantity)
     for place, line in enumerate(lines):
-        ax.errorbar(
-            line.x,
-            line.value,
-            yerr=[1.96 * error for error in line.se] if drawn else None,
-            color=SERIES[place % len(SERIES)],
-            marker=MARKERS[place % len(MARKERS)],
-            markersize=3,
-            linewidth=LINE,
-            capsize=2,
-            label=line.label,
-        )
+        error = [1.96 * se for se in line.se] if drawn else None
+        look = {"markersize": 3, "linewidth": LINE, "capsize": 2, "label": line.label}
+        ax.errorbar(line.x, line.value, error, **look, **series(place))
     values = sorted({x for line in lines for x in line.x})
     if values[0] > 0 and values[-1] > WIDE * values[0]:
         ax.set_xscale("log")

@@ -5,12 +5,17 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from posbias.errors import InvalidValueError, MissingPackageError, nearest
 from posbias.files import write_bytes
 
 if TYPE_CHECKING:
+    from jaxtyping import Float
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
 INK, MUTED, RULE, PAPER = "#1b1f24", "#656d76", "#d5d9de", "#ffffff"
 THEMED = {INK: "ink", MUTED: "muted", RULE: "rule", PAPER: "paper"}
@@ -26,6 +31,11 @@ COLOURS = {
 ACCENT, SECOND = COLOURS["energy"], COLOURS["measured_kernels"]
 SMALL, TEXT = 7.0, 8.0
 THIN, LINE = 0.6, 1.3
+SERIES = (*COLOURS.values(), "#cc79a7", INK)
+"""Colours of lines told apart by nothing but their place in a legend (Okabe and Ito)."""
+MARKERS = "osv^Dx*"
+DASHES = (0, (2, 2))
+LEGEND = {"fontsize": SMALL, "frameon": False, "labelcolor": INK}
 
 FILE_KINDS = ("svg", "png", "pdf")
 """What a figure can be saved as, by the suffix of its name."""
@@ -96,7 +106,7 @@ def dress(ax: "Axes", horizontal: str, vertical: str) -> None:
         spine.set_visible(side in ("left", "bottom"))
         spine.set_color(MUTED)
         spine.set_linewidth(THIN)
-    ax.tick_params(which="both", labelsize=SMALL, color=MUTED, labelcolor=INK, width=THIN, length=2.5)
+    dress_ticks(ax)
     ax.tick_params(which="minor", length=1.5)
     ax.set_xlabel(horizontal, fontsize=TEXT, color=INK)
     ax.set_ylabel(vertical, fontsize=TEXT, color=INK)
@@ -104,20 +114,61 @@ def dress(ax: "Axes", horizontal: str, vertical: str) -> None:
     ax.set_axisbelow(True)
 
 
+def dress_ticks(ax: "Axes") -> None:
+    """Give ticks and their labels the house's look."""
+    ax.tick_params(which="both", labelsize=SMALL, color=MUTED, labelcolor=INK, width=THIN, length=2.5)
+
+
 def key(ax: "Axes", columns: int = 3) -> None:
     """Add a legend above an axes, where it hides nothing."""
-    ax.legend(
-        fontsize=SMALL,
-        frameon=False,
-        labelcolor=INK,
-        handlelength=1.8,
-        columnspacing=1.4,
-        loc="lower left",
-        bbox_to_anchor=(-0.02, 1.0),
-        ncols=columns,
-    )
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0), "ncols": columns}
+    ax.legend(handlelength=1.8, columnspacing=1.4, **place, **LEGEND)
 
 
 def direct_label(ax: "Axes", text: str, colour: str) -> None:
     """Name the one thing an axes shows, above it, in its colour."""
     ax.set_title(text, fontsize=SMALL, color=colour, loc="left", pad=4)
+
+
+def series(place: int) -> dict[str, Any]:
+    """Colour and marker of a line told apart by nothing but its place in a legend."""
+    return {"color": SERIES[place % len(SERIES)], "marker": MARKERS[place % len(MARKERS)]}
+
+
+def level_line(ax: "Axes", level: float) -> None:
+    """Draw the dashed line that curves are read against: an even spread, chance, zero."""
+    ax.axhline(level, color=MUTED, linewidth=THIN, linestyle=DASHES, zorder=1)
+
+
+def whole_numbers(axis: "Axis", most: int = 10) -> None:
+    """Put ticks at up to `most` whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(nbins=most, integer=True))
+
+
+def plain_numbers(axis: "Axis") -> None:
+    """Write the ticks of a logarithmic axis as numbers, 1,024 and not 4⁵, and none of the minor ones."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def draw_matrix(ax: "Axes", matrix: "Float[np.ndarray, 'query key']", **colours: Any) -> "AxesImage":
+    """Draw a matrix as colours (NaN: blank), queries down and keys across; `colours` are options of `imshow`."""
+    ax.grid(False)
+    ax.spines[:].set_visible(False)
+    places = sorted({0, len(matrix) // 2, len(matrix) - 1})
+    image = ax.imshow(matrix, cmap="viridis", interpolation="nearest", **colours)
+    ax.set_xticks(places)
+    ax.set_yticks(places)
+    return image
+
+
+def colour_bar(ax: "Axes", image: "AxesImage", **options: Any) -> Any:
+    """Add a narrow bar of the image's colours at the right of its axes, and return it."""
+    bar = ax.figure.colorbar(image, cax=ax.inset_axes((1.03, 0.0, 0.055, 1.0)), **options)
+    bar.ax.tick_params(labelsize=SMALL - 1, color=MUTED, labelcolor=INK, width=THIN, length=1.5, pad=1.5)
+    bar.outline.set_visible(False)
+    return bar

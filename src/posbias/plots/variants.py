@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from posbias.plots.style import ACCENT, COLOURS, INK, LINE, MUTED, RULE, SMALL, THIN, dress
+from posbias.plots.style import ACCENT, COLOURS, INK, LEGEND, LINE, MUTED, RULE, THIN, dress
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,10 +52,8 @@ def draw_variants(ax: "Axes", results: "Mapping[str, VariantResult]") -> "Axes":
     for layer, colour in LAYERS.items():
         ax.plot([], [], "o", color=colour, markersize=3.2, label=f"layer {layer}")
     ax.fill_between([], [], color=MUTED, alpha=0.3, linewidth=0, label="standard deviation over networks")
-    ax.legend(
-        fontsize=SMALL, frameon=False, labelcolor=INK, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4,
-        handlelength=1.4, columnspacing=1.4,
-    )  # fmt: skip
+    place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0), "ncols": 4}
+    ax.legend(handlelength=1.4, columnspacing=1.4, **place, **LEGEND)
     return ax
 
 

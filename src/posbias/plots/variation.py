@@ -6,21 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from posbias.plots.influence import note_left_out, scale_influence
-from posbias.plots.style import (
-    ACCENT,
-    COLOURS,
-    INK,
-    LINE,
-    MUTED,
-    RULE,
-    SMALL,
-    TEXT,
-    THIN,
-    dress,
-    key,
-    new_figure,
-)
+from posbias.plots import style
+from posbias.plots.influence import density, note_left_out, scale_influence
 from posbias.profile import Profile
 
 if TYPE_CHECKING:
@@ -36,7 +23,7 @@ Varied = Sequence[tuple[float, Profile]]
 
 def variation_figure(quantity: str, varied: Varied) -> "Figure":
     """The heat map of all profiles beside small multiples of six of them."""
-    figure = new_figure(9.6, 3.8)
+    figure = style.new_figure(9.6, 3.8)
     left, right = figure.subfigures(1, 2, width_ratios=(1.0, 1.15)).flat  # type: ignore[union-attr]
     heat = draw_variation(left.subplots(), quantity, varied)
     if varied[0][1].left_out:
@@ -51,67 +38,58 @@ def variation_figure(quantity: str, varied: Varied) -> "Figure":
             ax.set_visible(False)
             continue
         value, _ = varied[shown[place]]
-        dress(ax, "", "")
-        ax.axhline(1, color=MUTED, linewidth=THIN, linestyle=(0, (2, 2)))
-        ax.plot(np.linspace(0, 1, heights[place].size), heights[place], color=ACCENT, linewidth=LINE)
+        style.dress(ax, "", "")
+        style.level_line(ax, 1)
+        ax.plot(
+            np.linspace(0, 1, heights[place].size), heights[place], color=style.ACCENT, linewidth=style.LINE
+        )
         scale_influence(ax, min(0.1, 1 / high), high)
         ax.set_xlim(0, 1)
-        ax.set_title(f"{quantity} = {value:g}", fontsize=SMALL, color=INK, loc="left", pad=3)
-    right.supxlabel("place in the text (0 first, 1 the query)", fontsize=TEXT, color=INK)
-    right.supylabel("influence (even spread = 1)", fontsize=TEXT, color=INK)
+        ax.set_title(f"{quantity} = {value:g}", fontsize=style.SMALL, color=style.INK, loc="left", pad=3)
+    right.supxlabel("place in the text (0 first, 1 the query)", fontsize=style.TEXT, color=style.INK)
+    right.supylabel("influence (even spread = 1)", fontsize=style.TEXT, color=style.INK)
     return figure
 
 
 def draw_variation(ax: "Axes", quantity: str, varied: Varied) -> "Axes":
     """Draw every profile as a row of colours: blue below an even spread, red above, one row per value."""
     from matplotlib.colors import LogNorm
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import LogLocator
 
-    dress(ax, "place in the text (0 first, 1 the query)", quantity)
+    style.dress(ax, "place in the text (0 first, 1 the query)", quantity)
     ax.grid(False)
     image = np.stack([_resampled(density(profile)) for _, profile in varied])
     values = np.array([value for value, _ in varied], dtype=np.float64)
     edges = _edges(values)
-    drawn = ax.pcolormesh(
-        np.linspace(0, 1, image.shape[1] + 1),
-        edges,
-        np.clip(image, LEAST, MOST),
-        norm=LogNorm(LEAST, MOST),
-        cmap="RdBu_r",
-        rasterized=True,
-        linewidth=0,
-    )
+    places, shown = np.linspace(0, 1, image.shape[1] + 1), np.clip(image, LEAST, MOST)
+    look = {"cmap": "RdBu_r", "rasterized": True, "linewidth": 0}
+    drawn = ax.pcolormesh(places, edges, shown, norm=LogNorm(LEAST, MOST), **look)
     if _geometric(values):
         ax.set_yscale("log")
         ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
-        ax.yaxis.set_minor_formatter(NullFormatter())
+        style.plain_numbers(ax.yaxis)
     ax.set_ylim(edges[0], edges[-1])
     bar = ax.figure.colorbar(drawn, ax=ax, pad=0.02, ticks=[1 / 32, 1 / 8, 1 / 2, 1, 2, 8, 32])
-    bar.ax.set_yticklabels(["≤ 1/32", "1/8", "1/2", "1", "2", "8", "≥ 32"], fontsize=SMALL, color=INK)
+    bar.ax.set_yticklabels(
+        ["≤ 1/32", "1/8", "1/2", "1", "2", "8", "≥ 32"], fontsize=style.SMALL, color=style.INK
+    )
     bar.ax.minorticks_off()
-    bar.outline.set_edgecolor(RULE)  # type: ignore[union-attr]
-    bar.set_label("influence (even spread = 1)", fontsize=SMALL, color=INK)
+    bar.outline.set_edgecolor(style.RULE)  # type: ignore[union-attr]
+    bar.set_label("influence (even spread = 1)", fontsize=style.SMALL, color=style.INK)
     return ax
 
 
 def draw_growth(ax: "Axes", measured: Mapping[str, tuple[Sequence[int], Sequence[float]]]) -> "Axes":
     """Draw seconds against tokens, by name, both logarithmic, with the power that the last two points show."""
-    dress(ax, "tokens", "seconds")
-    for colour, (name, (tokens, seconds)) in zip(COLOURS.values(), measured.items(), strict=False):
+    style.dress(ax, "tokens", "seconds")
+    for colour, (name, (tokens, seconds)) in zip(style.COLOURS.values(), measured.items(), strict=False):
         power = np.log(seconds[-1] / seconds[-2]) / np.log(tokens[-1] / tokens[-2])
         label = f"{name} (∝ tokens^{power:.2g})"
-        ax.plot(tokens, seconds, "o-", color=colour, linewidth=LINE, markersize=3, label=label)
+        ax.plot(tokens, seconds, "o-", color=colour, linewidth=style.LINE, markersize=3, label=label)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
-    key(ax, columns=2)
+    style.key(ax, columns=2)
     return ax
-
-
-def density(profile: Profile) -> Float[np.ndarray, "position"]:
-    """Mass in units of an even spread over the positions up to the query."""
-    mass = profile.mass[: profile.query + 1]
-    return mass * mass.size
 
 
 def _resampled(height: Float[np.ndarray, "position"]) -> Float[np.ndarray, "place"]:

@@ -45,21 +45,21 @@ def write_report(measurement: "xr.Dataset", folder: str | os.PathLike[str], *, s
     from posbias.comparison import compare_all
     from posbias.plots import picture_bytes
     from posbias.predictors import measured_influence, predictions
-    from posbias.reports.answer import answer, findings
+    from posbias.reports.answer import answer
+    from posbias.reports.evidence import Findings
     from posbias.reports.figures import illustrations
-    from posbias.reports.page import Plate, render
+    from posbias.reports.page import render
 
     measured, predicted = measured_influence(measurement), predictions(measurement)
     comparison = compare_all(predicted, measured, seed=seed)
-    found = findings(measurement, measured, predicted, comparison, seed=seed)
+    found = Findings(measurement, measured, predicted, comparison, seed)
     sentences = answer(found)
     plates, written = [], []
     for one in illustrations(measurement, measured, predicted):
-        vector = picture_bytes(one.figure, "svg")
-        plates.append(Plate(one.name, one.title, one.caption, vector))
-        for kind, picture in (("svg", vector), ("png", picture_bytes(one.figure, "png"))):
-            written.append(write_bytes(Path(folder) / f"{one.name}.{kind}", picture))
-    page = render(measurement, found, sentences, plates, seed=seed)
+        pictures = {kind: picture_bytes(one.figure, kind) for kind in ("svg", "png")}
+        plates.append((one, pictures["svg"]))
+        written += [write_bytes(Path(folder) / f"{one.name}.{kind}", pictures[kind]) for kind in pictures]
+    page = render(found, sentences, plates)
     return Report(write_text(Path(folder) / "report.html", page), written, sentences, comparison, predicted)
 
 

@@ -1,50 +1,15 @@
 """The answer in plain words: sentences that follow from the numbers and from nothing else."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from posbias.comparison import Comparison, Score
+from posbias.comparison import Score
 from posbias.estimate import Estimate
-from posbias.predictors import PREDICTORS
-from posbias.profile import Profile
-from posbias.reports.evidence import Shape, Sink, shape, sink
-from posbias.reports.scores import SPEARMAN, WASSERSTEIN, Measure, interval, number, overlap, percent
+from posbias.reports.evidence import Findings
+from posbias.reports.scores import LABELS, SPEARMAN, WASSERSTEIN, Measure, interval, number, overlap, percent
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-_LABELS = {predictor.key: predictor.label for predictor in PREDICTORS}
 _PAPERS_OWN = "measured_kernels"
 _SINKS_AT = 5.0
 """Token 0 counts as a sink when it draws so many times the attention of an even spread …"""
 _SPOILS_AT = 3.0
 """… and spoils a prediction that gives it so many times its measured influence."""
-
-
-@dataclass(frozen=True)
-class Findings:
-    """Everything the answer is made from."""
-
-    model: str
-    measured: Profile
-    predictions: Mapping[str, Profile]
-    comparison: Comparison
-    shape: Shape
-    sink: Sink
-
-
-def findings(
-    measurement: "xr.Dataset",
-    measured: Profile,
-    predictions: Mapping[str, Profile],
-    comparison: Comparison,
-    *,
-    seed: int = 0,
-) -> Findings:
-    """Gather what the answer is made from; `seed` draws the resamples of the trough."""
-    model = str(measurement.attrs.get("model", "the model"))
-    return Findings(model, measured, predictions, comparison, shape(measured, seed), sink(measurement))
 
 
 def answer(found: Findings) -> list[str]:
@@ -203,7 +168,7 @@ def _whole(share: float) -> str:
 
 
 def _label(key: str) -> str:
-    return f"‘{_LABELS.get(key, key)}’"
+    return f"‘{LABELS.get(key, key)}’"
 
 
 def _score(found: Findings, measure: Measure, key: str) -> str:

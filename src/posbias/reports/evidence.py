@@ -1,10 +1,13 @@
 """The numbers behind the words: shares of positions with their errors, the trough, the sink."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from posbias.comparison import Comparison
 from posbias.estimate import Estimate
 from posbias.profile import Profile
 from posbias.seeds import stream
@@ -44,6 +47,32 @@ class Sink:
     ruled: int
     heads: int
     norm_ratio: float
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything that a report is made from; `seed` drew the resamples of the prompts."""
+
+    measurement: "xr.Dataset"
+    measured: Profile
+    predictions: Mapping[str, Profile]
+    comparison: Comparison
+    seed: int = 0
+
+    @property
+    def model(self) -> str:
+        """The name of what was measured."""
+        return str(self.measurement.attrs.get("model", "the model"))
+
+    @cached_property
+    def shape(self) -> Shape:
+        """Where the measured influence lies."""
+        return shape(self.measured, self.seed)
+
+    @cached_property
+    def sink(self) -> Sink:
+        """What is known of token 0 as a sink of attention."""
+        return sink(self.measurement)
 
 
 def shape(measured: Profile, seed: int = 0) -> Shape:

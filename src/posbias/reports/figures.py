@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from posbias.plots import (
     THEMED,
@@ -14,12 +14,13 @@ from posbias.plots import (
     draw_norms,
     draw_sinks,
     new_figure,
-    scale_influence,
 )
+from posbias.plots.influence import share_scale
 from posbias.profile import Profile
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -37,62 +38,59 @@ def illustrations(
     measurement: "xr.Dataset", measured: Profile, predictions: Mapping[str, Profile]
 ) -> list[Illustration]:
     """All figures of the report, drawn."""
-
-    def drawn(name: str, title: str, caption: str, draw: Callable[[], "Figure"]) -> Illustration:
-        return Illustration(name, title, caption, draw())
-
     return [
-        drawn(
+        Illustration(
             "influence",
             "Where it looks",
             "Measured influence of every token on the prediction at the last one, in units of an even spread "
             "(dashed). The band is the 95 % interval over prompts at each position (mean ± 1.96 standard "
             "errors); shaded are the two ends and the trough that the answer speaks of. Logarithmic scale. "
             "Method: Herasimchyk et al. 2026, Eq. (6).",
-            lambda: _influence(measured),
+            _figure(3.1, draw_influence, measured),
         ),
-        drawn(
+        Illustration(
             "predictors",
             "What the predictors expect",
             "One predictor to a panel (colour) over the measured influence (thin line and band as above), on one "
             "scale; the dot is token 0. Curves that leave the panel at the bottom expect next to nothing "
             "there. Last panel: all influence up to a position (0 to 1); the mean distance between two curves is "
             "their Wasserstein distance, the dashed diagonal an even spread. Sources: see the method.",
-            lambda: _predictors(measured, predictions),
+            _predictors(measured, predictions),
         ),
-        drawn(
+        Illustration(
             "mixing",
             "How much attention changes the stream",
             "Weight of attention against the residual, by layer: mean over prompts with its 95 % interval "
             "(± 1.96 standard errors). Where the two definitions part, one token of huge norm rules the norm "
             "of the sequence. The rollouts use the first, Herasimchyk et al. 2026, Eqs. (1) and (5); the "
             "second is what their code averages.",
-            lambda: _mixing(measurement),
+            _figure(2.9, draw_mixing, measurement),
         ),
-        drawn(
+        Illustration(
             "sinks",
             "The first token",
             "Left: attention that token 0 draws from later tokens, by head and layer; dashed is what even "
             "attention would give it. Right: norm of the residual stream entering each layer. A token that "
             "is far above the line on the left and far above the others on the right is a sink whose attention "
             "counts for less than its weight says.",
-            lambda: _first_token(measurement),
+            _first_token(measurement),
         ),
-        drawn(
+        Illustration(
             "kernels",
             "What attends to what",
             "Attention averaged over prompts and heads, A of Eq. (4) in Herasimchyk et al. 2026, in layers from "
             "bottom to top, on a logarithmic scale. The strip at the left repeats the first column, token 0, "
             "which is too thin to see; a bright diagonal is attention to near tokens, stripes are single "
             "tokens of these prompts.",
-            lambda: _kernels(measurement),
+            _kernels(measurement),
         ),
     ]
 
 
-def _influence(measured: Profile) -> "Figure":
-    figure = new_figure(6.6, 3.1)
-    draw_influence(figure.subplots(), measured)
+def _figure(height: float, draw: Callable[["Axes", Any], "Axes"], data: Any) -> "Figure":
+    """A figure of one panel, as wide as the page's text."""
+    figure = new_figure(6.6, height)
+    draw(figure.subplots(), data)
     return figure
 
 
@@ -104,21 +102,14 @@ def _predictors(measured: Profile, predictions: Mapping[str, Profile]) -> "Figur
         draw_influence(ax, measured, {name: one})
         for ax, (name, one) in zip(panels, predictions.items(), strict=False)
     ]
-    ends = [ax.get_ylim() for ax in drawn]
+    share_scale(drawn)
     for place, ax in enumerate(drawn):
-        scale_influence(ax, min(low for low, _ in ends), max(high for _, high in ends))
         ax.set_ylabel("influence" if place % 3 == 0 else "")
         ax.tick_params(labelleft=place % 3 == 0)
         ax.set_xlabel("position" if place + 3 >= len(panels) else "")
     draw_cumulative(panels[len(drawn)], measured, predictions).set(xlabel="position", ylabel="")
     for ax in panels[len(drawn) + 1 :]:
         ax.set_axis_off()
-    return figure
-
-
-def _mixing(measurement: "xr.Dataset") -> "Figure":
-    figure = new_figure(6.6, 2.9)
-    draw_mixing(figure.subplots(), measurement)
     return figure
 
 

@@ -22,31 +22,10 @@ LARGEST_SVG = 700_000
 LARGEST_PNG = 1_500_000
 """Bytes of a PNG up to which it goes into the page."""
 _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
-_DRAWN = frozenset(
-    (
-        "svg",
-        "g",
-        "path",
-        "use",
-        "defs",
-        "clipPath",
-        "rect",
-        "image",
-        "circle",
-        "ellipse",
-        "line",
-        "polyline",
-        "polygon",
-        "text",
-        "tspan",
-        "linearGradient",
-        "radialGradient",
-        "stop",
-        "marker",
-        "pattern",
-        "mask",
-    )
-)
+_DRAWN = (  # noqa: SIM905
+    "svg g path use defs clipPath rect image circle ellipse line polyline polygon text tspan linearGradient "
+    "radialGradient stop marker pattern mask"
+).split()
 """Elements that draw; all others (scripts, foreign objects, metadata, style sheets) are left out."""
 _PLACES = frozenset(("d", "transform", "points", "x", "y", "width", "height"))
 ElementTree.register_namespace("", _SVG)

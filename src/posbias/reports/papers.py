@@ -8,7 +8,7 @@ The page stands alone: no network, no script, pictures inside. Equal inputs give
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -53,12 +53,8 @@ def write_page(
     from posbias.reports.setting import resource, template
 
     _check(claims, VERDICTS)
-    run: dict[str, Any] = {
-        "runs": [],
-        "machine": "",
-        "studies": {},
-        "versions": {"posbias": version("posbias")},
-    }
+    nothing: dict[str, Any] = {"runs": [], "machine": "", "studies": {}}
+    run = nothing | {"versions": {"posbias": version("posbias")}}
     run |= read_json(Path(folder) / "papers.json")[0]
     parts = gather(Path(folder), claims, studies, run["studies"], LARGEST_PAGE)
     page = template("papers.html").render(
@@ -70,14 +66,14 @@ def write_page(
         claims=[claim for part in parts for claim in part.claims],
         verdicts=VERDICTS,
         readings=readings,
-        errata=_by_paper(errata),
+        errata=_grouped(errata, lambda entry: entry.paper),
         run=run,
         linked={one.key for one in errata if hasattr(one, "key")},
         level=LEVEL,
         least=LEAST,
         near=NEAR,
         sources=[cite(key) for key in dict.fromkeys([part.source.key for part in parts] + [*REPORTED])],
-        readings_of=_readings_of(readings),
+        readings_of=_grouped(readings, lambda pair: getattr(pair, "erratum", "") or pair.key),
         anchor=anchor,
         label=label,
         named=_named,
@@ -130,17 +126,9 @@ def _evidence(claim: Any) -> list[tuple[str, str, str]]:
     ]
 
 
-def _readings_of(readings: Iterable[Any]) -> dict[str, list[Any]]:
-    """Comparisons by the erratum that they belong to."""
-    found: dict[str, list[Any]] = {}
-    for one in readings:
-        found.setdefault(getattr(one, "erratum", "") or one.key, []).append(one)
-    return found
-
-
-def _by_paper(errata: Iterable[Any]) -> dict[str, list[Any]]:
-    """Errata by paper, in the order in which the papers come."""
-    found: dict[str, list[Any]] = {}
-    for one in errata:
-        found.setdefault(one.paper, []).append(one)
-    return found
+def _grouped(entries: Iterable[Any], group: Callable[[Any], str]) -> dict[str, list[Any]]:
+    """Entries by their group, groups in the order in which they come."""
+    groups: dict[str, list[Any]] = {}
+    for entry in entries:
+        groups.setdefault(group(entry), []).append(entry)
+    return groups

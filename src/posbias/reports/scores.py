@@ -6,6 +6,10 @@ from dataclasses import dataclass
 
 from posbias.comparison import Agreement, Comparison, Score
 from posbias.estimate import Estimate
+from posbias.predictors import PREDICTORS
+
+LABELS = {predictor.key: predictor.label for predictor in PREDICTORS}
+"""What predictors are called."""
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from posbias.comparison import Agreement, Comparison
 from posbias.estimate import Estimate
-from posbias.predictors import PREDICTORS
 from posbias.profile import Profile
-from posbias.reports.evidence import Shape
-from posbias.reports.scores import MEASURES, Measure, interval, number, percent
+from posbias.reports.evidence import Findings
+from posbias.reports.scores import LABELS, MEASURES, Measure, interval, number, percent
 
 if TYPE_CHECKING:
     import xarray as xr
 
-_LABELS = {one.key: one.label for one in PREDICTORS}
 _BASELINES = {"uniform": "even spread", "recency_only": "recency only, 1/(distance + 1)"}
 
 
@@ -41,21 +39,20 @@ class Row:
 def scores(comparison: Comparison) -> list[Row]:
     """Predictors, then baselines, then the ceiling, by `MEASURES`; only predictors compete for the best."""
     best = {measure.field: measure.best(comparison.agreements) for measure in MEASURES}
+    digits = {measure.field: measure.digits_in(comparison) for measure in MEASURES}
+
+    def cell(measure: Measure, agreement: Agreement, key: str) -> Cell:
+        score, shown = measure.of(agreement), digits[measure.field]
+        return Cell(number(score.value, shown), interval(score, shown), key in best[measure.field])
 
     def row(name: str, agreement: Agreement, kind: str, key: str = "") -> Row:
-        cells = [_cell(measure, agreement, comparison, key in best[measure.field]) for measure in MEASURES]
-        return Row(name, cells, kind)
+        return Row(name, [cell(measure, agreement, key) for measure in MEASURES], kind)
 
-    rows = [row(_LABELS.get(key, key), one, "predictor", key) for key, one in comparison.agreements.items()]
+    rows = [row(LABELS.get(key, key), one, "predictor", key) for key, one in comparison.agreements.items()]
     rows += [row(_BASELINES.get(key, key), one, "baseline") for key, one in comparison.baselines.items()]
     if comparison.ceiling is not None:
         rows.append(row("ceiling: half the prompts against the other half", comparison.ceiling, "ceiling"))
     return rows
-
-
-def _cell(measure: Measure, agreement: Agreement, comparison: Comparison, best: bool) -> Cell:
-    score, digits = measure.of(agreement), measure.digits_in(comparison)
-    return Cell(number(score.value, digits), interval(score, digits), best)
 
 
 SHAPE_COLUMNS = (
@@ -71,8 +68,9 @@ SHAPE_COLUMNS = (
 )
 
 
-def shapes(measured: Profile, predictions: Mapping[str, Profile], shape: Shape) -> list[Row]:
+def shapes(found: Findings) -> list[Row]:
     """The statistics of the measured profile, with errors where they are known, and of each prediction."""
+    measured, shape = found.measured, found.shape
     lead = _shape_cells(measured)
     lead[2], lead[3], lead[6] = map(_share, (shape.first, shape.last, shape.depth))
     if measured.se is not None:
@@ -80,9 +78,9 @@ def shapes(measured: Profile, predictions: Mapping[str, Profile], shape: Shape) 
     if shape.trough_range is not None:
         lead[5] = Cell(str(measured.summary.trough), "[{}, {}]".format(*shape.trough_range))
     rows = [Row("measured", lead, "ceiling")]
-    return rows + [
-        Row(_LABELS.get(key, key), _shape_cells(one), "predictor") for key, one in predictions.items()
-    ]
+    for key, profile in found.predictions.items():
+        rows.append(Row(LABELS.get(key, key), _shape_cells(profile), "predictor"))
+    return rows
 
 
 def _share(estimate: Estimate) -> Cell:
@@ -115,19 +113,12 @@ def layers(measurement: "xr.Dataset") -> list[Row]:
 
     sinks, norms = measurement["sink_share"].values, measurement["residual_norm"].values
     ratio = norms[:, 0] / np.median(norms[:, 1:], axis=1)
-    return [
-        Row(
-            str(layer),
-            [
-                Cell(str(Estimate.of(measurement["mixing"].values[:, layer]))),
-                Cell(str(Estimate.of(measurement["mixing_token"].values[:, layer]))),
-                Cell(f"{100 * sinks[layer].mean():.1f} %"),
-                Cell(f"{100 * sinks[layer].max():.1f} %"),
-                Cell(f"{ratio[layer]:.3g}"),
-            ],
-        )
-        for layer in range(measurement.sizes["layer"])
-    ]
+    rows = []
+    for layer, share in enumerate(sinks):
+        mixing = [str(Estimate.of(measurement[name].values[:, layer])) for name in ("mixing", "mixing_token")]
+        shares = [f"{100 * of_heads:.1f} %" for of_heads in (share.mean(), share.max())]
+        rows.append(Row(str(layer), [Cell(text) for text in (*mixing, *shares, f"{ratio[layer]:.3g}")]))
+    return rows
 
 
 _ATTRIBUTES = {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.special import ndtri
 
 from posbias.errors import InvalidValueError
@@ -22,6 +22,13 @@ from posbias.simulation.tally import Tally
 from posbias.spec import encode
 
 Array = Float[np.ndarray, "..."]
+Pair = Float[np.ndarray, "2 layer feature"]
+"""Means and their standard errors."""
+Places = Int[np.ndarray, "entry"]
+
+
+BY_LAYER = ("by_query", "by_distance", "by_gap", "mean_scores", "mean_attention")
+"""Averages that stand in JSON, layer by layer."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +38,12 @@ class Averages:
     value: Array
     se: Array
 
-    def as_dict(self, place: int) -> dict[str, Any]:
-        """Layer number `place` as plain lists."""
-        return {"value": self.value[place].tolist(), "se": self.se[place].tolist()}
+    def by_layer(self) -> list[dict[str, Any]]:
+        """A dictionary of plain lists per layer, numbered from 1."""
+        pairs = zip(self.value.tolist(), self.se.tolist(), strict=True)
+        return [
+            {"layer": layer, "value": value, "se": se} for layer, (value, se) in enumerate(pairs, start=1)
+        ]
 
 
 @dataclass(frozen=True)
@@ -67,61 +77,58 @@ class RecencyResult:
     @property
     def recency_probability(self) -> tuple[Estimate, ...]:
         """Per layer, controlled by the first. Raises `InvalidValueError` for fewer than 3 tokens."""
-        return self._estimates(self._shares(slice(0, 1), controlled=True), fitted=2)
+        return self._estimates(self._controlled_shares(), fitted=2)
 
     @property
     def plain_recency_probability(self) -> tuple[Estimate, ...]:
         """Per layer, the share of triples as it is. Raises `InvalidValueError` for fewer than 3 tokens."""
-        return self._estimates(self._shares(slice(0, 1), controlled=False), fitted=1)
+        return self._estimates(self._plain(self._shares), fitted=1)
 
     @property
     def by_query(self) -> Averages:
         """Recency probability [layer, query]; NaN for the first two queries, which have no two earlier keys."""
-        return self._padded(0, 2, 0)
+        return self._padded(0, (2, 0))
 
     @property
     def by_gap(self) -> Averages:
         """Recency probability [layer, gap] by the distance j − k between the two keys, 1 to tokens − 2."""
-        return self._padded(1, 1, 1)
+        return self._padded(1, (1, 1))
 
     @property
     def by_distance(self) -> Averages:
         """Recency probability [layer, distance] by that of the nearer key, i − j, 1 to tokens − 2."""
-        return self._padded(2, 1, 1)
+        return self._padded(2, (1, 1))
 
     @property
     def mean_scores(self) -> Averages:
         """Mean scores [layer, query, key]; NaN above the diagonal."""
-        return self._matrix(*self._plain(0, self.tally.layout.pairs), offset=0)
+        return self._triangle(
+            self._plain(slice(0, self.tally.layout.pairs)), *np.tril_indices(self.model.tokens)
+        )
 
     @property
     def mean_attention(self) -> Averages:
         """Mean attention [layer, query, key]; NaN above the diagonal."""
         layout = self.tally.layout
-        return self._matrix(*self._plain(layout.attention, layout.steps), offset=0)
+        attention = self._plain(slice(layout.attention, layout.steps))
+        return self._triangle(attention, *np.tril_indices(layout.tokens))
 
     @property
     def steps(self) -> Averages:
         """Mean of S_i,j+1 − S_ij [layer, query, key j < i], controlled below the diagonal; else NaN."""
-        layout = self.tally.layout
-        value, se = self._controlled(layout.steps, layout.rises, 0.0)
-        plain, plain_se = self._plain(layout.steps, layout.rises)
-        row, column = np.tril_indices(layout.tokens, -1)
-        diagonal = column + 1 == row
-        value[:, diagonal], se[:, diagonal] = plain[:, diagonal], plain_se[:, diagonal]
-        return self._matrix(value, se, offset=-1)
+        part = slice(self.tally.layout.steps, self.tally.layout.rises)
+        row, column = np.tril_indices(self.model.tokens, -1)
+        steps = np.where(column + 1 == row, self._plain(part), self._controlled(part, 0.0))
+        return self._triangle(steps, row, column)
 
     @property
     def rises(self) -> Averages:
         """Mean of S_ij − S_i0 [layer, query, key j < i], controlled; 0 for the first key, else NaN."""
-        layout = self.tally.layout
-        value, se = self._controlled(layout.rises, layout.shares, 0.0)
-        full = [np.full((self.model.depth, layout.tokens, layout.tokens), np.nan) for _ in range(2)]
-        row, column = np.tril_indices(layout.tokens - 1, -1)
-        for matrix, entries in zip(full, (value, se), strict=True):
-            matrix[:, 1:, 0] = 0.0
-            matrix[:, row + 1, column + 1] = entries
-        return Averages(*full)
+        part = slice(self.tally.layout.rises, self.tally.layout.shares)
+        row, column = np.tril_indices(self.model.tokens - 1, -1)
+        rises = self._triangle(self._controlled(part, 0.0), row + 1, column + 1)
+        rises.value[:, 1:, 0] = rises.se[:, 1:, 0] = 0.0
+        return rises
 
     def exhibits_recency(self, confidence: float = 0.95) -> tuple[Recency, ...]:
         """Definition 1 of the mean scores, layer by layer, at the given confidence.
@@ -169,73 +176,59 @@ class RecencyResult:
                 | {"least_step": {"value": r.least.value, "se": r.least.se}}
                 for layer, r in enumerate(self.exhibits_recency())
             ],
-            **{
-                name: [{"layer": layer + 1} | averages.as_dict(layer) for layer in range(self.model.depth)]
-                for name, averages in (
-                    ("by_query", self.by_query),
-                    ("by_distance", self.by_distance),
-                    ("by_gap", self.by_gap),
-                    ("mean_scores", self.mean_scores),
-                    ("mean_attention", self.mean_attention),
-                )
-            },
+            **{name: getattr(self, name).by_layer() for name in BY_LAYER},
         }
 
-    # --- moments ---------------------------------------------------------------------------------------
+    # --- moments: pairs of means and standard errors ---------------------------------------------------
 
-    def _plain(self, start: int, stop: int) -> tuple[Array, Array]:
-        squares = self.tally.squares[:, start:stop]
-        return self.tally.mean[:, start:stop].copy(), _error(squares, self.samples, 1)
+    def _plain(self, part: slice) -> Pair:
+        squares = self.tally.squares[:, part]
+        return np.stack([self.tally.mean[:, part], _error(squares, self.samples, 1)])
 
-    def _controlled(self, start: int, stop: int, known: float) -> tuple[Array, Array]:
+    def _controlled(self, part: slice, known: float) -> Pair:
         """Means of the later layers as regression on the first layer puts them, whose mean is `known`."""
-        value, se = self._plain(start, stop)
-        squares, controls = self.tally.squares[:, start:stop], self.tally.squares[0, start:stop]
+        value, se = pair = self._plain(part)
+        squares, controls = self.tally.squares[:, part], self.tally.squares[0, part]
         first = self.tally.layout.steps
-        products = self.tally.products[:, start - first : stop - first]
+        products = self.tally.products[:, part.start - first : part.stop - first]
         slope = np.divide(products, controls, out=np.zeros_like(products), where=controls > 0)[1:]
         value[1:] -= slope * (value[0] - known)
         # where two layers agree in every digit, what is left of the variance is no less than rounding
         left = squares[1:] - slope * products[1:]
         se[1:] = _error(np.maximum(left, 4 * np.finfo(float).eps * squares[1:]), self.samples, 2)
-        return value, se
+        return pair
 
-    def _shares(self, part: slice, *, controlled: bool) -> tuple[Array, Array]:
+    @property
+    def _shares(self) -> slice:
         layout = self.tally.layout
         if layout.tokens < 3:
             raise InvalidValueError(
                 f"tokens: {layout.tokens} given, at least 3 needed for a recency probability"
             )
-        if not controlled:
-            value, se = self._plain(layout.shares, layout.size)
-        else:
-            value, se = self._controlled(layout.shares, layout.size, 0.5)
-            # no finer than one triple of one sample: none of them changed sides, that does not mean none can
-            se[1:] = np.maximum(se[1:], 1.0 / (layout.triples * self.samples))
-        return value[:, part], se[:, part]
+        return slice(layout.shares, layout.size)
 
-    def _padded(self, group: int, first: int, after: int) -> Averages:
-        """Group `group` of the shares (by query, by gap, by distance), the first standing at place `first`."""
+    def _controlled_shares(self) -> Pair:
+        pair = self._controlled(self._shares, 0.5)
+        # no finer than one triple of one sample: none of them changed sides, that does not mean none can
+        pair[1, 1:] = np.maximum(pair[1, 1:], 1.0 / (self.tally.layout.triples * self.samples))
+        return pair
+
+    def _padded(self, group: int, width: tuple[int, int]) -> Averages:
+        """Group `group` of the shares (by query, by gap, by distance), with NaN before and after it."""
         kinds = self.model.tokens - 2
-        value, se = self._shares(slice(1 + group * kinds, 1 + (group + 1) * kinds), controlled=True)
-        width = ((0, 0), (first, after))
-        return Averages(
-            np.pad(value, width, constant_values=np.nan), np.pad(se, width, constant_values=np.nan)
-        )
+        pair = self._controlled_shares()[..., 1 + group * kinds : 1 + (group + 1) * kinds]
+        return Averages(*np.pad(pair, ((0, 0), (0, 0), width), constant_values=np.nan))
 
-    def _estimates(self, shares: tuple[Array, Array], *, fitted: int) -> tuple[Estimate, ...]:
+    def _estimates(self, shares: Pair, *, fitted: int) -> tuple[Estimate, ...]:
         freedom = float(max(1, self.samples - fitted))
-        return tuple(
-            Estimate(float(value), float(se), self.samples, freedom)
-            for value, se in zip(shares[0][:, 0], shares[1][:, 0], strict=True)
-        )
+        pairs = shares[..., 0].T.tolist()
+        return tuple(Estimate(value, se, self.samples, freedom) for value, se in pairs)
 
-    def _matrix(self, value: Array, se: Array, *, offset: int) -> Averages:
-        """Entries of a triangle, row by row, as matrices with NaN elsewhere."""
+    def _triangle(self, entries: Pair, query: Places, key: Places) -> Averages:
+        """Entries of a triangle at their places, as matrices with NaN elsewhere."""
         tokens = self.model.tokens
-        place = np.tril_indices(tokens, offset)
-        full = [np.full((self.model.depth, tokens, tokens), np.nan) for _ in range(2)]
-        full[0][:, place[0], place[1]], full[1][:, place[0], place[1]] = value, se
+        full = np.full((2, self.model.depth, tokens, tokens), np.nan)
+        full[..., query, key] = entries
         return Averages(*full)
 
 

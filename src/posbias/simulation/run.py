@@ -9,6 +9,7 @@ from itertools import islice
 from types import ModuleType
 from typing import Literal
 
+from posbias.arguments import one_of, whole
 from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
 from posbias.memory import require
@@ -113,14 +114,12 @@ def _blocks(
 
 
 def _engine(name: str) -> ModuleType:
-    if name not in ENGINES:
-        raise InvalidValueError(f"engine: {name!r} given, one of {', '.join(ENGINES)} needed")
-    return import_module(f"posbias.simulation.{name}")
+    return import_module(f"posbias.simulation.{one_of('engine', name, ENGINES)}")
 
 
 def _check(model: RecencyModel, samples: int | None, until_se: float | None) -> None:
-    if samples is not None and samples < 1:
-        raise InvalidValueError(f"samples: {samples} given, an integer ≥ 1 needed")
+    if samples is not None:
+        whole("samples", samples, 1)
     if until_se is None:
         return
     if not until_se > 0.0:

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
+from posbias.arguments import whole
 from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
 from posbias.seeds import sequence
@@ -193,9 +194,8 @@ def simulate_variant(
     Raises `InvalidValueError` for networks < 1, inputs < 2 or a seed that is no integer ≥ 0.
     Source: Kim et al. 2026, §2.1, and what its Limitations name.
     """
-    for name, given, least in (("networks", networks, 1), ("inputs", inputs, 2)):
-        if isinstance(given, bool) or not isinstance(given, int) or given < least:
-            raise InvalidValueError(f"{name}: {given!r} given, an integer ≥ {least} needed")
+    whole("networks", networks, 1)
+    whole("inputs", inputs, 2)
     share, noise = np.empty((2, networks, variant.model.depth)), np.empty((2, networks, variant.model.depth))
     halves = np.empty((2, 2, networks, variant.model.depth))
     for network in range(networks):

@@ -13,6 +13,9 @@ from jaxtyping import Float, Int
 from posbias.errors import InvalidValueError
 from posbias.spec import Count, NonNegatives, Positive, Positives, Rows, tag, value
 
+Distances = Int[np.ndarray, "distance"]
+Logits = Float[np.ndarray, "head distance"]
+
 
 def spread(
     name: str, given: tuple, heads: int, groups: int | None = None
@@ -82,9 +85,7 @@ class RoPE(_ByDistance):
         assert self.dimension is not None
         return self.base ** (-np.arange(0, self.dimension, 2) / self.dimension)
 
-    def logits_at(
-        self, distance: Int[np.ndarray, "distance"], heads: int, groups: int | None = None
-    ) -> Float[np.ndarray, "head distance"]:
+    def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
         """Logits at the given distances i − j, one row per head."""
         pairs = len(self.angles)
         amplitudes, phases = (
@@ -123,7 +124,7 @@ class T5(_ByDistance):
                 f"max_distance: {self.max_distance} given, more than half the {min(sizes)} buckets needed"
             )
 
-    def bucket_of(self, distance: Int[np.ndarray, "distance"]) -> Int[np.ndarray, "distance"]:
+    def bucket_of(self, distance: Distances) -> Distances:
         """The bucket of each distance i − j."""
         buckets = len(self.biases[0])
         exact = buckets // 2
@@ -132,9 +133,7 @@ class T5(_ByDistance):
         far = np.minimum(exact + (ratio * (buckets - exact)).astype(np.int64), buckets - 1)
         return np.where(clipped < exact, clipped, far)
 
-    def logits_at(
-        self, distance: Int[np.ndarray, "distance"], heads: int, groups: int | None = None
-    ) -> Float[np.ndarray, "head distance"]:
+    def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
         """Logits at the given distances i − j, one row per head."""
         return spread("biases", self.biases, heads, groups)[:, self.bucket_of(np.asarray(distance))]
 
@@ -150,9 +149,7 @@ class KerpleLog(_ByDistance):
     rate: Positives = (1.0,)
     kind: Literal["kerple_log"] = tag(default="kerple_log")
 
-    def logits_at(
-        self, distance: Int[np.ndarray, "distance"], heads: int, groups: int | None = None
-    ) -> Float[np.ndarray, "head distance"]:
+    def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
         """Logits at the given distances i − j, one row per head."""
         scale, rate = spread("scale", self.scale, heads, groups), spread("rate", self.rate, heads, groups)
         return -scale[:, None] * np.log1p(rate[:, None] * np.abs(distance))
@@ -173,9 +170,7 @@ class KerplePower(_ByDistance):
         if max(self.exponent) > 2:
             raise InvalidValueError(f"exponent: {max(self.exponent)} given, a number from 0 to 2 needed")
 
-    def logits_at(
-        self, distance: Int[np.ndarray, "distance"], heads: int, groups: int | None = None
-    ) -> Float[np.ndarray, "head distance"]:
+    def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
         """Logits at the given distances i − j, one row per head."""
         scale = spread("scale", self.scale, heads, groups)
         exponent = spread("exponent", self.exponent, heads, groups)
@@ -199,9 +194,7 @@ class Tabulated(_ByDistance):
             if len({len(row) for row in rows}) > 1:
                 raise InvalidValueError(f"{name}: rows of different lengths given, equal ones needed")
 
-    def logits_at(
-        self, distance: Int[np.ndarray, "distance"], heads: int, groups: int | None = None
-    ) -> Float[np.ndarray, "head distance"]:
+    def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
         """Logits at the given distances i − j, one row per head.
 
         Raises `InvalidValueError` for a distance beyond the table, or after the query without `after`.

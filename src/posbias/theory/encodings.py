@@ -11,13 +11,25 @@ import math
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from pydantic import Field
 
 from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
 from posbias.spec import NonNegative, NonNegatives, Open, Positive, tag, value
-from posbias.theory.distance import T5, DenseLogits, KerpleLog, KerplePower, RoPE, Tabulated, spread
+from posbias.theory.distance import (
+    T5,
+    DenseLogits,
+    Distances,
+    KerpleLog,
+    KerplePower,
+    Logits,
+    RoPE,
+    Tabulated,
+    spread,
+)
+
+PerHead = Float[np.ndarray, "head"]
 
 
 class _Exponential:
@@ -25,12 +37,10 @@ class _Exponential:
 
     exact: ClassVar[bool] = True
 
-    def slopes_of(self, heads: int, groups: int | None = None) -> Float[np.ndarray, "head"]:
+    def slopes_of(self, heads: int, groups: int | None = None) -> PerHead:
         raise NotImplementedError
 
-    def logits_at(
-        self, distance: Int[np.ndarray, "distance"], heads: int, groups: int | None = None
-    ) -> Float[np.ndarray, "head distance"]:
+    def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
         """Logits at the given distances i − j, one row per head."""
         return -self.slopes_of(heads, groups)[:, None] * np.abs(distance)
 
@@ -41,7 +51,7 @@ class NoPE(_Exponential):
 
     kind: Literal["nope"] = tag(default="nope")
 
-    def slopes_of(self, heads: int, groups: int | None = None) -> Float[np.ndarray, "head"]:
+    def slopes_of(self, heads: int, groups: int | None = None) -> PerHead:
         """Decay of the logit per token of distance: zero."""
         return np.zeros(heads)
 
@@ -58,7 +68,7 @@ class ALiBi(_Exponential):
     scale: Positive = 1.0
     kind: Literal["alibi"] = tag(default="alibi")
 
-    def slopes_of(self, heads: int, groups: int | None = None) -> Float[np.ndarray, "head"]:
+    def slopes_of(self, heads: int, groups: int | None = None) -> PerHead:
         """Decay of the logit per token of distance. Raises `InvalidValueError` if the count does not fit."""
         if self.slopes is None:
             return self.scale * alibi_slopes(heads)
@@ -75,13 +85,11 @@ class DecayBias(_Exponential):
     rate: NonNegative
     kind: Literal["decay"] = tag(default="decay")
 
-    def slopes_of(self, heads: int, groups: int | None = None) -> Float[np.ndarray, "head"]:
+    def slopes_of(self, heads: int, groups: int | None = None) -> PerHead:
         """Decay of the logit per token of distance: the rate, for every head."""
         return np.full(heads, self.rate)
 
-    def logits_at(
-        self, distance: Int[np.ndarray, "distance"], heads: int, groups: int | None = None
-    ) -> Float[np.ndarray, "head distance"]:
+    def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
         """Logits at the given distances i − j, one row per head; 0 where the key comes after the query."""
         return -self.slopes_of(heads, groups)[:, None] * np.maximum(distance, 0)
 
@@ -98,7 +106,7 @@ class NeedsMeasurement(_Exponential):
     kind: Literal["needs_measurement"] = tag(default="needs_measurement")
     exact: ClassVar[bool] = False
 
-    def slopes_of(self, heads: int, groups: int | None = None) -> Float[np.ndarray, "head"]:
+    def slopes_of(self, heads: int, groups: int | None = None) -> PerHead:
         """Decay of the logit per token of distance: zero, the part that is known."""
         return np.zeros(heads)
 
@@ -133,7 +141,7 @@ POSITIONALS = (
 """Every class of the union, for tests, menus and tables."""
 
 
-def alibi_slopes(heads: int, bias_max: float = 8.0) -> Float[np.ndarray, "head"]:
+def alibi_slopes(heads: int, bias_max: float = 8.0) -> PerHead:
     """The slopes that BLOOM and MPT use for any number of heads.
 
     For H a power of two, 2^(−8h/H) with h = 1 … H (Press et al. 2022, §3). Otherwise the slopes of the next

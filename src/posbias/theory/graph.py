@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
 from posbias import memory
+from posbias.arguments import position, whole
 from posbias.errors import InvalidValueError, MissingPackageError
 from posbias.theory.architecture import Architecture
 from posbias.theory.masks import MASKS, Causal, Full, Mask, Prefix, SlidingWindow
@@ -58,7 +59,7 @@ def graph(pattern: Pattern, tokens: int) -> "csr_array":
     window. Raises `InvalidValueError` for tokens < 1, a pattern that is none, a prefix longer than the text,
     or more edges than memory can hold. Source: Wu et al. 2025, §3.
     """
-    masks = _masks_of(pattern, tokens)
+    masks = masks_of(pattern, tokens)
     every = {mask: runs(mask, tokens) for mask in masks}
     memory.require(16 * sum(one.edges for one in every.values()), "tokens", tokens)
     matrices = (_adjacency(one, tokens) for one in every.values())
@@ -91,8 +92,8 @@ def reachable(pattern: Pattern, tokens: int, layers: int | None = None) -> Bool[
     Raises `InvalidValueError` for tokens < 1, layers < 0, a pattern that is none, a prefix longer than the
     text, or a matrix that memory cannot hold. Source: Wu et al. 2025, §3.
     """
-    masks = _masks_of(pattern, tokens)
-    depth = len(masks) if layers is None else _integer("layers", layers, 0)
+    masks = masks_of(pattern, tokens)
+    depth = len(masks) if layers is None else whole("layers", layers, 0)
     memory.require(16 * tokens**2, "tokens", tokens)
     every = {mask: runs(mask, tokens) for mask in masks}
     reached, settled = np.eye(tokens, dtype=bool), 0
@@ -136,8 +137,8 @@ def walks(pattern: Pattern, tokens: int, depth: int) -> Shaped[np.ndarray, "quer
     tokens < 1, depth < 0, a pattern that is none, a prefix longer than the text, or numbers that memory cannot
     hold. Source: Wu et al. 2025, §4.1.
     """
-    masks = _masks_of(pattern, tokens)
-    depth = _integer("depth", depth, 0)
+    masks = masks_of(pattern, tokens)
+    depth = whole("depth", depth, 0)
     memory.require(3 * (8 + 28) * tokens**2, "tokens", tokens)
     every = {mask: runs(mask, tokens) for mask in masks}
     stack = [every[masks[layer % len(masks)]] for layer in range(depth)]
@@ -161,8 +162,8 @@ def layers_to_reach(pattern: Pattern, tokens: int, query: int = -1, key: int = 0
     the end. Takes O(tokens) per layer. Raises `InvalidValueError` for tokens < 1, a position outside the
     text, a pattern that is none or a prefix longer than the text.
     """
-    masks = _masks_of(pattern, tokens)
-    target, source = (_position(name, p, tokens) for name, p in (("query", query), ("key", key)))
+    masks = masks_of(pattern, tokens)
+    target, source = position("query", query, tokens), position("key", key, tokens)
     every = [runs(mask, tokens) for mask in masks]
     reached, settled = (np.arange(tokens) == source)[:, None], 0
     for layer in count():
@@ -256,9 +257,9 @@ def _adjacency(one: Runs, tokens: int) -> "csr_array":
     return csr_array((np.ones(one.edges, dtype=bool), columns, bounds), shape=(tokens, tokens))
 
 
-def _masks_of(pattern: Pattern, tokens: int) -> tuple[Mask, ...]:
+def masks_of(pattern: Pattern, tokens: int) -> tuple[Mask, ...]:
     """The masks of a pattern, bottom first; `tokens` is checked beside it."""
-    _integer("tokens", tokens, 1)
+    whole("tokens", tokens, 1)
     if isinstance(pattern, Architecture):
         return tuple(layer.mask for layer in pattern.layers)
     masks = (pattern,) if isinstance(pattern, MASKS) else pattern
@@ -268,18 +269,3 @@ def _masks_of(pattern: Pattern, tokens: int) -> tuple[Mask, ...]:
             f"pattern: {pattern!r} given, a mask ({names}), one or more of them, or an architecture needed"
         )
     return tuple(masks)
-
-
-def _integer(name: str, given: Any, least: int) -> int:
-    if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < least:
-        raise InvalidValueError(f"{name}: {given!r} given, an integer ≥ {least} needed")
-    return int(given)
-
-
-def _position(name: str, given: Any, tokens: int) -> int:
-    valid = isinstance(given, int | np.integer) and not isinstance(given, bool)
-    if not valid or not -tokens <= given < tokens:
-        raise InvalidValueError(
-            f"{name}: {given!r} given, a position from {-tokens} to {tokens - 1} needed for {tokens} tokens"
-        )
-    return int(given) % tokens

@@ -15,10 +15,6 @@ from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, Positional, 
 from posbias.theory.masks import Causal, Mask, SlidingWindow
 
 
-def _bloom(config: dict[str, Any]) -> Positional:
-    return ALiBi()
-
-
 def _mpt(config: dict[str, Any]) -> Positional:
     attention = config.get("attn_config") or {}
     if not isinstance(attention, dict):
@@ -54,10 +50,6 @@ def _flag(config: dict[str, Any], key: str, default: bool) -> bool:
     return given
 
 
-def _rotary(config: dict[str, Any]) -> Positional:
-    return NeedsMeasurement("rotary")
-
-
 _ROTARY = (  # noqa: SIM905
     "llama mistral mixtral qwen2 qwen2_moe qwen3 qwen3_moe gemma gemma2 gemma3 gemma3_text phi phi3 olmo olmo2 "
     "olmo3 cohere cohere2 gpt_neox gptj stablelm starcoder2 smollm3 granite gpt_oss persimmon deepseek_v2 "
@@ -65,12 +57,12 @@ _ROTARY = (  # noqa: SIM905
 ).split()
 
 FAMILIES: dict[str, Callable[[dict[str, Any]], Positional]] = {
-    "bloom": _bloom,
+    "bloom": lambda config: ALiBi(),
     "mpt": _mpt,
     "falcon": _falcon,
     "RefinedWeb": _falcon,
     "RefinedWebModel": _falcon,
-    **dict.fromkeys(_ROTARY, _rotary),
+    **dict.fromkeys(_ROTARY, lambda config: NeedsMeasurement("rotary")),
 }
 """Hugging Face `model_type` → how its configuration spells the positional encoding."""
 

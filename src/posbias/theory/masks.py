@@ -15,15 +15,8 @@ from posbias.errors import InvalidValueError
 from posbias.spec import Count, NaturalNumber, Open, tag, value
 
 
-@value
-class Causal:
-    """Every token attends to itself and to all earlier ones: j ≤ i (Wu et al. 2025, §4.1)."""
-
-    kind: Literal["causal"] = tag(default="causal")
-
-    def allowed(self, tokens: int) -> Bool[np.ndarray, "query key"]:
-        """True where query i may attend to key j."""
-        return np.tri(tokens, dtype=bool)
+class _LooksBack:
+    """A mask under which a query sees every token before it and none after it, unless its class says otherwise."""
 
     def reach(self, query: int, tokens: int) -> int:
         """The last position that can influence `query` through any number of layers."""
@@ -35,7 +28,18 @@ class Causal:
 
 
 @value
-class SlidingWindow:
+class Causal(_LooksBack):
+    """Every token attends to itself and to all earlier ones: j ≤ i (Wu et al. 2025, §4.1)."""
+
+    kind: Literal["causal"] = tag(default="causal")
+
+    def allowed(self, tokens: int) -> Bool[np.ndarray, "query key"]:
+        """True where query i may attend to key j."""
+        return np.tri(tokens, dtype=bool)
+
+
+@value
+class SlidingWindow(_LooksBack):
     """Every token attends to itself and the `width` − 1 tokens before it, and to the first `sinks` tokens.
 
     i − width < j ≤ i (Wu et al. 2025, §4.1, their w), or j < sinks and j ≤ i (Xiao et al. 2024). A width of
@@ -53,17 +57,13 @@ class SlidingWindow:
         near[:, : self.sinks] = causal[:, : self.sinks]
         return near
 
-    def reach(self, query: int, tokens: int) -> int:
-        """The last position that can influence `query` through any number of layers."""
-        return query
-
     def farthest(self, tokens: int) -> int:
         """The largest distance i − j at which a query sees a key."""
         return tokens - 1 if self.sinks else min(self.width, tokens) - 1
 
 
 @value
-class Prefix:
+class Prefix(_LooksBack):
     """The first `length` tokens attend to each other, the rest causally (Wu et al. 2025, §4.1, their K)."""
 
     length: Count
@@ -84,13 +84,9 @@ class Prefix:
             )
         return max(query, self.length - 1)
 
-    def farthest(self, tokens: int) -> int:
-        """The largest distance i − j at which a query sees a key."""
-        return tokens - 1
-
 
 @value
-class Full:
+class Full(_LooksBack):
     """Every token attends to every token, as in an encoder."""
 
     kind: Literal["full"] = tag(default="full")
@@ -101,10 +97,6 @@ class Full:
 
     def reach(self, query: int, tokens: int) -> int:
         """The last position that can influence `query` through any number of layers."""
-        return tokens - 1
-
-    def farthest(self, tokens: int) -> int:
-        """The largest distance i − j at which a query sees a key."""
         return tokens - 1
 
 

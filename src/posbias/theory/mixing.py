@@ -15,13 +15,18 @@ from posbias.errors import InvalidValueError
 from posbias.spec import Fraction, Fractions, NonNegative, Open, tag, value
 
 
+class _Known:
+    """A schedule that was given: nothing is assumed."""
+
+    assumed: ClassVar[str] = ""
+
+
 @value
-class ConstantMixing:
+class ConstantMixing(_Known):
     """The same λ in every layer."""
 
     value: Fraction
     kind: Literal["constant"] = tag(default="constant")
-    assumed: ClassVar[str] = ""
 
     def values(self, depth: int) -> Float[np.ndarray, "layer"]:
         """λ per layer."""
@@ -29,13 +34,12 @@ class ConstantMixing:
 
 
 @value
-class PowerDecay:
+class PowerDecay(_Known):
     """λ_t = λ₀/(t + 1)^β with `initial` λ₀ and `exponent` β (the setting of Theorem 5.4's dichotomy)."""
 
     initial: Fraction
     exponent: NonNegative
     kind: Literal["power_decay"] = tag(default="power_decay")
-    assumed: ClassVar[str] = ""
 
     def values(self, depth: int) -> Float[np.ndarray, "layer"]:
         """λ per layer."""
@@ -43,12 +47,11 @@ class PowerDecay:
 
 
 @value
-class PerLayer:
+class PerLayer(_Known):
     """One λ per layer, usually measured (Herasimchyk et al. 2026, Eq. 5)."""
 
     coefficients: Fractions
     kind: Literal["per_layer"] = tag(default="per_layer")
-    assumed: ClassVar[str] = ""
 
     def values(self, depth: int) -> Float[np.ndarray, "layer"]:
         """λ per layer. Raises `InvalidValueError` if there are not `depth` of them."""
@@ -60,11 +63,10 @@ class PerLayer:
 
 
 @value
-class AttentionOnly:
+class AttentionOnly(_Known):
     """λ = 1: no residual connection, the setting of Wu et al. 2025."""
 
     kind: Literal["attention_only"] = tag(default="attention_only")
-    assumed: ClassVar[str] = ""
 
     def values(self, depth: int) -> Float[np.ndarray, "layer"]:
         """λ per layer."""
@@ -72,11 +74,10 @@ class AttentionOnly:
 
 
 @value
-class AbnarZuidema:
+class AbnarZuidema(_Known):
     """λ = ½: the fixed residual of attention rollout as first proposed (Abnar and Zuidema 2020)."""
 
     kind: Literal["abnar_zuidema"] = tag(default="abnar_zuidema")
-    assumed: ClassVar[str] = ""
 
     def values(self, depth: int) -> Float[np.ndarray, "layer"]:
         """λ per layer."""

@@ -8,15 +8,15 @@ import pytest
 from posbias.comparison import Agreement, Comparison, Score, compare_all
 from posbias.predictors import measured_influence, predictions
 from posbias.profile import harmonic
-from posbias.reports.answer import answer, findings
-from posbias.reports.evidence import shape
+from posbias.reports.answer import answer
+from posbias.reports.evidence import Findings, shape
 from posbias.reports.scores import MEASURES, SPEARMAN, WASSERSTEIN
 
 
 def answered(measurement, seed=0):
     measured, predicted = measured_influence(measurement), predictions(measurement)
     comparison = compare_all(predicted, measured, seed=seed)
-    return answer(findings(measurement, measured, predicted, comparison, seed=seed))
+    return answer(Findings(measurement, measured, predicted, comparison, seed))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def words(make_measurement, agreements, ceiling):
     measured = measured_influence(measurement)
     one = Comparison(agreements, {}, ceiling)
     profiles = {key: harmonic(measured.tokens) for key in agreements}
-    return answer(findings(measurement, measured, profiles, one))
+    return answer(Findings(measurement, measured, profiles, one))
 
 
 def test_best_is_one_or_two_and_rivals_are_named(make_measurement):

@@ -19,8 +19,14 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
+from posbias.arguments import non_negative, whole
 from posbias.errors import InvalidValueError
 
+Layers = Float[np.ndarray, "layer"]
+"""A number per layer, bottom first."""
+Distances = Int[np.ndarray, "*distance"]
+Logarithms = Float[np.ndarray, "*distance"]
+Pairs = Float[np.ndarray, "pair"]
 BOUNDARY = 1e-9
 """How far an angle may be above π by rounding alone."""
 
@@ -49,15 +55,12 @@ def log_attention_floor(keys: int, bound: float, positional_range: float = 0.0) 
     which turns queries and keys but keeps their norms). Attained where one key is as low and all others as
     high as can be. Raises `InvalidValueError` for keys < 1 or a number that is negative or not finite.
     """
-    if keys < 1:
-        raise InvalidValueError(f"keys: {keys} given, an integer ≥ 1 needed")
+    whole("keys", keys, 1)
     spread = 2.0 * non_negative("bound", bound) + non_negative("positional_range", positional_range)
     return -float(np.logaddexp(0.0, math.log(keys - 1) + spread)) if keys > 1 else 0.0
 
 
-def log_collapse_bound(
-    floors: Float[np.ndarray, "layer"], position: int, mixing: Float[np.ndarray, "layer"] | None = None
-) -> Float[np.ndarray, "layer"]:
+def log_collapse_bound(floors: Layers, position: int, mixing: Layers | None = None) -> Layers:
     """ln Π(1 − jε_tλ_t) after each layer: the most that positions ≥ j hold together, for any query.
 
     For the causal mask, and the prefix mask where j ≥ K; `floors` are the layers' ε, `mixing` their λ
@@ -87,9 +90,7 @@ def hops(tokens: int, width: int) -> int:
     return -(-(whole("tokens", tokens, 1) - 1) // (whole("width", width, 2) - 1))
 
 
-def log_window_bound(
-    floor: float, position: int, tokens: int, width: int, depth: int
-) -> Float[np.ndarray, "layer"]:
+def log_window_bound(floor: float, position: int, tokens: int, width: int, depth: int) -> Layers:
     """⌊layers/h⌋·ln(1 − jεʰ) after 1 … `depth` layers: the most that positions ≥ j ≥ 1 hold together.
 
     For a window of `width`; h = `hops` layers together weigh every earlier token with at least εʰ (Lemma
@@ -136,9 +137,7 @@ class Envelope:
     upper_rate: float
     power: int
 
-    def log_bounds(
-        self, distance: Int[np.ndarray, "*distance"], depth: int = 1
-    ) -> tuple[Float[np.ndarray, "*distance"], Float[np.ndarray, "*distance"]]:
+    def log_bounds(self, distance: Distances, depth: int = 1) -> tuple[Logarithms, Logarithms]:
         """ln of the lower and the upper bound on the rollout of `depth` layers T at each distance d.
 
         ln C(T−1+d, d) + T·log_lower − lower_rate·dᵖ and ln C(T−1+d, d) + T·log_upper − upper_rate·dᵖ/T^(p−1):
@@ -153,7 +152,7 @@ class Envelope:
         )
 
 
-def log_walks(depth: int, distance: Int[np.ndarray, "*distance"]) -> Float[np.ndarray, "*distance"]:
+def log_walks(depth: int, distance: Distances) -> Logarithms:
     """ln C(depth − 1 + d, d): walks of `depth` steps over a distance d in the causal graph (Appendix E).
 
     A sum of d positive logarithms, within 1e-12 relative up to d = 100,000. Raises `InvalidValueError` for a
@@ -181,9 +180,9 @@ def decay_envelope(rate: float, logit_range: float, tokens: int) -> Envelope:
 
 
 def rope_envelope(
-    least: Float[np.ndarray, "pair"],
-    largest: Float[np.ndarray, "pair"],
-    angles: Float[np.ndarray, "pair"],
+    least: Pairs,
+    largest: Pairs,
+    angles: Pairs,
     deviation: float,
     tokens: int,
 ) -> Envelope:
@@ -221,24 +220,7 @@ def rope_envelope(
     )
 
 
-# --- what is asked of an argument --------------------------------------------------------------------------
-
-
-def non_negative(name: str, given: float) -> float:
-    """`given`, if it is finite and ≥ 0. Raises `InvalidValueError` naming the argument."""
-    if not 0 <= given < math.inf:
-        raise InvalidValueError(f"{name}: {given} given, a finite number ≥ 0 needed")
-    return given
-
-
-def whole(name: str, given: int, least: int) -> int:
-    """`given`, if it is a whole number ≥ `least`. Raises `InvalidValueError` naming the argument."""
-    if not isinstance(given, int | np.integer) or isinstance(given, bool) or given < least:
-        raise InvalidValueError(f"{name}: {given!r} given, an integer ≥ {least} needed")
-    return int(given)
-
-
-def _shares(name: str, given: Float[np.ndarray, "layer"] | Sequence[float]) -> Float[np.ndarray, "layer"]:
+def _shares(name: str, given: Layers | Sequence[float]) -> Layers:
     numbers = np.asarray(given, dtype=np.float64)
     if numbers.ndim != 1 or not ((numbers >= 0) & (numbers <= 1)).all():
         raise InvalidValueError(f"{name}: {numbers} given, one number between 0 and 1 per layer needed")

@@ -17,9 +17,10 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import brentq
 
+from posbias.arguments import non_negative, positive, whole
 from posbias.errors import InvalidValueError
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.closed_forms.collapse_bounds import log_collapse_bound, non_negative, whole
+from posbias.theory.closed_forms.collapse_bounds import log_collapse_bound
 from posbias.theory.closed_forms.residual_bounds import smallest_admitted
 from posbias.theory.distance import RoPE
 from posbias.theory.encodings import DecayBias
@@ -66,7 +67,7 @@ def rope_critical_distance(depth: float, angle: float, rate: float = 1.0) -> flo
     angle or rate that is not above 0. Source: Theorem 4.7, Appendix H.
     """
     before = _layers_before(depth)
-    strength = _positive("rate·angle²", 2.0 * _positive("rate", rate) * _positive("angle", angle) ** 2)
+    strength = positive("rate·angle²", 2.0 * positive("rate", rate) * positive("angle", angle) ** 2)
     if before == 0.0:
         return 0.0
     # with x = t·e^v the root depends on 2cθ²t alone, and lies between those of two simpler equations
@@ -100,7 +101,7 @@ def critical_distance_slopes(depth: float, angle: float, rate: float = 1.0) -> t
     1/(2cθ²(x + t) + t/x) and −4cθx/(2cθ² + t/(x(x + t))). Raises `InvalidValueError` as there, and for
     depth 1.
     """
-    before = _positive("depth − 1", _layers_before(depth))
+    before = positive("depth − 1", _layers_before(depth))
     x, strength = rope_critical_distance(depth, angle, rate), 2 * rate * angle**2
     by_depth = 1.0 / (strength * (x + before) + before / x)
     return by_depth, -4 * rate * angle * x / (strength + before / (x * (x + before)))
@@ -220,15 +221,6 @@ def distance_curve(positional: DecayBias | RoPE, depths: Sequence[int], tokens: 
         np.array([int(profiles[depth].mass[:0:-1].argmax()) for depth in depths]),
         np.array([drift_distance(logits, depth) for depth in depths]),
     )
-
-
-# --- what is asked of an argument --------------------------------------------------------------------------
-
-
-def _positive(name: str, given: float) -> float:
-    if not 0 < given < math.inf:
-        raise InvalidValueError(f"{name}: {given} given, a finite number above 0 needed")
-    return given
 
 
 def _layers_before(depth: float) -> float:

@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
+from posbias.arguments import one_of, whole
 from posbias.errors import InvalidValueError
 from posbias.theory.closed_forms.layernorm import (
     ReadingName,
@@ -61,10 +62,8 @@ def closed_form(
     form: `InvalidValueError` for a rise, an anisotropy or a residual there; for an unknown quantity, fewer than
     3 tokens, and as `second_layer_scores`.
     """
-    if quantity not in QUANTITIES:
-        raise InvalidValueError(f"quantity: {quantity!r} given, one of {', '.join(QUANTITIES)} needed")
-    if tokens < 3:
-        raise InvalidValueError(f"tokens: {tokens} given, an integer ≥ 3 needed")
+    one_of("quantity", quantity, QUANTITIES)
+    whole("tokens", tokens, 3)
     model = {"residual": residual, "reading": reading}
     if not layernorm:
         if quantity == "rise" or anisotropy or residual:

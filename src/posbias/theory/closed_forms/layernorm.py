@@ -22,10 +22,12 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import hyp2f1, poch
 
+from posbias.arguments import one_of, whole
 from posbias.errors import InvalidValueError
 from posbias.theory.rollout.kernel import masked_softmax
 
 ReadingName = Literal["corrected", "means", "published"]
+Scores = Float[np.ndarray, "query key"]
 READINGS: tuple[ReadingName, ...] = ("corrected", "means", "published")
 LEAST_DIMENSION = 4
 """The least dimension of the corrected reading: below it the mean of the fluctuating weights diverges at α → 1."""
@@ -36,7 +38,7 @@ NODES = 400
 # --- Definition 1 ------------------------------------------------------------------------------------------
 
 
-def recency_margin(scores: Float[np.ndarray, "query key"]) -> float:
+def recency_margin(scores: Scores) -> float:
     """The least of S_ij − S_ik over i ≥ j > k: positive exactly if the scores show recency bias (Definition 1).
 
     In units of the scores. What stands above the diagonal is not looked at; a single token has no pair, and
@@ -56,7 +58,7 @@ def recency_margin(scores: Float[np.ndarray, "query key"]) -> float:
     return float((seen[:, 1:] - best_before)[causal[:, 1:]].min())
 
 
-def exhibits_recency(scores: Float[np.ndarray, "query key"]) -> bool:
+def exhibits_recency(scores: Scores) -> bool:
     """Whether S_ij > S_ik for all i ≥ j > k (Kim et al. 2026, Definition 1). Raises as `recency_margin`."""
     return recency_margin(scores) > 0.0
 
@@ -90,8 +92,7 @@ def correlation_rule(
     are values of u = Fisher's z less its mean's leading part; the density is Hotelling's (1953). Raises
     `InvalidValueError` for freedom < 2 or α outside [0, 1).
     """
-    if freedom < 2:
-        raise InvalidValueError(f"freedom: {freedom} given, an integer ≥ 2 needed")
+    whole("freedom", freedom, 2)
     _check(freedom, anisotropy)
     k, centre = freedom - 1, math.atanh(anisotropy)
     width = max(45.0 / k, 16.0 / math.sqrt(k))
@@ -116,7 +117,7 @@ def cross_weight(dimension: int, anisotropy: float = 0.0, *, reading: ReadingNam
     which another token enters the scores. Underflows to 0 beyond (1 − α)√d of about 700. Raises
     `InvalidValueError` as `fluctuation_factor` does (the other readings take any dimension ≥ 1).
     """
-    _check_reading(reading)
+    one_of("reading", reading, READINGS)
     factor = fluctuation_factor(dimension, anisotropy) if reading == "corrected" else 1.0
     _check(dimension, anisotropy)
     return factor * math.exp(-(1.0 - anisotropy) * math.sqrt(dimension))
@@ -131,7 +132,7 @@ def residual_coefficient(
     (Eq. 26 has √d‖x‖γ, Eqs. 27 to 33 dγ). Raises `InvalidValueError` for dimension < 1 or α outside [0, 1).
     """
     _check(dimension, anisotropy)
-    _check_reading(reading)
+    one_of("reading", reading, READINGS)
     if not residual:
         return 0.0
     return 1.0 if reading == "published" else 1.0 / math.sqrt(dimension * (1.0 - anisotropy))
@@ -216,7 +217,7 @@ def second_layer_scores(
     *,
     residual: bool = False,
     reading: ReadingName = "corrected",
-) -> Float[np.ndarray, "query key"]:
+) -> Scores:
     """The mean of S⁽²⁾ for large d: g(i)·h(j) below the diagonal, √d on it, −∞ above (Eqs. 11, 41).
 
     Corrected: of the differences within a row, those of a simulation at 6 tokens deviate by at most 5/d of
@@ -228,9 +229,7 @@ def second_layer_scores(
     return _causal(np.outer(rows, key_factors(tokens, dimension, anisotropy, **common)), math.sqrt(dimension))
 
 
-def isotropic_scores(
-    tokens: int, dimension: int, *, reading: ReadingName = "corrected"
-) -> Float[np.ndarray, "query key"]:
+def isotropic_scores(tokens: int, dimension: int, *, reading: ReadingName = "corrected") -> Scores:
     """S⁽²⁾ at α = 0 without residual: Eq. 5, and √d on the diagonal (Theorem 1).
 
     Eq. 5 is `second_layer_scores` with ρ = e^−√d and √d for the d of Eq. 41; κ times that ρ corrects it: the
@@ -248,9 +247,7 @@ def isotropic_scores(
 # --- without LayerNorm, and further layers -----------------------------------------------------------------
 
 
-def scores_without_layernorm(
-    tokens: int, dimension: int, *, reading: ReadingName = "corrected"
-) -> Float[np.ndarray, "query key"]:
+def scores_without_layernorm(tokens: int, dimension: int, *, reading: ReadingName = "corrected") -> Scores:
     """S⁽²⁾ of attention alone at α = 0 (Proposition 1): 1/(√d(e^(1/√d) + i)) for every key before the query.
 
     Below the diagonal Eq. 19, which lacks the 1/√d, in the published reading; on the diagonal what Eq. 16
@@ -258,7 +255,7 @@ def scores_without_layernorm(
     """
     _check(dimension, 0.0)
     position, own = _positions(tokens), math.exp(1.0 / math.sqrt(dimension))
-    _check_reading(reading)
+    one_of("reading", reading, READINGS)
     unit = 1.0 if reading == "published" else 1.0 / math.sqrt(dimension)
     below = np.repeat(unit / (own + position)[:, None], tokens, axis=1)
     return _causal(below, unit * (own**2 + position) / (own + position) ** 2)
@@ -281,8 +278,7 @@ def limit_scores(
     dimension < 1, or α outside [0, 1).
     """
     _check(dimension, anisotropy)
-    if depth < 1:
-        raise InvalidValueError(f"depth: {depth} given, an integer ≥ 1 needed")
+    whole("depth", depth, 1)
     products = np.eye(_positions(tokens).size) + anisotropy / (1.0 - anisotropy)
     causal, layers = np.tri(tokens, dtype=bool), []
     for _ in range(depth):
@@ -298,27 +294,17 @@ def limit_scores(
 # --- checks ------------------------------------------------------------------------------------------------
 
 
-def _causal(
-    below: Float[np.ndarray, "query key"], diagonal: float | Float[np.ndarray, "query"]
-) -> Float[np.ndarray, "query key"]:
+def _causal(below: Scores, diagonal: float | Float[np.ndarray, "query"]) -> Scores:
     scores = np.where(np.tri(len(below), dtype=bool), below, -np.inf)
     np.fill_diagonal(scores, diagonal)
     return scores
 
 
 def _positions(tokens: int) -> Float[np.ndarray, "position"]:
-    if tokens < 1:
-        raise InvalidValueError(f"tokens: {tokens} given, an integer ≥ 1 needed")
-    return np.arange(float(tokens))
-
-
-def _check_reading(reading: str) -> None:
-    if reading not in READINGS:
-        raise InvalidValueError(f"reading: {reading!r} given, one of {', '.join(READINGS)} needed")
+    return np.arange(float(whole("tokens", tokens, 1)))
 
 
 def _check(dimension: int, anisotropy: float, least: int = 1) -> None:
-    if dimension < least:
-        raise InvalidValueError(f"dimension: {dimension} given, an integer ≥ {least} needed")
+    whole("dimension", dimension, least)
     if not 0.0 <= anisotropy < 1.0:
         raise InvalidValueError(f"anisotropy: {anisotropy} given, a number in [0, 1) needed")

@@ -21,14 +21,14 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr
 
+from posbias.arguments import one_of, whole
 from posbias.errors import InvalidValueError
-from posbias.theory.closed_forms.collapse_bounds import whole
 from posbias.theory.closed_forms.layernorm import NODES, correlation_rule
 from posbias.theory.closed_forms.quadrature import Column, angles, blocks, lengths
 
@@ -132,8 +132,7 @@ class _Model:
     depth: int
 
     def __post_init__(self):
-        if self.norm not in ("layernorm", "rmsnorm", "none"):
-            raise InvalidValueError(f"norm: {self.norm!r} given, one of layernorm, rmsnorm, none needed")
+        one_of("norm", self.norm, get_args(NormName))
         whole("dimension", self.dimension, self.tokens + (self.norm == "layernorm"))
         if not 0.0 <= self.anisotropy < 1.0:
             raise InvalidValueError(f"anisotropy: {self.anisotropy} given, a number in [0, 1) needed")

@@ -17,9 +17,13 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import zeta
 
+from posbias.arguments import non_negative, whole
 from posbias.errors import InvalidValueError
 from posbias.theory.mixing import Mixing, PerLayer, PowerDecay
 
+Layers = Float[np.ndarray, "layer"]
+"""A number per layer, bottom first."""
+Kernel = Float[np.ndarray, "query key"]
 EXPLICIT = 64
 """Layers of a power decay that are taken one by one before the series for the rest."""
 
@@ -42,9 +46,7 @@ class Dichotomy:
         return 1.0 - self.retained
 
 
-def smallest_admitted(
-    kernel: Float[np.ndarray, "query key"], allowed: Bool[np.ndarray, "query key"]
-) -> float:
+def smallest_admitted(kernel: Kernel, allowed: Bool[np.ndarray, "query key"]) -> float:
     """ε of a kernel: the least weight among the pairs the mask admits.
 
     Raises `InvalidValueError` where the shapes differ, nothing is admitted, or weight lies outside the mask.
@@ -67,19 +69,14 @@ def softmax_floor(keys: int, logit_bound: float, positional_range: float = 0.0) 
     positional logit of a row. The sharp form of Lemma 5.3 (ii), which states it without positional logits.
     Raises `InvalidValueError` for fewer than one key or a bound that is negative or not finite.
     """
-    if keys < 1:
-        raise InvalidValueError(f"keys: {keys} given, an integer ≥ 1 needed")
-    for name, bound in (("logit_bound", logit_bound), ("positional_range", positional_range)):
-        if not 0 <= bound < math.inf:
-            raise InvalidValueError(f"{name}: {bound} given, a finite number ≥ 0 needed")
-    spread = 2.0 * logit_bound + positional_range
+    whole("keys", keys, 1)
+    spread = 2.0 * non_negative("logit_bound", logit_bound)
+    spread += non_negative("positional_range", positional_range)
     # written with the falling exponential, which cannot overflow
     return math.exp(-spread) / (math.exp(-spread) + keys - 1) if keys > 1 else 1.0
 
 
-def hidden_state_bound(
-    coefficients: Float[np.ndarray, "layer"], value_norms: Float[np.ndarray, "layer"], initial: float
-) -> Float[np.ndarray, "layer"]:
+def hidden_state_bound(coefficients: Layers, value_norms: Layers, initial: float) -> Layers:
     """A bound on every token's norm after each layer: initial·Π(1 − λ + λ‖W_V‖).
 
     For the residual update X ← (1 − λ)X + λ·A·X·W_V with operator norms `value_norms`, and `initial` the
@@ -92,12 +89,10 @@ def hidden_state_bound(
         raise InvalidValueError(
             f"value_norms: shape {value_norms.shape} given, {coefficients.size} numbers ≥ 0 needed"
         )
-    if not 0 <= initial < math.inf:
-        raise InvalidValueError(f"initial: {initial} given, a finite number ≥ 0 needed")
-    return initial * np.cumprod(1.0 - coefficients + coefficients * value_norms)
+    return non_negative("initial", initial) * np.cumprod(1.0 - coefficients + coefficients * value_norms)
 
 
-def self_bound(coefficients: Float[np.ndarray, "layer"], floor: float) -> Float[np.ndarray, "layer"]:
+def self_bound(coefficients: Layers, floor: float) -> Layers:
     """What every token keeps of itself, at least, after each layer: Π(1 − (1 − ε)λ), Theorem 5.4 (i).
 
     Holds under every mask in which tokens see themselves. Raises `InvalidValueError` for a λ outside
@@ -106,9 +101,7 @@ def self_bound(coefficients: Float[np.ndarray, "layer"], floor: float) -> Float[
     return np.cumprod(1.0 - (1.0 - _floor(floor)) * _coefficients(coefficients))
 
 
-def suffix_bound(
-    coefficients: Float[np.ndarray, "layer"], floor: float, position: int
-) -> Float[np.ndarray, "layer"]:
+def suffix_bound(coefficients: Layers, floor: float, position: int) -> Layers:
     """The most that positions ≥ j hold together after each layer, for any query: Π(1 − jελ).
 
     For the causal mask; Theorem 5.4 (ii) with C′ = 1, for the whole suffix instead of its first position,
@@ -122,16 +115,12 @@ def suffix_bound(
     return np.cumprod(1.0 - min(position * floor, 1.0) * _coefficients(coefficients))
 
 
-def exponential_bound(
-    coefficients: Float[np.ndarray, "layer"], floor: float, position: int
-) -> Float[np.ndarray, "layer"]:
+def exponential_bound(coefficients: Layers, floor: float, position: int) -> Layers:
     """exp(−jε Σλ) after each layer: Theorem 5.4 (ii) as printed, with C′ = 1; never below `suffix_bound`."""
-    if position < 0:
-        raise InvalidValueError(f"position: {position} given, an integer ≥ 0 needed")
-    return np.exp(-position * _floor(floor) * np.cumsum(_coefficients(coefficients)))
+    return np.exp(-whole("position", position, 0) * _floor(floor) * np.cumsum(_coefficients(coefficients)))
 
 
-def window_bound(coefficients: Float[np.ndarray, "layer"], floor: float, query: int) -> float:
+def window_bound(coefficients: Layers, floor: float, query: int) -> float:
     """The most that `query` has not yet drawn from the first token, under a window of width ≥ 2.
 
     In every layer a token after the first moves its mass to an earlier one with at least ελ; `query` such
@@ -139,9 +128,7 @@ def window_bound(coefficients: Float[np.ndarray, "layer"], floor: float, query: 
     In place of Theorem 5.4 (ii), whose rate (j − 1)ε is not that of a window. Raises as `self_bound`, and for
     query < 0.
     """
-    if query < 0:
-        raise InvalidValueError(f"query: {query} given, an integer ≥ 0 needed")
-    moved = np.zeros(query)
+    moved = np.zeros(whole("query", query, 0))
     moved[:1] = 1.0
     for chance in _floor(floor) * _coefficients(coefficients):
         moved[1:] = (1.0 - chance) * moved[1:] + chance * moved[:-1]
@@ -196,7 +183,7 @@ def dichotomy(mixing: Mixing, floor: float) -> Dichotomy:
 
 def average_heads(
     kernels: Float[np.ndarray, "head query key"], weights: Sequence[float] | None = None
-) -> Float[np.ndarray, "query key"]:
+) -> Kernel:
     """The effective kernel of a layer, its heads averaged uniformly or by `weights` (Eq. 4).
 
     Keeps mask, row sums and stochastic monotonicity, and its floor is at least the least of the heads'.
@@ -219,7 +206,7 @@ def _schedule(mixing: Mixing) -> Mixing:
     return mixing
 
 
-def _coefficients(coefficients: Float[np.ndarray, "layer"]) -> Float[np.ndarray, "layer"]:
+def _coefficients(coefficients: Layers) -> Layers:
     coefficients = np.asarray(coefficients, dtype=np.float64)
     if coefficients.ndim != 1 or not ((coefficients >= 0) & (coefficients <= 1)).all():
         raise InvalidValueError(f"coefficients: {coefficients} given, a λ between 0 and 1 per layer needed")

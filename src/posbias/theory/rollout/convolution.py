@@ -40,7 +40,7 @@ from posbias.theory.rollout.blocks import (
     share_out,
     tilted,
 )
-from posbias.theory.rollout.kernel import through
+from posbias.theory.rollout.kernel import Row, through
 
 fft: Any = scipy.fft
 TOLERANCE = 1e-10
@@ -74,9 +74,7 @@ class Accuracy(NamedTuple):
     error: float = 0.0
 
 
-def push(
-    layer: Layer, mixing: float, row: Float[np.ndarray, "key"]
-) -> tuple[Float[np.ndarray, "key"], float]:
+def push(layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
     """row · R for one layer, R = (1 − λ)I + λA, and the mass that its learned sink takes.
 
     Every entry is within `TOLERANCE` relative of the dense product (below 1e-250 it may be 0), none is
@@ -85,14 +83,12 @@ def push(
     return _push(layer, mixing, row)[:2]
 
 
-def accuracy(layer: Layer, mixing: float, row: Float[np.ndarray, "key"]) -> Accuracy:
+def accuracy(layer: Layer, mixing: float, row: Row) -> Accuracy:
     """How `push` fares with these arguments: engine, what was recomputed, error bounds."""
     return _push(layer, mixing, row)[2]
 
 
-def _push(
-    layer: Layer, mixing: float, row: Float[np.ndarray, "key"]
-) -> tuple[Float[np.ndarray, "key"], float, Accuracy]:
+def _push(layer: Layer, mixing: float, row: Row) -> tuple[Row, float, Accuracy]:
     prepared = None
     if _fits(layer) and mixing > 0 and np.count_nonzero(row) > FEW:
         prepared = prepare(layer, len(row))

@@ -16,9 +16,9 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from posbias import memory
+from posbias.arguments import position, whole
 from posbias.errors import InvalidValueError, nearest
 from posbias.profile import Profile
 from posbias.theory.architecture import Architecture, Layer
@@ -26,6 +26,7 @@ from posbias.theory.encodings import DenseLogits
 from posbias.theory.masks import MASKS, Causal, SlidingWindow
 from posbias.theory.mixing import PerLayer
 from posbias.theory.rollout import sweep
+from posbias.theory.rollout.kernel import Kernel, Row
 
 METHODS = ("auto", "sweep", "fft", "stream")
 FEW = 2048
@@ -52,9 +53,9 @@ def influence(
     `InvalidValueError` for tokens < 1, a query outside, a size that memory cannot hold, or a method that a
     layer does not allow. Source: Herasimchyk et al. 2026, Eqs. (2) to (4).
     """
-    _check_tokens(tokens, sweep.plan_bytes(architecture.stack, tokens) if _is_count(tokens) else 0)
-    position = _check_query(query, tokens)
-    mass, lost, used = _row(architecture, tokens, position, method, cores(threads))
+    memory.require(sweep.plan_bytes(architecture.stack, whole("tokens", tokens, 1)), "tokens", tokens)
+    place = position("query", query, tokens)
+    mass, lost, used = _row(architecture, tokens, place, method, cores(threads))
     attrs = {
         "architecture": architecture.name,
         "assumptions": list(architecture.assumptions),
@@ -63,7 +64,7 @@ def influence(
     }
     return Profile(
         mass,
-        query=position,
+        query=place,
         measures="rollout",
         attrs=attrs,
         missing_mass=lost,
@@ -82,16 +83,16 @@ def rollout(
     rows: Sequence[int] | None = None,
     method: str = "auto",
     threads: int | None = None,
-) -> Float[np.ndarray, "query key"]:
+) -> Kernel:
     """The rollout matrix P, n×n float64, or its chosen `rows` (positions; negative count from the end).
 
     Row i is the influence of every position on token i. Rows sum to 1, or to less by what learned sinks
     take. `method` and `threads` as in `influence`. Raises `InvalidValueError` for tokens < 1, a row outside,
     or a matrix that memory cannot hold. Source: Herasimchyk et al. 2026, §3.
     """
-    wanted = range(tokens) if rows is None and _is_count(tokens) else (rows or ())
-    _check_tokens(tokens, 8 * len(wanted) * tokens if _is_count(tokens) else 0)
-    positions = [_check_query(row, tokens) for row in wanted]
+    wanted = range(whole("tokens", tokens, 1)) if rows is None else rows
+    memory.require(8 * len(wanted) * whole("tokens", tokens, 1), "tokens", tokens)
+    positions = [position("query", row, tokens) for row in wanted]
     matrix = np.zeros((len(positions), tokens))
 
     def fill(place: int) -> None:
@@ -114,10 +115,10 @@ def trajectory(
 
     The first is the query alone, the last equals `influence`. Arguments and errors as in `influence`.
     """
-    _check_tokens(tokens, 8 * tokens * (architecture.depth + 3) if _is_count(tokens) else 0)
-    position = _check_query(query, tokens)
+    memory.require(8 * whole("tokens", tokens, 1) * (architecture.depth + 3), "tokens", tokens)
+    place = position("query", query, tokens)
     alone = np.zeros(tokens)
-    alone[position] = 1.0
+    alone[place] = 1.0
     attrs = {"architecture": architecture.name, "method": {}}
     assumed = architecture.mixing.assumed
     remarks = (*architecture.remarks, assumed) if assumed else architecture.remarks
@@ -125,11 +126,11 @@ def trajectory(
     def after(depth: int) -> Profile:
         mixing = PerLayer(tuple(architecture.coefficients[:depth].tolist()))
         part = Architecture(depth, architecture.stack[:depth], mixing, architecture.name, remarks)
-        return influence(part, tokens, position, method=method, threads=1)
+        return influence(part, tokens, place, method=method, threads=1)
 
     with ThreadPoolExecutor(cores(threads)) as pool:
         return [
-            Profile(alone, query=position, attrs=attrs, left_out=architecture.left_out),
+            Profile(alone, query=place, attrs=attrs, left_out=architecture.left_out),
             *pool.map(after, range(1, architecture.depth + 1)),
         ]
 
@@ -154,13 +155,13 @@ def engines(layer: Layer) -> list[str]:
 
 
 def _row(
-    architecture: Architecture, tokens: int, position: int, method: str, threads: int
-) -> tuple[Float[np.ndarray, "key"], float, dict[str, int]]:
+    architecture: Architecture, tokens: int, place: int, method: str, threads: int
+) -> tuple[Row, float, dict[str, int]]:
     """Mass over positions, mass lost to learned sinks, and how many layers each engine took."""
-    reach = max(layer.mask.reach(position, tokens) for layer in architecture.layers)
+    reach = max(layer.mask.reach(place, tokens) for layer in architecture.layers)
     # what no token that matters can see plays no part
     row = np.zeros(reach + 1)
-    row[position] = 1.0
+    row[place] = 1.0
     chosen = [_choose(layer, reach + 1, method) for layer in architecture.layers]
     repeated = chosen * (architecture.depth // len(chosen))
     layers = list(zip(architecture.stack, repeated, architecture.coefficients, strict=True))[::-1]
@@ -204,29 +205,8 @@ def _choose(layer: Layer, tokens: int, method: str) -> str:
     return method
 
 
-def _is_count(tokens: object) -> bool:
-    return isinstance(tokens, int | np.integer) and not isinstance(tokens, bool) and int(tokens) >= 1
-
-
-def _check_tokens(tokens: int, needed: int) -> None:
-    if not _is_count(tokens):
-        raise InvalidValueError(f"tokens: {tokens!r} given, an integer ≥ 1 needed")
-    memory.require(needed, "tokens", tokens)
-
-
-def _check_query(query: int, tokens: int) -> int:
-    valid = isinstance(query, int | np.integer) and not isinstance(query, bool)
-    if not valid or not -tokens <= query < tokens:
-        raise InvalidValueError(
-            f"query: {query!r} given, a position from {-tokens} to {tokens - 1} needed for {tokens} tokens"
-        )
-    return int(query) % tokens
-
-
 def cores(threads: int | None) -> int:
     """The threads asked for, or one per core that may be used. Raises `InvalidValueError` unless ≥ 1."""
     if threads is None:
         return memory.cores()
-    if not _is_count(threads):
-        raise InvalidValueError(f"threads: {threads!r} given, an integer ≥ 1 needed")
-    return threads
+    return whole("threads", threads, 1)

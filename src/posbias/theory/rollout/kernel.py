@@ -12,6 +12,10 @@ from jaxtyping import Bool, Float
 from posbias.errors import InvalidValueError
 from posbias.theory.architecture import Architecture, Layer
 
+Row = Float[np.ndarray, "key"]
+"""What one query draws from every key."""
+Kernel = Float[np.ndarray, "query key"]
+
 
 def masked_softmax(
     logits: Float[np.ndarray, "*heads query key"],
@@ -35,7 +39,7 @@ def masked_softmax(
     return weights / (weights.sum(axis=-1, keepdims=True) + np.exp(sink - largest))
 
 
-def layer_kernel(layer: Layer, tokens: int) -> Float[np.ndarray, "query key"]:
+def layer_kernel(layer: Layer, tokens: int) -> Kernel:
     """The attention kernel of a layer, heads averaged by their weights: n×n float64.
 
     Rows sum to one, or to less where a learned sink draws its share.
@@ -49,10 +53,10 @@ def layer_kernel(layer: Layer, tokens: int) -> Float[np.ndarray, "query key"]:
 
 
 def push(
-    row: Float[np.ndarray, "key"],
-    kernels: Iterable[Float[np.ndarray, "query key"]],
+    row: Row,
+    kernels: Iterable[Kernel],
     mixing: Iterable[float],
-) -> Float[np.ndarray, "key"]:
+) -> Row:
     """row · R_T ⋯ R_1 for kernels and mixing coefficients given **top layer first**; never matrix by matrix."""
     for kernel, lam in zip(kernels, mixing, strict=True):
         row = (1.0 - lam) * row + lam * through(row, kernel)
@@ -66,7 +70,7 @@ def through(
     return np.einsum("i,ij->j", row, matrix)
 
 
-def dense_influence(architecture: Architecture, tokens: int, query: int = -1) -> Float[np.ndarray, "key"]:
+def dense_influence(architecture: Architecture, tokens: int, query: int = -1) -> Row:
     """The rollout's row of `query` by the definition, in O(depth · heads · n²): the plain algorithm."""
     row = np.zeros(tokens)
     row[query] = 1.0

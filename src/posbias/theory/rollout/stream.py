@@ -17,7 +17,7 @@ from posbias.compiling import compiled
 from posbias.theory.architecture import Layer
 from posbias.theory.encodings import DenseLogits
 from posbias.theory.masks import MASKS
-from posbias.theory.rollout.kernel import through
+from posbias.theory.rollout.kernel import Row, through
 
 RANGE = 600.0
 """Logits of a head that span no more than this may stand in any order: their exponentials all fit a double."""
@@ -42,9 +42,7 @@ class Tables(NamedTuple):
     bias: Float[np.ndarray, "head distance"]
 
 
-def push(
-    layer: Layer, mixing: float, row: Float[np.ndarray, "key"]
-) -> tuple[Float[np.ndarray, "key"], float]:
+def push(layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
     """row · R for one layer, R = (1 − λ)I + λA, and the mass that its learned sink takes.
 
     Every entry is a sum of positive terms, within 1e-12 relative of the dense product (below 1e-250 it may
@@ -222,7 +220,7 @@ def _keys_of(layer: Layer, tokens: int) -> Callable[[int], Int[np.ndarray, "key"
     return keys_of
 
 
-def _by_query(layer: Layer, row: Float[np.ndarray, "key"]) -> tuple[Float[np.ndarray, "key"], float]:
+def _by_query(layer: Layer, row: Row) -> tuple[Row, float]:
     """Σ_i row_i·A_ij with one softmax per query, each against its own largest logit; and what sinks take."""
     tokens = len(row)
     fixed = layer.head_logits()

@@ -32,6 +32,7 @@ from jaxtyping import Bool, Float, Int
 from posbias.compiling import SUMS, compiled
 from posbias.errors import InvalidValueError
 from posbias.theory.architecture import HeadLogits, Layer
+from posbias.theory.rollout.kernel import Row
 
 BLOCK = 128
 """Tokens that pass through all layers together."""
@@ -187,9 +188,7 @@ def plan_bytes(stack: Sequence[Layer], tokens: int) -> int:
     return int(8 * (3 * tokens + tables + 10 * len(stack) * heads))
 
 
-def sweep(
-    plan: Plan, row: Float[np.ndarray, "key"], threads: int = 1
-) -> tuple[Float[np.ndarray, "key"], float]:
+def sweep(plan: Plan, row: Row, threads: int = 1) -> tuple[Row, float]:
     """row · R_T ⋯ R_1 over positions, and the mass lost to learned sinks; the same bits for any threads."""
     row = np.array(row, dtype=np.float64)
     tokens, depth = len(row), len(plan.mixing)

@@ -21,6 +21,7 @@ from posbias.theory.architecture import HeadLogits, Layer
 from posbias.theory.encodings import DecayBias
 from posbias.theory.masks import Full, Prefix, SlidingWindow
 from posbias.theory.rollout import stream
+from posbias.theory.rollout.kernel import Row
 from posbias.theory.rollout.sweep import FLOOR, merge
 from posbias.theory.rollout.tiles import TILE, ascend, descend_span, slide
 
@@ -94,9 +95,7 @@ class Block(NamedTuple):
     far: Float[np.ndarray, "tile head"]
 
 
-def push(
-    layer: Layer, mixing: float, row: Float[np.ndarray, "key"]
-) -> tuple[Float[np.ndarray, "key"], float]:
+def push(layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
     """row · R for one layer, R = (1 − λ)I + λA, and the mass that its learned sink takes.
 
     The layer's logits are an exponential family (`slopes_of` is not None), its first-column logits and learned
