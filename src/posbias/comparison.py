@@ -215,11 +215,8 @@ def _around(
 
 
 def _spread(values: Float[np.ndarray, "split"]) -> Score:
-    return Score(float(values.mean()), _central(values))
-
-
-def _central(values: Float[np.ndarray, "resample"]) -> tuple[float, float] | None:
+    """The mean, and what holds 95 % of the values."""
     if np.isnan(values).any():
-        return None
+        return Score(float(values.mean()))
     low, high = np.quantile(values, [0.025, 0.975])
-    return float(low), float(high)
+    return Score(float(values.mean()), (float(low), float(high)))

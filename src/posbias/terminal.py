@@ -143,13 +143,9 @@ def comparison_table(comparison: "Comparison", labels: dict[str, str]) -> list[s
 
 
 def _cells(agreement: "Agreement") -> list[str]:
-    scores = (
-        (agreement.spearman, 2),
-        (agreement.wasserstein, 3),
-        (agreement.spearman_without_first, 2),
-        (agreement.wasserstein_without_first, 3),
-    )
-    return [_score(score, digits) for score, digits in scores]
+    scores = agreement.spearman, agreement.wasserstein
+    scores += agreement.spearman_without_first, agreement.wasserstein_without_first
+    return [_score(score, digits) for score, digits in zip(scores, (2, 3, 2, 3), strict=True)]
 
 
 def _score(score: "Score", digits: int) -> str:

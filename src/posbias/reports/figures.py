@@ -1,12 +1,10 @@
-"""The report's figures: what stands on each, what to see in it, and how it goes into a page."""
+"""The report's figures: what stands on each, and what to see in it."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from posbias.plots import (
-    THEMED,
     draw_cumulative,
     draw_influence,
     draw_kernels,
@@ -130,20 +128,3 @@ def _kernels(measurement: "xr.Dataset") -> "Figure":
     for ax in panels[count:]:
         ax.set_axis_off()
     return figure
-
-
-def inline_svg(picture: bytes, name: str, title: str) -> str:
-    """An SVG file as an element for a page: as wide as its place, in the page's colours, ids its own.
-
-    Text, lines and background take the CSS variables that `plots.THEMED` names, so a page may go dark.
-    `title`, read to those who cannot see the figure, must hold no markup.
-    """
-    text = picture.decode()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r'(\bid="|xlink:href="#|url\(#)', rf"\g<1>{name}-", text)
-    for colour, variable in THEMED.items():
-        text = text.replace(colour, f"var(--{variable})")
-    head, body = text.split(">", 1)
-    head = re.sub(r'\s(width|height|version)="[^"]*"', "", head)
-    return f'{head} role="img" aria-label="{title}">{body}'.strip()

@@ -13,9 +13,9 @@ import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
-from posbias.reports.figures import inline_svg
+from posbias.plots import THEMED
 
 LARGEST_SVG = 700_000
 """Bytes of an SVG, made compact, up to which it goes into the page; above, its PNG does."""
@@ -60,12 +60,9 @@ def picture(folder: str | os.PathLike[str], name: str, identity: str, alternativ
     vector, pixels = Path(folder) / f"{name}.svg", Path(folder) / f"{name}.png"
     if vector.is_file():
         try:
-            content = compact_svg(vector.read_bytes())
-            if len(content) <= LARGEST_SVG:
-                element = inline_svg(content, identity, str(escape(alternative)))
-                return Picture(
-                    Markup(element.replace("<svg ", f'<svg style="--natural:{_width(content):g}" ', 1))
-                )
+            element = inline_svg(vector.read_bytes(), identity, alternative)
+            if len(element.encode()) <= LARGEST_SVG:
+                return Picture(element)
             wrong.append(f"{vector.name} is too heavy for this page")
         except (ElementTree.ParseError, ValueError, OSError):
             wrong.append(f"{vector.name} cannot be read")
@@ -86,10 +83,13 @@ def within(pictures: dict[str, Picture], limit: int) -> dict[str, Picture]:
     return kept
 
 
-def compact_svg(picture: bytes) -> bytes:
-    """An SVG of matplotlib with what draws and nothing else, two digits after the point, and short ids.
+def inline_svg(picture: bytes, identity: str, alternative: str) -> Markup:
+    """An SVG of matplotlib as an element: what draws and nothing else, two digits after the point, ids of its own.
 
-    The words beneath a captioned figure are cut off. Raises `ParseError` or `ValueError` if it is no such SVG.
+    It is as wide as its place (`--natural` is its own width, in CSS pixels); text, lines and background take the
+    CSS variables that `plots.THEMED` names, so a page may go dark. The words beneath a captioned figure are cut
+    off. `alternative` is read to those who cannot see it. Raises `ParseError` or `ValueError` for what is no such
+    SVG.
     """
     if b"<!ENTITY" in picture:
         raise ValueError("entities are not read")
@@ -98,19 +98,19 @@ def compact_svg(picture: bytes) -> bytes:
         raise ValueError("no SVG with a viewBox")
     _without_words(root)
     _only_what_draws(root)
-    _short_ids(root)
+    _short_ids(root, identity)
     for element in root.iter():
         element.text = (element.text or "").strip() if element.tag.endswith("text") else None
         element.tail = None
         for name in _PLACES & element.attrib.keys():
             element.set(name, _rounded(element.attrib[name]))
-    return ElementTree.tostring(root, encoding="utf-8")
-
-
-def _width(picture: bytes) -> float:
-    """Width of a compact SVG at its natural size, CSS pixels."""
-    box = re.search(rb'viewBox="\S+ \S+ (\S+) ', picture)
-    return float(box[1]) * 4 / 3 if box else 0.0
+    box, width = root.attrib["viewBox"], float(root.attrib["viewBox"].split()[2]) * 4 / 3
+    root.attrib.clear()
+    root.attrib |= {"viewBox": box, "style": f"--natural:{width:g}", "role": "img", "aria-label": alternative}
+    text = ElementTree.tostring(root, encoding="unicode")
+    for colour, variable in THEMED.items():
+        text = text.replace(colour, f"var(--{variable})")
+    return Markup(text)
 
 
 def _without_words(root: ElementTree.Element) -> None:
@@ -147,8 +147,8 @@ def _only_what_draws(element: ElementTree.Element) -> None:
             _only_what_draws(child)
 
 
-def _short_ids(root: ElementTree.Element) -> None:
-    """Keep the ids that something refers to, as short words in the order they come."""
+def _short_ids(root: ElementTree.Element, identity: str) -> None:
+    """Keep the ids that something refers to, as `identity` and a number in the order they come."""
     pattern = re.compile(r"^#(\S+)$|url\(#([^)]+)\)")
     used = {
         first or second
@@ -157,7 +157,9 @@ def _short_ids(root: ElementTree.Element) -> None:
         for first, second in pattern.findall(value)
     }
     named = (element.get("id", "") for element in root.iter())
-    short = {name: f"{number:x}" for number, name in enumerate(name for name in named if name in used)}
+    short = {
+        name: f"{identity}-{number:x}" for number, name in enumerate(name for name in named if name in used)
+    }
     for element in root.iter():
         name = element.attrib.pop("id", "")
         if name in short:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from posbias.predictors import PREDICTORS
 from posbias.reports import tables
 from posbias.reports.evidence import Findings
-from posbias.reports.figures import Illustration, inline_svg
+from posbias.reports.figures import Illustration
 from posbias.reports.scores import MEASURES
 from posbias.sources import REPORTED, cite
 
@@ -15,6 +15,7 @@ def render(found: Findings, sentences: Sequence[str], plates: Sequence[tuple[Ill
     """The whole page as HTML that needs no other file, no script and no network; `plates` are figures as SVG."""
     from markupsafe import Markup, escape
 
+    from posbias.reports.gallery import inline_svg
     from posbias.reports.setting import resource, template
 
     def subscripts(text: str) -> Markup:
@@ -30,7 +31,7 @@ def render(found: Findings, sentences: Sequence[str], plates: Sequence[tuple[Ill
         depth=measurement.sizes["layer"],
         text=measurement.attrs.get("text", "an unnamed text"),
         answer=sentences,
-        plates=[(one, Markup(inline_svg(vector, one.name, one.title))) for one, vector in plates],
+        plates=[(one, inline_svg(vector, one.name, one.title)) for one, vector in plates],
         measures=MEASURES,
         scores=tables.scores(found.comparison),
         shape_columns=tables.SHAPE_COLUMNS,

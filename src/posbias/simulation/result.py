@@ -38,12 +38,9 @@ class Averages:
     value: Array
     se: Array
 
-    def by_layer(self) -> list[dict[str, Any]]:
-        """A dictionary of plain lists per layer, numbered from 1."""
-        pairs = zip(self.value.tolist(), self.se.tolist(), strict=True)
-        return [
-            {"layer": layer, "value": value, "se": se} for layer, (value, se) in enumerate(pairs, start=1)
-        ]
+    def as_dict(self, place: int) -> dict[str, Any]:
+        """Layer number `place` as plain lists."""
+        return {"value": self.value[place].tolist(), "se": self.se[place].tolist()}
 
 
 @dataclass(frozen=True)
@@ -176,7 +173,10 @@ class RecencyResult:
                 | {"least_step": {"value": r.least.value, "se": r.least.se}}
                 for layer, r in enumerate(self.exhibits_recency())
             ],
-            **{name: getattr(self, name).by_layer() for name in BY_LAYER},
+            **{
+                name: [{"layer": layer + 1} | averages.as_dict(layer) for layer in range(self.model.depth)]
+                for name, averages in ((name, getattr(self, name)) for name in BY_LAYER)
+            },
         }
 
     # --- moments: pairs of means and standard errors ---------------------------------------------------

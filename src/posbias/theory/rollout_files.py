@@ -117,9 +117,9 @@ def from_published(data: dict[str, Any], name: str = "") -> ArchitectureFile:
         Layer(
             heads=attention.num_heads,
             mask=_published_mask(rollout.mask_config),
-            positional=NoPE() if slopes is None else ALiBi(slopes[t]),
-            content=_content(diagonal, constant, t),
-            head_weights=None if weights is None else _shares(weights[t], attention.num_heads),
+            positional=NoPE() if slopes[t] is None else ALiBi(slopes[t]),
+            content=_content(diagonal[t], constant[t]),
+            head_weights=None if weights[t] is None else _shares(weights[t], attention.num_heads),
             temperature=attention.softmax_temperature,
         )
         for t in range(depth)
@@ -141,24 +141,16 @@ def _published_mask(mask: PublishedMask) -> Mask:
             return SlidingWindow(mask.window_size)
 
 
-def _per_layer(key: str, rows: tuple | None, depth: int) -> tuple | None:
-    if rows is None:
-        return None
+def _per_layer(key: str, rows: tuple | None, depth: int) -> tuple:
+    """A list for each layer, from one for all or one each; of nothing, nothing for each."""
+    rows = (None,) if rows is None else rows
     if len(rows) not in (1, depth):
         raise InvalidValueError(f"{key}: {len(rows)} lists given, one or {depth} (one per layer) needed")
     return rows if len(rows) == depth else rows * depth
 
 
-def _content(diagonal: tuple | None, constant: tuple | None, layer: int) -> NoContent | ConstantDiagonal:
-    assert diagonal is not None
-    assert constant is not None
-    if (
-        len(diagonal[layer]) == len(constant[layer]) == 1
-        and not diagonal[layer][0]
-        and not constant[layer][0]
-    ):
-        return NoContent()
-    return ConstantDiagonal(diagonal[layer], constant[layer])
+def _content(diagonal: tuple[float, ...], constant: tuple[float, ...]) -> NoContent | ConstantDiagonal:
+    return NoContent() if diagonal == constant == (0.0,) else ConstantDiagonal(diagonal, constant)
 
 
 def _shares(weights: tuple[float, ...], heads: int) -> tuple[float, ...]:

@@ -20,7 +20,7 @@ def test_an_svg_brings_only_what_draws(tmp_path):
     found = gallery.picture(tmp_path, "fig2", "wu2025-fig2", 'what it "shows" <b>')
     assert found.vector
     assert 'd="M 0.12 1 L 2 3"' in found.element
-    assert 'aria-label="what it &#34;shows&#34; &lt;b&gt;"' in found.element
+    assert 'aria-label="what it &quot;shows&quot; &lt;b&gt;"' in found.element
     for word in ("http://x", "color: red", "alert", "foreignObject", "onload"):
         assert word not in found.element
 
@@ -39,14 +39,14 @@ def test_a_figure_without_words_keeps_its_size(tmp_path):
 
 def test_entities_are_not_read():
     with pytest.raises(ValueError, match="entities"):
-        gallery.compact_svg(b'<!DOCTYPE svg [<!ENTITY a "b">]><svg/>')
+        gallery.inline_svg(b'<!DOCTYPE svg [<!ENTITY a "b">]><svg/>', "a", "b")
 
 
 def test_words_beneath_a_figure_are_cut_off():
     figure, panels = captioned_figure(4, 2, [("fails: a long sentence beneath", "#d55e00")] * 3)
     panels.subplots().plot([0, 1])
     whole = picture_bytes(settle(figure), "svg")
-    short = gallery.compact_svg(whole)
+    short = gallery.inline_svg(whole, "a", "b").encode()
     height = float(re.search(rb'viewBox="0 0 288 ([\d.]+)"', short)[1])
     assert height == pytest.approx(144, abs=1.5)
     assert b"#d55e00" in whole
