@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from numbers import Integral
 from typing import Any, TypeVar
 
-from posbias.errors import InvalidValueError
+from posbias.errors import InvalidValueError, nearest
 
 Name = TypeVar("Name", bound=str)
 
@@ -41,7 +41,8 @@ def positive(name: str, given: float) -> float:
 
 
 def one_of(name: str, given: Name, choices: Iterable[str]) -> Name:
-    """`given`, if it is one of the choices. Raises `InvalidValueError` listing them."""
+    """`given`, if it is one of the choices. Raises `InvalidValueError` listing them, and naming the nearest."""
     if given not in choices:
-        raise InvalidValueError(f"{name}: {given!r} given, one of {', '.join(choices)} needed")
+        hint = nearest(str(given), choices)
+        raise InvalidValueError(f"{name}: {given!r} given, one of {', '.join(choices)} needed{hint}")
     return given

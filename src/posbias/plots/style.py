@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.errors import InvalidValueError, MissingPackageError, nearest
+from posbias.arguments import one_of
+from posbias.errors import MissingPackageError
 from posbias.files import write_bytes
 
 if TYPE_CHECKING:
@@ -62,12 +63,7 @@ def new_figure(width: float = 6.4, height: float = 3.2) -> "Figure":
 
 def check_kind(path: str | os.PathLike[str]) -> str:
     """The kind of picture that the suffix of `path` names. Raises `InvalidValueError` for none of `FILE_KINDS`."""
-    kind = Path(path).suffix.lower().removeprefix(".")
-    if kind not in FILE_KINDS:
-        raise InvalidValueError(
-            f"picture: {kind!r} given, one of {', '.join(FILE_KINDS)} needed{nearest(kind, FILE_KINDS)}"
-        )
-    return kind
+    return one_of("picture", Path(path).suffix.lower().removeprefix("."), FILE_KINDS)
 
 
 def picture_bytes(figure: "Figure", kind: str) -> bytes:

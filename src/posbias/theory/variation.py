@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from posbias.arguments import one_of
 from posbias.errors import InvalidValueError, nearest
 from posbias.profile import Profile
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
@@ -105,11 +106,7 @@ def vary(
     `tokens`, `query`, `method` and `threads` as in `influence`; values are independent and share the cores.
     Raises `InvalidValueError` for an unknown quantity or a value that the architecture cannot take.
     """
-    if quantity not in QUANTITIES:
-        raise InvalidValueError(
-            f"vary: {quantity!r} given, one of {', '.join(QUANTITIES)} needed{nearest(quantity, QUANTITIES)}"
-        )
-    chosen = QUANTITIES[quantity]
+    chosen = QUANTITIES[one_of("vary", quantity, QUANTITIES)]
 
     def at(value: float) -> tuple[float, Profile]:
         number = int(value) if chosen.whole and float(value).is_integer() else value

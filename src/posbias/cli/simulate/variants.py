@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from posbias.arguments import one_of
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, progress
 from posbias.cli.simulate.layernorm import check_targets
-from posbias.errors import InvalidValueError, nearest
 from posbias.events import Event
 from posbias.terminal import variants_table
 
@@ -104,10 +104,7 @@ def _chosen(names: tuple[str, ...], model: Model) -> "dict[str, Variant]":
     from posbias.simulation import VARIANTS
 
     for name in names:
-        if name not in VARIANTS:
-            raise InvalidValueError(
-                f"variant: {name!r} given, one of {', '.join(VARIANTS)} needed{nearest(name, VARIANTS)}"
-            )
+        one_of("variant", name, VARIANTS)
     changes = {name: number for name, number in vars(model).items() if number is not None}
     return {
         name: dataclasses.replace(VARIANTS[name], model=dataclasses.replace(VARIANTS[name].model, **changes))

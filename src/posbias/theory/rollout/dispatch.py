@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from posbias import memory
-from posbias.arguments import position, whole
-from posbias.errors import InvalidValueError, nearest
+from posbias.arguments import one_of, position, whole
+from posbias.errors import InvalidValueError
 from posbias.profile import Profile
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.encodings import DenseLogits
@@ -191,11 +191,7 @@ def _engine(name: str) -> Any:
 
 
 def _choose(layer: Layer, tokens: int, method: str) -> str:
-    if method not in METHODS:
-        raise InvalidValueError(
-            f"method: {method!r} given, one of {', '.join(METHODS)} needed{nearest(method, METHODS)}"
-        )
-    if method == "auto":
+    if one_of("method", method, METHODS) == "auto":
         return engine(layer, tokens)
     if method not in engines(layer):
         raise InvalidValueError(
