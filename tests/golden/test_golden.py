@@ -82,7 +82,7 @@ def test_claims_of_studies_have_the_ids_and_sentences_they_had(paper):
     studies = import_module(f"posbias.papers.{paper}").STUDIES
     written = {claim.id: claim.sentence for study in studies.values() for claim in study.claims}
     held = {claim["id"]: claim["claim"].replace("\xa0", " ") for claim in read("claims_quick.json")}
-    names = {study.name for study in studies.values()}
+    names = {study.key for study in studies.values()}
     assert {id: words for id, words in held.items() if id.rpartition("/")[0] in names} == written
 
 

@@ -48,9 +48,9 @@ class Reproduction(reproduction.Reproduction):
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the pictures themselves, for JSON."""
-        from posbias.papers.kim2026.heat_maps import with_printed
+        from posbias.papers.kim2026.heat_maps import data
 
-        numbers = with_printed(self.results)
+        numbers = data(self.results)
         return {
             "figures": [str(path) for path in self.figures],
             "files": [str(path) for path in self.files],
@@ -147,12 +147,12 @@ def _simulated(
 
 def _write_table(store: Store, seed: int, folder: Path) -> Path:
     """Write the recency probability of every layer of every cell to table.csv (a line each) and table.json."""
-    from posbias.papers.kim2026.heat_maps import with_printed
+    from posbias.papers.kim2026.heat_maps import data
     from posbias.simulation.cell import RecencyCell
 
     known = dict.fromkeys(model for name in TARGETS for model in STUDIES[name].cells)
     stored = {model: store.find(RecencyCell(model, seed)) for model in known}
-    numbers = with_printed({model: one.result for model, one in stored.items() if one is not None})
+    numbers = data({model: one.result for model, one in stored.items() if one is not None})
     about = {"source": cite("kim2026").short, "version": VERSION}
     about |= {"note": "anisotropies other than 0 and 0.5 are ours"}
     save_json(about | {"cells": numbers["cells"], "published": numbers["published"]}, folder / "table.json")

@@ -4,7 +4,7 @@ The paper speaks of a diagonal masked but for the first row; that is read as the
 whose diagonal does not outshine the rest.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from posbias.papers.kim2026.models import describe, samples_text
@@ -62,17 +62,15 @@ def draw_heat_maps(
     return figure
 
 
-def data(results: Results) -> dict[str, Any]:
-    """The simulations, for JSON."""
+def data(results: Results, *, printed: bool = True, compared: Iterable[Any] = ()) -> dict[str, Any]:
+    """The simulations, for JSON, with the `printed` numbers beside ours, and closed forms `compared` with them."""
     told = [result.as_dict() for result in results.values()]
-    cells = [{name: result[name] for name in CELL} for result in told]
-    samples = min(result.samples for result in results.values())
-    return {"samples": samples, "cells": cells, "published": [], "closed_forms": []}
-
-
-def with_printed(results: Results) -> dict[str, Any]:
-    """The same, with the printed numbers beside ours."""
-    return data(results) | {"published": [beside(piece) for piece in printed_numbers(results)]}
+    return {
+        "samples": min(result.samples for result in results.values()),
+        "cells": [{name: result[name] for name in CELL} for result in told],
+        "published": [beside(piece) for piece in printed_numbers(results)] if printed else [],
+        "closed_forms": [row.as_dict() for row in compared],
+    }
 
 
 def beside(piece: Any) -> dict[str, Any]:

@@ -15,11 +15,12 @@ from posbias.simulation import RecencyModel
 
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9)
 """Anisotropies of Figures 2, 5, 6 and 7: ours."""
-BARE: Mapping[str, Any] = {"norm": "none", "anisotropy": 0.0}
-ISOTROPIC: Mapping[str, Any] = {"anisotropy": 0.0}
-ANISOTROPIC: Mapping[str, Any] = {"anisotropy": 0.5}
-RESIDUAL: Mapping[str, Any] = {"anisotropy": 0.5, "residual": True}
-FOUR = (BARE, ISOTROPIC, ANISOTROPIC, RESIDUAL)
+FOUR: tuple[Mapping[str, Any], ...] = (
+    {"norm": "none", "anisotropy": 0.0},
+    {"anisotropy": 0.0},
+    {"anisotropy": 0.5},
+    {"anisotropy": 0.5, "residual": True},
+)
 """The rows of Figures 1, 3 and 4."""
 QUICK, FULL = 1_000_000, 10_000_000
 """Draws of every model: under a minute for all figures, and the paper's."""

@@ -1,35 +1,21 @@
 """Figures 1 to 7 and Section 3 as studies: which models are simulated for each, and what is claimed of them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
 from posbias.claims import Below, Claim, Near
 from posbias.papers.claims import claims_of
+from posbias.papers.kim2026 import closed_forms as forms
 from posbias.papers.kim2026 import quantities as q
-from posbias.papers.kim2026.closed_forms import (
-    GOOD,
-    READINGS,
-    Compared,
-    draw_key_factor_figure,
-    key_factor_claims,
-    key_factor_rows,
-    score_row,
-    scores,
-    table_of,
-)
-from posbias.papers.kim2026.heat_maps import data, draw_heat_maps, printed_table, with_printed
+from posbias.papers.kim2026.heat_maps import data, draw_heat_maps, printed_table
 from posbias.papers.kim2026.models import (
     ALPHAS,
-    ANISOTROPIC,
-    BARE,
     EFFORT,
     EXPECTED,
     FOUR,
-    ISOTROPIC,
     PRINTED,
-    RESIDUAL,
     by_anisotropy,
     models,
     note,
@@ -40,6 +26,8 @@ from posbias.papers.study import Results, Studies, Study
 from posbias.reports.pages import Table
 from posbias.simulation import RecencyModel
 
+BARE, ISOTROPIC, ANISOTROPIC, RESIDUAL = (models(row) for row in FOUR)
+"""The four models at 16 and 64 dimensions."""
 WIDE = (256, 1024)
 """Dimensions of Figure 4."""
 ROWS, RESIDUAL_ROWS = (
@@ -58,7 +46,7 @@ def _study(
     *,
     layers: Sequence[int] = (1, 2),
     printed: bool = False,
-    compared: Callable[[Results], Iterable[Compared]] | None = None,
+    compared: Callable[[Results], Iterable[forms.Compared]] = lambda results: (),
 ) -> Study:
     """A study of simulated models: probabilities of some `layers`, beside printed numbers and closed forms."""
 
@@ -66,12 +54,8 @@ def _study(
         yield probabilities(results, layers)
         if printed:
             yield printed_table(results)
-        if compared:
-            yield table_of([*compared(results)])
-
-    def numbers(results: Results) -> Mapping[str, Any]:
-        forms = {"closed_forms": [row.as_dict() for row in compared(results)]} if compared else {}
-        return (with_printed(results) if printed else data(results)) | forms
+        if rows := [*compared(results)]:
+            yield forms.table_of(rows)
 
     return Study(
         f"kim2026/{short}",
@@ -83,7 +67,7 @@ def _study(
         "draws",
         {"quick": round(0.024 * len(cells), 2), "full": round(0.24 * len(cells), 1)},
         tables,
-        numbers,
+        lambda results: data(results, printed=printed, compared=compared(results)),
         note,
         draw,
         expected=EXPECTED if printed else (),
@@ -95,89 +79,84 @@ def _study(
 
 def _section3() -> Iterator[Claim]:
     claim = claims_of("kim2026/section3", "Section 3")
-    isotropic, plain, residual = models(ISOTROPIC), models(ANISOTROPIC), models(RESIDUAL)
     for number, (printed, model) in enumerate(PRINTED, start=1):
         sentence = f"The recency probability of {where_of(model, 2)}, is {printed}"
         yield claim(number, sentence, q.printed(printed, model), strength="printed")
     sentence = "Without LayerNorm the recency probability of layers 1 and 2 is close to one half (within .01)"
-    yield claim(7, sentence, q.probability(models(BARE), 1, 2), Near(0.5, q.CLOSE))
+    yield claim(7, sentence, q.probability(BARE, 1, 2), Near(0.5, q.CLOSE))
     sentence = "With LayerNorm and isotropic embeddings, 16 dimensions show a mild recency in layer 2"
-    yield claim(8, sentence, q.probability(isotropic[:1], 2), q.RECENT)
+    yield claim(8, sentence, q.probability(ISOTROPIC[:1], 2), q.RECENT)
     sentence = (
         "With LayerNorm and isotropic embeddings, 64 dimensions show no recency in layer 2, to four digits"
     )
-    yield claim(9, sentence, q.probability(isotropic[1:], 2), Near(0.5, q.DIGIT))
+    yield claim(9, sentence, q.probability(ISOTROPIC[1:], 2), Near(0.5, q.DIGIT))
     sentence = "Anisotropic embeddings prefer recent keys in layer 2, with a residual connection or without"
-    yield claim(10, sentence, q.probability((*plain, *residual), 2), q.RECENT)
+    yield claim(10, sentence, q.probability((*ANISOTROPIC, *RESIDUAL), 2), q.RECENT)
     sentence = "Anisotropy strengthens recency: the probability of layer 2 is higher at α = 0.5 than at α = 0"
-    yield claim(11, sentence, q.excess(plain, isotropic, 2), q.MORE)
+    yield claim(11, sentence, q.excess(ANISOTROPIC, ISOTROPIC, 2), q.MORE)
     sentence = "A residual connection weakens it: the probability of layer 2 is lower with than without"
-    yield claim(12, sentence, q.excess(plain, residual, 2), q.MORE)
+    yield claim(12, sentence, q.excess(ANISOTROPIC, RESIDUAL, 2), q.MORE)
     sentence = "Fewer dimensions show more: the probability of layer 2 is higher at d = 16 than at d = 64"
-    narrow, wide = zip(isotropic, plain, residual, strict=True)
+    narrow, wide = zip(ISOTROPIC, ANISOTROPIC, RESIDUAL, strict=True)
     yield claim(13, sentence, q.narrow_excess(narrow, wide), q.MORE)
 
 
 def _fig1() -> Iterator[Claim]:
     claim = claims_of("kim2026/fig1", "Section 3")
-    plain, residual = models(ANISOTROPIC), models(RESIDUAL)
     sentence = "The first layer prefers neither end, in any model (recency probability one half, within .001)"
     yield claim(1, sentence, q.probability(models(FOUR), 1), Near(0.5, q.FIRST_LAYER), place="Figure 1")
     sentence = (
         "Without LayerNorm the scores of layer 2 are uniform along a row but for the diagonal (within 5 %)"
     )
-    yield claim(2, sentence, q.even_rows(models(BARE), 2))
+    yield claim(2, sentence, q.even_rows(BARE, 2))
     sentence = "LayerNorm makes mean scores of layer 2 rise along every row at α = 0, in"
-    yield claim(3, f"{sentence} 16 dimensions", q.rising(models(ISOTROPIC, [16]), 2))
-    rising = q.rising(models(ISOTROPIC, [64]), 2)
+    yield claim(3, f"{sentence} 16 dimensions", q.rising(ISOTROPIC[:1], 2))
+    rising = q.rising(ISOTROPIC[1:], 2)
     yield claim(4, f"{sentence} 64 dimensions (Theorem 1)", rising, place="Theorem 1")
     sentence = "With anisotropic embeddings mean scores of layer 2 rise along every row"
-    yield claim(5, sentence, q.rising(plain, 2))
+    yield claim(5, sentence, q.rising(ANISOTROPIC, 2))
     sentence = "With a residual connection mean scores of layer 2 still rise along every row (Proposition 2)"
-    yield claim(6, sentence, q.rising(residual, 2), place="Proposition 2")
+    yield claim(6, sentence, q.rising(RESIDUAL, 2), place="Proposition 2")
     sentence = "A residual connection lowers every score of layer 2 below the diagonal"
-    yield claim(7, sentence, q.higher_scores(plain, residual, 2))
+    yield claim(7, sentence, q.higher_scores(ANISOTROPIC, RESIDUAL, 2))
     sentence = (
         "Scores do not depend on distance alone: at every distance the last query gives more than the first"
     )
-    yield claim(8, sentence, q.beyond_distance((*plain, *residual), 2))
+    yield claim(8, sentence, q.beyond_distance((*ANISOTROPIC, *RESIDUAL), 2))
     sentence = "It gives the last query's score for the key before it in layer 2 within 10 %"
-    for number, (reading, words) in enumerate(READINGS.items(), start=9):
+    for number, (reading, words) in enumerate(forms.READINGS.items(), start=9):
         about = {"place": "Eqs. 5, 19, 41", "provenance": "paper" if reading == "published" else "ours"}
-        off = scores(models(FOUR), reading)
-        yield claim(number, f"(closed form, {words}) {sentence}", off, Near(0.0, GOOD), **about)
+        off = forms.scores(models(FOUR), reading)
+        yield claim(number, f"(closed form, {words}) {sentence}", off, Near(0.0, forms.GOOD), **about)
 
 
 def _fig3() -> Iterator[Claim]:
     claim = claims_of("kim2026/fig3", "Figure 3")
-    plain, residual, isotropic = models(ANISOTROPIC), models(RESIDUAL), models(ISOTROPIC)
-    bare = q.probability(models(BARE), 3, 4)
+    bare = q.probability(BARE, 3, 4)
     sentence = "Without LayerNorm the recency probability of layers 3 and 4 is close to one half (within .01)"
     yield claim(1, sentence, bare, Near(0.5, q.CLOSE), place="Section 3")
     sentence = "Without LayerNorm layers 3 and 4 prefer earlier keys"
     yield claim(2, sentence, bare, Below(0.5, q.DIGIT), place="Section 3")
     sentence = "With LayerNorm and anisotropic embeddings mean scores of layers 3 and 4 rise along every row"
-    yield claim(3, sentence, q.rising((*plain, *residual), 3, 4))
+    yield claim(3, sentence, q.rising((*ANISOTROPIC, *RESIDUAL), 3, 4))
     sentence = "With LayerNorm and isotropic embeddings layers 3 and 4"
-    recent, level = (q.probability([model], 3, 4) for model in isotropic)
+    recent, level = (q.probability([model], 3, 4) for model in ISOTROPIC)
     yield claim(4, f"{sentence} prefer recent keys, in 16 dimensions", recent, q.RECENT)
     sentence += " show no recency in 64 dimensions, to four digits"
     yield claim(5, sentence, level, Near(0.5, q.DIGIT))
     sentence = "Recency grows with depth: its probability rises from layer 2 to 3 and from 3 to 4"
-    yield claim(6, sentence, q.growth((*isotropic[:1], *plain, *residual), 2, 3), q.MORE)
+    yield claim(6, sentence, q.growth((*ISOTROPIC[:1], *ANISOTROPIC, *RESIDUAL), 2, 3), q.MORE)
     sentence = "A residual connection weakens recency in layers 3 and 4 too"
-    yield claim(7, sentence, q.excess(plain, residual, 3, 4), q.MORE)
+    yield claim(7, sentence, q.excess(ANISOTROPIC, RESIDUAL, 3, 4), q.MORE)
 
 
 def _fig4() -> Iterator[Claim]:
     claim = claims_of("kim2026/fig4", "Figure 4")
-    plain, residual = models(ANISOTROPIC, WIDE), models(RESIDUAL, WIDE)
+    bare, isotropic, plain, residual = (models(row, WIDE) for row in FOUR)
     sentence = "Without LayerNorm the recency probability of layer 2 is close to one half"
-    yield claim(
-        1, f"{sentence} in 256 and 1,024 dimensions", q.probability(models(BARE, WIDE), 2), Near(0.5, q.CLOSE)
-    )
+    yield claim(1, f"{sentence} in 256 and 1,024 dimensions", q.probability(bare, 2), Near(0.5, q.CLOSE))
     sentence = "With LayerNorm isotropic embeddings prefer recent keys in 256 and 1,024 dimensions"
-    recent = q.probability(models(ISOTROPIC, WIDE), 2)
+    recent = q.probability(isotropic, 2)
     yield claim(2, f"{sentence} (Theorem 1, d ≫ 1)", recent, q.RECENT, place="Theorem 1")
     sentence = "With anisotropic embeddings mean scores of layer 2 rise along every row, at d = 256 and 1,024"
     yield claim(3, sentence, q.rising((*plain, *residual), 2))
@@ -220,9 +199,9 @@ def _by_anisotropy(short: str, place: str, *, residual: bool) -> Iterator[Claim]
 def _key_factors(short: str, title: str, question: str, *, residual: bool) -> Study:
     """Figure 2 or 7: every anisotropy at 16 and 64 dimensions."""
     cells = by_anisotropy(residual=residual)
-    claims = key_factor_claims(f"kim2026/{short}", residual=residual)
-    draw = partial(draw_key_factor_figure, residual=residual)
-    compared = partial(key_factor_rows, cells)
+    claims = forms.key_factor_claims(f"kim2026/{short}", residual=residual)
+    draw = partial(forms.draw_key_factor_figure, residual=residual)
+    compared = partial(forms.key_factor_rows, cells)
     return _study(short, title, question, cells, claims, draw, layers=(2,), compared=compared)
 
 
@@ -236,7 +215,7 @@ STUDIES = Studies(
             _fig1(),
             partial(draw_heat_maps, rows=FOUR),
             printed=True,
-            compared=lambda results: [score_row(results[model]) for model in models(FOUR)],
+            compared=lambda results: [forms.score_row(results[model]) for model in models(FOUR)],
         ),
         _key_factors(
             "fig2",
@@ -287,7 +266,7 @@ STUDIES = Studies(
             "section3",
             "The recency probabilities printed in Section 3",
             "Are the printed recency probabilities those of the model they are said to be of?",
-            (*models(BARE), *(model for _, model in PRINTED)),
+            (*BARE, *(model for _, model in PRINTED)),
             _section3(),
             printed=True,
         ),
