@@ -6,7 +6,7 @@ of all numbers of the row is off by chance in 5 % (Bonferroni): over prompts, in
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from statistics import NormalDist
 from typing import Any
 
@@ -14,8 +14,8 @@ import numpy as np
 
 from posbias.claims import Claim, Evidence, Printed
 from posbias.estimate import Estimate
-from posbias.papers.herasimchyk2026.printed import HUB, TABLE1, Number, numbers
-from posbias.papers.herasimchyk2026.standing import names_of, plain
+from posbias.papers.herasimchyk2026.printed import HUB, Number, numbers
+from posbias.papers.herasimchyk2026.standing import model_of
 from posbias.papers.study import Expected
 from posbias.reports.pages import Table
 from posbias.theory.presets import PRESETS
@@ -29,56 +29,50 @@ LEVEL = 0.05
 HEAD = ("model", "corpus", "of", "printed", "here", "difference", "tolerance", "within")
 Ours = Iterable[tuple[str, str, str, Estimate]]
 """Numbers made here: model, text, what, value with its error (0 for an exact one)."""
-Beside = Sequence[tuple[Number, Evidence]]
-"""Printed numbers with ours, each with its test."""
 
 
-def beside(table: str, ours: Ours) -> Beside:
-    """Every number that the paper prints in this table and was made here, in its order."""
-    made: dict[tuple[str, str, str], Estimate] = {}
-    for name, text, what, estimate in ours:
-        for model in TABLE1:
-            if plain(name) in map(plain, names_of(model)):
-                made[model, _corpus(text), what] = estimate
-    found = [(number, made.get((number.model, number.corpus, number.what))) for number in numbers(table)]
-    return _tested((number, estimate) for number, estimate in found if estimate is not None)
+def beside(table: str, ours: Ours) -> dict[str, list[Any]]:
+    """Every number that the paper prints in this table and was made here, in its order, beside ours, for JSON.
+
+    With them the models of the table of which nothing was compared.
+    """
+    made = {(model_of(name), _corpus(text), what): estimate for name, text, what, estimate in ours}
+    places = {(number.model, number.corpus, number.what): number for number in numbers(table)}
+    compared = []
+    for number, test, estimate in _tested((places[at], made[at]) for at in places if at in made):
+        named = {"model": number.model, "corpus": number.corpus, "what": number.what}
+        sizes = {"printed": number.value, "here": estimate.value, "se": estimate.se}
+        tolerance = test.rounding + test.errors * estimate.se
+        compared.append(named | sizes | {"tolerance": tolerance, "within": test.agrees(estimate)})
+    had = {entry["model"] for entry in compared}
+    lacking = dict.fromkeys(number.model for number in numbers(table) if number.model not in had)
+    return {"printed_beside": compared, "not_measured": [*lacking]}
 
 
 def beside_table(table: str, ours: Ours) -> Table:
     """The same in words; its caption names the models that were not measured on the paper's texts."""
-    compared = beside(table, ours)
-    lacking = _lacking(table, compared)
+    compared, lacking = beside(table, ours).values()
     caption = "Printed beside ours, with the tolerance used"
     if lacking:
         where = "" if table == "table1" else " on the paper's texts"
         caption += f" (not measured here{where}, so not compared: {', '.join(lacking)})"
     rows = []
-    for number, piece in compared:
-        entry, value = _entry(number, piece), piece.estimate.value
-        off, tolerance = value - number.value, entry["tolerance"]
-        sizes = f"{number.value:g} {value:.3g} {off:+.2g} {tolerance:.2g}".replace("-", "−").split()
+    for entry in compared:
+        off = entry["here"] - entry["printed"]
+        sizes = f"{entry['printed']:g} {entry['here']:.3g} {off:+.2g} {entry['tolerance']:.2g}"
         within = "yes" if entry["within"] else "no"
-        rows.append([number.model, number.corpus or "–", number.what, *sizes, within])
+        names = (entry["model"], entry["corpus"] or "–", entry["what"])
+        rows.append([*names, *sizes.replace("-", "−").split(), within])
     return Table(caption, HEAD, rows)
-
-
-def beside_data(table: str, ours: Ours) -> Mapping[str, Any]:
-    """The same for JSON."""
-    compared = beside(table, ours)
-    return {
-        "printed_beside": [_entry(number, piece) for number, piece in compared],
-        "not_measured": _lacking(table, compared),
-    }
 
 
 def expected(table: str, words: Callable[[Number], str]) -> tuple[Expected, ...]:
     """The numbers of a table that its rows' claims are about, with the deviation that rounding explains."""
     place = f"Table {table.removeprefix('table')}"
-    claimed = [number for number in numbers(table) if number.claimed]
-    rounding = [0.5 * 10.0**-number.digits if number.digits else 0.0 for number in claimed]
     return tuple(
-        Expected(words(number), number.value, off, place)
-        for number, off in zip(claimed, rounding, strict=True)
+        Expected(words(number), number.value, 0.5 * 10.0**-number.digits if number.digits else 0.0, place)
+        for number in numbers(table)
+        if number.claimed
     )
 
 
@@ -93,7 +87,10 @@ def row_claim(table: str, model: str, words: str) -> Claim:
         }
         own = [one for one in numbers(table) if one.model == model and one.claimed]
         made = [(one, ours[one.corpus, one.what]) for one in own if (one.corpus, one.what) in ours]
-        pieces = [piece for _, piece in _tested(made)]
+        pieces = [
+            Evidence(f"{one.what} on {one.corpus}" if one.corpus else one.what, estimate, test=test)
+            for one, test, estimate in _tested(made)
+        ]
         yield from sorted(pieces, key=lambda piece: piece.sureness)
         if not pieces:
             yield Evidence(model, flaw=_needed(table, model))
@@ -104,30 +101,13 @@ def row_claim(table: str, model: str, words: str) -> Claim:
     return Claim(name, place, sentence, quantity, strength="printed", scope=model)
 
 
-def _tested(pairs: Iterable[tuple[Number, Estimate]]) -> Beside:
+def _tested(pairs: Iterable[tuple[Number, Estimate]]) -> Iterator[tuple[Number, Printed, Estimate]]:
+    """Printed numbers with the test of each, and ours."""
     finite = [(number, ours) for number, ours in pairs if np.isfinite(ours.value)]
     counts = Counter(number.model for number, _ in finite if number.claimed)
-    compared = []
     for number, ours in finite:
         errors = NormalDist().inv_cdf(1.0 - LEVEL / 2 / max(1, counts[number.model]))
-        test = Printed(number.value, number.digits, errors=errors, known=KNOWN)
-        where = f"{number.what} on {number.corpus}" if number.corpus else number.what
-        compared.append((number, Evidence(where, ours, test=test)))
-    return compared
-
-
-def _entry(number: Number, piece: Evidence) -> dict[str, Any]:
-    test, ours = piece.test, piece.estimate
-    assert isinstance(test, Printed)
-    named = {"model": number.model, "corpus": number.corpus, "what": number.what, "printed": number.value}
-    tolerance = test.rounding + test.errors * ours.se
-    return named | {"here": ours.value, "se": ours.se, "tolerance": tolerance, "within": test.agrees(ours)}
-
-
-def _lacking(table: str, compared: Beside) -> list[str]:
-    """The models of the printed table of which nothing was compared."""
-    had = {number.model for number, _ in compared}
-    return list(dict.fromkeys(number.model for number in numbers(table) if number.model not in had))
+        yield number, Printed(number.value, number.digits, errors=errors, known=KNOWN), ours
 
 
 def _corpus(text: str) -> str:

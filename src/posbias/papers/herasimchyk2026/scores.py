@@ -14,7 +14,7 @@ from posbias.estimate import Estimate
 from posbias.papers.herasimchyk2026 import printed
 from posbias.papers.herasimchyk2026.curves import Curves
 from posbias.papers.herasimchyk2026.measurements import LEVELS, Measurements, study_of
-from posbias.papers.herasimchyk2026.rows import Ours, beside_data, beside_table, expected, row_claim
+from posbias.papers.herasimchyk2026.rows import Ours, beside, beside_table, expected, row_claim
 from posbias.papers.study import Study
 from posbias.profile import spearman, uniform, wasserstein
 from posbias.reports.pages import Table
@@ -171,7 +171,7 @@ def _data(name: str, score: str, shown: list[Curves]) -> dict[str, Any]:
             }
         )
     table = printed.TABLE4 if score == "spearman" else printed.TABLE5
-    return {"score": score, "rows": rows, "printed": table, **beside_data(name, _ours(shown, score))}
+    return {"score": score, "rows": rows, "printed": table, **beside(name, _ours(shown, score))}
 
 
 def _ours(shown: Iterable[Curves], score: str) -> Ours:

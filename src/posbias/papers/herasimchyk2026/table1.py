@@ -7,7 +7,7 @@ from posbias.claims import Claim, Evidence, Printed
 from posbias.estimate import Estimate
 from posbias.papers.herasimchyk2026.measurements import Measurements, study_of
 from posbias.papers.herasimchyk2026.printed import HUB, TABLE1
-from posbias.papers.herasimchyk2026.rows import Ours, beside_data, beside_table, expected
+from posbias.papers.herasimchyk2026.rows import Ours, beside, beside_table, expected
 from posbias.reports.pages import Table
 from posbias.theory.presets import PRESETS
 
@@ -74,7 +74,7 @@ STUDY = study_of(
     _tables,
     lambda results: {
         "models": [_words(row) for row in _specifications(results)],
-        **beside_data("table1", _ours(results)),
+        **beside("table1", _ours(results)),
     },
     lambda results: "Architectural specifications.",
     minutes={"quick": 0.1, "full": 0.1},

@@ -16,7 +16,7 @@ from posbias.claims import Claim, Evidence, mean
 from posbias.estimate import Estimate
 from posbias.papers.herasimchyk2026.measurements import Measurements, once, study_of
 from posbias.papers.herasimchyk2026.printed import BINS, TABLE6, Reading
-from posbias.papers.herasimchyk2026.rows import Ours, beside_data, beside_table, expected, row_claim
+from posbias.papers.herasimchyk2026.rows import Ours, beside, beside_table, expected, row_claim
 from posbias.reports.pages import Table
 from posbias.seeds import stream
 
@@ -154,7 +154,7 @@ STUDY = study_of(
             {"model": one.model, "diagonal": one.diagonal, "below": one.below}
             for one in homogeneities(results)
         ],
-        **beside_data("table6", _ours(results)),
+        **beside("table6", _ours(results)),
     },
     _note,
     missing=lambda results: "" if results.contents else "no measurement with mean content matrices",
