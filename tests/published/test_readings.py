@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+import quotes
 import torch
 from logged import logged
 from measured import measurement
@@ -97,8 +98,8 @@ def test_every_quoted_number_is_the_computed_one(compared):
             if entry.measured and "prompts of" in one.note:
                 continue
             number = quoted(one, quote.of)
-            allowed = quote.rounding * (1 + 1e-9) + 4 * number.se
-            assert abs(number.value - quote.value) <= allowed, (entry.key, quote, str(number))
+            allowed = quotes.rounding(quote) * (1 + 1e-9) + 4 * number.se
+            assert abs(number.value - quotes.value(quote)) <= allowed, (entry.key, quote, str(number))
             seen.add(quote.reading)
     assert len(seen) > 40
 
@@ -116,7 +117,7 @@ def test_what_was_quoted_of_measurements_is_what_they_give():
             continue
         for quote in entry.quotes:
             if quote.reading == one.key:
-                assert abs(quoted(one, quote.of).value - quote.value) <= quote.rounding, quote
+                assert abs(quoted(one, quote.of).value - quotes.value(quote)) <= quotes.rounding(quote), quote
 
 
 def test_all_is_said_in_json(compared):

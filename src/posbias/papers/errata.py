@@ -21,7 +21,6 @@ from posbias.errors import InvalidValueError, nearest
 from posbias.files import between_marks, write_text
 from posbias.sources import cite
 
-_FRACTIONS = {"½": 0.5, "¼": 0.25}
 BEGIN, END = "<!-- errata -->", "<!-- end of errata -->"
 """The marks on the page before and after what is made from the data."""
 
@@ -37,28 +36,6 @@ class Quote:
     text: str
     reading: str
     of: str
-
-    @property
-    def value(self) -> float:
-        """The number that the text spells."""
-        value = _FRACTIONS[self.text] if self.text in _FRACTIONS else float(self._digits)
-        return value / self._unit
-
-    @property
-    def rounding(self) -> float:
-        """Half a unit of the last digit that is given; of a fraction what floating point may lose."""
-        if self.text in _FRACTIONS:
-            return 1e-9
-        mantissa, _, exponent = self._digits.partition("e")
-        return 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2])) / self._unit
-
-    @property
-    def _digits(self) -> str:
-        return self.text.replace("−", "-").replace(",", "").removesuffix(" %")
-
-    @property
-    def _unit(self) -> float:
-        return 100.0 if self.text.endswith(" %") else 1.0
 
 
 @dataclass(frozen=True)
@@ -130,11 +107,6 @@ def update_page(path: str | os.PathLike[str]) -> str:
     text = page_text()
     write_text(path, f"{before}{BEGIN}\n{text}\n{END}{after}")
     return text
-
-
-def page_entries(page: str) -> str:
-    """What stands between the two marks of a page. Raises `InputFileError` unless there is one of each."""
-    return between_marks(page, BEGIN, END)[1]
 
 
 def _entry(erratum: Erratum) -> list[str]:

@@ -79,6 +79,11 @@ class Reproduction:
             yield Spent(name, made.seconds + share, len(first), len(cells) - len(first))
 
     @property
+    def stand_in(self) -> str:
+        """Which models stand in for the paper's, in a sentence; "" if none does."""
+        return ""
+
+    @property
     def pages(self) -> dict[str, Page]:
         """Pages by figure."""
         return {name: made.page for name, made in self.made.items()}

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posbias.claims import Above, Claim, Evidence, Judged, judge, undecided
+from posbias.claims import Above, Claim, Evidence, Judged, judged, undecided
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.estimate import Estimate
 from posbias.events import Event, OnEvent
@@ -189,41 +189,30 @@ def _rows(tried: Sequence[Stored]) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def claim_of(statement: "Statement") -> Claim:
-    """That a statement holds as printed: its least slack is no less than minus its tolerance."""
-    least = math.nextafter(-statement.as_printed.tolerance, -math.inf)
-
-    def quantity(tried: "Mapping[str, Finding]") -> Iterator[Evidence]:
-        yield Evidence(
-            "least margin", Estimate(max(tried[statement.key].as_printed.slack, -sys.float_info.max))
-        )
-
-    words = f"{statement.name}: {statement.as_printed.claim}"
-    key, test = f"{statement.source}/{slug(statement.name)}", Above(least, least=0.0)
-    return Claim(key, statement.name, words, quantity, test, strength="theorem")
-
-
 def judge_statements(papers: Sequence[str], tried: "Mapping[str, Finding]") -> Iterator[Judged]:
-    """The statements of some papers judged; one that was not tried is undecided."""
+    """The statements of some papers judged; one that was not tried is undecided.
+
+    A statement holds as printed if its least slack is no less than minus its tolerance.
+    """
     for statement in statements_of(papers):
-        claim, study = claim_of(statement), f"{statement.source}/{STATEMENTS}"
+        printed, study = statement.as_printed, f"{statement.source}/{STATEMENTS}"
+        key, words = f"{statement.source}/{slug(statement.name)}", f"{statement.name}: {printed.claim}"
+        test = Above(math.nextafter(-printed.tolerance, -math.inf), least=0.0)
+        claim = Claim(key, statement.name, words, test=test, strength="theorem")
         more: dict[str, Any] = {"statement": statement.key}
         if statement.key not in tried:
             why = f"could not be tried; `posbias verify {statement.key}` says why"
             yield undecided(claim, why, study, more)
             continue
         finding = tried[statement.key]
-        more |= {"instances": finding.as_printed.instances}
-        more |= (
-            {}
-            if finding.as_printed.survived
-            else {"stands": statement.corrected.claim if statement.corrected else ""}
-        )
+        slack = finding.as_printed.slack
+        verdict = judged(claim, [Evidence("least margin", Estimate(max(slack, -sys.float_info.max)))])
+        more["instances"] = finding.as_printed.instances
+        if not finding.as_printed.survived:
+            more["stands"] = statement.corrected.claim if statement.corrected else ""
         # exact for the instances drawn; what no instance came near has an error that nobody knows
-        slack = Estimate(finding.as_printed.slack, math.nan)
-        yield replace(
-            judge(claim, tried), evidence=(), estimate=slack, why=_why(finding), study=study, more=more
-        )
+        estimate = Estimate(slack, math.nan)
+        yield replace(verdict, evidence=(), estimate=estimate, why=_why(finding), study=study, more=more)
 
 
 def slug(name: str) -> str:

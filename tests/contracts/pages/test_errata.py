@@ -3,11 +3,13 @@
 import re
 
 import pytest
+import quotes
 from project import ROOT
 
 from posbias.errors import InputFileError, InvalidValueError
+from posbias.files import between_marks
 from posbias.papers import errata
-from posbias.papers.errata import BEGIN, END, ERRATA, Quote, find_erratum, page_entries, update_page
+from posbias.papers.errata import BEGIN, END, ERRATA, Quote, find_erratum, update_page
 from posbias.papers.readings import READINGS
 from posbias.sources import BIBLIOGRAPHY
 
@@ -25,7 +27,7 @@ def cells(row):
 def test_the_page_is_what_the_data_say():
     page = PAGE.read_text(encoding="utf-8")
     assert REGENERATE in page
-    assert page_entries(page) == errata.page_text()
+    assert between_marks(page, BEGIN, END)[1] == errata.page_text()
 
 
 def test_every_entry_has_its_heading_and_its_parts():
@@ -81,8 +83,8 @@ def test_quotes_stand_in_the_text_and_come_from_readings_of_their_entry():
 )
 def test_a_quote_says_its_value_and_how_far_it_is_rounded(text, value, rounding):
     quote = Quote(text, "kim2026/eq-42", "published")
-    assert quote.value == pytest.approx(value, rel=1e-12)
-    assert quote.rounding == pytest.approx(rounding, rel=1e-9)
+    assert quotes.value(quote) == pytest.approx(value, rel=1e-12)
+    assert quotes.rounding(quote) == pytest.approx(rounding, rel=1e-9)
 
 
 def test_the_page_is_written_between_its_marks(tmp_path):
@@ -127,6 +129,8 @@ def test_what_is_quoted_of_the_bundled_model_stands_in_the_gallery():
         "herasimchyk2026/table-6: corrected": table[1].split(" ")[0],
         "herasimchyk2026/table-6: corrected of normal numbers": table[2].split(" ")[0],
     }
-    quotes = {f"{one.reading}: {one.of}": one for entry in ERRATA for one in entry.quotes}
+    quoted = {f"{one.reading}: {one.of}": one for entry in ERRATA for one in entry.quotes}
     for name, text in found.items():
-        assert float(text) == pytest.approx(quotes[name].value, abs=quotes[name].rounding), name
+        assert float(text) == pytest.approx(quotes.value(quoted[name]), abs=quotes.rounding(quoted[name])), (
+            name
+        )

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, log
-from posbias.cli.paper.claims import counts, make_missing, refuse_failures
+from posbias.cli.paper.claims import make_missing, refuse_failures
 from posbias.cli.paper.readings import comparisons
 from posbias.terminal import table
 
@@ -54,6 +54,7 @@ def all_(*, options: Options = Options()) -> None:
     What is there is skipped; after Ctrl-C the same command goes on. A part that fails does not stop the others: it
     is named at the end, with exit code 2. What each study took is written to papers.json.
     """
+    from posbias.claims import count
     from posbias.papers.collect import collect
 
     settings: dict[str, Any] = {"models": options.models, "configs": options.configs, "again": options.rerun}
@@ -66,7 +67,7 @@ def all_(*, options: Options = Options()) -> None:
     # the statements were tried on at least as many instances
     judged = collect(options.out)
     page = _page(options.out, judged, options.configs) if options.report else None
-    answer = vars(ran) | {"costs": str(ran.costs), "counts": counts(judged), "page": page and str(page)}
+    answer = vars(ran) | {"costs": str(ran.costs), "counts": count(judged), "page": page and str(page)}
     answer_with("paper-all/1", answer, lambda: _lines(ran, judged, page), options.json)
     refuse_failures(ran)
 
@@ -85,6 +86,7 @@ def _page(out: Path, judged: "Sequence[Judged]", configs: Path | None) -> Path:
 
 
 def _lines(ran: "Ran", judged: "Sequence[Judged]", page: Path | None) -> list[str]:
+    from posbias.claims import count
     from posbias.papers.study import minutes_text
 
     lines = [
@@ -94,8 +96,8 @@ def _lines(ran: "Ran", judged: "Sequence[Judged]", page: Path | None) -> list[st
     ]
     papers = dict.fromkeys(claim.paper for claim in judged)
     rows = [
-        [key, *map(str, counts([claim for claim in judged if claim.paper == key]).values())] for key in papers
+        [key, *map(str, count([claim for claim in judged if claim.paper == key]).values())] for key in papers
     ]
-    rows.append(["all", *map(str, counts(judged).values())])
+    rows.append(["all", *map(str, count(judged).values())])
     lines += table(["paper", "hold", "fail", "undecided"], rows)
     return [*lines, "", f"costs: {ran.costs}", *([f"page: {page}"] if page else [])]

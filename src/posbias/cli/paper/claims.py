@@ -1,14 +1,15 @@
 """`posbias paper claims`: every claim with its verdict."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from posbias.cli import options as shared
-from posbias.cli.output import answer_with, progress
+from posbias.cli.output import answer_with, log, progress
 from posbias.errors import InvalidValueError, PosbiasError
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def make_missing(out: Path, studies: Sequence[str], effort: str | int, **setting
 
 def print_claims(options: Options, at: dict[str, Path] | None = None) -> None:
     """Answer with the claims of some papers; `at` are folders of papers that lie outside `options.out`."""
+    from posbias.claims import count
     from posbias.papers.collect import INSTANCES, collect
 
     with progress() as on_event:
@@ -81,7 +83,7 @@ def print_claims(options: Options, at: dict[str, Path] | None = None) -> None:
             on_event=on_event,
         )
     shown = [claim for claim in judged if options.verdict in (None, claim.verdict)]
-    answer = {"claims": [claim.as_dict() for claim in shown], "counts": counts(judged)}
+    answer = {"claims": [claim.as_dict() for claim in shown], "counts": count(judged)}
     answer_with("paper-claims/1", answer, lambda: _claim_lines(judged, shown), options.json)
 
 
@@ -98,6 +100,31 @@ def claims_alone(what: Sequence[str], paper: str, out: Path, json: bool) -> bool
     return True
 
 
+def answer_reproduction(
+    paper: str,
+    what: Sequence[str] | str,
+    options: Any,
+    lines: Callable[[Any], list[str]],
+    waiting: str | None = None,
+    **settings: Any,
+) -> None:
+    """Make some of a paper with a bar, and answer with what was made; `settings` as of its `reproduce`."""
+    reproduce = import_module(f"posbias.papers.{paper}").reproduce
+    with progress(waiting) as on_event:
+        made = reproduce(what, out=options.out, again=options.rerun, on_event=on_event, **settings)
+    if made.stand_in:
+        log.info(made.stand_in)
+    answer_with(f"paper-{paper}/1", made.as_dict(), lambda: lines(made), options.json)
+
+
+def claim_lines(made: Any, files: Iterable[str]) -> list[str]:
+    """The claims of every figure that was made, and the files."""
+    lines: list[str] = []
+    for name, claims in made.claims.items():
+        lines += ["", name, *(f"  {claim}" for claim in claims)]
+    return [*lines, "", *files]
+
+
 def refuse_failures(ran: "Ran") -> None:
     """Raise `PosbiasError` for parts that failed."""
     if ran.failed:
@@ -105,17 +132,12 @@ def refuse_failures(ran: "Ran") -> None:
         raise PosbiasError(f"{len(ran.failed)} of the studies could not be made: {told}")
 
 
-def counts(judged: "Sequence[Judged]") -> dict[str, int]:
-    """How many hold, fail and are undecided."""
-    from posbias.claims import count
-
-    return {str(verdict): number for verdict, number in count(judged).items()}
-
-
 def count_words(judged: "Sequence[Judged]") -> str:
     """'12 hold, 3 fail, 4 undecided'."""
+    from posbias.claims import count
+
     words = {"holds": "hold", "fails": "fail", "undecided": "undecided"}
-    return ", ".join(f"{number} {words[kind]}" for kind, number in counts(judged).items())
+    return ", ".join(f"{number} {words[kind]}" for kind, number in count(judged).items())
 
 
 def _claim_lines(judged: "Sequence[Judged]", shown: "Sequence[Judged]") -> list[str]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from posbias.cli import options as shared
-from posbias.cli.output import answer_with, log, progress
-from posbias.cli.paper.claims import claims_alone
+from posbias.cli.output import log
+from posbias.cli.paper.claims import answer_reproduction, claims_alone
 from posbias.errors import InvalidValueError
 from posbias.terminal import table
 
@@ -81,8 +81,6 @@ def herasimchyk2026(*what: str, options: Options = Options()) -> None:
         raise InvalidValueError(
             f"prompts: {options.prompts} given together with --effort {options.effort}, one of the two needed"
         )
-    from posbias.papers.herasimchyk2026 import reproduce
-
     if options.prompts is not None:
         # beside quick and full, which also say lengths, as in 0.1
         log.warning("--prompts is now --effort NUMBER; the old option works until posbias 0.3")
@@ -93,15 +91,14 @@ def herasimchyk2026(*what: str, options: Options = Options()) -> None:
         "prompts": options.effort if isinstance(options.effort, int) else options.prompts,
         "lengths": [_length(word) for word in options.lengths] or None,
         "quick": options.effort != "full",
-        "again": options.rerun,
         **{name: getattr(options, name) for name in ("tokens", "reading", "configs", "bins", "seed")},
     }
-    with progress() as on_event:
-        made = reproduce(what or ("table2", "table3", "fig2"), out=options.out, on_event=on_event, **settings)
-    if made.stand_in:
-        log.info(made.stand_in)
-    answer_with(
-        "paper-herasimchyk2026/1", made.as_dict(), lambda: page_lines(made.pages, made.written), options.json
+    answer_reproduction(
+        "herasimchyk2026",
+        what or ("table2", "table3", "fig2"),
+        options,
+        lambda made: page_lines(made.pages, made.written),
+        **settings,
     )
 
 

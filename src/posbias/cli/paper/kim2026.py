@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from posbias.cli import options as shared
-from posbias.cli.output import COMPILING, answer_with, progress
-from posbias.cli.paper.claims import claims_alone
+from posbias.cli.output import COMPILING
+from posbias.cli.paper.claims import answer_reproduction, claim_lines, claims_alone
 from posbias.terminal import table
 
 
@@ -49,17 +49,11 @@ def kim2026(*what: str, options: Options = Options()) -> None:
     """
     if claims_alone(what, "kim2026", options.out, options.json):
         return
-    from posbias.papers.kim2026 import reproduce
     from posbias.papers.kim2026.models import EFFORT
 
-    settings: dict[str, Any] = {
-        "samples": shared.amount(options.effort, EFFORT),
-        "again": options.rerun,
-        **{name: getattr(options, name) for name in ("out", "seed", "threads", "reading")},
-    }
-    with progress(COMPILING) as on_event:
-        made = reproduce(what or "all", on_event=on_event, **settings)
-    answer_with("paper-kim2026/1", made.as_dict(), lambda: _lines(made), options.json)
+    settings: dict[str, Any] = {name: getattr(options, name) for name in ("seed", "threads", "reading")}
+    settings["samples"] = shared.amount(options.effort, EFFORT)
+    answer_reproduction("kim2026", what or "all", options, _lines, COMPILING, **settings)
 
 
 def _lines(made: Any) -> list[str]:
@@ -93,7 +87,5 @@ def _lines(made: Any) -> list[str]:
             for check in published
         ]
         lines += ["", *table(head, rows)]
-    for name, claims in made.claims.items():
-        lines += ["", name, *(f"  {claim}" for claim in claims)]
     files = [f"figure: {path}" for path in made.figures] + [f"page: {path}" for path in made.files]
-    return [*lines, "", *files, f"table: {made.table}"]
+    return [*lines, *claim_lines(made, [*files, f"table: {made.table}"])]

@@ -2,11 +2,10 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from posbias.cli import options as shared
-from posbias.cli.output import answer_with, progress
-from posbias.cli.paper.claims import claims_alone
+from posbias.cli.paper.claims import answer_reproduction, claim_lines, claims_alone
 from posbias.errors import InvalidValueError
 from posbias.terminal import table
 
@@ -52,39 +51,25 @@ def wu2025(*what: str, options: Options = Options()) -> None:
     if claims_alone(what, "wu2025", options.out, options.json):
         return
     effort = shared.quick_or_full(options.effort, "iterations by depth, test sequences")
-    engine = shared.cluster(options.ray, options.threads)
-    from posbias.papers.wu2025 import reproduce
-
-    with progress() as on_event:
-        made = reproduce(
-            what or "fig2",
-            out=options.out,
-            effort=_spent(effort, options.networks),
-            again=options.rerun,
-            device=options.device,
-            workers=options.threads,
-            engine=engine,
-            gpus_per_cell=options.gpus_per_cell,
-            on_event=on_event,
-        )
-    answer_with("paper-wu2025/1", made.as_dict(), lambda: _lines(made), options.json)
+    answer_reproduction(
+        "wu2025",
+        what or "fig2",
+        options,
+        lambda made: [*table(*made.table()), *claim_lines(made, [f"file: {path}" for path in made.written])],
+        effort=_spent(effort, options.networks),
+        device=options.device,
+        workers=options.threads,
+        engine=shared.cluster(options.ray, options.threads),
+        gpus_per_cell=options.gpus_per_cell,
+    )
 
 
 def _spent(effort: str, networks: int | None) -> "Spent":
     """The effort of this name, with so many networks. Raises `InvalidValueError`."""
-    from posbias.papers.wu2025 import FULL, QUICK
+    from posbias.papers.wu2025.settings import EFFORT
 
-    named = FULL if effort == "full" else QUICK
     if networks is None:
-        return named
+        return EFFORT[effort]
     if networks < 1:
         raise InvalidValueError(f"networks: {networks} given, an integer ≥ 1 needed")
-    return replace(named, name=f"{effort}, {networks} networks", seeds=tuple(range(networks)))
-
-
-def _lines(made: Any) -> list[str]:
-    """The gaps of all cells, the claims of every figure, and the files."""
-    lines = table(*made.table())
-    for name, claims in made.claims.items():
-        lines += ["", name, *(f"  {claim}" for claim in claims)]
-    return [*lines, "", *(f"file: {path}" for path in made.written)]
+    return replace(EFFORT[effort], name=f"{effort}, {networks} networks", seeds=tuple(range(networks)))

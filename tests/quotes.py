@@ -1,0 +1,28 @@
+"""The numbers that errata quote, as they are spelt in words (".738", "7e-66", "−.31", "22 %", "½")."""
+
+from posbias.papers.errata import Quote
+
+_FRACTIONS = {"½": 0.5, "¼": 0.25}
+
+
+def value(quote: Quote) -> float:
+    """The number that the text spells."""
+    if quote.text in _FRACTIONS:
+        return _FRACTIONS[quote.text]
+    return float(_digits(quote)) / _unit(quote)
+
+
+def rounding(quote: Quote) -> float:
+    """Half a unit of the last digit that is given; of a fraction what floating point may lose."""
+    if quote.text in _FRACTIONS:
+        return 1e-9
+    mantissa, _, exponent = _digits(quote).partition("e")
+    return 0.5 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2])) / _unit(quote)
+
+
+def _digits(quote: Quote) -> str:
+    return quote.text.replace("−", "-").replace(",", "").removesuffix(" %")
+
+
+def _unit(quote: Quote) -> float:
+    return 100.0 if quote.text.endswith(" %") else 1.0
