@@ -187,14 +187,11 @@ def check(
     models: Sequence[str], corpora: Sequence[str | None], lengths: Sequence[int], effort: Effort
 ) -> None:
     """Raise `InvalidValueError` for what no model could be measured on: nothing, a bad count, the same twice."""
-    if not models:
-        raise InvalidValueError("models: none given, at least one needed")
-    if not corpora:
-        raise InvalidValueError("corpora: none given, at least one needed")
     every: dict[str, list[Any]] = {"models": [*models], "corpora": [*corpora], "lengths": [*lengths]}
     for name, given in every.items():
-        twice = [one for one in given if given.count(one) > 1]
-        if twice:
+        if not given:
+            raise InvalidValueError(f"{name}: none given, at least one needed")
+        if twice := [one for one in given if given.count(one) > 1]:
             raise InvalidValueError(f"{name}: {twice[0]} given twice, once needed")
     # a cell is known by the name of its text, which for files is that without folders
     called = [Path(one).name for one in corpora if one is not None and not one.startswith("datasets:")]

@@ -5,6 +5,7 @@ from typing import Any
 
 from posbias.claims import Claim, Evidence, Printed
 from posbias.estimate import Estimate
+from posbias.papers.herasimchyk2026.levels import slopes_of
 from posbias.papers.herasimchyk2026.measurements import Measurements, study_of
 from posbias.papers.herasimchyk2026.printed import HUB, TABLE1
 from posbias.papers.herasimchyk2026.rows import Ours, beside, beside_table, expected
@@ -30,8 +31,6 @@ def _row_claim(model: str) -> Claim:
 
 def _specifications(results: Measurements) -> list[list[Any]]:
     """Model, parameters (None where the file does not say), layers, heads, how positions enter."""
-    from posbias.papers.herasimchyk2026.levels import slopes_of
-
     rows = []
     for key in results.leading:
         cell = results.cells[key]
