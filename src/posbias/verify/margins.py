@@ -78,6 +78,20 @@ def rollouts(kernels: Stack, mixing: Float[np.ndarray, "layer"] | None = None) -
     return np.stack(products)
 
 
+def operator_norm(matrices: Any) -> Any:
+    """The largest singular value of each matrix."""
+    return np.linalg.norm(np.asarray(matrices, dtype=float), 2, axis=(-2, -1))
+
+
+def largest_product(matrices: Float[np.ndarray, "layer *head out in"]) -> float:
+    """The largest norm of W_1⋯W_t over all depths t, and over heads: C_V of Assumption 5.2."""
+    product, largest = np.eye(matrices.shape[-1]), 0.0
+    for matrix in matrices:
+        product = product @ matrix
+        largest = max(largest, float(operator_norm(product).max()))
+    return largest
+
+
 def suffixes(products: Stack) -> Float[np.ndarray, "layer key"]:
     """The most that any query has at a position and after it."""
     return np.flip(np.cumsum(np.flip(products, -1), axis=-1), -1).max(axis=1)

@@ -33,11 +33,6 @@ def theorems_table(findings: Iterable[Finding]) -> str:
     return "\n".join([*lines, "", f"{len(verdicts)} statements: {counts}."])
 
 
-def page_table(page: str) -> str:
-    """What stands between the two marks of a page. Raises `InputFileError` unless there is one of each."""
-    return between_marks(page, BEGIN, END)[1]
-
-
 def update_page(path: Path | str, instances: int = 1000, statements: Sequence[Statement] = STATEMENTS) -> str:
     """Try `statements` and write their table into the page at `path`; returns the table.
 

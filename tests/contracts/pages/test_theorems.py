@@ -9,8 +9,9 @@ import pytest
 from project import ROOT
 
 from posbias.errors import InputFileError
+from posbias.files import between_marks
 from posbias.verify import STATEMENTS, Reading, Statement, save_counterexamples, select, verify
-from posbias.verify.page import BEGIN, END, page_table, theorems_table, update_page
+from posbias.verify.page import BEGIN, END, theorems_table, update_page
 
 PAGE = ROOT / "docs" / "theorems.md"
 REGENERATE = (
@@ -20,6 +21,11 @@ REGENERATE = (
 
 def page():
     return PAGE.read_text(encoding="utf-8")
+
+
+def page_table():
+    """What stands between the two marks of the page."""
+    return between_marks(page(), BEGIN, END)[1]
 
 
 def cells(row):
@@ -37,11 +43,11 @@ def at_least(bound):
 def test_the_table_is_that_of_the_statements():
     """Few instances do: a printed reading that fails brings its witness."""
     assert REGENERATE in page()
-    assert page_table(page()) == theorems_table(verify(STATEMENTS, instances=8))
+    assert page_table() == theorems_table(verify(STATEMENTS, instances=8))
 
 
 def test_every_statement_has_its_row_with_the_claim_that_stands():
-    rows = [cells(line) for line in page_table(page()).splitlines() if line.startswith("| `")]
+    rows = [cells(line) for line in page_table().splitlines() if line.startswith("| `")]
     expected = [
         [f"`{one.key}` {one.name}", (one.corrected or one.as_printed).claim, one.corrected, one.note]
         for one in STATEMENTS
@@ -74,13 +80,16 @@ def test_an_update_leaves_the_words_alone(tmp_path):
     path.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
     table = update_page(path, 5, [Statement("a", "One", "s", at_least(0.0))])
     assert path.read_text(encoding="utf-8") == f"before\n{BEGIN}\n{table}\n{END}\nafter\n"
-    assert "`a` One" in page_table(path.read_text(encoding="utf-8"))
+    assert "`a` One" in table
 
 
 @pytest.mark.parametrize("text", ["none", BEGIN, f"{END}{BEGIN}", f"{BEGIN}{END}{BEGIN}"])
-def test_a_page_without_its_marks_is_refused(text):
+def test_a_page_without_its_marks_is_refused(tmp_path, text):
+    path = tmp_path / "page.md"
+    path.write_text(text, encoding="utf-8")
     with pytest.raises(InputFileError, match="one each in this order needed"):
-        page_table(text)
+        update_page(path, 5, [])
+    assert path.read_text(encoding="utf-8") == text
 
 
 def test_the_counterexample_can_be_tried_again_as_the_page_says(tmp_path, monkeypatch):

@@ -15,8 +15,8 @@ from posbias.theory.rollout.kernel import masked_softmax
 from posbias.verify.herasimchyk import HERASIMCHYK
 from posbias.verify.herasimchyk.draws import admitted
 from posbias.verify.herasimchyk.infinite import deep_rollouts
-from posbias.verify.herasimchyk.network import assumed_constants, hidden_bound, operator_norm, run_network
-from posbias.verify.margins import rollout_row
+from posbias.verify.herasimchyk.network import assumed_constants, hidden_bound, run_network
+from posbias.verify.margins import operator_norm, rollout_row
 from posbias.verify.statement import fields
 
 WITNESSES = {one.key: fields(one.witness) for one in HERASIMCHYK if one.witness is not None}

@@ -18,10 +18,9 @@ from posbias.verify.herasimchyk.network import (
     draw_network,
     growing,
     hidden_bound,
-    operator_norm,
     run_network,
 )
-from posbias.verify.margins import distances, room
+from posbias.verify.margins import distances, operator_norm, room
 from posbias.verify.statement import Instance, Statement, both_readings, statement
 
 

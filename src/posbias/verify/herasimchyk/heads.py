@@ -14,8 +14,8 @@ from posbias.theory.closed_forms import residual_bounds
 from posbias.theory.rollout.kernel import masked_softmax
 from posbias.verify.herasimchyk import draws
 from posbias.verify.herasimchyk.forces import slack_depth
-from posbias.verify.herasimchyk.network import alternating, draw_values, operator_norm
-from posbias.verify.margins import room
+from posbias.verify.herasimchyk.network import alternating, draw_values
+from posbias.verify.margins import largest_product, operator_norm, room
 from posbias.verify.statement import ROUNDING, Instance, Statement, both_readings, statement
 
 
@@ -54,18 +54,15 @@ def _draw_head_values_only(rng: Generator, edge: bool) -> Instance:
 
 
 def _slack_head_values(hidden: Any, heads: Any, values: Any, mixing: Any, corrected: bool) -> float:
-    X, largest, norms = hidden, 0.0, []
+    X, norms = hidden, []
     start = np.linalg.norm(X, axis=1).max()
-    products = np.broadcast_to(np.eye(X.shape[1]), values.shape[1:])
     for kernels, value, lam in zip(heads, values, mixing, strict=True):
         X = (1 - lam) * X + lam * (kernels @ (X @ value)).mean(axis=0)
-        products = products @ value
-        largest = max(largest, float(operator_norm(products).max()))
         norms.append(np.linalg.norm(X, axis=1).max())
     if corrected:
         mean_norms = operator_norm(values).mean(axis=1)
         return room(norms, residual_bounds.hidden_state_bound(mixing, mean_norms, float(start)))
-    return room(norms, np.full(len(norms), start * largest))
+    return room(norms, np.full(len(norms), start * largest_product(values)))
 
 
 HEADS: tuple[Statement, ...] = (

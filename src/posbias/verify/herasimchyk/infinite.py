@@ -20,10 +20,9 @@ from posbias.verify.herasimchyk.network import (
     draw_network,
     growing,
     hidden_bound,
-    operator_norm,
     run_network,
 )
-from posbias.verify.margins import Stack, rollouts, room, suffixes
+from posbias.verify.margins import Stack, operator_norm, rollouts, room, suffixes
 from posbias.verify.statement import Instance, Statement, both_readings, statement
 
 

@@ -45,10 +45,6 @@ def _draw_preserved(rng: Generator, edge: bool) -> Instance:
     return {"kernel": kernel, "later": draws.kernel_of(pair[:1])[0], "earlier": draws.kernel_of(pair[1:])[0]}
 
 
-def _slack_preserved(kernel: Matrix, later: Any, earlier: Any) -> Any:
-    return stochastic_order.dominance(later @ kernel, earlier @ kernel)
-
-
 def _slack_residual(kernels: Stack, mixing: Any, width: int) -> float:
     layers = [(1 - lam) * np.eye(len(A)) + lam * A for A, lam in zip(kernels, mixing, strict=True)]
     return min(stochastic_order.monotonicity(layer).margin for layer in layers)
@@ -58,10 +54,6 @@ def _draw_rowwise(rng: Generator, edge: bool) -> Instance:
     tokens, width = draws.size(rng, edge)
     later, earlier = draws.ordered(rng, (tokens, width), edge)
     return {"later": later, "earlier": earlier, "mass": rng.dirichlet(np.full(tokens, 0.3 if edge else 1.0))}
-
-
-def _slack_rowwise(later: Matrix, earlier: Matrix, mass: Any) -> Any:
-    return stochastic_order.dominance(mass @ later, mass @ earlier)
 
 
 def _draw_vector(rng: Generator, edge: bool) -> Instance:
@@ -88,7 +80,7 @@ ORDER: tuple[Statement, ...] = (
         "Lemma A.2",
         "A stochastically monotone kernel preserves dominance: μ ⪰ ν gives μK ⪰ νK.",
         _draw_preserved,
-        _slack_preserved,
+        lambda kernel, later, earlier: stochastic_order.dominance(later @ kernel, earlier @ kernel),
         tolerance=ROUNDING,
     ),
     statement(
@@ -104,7 +96,7 @@ ORDER: tuple[Statement, ...] = (
         "Lemma A.4",
         "Row-wise dominance gives μK ⪰ μK′ for one and the same μ; neither kernel need be monotone.",
         _draw_rowwise,
-        _slack_rowwise,
+        lambda later, earlier, mass: stochastic_order.dominance(mass @ later, mass @ earlier),
         tolerance=ROUNDING,
     ),
     statement(

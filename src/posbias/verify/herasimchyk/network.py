@@ -14,13 +14,8 @@ from numpy.random import Generator
 from posbias.theory.closed_forms import residual_bounds
 from posbias.theory.rollout.kernel import masked_softmax
 from posbias.verify.herasimchyk import draws
-from posbias.verify.margins import Matrix
+from posbias.verify.margins import Matrix, largest_product, operator_norm
 from posbias.verify.statement import Instance
-
-
-def operator_norm(matrices: Any) -> Any:
-    """The largest singular value of each matrix."""
-    return np.linalg.norm(np.asarray(matrices, dtype=float), 2, axis=(-2, -1))
 
 
 def draw_values(rng: Generator, depth: int, dim: int, edge: bool) -> Float[np.ndarray, "layer out in"]:
@@ -64,11 +59,7 @@ def draw_network(rng: Generator, edge: bool) -> Instance:
 def assumed_constants(hidden: Any, queries: Any, keys: Any, values: Any, mixing: Any) -> tuple[float, float]:
     """C of Assumption 5.1 and of the input (Frobenius, the largest of the usual norms), C_V of 5.2."""
     weights = max(operator_norm(queries).max(), operator_norm(keys).max())
-    product, largest = np.eye(hidden.shape[-1]), 0.0
-    for value in values:
-        product = product @ value
-        largest = max(largest, float(operator_norm(product)))
-    return max(float(weights), float(np.linalg.norm(hidden))), largest
+    return max(float(weights), float(np.linalg.norm(hidden))), largest_product(values)
 
 
 def run_network(

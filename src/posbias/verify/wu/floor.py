@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator
 
 from posbias.theory.closed_forms import collapse_bounds
-from posbias.verify.margins import log_below, log_softmax
+from posbias.verify.margins import largest_product, log_below, log_softmax, operator_norm
 from posbias.verify.statement import Instance, Statement, statement
 from posbias.verify.wu import draws
 
@@ -35,11 +35,8 @@ def _draw_network(rng: Generator, edge: bool) -> Instance:
 
 def _slack_floor(hidden: Any, queries: Any, keys: Any, values: Any, kind: str, size: int) -> float:
     X, allowed = hidden, draws.mask_of(kind, size).allowed(len(hidden))
-    C = max(np.linalg.norm(weights, 2, axis=(1, 2)).max() for weights in (queries, keys))
-    product, C_V = np.eye(X.shape[1]), 1.0
-    for value in values:
-        product = product @ value
-        C_V = max(C_V, float(np.linalg.norm(product, 2)))
+    C = max(operator_norm(weights).max() for weights in (queries, keys))
+    C_V = max(1.0, largest_product(values))
     start = float(np.linalg.norm(X, axis=1).max())
     bound = collapse_bounds.logit_bound(start, float(C), C_V)
     log_floor = collapse_bounds.log_attention_floor(int(allowed.sum(axis=1).max()), bound)
