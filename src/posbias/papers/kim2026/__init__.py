@@ -23,6 +23,8 @@ from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
 from posbias.files import need_writable, write_text
 from posbias.papers import reproduction
+from posbias.papers.kim2026.heat_maps import data
+from posbias.papers.kim2026.models import effort_of
 from posbias.papers.kim2026.studies import STUDIES
 from posbias.papers.reproduction import write
 from posbias.seeds import sequence
@@ -48,8 +50,6 @@ class Reproduction(reproduction.Reproduction):
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the pictures themselves, for JSON."""
-        from posbias.papers.kim2026.heat_maps import data
-
         numbers = data(self.results)
         return {
             "figures": [str(path) for path in self.figures],
@@ -80,7 +80,6 @@ def reproduce(
     any work if `out` cannot be written; `MissingPackageError` without matplotlib; KeyboardInterrupt on Ctrl-C,
     saying what is kept; and as `simulate_recency` does.
     """
-    from posbias.papers.kim2026.models import effort_of
     from posbias.plots.style import new_figure
     from posbias.theory.rollout.dispatch import cores
 
@@ -147,7 +146,6 @@ def _simulated(
 
 def _write_table(store: Store, seed: int, folder: Path) -> Path:
     """Write the recency probability of every layer of every cell to table.csv (a line each) and table.json."""
-    from posbias.papers.kim2026.heat_maps import data
     from posbias.simulation.cell import RecencyCell
 
     known = dict.fromkeys(model for name in TARGETS for model in STUDIES[name].cells)
