@@ -106,8 +106,7 @@ def variants_table(results: "Mapping[str, VariantResult]") -> list[str]:
     """Recency probabilities of variants by layer: the mean over networks, and how far networks lie apart."""
     rows = []
     for name, result in results.items():
-        parts = [(name, result.score)] + ([(f"{name}, content", result.content)] if result.differs else [])
-        for label, part in parts:
+        for label, part in result.parts(name):
             cells = []
             for mean, variance in zip(part.recency_probability, part.variance, strict=True):
                 spread = (

@@ -14,7 +14,6 @@ from posbias.terminal import table
 if TYPE_CHECKING:
     import xarray as xr
 
-    from posbias.measurement import LoadedModel
     from posbias.measurement.retrieval import RetrievalJob
     from posbias.retrieval.statistics import RetrievalCurve
 
@@ -91,8 +90,11 @@ def retrieve(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = O
     if job.task == "needle":
         read_text(options.text)
     loaded = options.loading.load(model, job.length or _SHORT)
-    if beside is not None:
-        _check_same_model(beside, loaded, options.measurement)
+    if beside is not None and beside.attrs.get("checksum") != loaded.checksum:
+        raise InvalidValueError(
+            f"measurement: {options.measurement} is of the model {beside.attrs.get('model')!r} "
+            f"(or other weights of it), one of {loaded.name!r} needed"
+        )
     files = JobFiles("retrieval.nc", load_retrieval, save_retrieval, "asked", "asks")
     fingerprint = retrieval_fingerprint(loaded, job, options.text)
     compute = functools.partial(ask, loaded, job, text=options.text)
@@ -103,14 +105,6 @@ def retrieve(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = O
     pictures = _draw(curve, file.parent, beside)
     answer = {"file": str(file), "pictures": [str(picture) for picture in pictures], **curve.as_dict()}
     answer_with("retrieve/1", answer, lambda: [*_lines(curve), "", f"retrieval: {file}"], options.json)
-
-
-def _check_same_model(beside: "xr.Dataset", loaded: "LoadedModel", measurement: Path | None) -> None:
-    if beside.attrs.get("checksum") != loaded.checksum:
-        raise InvalidValueError(
-            f"measurement: {measurement} is of the model {beside.attrs.get('model')!r} (or other weights of it), "
-            f"one of {loaded.name!r} needed"
-        )
 
 
 def _draw(curve: "RetrievalCurve", folder: Path, beside: "xr.Dataset | None") -> list[Path]:

@@ -49,7 +49,8 @@ def draw_gaps(
             look = {"color": PAIR_COLOURS.get(pair, style.MUTED), "alpha": 0.3 if name in pale else None}
             _draw_bars(ax, np.array([x]), members, 0.92 * WIDTH, **look)
             ax.plot(x + _spread(len(members)), members[:, 0], **_DOT)
-    ax.set_xticks(range(len(groups)), [_with_note(name, notes) for name in groups], linespacing=1.35)
+    labels = [f"{name}\n{(notes or {}).get(name, '')}".rstrip("\n") for name in groups]
+    ax.set_xticks(range(len(groups)), labels, linespacing=1.35)
     ax.tick_params(axis="x", length=0, labelsize=style.SMALL - 0.5)
     ax.set_xlim(-0.6, len(groups) - 0.4)
     return ax
@@ -168,11 +169,6 @@ def sink_key(figure: "Figure | SubFigure") -> None:
 def _key_above(figure: "Figure | SubFigure", handles: list[Any]) -> None:
     place = {"loc": "outside upper center", "ncols": len(handles), "borderpad": 0}
     figure.legend(handles=handles, handlelength=1.2, columnspacing=1.4, **place, **style.LEGEND)
-
-
-def _with_note(name: str, notes: Mapping[str, str] | None) -> str:
-    note = (notes or {}).get(name, "")
-    return f"{name}\n{note}" if note else name
 
 
 def _spread(points: int) -> np.ndarray:

@@ -32,12 +32,11 @@ def draw_variants(ax: "Axes", results: "Mapping[str, VariantResult]") -> "Axes":
     ax.use_sticky_edges = False
     names, place = {}, 0.0
     for group in range(len(GROUPS)):
-        rows = [row for name, result in results.items() if _group(result.variant) == group
-                for row in _rows(name, result)]  # fmt: skip
-        if not rows:
+        members = {name: result for name, result in results.items() if _group(result.variant) == group}
+        if not members:
             continue
         names[place] = GROUPS[group]
-        for name, networks in rows:
+        for name, networks in (row for label, result in members.items() for row in result.parts(label)):
             place += 1.0
             names[place] = name
             _draw_row(ax, place, networks)
@@ -70,12 +69,6 @@ def _draw_row(ax: "Axes", place: float, networks: "OverNetworks") -> None:
         ax.errorbar(
             value, height, xerr=1.96 * probability.se, fmt="o", color=colour, markersize=2.6, linewidth=LINE
         )
-
-
-def _rows(name: str, result: "VariantResult") -> "list[tuple[str, OverNetworks]]":
-    if result.variant.positional == "none":
-        return [(name, result.score)]
-    return [(name, result.score), (f"{name}, content", result.content)]
 
 
 def _group(variant: "Variant") -> int:

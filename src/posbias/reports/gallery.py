@@ -117,7 +117,11 @@ def _without_words(root: ElementTree.Element) -> None:
     """Cut off the last part of a figure of two, if it holds text alone, and the height it takes."""
     figure = root.find(f"{{{_SVG}}}g")
     parts = [] if figure is None else [one for one in figure if one.get("id", "").startswith("subfigure")]
-    if figure is None or len(parts) != 2 or any(not _is_words(one) for one in parts[1]):
+    if (
+        figure is None
+        or len(parts) != 2
+        or any(not one.get("id", "").startswith(("patch", "text")) for one in parts[1])
+    ):
         return
     outline = parts[0].find(f"{{{_SVG}}}g/{{{_SVG}}}path")
     if outline is None:
@@ -127,10 +131,6 @@ def _without_words(root: ElementTree.Element) -> None:
     if 0 < low <= height:
         figure.remove(parts[1])
         root.set("viewBox", f"{left:g} {top:g} {width:g} {low:g}")
-
-
-def _is_words(part: ElementTree.Element) -> bool:
-    return part.get("id", "").startswith(("patch", "text"))
 
 
 def _only_what_draws(element: ElementTree.Element) -> None:
@@ -149,12 +149,12 @@ def _only_what_draws(element: ElementTree.Element) -> None:
 
 def _short_ids(root: ElementTree.Element, identity: str) -> None:
     """Keep the ids that something refers to, as `identity` and a number in the order they come."""
-    pattern = re.compile(r"^#(\S+)$|url\(#([^)]+)\)")
+    pattern = re.compile(r"(?<=^#)\S+$|(?<=url\(#)[^)]+")
     used = {
-        first or second
+        name
         for element in root.iter()
         for value in element.attrib.values()
-        for first, second in pattern.findall(value)
+        for name in pattern.findall(value)
     }
     named = (element.get("id", "") for element in root.iter())
     short = {
@@ -165,22 +165,16 @@ def _short_ids(root: ElementTree.Element, identity: str) -> None:
         if name in short:
             element.set("id", short[name])
         for key, value in element.attrib.items():
-            element.set(key, pattern.sub(lambda found: _renamed(found, short), value))
-
-
-def _renamed(found: re.Match[str], short: dict[str, str]) -> str:
-    link, address = found.groups()
-    return f"#{short.get(link, link)}" if link else f"url(#{short.get(address, address)})"
+            element.set(key, pattern.sub(lambda name: short.get(name[0], name[0]), value))
 
 
 def _rounded(text: str) -> str:
     """Places with two digits after the point; factors of a scale as they are."""
-    return " ".join(re.sub(r"scale\([^)]*\)|-?\d+\.\d{3,}(?![\de])", _shorter, text).split())
 
+    def shorter(number: re.Match[str]) -> str:
+        return number[0] if number[0][0] == "s" else f"{float(number[0]):.2f}".rstrip("0").rstrip(".")
 
-def _shorter(number: re.Match[str]) -> str:
-    text = number[0]
-    return text if text.startswith("scale") else f"{float(text):.2f}".rstrip("0").rstrip(".")
+    return " ".join(re.sub(r"scale\([^)]*\)|-?\d+\.\d{3,}(?![\de])", shorter, text).split())
 
 
 def _embedded(content: bytes, alternative: str) -> Markup:

@@ -60,7 +60,8 @@ def simulate_recency(
     """
     _check(model, samples, until_se)
     sequence(seed, "check")
-    module, workers = _engine(engine), cores(threads) if engine == "gram" else 1
+    module = import_module(f"posbias.simulation.{one_of('engine', engine, ENGINES)}")
+    workers = cores(threads) if engine == "gram" else 1
     most = samples if samples is not None else (MOST if until_se is not None else 1_000_000)
     tally = Tally(Layout(model.tokens), model.depth)
     require(module.memory(model) * workers + 5 * workers * tally.nbytes, "tokens", model.tokens)
@@ -111,10 +112,6 @@ def _blocks(
         tally = waiting.popleft().result()
         waiting.extend(pool.submit(module.run_block, model, seed, *job) for job in islice(jobs, 1))
         yield tally
-
-
-def _engine(name: str) -> ModuleType:
-    return import_module(f"posbias.simulation.{one_of('engine', name, ENGINES)}")
 
 
 def _check(model: RecencyModel, samples: int | None, until_se: float | None) -> None:

@@ -164,6 +164,10 @@ class VariantResult:
         """Whether an encoding makes the score differ from its content."""
         return self.variant.positional != "none"
 
+    def parts(self, name: str) -> list[tuple[str, OverNetworks]]:
+        """What is to be shown of it under a name: the score, and the content where that differs."""
+        return [(name, self.score), (f"{name}, content", self.content)][: 1 + self.differs]
+
     def as_dict(self) -> dict[str, Any]:
         """Everything as plain dictionaries and lists, for JSON."""
         return {

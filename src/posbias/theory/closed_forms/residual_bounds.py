@@ -141,7 +141,11 @@ def total_mixing(mixing: Mixing) -> float:
 
     Raises `InvalidValueError` for `PerLayer`, which has no infinite depth.
     """
-    first = float(_schedule(mixing).values(1)[0])
+    if isinstance(mixing, PerLayer):
+        raise InvalidValueError(
+            f"mixing: {len(mixing.coefficients)} measured λ given, a schedule for every depth needed"
+        )
+    first = float(mixing.values(1)[0])
     if first == 0.0:
         return 0.0
     if isinstance(mixing, PowerDecay) and mixing.exponent > 1.0:
@@ -196,14 +200,6 @@ def average_heads(
     if share.shape != kernels.shape[:1] or not (share >= 0).all() or abs(share.sum() - 1.0) > 1e-9:
         raise InvalidValueError(f"weights: {weights} given, {len(kernels)} numbers ≥ 0 with sum 1 needed")
     return np.tensordot(share, kernels, axes=1)
-
-
-def _schedule(mixing: Mixing) -> Mixing:
-    if isinstance(mixing, PerLayer):
-        raise InvalidValueError(
-            f"mixing: {len(mixing.coefficients)} measured λ given, a schedule for every depth needed"
-        )
-    return mixing
 
 
 def _coefficients(coefficients: Layers) -> Layers:
