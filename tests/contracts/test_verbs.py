@@ -36,6 +36,16 @@ profile = posbias.predict(posbias.Architecture(2), 8)
 experiment = Experiment(network=Network(depth=1), seeds=(0,), iterations=1)
 """
 
+OLD_CALLBACKS = """
+import warnings
+told, heard = [], []
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    posbias.measure("tiny-nope", tokens=8, prompts=1, progress=lambda *now: told.append(now), say=heard.append)
+print(*(word for pair in told for word in pair), any("measuring" in line for line in heard))
+print(sum("on_event" in str(one.message) for one in caught))
+"""
+
 
 def run(code: str) -> list[str]:
     program = [sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", code]
@@ -45,8 +55,10 @@ def run(code: str) -> list[str]:
 
 
 def test_verbs_work_when_every_module_was_imported():
-    answers = run(SETTING + "".join(f"print({call})\n" for call in CALLS.values()))
-    assert answers == ["1.0", "1.0", "tiny-nope", "report.html", "retrieval", "100", "cpu"]
+    """And callbacks of 0.1 are called, with a warning."""
+    answers = run(SETTING + "".join(f"print({call})\n" for call in CALLS.values()) + OLD_CALLBACKS)
+    assert answers[:7] == ["1.0", "1.0", "tiny-nope", "report.html", "retrieval", "100", "cpu"]
+    assert answers[7:] == ["0", "1", "1", "1", "True", "1"]
 
 
 def test_every_verb_of_the_table_is_called():
@@ -160,19 +172,3 @@ def test_the_unions_are_namespaces():
     assert posbias.masks.Causal is posbias.Causal
     assert posbias.encodings.RoPE is posbias.RoPE
     assert posbias.mixing.PreNormInit is posbias.PreNormInit
-
-
-OLD_CALLBACKS = """
-import warnings
-import posbias
-told, heard = [], []
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    posbias.measure("tiny-nope", tokens=8, prompts=1, progress=lambda *now: told.append(now), say=heard.append)
-print(*(word for pair in told for word in pair), any("measuring" in line for line in heard))
-print(sum("on_event" in str(one.message) for one in caught))
-"""
-
-
-def test_callbacks_of_0_1_are_called_with_a_warning():
-    assert run(OLD_CALLBACKS) == ["0", "1", "1", "1", "True", "1"]

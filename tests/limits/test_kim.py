@@ -62,7 +62,10 @@ def test_fluctuation_without_anisotropy_is_a_bessel_function(dimension):
     assert layernorm.fluctuation_factor(dimension) == pytest.approx(float(expected), rel=1e-11)
 
 
-@pytest.mark.parametrize(("dimension", "anisotropy"), [(4, 0.3), (5, 0.99), (16, 0.5), (64, 0.7)])
+@pytest.mark.parametrize(
+    ("dimension", "anisotropy"),
+    [(4, 0.3), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((5, 0.99), (16, 0.5), (64, 0.7)))],
+)
 def test_fluctuation_is_the_mean_over_fishers_density(dimension, anisotropy):
     """The density in r as an integral over the ratio of lengths, not the hypergeometric form of the code."""
     with mpmath.workdps(15):

@@ -13,4 +13,4 @@ def tell(event):
 
 if __name__ == "__main__":
     model, text, checkpoint = sys.argv[1:]
-    measure(model, text=text, tokens=10, prompts=20, checkpoint=checkpoint, on_event=tell)
+    measure(model, text=text, tokens=10, prompts=12, checkpoint=checkpoint, on_event=tell)

@@ -14,7 +14,7 @@ from posbias.measurement import discard_checkpoint, job_fingerprint, load_model,
 
 @pytest.fixture
 def job(text):
-    return {"text": text, "tokens": 10, "prompts": 20}
+    return {"text": text, "tokens": 10, "prompts": 12}
 
 
 def reported():
@@ -31,8 +31,9 @@ def stop_after(prompts, error):
     return on_event
 
 
-@pytest.mark.parametrize("prompts", [1, 7, 19, 20])
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("power")])
+@pytest.mark.parametrize(
+    ("prompts", "error"), [(1, RuntimeError("power")), (7, KeyboardInterrupt()), (12, KeyboardInterrupt())]
+)
 def test_resumed_results_are_bit_identical(tiny, job, tmp_path, prompts, error):
     whole = measure(tiny, **job)
     checkpoint = tmp_path / "job.npz"
@@ -40,7 +41,7 @@ def test_resumed_results_are_bit_identical(tiny, job, tmp_path, prompts, error):
         measure(tiny, **job, checkpoint=checkpoint, on_event=stop_after(prompts, error))
     heard, on_event = reported()
     resumed = measure(tiny, **job, checkpoint=checkpoint, on_event=on_event)
-    assert heard == list(range(prompts, 21))
+    assert heard == list(range(prompts, 13))
     assert resumed.equals(whole)
     assert checkpoint.exists(), "only the caller knows when the result is safe"
     discard_checkpoint(checkpoint)
@@ -84,7 +85,7 @@ def test_a_killed_process_resumes_bit_identically(folder, job, tmp_path, kill):
     heard, on_event = reported()
     loaded = load_model(folder)
     resumed = measure(loaded, **job, checkpoint=checkpoint, on_event=on_event)
-    assert 1 <= heard[0] < 20
+    assert 1 <= heard[0] < 12
     if kill == signal.SIGINT:
         assert heard[0] >= last
     assert resumed.equals(measure(loaded, **job))

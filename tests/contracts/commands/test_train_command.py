@@ -247,7 +247,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
 def test_files_that_lie_around_take_no_modules_place(tmp_path):
     (tmp_path / "fractions.py").write_text("raise RuntimeError('taken for the module of that name')\n")
     (tmp_path / "short.toml").write_text(SPEC.format(iterations=2))
-    command = [POSBIAS, "train", "short.toml", "--sequences", "20", "--threads", "2", "--json"]
+    command = [POSBIAS, "train", "short.toml", "--sequences", "20", "--threads", "1", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
 

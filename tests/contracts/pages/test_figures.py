@@ -45,8 +45,14 @@ DRAWN = [
 ]
 
 
-@pytest.mark.parametrize("name", DRAWN)
-@pytest.mark.parametrize("kind", plots.FILE_KINDS)
+SAVED = [
+    pytest.param(name, kind, marks=[pytest.mark.slow] * (kind != "svg" and name != "draw_predictions"))
+    for name in DRAWN
+    for kind in plots.FILE_KINDS
+]
+
+
+@pytest.mark.parametrize(("name", "kind"), SAVED)
 def test_same_data_same_bytes(make_measurement, name, kind):
     pictures = []
     for _ in range(2):

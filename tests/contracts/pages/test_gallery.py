@@ -9,9 +9,9 @@ GALLERY = sorted((ROOT / "docs" / "gallery").glob("*.py"))
 
 
 def scripts():
-    """The one that compiles most is slow."""
+    """The first is drawn in every run, the others are slow."""
     for path in GALLERY:
-        marks = [pytest.mark.slow] * (path.stem == "closed_forms")
+        marks = [pytest.mark.slow] * (path.stem != "masks")
         yield pytest.param(path, id=path.stem, marks=marks)
 
 

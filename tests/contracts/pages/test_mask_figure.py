@@ -78,7 +78,9 @@ def test_graphs_side_by_side_stand_at_one_height():
     assert len({ax.get_ylim() for ax in figure.axes[3:]}) == 1
 
 
-@pytest.mark.parametrize("kind", FILE_KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind != "svg")) for kind in FILE_KINDS]
+)
 def test_same_masks_same_bytes(kind):
     first, second = (picture_bytes(mask_figure([Prefix(2), SlidingWindow(2)], 5), kind) for _ in range(2))
     assert first == second
