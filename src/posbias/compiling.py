@@ -5,6 +5,8 @@ calls it, optimised once more. Which of them runs is decided by what was loaded 
 the same bits. A compiler that may contract a·b + c or reorder a sum uses that freedom otherwise in each copy, so
 such a function is `inlined` where it is called: then there is no other copy for the caller to run. And numba lets
 a function inherit the options it does not state from whoever called it first, so all are stated here.
+
+Arrays are copied entry by entry: `a[:] = b` has its shapes compared, and compiling that message takes a second.
 """
 
 from typing import Any, Literal

@@ -126,7 +126,8 @@ def attend(x, v, scratch, scale, top, extra, freedom):
     total = np.empty(LANES)
     for i in range(tokens):
         first = pairs + i * (i + 1) // 2
-        total[:] = v[first]
+        for s in range(LANES):
+            total[s] = v[first, s]
         for j in range(1, i + 1):
             for s in range(LANES):
                 total[s] += v[first + j, s]
@@ -144,7 +145,8 @@ def below_highest(v, tokens):
     top = np.empty(LANES)
     for i in range(tokens):
         row = i * (i + 1) // 2
-        top[:] = v[row]
+        for s in range(LANES):
+            top[s] = v[row, s]
         for j in range(1, i + 1):
             for s in range(LANES):
                 top[s] = max(top[s], v[row + j, s])
@@ -276,7 +278,9 @@ def run_block(
             if before:
                 normalise(x, factor, length, extra, freedom)
                 if residual:
-                    own[:] = 1.0 / factor
+                    for i in range(tokens):
+                        for s in range(LANES):
+                            own[i, s] = 1.0 / factor[i, s]
             here = control if t == 0 else v
             normed = before or (after and t > 0)
             top = length * length * scale if normed else np.inf

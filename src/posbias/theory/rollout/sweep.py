@@ -252,7 +252,8 @@ def _sweep_span(row, low, high, top, bottom, state, lost, mixing, keep, gamma, s
                 table = sums[layer]
                 for k in range(1 if flat else length):
                     if flat:
-                        partial[:] = limit[table]
+                        for h in range(heads):
+                            partial[h] = limit[table, h]
                     elif column[layer] and origin + k > 0:
                         # all keys but the first, then the first with its own logit
                         q, r = (origin + k - 1) // BLOCK, (origin + k - 1) % BLOCK
