@@ -52,7 +52,7 @@ class Asked:
 
     `effort` is quick, full, or a number in the unit of all studies; `models` are those of Herasimchyk et al. 2026
     (none: those at hand), `configs` a folder of the authors' rollout files; `engine` does the training and the
-    statements (none: the cores here).
+    statements (none: the cores here), of which each is tried on `instances` (none: as the effort says).
     """
 
     folder: Path
@@ -60,10 +60,13 @@ class Asked:
     models: tuple[str, ...]
     configs: Path | None
     engine: Any
+    instances: int | None
     on_event: OnEvent | None
 
     def amount(self, study: Study) -> Any:
         """What is spent on each cell of a study."""
+        if self.instances is not None and isinstance(study, Statements):
+            return self.instances
         return study.effort[self.effort] if isinstance(self.effort, str) else self.effort
 
     @property
@@ -81,6 +84,7 @@ def make_all(
     configs: str | Path | None = None,
     engine: Any = None,
     again: bool = False,
+    instances: int | None = None,
     on_event: OnEvent | None = None,
 ) -> Ran:
     """Make every study of `names` (papers or studies; none: all) that `folder` has not, and write what each took.
@@ -94,7 +98,7 @@ def make_all(
     began, folder = time.monotonic(), Path(folder)
     wanted = list(dict.fromkeys(part for study in find_studies(names) for part in study.made_of))
     place = None if configs is None else Path(configs)
-    asked = Asked(folder, effort, tuple(models), place, engine, on_event)
+    asked = Asked(folder, effort, tuple(models), place, engine, instances, on_event)
     _check(asked, wanted)
     words = effort if isinstance(effort, str) else f"{effort:,} {wanted[0].unit}"
     costs = Costs(folder / "papers.json", words, asked.options)

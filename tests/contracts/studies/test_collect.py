@@ -255,7 +255,7 @@ def test_a_statement_that_cannot_be_tried_was_neither_made_nor_found(folder, mon
 
     first = replace(STATEMENTS[0], as_printed=replace(STATEMENTS[0].as_printed, claim="other", slack=broken))
     monkeypatch.setattr("posbias.verify.STATEMENTS", (first, *STATEMENTS[1:]))
-    make_all(folder, "wu2025/statements", effort=2, engine=InProcess())
+    make_all(folder, "wu2025/statements", **FEW)
     record = json.loads((folder / "papers.json").read_text())["studies"]["wu2025/statements"]
     assert (record["cells_made"], record["cells_found"]) == (0, 15)
 
