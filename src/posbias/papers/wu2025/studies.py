@@ -34,8 +34,7 @@ PLACES |= dict.fromkeys((6, 7, 8), "Appendix K.3") | dict.fromkeys((9, 10, 11, 1
 """Where the paper speaks of a figure; of all others in Appendix L."""
 
 
-def _trained() -> Iterator[Study]:
-    """Figures, each before the one that repeats it."""
+def _depths() -> Iterator[Study]:
     yield from _figures(
         "Gap by depth, without and with residual connections",
         "Does depth turn a network without any bias in its data towards earlier items, and do decay and rotary "
@@ -67,6 +66,9 @@ def _trained() -> Iterator[Study]:
         depth.with_residuals,
         draw_depths,
     )
+
+
+def _answers() -> Iterator[Study]:
     for number, again, answers, asked in ANSWERS:
         question = f"Which masks and encodings learn a preference for {asked}?"
         if asked == "both ends":
@@ -85,6 +87,9 @@ def _trained() -> Iterator[Study]:
             training_claims,
             draw_biased_training,
         )
+
+
+def _sinks() -> Iterator[Study]:
     yield from _figures(
         "Attention maps of two-layer causal networks",
         "Does attention gather on the first token when nothing in the data prefers it?",
@@ -189,7 +194,7 @@ def _caption(number: int, question: str, minutes: tuple[float, float], *parts: S
 
 
 def _all() -> Iterator[Study]:
-    known = {study.name: study for study in _trained()}
+    known = {study.name: study for study in (*_depths(), *_answers(), *_sinks())}
     question = "Do networks with a fixed vocabulary learn the preferences of their training data?"
     known["fig19"] = _caption(19, question, (3.8, 631), *(known[f"fig{part}"] for part in range(15, 19)))
     question = "Are there sinks with a fixed vocabulary, under each of the three masks?"
