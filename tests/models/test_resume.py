@@ -36,7 +36,7 @@ def stop_after(prompts, error):
 )
 def test_resumed_results_are_bit_identical(tiny, job, tmp_path, prompts, error):
     whole = measure(tiny, **job)
-    checkpoint = tmp_path / "job.npz"
+    checkpoint = tmp_path / "job.safetensors"
     with pytest.raises(type(error)):
         measure(tiny, **job, checkpoint=checkpoint, on_event=stop_after(prompts, error))
     heard, on_event = reported()
@@ -51,7 +51,7 @@ def test_resumed_results_are_bit_identical(tiny, job, tmp_path, prompts, error):
 
 def test_an_interruption_inside_a_prompt_loses_that_prompt_only(tiny, job, tmp_path):
     whole = measure(tiny, **job)
-    checkpoint, calls, armed = tmp_path / "job.npz", iter(range(10**6)), []
+    checkpoint, calls, armed = tmp_path / "job.safetensors", iter(range(10**6)), []
 
     def interrupt(module, given):
         # five prompts, then the sixth
@@ -70,7 +70,7 @@ def test_an_interruption_inside_a_prompt_loses_that_prompt_only(tiny, job, tmp_p
 @pytest.mark.waits
 @pytest.mark.parametrize("kill", [signal.SIGINT, signal.SIGKILL])
 def test_a_killed_process_resumes_bit_identically(folder, job, tmp_path, kill):
-    checkpoint = tmp_path / "job.npz"
+    checkpoint = tmp_path / "job.safetensors"
     script = Path(__file__).with_name("resumable.py")
     command = [sys.executable, script, folder, job["text"], checkpoint]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -92,17 +92,17 @@ def test_a_killed_process_resumes_bit_identically(folder, job, tmp_path, kill):
 
 
 def test_another_jobs_checkpoint_is_refused(tiny, job, tmp_path):
-    checkpoint = tmp_path / "job.npz"
+    checkpoint = tmp_path / "job.safetensors"
     measure(tiny, **job, checkpoint=checkpoint)
     before = checkpoint.read_bytes()
-    with pytest.raises(InputFileError, match=r"checkpoint: .*job\.npz belongs to another job"):
+    with pytest.raises(InputFileError, match=r"checkpoint: .*job\.safetensors belongs to another job"):
         measure(tiny, **{**job, "seed": 1}, checkpoint=checkpoint)
     assert checkpoint.read_bytes() == before
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "garbage", "empty"])
 def test_a_damaged_checkpoint_is_said_and_started_over(tiny, job, tmp_path, damage):
-    checkpoint = tmp_path / "job.npz"
+    checkpoint = tmp_path / "job.safetensors"
     whole = measure(tiny, **job, checkpoint=checkpoint)
     content = bytearray(checkpoint.read_bytes())
     if damage == "flipped":
@@ -122,7 +122,7 @@ def test_a_damaged_checkpoint_is_said_and_started_over(tiny, job, tmp_path, dama
 def test_a_checkpoint_that_cannot_be_written_is_an_error(tiny, job, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(OutputFileError, match="cannot write"):
-        measure(tiny, **job, checkpoint=tmp_path / "file" / "job.npz")
+        measure(tiny, **job, checkpoint=tmp_path / "file" / "job.safetensors")
 
 
 def test_the_fingerprint_follows_everything_that_decides_the_numbers(tiny, build, job, tmp_path):

@@ -264,7 +264,7 @@ def test_the_dataset_has_every_candidate_and_what_follows_from_them(loaded, job)
 
 @pytest.mark.parametrize("stop", [2])
 def test_an_interrupted_run_goes_on_with_the_same_bits(loaded, job, tmp_path, stop):
-    whole, checkpoint = retrieve(loaded, job), tmp_path / "c.npz"
+    whole, checkpoint = retrieve(loaded, job), tmp_path / "c.safetensors"
 
     def interrupt(event):
         if event.done == stop:

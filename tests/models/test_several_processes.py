@@ -62,7 +62,7 @@ def test_two_processes_give_what_one_gives_and_one_that_is_killed_costs_a_prompt
     assert killed
     assert run.returncode != 0
     assert not out.exists()
-    kept = sorted(path.name for path in tmp_path.glob(".two-*.partial*.npz"))
+    kept = sorted(path.name for path in tmp_path.glob(".two-*.partial*.safetensors"))
     assert len(kept) == 2, (kept, told)
     assert "the same command goes on from there" in told or "SIGKILL" in told
     with started(folder, text, out, 2) as run:
@@ -79,7 +79,9 @@ def kill_second(folder: Path) -> bool:
     """Kill the process that keeps the second checkpoint as soon as it has one."""
     until = time.monotonic() + 200
     while time.monotonic() < until:
-        if list(folder.glob(".two-*.partial.1.npz")) and list(folder.glob(".two-*.partial.npz")):
+        if list(folder.glob(".two-*.partial.1.safetensors")) and list(
+            folder.glob(".two-*.partial.safetensors")
+        ):
             for place in Path("/proc").glob("[0-9]*"):
                 try:
                     environment = (place / "environ").read_bytes().split(b"\0")
@@ -96,7 +98,7 @@ def kill_second(folder: Path) -> bool:
 def test_checkpoints_of_more_processes_count_for_fewer(tiny, text, tmp_path):
     job = {"text": text, "tokens": TOKENS, "prompts": PROMPTS}
     whole = measure(tiny, **job)
-    left = tmp_path / "job.npz"
+    left = tmp_path / "job.safetensors"
 
     def interrupt(event):
         if event.done == 7:
@@ -104,14 +106,14 @@ def test_checkpoints_of_more_processes_count_for_fewer(tiny, text, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         measure(tiny, **job, checkpoint=left, on_event=interrupt)
-    left.rename(tmp_path / "job.3.npz")
+    left.rename(tmp_path / "job.3.safetensors")
     heard = []
     resumed = measure(tiny, **job, checkpoint=left, on_event=lambda event: heard.append(event.done))
     assert heard == list(range(7, PROMPTS + 1))
     close(resumed, whole)
     # what was taken over is not counted twice
     again = measure(tiny, **job, checkpoint=left)
-    assert (tmp_path / "job.3.npz").exists()
+    assert (tmp_path / "job.3.safetensors").exists()
     close(again, whole)
 
 

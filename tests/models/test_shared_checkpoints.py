@@ -75,7 +75,7 @@ def _run(path, stops):
 
 @pytest.mark.parametrize("between", [[(6,)], [(6,), (6, None)]])
 def test_a_checkpoint_taken_over_by_fewer_processes_does_not_count_again_for_more(tmp_path, between):
-    path = tmp_path / "job.npz"
+    path = tmp_path / "job.safetensors"
     assert _run(path, (4, 5)) is None
     for stops in between:
         assert _run(path, stops) is None

@@ -68,7 +68,7 @@ def computed_once(
             return None
         log.info("already %s: %s (--rerun %s anew)", files.done, file, files.does)
         return files.load(file), file
-    checkpoint = file.with_name(f".{file.stem}-{fingerprint[:12]}.partial.npz")
+    checkpoint = file.with_name(f".{file.stem}-{fingerprint[:12]}.partial.safetensors")
     with _resumable(prompts) as on_event:
         dataset = compute(checkpoint=checkpoint, on_event=on_event)
     if processes.first:

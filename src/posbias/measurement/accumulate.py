@@ -16,6 +16,8 @@ from functools import reduce
 import numpy as np
 from jaxtyping import Float
 
+from posbias.store import Tensors
+
 Arrays = dict[str, np.ndarray]
 
 SPREADS = {"content_variance": "content_mean", "content_distance_variance": "content_distance"}
@@ -24,6 +26,7 @@ SPLIT = "kernel"
 """The quantity whose mean is kept for even and odd prompts apart, as `kernel_even` and `kernel_odd`."""
 _HALVES = (f"{SPLIT}_even", f"{SPLIT}_odd")
 _INDEX = "index"
+_MEAN, _ROW = "mean.", "row."
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,25 @@ class State:
                 _move(mean, means[name], _share(self, other, name))
         rows = tuple(sorted((*self.rows, *other.rows), key=lambda row: int(row[_INDEX])))
         return State(self.finished + other.finished, means, rows, self.seconds + other.seconds)
+
+    def tensors(self) -> Tensors:
+        """All of it, for a checkpoint; without finished prompts nothing."""
+        if not self.rows:
+            return Tensors({})
+        means = {_MEAN + name: mean for name, mean in self.means.items()}
+        rows = {_ROW + name: self.column(name) for name in self.rows[0]}
+        return Tensors(means | rows, {"finished": self.finished, "seconds": self.seconds})
+
+    @classmethod
+    def of(cls, stored: Tensors) -> "State":
+        """The state that `tensors` told."""
+        means, columns = (
+            {name.removeprefix(kind): array for name, array in stored.arrays.items() if name.startswith(kind)}
+            for kind in (_MEAN, _ROW)
+        )
+        finished = stored.note["finished"]
+        rows = tuple({name: column[index] for name, column in columns.items()} for index in range(finished))
+        return cls(finished, means, rows, stored.note["seconds"])
 
     def column(self, name: str) -> np.ndarray:
         """Return one quantity of all rows, stacked along a first axis: the prompts."""

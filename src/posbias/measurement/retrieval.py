@@ -22,13 +22,14 @@ from posbias.deprecated import takes_old_callbacks
 from posbias.errors import InvalidValueError, ModelError
 from posbias.events import Event, OnEvent
 from posbias.measurement.accumulate import State
-from posbias.measurement.checkpoint import Checkpoint
+from posbias.measurement.checkpoint import begun
 from posbias.measurement.continuations import Reader, reuse_is_exact
 from posbias.measurement.models.loading import LoadedModel, load_model
 from posbias.measurement.texts.prompts import read_text
 from posbias.retrieval.job import RetrievalJob, retrieval_job
 from posbias.retrieval.trials import Keys, Needle, Trial, Trials
 from posbias.spec import encode
+from posbias.store import Checkpoint
 
 __all__ = ["RetrievalJob", "retrieval_fingerprint", "retrieval_job", "retrieve"]
 
@@ -104,8 +105,7 @@ def retrieve(
             text=source.content, name=source.name, length=job.length or 0,
         )  # fmt: skip
     fingerprint = retrieval_fingerprint(loaded, job, text)
-    keeper = Checkpoint(None if checkpoint is None else Path(checkpoint), fingerprint)
-    state = keeper.load()
+    keeper, state = begun(None if checkpoint is None else Path(checkpoint), fingerprint)
     asker = _Asker(loaded, trials)
     log.info("asking %s in %d prompts at %d positions", loaded.name, job.prompts, job.positions)
     state = _stream(asker, job.prompts, state, keeper, on_event)
@@ -214,10 +214,10 @@ def _stream(asker: _Asker, total: int, state: State, keeper: Checkpoint, on_even
             row = asker.ask(state.finished)
             state = state.extended({}, row, time.perf_counter() - begin)
             tell()
-            keeper.keep_up(state)
-        keeper.write(state)
+            keeper.keep_up(state.tensors)
+        keeper.write(state.tensors)
     except BaseException as error:
-        keeper.write_after(state, error)
+        keeper.write_after(state.tensors, error)
         raise
     return state
 

@@ -19,11 +19,12 @@ from posbias.errors import InputFileError, InvalidValueError, ModelError, NonFin
 from posbias.events import Event, OnEvent
 from posbias.measurement.accumulate import State
 from posbias.measurement.capture import scores
-from posbias.measurement.checkpoint import Checkpoint, of_rank, ranked
+from posbias.measurement.checkpoint import begun, of_rank, ranked
 from posbias.measurement.prompt_meter import PromptMeter
 from posbias.measurement.quantities.influence import Economy
 from posbias.measurement.sharing import Group
 from posbias.measurement.texts.prompts import Prompts
+from posbias.store import Checkpoint
 
 log = logging.getLogger(__name__)
 Skipped = dict[int, str]
@@ -57,13 +58,14 @@ class Stream:
         Raises what measuring raises, after the finished prompts have reached the checkpoint; `ModelError` when
         every prompt was skipped.
         """
-        keeper = Checkpoint(of_rank(path, self._group.rank), fingerprint)
-        state = self._adopted(keeper.load(), path, fingerprint)
+        keeper, own = begun(of_rank(path, self._group.rank), fingerprint)
+        state = self._adopted(own, path, fingerprint)
         shares = self._group.exchange(_indices(state))
         kept = _disjoint(shares)
         if self._group.rank not in kept:
             # an earlier run took these over into another checkpoint: they must not count twice
-            state = keeper.forgotten()
+            keeper.forget()
+            state = State()
         done = set().union(*(shares[rank] for rank in kept))
         total = len(self._drawn.ids)
         mine = self._group.share([index for index in range(total) if index not in done])
@@ -95,10 +97,10 @@ class Stream:
                     # one assignment: an interruption sees the state before this prompt or after it
                     state = state.extended(sample, row, time.perf_counter() - begin, index)
                 self._on_event(Event(done, total, "prompt"))
-                keeper.keep_up(state)
-            keeper.write(state)
+                keeper.keep_up(state.tensors)
+            keeper.write(state.tensors)
         except BaseException as error:
-            keeper.write_after(state, error)
+            keeper.write_after(state.tensors, error)
             raise
         return state, skipped
 
@@ -143,7 +145,7 @@ class Stream:
             if rank < self._group.size:
                 continue
             try:
-                left = Checkpoint(place, fingerprint).load()
+                _, left = begun(place, fingerprint)
             except InputFileError:
                 continue  # another job's: nothing of ours
             if left.finished and not (_indices(left) & _indices(state)):

@@ -1,8 +1,8 @@
 """What survives an interruption: the state of one unfinished computation, in one safetensors file.
 
 Writing takes a stated share of the run at most, the first writing included: a state is written when what writing
-has taken so far, with what this one is expected to take, is less than that share, and no sooner than two seconds
-after the last one. Whoever asked for a checkpoint discards it once the result is safely stored.
+has taken so far, with what this one is expected to take, is less than that share. Whoever asked for a checkpoint
+discards it once the result is safely stored.
 """
 
 import logging
@@ -17,7 +17,7 @@ from posbias.store.tensor_files import SafetensorsCodec, Tensors
 log = logging.getLogger(__name__)
 KIND, SCHEMA = "checkpoint", 2
 LEAST = 2.0
-"""Seconds between two writings at least."""
+"""Seconds between two writings at least, unless another number is given."""
 RATE = 100e6
 """Bytes a second that a disk is taken to write of what no writing has timed yet."""
 
@@ -25,13 +25,15 @@ RATE = 100e6
 class Checkpoint:
     """The checkpoint file of the computation with this fingerprint; with path `None` nothing is read or written.
 
-    Writing takes at most one `patience`-th of the time since this was made.
+    Writing takes at most one `patience`-th of the time since this was made; `least` seconds pass
+    between two writings.
     """
 
-    def __init__(self, path: Path | None, fingerprint: str, patience: float):
+    def __init__(self, path: Path | None, fingerprint: str, patience: float, least: float | None = None):
         self._path, self._fingerprint, self._patience = path, fingerprint, patience
+        self._least = LEAST if least is None else least
         self._begin = time.monotonic()
-        self._next = self._begin + LEAST
+        self._next = self._begin + self._least
         self._spent, self._cost, self._bytes = 0.0, 0.0, 0
         self._note: object = None
 
@@ -76,18 +78,18 @@ class Checkpoint:
             self._next = due
 
     def write(self, state: Callable[[], Tensors]) -> None:
-        """Write what `state` returns, unless the file has that note already. Raises `OutputFileError`."""
+        """Write what `state` returns, if it is something and not in the file already. Raises `OutputFileError`."""
         if self._path is None:
             return
         begin, tensors = time.monotonic(), state()
-        if tensors.note and tensors.note == self._note:
+        if not tensors.arrays or (tensors.note and tensors.note == self._note):
             return
         header = Header(KIND, SCHEMA, {"fingerprint": self._fingerprint})
         SafetensorsCodec().write(self._path, header, tensors)
         end = time.monotonic()
         self._cost, self._bytes, self._note = end - begin, tensors.nbytes, tensors.note
         self._spent += self._cost
-        self._next = end + LEAST
+        self._next = end + self._least
 
     def write_after(self, state: Callable[[], Tensors], error: BaseException) -> None:
         """Write because of `error`, which is to be raised on; a failure to write becomes its note."""

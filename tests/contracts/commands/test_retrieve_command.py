@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from posbias.cli import main
+from posbias.store import SafetensorsCodec
+from posbias.store.checkpoint import KIND, SCHEMA
 
 os.environ["OMP_NUM_THREADS"] = "1"
 POSBIAS = Path(sys.executable).with_name("posbias")
@@ -212,9 +214,8 @@ def test_after_ctrl_c_the_same_command_goes_on(model, here):
     assert process.returncode == 130
     assert "of 400 prompts are kept, the same command goes on from there" in said
     (kept,) = (here / "o").iterdir()
-    assert kept.name.endswith(".partial.npz")
-    with np.load(kept) as stored:
-        assert stored["finished"] >= 3
+    assert kept.name.endswith(".partial.safetensors")
+    assert SafetensorsCodec().read(kept, KIND, SCHEMA)[1].note["finished"] >= 3
 
 
 def test_help_explains_every_parameter():

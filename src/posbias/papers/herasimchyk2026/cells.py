@@ -166,7 +166,7 @@ def _cell(
     if there and not again:
         return load_measurement(there[0]), False
     path = places[0][-1]
-    checkpoint = path.with_suffix(".partial.npz")
+    checkpoint = path.with_suffix(".partial.safetensors")
     measured = measuring.measure(loaded, **job, checkpoint=checkpoint, on_event=on_event)
     measured.attrs["parameters"] = sum(one.numel() for one in loaded.model.parameters())
     save_measurement(measured, path)
