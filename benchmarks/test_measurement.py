@@ -82,10 +82,10 @@ def _work(what: str, tokens: int):
     """The model in the attention that the case needs, and what to run."""
     import torch
 
-    from posbias.measurement import load_model, prompts_from, read_text
+    from posbias.measurement import Request, load_model, prompts_from, read_text
     from posbias.measurement.models.families import decoder_layers
     from posbias.measurement.prompt_meter import PromptMeter
-    from posbias.measurement.quantities.influence import economy, influence, predict
+    from posbias.measurement.quantities.influence import economy, gradients, predict
     from posbias.measurement.quantities.jacobian import gains_of
     from posbias.measurement.quantities.kernels import KERNEL_TOKENS
 
@@ -103,18 +103,21 @@ def _work(what: str, tokens: int):
         layers = decoder_layers(loaded.model, loaded.family)
         saving = economy(loaded.model, layers, ids[:64]) if long else None
         gains = gains_of(loaded.model, loaded.family, ids[:64])
-        PromptMeter(loaded, 64, gains=gains, economy=saving).measure(drawn.ids[0][:64], "a short prompt")
-        meter = PromptMeter(loaded, tokens, gains=gains, economy=saving)
+        PromptMeter(loaded, Request(tokens=64), gains=gains, economy=saving).measure(
+            drawn.ids[0][:64], "a short prompt"
+        )
+        meter = PromptMeter(loaded, Request(tokens=tokens), gains=gains, economy=saving)
         return loaded, lambda: meter.measure(drawn.ids[0], "the prompt")
     works = {
         "forward": forward,
-        "forward_backward": lambda: influence(predict(loaded.model, ids), ids),
+        "forward_backward": lambda: gradients(predict(loaded.model, ids), ids),
         "output_attentions": lambda: forward(output_attentions=True),
     }
     return loaded, works[what]
 
 
 def _main(what: str, tokens: int) -> None:
+    from posbias.measurement import Request
     from posbias.measurement.memory import memory_parts
 
     loaded, work = _work(what, tokens)
@@ -126,7 +129,7 @@ def _main(what: str, tokens: int) -> None:
         work()
         seconds.append(time.process_time() - begin)
     peak = _status("VmHWM")
-    estimated = sum(memory_parts(loaded.model.config, tokens).values())
+    estimated = sum(memory_parts(loaded.model.config, Request(tokens=tokens)).values())
     result = {"seconds": min(seconds), "bytes": peak, "before": before, "estimated": estimated}
     print(json.dumps(result))
 

@@ -12,8 +12,8 @@ import transformers
 from logged import logged
 
 from posbias.errors import InputFileError, InvalidValueError, ModelError, PosbiasError
-from posbias.measurement import LoadedModel, load_model, measure
-from posbias.measurement.memory import bytes_needed
+from posbias.measurement import LoadedModel, Request, load_model, measure
+from posbias.measurement.memory import memory_parts
 from posbias.memory import available
 
 
@@ -78,10 +78,9 @@ def test_absurd_sizes_are_refused_before_anything_is_allocated(build, text):
     ) as caught:
         measure(vast, text=text, tokens=10**6, prompts=1)
     one_line(caught)
-    config = vast.model.config
-    assert (
-        bytes_needed(config, 512, True) > bytes_needed(config, 512, False) > bytes_needed(config, 256, False)
-    )
+    requests = Request(tokens=512, dense_logits=True), Request(tokens=512), Request(tokens=256)
+    dense, plain, short = (sum(memory_parts(vast.model.config, request).values()) for request in requests)
+    assert dense > plain > short
     assert available() is None or available() > 2**20
 
 

@@ -19,7 +19,7 @@ class _Meter:
     def __init__(self, stop):
         self._stop = stop
 
-    def measure(self, ids, prompt, target):
+    def measure(self, ids, prompt):
         if int(ids[0]) == self._stop:
             raise KeyboardInterrupt
         return {"mean": ids.astype(float)}, {"value": ids.astype(float)}
@@ -57,7 +57,6 @@ def _run(path, stops):
             _Drawn(),
             Together(rank, len(stops), rank),
             spare=lambda: None,
-            target=None,
             on_event=lambda event: None,
         )
         try:

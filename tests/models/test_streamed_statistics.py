@@ -4,6 +4,8 @@ Layers are synthetic, so that heads, lengths, windows, learned sinks and the blo
 together by the same `State` that a measurement uses.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -17,14 +19,14 @@ from posbias.measurement.capture.forward import SeenLayer
 from posbias.measurement.capture.scores import Factored, Given
 from posbias.measurement.job import Request
 from posbias.measurement.memory import estimate_cost, memory_parts
-from posbias.measurement.prompt_meter import PromptMeter, Wanted, layer_means
+from posbias.measurement.prompt_meter import PromptMeter, layer_means
 from posbias.measurement.quantities.content import ByDistance, constant_diagonal
 from posbias.measurement.quantities.jacobian import gains_of
 from posbias.measurement.quantities.mixing import head_norms, mixing_by_head
 from posbias.measurement.quantities.sinks import massive
 from posbias.measurement.result import dataset
 
-EVERYTHING = Wanted(dense=True, head_kernels=True)
+EVERYTHING = Request(tokens=512, dense_logits=True, head_kernels=True)
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 
 
@@ -237,22 +239,22 @@ def test_an_earlier_state_stays_as_it_was():
 # --- on models ------------------------------------------------------------------------------------------------
 
 
-def measurement(loaded, wanted=None, prompts=3, tokens=12, target=None):
+def measurement(loaded, prompts=3, tokens=12, **asked):
     rng = np.random.default_rng(7)
-    meter, state = PromptMeter(loaded, tokens, wanted), State()
+    meter, state = PromptMeter(loaded, Request(tokens=tokens, **asked)), State()
     for number in range(prompts):
-        drawn, row = meter.measure(rng.integers(1, 50, tokens), f"prompt {number}", target)
+        drawn, row = meter.measure(rng.integers(1, 50, tokens), f"prompt {number}")
         state = state.extended(drawn, row, 0.0)
     config = loaded.model.config.get_text_config()
-    sizes = {"tokens": tokens, "prompts": prompts, "depth": config.num_hidden_layers}
-    return dataset(state, None, sizes | {"heads": config.num_attention_heads}, {})
+    sizes = {"depth": config.num_hidden_layers, "heads": config.num_attention_heads}
+    return dataset(state, None, {"tokens": tokens} | sizes)
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_heads_parts_are_at_least_their_sum(attention):
     """λ ≤ Σ_h λ_h, the triangle inequality."""
     loaded = tiny_model("llama", attention=attention)
-    meter, ids = PromptMeter(loaded, 10), np.arange(1, 11)
+    meter, ids = PromptMeter(loaded, Request(tokens=10)), np.arange(1, 11)
     _, row = meter.measure(ids, "a prompt")
     assert (row["mixing"] <= row["mixing_head"].sum(axis=1) + 1e-12).all()
     assert (row["mixing"] > 0.05).all()
@@ -280,7 +282,7 @@ def test_massive_activations():
 @pytest.mark.parametrize("family", ["bloom", "gemma2", "gpt_oss", "gpt2", "falcon", "mistral"])
 def test_other_families_have_every_statistic(family):
     """ALiBi, soft caps and norms after attention, learned sinks, learned positions, parallel blocks, windows."""
-    found = measurement(tiny_model(family), Wanted(dense=True))
+    found = measurement(tiny_model(family), dense_logits=True)
     for name in ("content_mean", "content_variance", "constant_diagonal_r2", "sink_share", "mixing_head"):
         assert np.isfinite(found[name].values).all(), name
     assert (found.content_variance > 0).all()
@@ -302,9 +304,9 @@ def test_alibi_is_the_positional_part():
 
 def test_influences_and_rollouts_are_kept_when_asked_for():
     loaded = tiny_model("bloom")
-    wanted = Wanted(influences=("logit", "log_probability", "target", "input"), rollouts=("kernel", "value"))
-    found = measurement(loaded, wanted, prompts=2, target=3)
-    for kind in wanted.influences:
+    kinds = ("logit", "log_probability", "target", "input")
+    found = measurement(loaded, prompts=2, influences=kinds, rollouts=("kernel", "value"), target=3)
+    for kind in kinds:
         assert found[f"influence_{kind}"].dims == ("prompt", "position")
     np.testing.assert_allclose(
         found.influence, found.influence_log_probability * found.probability, rtol=1e-9
@@ -345,22 +347,25 @@ def test_the_cost_is_told_before_measuring(text):
 
 def test_memory_grows_as_what_is_kept():
     config = tiny_model("llama").model.config
-    parts = {tokens: memory_parts(config, tokens, recompute=False) for tokens in (512, 1024, 2048)}
+    parts = {
+        tokens: memory_parts(config, Request(tokens=tokens), recompute=False) for tokens in (512, 1024, 2048)
+    }
     assert parts[1024]["graph"] > 3 * parts[512]["graph"], "attention of every layer"
     assert parts[1024]["means"] > parts[2048]["means"], "no kernels above 1,024 tokens"
-    assert memory_parts(config, 1024, recompute=True)["graph"] < parts[1024]["graph"]
+    assert memory_parts(config, Request(tokens=1024), recompute=True)["graph"] < parts[1024]["graph"]
     config._attn_implementation = "sdpa"
-    assert memory_parts(config, 1024, recompute=False)["graph"] < parts[1024]["graph"] / 3
-    wanted = memory_parts(config, 512, EVERYTHING)["means"] - memory_parts(config, 512)["means"]
+    assert memory_parts(config, Request(tokens=1024), recompute=False)["graph"] < parts[1024]["graph"] / 3
+    whole, least = (memory_parts(config, asked)["means"] for asked in (EVERYTHING, Request(tokens=512)))
     # a state and a sample of logits, content and kernels of every head
-    assert wanted == 2 * 3 * 8 * config.num_hidden_layers * config.num_attention_heads * 512**2
+    assert whole - least == 2 * 3 * 8 * config.num_hidden_layers * config.num_attention_heads * 512**2
 
 
 def test_the_kept_means_are_as_large_as_estimated():
     loaded, tokens = tiny_model("llama"), 48
-    rows = PromptMeter(loaded, tokens, EVERYTHING, gains_of(loaded.model, loaded.family, torch.arange(1, 20)))
+    request = replace(EVERYTHING, tokens=tokens)
+    rows = PromptMeter(loaded, request, gains_of(loaded.model, loaded.family, torch.arange(1, 20)))
     kept, _ = rows.measure(np.arange(tokens) % 49 + 1, "a prompt")
     # beside this sample the state holds as much, and one kernel more
     held = 2 * sum(array.nbytes for array in kept.values()) + kept["kernel"].nbytes
-    estimated = memory_parts(loaded.model.config, tokens, EVERYTHING)["means"]
+    estimated = memory_parts(loaded.model.config, request)["means"]
     assert held == pytest.approx(estimated, rel=0.1)

@@ -14,7 +14,6 @@ from typing import Any
 
 from posbias.errors import InvalidValueError, nearest
 from posbias.measurement.models.loading import LoadedModel
-from posbias.measurement.prompt_meter import Wanted
 from posbias.measurement.quantities.influence import KINDS as INFLUENCES
 from posbias.measurement.quantities.rollouts import KINDS as ROLLOUTS
 from posbias.measurement.texts.prompts import Prompts, Text, check_counts, prompts_from, read_text
@@ -67,11 +66,6 @@ class Request:
     def source(self) -> Text:
         """The text, read once. Raises as `read_text`."""
         return read_text(self.text)
-
-    @property
-    def wanted(self) -> Wanted:
-        """What is kept of each prompt."""
-        return Wanted(self.dense_logits, self.head_kernels, self.influences, self.rollouts)
 
     def draw(self, loaded: LoadedModel) -> Prompts:
         """Cut the prompts for this model. Raises as `prompts_from`."""

@@ -16,11 +16,11 @@ import torch
 from posbias import memory
 from posbias.measurement.capture.forward import SeenLayer
 from posbias.measurement.capture.scores import Factored
-from posbias.measurement.prompt_meter import Wanted, layer_means, queries_at_once
+from posbias.measurement.job import Request
+from posbias.measurement.prompt_meter import layer_means, queries_at_once
 from posbias.measurement.quantities.kernels import KERNEL_TOKENS
 
 if TYPE_CHECKING:
-    from posbias.measurement.job import Request
     from posbias.measurement.models.loading import LoadedModel
 
 _SHORT = 64
@@ -51,26 +51,24 @@ class Cost:
         return {"bytes": self.bytes, "seconds": self.seconds, "parts": dict(self.parts)}
 
 
-def estimate_cost(loaded: "LoadedModel", request: "Request") -> Cost:
+def estimate_cost(loaded: "LoadedModel", request: Request) -> Cost:
     """Return what measuring `request` on a loaded model will take; runs the model on one short prompt.
 
     `seconds` are of one process and of the speed that the machine has at this moment.
     """
     config = loaded.model.config.get_text_config()
-    parts = memory_parts(config, request.tokens, request.wanted)
-    seconds = request.prompts * _seconds(loaded.model, config, request.tokens, request.wanted)
+    parts = memory_parts(config, request)
+    seconds = request.prompts * _seconds(loaded.model, config, request)
     return Cost(sum(parts.values()), seconds, parts)
 
 
-def memory_parts(
-    config: Any, tokens: int, wanted: Wanted | None = None, recompute: bool | None = None
-) -> dict[str, int]:
+def memory_parts(config: Any, request: Request, recompute: bool | None = None) -> dict[str, int]:
     """Return an estimate of the memory, in bytes beside the loaded weights, that measuring takes, by parts.
 
     `config` is that of the model's language part. `recompute`: whether layers are computed again in the
     backward pass, by default above `KERNEL_TOKENS` tokens.
     """
-    wanted = wanted or Wanted()
+    tokens = request.tokens
     recompute = tokens > KERNEL_TOKENS if recompute is None else recompute
     depth, heads, hidden = config.num_hidden_layers, config.num_attention_heads, config.hidden_size
     eager = getattr(config, "_attn_implementation", "eager") != "sdpa"
@@ -80,43 +78,38 @@ def memory_parts(
     rows = 512 if recompute else tokens
     block = 4 * heads * tokens * queries_at_once(heads, tokens, torch.device("cpu"))
     return {
-        "means": 8 * depth * _kept(tokens, heads, square, wanted),
+        "means": 8 * depth * _kept(heads, request),
         "graph": one_graph + depth * each * tokens * hidden if recompute else depth * one_graph,
         "outputs": 2 * each * rows * config.vocab_size,
         "one layer": _COPIES * block + (4 * _DENSE_COPIES * heads * square if eager else 2 * each * square),
     }
 
 
-def _kept(tokens: int, heads: int, square: int, wanted: Wanted) -> int:
+def _kept(heads: int, request: Request) -> int:
     """Numbers of a state and a sample, for each layer."""
+    tokens, square = request.tokens, request.tokens**2
     kernels = 5 * square if tokens <= KERNEL_TOKENS else 0
-    by_head = 2 * square * heads * (2 * wanted.dense + wanted.head_kernels)
+    by_head = 2 * square * heads * (2 * request.dense_logits + request.head_kernels)
     return kernels + by_head + 2 * 10 * heads * tokens
 
 
-def bytes_needed(config: Any, tokens: int, dense_logits: bool, head_kernels: bool = False) -> int:
-    """Return the sum of `memory_parts`."""
-    return sum(memory_parts(config, tokens, Wanted(dense=dense_logits, head_kernels=head_kernels)).values())
-
-
-def check_memory(config: Any, tokens: int, dense_logits: bool, head_kernels: bool = False) -> None:
+def check_memory(config: Any, request: Request) -> None:
     """Raise `InvalidValueError` when a measurement would need more memory than is available."""
-    by_head = [
-        name for name, asked in (("dense_logits", dense_logits), ("head_kernels", head_kernels)) if asked
-    ]
-    given = f"{tokens} with {' and '.join(by_head)}" if by_head else str(tokens)
-    memory.require(bytes_needed(config, tokens, dense_logits, head_kernels), "tokens", given)
+    by_head = [name for name in ("dense_logits", "head_kernels") if getattr(request, name)]
+    given = f"{request.tokens} with {' and '.join(by_head)}" if by_head else str(request.tokens)
+    memory.require(sum(memory_parts(config, request).values()), "tokens", given)
 
 
-def _seconds(model: Any, config: Any, tokens: int, wanted: Wanted) -> float:
+def _seconds(model: Any, config: Any, request: Request) -> float:
     """Seconds for one prompt."""
+    tokens = request.tokens
     short = min(tokens, _SHORT)
     forward = _forward(model, config, short) * _products(model, config, tokens)
     forward /= _products(model, config, short)
-    backward = 1 + sum(kind in wanted.influences for kind in ("logit", "target"))
+    backward = 1 + sum(kind in request.influences for kind in ("logit", "target"))
     again = tokens > KERNEL_TOKENS
     pairs = config.num_hidden_layers * config.num_attention_heads * tokens**2
-    statistics = pairs * _seconds_a_pair(config) * (1.5 if wanted.rollouts else 1.0)
+    statistics = pairs * _seconds_a_pair(config) * (1.5 if request.rollouts else 1.0)
     return forward * (1 + backward * (_BACKWARD + again)) + statistics
 
 
@@ -141,7 +134,7 @@ def _seconds_a_pair(config: Any) -> float:
     query = torch.linspace(-1, 1, heads * tokens * 8).reshape(heads, tokens, 8)
     scores, stream = Factored(query, query, 1.0, causal=True), torch.ones(tokens, 1)
     layer = SeenLayer(0, stream, stream, scores, scores)
-    return _timed(lambda: layer_means(layer, Wanted())) / (heads * tokens**2)
+    return _timed(lambda: layer_means(layer, Request())) / (heads * tokens**2)
 
 
 def _timed(work: Any) -> float:

@@ -2,11 +2,11 @@
 
 While the pass runs, each layer's attention is gone through in blocks of queries, reduced to what is kept and
 then let go: no n × n matrix of all heads is held, unless the model makes it (eager attention) or it was asked
-for (`Wanted.dense`). What cannot be told of a layer is NaN.
+for (`Request.dense_logits`). What cannot be told of a layer is NaN.
 """
 
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -18,6 +18,7 @@ from posbias.errors import NonFiniteError
 from posbias.measurement.accumulate import Arrays
 from posbias.measurement.capture.forward import Capture, SeenLayer
 from posbias.measurement.capture.scores import Factored, block_size, halvings
+from posbias.measurement.job import Request
 from posbias.measurement.models.families import decoder_layers
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.quantities.content import ByDistance, diagonal, first_column, hidden, seen_or_nan
@@ -38,23 +39,8 @@ _CACHED_BYTES = 8 * 2**20
 """Logits and attention of one block on a CPU: with a few copies in float64 what caches hold."""
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What is kept beside the statistics that always are.
-
-    `dense`: whole mean logits and content matrices per head. `head_kernels`: the averaged attention of every
-    head. `influences` and `rollouts`: kinds beside the gradient of the prediction's probability, by the names
-    in `influence.KINDS` and `rollouts.KINDS`; the rollout "energy" needs head gains.
-    """
-
-    dense: bool = False
-    head_kernels: bool = False
-    influences: tuple[str, ...] = ()
-    rollouts: tuple[str, ...] = ()
-
-
 class PromptMeter:
-    """Measures prompts of one length on one model; what depends on the model alone is given once.
+    """Measures the prompts of one request on one model; what depends on the model alone is given once.
 
     `gains` are the head gains that energy kernels and rollouts need: without them there are none. `economy`
     says what the passes need not remember (see `influence.economy`), and may be changed between prompts.
@@ -63,27 +49,23 @@ class PromptMeter:
     def __init__(
         self,
         loaded: LoadedModel,
-        tokens: int,
-        wanted: Wanted | None = None,
+        request: Request,
         gains: HeadGains | None = None,
         economy: Economy | None = None,
     ):
         self._loaded = loaded
-        self._tokens = tokens
-        self._wanted = wanted or Wanted()
+        self._request = request
         self._gains = gains
         self.economy = economy
         self._depth = len(decoder_layers(loaded.model, loaded.family))
 
-    def measure(
-        self, ids: Int[np.ndarray, "position"], prompt: str, target: int | None = None
-    ) -> tuple[Arrays, Arrays]:
+    def measure(self, ids: Int[np.ndarray, "position"], prompt: str) -> tuple[Arrays, Arrays]:
         """Return one prompt's sample, to be averaged, and its row, to be kept.
 
-        `target` is the token that the influence "target" is about. Raises `NonFiniteError` that names layer and
-        `prompt` when activations or a gradient are not finite, `InvalidValueError` for a missing target.
+        Raises `NonFiniteError` that names layer and `prompt` when activations or a gradient are not finite,
+        `InvalidValueError` for a target that is no token of the model.
         """
-        model, wanted = self._loaded.model, self._wanted
+        model, request = self._loaded.model, self._request
         sample: Arrays = {}
         row: Arrays = {}
         rollouts = self._rollouts()
@@ -100,7 +82,7 @@ class PromptMeter:
         with rollouts or nullcontext(), Capture(model, self._loaded.family, see):
             prediction = predict(model, given, self.economy)
         row |= rollouts.rows() if rollouts is not None else {}
-        row |= gradients(prediction, given, ("probability", *wanted.influences), target)
+        row |= gradients(prediction, given, ("probability", *request.influences), request.target)
         for name, values in row.items():
             if name.startswith(("influence", "rollout", "loss")) and not np.isfinite(values).all():
                 raise NonFiniteError(f"model: the {name} is not finite in {prompt}")
@@ -116,25 +98,25 @@ class PromptMeter:
 
     def _means(self, seen: SeenLayer, norms: "_Norms") -> Arrays:
         energy = None
-        if self._gains is not None and self._tokens <= KERNEL_TOKENS:
+        if self._gains is not None and self._request.tokens <= KERNEL_TOKENS:
             weights = self._gains.weights(seen.layer, seen.stream)
             stretched = norms.stretch if self._gains.stretched[seen.layer] else None
             energy = weights, None if stretched is None else stretched.square()
         found = {"residual_norm": norms.stream, "update_norm": norms.update}
-        return found | layer_means(seen, self._wanted, energy)
+        return found | layer_means(seen, self._request, energy)
 
     def _rollouts(self) -> Rollouts | None:
-        if not self._wanted.rollouts:
+        if not self._request.rollouts:
             return None
         layers = decoder_layers(self._loaded.model, self._loaded.family)
-        return Rollouts(self._tokens, self._wanted.rollouts, self._gains, layers)
+        return Rollouts(self._request.tokens, self._request.rollouts, self._gains, layers)
 
 
 Energy = tuple[Float[Tensor, "head key"], Float[Tensor, "query"] | None]
 
 
 def layer_means(
-    seen: SeenLayer, wanted: Wanted, energy: Energy | None = None, block: int | None = None
+    seen: SeenLayer, request: Request, energy: Energy | None = None, block: int | None = None
 ) -> Arrays:
     """Return everything that is averaged over prompts of one layer's attention, from blocks of queries.
 
@@ -142,9 +124,9 @@ def layer_means(
     at a time (by default a few MB of them). Content statistics are left out where content cannot be told.
     """
     heads, tokens = seen.scores.heads, seen.scores.tokens
-    received, logits_at = Received(heads, tokens), _Logits(heads, tokens, wanted.dense, spread=False)
-    content_at = None if seen.content is None else _Logits(heads, tokens, wanted.dense, spread=True)
-    kernels = _Kernels(heads, tokens, wanted, energy)
+    received, logits_at = Received(heads, tokens), _Logits(heads, tokens, request.dense_logits, spread=False)
+    content_at = None if seen.content is None else _Logits(heads, tokens, request.dense_logits, spread=True)
+    kernels = _Kernels(heads, tokens, request, energy)
     size = block or queries_at_once(heads, tokens, seen.stream.device)
     for queries, logits, attention in seen.scores.blocks(size):
         unseen = hidden(logits)
@@ -223,7 +205,7 @@ class _Logits:
 class _Kernels:
     """The kernels of one layer that are kept: `found` after the last block."""
 
-    def __init__(self, heads: int, tokens: int, wanted: Wanted, energy: Energy | None):
+    def __init__(self, heads: int, tokens: int, request: Request, energy: Energy | None):
         self._energy = energy
         square = (tokens, tokens)
         self.found: Arrays = {}
@@ -231,7 +213,7 @@ class _Kernels:
             self.found["kernel"] = np.zeros(square)
             if energy is not None:
                 self.found["energy_kernel"] = np.zeros(square)
-        if wanted.head_kernels:
+        if request.head_kernels:
             self.found["kernel_head"] = np.zeros((heads, *square))
 
     def add(self, queries: slice, attention: Float[Tensor, "head query key"]) -> None:

@@ -72,20 +72,19 @@ _MONOTONE: dict[str, _About] = {
 def dataset(
     state: State,
     gains: Float[np.ndarray, "layer head"] | None,
-    sizes: dict[str, int],
     attributes: dict[str, Any],
 ) -> xr.Dataset:
     """Return the measurement of a finished `state`, with what its prompts do not lack.
 
-    `sizes` gives tokens, prompts, depth and heads; `gains` are the head gains of the energy kernel, None where
-    there are none; `attributes` are strings, numbers, or nested values that become JSON. The dataset takes
-    over the arrays of `state`.
+    `gains` are the head gains of the energy kernel, None where there are none; `attributes` are strings, numbers,
+    or nested values that become JSON, among them `tokens`, `depth` and `heads`. The dataset takes over the arrays
+    of `state`.
     """
-    tokens = sizes["tokens"]
-    lengths = {"prompt": sizes["prompts"], "layer": sizes["depth"], "head": sizes["heads"]}
-    lengths |= dict.fromkeys(("position", "query", "key", "distance"), tokens)
-    coordinates = {name: np.arange(length) for name, length in lengths.items()}
-    coordinates["prompt"] = state.column("index")  # prompts that were skipped are missing
+    coordinates = {"prompt": state.column("index")}  # prompts that were skipped are missing
+    coordinates |= {"layer": np.arange(attributes["depth"]), "head": np.arange(attributes["heads"])}
+    coordinates |= {
+        name: np.arange(attributes["tokens"]) for name in ("position", "query", "key", "distance")
+    }
     kept = state.rows[0]
     variables = {name: _variable(state.column(name), about) for name, about in _ROWS.items() if name in kept}
     variables |= {

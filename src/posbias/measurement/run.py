@@ -137,7 +137,7 @@ def prepared(loaded: LoadedModel, request: Request) -> Prompts:
         raise InvalidValueError(
             f"tokens: {request.tokens} given, at most {context} fit the context of {loaded.name}"
         )
-    check_memory(config, request.tokens, request.dense_logits, request.head_kernels)
+    check_memory(config, request)
     return _drawn(loaded, request)
 
 
@@ -170,7 +170,7 @@ def _measured(
             return found
 
         saving = spare() if request.tokens > LONG else None
-        meter = PromptMeter(loaded, request.tokens, request.wanted, gains, saving)
+        meter = PromptMeter(loaded, request, gains, saving)
         source = request.source.name
         log.info(
             "measuring %s on %d prompts of %d tokens from %s",
@@ -179,12 +179,10 @@ def _measured(
             request.tokens,
             source,
         )
-        stream = Stream(meter, drawn, processes, spare=spare, target=request.target, on_event=on_event)
+        stream = Stream(meter, drawn, processes, spare=spare, on_event=on_event)
         state, skipped = stream.run(checkpoint, job.fingerprint)
     attributes = _attributes(loaded, request, job, drawn, state, skipped, check, processes)
-    return dataset(
-        state, None if gains is None else gains.strength, _sizes(loaded, request, state), attributes
-    )
+    return dataset(state, None if gains is None else gains.strength, attributes)
 
 
 def _gains(loaded: LoadedModel, request: Request, ids: torch.Tensor) -> HeadGains | None:
@@ -222,16 +220,6 @@ def _drawn(loaded: LoadedModel, request: Request) -> Prompts:
             "the two do not belong together"
         )
     return drawn
-
-
-def _sizes(loaded: LoadedModel, request: Request, state: State) -> dict[str, int]:
-    config = loaded.model.config.get_text_config()
-    return {
-        "tokens": request.tokens,
-        "prompts": state.finished,
-        "depth": len(decoder_layers(loaded.model, loaded.family)),
-        "heads": config.num_attention_heads,
-    }
 
 
 def _attributes(

@@ -44,12 +44,11 @@ class Stream:
         group: Group,
         *,
         spare: Callable[[], Economy],
-        target: int | None,
         on_event: OnEvent,
     ):
         self._meter, self._drawn, self._group = meter, drawn, group
         self._spare: Callable[[], Economy] | None = spare
-        self._target, self._on_event = target, on_event
+        self._on_event = on_event
         self._halvings = 0
 
     def run(self, path: Path | None, fingerprint: str) -> tuple[State, Skipped]:
@@ -109,7 +108,7 @@ class Stream:
         while True:
             try:
                 with scores.halved(self._halvings):
-                    return self._meter.measure(self._drawn.ids[index], prompt, self._target)
+                    return self._meter.measure(self._drawn.ids[index], prompt)
             except (MemoryError, RuntimeError) as error:
                 if not _is_out_of_memory(error):
                     raise

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from posbias.errors import ModelError, NonFiniteError
 from posbias.measurement.capture.scores import Factored, Given, Scores
 from posbias.measurement.capture.tags import Twin, set_mark, unrotated
-from posbias.measurement.capture.tracer import Watch
+from posbias.measurement.capture.tracer import Watch, stream_of
 from posbias.measurement.models.families import Family, decoder_layers, part
 
 
@@ -118,12 +118,7 @@ class Capture(TorchFunctionMode):
             # a layer run again, as activation checkpointing does, is not seen again
             if index in self._seen:
                 return
-            stream = positional[0] if positional else named["hidden_states"]
-            if stream.dim() != 3 or stream.shape[0] != 1:
-                raise ModelError(
-                    f"model: a stream of shape {list(stream.shape)} given, one prompt at a time needed"
-                )
-            self._index, self._watch = index, Watch(stream)
+            self._index, self._watch = index, Watch(stream_of(positional, named))
             self._mark_rotations(module, named.get("position_embeddings"))
 
         return hook

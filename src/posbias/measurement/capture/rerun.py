@@ -16,21 +16,7 @@ from torch.utils._pytree import tree_map
 
 from posbias.errors import ModelError
 from posbias.measurement.capture.scores import Scores
-from posbias.measurement.capture.tracer import Watch
-
-
-@dataclass(frozen=True)
-class Again:
-    """What a second run showed: the stream [1 position hidden] entering, the scores, the update as added, the
-    values and W_O as in `SeenLayer`. With `grad`, `live` are the values as part of the graph of `stream`."""
-
-    stream: Tensor
-    scores: Scores
-    update: Tensor
-    values: Tensor | None
-    mixed: Tensor | None
-    output_weight: Tensor | None
-    live: Tensor | None
+from posbias.measurement.capture.tracer import Watch, stream_of
 
 
 @dataclass(frozen=True)
@@ -43,40 +29,28 @@ class Call:
 
     def scores(self) -> Scores:
         """Run the layer once more as far as its attention, without gradients. Raises as `again`."""
-        stream = self._stream()
-        with suppress(_EnoughSeenError), torch.no_grad(), _Watching(Watch(stream), scores_only=True) as seen:
+        watch = Watch(stream_of(self.positional, self.named))
+        with suppress(_EnoughSeenError), torch.no_grad(), _Watching(watch, scores_only=True):
             self.layer.forward(*self.positional, **self.named)
-        if seen.watch.scores is None:
+        if watch.scores is None:
             raise self._unseen()
-        return seen.watch.scores
+        return watch.scores
 
-    def again(self, grad: bool = False) -> Again:
-        """Run the layer once more. Raises `ModelError` when its stream is not one prompt's or no attention is
-        seen."""
-        positional, named, stream = list(self.positional), dict(self.named), self._stream()
-        if grad:
-            stream = stream.detach().requires_grad_(True)
-            if positional:
-                positional[0] = stream
-            else:
-                named["hidden_states"] = stream
+    def again(self) -> Watch:
+        """Run the layer once more, with gradients to its stream.
+
+        Raises `ModelError` when the stream is not one prompt's or no attention is seen.
+        """
+        watch = Watch(stream_of(self.positional, self.named).detach().requires_grad_(True))
         # the call goes past the layer's hooks: they belong to the forward pass
-        with torch.set_grad_enabled(grad), _Watching(Watch(stream)) as seen:
-            self.layer.forward(*positional, **named)
-        watch = seen.watch
+        with torch.enable_grad(), _Watching(watch):
+            if self.positional:
+                self.layer.forward(watch.stream, *self.positional[1:], **self.named)
+            else:
+                self.layer.forward(**self.named | {"hidden_states": watch.stream})
         if watch.scores is None or watch.update is None:
             raise self._unseen()
-        return Again(
-            stream, watch.scores, watch.update, watch.values, watch.mixed, watch.output_weight, seen.live
-        )
-
-    def _stream(self) -> Tensor:
-        stream = self.positional[0] if self.positional else self.named["hidden_states"]
-        if stream.dim() != 3 or stream.shape[0] != 1:
-            raise ModelError(
-                f"model: a stream of shape {list(stream.shape)} given, one prompt at a time needed"
-            )
-        return stream
+        return watch
 
     def _unseen(self) -> ModelError:
         return ModelError(f"model: no attention was seen in {type(self.layer).__name__} when run again")
@@ -103,28 +77,21 @@ class _EnoughSeenError(Exception):
 
 
 class _Watching(TorchFunctionMode):
-    """Lets a `Watch` see every operation until it is done, and notes which tensor held the values.
+    """Lets `watch` see every operation until it is done.
 
     With `scores_only` the run ends, by an exception, as soon as the scores are seen.
     """
 
     def __init__(self, watch: Watch, scores_only: bool = False):
         super().__init__()
-        self.watch = watch
-        self._scores_only = scores_only
-        self.live: Tensor | None = None
+        self._watch, self._scores_only = watch, scores_only
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        if self.watch.done:
-            return func(*args, **kwargs)
-        result = self.watch.run(func, args, kwargs)
-        if self._scores_only and self.watch.scores is not None:
+        if self._watch.done:
+            return func(*args, **(kwargs or {}))
+        result = self._watch.run(func, args, kwargs or {})
+        if self._scores_only and self._watch.scores is not None:
             raise _EnoughSeenError
-        if self.live is None and self.watch.values is not None:
-            # that was attention · values, or a fused attention of queries, keys and values
-            tensors = [item for item in args if isinstance(item, Tensor)]
-            self.live = kwargs["value"] if "value" in kwargs else tensors[min(2, len(tensors) - 1)]
         return result
 
 

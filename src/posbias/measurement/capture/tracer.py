@@ -8,6 +8,7 @@ moved about, and anything computed from that is `Derived`, until it is added to 
 the layer's update. Nothing here knows a family by name, and nothing the model computes is touched.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from posbias.errors import ModelError
 from posbias.measurement.capture.scores import Factored, Given, Scores
 from posbias.measurement.capture.tags import (
     Derived,
@@ -48,16 +50,23 @@ class Watch:
     """Watches the operations of one layer until its attention update is added to the stream.
 
     Afterwards `update`, `scores`, `plain` (the scores without positions, None where they cannot be told),
-    `turned` (whether rotated queries were seen), `values`, `mixed` and `output_weight` hold what was seen.
+    `turned` (whether rotated queries were seen), `values`, `mixed` and `output_weight` hold what was seen, `live`
+    the values as part of the graph. `stream` [1 position hidden] is what enters the layer. Raises `ModelError`
+    when it is not one prompt's.
     """
 
     def __init__(self, stream: Tensor):
+        if stream.dim() != 3 or stream.shape[0] != 1:
+            raise ModelError(
+                f"model: a stream of shape {list(stream.shape)} given, one prompt at a time needed"
+            )
         self.stream = stream
         self.update: Tensor | None = None
         self.scores: Scores | None = None
         self.plain: Factored | None = None
         self.turned = False
         self.values: Tensor | None = None
+        self.live: Tensor | None = None
         self.mixed: Tensor | None = None
         self.output_weight: Tensor | None = None
         self._tokens = stream.shape[-2]
@@ -174,7 +183,7 @@ class Watch:
         return False
 
     def _mix(self, result: Tensor, values: Tensor) -> None:
-        heads = result.shape[-3]
+        heads, self.live = result.shape[-3], values
         values = heads_of(values)
         self.values = values.repeat_interleave(heads // values.shape[0], dim=0)
         self.mixed = heads_of(result).transpose(0, 1).flatten(1)
@@ -200,6 +209,11 @@ class Watch:
             mark_all(result, mark)
         elif not isinstance(mark, Weights):
             mark_all(result, Derived())
+
+
+def stream_of(positional: Sequence[Any], named: Mapping[str, Any]) -> Tensor:
+    """The stream among the arguments of a decoder layer."""
+    return positional[0] if positional else named["hidden_states"]
 
 
 def _batches(args: tuple, kwargs: dict) -> tuple[Tensor, Tensor]:

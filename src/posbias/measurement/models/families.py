@@ -125,11 +125,6 @@ _ROWS = (
 FAMILIES = {row.model_type: row for row in _ROWS}
 
 
-def family_of(model_type: str) -> Family | None:
-    """Return the row for a Hugging Face `model_type`, None for a family not in the table."""
-    return FAMILIES.get(model_type)
-
-
 def generic(model_type: str) -> Family:
     """Return a row that assumes nothing, for a family not in the table: each use must pass the self-check."""
     return Family(model_type, "inferred", checked=False)
@@ -147,11 +142,6 @@ def part(root: Any, path: str) -> Any:
     return here
 
 
-def text_config(model: Any) -> Any:
-    """Return the configuration of the model's language part: depth, heads and sizes stand there."""
-    return model.config.get_text_config()
-
-
 def decoder_layers(model: Any, family: Family | None = None) -> list[Any]:
     """Return the layers, bottom first: the list of modules as long as the configuration's depth.
 
@@ -159,7 +149,7 @@ def decoder_layers(model: Any, family: Family | None = None) -> list[Any]:
     """
     from torch import nn
 
-    depth = text_config(model).num_hidden_layers
+    depth = model.config.get_text_config().num_hidden_layers
     lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
     right = [layers for layers in lists if len(layers) == depth >= 1]
     if not right:

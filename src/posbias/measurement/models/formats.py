@@ -22,7 +22,7 @@ from posbias.errors import InvalidValueError, MissingPackageError, ModelError, P
 from posbias.lazy import need
 from posbias.measurement.models.cache import GGUF_READERS
 from posbias.measurement.models.device_placement import Placement
-from posbias.measurement.models.families import Family, family_of, generic
+from posbias.measurement.models.families import FAMILIES, Family, generic
 from posbias.measurement.models.hub import has_safetensors, missing_weights
 from posbias.measurement.models.tiny.model import register
 
@@ -40,28 +40,15 @@ def from_folder(
     `attention`: "eager" or "sdpa", None for the family's default; `trusted`: run Python files of the folder if
     it has any. Raises `ModelError`, `InvalidValueError` for an attention that is wrong for the family.
     """
+    where: dict[str, Any] = {"local_files_only": True, "trust_remote_code": trusted}
     with quiet_transformers(), _as_model_error(folder):
-        where: dict[str, Any] = {"local_files_only": True, "trust_remote_code": trusted}
-        config = transformers.AutoConfig.from_pretrained(folder, **where)
-        chosen = attention_for(_checked(config), attention)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **where)
+        config, chosen, tokenizer = _described(folder, attention, where)
         missing = missing_weights(folder)
         if missing is not None:
             raise ModelError(f"model: {folder} could not be loaded: it has no {missing}")
         placement.need_memory(folder, getattr(config, "dtype", None))
-        with _placed(placement) as places:
-            loaded = _auto_class(config).from_pretrained(
-                folder,
-                config=config,
-                attn_implementation=chosen,
-                use_safetensors=has_safetensors(folder),
-                output_loading_info=True,
-                **places,
-                **where,
-            )
-            model = _whole(loaded)
-            _keep_offloaded(model, places)
-        return _at(model, placement), tokenizer
+        where |= {"config": config, "use_safetensors": has_safetensors(folder)}
+        return _load(_auto_class(config), folder, placement, attn_implementation=chosen, **where), tokenizer
 
 
 def from_gguf(
@@ -72,30 +59,46 @@ def from_gguf(
     Raises `MissingPackageError` when a package for GGUF files is not installed.
     """
     need(*GGUF_READERS, work="reading a GGUF file", extra="measure")
+    where: dict[str, Any] = {"local_files_only": True, "gguf_file": file.name}
     # transformers shows a bar here that its own switch does not reach
     bar = nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO())
-    with bar, quiet_transformers(), _as_model_error(file), _placed(placement) as places:
-        where = {"gguf_file": file.name, "local_files_only": True}
-        config = transformers.AutoConfig.from_pretrained(file.parent, **where)
-        chosen = attention_for(_checked(config), attention)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(file.parent, **where)
-        loaded = transformers.AutoModelForCausalLM.from_pretrained(
-            file.parent,
-            quantization_config=transformers.GgufConfig(dequantize=True),
-            attn_implementation=chosen,
-            output_loading_info=True,
-            **places,
-            **where,
-        )
-        model = _whole(loaded)
-        _keep_offloaded(model, places)
-        return _at(model, placement), tokenizer
+    with bar, quiet_transformers(), _as_model_error(file):
+        _, chosen, tokenizer = _described(file.parent, attention, where)
+        where |= {"quantization_config": transformers.GgufConfig(dequantize=True)}
+        kind = transformers.AutoModelForCausalLM
+        return _load(kind, file.parent, placement, attn_implementation=chosen, **where), tokenizer
+
+
+def _described(folder: Path, attention: str | None, where: dict[str, Any]) -> tuple[Any, str, Any]:
+    """The configuration of a model, the attention to take, and the tokenizer."""
+    config = transformers.AutoConfig.from_pretrained(folder, **where)
+    check_config(config)
+    chosen = attention_for(config, attention)
+    return config, chosen, transformers.AutoTokenizer.from_pretrained(folder, **where)
+
+
+def _load(kind: Any, folder: Path, placement: Placement, **how: Any) -> Any:
+    """The model, its weights where and as what `placement` says; those on disk go when the model does."""
+    places: dict[str, Any] = {"dtype": placement.dtype}
+    if placement.map is not None:
+        places["device_map"] = placement.map
+    offloaded = tempfile.mkdtemp(prefix="posbias-offloaded-") if placement.to_disk else None
+    if offloaded is not None:
+        places["offload_folder"] = offloaded
+    try:
+        model = _whole(kind.from_pretrained(folder, output_loading_info=True, **places, **how))
+    except BaseException:
+        shutil.rmtree(offloaded or "", ignore_errors=True)
+        raise
+    if offloaded is not None:
+        weakref.finalize(model, shutil.rmtree, offloaded, ignore_errors=True)
+    return model if placement.map is not None else model.to(placement.device)
 
 
 def family_for(config: Any) -> Family:
     """Return the family's row for a model's configuration, a generic one when it is not in the table."""
     model_type = config.get_text_config().model_type
-    return family_of(model_type) or generic(model_type)
+    return FAMILIES.get(model_type) or generic(model_type)
 
 
 def attention_for(config: Any, asked: str | None) -> str:
@@ -141,11 +144,6 @@ def check_config(config: Any) -> None:
         raise ModelError(f"model: {depth} decoder layers, a model with at least one needed")
 
 
-def _checked(config: Any) -> Any:
-    check_config(config)
-    return config
-
-
 def _auto_class(config: Any) -> Any:
     """Return the class to load with: causal, or for encoders masked, or bare when the head was not saved."""
     kind = type(config)
@@ -175,31 +173,6 @@ def _whole(loaded: Any) -> Any:
             f"model: {len(absent)} weights are missing or misshapen in its files, first {absent[0]}"
         )
     return model
-
-
-@contextmanager
-def _placed(placement: Placement) -> Iterator[dict[str, Any]]:
-    """Yield the arguments that say where weights go and as what; a folder for those that stay on disk."""
-    places: dict[str, Any] = {"dtype": placement.dtype}
-    if placement.map is not None:
-        places["device_map"] = placement.map
-    if placement.to_disk:
-        places["offload_folder"] = tempfile.mkdtemp(prefix="posbias-offloaded-")
-    try:
-        yield places
-    except BaseException:
-        shutil.rmtree(places.get("offload_folder", ""), ignore_errors=True)
-        raise
-
-
-def _keep_offloaded(model: Any, places: dict[str, Any]) -> None:
-    """Remove the folder of weights on disk when the model goes, or the process ends."""
-    if "offload_folder" in places:
-        weakref.finalize(model, shutil.rmtree, places["offload_folder"], ignore_errors=True)
-
-
-def _at(model: Any, placement: Placement) -> Any:
-    return model if placement.map is not None else model.to(placement.device)
 
 
 @contextmanager

@@ -15,7 +15,8 @@ from pathlib import Path
 from posbias.errors import ModelError
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_READ = ["*.json", "*.safetensors", "*.model", "*.tiktoken", "*.txt", "*.jinja"]
+READ = (".json", ".safetensors", ".model", ".tiktoken", ".txt", ".jinja")
+"""Endings of the files that loading reads."""
 # copies of the weights for other programs
 _NOT_READ = ["*/*", "consolidated*"]
 _PICKLED = ["pytorch_model*.bin"]
@@ -33,7 +34,8 @@ def snapshot(name: str, revision: str | None = None, code: bool = False) -> Path
     `code`: also its own Python files. The folder is named after the commit. Weights pickled by torch are
     taken where there are no safetensors. Raises `ModelError` when it cannot be had whole.
     """
-    folder = _download(name, revision, [*_READ, "*.py"] if code else _READ)
+    wanted = [f"*{ending}" for ending in READ] + (["*.py"] if code else [])
+    folder = _download(name, revision, wanted)
     if not any(folder.glob("*.safetensors")):
         folder = _download(name, folder.name, _PICKLED)
     missing = missing_weights(folder)

@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,9 @@ from posbias.measurement.models.device_placement import DeviceMap, Placement
 from posbias.measurement.models.families import Family, decoder_layers
 from posbias.measurement.models.fetching import fetch
 from posbias.measurement.models.formats import attention_for, check_config, family_for, from_folder, from_gguf
-from posbias.measurement.models.hub import has_safetensors, is_hub_id, snapshot
+from posbias.measurement.models.hub import READ, has_safetensors, is_hub_id, snapshot
 
 log = logging.getLogger(__name__)
-
-_READ = (".json", ".safetensors", ".model", ".tiktoken", ".txt", ".jinja")
 
 
 @dataclass(frozen=True)
@@ -135,8 +133,7 @@ def load_model(
         model, tokenizer = from_folder(found.path, placement, attention, trust_remote_code)
     _check_vocabulary(model, tokenizer)
     loaded = _prepared(model, tokenizer, found.name, found.checksum, attention)
-    seconds = time.perf_counter() - begin
-    return LoadedModel(model, tokenizer, loaded.family, found.name, found.checksum, seconds, found.revision)
+    return replace(loaded, seconds=time.perf_counter() - begin, revision=found.revision)
 
 
 def check_folder(name: str | Path) -> None:
@@ -183,7 +180,7 @@ def _find(name: str | Path, revision: str | None, trusted: bool) -> _Found:
 
 def _checksum(folder: Path, trusted: bool) -> str:
     """Return the SHA-256 over the files that loading reads."""
-    read = {file for file in folder.iterdir() if file.suffix in _READ and file.is_file()}
+    read = {file for file in folder.iterdir() if file.suffix in READ and file.is_file()}
     if trusted:
         read |= set(folder.glob("*.py"))
     if not has_safetensors(folder):

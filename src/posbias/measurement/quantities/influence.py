@@ -49,20 +49,6 @@ class Prediction:
     others: Callable[[int, int], Tensor] | None = None
 
 
-@dataclass(frozen=True)
-class Influence:
-    """Influence of every position on the last prediction, and that prediction.
-
-    `influence` is ‖∇_{e_j} P(y|x)‖₂, not normalised, `next_token` is y = argmax, `probability` is P(y|x), and
-    `loss` the mean next-token cross-entropy of the prompt in nats.
-    """
-
-    influence: Float[np.ndarray, "position"]
-    probability: float
-    next_token: int
-    loss: float
-
-
 def predict(model: Any, ids: Int[Tensor, "position"], economy: Economy | None = None) -> Prediction:
     """Run the model forward on one prompt, keeping what a backward pass to the embeddings needs.
 
@@ -93,12 +79,6 @@ def predict(model: Any, ids: Int[Tensor, "position"], economy: Economy | None = 
             return _outputs(model, ids[start:stop])
 
     return Prediction(leaves[0], outputs, others)
-
-
-def influence(prediction: Prediction, ids: Int[Tensor, "position"]) -> Influence:
-    """Differentiate the probability of the most likely next token (Eq. 6 of Herasimchyk et al. 2026)."""
-    row = gradients(prediction, ids)
-    return Influence(row["influence"], float(row["probability"]), int(row["next_token"]), float(row["loss"]))
 
 
 def gradients(

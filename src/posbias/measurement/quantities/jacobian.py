@@ -133,8 +133,8 @@ def estimated_gains(
         model(input_ids=ids[None] if device.type == "meta" else ids[None].to(device), use_cache=False)
     rows = []
     for index, call in enumerate(calls):
-        again = call.again(grad=True)
-        if again.live is None or again.mixed is None or again.output_weight is None:
+        again = call.again()
+        if again.update is None or again.live is None or again.mixed is None or again.output_weight is None:
             raise ModelError(
                 f"model: values or output projection of layer {index} could not be told, the energy rollout "
                 "needs them"
