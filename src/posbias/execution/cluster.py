@@ -23,6 +23,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from posbias.arguments import whole
 from posbias.errors import ClusterError, InvalidValueError
 from posbias.execution.address import find_cluster
 from posbias.execution.processes import THREADS
@@ -61,9 +62,7 @@ class Cluster:
     shares_disk = False
 
     def __init__(self, address: str, retries: int = 3):
-        if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-            raise InvalidValueError(f"retries: {retries!r} given, an integer ≥ 0 needed")
-        self.retries, self._address = retries, find_cluster(address)
+        self.retries, self._address = whole("retries", retries, 0), find_cluster(address)
 
     def run(self, tasks: Sequence[Task], hear: Hear) -> None:
         """As `posbias.execution.Engine` says.

@@ -17,7 +17,8 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from posbias.errors import InvalidValueError, WorkerError
+from posbias.arguments import whole
+from posbias.errors import WorkerError
 from posbias.execution.tasks import Hear, Last, News, Task, Words, deliver, lost, read_news, spell_task
 
 PATIENCE = 60.0
@@ -36,10 +37,7 @@ class Processes:
     shares_disk = True
 
     def __init__(self, workers: int, retries: int = 1):
-        for name, value, least in (("workers", workers, 1), ("retries", retries, 0)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InvalidValueError(f"{name}: {value!r} given, an integer ≥ {least} needed")
-        self.workers, self.retries = workers, retries
+        self.workers, self.retries = whole("workers", workers, 1), whole("retries", retries, 0)
 
     def run(self, tasks: Sequence[Task], hear: Hear) -> None:
         """As `Engine` says."""

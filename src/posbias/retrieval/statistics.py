@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
+from posbias.arguments import one_of
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.profile import Profile
@@ -93,9 +94,7 @@ class RetrievalCurve:
 
     def profile(self, quantity: str = "accuracy") -> Profile:
         """A curve as a profile over places, ready for `posbias.compare`. Raises `InvalidValueError` for none."""
-        if quantity not in self.curves:
-            raise InvalidValueError(f"quantity: {quantity!r} given, one of {', '.join(self.curves)} needed")
-        numbers = self.curves[quantity]
+        numbers = self.curves[one_of("quantity", quantity, self.curves)]
         values = np.array([number.value for number in numbers])
         if isinstance(numbers[0], Share):
             se = np.sqrt(values * (1.0 - values) / self.prompts)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from posbias.arguments import whole
 from posbias.errors import InvalidValueError, OutputFileError
 from posbias.events import Event, OnEvent
 from posbias.execution import Engine, Failed, InProcess, Last, Processes, Result, Task
@@ -135,9 +136,8 @@ class _Run:
 
 def _check(experiments: Sequence[Experiment], folder: Path, sequences: int, workers: int | None) -> None:
     """Refuse before hours of training what would fail after them."""
-    for name, given in (("sequences", sequences), ("workers", workers)):
-        if given is not None and (isinstance(given, bool) or not isinstance(given, int) or given < 1):
-            raise InvalidValueError(f"{name}: {given!r} given, an integer ≥ 1 needed")
+    whole("sequences", sequences, 1)
+    whole("workers", 1 if workers is None else workers, 1)
     for task in {experiment.task for experiment in experiments}:
         compared(task)
     need_xarray()

@@ -25,6 +25,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posbias.arguments import one_of
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.profile import Profile
@@ -81,8 +82,7 @@ class Rollout:
 
     def of_items(self, name: str, carrier: Carrier = "label") -> Float[np.ndarray, "member item"]:
         """The mass of each item's label, of the item itself or of both. Raises `InvalidValueError`."""
-        if carrier not in CARRIERS:
-            raise InvalidValueError(f"carrier: {carrier!r} given, one of {', '.join(CARRIERS)} needed")
+        one_of("carrier", carrier, CARRIERS)
         pairs = self._named(name)[:, :-1]
         return sum((pairs[:, place::2] for place in CARRIERS[carrier]), np.zeros_like(pairs[:, ::2]))
 
@@ -105,9 +105,7 @@ class Rollout:
         }
 
     def _named(self, name: str) -> Float[np.ndarray, "member position"]:
-        if name not in self.profiles:
-            raise InvalidValueError(f"name: {name!r} given, one of {', '.join(self.profiles)} needed")
-        return self.profiles[name]
+        return self.profiles[one_of("name", name, self.profiles)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,6 +27,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from posbias.arguments import whole
 from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
 from posbias.files import write_text
@@ -182,8 +183,7 @@ def _check(experiments: list[Experiment], device: str, threads: int | None) -> N
                 f"experiment: number {number} given differs from number 0 in shape, depth or optimisation; "
                 "compatible ones needed to train together"
             )
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-        raise InvalidValueError(f"threads: {threads!r} given, an integer ≥ 1 needed")
+    whole("threads", 1 if threads is None else threads, 1)
     there = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
     if device not in there and not (device == "cuda" and len(there) > 1):
         raise InvalidValueError(f"device: {device!r} given, one of {', '.join(there)} needed on this machine")

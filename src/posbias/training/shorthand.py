@@ -10,6 +10,7 @@ A spec file may write such words too, or masks and encodings as tables with thei
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from posbias.arguments import one_of
 from posbias.errors import InvalidValueError, nearest
 from posbias.spec import decode, encode, fingerprint
 from posbias.sweeps import leaves
@@ -43,11 +44,7 @@ def mask_of(word: str) -> Mask:
 
 def encoding_of(word: str) -> Encoding:
     """The encoding that a word means. Raises `InvalidValueError` for an unknown word, naming the nearest."""
-    if word not in ENCODINGS:
-        raise InvalidValueError(
-            f"positional: {word!r} given, one of {', '.join(ENCODINGS)} needed{nearest(word, ENCODINGS)}"
-        )
-    return ENCODINGS[word]
+    return ENCODINGS[one_of("positional", word, ENCODINGS)]
 
 
 def answers_of(word: str, task: RetrievalTask) -> tuple[int, ...] | None:

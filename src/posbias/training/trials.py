@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posbias.errors import InvalidValueError
+from posbias.arguments import whole
 from posbias.training.loop import Trained
 from posbias.training.network import Wiring, finite_members, forward, wire
 from posbias.training.task import Batch, World, make_world, novel_tests
@@ -31,9 +31,8 @@ def draws(
     Block k of the test set `seed` has the number 2²⁰·(seed + 1) + k: sets share no sequences. Raises
     `InvalidValueError` for sequences < 1 or seed < 0.
     """
-    for name, given, least in (("sequences", sequences, 1), ("seed", seed, 0)):
-        if isinstance(given, bool) or not isinstance(given, int) or given < least:
-            raise InvalidValueError(f"{name}: {given!r} given, an integer ≥ {least} needed")
+    whole("sequences", sequences, 1)
+    whole("seed", seed, 0)
     seeds = trained.experiment.seeds
     worlds = [make_world(trained.experiment.task, own) for own in seeds]
     for block, start in enumerate(range(0, sequences, BLOCK)):

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 from posbias import memory
-from posbias.errors import InputFileError, InvalidValueError, nearest
+from posbias.arguments import one_of
+from posbias.errors import InputFileError, InvalidValueError
 from posbias.measurement.models.hub import has_safetensors
 
 DTYPES = ("float32", "bfloat16", "float16", "auto")
@@ -34,10 +35,7 @@ class Placement:
     @classmethod
     def of(cls, dtype: str, device: str, device_map: DeviceMap) -> "Placement":
         """Check what was asked. Raises `InvalidValueError`, or `InputFileError` for a bad file of a map."""
-        if dtype not in DTYPES:
-            raise InvalidValueError(
-                f"dtype: {dtype!r} given, one of {', '.join(DTYPES)} needed{nearest(str(dtype), DTYPES)}"
-            )
+        one_of("dtype", dtype, DTYPES)
         place = _device(device)
         if device_map is not None and device != "cpu":
             raise InvalidValueError(f"device: {device!r} given with device_map, which says where; one needed")

@@ -19,7 +19,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posbias.errors import InvalidValueError, ModelError, nearest
+from posbias.arguments import one_of
+from posbias.errors import InvalidValueError, ModelError
 from posbias.measurement.capture.recompute import Economy, answering, leaf, owner_of, recomputed, rows_of
 
 KINDS = {
@@ -155,10 +156,7 @@ def economy(model: Any, layers: Sequence[Any], ids: Int[Tensor, "position"]) -> 
 
 def _check(kinds: Sequence[str], target: int | None, vocabulary: int) -> None:
     for kind in kinds:
-        if kind not in KINDS:
-            raise InvalidValueError(
-                f"kinds: {kind!r} given, needed any of {', '.join(KINDS)}{nearest(str(kind), KINDS)}"
-            )
+        one_of("kinds", kind, KINDS)
     if "target" in kinds and (target is None or not 0 <= target < vocabulary):
         raise InvalidValueError(
             f"target: {target} given, a token of the {vocabulary} that the model can say is needed for the "

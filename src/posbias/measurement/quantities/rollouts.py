@@ -19,7 +19,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posbias.errors import InvalidValueError, ModelError, nearest
+from posbias.arguments import one_of
+from posbias.errors import InvalidValueError, ModelError
 from posbias.measurement.capture.forward import SeenLayer
 from posbias.measurement.capture.rerun import Call, recording
 from posbias.measurement.capture.scores import Factored, Scores, halvings
@@ -62,10 +63,7 @@ class Rollouts:
         layers: Sequence[Any] = (),
     ):
         for kind in kinds:
-            if kind not in KINDS:
-                raise InvalidValueError(
-                    f"kinds: {kind!r} given, needed any of {', '.join(KINDS)}{nearest(str(kind), KINDS)}"
-                )
+            one_of("kinds", kind, KINDS)
         if "energy" in kinds and gains is None:
             raise InvalidValueError("gains: None given, the kind 'energy' needs those of the model")
         self._tokens = tokens

@@ -14,7 +14,8 @@ import numpy as np
 from jaxtyping import Int
 
 from posbias import seeds
-from posbias.errors import InputFileError, InvalidValueError
+from posbias.arguments import whole
+from posbias.errors import InputFileError
 from posbias.measurement.texts.corpora import BUNDLED, read_text
 from posbias.measurement.texts.documents import Text
 
@@ -47,9 +48,8 @@ class Prompts:
 
 def check_counts(tokens: int, prompts: int, seed: int) -> None:
     """Raise `InvalidValueError` unless tokens ≥ 2, prompts ≥ 1 and seed ≥ 0, all integers."""
-    for name, value, least in (("tokens", tokens, 2), ("prompts", prompts, 1)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InvalidValueError(f"{name}: {value!r} given, an integer ≥ {least} needed")
+    whole("tokens", tokens, 2)
+    whole("prompts", prompts, 1)
     seeds.stream(seed, "prompts")
 
 
@@ -75,11 +75,10 @@ def prompts_from(
     bad counts.
     """
     check_counts(tokens, prompts, seed)
-    least = 1 if packed else tokens
     if minimum_tokens is None:
         minimum_tokens = 0 if packed else tokens
-    elif isinstance(minimum_tokens, bool) or not isinstance(minimum_tokens, int) or minimum_tokens < least:
-        raise InvalidValueError(f"minimum_tokens: {minimum_tokens!r} given, an integer ≥ {least} needed")
+    else:
+        whole("minimum_tokens", minimum_tokens, 1 if packed else tokens)
     draw = _windows if packed else _beginnings
     drawn = draw(tokenizer, text, tokens, prompts, seed, minimum_tokens)
     return _scrambled(drawn, seed) if scramble else drawn

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedConfig
 
+from posbias.arguments import one_of
 from posbias.errors import InvalidValueError
 
 ENCODINGS = ("alibi", "rope", "nope", "learned", "window")
@@ -41,8 +42,7 @@ class TinyConfig(PreTrainedConfig):
         tie_word_embeddings: bool = True,
         **kwargs: Any,
     ):
-        if encoding not in ENCODINGS:
-            raise InvalidValueError(f"encoding: {encoding!r} given, one of {', '.join(ENCODINGS)} needed")
+        one_of("encoding", encoding, ENCODINGS)
         if (encoding == "window") != isinstance(sliding_window, int) or sliding_window == 0:
             raise InvalidValueError(
                 f"sliding_window: {sliding_window!r} given with encoding {encoding!r}; an integer ≥ 1 needed "
