@@ -78,6 +78,10 @@ NAMES = {
         "read_mapping": "posbias.input_files.read_mapping",
         "read_text": "posbias.input_files.read_text",
     },
+    "posbias.store": {
+        "load_profile": "posbias.predictors.load_profile",
+        "profile_as_dict": "posbias.predictors.profile_as_dict",
+    },
     "posbias.papers.readings": {"Number": "posbias.estimate.Estimate"},
     "posbias.theory.mixing": {"AtInitialisation": "PreNormInit", "Constant": "ConstantMixing"},
     "posbias.theory.encodings": {"Decay": "DecayBias"},

@@ -11,25 +11,15 @@ from posbias.measurement.sharing import Group
 from posbias.measurement.streaming import Stream
 
 
-class _Meter:
+def _until(stop):
     """Measures a prompt's own number, and is interrupted at one of them."""
 
-    economy = None
-
-    def __init__(self, stop):
-        self._stop = stop
-
-    def measure(self, ids, prompt):
-        if int(ids[0]) == self._stop:
+    def measure(index):
+        if index == stop:
             raise KeyboardInterrupt
-        return {"mean": ids.astype(float)}, {"value": ids.astype(float)}
+        return {"mean": np.array([float(index)])}, {"value": np.array([float(index)])}
 
-
-class _Drawn:
-    ids = np.arange(8)[:, None]
-
-    def place(self, index):
-        return str(index)
+    return measure
 
 
 def _run(path, stops):
@@ -52,13 +42,8 @@ def _run(path, stops):
             return state
 
     def work(rank):
-        stream = Stream(
-            _Meter(stops[rank]),
-            _Drawn(),
-            Together(rank, len(stops), rank),
-            spare=lambda: None,
-            on_event=lambda event: None,
-        )
+        group = Together(rank, len(stops), rank)
+        stream = Stream(_until(stops[rank]), 8, group, on_event=lambda event: None)
         try:
             answers[rank] = stream.run(path, "fingerprint")[0]
         except (KeyboardInterrupt, threading.BrokenBarrierError):

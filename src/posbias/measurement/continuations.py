@@ -73,12 +73,8 @@ class Reader:
 
     def _first(self, prompt: list[int]) -> Float[Tensor, "one word"]:
         """Logits of what follows `prompt`, whose keys and values are then in the cache."""
-        shared = next(
-            (k for k, (a, b) in enumerate(zip(self._read, prompt, strict=False)) if a != b),
-            min(len(self._read), len(prompt)),
-        )
         # the last token is read in any case: its output is what is wanted
-        shared = min(shared, len(prompt) - 1)
+        shared = min(common(self._read, prompt), len(prompt) - 1)
         if shared == 0:
             self._cache = _fresh_cache()
         elif shared < len(self._read):
@@ -108,6 +104,14 @@ class Reader:
 
     def _tensor(self, ids: list[list[int]]) -> Tensor:
         return torch.tensor(ids, device=self._model.get_input_embeddings().weight.device)
+
+
+def common(one: Sequence[int], other: Sequence[int]) -> int:
+    """Length of what two sequences begin with in common."""
+    return next(
+        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
+        min(len(one), len(other)),
+    )
 
 
 def reuse_is_exact(model: Any, asked: Sequence[tuple[Sequence[int], Sequence[Sequence[int]]]]) -> bool:

@@ -11,7 +11,6 @@ import importlib.metadata
 import json
 import logging
 import platform
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,16 @@ import xarray as xr
 
 from posbias.deprecated import takes_old_callbacks
 from posbias.errors import InvalidValueError, ModelError
-from posbias.events import Event, OnEvent
+from posbias.events import OnEvent
 from posbias.measurement.accumulate import State
-from posbias.measurement.checkpoint import begun
-from posbias.measurement.continuations import Reader, reuse_is_exact
+from posbias.measurement.continuations import Reader, common, reuse_is_exact
 from posbias.measurement.models.loading import LoadedModel, load_model
+from posbias.measurement.sharing import Group
+from posbias.measurement.streaming import Stream
 from posbias.measurement.texts.prompts import read_text
 from posbias.retrieval.job import RetrievalJob, retrieval_job
 from posbias.retrieval.trials import Keys, Needle, Trial, Trials
 from posbias.spec import encode
-from posbias.store import Checkpoint
 
 __all__ = ["RetrievalJob", "retrieval_fingerprint", "retrieval_job", "retrieve"]
 
@@ -105,10 +104,13 @@ def retrieve(
             text=source.content, name=source.name, length=job.length or 0,
         )  # fmt: skip
     fingerprint = retrieval_fingerprint(loaded, job, text)
-    keeper, state = begun(None if checkpoint is None else Path(checkpoint), fingerprint)
     asker = _Asker(loaded, trials)
     log.info("asking %s in %d prompts at %d positions", loaded.name, job.prompts, job.positions)
-    state = _stream(asker, job.prompts, state, keeper, on_event)
+    path = None if checkpoint is None else Path(checkpoint)
+    stream = Stream(
+        lambda index: ({}, asker.ask(index)), job.prompts, Group(), on_event or (lambda event: None)
+    )
+    state, _ = stream.run(path, fingerprint)
     about = {"text": source.name, "text_sha256": source.sha256} if job.task == "needle" else {}
     return _dataset(
         state, loaded, job, about | {"fingerprint": fingerprint, "reuse": str(asker.reader.reuse)}
@@ -119,13 +121,12 @@ class _Asker:
     """A model and the trials it is asked; `ask(index)` is one row of numbers."""
 
     def __init__(self, loaded: LoadedModel, trials: Trials):
-        self._trials, self._context = trials, _context_of(loaded.model.config)
-        self._name = loaded.name
+        self._trials, self._loaded = trials, loaded
         first = trials.trial(0)
         tried = [
             self._split(text, first.answers) for text in (first.asked[0], first.control[0], first.asked[-1])
         ]
-        self._check_ids(loaded.model, tried)
+        loaded.check_ids(max(max(*prompt, *map(max, endings)) for prompt, endings in tried))
         # two endings tell: a plain pass for each of many would take longer than a trial
         reuse = reuse_is_exact(loaded.model, [(prompt, endings[:2]) for prompt, endings in tried])
         self.reader = Reader(loaded.model, reuse=reuse)
@@ -165,61 +166,17 @@ class _Asker:
         Text and answer are tokenised together: where tokens straddle the joint, they belong to the answer.
         """
         alone, *whole = self._trials.encode([prompt, *(prompt + answer for answer in answers)])
-        shared = min(_shared(alone, ids) for ids in whole)
+        shared = min(common(alone, ids) for ids in whole)
         # one token at least is read, and one at least is scored
         shared = max(1, min(shared, *(len(ids) - 1 for ids in whole)))
         longest = max(map(len, whole))
-        if self._context is not None and longest > self._context:
+        context = self._loaded.context
+        if context is not None and longest > context:
             raise InvalidValueError(
-                f"length: prompts of {longest} tokens with their answers, at most {self._context} fit the context "
-                f"of {self._name}"
+                f"length: prompts of {longest} tokens with their answers, at most {context} fit the context "
+                f"of {self._loaded.name}"
             )
         return whole[0][:shared], [ids[shared:] for ids in whole]
-
-    def _check_ids(self, model: Any, tried: list[tuple[list[int], list[list[int]]]]) -> None:
-        vocabulary = model.get_input_embeddings().num_embeddings
-        largest = max(max(*prompt, *(max(ids) for ids in endings)) for prompt, endings in tried)
-        if largest >= vocabulary:
-            raise ModelError(
-                f"model: its tokenizer gives token {largest}, its embeddings end at {vocabulary - 1}: "
-                "the two do not belong together"
-            )
-
-
-def _shared(a: list[int], b: list[int]) -> int:
-    """Length of what two lists begin with in common."""
-    return next((k for k, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-
-
-def _context_of(config: Any) -> int | None:
-    """The most tokens a model takes, None where its configuration does not say."""
-    config = config.get_text_config() if hasattr(config, "get_text_config") else config
-    named = (
-        getattr(config, name, None) for name in ("max_position_embeddings", "n_positions", "max_seq_len")
-    )
-    return next((int(most) for most in named if isinstance(most, int) and most > 0), None)
-
-
-def _stream(asker: _Asker, total: int, state: State, keeper: Checkpoint, on_event: OnEvent | None) -> State:
-    """Ask the trials that `state` lacks; whatever stops it, finished ones reach the checkpoint."""
-
-    def tell() -> None:
-        if on_event is not None:
-            on_event(Event(state.finished, total, "prompt"))
-
-    try:
-        tell()
-        while state.finished < total:
-            begin = time.perf_counter()
-            row = asker.ask(state.finished)
-            state = state.extended({}, row, time.perf_counter() - begin)
-            tell()
-            keeper.keep_up(state.tensors)
-        keeper.write(state.tensors)
-    except BaseException as error:
-        keeper.write_after(state.tensors, error)
-        raise
-    return state
 
 
 def _dataset(state: State, loaded: LoadedModel, job: RetrievalJob, about: dict[str, Any]) -> xr.Dataset:

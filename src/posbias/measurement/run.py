@@ -31,7 +31,7 @@ from posbias.measurement.quantities.kernels import KERNEL_TOKENS
 from posbias.measurement.result import dataset
 from posbias.measurement.selfchecks import selfcheck
 from posbias.measurement.sharing import Group, group
-from posbias.measurement.streaming import Skipped, Stream
+from posbias.measurement.streaming import Frugal, Skipped, Stream
 from posbias.measurement.texts.prompts import Prompts
 from posbias.memory import cores
 
@@ -138,7 +138,9 @@ def prepared(loaded: LoadedModel, request: Request) -> Prompts:
             f"tokens: {request.tokens} given, at most {context} fit the context of {loaded.name}"
         )
     check_memory(config, request)
-    return _drawn(loaded, request)
+    drawn = request.draw(loaded)
+    loaded.check_ids(int(drawn.ids.max()))
+    return drawn
 
 
 def _measured(
@@ -179,7 +181,8 @@ def _measured(
             request.tokens,
             source,
         )
-        stream = Stream(meter, drawn, processes, spare=spare, on_event=on_event)
+        measured = Frugal(meter, drawn, spare).measure
+        stream = Stream(measured, request.prompts, processes, on_event)
         state, skipped = stream.run(checkpoint, job.fingerprint)
     attributes = _attributes(loaded, request, job, drawn, state, skipped, check, processes)
     return dataset(state, None if gains is None else gains.strength, attributes)
@@ -209,17 +212,6 @@ def _leaving_a_core() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _drawn(loaded: LoadedModel, request: Request) -> Prompts:
-    drawn = request.draw(loaded)
-    vocabulary = loaded.model.get_input_embeddings().num_embeddings
-    if drawn.ids.max() >= vocabulary:
-        raise ModelError(
-            f"model: its tokenizer gives token {drawn.ids.max()}, its embeddings end at {vocabulary - 1}: "
-            "the two do not belong together"
-        )
-    return drawn
 
 
 def _attributes(

@@ -17,7 +17,7 @@ import torch
 
 from posbias.errors import InputFileError, InvalidValueError, ModelError, NonFiniteError
 from posbias.events import Event, OnEvent
-from posbias.measurement.accumulate import State
+from posbias.measurement.accumulate import Arrays, State
 from posbias.measurement.capture import scores
 from posbias.measurement.checkpoint import begun, of_rank, ranked
 from posbias.measurement.prompt_meter import PromptMeter
@@ -34,77 +34,19 @@ _HALVINGS = 6
 """Blocks of 64 MB are halved down to 1 MB before giving up."""
 
 
-class Stream:
-    """Measures the prompts of one job that its checkpoint lacks, and keeps up the checkpoint."""
+class Frugal:
+    """Measures the prompts that were drawn by their numbers, with less memory each time that there is not enough.
 
-    def __init__(
-        self,
-        meter: PromptMeter,
-        drawn: Prompts,
-        group: Group,
-        *,
-        spare: Callable[[], Economy],
-        on_event: OnEvent,
-    ):
-        self._meter, self._drawn, self._group = meter, drawn, group
+    `spare` finds out what the passes need not remember; it is asked once, when memory first runs out.
+    """
+
+    def __init__(self, meter: PromptMeter, drawn: Prompts, spare: Callable[[], Economy]):
+        self._meter, self._drawn, self._halvings = meter, drawn, 0
         self._spare: Callable[[], Economy] | None = spare
-        self._on_event = on_event
-        self._halvings = 0
 
-    def run(self, path: Path | None, fingerprint: str) -> tuple[State, Skipped]:
-        """Return the state of all prompts, the same in every process, and the prompts that were skipped.
-
-        Raises what measuring raises, after the finished prompts have reached the checkpoint; `ModelError` when
-        every prompt was skipped.
-        """
-        keeper, own = begun(of_rank(path, self._group.rank), fingerprint)
-        state = self._adopted(own, path, fingerprint)
-        shares = self._group.exchange(_indices(state))
-        kept = _disjoint(shares)
-        if self._group.rank not in kept:
-            # an earlier run took these over into another checkpoint: they must not count twice
-            keeper.forget()
-            state = State()
-        done = set().union(*(shares[rank] for rank in kept))
-        total = len(self._drawn.ids)
-        mine = self._group.share([index for index in range(total) if index not in done])
-        state, skipped = self._measured(state, mine, len(done), keeper)
-        state = self._group.merged(state, State.merged)
-        skipped = {index: why for one in self._group.exchange(skipped) for index, why in one.items()}
-        if not state.finished:
-            first = skipped[min(skipped)]
-            raise ModelError(f"model: none of the {total} prompts could be measured; {first}")
-        return state, dict(sorted(skipped.items()))
-
-    def _measured(
-        self, state: State, mine: list[int], before: int, keeper: Checkpoint
-    ) -> tuple[State, Skipped]:
-        """The state after this process's prompts; whatever stops it, finished ones reach the checkpoint."""
-        skipped: Skipped = {}
-        total = before + len(mine)
-        try:
-            self._on_event(Event(before, total, "prompt"))
-            for done, index in enumerate(mine, start=before + 1):
-                begin = time.perf_counter()
-                prompt = f"prompt {index} ({self._drawn.place(index)})"
-                try:
-                    sample, row = self._fitting(index, prompt)
-                except NonFiniteError as error:
-                    skipped[index] = str(error)
-                    log.warning("%s: skipped", error)
-                else:
-                    # one assignment: an interruption sees the state before this prompt or after it
-                    state = state.extended(sample, row, time.perf_counter() - begin, index)
-                self._on_event(Event(done, total, "prompt"))
-                keeper.keep_up(state.tensors)
-            keeper.write(state.tensors)
-        except BaseException as error:
-            keeper.write_after(state.tensors, error)
-            raise
-        return state, skipped
-
-    def _fitting(self, index: int, prompt: str):
-        """Measure a prompt, with less memory each time that there is not enough."""
+    def measure(self, index: int) -> tuple[Arrays, Arrays]:
+        """A prompt's sample and row. Raises as `PromptMeter.measure`, `InvalidValueError` for want of memory."""
+        prompt = f"prompt {index} ({self._drawn.place(index)})"
         while True:
             try:
                 with scores.halved(self._halvings):
@@ -135,6 +77,72 @@ class Stream:
                 f"tokens: {tokens} given, too many for the memory of this machine even in small blocks; fewer "
                 "tokens needed, or attention 'sdpa' where the model has it"
             ) from error
+
+
+class Stream:
+    """Measures those of `total` prompts that a checkpoint lacks, by number, and keeps up the checkpoint.
+
+    `measure` gives a prompt's sample, to be averaged, and its row, to be kept.
+    """
+
+    def __init__(
+        self,
+        measure: Callable[[int], tuple[Arrays, Arrays]],
+        total: int,
+        group: Group,
+        on_event: OnEvent,
+    ):
+        self._measure, self._total, self._group, self._on_event = measure, total, group, on_event
+
+    def run(self, path: Path | None, fingerprint: str) -> tuple[State, Skipped]:
+        """Return the state of all prompts, the same in every process, and the prompts that were skipped.
+
+        Raises what measuring raises, after the finished prompts have reached the checkpoint; `ModelError` when
+        every prompt was skipped.
+        """
+        keeper, own = begun(of_rank(path, self._group.rank), fingerprint)
+        state = self._adopted(own, path, fingerprint)
+        shares = self._group.exchange(_indices(state))
+        kept = _disjoint(shares)
+        if self._group.rank not in kept:
+            # an earlier run took these over into another checkpoint: they must not count twice
+            keeper.forget()
+            state = State()
+        done = set().union(*(shares[rank] for rank in kept))
+        mine = self._group.share([index for index in range(self._total) if index not in done])
+        state, skipped = self._measured(state, mine, len(done), keeper)
+        state = self._group.merged(state, State.merged)
+        skipped = {index: why for one in self._group.exchange(skipped) for index, why in one.items()}
+        if not state.finished:
+            first = skipped[min(skipped)]
+            raise ModelError(f"model: none of the {self._total} prompts could be measured; {first}")
+        return state, dict(sorted(skipped.items()))
+
+    def _measured(
+        self, state: State, mine: list[int], before: int, keeper: Checkpoint
+    ) -> tuple[State, Skipped]:
+        """The state after this process's prompts; whatever stops it, finished ones reach the checkpoint."""
+        skipped: Skipped = {}
+        total = before + len(mine)
+        try:
+            self._on_event(Event(before, total, "prompt"))
+            for done, index in enumerate(mine, start=before + 1):
+                begin = time.perf_counter()
+                try:
+                    sample, row = self._measure(index)
+                except NonFiniteError as error:
+                    skipped[index] = str(error)
+                    log.warning("%s: skipped", error)
+                else:
+                    # one assignment: an interruption sees the state before this prompt or after it
+                    state = state.extended(sample, row, time.perf_counter() - begin, index)
+                self._on_event(Event(done, total, "prompt"))
+                keeper.keep_up(state.tensors)
+            keeper.write(state.tensors)
+        except BaseException as error:
+            keeper.write_after(state.tensors, error)
+            raise
+        return state, skipped
 
     def _adopted(self, state: State, path: Path | None, fingerprint: str) -> State:
         """The first process's state with the finished prompts of processes that this run does not have."""

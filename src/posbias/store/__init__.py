@@ -4,6 +4,7 @@
 and read, `Store` a folder of finished cells, `Checkpoint` one unfinished computation.
 """
 
+from posbias.deprecated import or_moved
 from posbias.store.checkpoint import Checkpoint
 from posbias.store.header import Header, versions_here
 from posbias.store.json_files import JsonCodec, dump_json, parse_json, save_json
@@ -37,19 +38,4 @@ __all__ = [
     "versions_here",
 ]
 
-_MOVED = {"load_profile": "posbias.predictors", "profile_as_dict": "posbias.predictors"}
-
-
-def __getattr__(name: str):
-    """Names of 0.1 that now lie above the store; they work until 0.3."""
-    if name not in _MOVED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-    import warnings
-
-    warnings.warn(
-        f"posbias.store.{name} is now {_MOVED[name]}.{name}; the old name goes with 0.3",
-        DeprecationWarning,
-        stacklevel=2,
-    )
-    return getattr(importlib.import_module(_MOVED[name]), name)
+__getattr__ = or_moved(__name__)

@@ -6,6 +6,7 @@ A member whose training was stopped has no number: NaN, left out of the estimate
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,7 +55,7 @@ class Averages:
     def as_dict(self) -> dict[str, Any]:
         """`value`, `se` (over members), `se_sequences` and the `members`' own; ready for JSON."""
         errors = {"se_sequences": plain(self.over_sequences.se), "members": plain(self.values)}
-        return estimate_dict(self.over_members) | errors
+        return plain(self.over_members) | errors
 
 
 def average(
@@ -87,20 +88,26 @@ def sign(estimate: Estimate) -> int:
     return int(low > ZERO) - int(high < -ZERO)
 
 
-def estimate_dict(estimate: Estimate) -> dict[str, Any]:
-    """`value` and `se`; ready for JSON."""
-    return {"value": plain(estimate.value), "se": plain(estimate.se)}
-
-
 def estimates_dict(values: Float[np.ndarray, "member place"]) -> dict[str, Any]:
     """`value` and `se` over members at every place, and the `members`; ready for JSON."""
-    places = [estimate_dict(estimate_members(column)) for column in values.T]
+    places = [plain(estimate_members(column)) for column in values.T]
     return {name: [place[name] for place in places] for name in ("value", "se")} | {"members": plain(values)}
 
 
-def plain(numbers: Any) -> Any:
-    """A number or an array as JSON has it: floats in lists, null for NaN."""
-    array = np.asarray(numbers, dtype=np.float64)
+def plain(value: Any) -> Any:
+    """Numbers, arrays and records of them as JSON has them: floats in lists, null for NaN."""
+    if hasattr(value, "as_dict"):
+        return value.as_dict()
+    match value:
+        case Mapping():
+            return {str(key): plain(held) for key, held in value.items()}
+        case list() | tuple():
+            return [plain(held) for held in value]
+        case Estimate():
+            return {"value": plain(value.value), "se": plain(value.se)}
+        case str() | int():
+            return value
+    array = np.asarray(value, dtype=np.float64)
     values = array.astype(object)
     values[~np.isfinite(array)] = None
     return values.tolist()

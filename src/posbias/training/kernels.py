@@ -33,7 +33,7 @@ from posbias.theory.architecture import Architecture
 from posbias.theory.mixing import PerLayer
 from posbias.theory.rollout import influence
 from posbias.theory.rollout.kernel import push
-from posbias.training.averages import ZERO, Averages, estimate_dict, estimate_members, plain, sign
+from posbias.training.averages import ZERO, Averages, estimate_members, plain, sign
 from posbias.training.loop import Trained
 from posbias.training.probes import Evaluation
 from posbias.training.trials import attention_blocks, running, wiring
@@ -97,12 +97,7 @@ class Rollout:
 
     def as_dict(self) -> dict[str, Any]:
         """Mixing and profiles as lists, NaN as null."""
-        return {
-            "mixing": plain(self.mixing),
-            "profiles": {name: plain(masses) for name, masses in self.profiles.items()},
-            "assumptions": list(self.assumptions),
-            "sequences": self.sequences,
-        }
+        return plain({name: held for name, held in vars(self).items() if name != "attention"})
 
     def _named(self, name: str) -> Float[np.ndarray, "member position"]:
         return self.profiles[one_of("name", name, self.profiles)]
@@ -138,16 +133,7 @@ class Agreement:
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
-        return {
-            "profile": self.profile,
-            "label": self.label,
-            "carrier": self.carrier,
-            "predicted": {pair: estimate_dict(predicted) for pair, predicted in self.predicted.items()},
-            "measured": {pair: estimate_dict(measured) for pair, measured in self.measured.items()},
-            "signs": dict(self.signs),
-            "orders": dict(self.orders),
-            "order": self.order,
-        }
+        return plain(vars(self) | {"label": self.label, "order": self.order})
 
 
 def trained_rollout(trained: Trained, sequences: int = 1000, seed: int = 0) -> Rollout:

@@ -20,7 +20,7 @@ from jaxtyping import Float
 
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
-from posbias.training.averages import estimate_dict, estimate_members, plain
+from posbias.training.averages import estimate_members, plain
 from posbias.training.loop import Trained
 from posbias.training.trials import running
 
@@ -58,17 +58,11 @@ class Matched:
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
-        means = {name: getattr(self, name).T for name in ("one", "other")}
-        return {
-            "by": self.by,
-            "pair": self.pair,
-            "points": plain(self.points),
-            **{name: [plain(estimate_members(at).value) for at in points] for name, points in means.items()},
-            "difference": [estimate_dict(difference) for difference in self.differences],
-            "mean_difference": estimate_dict(self.difference()),
-            "ranges": plain(self.ranges),
-            "remark": self.remark,
+        means = {
+            name: [estimate_members(at).value for at in getattr(self, name).T] for name in ("one", "other")
         }
+        differences = {"difference": self.differences, "mean_difference": self.difference()}
+        return plain(vars(self) | means | differences)
 
 
 def at_equal_accuracy(

@@ -79,17 +79,9 @@ class Evaluation:
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON, the gaps first."""
-        return {
-            "gaps": {name: gap.as_dict() for name, gap in self.gaps.items()},
-            "accuracy_by_position": estimates_dict(self.accuracy_by_position),
-            "accuracy_alone": estimates_dict(self.accuracy_alone),
-            "in_context_accuracy": self.in_context_accuracy.as_dict(),
-            "loss": self.loss.as_dict(),
-            "largest_gap": self.largest_gap,
-            "sequences": self.sequences,
-            "seed": self.seed,
-            "seeds": list(self.seeds),
-            "stopped": {str(seed): iteration for seed, iteration in self.stopped.items()},
+        by_item = ("accuracy_by_position", "accuracy_alone")
+        return plain({"gaps": self.gaps} | vars(self)) | {
+            name: estimates_dict(getattr(self, name)) for name in by_item
         }
 
 

@@ -74,6 +74,24 @@ class LoadedModel:
         place = self.model.get_input_embeddings().weight.device
         return torch.device("cpu") if place.type == "meta" else place
 
+    @property
+    def context(self) -> int | None:
+        """The most tokens the model takes, None where its configuration does not say."""
+        config = self.model.config.get_text_config()
+        named = (
+            getattr(config, name, None) for name in ("max_position_embeddings", "n_positions", "max_seq_len")
+        )
+        return next((int(most) for most in named if isinstance(most, int) and most > 0), None)
+
+    def check_ids(self, largest: int) -> None:
+        """Raise `ModelError` when the tokenizer gives a token that the model has no embedding for."""
+        last = self.model.get_input_embeddings().num_embeddings - 1
+        if largest > last:
+            raise ModelError(
+                f"model: its tokenizer gives token {largest}, its embeddings end at {last}: "
+                "the two do not belong together"
+            )
+
     @classmethod
     def of(cls, model: Any, tokenizer: Any, name: str, attention: str | None = None) -> "LoadedModel":
         """Prepare a model that is already in memory (it is switched to evaluation, and to `attention`).
