@@ -17,7 +17,7 @@ _BY_DISTANCE, _BY_POSITION = (*_BY_HEAD, "distance"), (*_BY_HEAD, "position")
 _INFLUENCE = ("prompt", "position")
 
 # name → (dimensions, what it is, unit); the order of the dataset
-_ROWS: dict[str, _About] = {
+_ABOUT: dict[str, _About] = {
     "influence": (_INFLUENCE, "gradient influence on the last prediction, not normalised", "1"),
     "influence_logit": (_INFLUENCE, "norm of the gradient of the predicted token's logit", "1"),
     "influence_log_probability": (_INFLUENCE, "norm of the gradient of its log-probability", "1"),
@@ -36,8 +36,6 @@ _ROWS: dict[str, _About] = {
     "mixing_head": ((*_BY_LAYER, "head"), "each head's part of the weight of attention", "1"),
     "massive_ratio": (_BY_LAYER, "largest norm of the residual stream over the median one", "1"),
     "massive_token": (_BY_LAYER, "position of the largest norm, -1 where a layer was not seen", "1"),
-}
-_MEANS: dict[str, _About] = {
     "residual_norm": (("layer", "position"), "norm of the residual stream entering the layer", "1"),
     "update_norm": (("layer", "position"), "norm of the attention update as added", "1"),
     "logits_distance": (_BY_DISTANCE, "mean logit by distance, keys from 1", "1"),
@@ -59,13 +57,11 @@ _MEANS: dict[str, _About] = {
     "kernel_head": ((*_BY_HEAD, "query", "key"), "attention, mean over prompts", "1"),
     "logits": ((*_BY_HEAD, "query", "key"), "mean logit, NaN where masked", "1"),
     "content": ((*_BY_HEAD, "query", "key"), "mean content logit, NaN where masked", "1"),
-}
-_KERNEL = (("layer", "query", "key"), "attention, mean over prompts and heads", "1")
-_GAIN = (_BY_HEAD, "squared gain of value and output projections per model dimension", "1")
-_MONOTONE: dict[str, _About] = {
+    "kernel": (("layer", "query", "key"), "attention, mean over prompts and heads", "1"),
     "monotonicity_rate": (("layer", "tolerance"), "share of triples whose prefix mass rises", "1"),
     "monotonicity_gap": (("layer",), "mean rise of the prefix mass where it rises", "1"),
     "monotonicity_floor": (("layer",), "rate of rises expected from sampling noise alone", "1"),
+    "head_gain": (_BY_HEAD, "squared gain of value and output projections per model dimension", "1"),
 }
 
 
@@ -85,18 +81,18 @@ def dataset(
     coordinates |= {
         name: np.arange(attributes["tokens"]) for name in ("position", "query", "key", "distance")
     }
-    kept = state.rows[0]
-    variables = {name: _variable(state.column(name), about) for name, about in _ROWS.items() if name in kept}
-    variables |= {
-        name: _variable(state.means[name], about) for name, about in _MEANS.items() if name in state.means
-    }
+    values = {name: state.column(name) for name in state.rows[0]} | state.means
     kernel = state.kernel()
     if kernel is not None:
-        variables["kernel"] = _variable(kernel, _KERNEL)
-        variables |= _monotonicity(kernel, state)
+        values |= {"kernel": kernel} | _monotonicity(kernel, state)
         coordinates["tolerance"] = np.array(TOLERANCES)
     if gains is not None:
-        variables["head_gain"] = _variable(gains, _GAIN)
+        values["head_gain"] = gains
+    variables = {
+        name: xr.Variable(dimensions, values[name], {"long_name": what, "units": unit})
+        for name, (dimensions, what, unit) in _ABOUT.items()
+        if name in values
+    }
     fixed = {"posbias_kind": "measurement", "schema": 1}
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return xr.Dataset(
@@ -106,7 +102,7 @@ def dataset(
     )
 
 
-def _monotonicity(kernel: Float[np.ndarray, "layer query key"], state: State) -> dict[str, xr.Variable]:
+def _monotonicity(kernel: Float[np.ndarray, "layer query key"], state: State) -> dict[str, np.ndarray]:
     """Violations of Assumption 4.1 in each layer; NaN for layers without a kernel, and floors of one prompt."""
     halves, share = state.halves(), state.share_of_even()
     rate = np.full((len(kernel), len(TOLERANCES)), np.nan)
@@ -117,13 +113,7 @@ def _monotonicity(kernel: Float[np.ndarray, "layer query key"], state: State) ->
             rate[layer], gap[layer] = found.rate, found.gap
             if halves is not None:
                 floor[layer] = noise_floor(halves[0][layer], halves[1][layer], share)
-    values = {"monotonicity_rate": rate, "monotonicity_gap": gap, "monotonicity_floor": floor}
-    return {name: _variable(values[name], about) for name, about in _MONOTONE.items()}
-
-
-def _variable(values: np.ndarray, about: _About) -> xr.Variable:
-    dimensions, what, unit = about
-    return xr.Variable(dimensions, values, {"long_name": what, "units": unit})
+    return {"monotonicity_rate": rate, "monotonicity_gap": gap, "monotonicity_floor": floor}
 
 
 def _plain(value: Any) -> str | int | float:

@@ -7,8 +7,8 @@ hand on a few rows at a time, and the model's own head, with all that it does, m
 Modules' `forward` is replaced for the time being, on the object; nothing is left behind.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -52,24 +52,23 @@ def recomputed(layers: Sequence[Any]) -> Iterator[None]:
 
     `forward` is wrapped rather than the layer called anew, so that hooks on a layer fire once.
     """
-    with_own = [(layer, vars(layer).get("forward")) for layer in layers]
-    for layer in layers:
-        layer.forward = partial(checkpoint, layer.forward, use_reentrant=False, preserve_rng_state=False)
-    try:
+    with ExitStack() as stack:
+        for layer in layers:
+            again = partial(checkpoint, layer.forward, use_reentrant=False, preserve_rng_state=False)
+            stack.enter_context(_with_forward(layer, again))
         yield
-    finally:
-        for layer, own in with_own:
-            if own is None:
-                del layer.forward
-            else:
-                layer.forward = own
+
+
+def answering(module: Any, output: Any) -> AbstractContextManager[None]:
+    """Let `module` return `output`, whatever it is given."""
+    return _with_forward(module, lambda *given, **named: output)
 
 
 @contextmanager
-def answering(module: Any, output: Any) -> Iterator[None]:
-    """Let `module` return `output`, whatever it is given."""
+def _with_forward(module: Any, forward: Callable[..., Any]) -> Iterator[None]:
+    """Let `forward` take the place of the module's own."""
     own = vars(module).get("forward")
-    module.forward = lambda *given, **named: output
+    module.forward = forward
     try:
         yield
     finally:
