@@ -4,10 +4,9 @@ Two jobs with one fingerprint give the same numbers: checkpoints and finished fi
 """
 
 import hashlib
-import importlib.metadata
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.quantities.influence import KINDS as INFLUENCES
 from posbias.measurement.quantities.rollouts import KINDS as ROLLOUTS
 from posbias.measurement.texts.prompts import Prompts, Text, check_counts, prompts_from, read_text
+from posbias.store import versions_here
 
 TextSource = str | Path | Sequence[str | Path] | None
 
@@ -80,32 +80,24 @@ class Request:
             minimum_tokens=self.minimum_tokens,
         )
 
-    def of(self, loaded: LoadedModel) -> "Job":
-        """Return the job that this request is for a model."""
+    def of(self, loaded: LoadedModel) -> dict[str, Any]:
+        """All that decides the numbers of this request for a model; checksums stand for model and text."""
         asked = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "text"}
-        versions = ("posbias", "torch", "transformers", "numpy")
-        return Job(
-            model=loaded.checksum,
-            text=self.source.sha256,
-            attention=loaded.attention,
-            dtype=loaded.dtype,
-            asked=asked,
-            versions={name: importlib.metadata.version(name) for name in versions},
-        )
+        return job_of(loaded, text=self.source.sha256, asked=asked)
 
 
-@dataclass(frozen=True)
-class Job:
-    """All that decides the numbers of a measurement; checksums stand for model and text."""
+def job_of(loaded: LoadedModel, **asked: Any) -> dict[str, Any]:
+    """What is asked of a model, with the model and the versions that compute it, in JSON's terms."""
+    versions = versions_here(("torch", "transformers"))
+    del versions["python"]
+    return {
+        "model": loaded.checksum,
+        "attention": loaded.attention,
+        "dtype": loaded.dtype,
+        "versions": versions,
+    } | asked
 
-    model: str
-    text: str
-    attention: str
-    dtype: str
-    asked: dict[str, Any]
-    versions: dict[str, str]
 
-    @property
-    def fingerprint(self) -> str:
-        """The SHA-256 of all of it."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+def fingerprint_of(job: Mapping[str, Any]) -> str:
+    """The SHA-256 of a job, in hexadecimal."""
+    return hashlib.sha256(json.dumps(job, sort_keys=True).encode()).hexdigest()

@@ -6,11 +6,8 @@ compared within a trial, where nothing but the place has changed.
 """
 
 import datetime
-import hashlib
-import importlib.metadata
 import json
 import logging
-import platform
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +19,7 @@ from posbias.errors import InvalidValueError, ModelError
 from posbias.events import OnEvent
 from posbias.measurement.accumulate import State
 from posbias.measurement.continuations import Reader, common, reuse_is_exact
+from posbias.measurement.job import fingerprint_of, job_of
 from posbias.measurement.models.loading import LoadedModel, load_model
 from posbias.measurement.sharing import Group
 from posbias.measurement.streaming import Stream
@@ -29,6 +27,7 @@ from posbias.measurement.texts.prompts import read_text
 from posbias.retrieval.job import RetrievalJob, retrieval_job
 from posbias.retrieval.trials import Keys, Needle, Trial, Trials
 from posbias.spec import encode
+from posbias.store import versions_here
 
 __all__ = ["RetrievalJob", "retrieval_fingerprint", "retrieval_job", "retrieve"]
 
@@ -62,11 +61,8 @@ _ROWS: dict[str, tuple[tuple[str, ...], str, str]] = {
 
 def retrieval_fingerprint(model: LoadedModel, job: RetrievalJob, text: str | Path | None = None) -> str:
     """SHA-256 of all that decides the numbers of a job: name its checkpoint after it. Raises as `retrieve`."""
-    about = {"model": model.checksum, "dtype": model.dtype, "attention": model.attention}
-    about |= {"job": encode(job), "versions": _versions()}
-    if job.task == "needle":
-        about["text"] = read_text(text).sha256
-    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+    lies_in = {"text": read_text(text).sha256} if job.task == "needle" else {}
+    return fingerprint_of(job_of(model, job=encode(job), **lies_in))
 
 
 @takes_old_callbacks
@@ -197,14 +193,10 @@ def _dataset(state: State, loaded: LoadedModel, job: RetrievalJob, about: dict[s
         "attention": loaded.attention,
         "job": json.dumps(encode(job)),
         **about,
-        "versions": json.dumps(_versions() | {"python": platform.python_version()}),
+        "versions": json.dumps(versions_here(("torch", "transformers"))),
         "seconds": json.dumps({"load": loaded.seconds, "ask": state.seconds}),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
     return xr.Dataset(
         variables, coords={str(name): np.arange(size) for name, size in lengths.items()}, attrs=attributes
     )
-
-
-def _versions() -> dict[str, str]:
-    return {name: importlib.metadata.version(name) for name in ("posbias", "torch", "transformers", "numpy")}

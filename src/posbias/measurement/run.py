@@ -20,7 +20,7 @@ from posbias.errors import InvalidValueError, ModelError
 from posbias.events import OnEvent
 from posbias.logs import muted
 from posbias.measurement.accumulate import State
-from posbias.measurement.job import Job, Request, TextSource
+from posbias.measurement.job import Request, TextSource, fingerprint_of
 from posbias.measurement.memory import check_memory, estimate_cost
 from posbias.measurement.models.families import decoder_layers, need_causal
 from posbias.measurement.models.loading import LoadedModel, load_model
@@ -50,7 +50,7 @@ def job_fingerprint(model: LoadedModel | str | Path = "smollm2-135m", **asked: A
     """
     request = Request(**asked)
     _ = request.source
-    return request.of(_loaded(model, request)).fingerprint
+    return fingerprint_of(request.of(_loaded(model, request)))
 
 
 @takes_old_callbacks
@@ -183,7 +183,7 @@ def _measured(
         )
         measured = Frugal(meter, drawn, spare).measure
         stream = Stream(measured, request.prompts, processes, on_event)
-        state, skipped = stream.run(checkpoint, job.fingerprint)
+        state, skipped = stream.run(checkpoint, fingerprint_of(job))
     attributes = _attributes(loaded, request, job, drawn, state, skipped, check, processes)
     return dataset(state, None if gains is None else gains.strength, attributes)
 
@@ -217,7 +217,7 @@ def _leaving_a_core() -> Iterator[None]:
 def _attributes(
     loaded: LoadedModel,
     request: Request,
-    job: Job,
+    job: dict[str, Any],
     drawn: Prompts,
     state: State,
     skipped: Skipped,
@@ -231,13 +231,13 @@ def _attributes(
         "verified": int(loaded.verified),
         "positional": loaded.family.positional_kind(loaded.model.config),
         "checksum": loaded.checksum,
-        "fingerprint": job.fingerprint,
+        "fingerprint": fingerprint_of(job),
         "text": request.source.name,
         "text_sha256": request.source.sha256,
         "tokens": request.tokens,
         "prompts": request.prompts,
         "seed": request.seed,
-        "asked": job.asked,
+        "asked": job["asked"],
         "skipped": {str(index): why for index, why in skipped.items()},
         "left_out": drawn.left_out,
         "dtype": loaded.dtype,
@@ -247,7 +247,7 @@ def _attributes(
         "hidden_size": config.hidden_size,
         "head_size": getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
         "starts": np.asarray(drawn.starts).tolist(),
-        "versions": dict(job.versions) | {"python": platform.python_version()},
+        "versions": job["versions"] | {"python": platform.python_version()},
         "seconds": {"load": loaded.seconds, "measure": state.seconds},
         "processes": processes.size,
         "selfcheck": check,
