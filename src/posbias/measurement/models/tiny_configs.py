@@ -31,6 +31,13 @@ _COMMON = {
 _GROUPED = {"num_key_value_heads": _SHARED}
 _WINDOW = {"sliding_window": 5, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
 _EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
+_SPELLINGS = {
+    "hidden_size": {"n_embd", "d_model"},
+    "num_hidden_layers": {"n_layer", "n_layers", "num_layers"},
+    "num_attention_heads": {"n_head", "n_heads", "num_heads"},
+    "max_position_embeddings": {"n_positions", "max_seq_len"},
+}
+"""What families call the common sizes instead."""
 _OLD_NAMES = {"n_embd": _HIDDEN, "n_layer": _DEPTH, "n_head": _HEADS, "n_positions": _CONTEXT}
 
 _CHANGES: dict[str, tuple[dict[str, Any], ...]] = {
@@ -131,14 +138,11 @@ def specimen(model_type: str, variant: int = 0, attention: str | None = None, **
     """
     family = FAMILIES[model_type]
     kind = transformers.AutoConfig.for_model(model_type).__class__
-    given = {**_COMMON, **_CHANGES[model_type][variant], **changes}
-    for new in _CHANGES[model_type][variant]:
-        old = {"n_embd": "hidden_size", "d_model": "hidden_size", "n_positions": "max_position_embeddings"}
-        old |= {"max_seq_len": "max_position_embeddings"}
-        old |= dict.fromkeys(("n_layer", "n_layers", "num_layers"), "num_hidden_layers")
-        old |= dict.fromkeys(("n_head", "n_heads", "num_heads"), "num_attention_heads")
-        given.pop(old.get(new, ""), None)
-    config = kind(**given)
+    own = _CHANGES[model_type][variant]
+    common: dict[str, Any] = {
+        name: size for name, size in _COMMON.items() if not own.keys() & _SPELLINGS.get(name, ())
+    }
+    config = kind(**common | own | changes)
     head = transformers.AutoModelForCausalLM if family.causal else transformers.AutoModelForMaskedLM
     with torch.random.fork_rng(devices=[]):
         model = head.from_config(config, attn_implementation=attention or family.attention[0])
