@@ -79,10 +79,11 @@ class Evaluation:
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON, the gaps first."""
-        by_item = ("accuracy_by_position", "accuracy_alone")
-        return plain({"gaps": self.gaps} | vars(self)) | {
-            name: estimates_dict(getattr(self, name)) for name in by_item
+        by_item = {
+            name: estimates_dict(getattr(self, name)) for name in ("accuracy_by_position", "accuracy_alone")
         }
+        rest = {name: held for name, held in vars(self).items() if name not in by_item}
+        return {"gaps": plain(self.gaps)} | by_item | plain(rest)
 
 
 def evaluate(trained: Trained, sequences: int = 2000, seed: int = 0) -> Evaluation:
