@@ -1,6 +1,7 @@
 """Every answer with --json says its schema, and is as that schema says."""
 
 import ast
+import itertools
 import json
 import re
 from pathlib import Path
@@ -12,6 +13,7 @@ from jsonschema import Draft202012Validator
 from project import ROOT
 
 from posbias.cli import app, main
+from posbias.papers.registry import PAPERS
 
 ADDED = {"left_out", "unit"}
 """Keys that answers of 0.1, which are those recorded, do not have."""
@@ -81,12 +83,13 @@ def test_every_command_and_every_schema_stands_in_the_document():
 
 
 def names_in(path):
-    """The first argument of every call of `answer_with` in a file."""
+    """The first argument of every call of `answer_with` in a file; one that names a `paper`, for each of them."""
     for call in ast.walk(ast.parse(path.read_text())):
         if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "answer_with":
             first = call.args[0]
             chosen = [first.body, first.orelse] if isinstance(first, ast.IfExp) else [first]
-            yield from (ast.literal_eval(name) for name in chosen)
+            spelt = map(ast.unparse, chosen)
+            yield from (eval(name, {"paper": paper}) for name, paper in itertools.product(spelt, PAPERS))
 
 
 ASKED = [
