@@ -8,7 +8,7 @@ import lazy_loader
 
 from posbias.errors import MissingPackageError
 
-_OPTIONAL = {"torch", "transformers", "safetensors", "gguf", "accelerate", "xarray", "h5netcdf", "h5py"}
+_OPTIONAL = {"torch", "transformers", "safetensors", "gguf", "accelerate", "xarray", "netCDF4"}
 
 
 def attach(

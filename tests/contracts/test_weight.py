@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-HEAVY = ("torch", "transformers", "matplotlib", "xarray", "pandas", "h5py", "jinja2")
+HEAVY = ("torch", "transformers", "matplotlib", "xarray", "pandas", "netCDF4", "jinja2")
 
 
 def loaded_after(code: str) -> set[str]:

@@ -235,9 +235,33 @@ def test_compressed_variables_are_float32_and_verified(tmp_path):
     assert read["kernel"].dtype == np.float32
     np.testing.assert_array_equal(read["kernel"].values, kernel.astype(np.float32))
     np.testing.assert_array_equal(read["loss"].values, kernel[:, 0])
-    with xr.open_dataset(path, engine="h5netcdf") as opened:
+    with xr.open_dataset(path, engine="netcdf4") as opened:
         assert opened["kernel"].encoding["zlib"]
         assert opened.attrs["posbias_kind"] == KIND
+
+
+FULL_DISK = """
+import resource, signal, sys
+import numpy as np, xarray as xr
+from posbias.errors import OutputFileError
+from posbias.store import Header, NetCDFCodec
+content = xr.Dataset({"values": ("place", np.random.default_rng(0).normal(size=10_000))})
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
+try:
+    NetCDFCodec().write(sys.argv[1], Header("trial", 3, {}), content)
+except OutputFileError as error:
+    print(error)
+"""
+
+
+def test_arrays_that_fit_no_disk_are_one_line_and_leave_nothing(tmp_path):
+    program = [sys.executable, "-c", FULL_DISK, tmp_path / "a.nc"]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"cannot write {tmp_path / 'a.nc'}: ")
+    assert done.stdout.count("\n") == 1
+    assert not list(tmp_path.iterdir())
 
 
 # --- the store ---------------------------------------------------------------------------------------------
@@ -513,7 +537,7 @@ def test_a_failure_to_write_becomes_a_note(tmp_path):
 
 def test_headers_are_in_the_attributes_and_the_metadata(tmp_path):
     NetCDFCodec().write(tmp_path / "a.nc", HEADER, EXAMPLES[".nc"])
-    with xr.open_dataset(tmp_path / "a.nc", engine="h5netcdf") as opened:
+    with xr.open_dataset(tmp_path / "a.nc", engine="netcdf4") as opened:
         assert json.loads(opened.attrs["posbias_specification"]) == HEADER.specification
         assert opened.attrs["posbias_fingerprint"] == HEADER.fingerprint
     JsonCodec().write(tmp_path / "a.json", HEADER, EXAMPLES[".json"])

@@ -109,7 +109,7 @@ def test_a_measurement_survives_its_file(measurement, tmp_path):
 
 
 def test_another_netcdf_file_is_refused(tmp_path):
-    xr.Dataset({"a": 1}).to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    xr.Dataset({"a": 1}).to_netcdf(tmp_path / "a.nc", engine="netcdf4")
     with pytest.raises(InputFileError, match="not a posbias measurement"):
         load_measurement(tmp_path / "a.nc")
 

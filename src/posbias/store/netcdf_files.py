@@ -1,7 +1,7 @@
 """NetCDF: labelled arrays; the codec of results that are an `xarray.Dataset`.
 
 The header lies in the file's attributes: `posbias_kind`, which a dataset keeps in memory too, and the rest as
-`posbias_schema`, `posbias_specification`, … Needs xarray and h5netcdf.
+`posbias_schema`, `posbias_specification`, … Needs xarray and netCDF4.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ class NetCDFCodec:
         with replacing(path) as temporary:
             try:
                 content.assign_attrs(kept | told).to_netcdf(
-                    temporary, engine="h5netcdf", encoding=dict.fromkeys(large, how)
+                    temporary, engine="netcdf4", encoding=dict.fromkeys(large, how)
                 )
             except RuntimeError as error:
                 # HDF5 reports a failed write (a full disk) this way
@@ -71,13 +71,8 @@ def open_netcdf(path: Path) -> "xr.Dataset":
     xarray = need_xarray()
     if not Path(path).is_file():
         raise InputFileError(f"{path}: no such file")
-    import h5py
-
     try:
-        # where these cannot be read h5netcdf complains on stderr, long after it failed
-        with h5py.File(path, "r") as file:
-            dict(file.attrs)
-        with xarray.open_dataset(path, engine="h5netcdf") as opened:
+        with xarray.open_dataset(path, engine="netcdf4") as opened:
             return opened.load()
     except PermissionError as error:
         raise InputFileError(f"{path}: cannot be read: {error.strerror}") from None
@@ -107,7 +102,7 @@ def checksum_of_0_1(dataset: "xr.Dataset") -> str:
 def need_xarray() -> Any:
     """The module `xarray`. Raises `MissingPackageError` when it or its NetCDF engine is not installed."""
     try:
-        import h5netcdf  # noqa: F401
+        import netCDF4  # noqa: F401
         import xarray
     except ModuleNotFoundError as error:
         raise MissingPackageError(

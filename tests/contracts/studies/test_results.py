@@ -78,7 +78,7 @@ def test_a_stopped_member_is_read_back_as_stopped(cell, tmp_path):
 
 
 def test_arrays_are_labelled_and_say_what_made_them(cell):
-    with xr.open_dataset(cell.path, engine="h5netcdf") as data:
+    with xr.open_dataset(cell.path, engine="netcdf4") as data:
         assert data["gap"].sel(member=7, pair="first-last") == pytest.approx(
             cell.evaluation.gaps["first-last"].over_all.values[2], abs=0
         )
@@ -117,10 +117,10 @@ def rewritten(path, kind=KIND, schema=SCHEMA, **changes):
 
 def spoilt(path, change):
     """The .nc after `change`, with the digest of before."""
-    with xr.open_dataset(path, engine="h5netcdf") as opened:
+    with xr.open_dataset(path, engine="netcdf4") as opened:
         data = opened.load()
     change(data)
-    data.to_netcdf(path, engine="h5netcdf")
+    data.to_netcdf(path, engine="netcdf4")
 
 
 def another_number(data):

@@ -87,7 +87,7 @@ def _of_arrays(path: Path) -> Uses:
 def _attributes(path: Path) -> tuple[dict[str, Any], list[str]]:
     """Attributes and names of variables, without the values. Raises `InputFileError`."""
     try:
-        with need_xarray().open_dataset(path, engine="h5netcdf") as opened:
+        with need_xarray().open_dataset(path, engine="netcdf4") as opened:
             return dict(opened.attrs), [str(name) for name in opened.variables]
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:120]
