@@ -169,7 +169,9 @@ def test_a_tokenizer_of_another_model(build, text):
         measure(small, text=text, tokens=8, prompts=2)
 
 
-@pytest.mark.parametrize("package", ["torch", "transformers", "xarray"])
+@pytest.mark.parametrize(
+    "package", ["torch", *(pytest.param(one, marks=pytest.mark.slow) for one in ("transformers", "xarray"))]
+)
 def test_a_missing_package_is_named_with_its_command(package):
     script = (
         f"import sys; sys.modules[{package!r}] = None\n"

@@ -25,7 +25,7 @@ def test_a_half_precision_mask_hides_after_scores_are_upcast(family, number):
     selfcheck(loaded, IDS)
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
 def test_an_alibi_model_in_half_precision_is_one(dtype):
     """The bias rounds with the logits: neither a wrong capture, nor another encoding, nor a learned sink."""
     measurement = measure(load_model("tiny-alibi", dtype=dtype), tokens=64, prompts=2)

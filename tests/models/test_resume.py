@@ -68,7 +68,7 @@ def test_an_interruption_inside_a_prompt_loses_that_prompt_only(tiny, job, tmp_p
 
 
 @pytest.mark.waits
-@pytest.mark.parametrize("kill", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("kill", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGKILL])
 def test_a_killed_process_resumes_bit_identically(folder, job, tmp_path, kill):
     checkpoint = tmp_path / "job.safetensors"
     script = Path(__file__).with_name("resumable.py")

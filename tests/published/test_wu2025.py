@@ -288,7 +288,14 @@ BARS = {"fig2": 12, "fig3": 2, "fig5": 6}
 """Panels of the figures of gaps, with those of learning curves."""
 
 
-@pytest.mark.parametrize(("name", "axes"), [*BARS.items(), ("fig9", 4), ("fig10", 2), ("fig11", 6)])
+LONG = ("fig2", "fig5", "fig11")
+PANELS = [
+    pytest.param(name, axes, marks=[pytest.mark.slow] * (name in LONG))
+    for name, axes in {**BARS, "fig9": 4, "fig10": 2, "fig11": 6}.items()
+]
+
+
+@pytest.mark.parametrize(("name", "axes"), PANELS)
 def test_a_figure_shows_its_panels_its_learners_and_its_claims(name, axes):
     study = STUDIES[name]
     if name in BIASED:

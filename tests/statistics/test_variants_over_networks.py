@@ -39,6 +39,7 @@ def test_a_direction_per_input_has_the_mean_of_one_per_network():
         assert abs(variance.value) <= 4 * variance.se
 
 
+@pytest.mark.slow
 def test_the_first_layer_prefers_nothing_but_what_its_encoding_does():
     for name in ("plain-d16", "tied-grouped", "independent", "block", "rope", "alibi"):
         result = simulate_variant(VARIANTS[name], 60, 30, seed=5)
@@ -75,6 +76,7 @@ def test_the_sign_survives_otherwise(name):
         assert apart(found.recency_probability[layer], HALF) >= 4
 
 
+@pytest.mark.slow
 def test_heads_do_not_make_d_into_the_head_dimension():
     """The paper's conclusion: √d becomes √d_h. In layer 2 heads of 16 lie between d = 64 and d = 16."""
     whole, heads, narrow = (
@@ -104,7 +106,9 @@ def synthetic(rng, spread: float, networks: int = 40, inputs: int = 10) -> OverN
     return OverNetworks(drawn.mean(axis=1)[:, None], noise[:, None], halves)
 
 
-@pytest.mark.parametrize("spread", [0.0, 0.02, 0.2])
+@pytest.mark.parametrize(
+    "spread", [pytest.param(0.0, marks=pytest.mark.slow), 0.02, pytest.param(0.2, marks=pytest.mark.slow)]
+)
 def test_spread_and_strength_are_free_of_the_inputs_noise(spread):
     rng = np.random.default_rng(12)
     found = [synthetic(rng, spread) for _ in range(400)]

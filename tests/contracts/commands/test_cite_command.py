@@ -180,6 +180,7 @@ def test_a_trained_cell_is_cited_from_each_of_its_files(here, capsys):
         assert set(cited(capsys, given)) == keys
 
 
+@pytest.mark.slow
 def test_a_measurement_and_what_is_made_of_it(here, capsys):
     run(
         capsys,

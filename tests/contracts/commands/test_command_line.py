@@ -1,7 +1,6 @@
-"""The commands as a user runs them: real processes, real files, what they print and how they end."""
+"""The commands as a user runs them: real files, what they print and how they end; full disks in processes."""
 
 import json
-import os
 import resource
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command import called
 
 from posbias.cli import COMPILING, main
 from posbias.theory.architecture import Architecture
@@ -25,18 +25,16 @@ positional = {kind = "alibi"}
 """
 
 
-def run(*arguments, cwd=None, environment=None, limit_bytes=None):
-    def restrict():
-        if limit_bytes is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
-
+def run(*arguments, cwd=None, limit_bytes=None):
+    """A command; with a limit to the size of files, in a process of its own."""
+    if limit_bytes is None:
+        return called(*arguments, cwd=cwd)
     return subprocess.run(
         [POSBIAS, *map(str, arguments)],
         capture_output=True,
         text=True,
         cwd=cwd,
-        env=os.environ | (environment or {}),
-        preexec_fn=restrict,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes)),
         timeout=300,
         check=False,
     )
@@ -100,7 +98,9 @@ def test_predict_writes_and_compare_reads(architecture, tmp_path):
     assert "baseline: recency only" in table
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+@pytest.mark.parametrize(
+    "suffix", ["svg", *(pytest.param(one, marks=pytest.mark.slow) for one in ("png", "pdf"))]
+)
 def test_predict_draws(architecture, tmp_path, suffix):
     picture = tmp_path / f"profile.{suffix}"
     assert run("predict", architecture, "--plot", picture).returncode == 0
@@ -222,7 +222,7 @@ def test_a_wrong_file_ends_the_process_with_2(tmp_path):
 
 
 def test_debug_shows_where_it_happened(tmp_path):
-    done = run("predict", "nowhere.toml", "--debug", cwd=tmp_path)
+    done = run("predict", "nowhere.toml", "--debug", cwd=tmp_path, limit_bytes=20_000)
     assert "Traceback" in done.stderr
 
 

@@ -10,13 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
+from command import called
 
 POSBIAS = Path(sys.executable).with_name("posbias")
 
 
-def run(*arguments, **settings):
-    command = [POSBIAS, "simulate", "layernorm", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **settings)
+def run(*arguments):
+    return called("simulate", "layernorm", *arguments)
 
 
 def test_json_has_a_probability_with_its_error_for_every_layer():

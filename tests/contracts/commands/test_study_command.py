@@ -57,7 +57,7 @@ def here(tmp_path, monkeypatch):
 def slow(tmp_path_factory):
     """A study whose cells take a while each, and what it finds when nothing interrupts it."""
     folder = tmp_path_factory.mktemp("slow")
-    (folder / "slow.toml").write_text(STUDY.format(samples=60_000))
+    (folder / "slow.toml").write_text(STUDY.format(samples=30_000))
     # code that a process has just compiled may round the last digit otherwise than the same code from the cache
     (folder / "first.toml").write_text(STUDY.format(samples=20))
     for name in ("first", "slow"):
@@ -176,7 +176,7 @@ def test_processes_find_what_one_finds(slow, tmp_path):
 
 
 @pytest.mark.waits
-@pytest.mark.parametrize("workers", [(), ("--workers", 2)])
+@pytest.mark.parametrize("workers", [pytest.param((), marks=pytest.mark.slow), ("--workers", 2)])
 def test_a_run_killed_at_any_moment_loses_at_most_the_running_cells(slow, tmp_path, workers):
     path, whole = slow
     folder, chance = tmp_path / "o", random.Random(7)

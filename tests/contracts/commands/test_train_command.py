@@ -244,6 +244,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(tmp_path):
     resumed.communicate(timeout=300)
 
 
+@pytest.mark.slow
 def test_files_that_lie_around_take_no_modules_place(tmp_path):
     (tmp_path / "fractions.py").write_text("raise RuntimeError('taken for the module of that name')\n")
     (tmp_path / "short.toml").write_text(SPEC.format(iterations=2))

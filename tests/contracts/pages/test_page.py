@@ -141,6 +141,7 @@ def test_names_are_text_and_never_markup(make_measurement, tmp_path):
     assert "Where <script>alert(1)</script> looks" in plain(reader)
 
 
+@pytest.mark.slow
 def test_one_prompt_and_no_attributes_still_make_a_page(make_measurement, tmp_path):
     measurement = make_measurement("U", prompts=1)
     measurement.attrs = {}

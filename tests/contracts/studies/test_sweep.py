@@ -274,7 +274,9 @@ def test_compatible_cells_train_together_and_become_what_they_are_alone(tmp_path
             np.testing.assert_allclose(weights, two.trained.weights[name], rtol=0, atol=2e-4)
 
 
-@pytest.mark.parametrize("experiments", [[tiny()], [tiny(), tiny(depth=2)]])
+@pytest.mark.parametrize(
+    "experiments", [[tiny()], pytest.param([tiny(), tiny(depth=2)], marks=pytest.mark.slow)]
+)
 def test_an_interruption_keeps_what_is_done_and_the_same_call_goes_on(tmp_path, monkeypatch, experiments):
     for module, name in ((checkpoints, "LEAST"), (loop, "PATIENCE")):  # a checkpoint after every iteration
         monkeypatch.setattr(module, name, 0.0)
