@@ -98,6 +98,13 @@ def test_what_was_made_with_more_effort_is_skipped(folder, first):
     assert make_all(folder, "kim2026/section3", effort=5000).made == ("kim2026/section3",)
 
 
+def test_more_effort_makes_what_is_there_anew_and_again_does(folder, first, monkeypatch):
+    assert make_all(folder, "wu2025/fig10", again=True).made == ("wu2025/fig10",)
+    monkeypatch.setitem(EFFORT, "full", 6000)
+    assert make_all(folder, "kim2026/section3", effort="full").made == ("kim2026/section3",)
+    assert make_all(folder, "kim2026/section3", effort="full").found == ("kim2026/section3",)
+
+
 def test_a_number_that_is_a_caption_means_its_parts(tmp_path, monkeypatch):
     asked: list[str] = []
     nothing = Reproduction({}, {}, {}, 0.0)
