@@ -77,8 +77,13 @@ def open_netcdf(path: Path) -> "xr.Dataset":
     except PermissionError as error:
         raise InputFileError(f"{path}: cannot be read: {error.strerror}") from None
     except (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise DamagedError(f"{path}: not a readable NetCDF file ({reason})") from None
+        raise DamagedError(unreadable(path, error)) from None
+
+
+def unreadable(path: Path, error: Exception) -> str:
+    """Say that a file is no NetCDF that can be read, and why."""
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+    return f"{path}: not a readable NetCDF file ({' '.join(str(reason).split())[:120]})"
 
 
 def checksum_of_0_1(dataset: "xr.Dataset") -> str:

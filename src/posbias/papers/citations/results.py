@@ -13,6 +13,7 @@ from posbias.papers.registry import PAPERS, STUDIES
 from posbias.sources import cite
 from posbias.spec import encode
 from posbias.store import need_xarray, open_tensors
+from posbias.store.netcdf_files import unreadable
 
 SUFFIXES = (".toml", ".yaml", ".yml", ".json", ".nc", ".safetensors", ".md")
 NEEDED = "a spec or a result of posbias needed"
@@ -90,8 +91,7 @@ def _attributes(path: Path) -> tuple[dict[str, Any], list[str]]:
         with need_xarray().open_dataset(path, engine="netcdf4") as opened:
             return dict(opened.attrs), [str(name) for name in opened.variables]
     except (OSError, ValueError, KeyError, RuntimeError) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise InputFileError(f"{path}: not a readable NetCDF file ({reason})") from None
+        raise InputFileError(unreadable(path, error)) from None
 
 
 def _of_weights(path: Path) -> Uses:
