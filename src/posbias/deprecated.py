@@ -181,7 +181,7 @@ CALLS: dict[tuple[str, str], Callable[[Any], Any]] = {
         name: study for name, study in studies.items() if not study.parts
     },
     ("posbias.papers.wu2025", "GROUPS"): lambda studies: {
-        name: study.parts for name, study in studies.items() if study.parts
+        name: tuple(part.name for part in study.parts) for name, study in studies.items() if study.parts
     },
 }
 """How what moved and changed is made to be as it was, by package and old name."""

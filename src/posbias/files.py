@@ -113,6 +113,12 @@ def between_marks(page: str, begin: str, end: str) -> tuple[str, str, str]:
     return before, held.strip("\n"), after
 
 
+def write_between(path: str | os.PathLike[str], begin: str, end: str, text: str) -> None:
+    """Write text between the two marks of a page. Raises as `between_marks` and `write_text`."""
+    before, _, after = between_marks(Path(path).read_text(encoding="utf-8"), begin, end)
+    write_text(path, f"{before}{begin}\n{text}\n{end}{after}")
+
+
 def _prefix(target: Path) -> str:
     return f".{platform.node()}~{os.getpid()}~{target.name}."
 

@@ -8,7 +8,7 @@ import hashlib
 
 import numpy as np
 
-from posbias.errors import InvalidValueError
+from posbias.arguments import whole
 
 
 def stream(seed: int, name: str) -> np.random.Generator:
@@ -24,7 +24,5 @@ def sequence(seed: int, name: str, *place: int) -> np.random.SeedSequence:
 
     For work cut into parts that may run in any order, each with a generator of its own. Raises as `stream`.
     """
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InvalidValueError(f"seed: {seed!r} given, an integer ≥ 0 needed")
     word = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
-    return np.random.SeedSequence(entropy=seed, spawn_key=(word, *place))
+    return np.random.SeedSequence(entropy=whole("seed", seed, 0), spawn_key=(word, *place))

@@ -8,26 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from posbias.claims import (
-    LEAST,
-    NEAR,
-    Above,
-    Below,
-    Claim,
-    Evidence,
-    Judged,
-    Near,
-    Printed,
-    count,
-    difference,
-    every,
-    judge,
-    judged,
-    mean,
-    undecided,
-)
+from posbias.claims import Claim, Judged, count, judge, judged, undecided
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
+from posbias.evidence import LEAST, NEAR, Above, Below, Evidence, Near, Printed, difference, every, mean
 
 NOISE = 0.02
 

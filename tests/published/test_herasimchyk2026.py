@@ -12,10 +12,10 @@ from cyclopts import App
 from measured import DEPTH, HEADS, TOKENS, measurement
 from project import ROLLOUT_FILES, needs_rollout_files
 
-from posbias.claims import NEAR
 from posbias.cli.paper import paper
 from posbias.comparison import compare
 from posbias.errors import InputFileError, InvalidValueError, OutputFileError
+from posbias.evidence import NEAR
 from posbias.papers.herasimchyk2026 import STUDIES, TARGETS, reproduce
 from posbias.papers.herasimchyk2026.cells import CONTROL, Effort, Key, check
 from posbias.papers.herasimchyk2026.curves import SCORES, Curves, trough

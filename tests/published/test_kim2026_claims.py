@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from posbias import __version__
-from posbias.claims import Above, Below, Claim, Near, judge, judged
+from posbias.claims import Claim, judge, judged
 from posbias.estimate import Estimate
+from posbias.evidence import Above, Below, Near
 from posbias.papers import kim2026
 from posbias.papers.explaining import explanations
 from posbias.papers.kim2026 import quantities as q

@@ -10,8 +10,8 @@ import pytest
 import torch
 from answers import faults
 
-from posbias.claims import signed_text
 from posbias.errors import InvalidValueError, OutputFileError
+from posbias.evidence import signed_text
 from posbias.papers.study import Study
 from posbias.papers.wu2025 import FULL, QUICK, STUDIES, Effort, Setting, outcome_of, reproduce
 from posbias.papers.wu2025.drawing import draw_depths
@@ -37,7 +37,9 @@ REPEATED = ((4, 13), (5, 14), (3, 15), (6, 16), (7, 17), (8, 18), (9, 20), (10, 
 
 def test_every_number_from_2_to_24_is_a_figure_or_the_caption_of_others():
     assert [*STUDIES] == [f"fig{number}" for number in range(2, 25)]
-    captions = {name: study.parts for name, study in STUDIES.items() if study.parts}
+    captions = {
+        name: tuple(part.name for part in study.parts) for name, study in STUDIES.items() if study.parts
+    }
     assert captions == {
         "fig19": ("fig15", "fig16", "fig17", "fig18"),
         "fig24": ("fig21", "fig22", "fig23"),

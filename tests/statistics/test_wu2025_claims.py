@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from posbias.claims import LEAST, Above, Claim, Evidence, Judged, judge, judged
+from posbias.claims import Claim, Judged, judge, judged
 from posbias.estimate import Estimate
+from posbias.evidence import LEAST, Above, Evidence
 from posbias.papers.wu2025 import STUDIES, Effort, Setting
 from posbias.papers.wu2025.outcomes import PAIRS, Gaps, Outcome, Sinks
 from posbias.papers.wu2025.quantities import (

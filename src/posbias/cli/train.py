@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from posbias.arguments import whole
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, progress
 from posbias.errors import InvalidValueError
@@ -172,8 +173,8 @@ def _check(spec: Path | None, experiment: Experiment, options: Options) -> None:
         raise InvalidValueError(
             f"sequences: given together with --effort {experiment.effort}, one of the two needed"
         )
-    if options.threads is not None and options.threads < 1:
-        raise InvalidValueError(f"threads: {options.threads} given, an integer ≥ 1 needed")
+    if options.threads is not None:
+        whole("threads", options.threads, 1)
 
 
 def _experiments(spec: Path | None, given: dict[str, Any]) -> "tuple[list[Trained], bool]":

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
-from posbias.claims import Claim, Evidence, Test
+from posbias.claims import Claim
+from posbias.evidence import Evidence, Test
 
 P = ParamSpec("P")
 Quantity = Callable[[Any], Iterable[Evidence]]

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.claims import Claim, Evidence, Judged, judged
+from posbias.claims import Claim, Judged, judged
 from posbias.estimate import Estimate
 from posbias.events import OnEvent
+from posbias.evidence import Evidence
 from posbias.files import need_writable, write_text
 from posbias.papers.herasimchyk2026.cells import Corpus, Effort, check, gather
 from posbias.papers.herasimchyk2026.curves import Curves

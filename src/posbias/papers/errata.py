@@ -14,11 +14,10 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
-from pathlib import Path
 from types import MappingProxyType
 
 from posbias.errors import InvalidValueError, nearest
-from posbias.files import between_marks, write_text
+from posbias.files import write_between
 from posbias.sources import cite
 
 BEGIN, END = "<!-- errata -->", "<!-- end of errata -->"
@@ -103,9 +102,8 @@ def update_page(path: str | os.PathLike[str]) -> str:
 
     Raises `InputFileError` for a page without the two marks, `OutputFileError` if it cannot be written.
     """
-    before, _, after = between_marks(Path(path).read_text(encoding="utf-8"), BEGIN, END)
     text = page_text()
-    write_text(path, f"{before}{BEGIN}\n{text}\n{END}{after}")
+    write_between(path, BEGIN, END, text)
     return text
 
 

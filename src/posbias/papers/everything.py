@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posbias.arguments import whole
 from posbias.errors import InputFileError, InvalidValueError, MissingPackageError, ModelError, PosbiasError
 from posbias.events import Event, OnEvent
 from posbias.files import need_writable
@@ -136,6 +137,8 @@ def make_all(
 
 
 def _check(asked: Asked, wanted: Sequence[Study]) -> None:
+    if isinstance(asked.effort, int):
+        whole("effort", asked.effort, 1)
     units = dict.fromkeys(unit for study in wanted for unit in study.unit.split(", "))
     if isinstance(asked.effort, int) and len(units) > 1:
         raise InvalidValueError(

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from posbias.claims import TOLD, VERDICTS
+from posbias.claims import TOLD
 from posbias.errors import InputFileError
+from posbias.evidence import VERDICTS
 from posbias.input_files import read_mapping
 from posbias.store.header import VERSION
 

@@ -10,7 +10,6 @@ study knows its files under a folder of results: `state` says whether they are t
 table.
 """
 
-import importlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -87,7 +86,7 @@ class Study:
     draw: Callable[..., Any] | None = None
     captioned: bool = False
     needs: str = ""
-    parts: tuple[str, ...] = ()
+    parts: "tuple[Study, ...]" = ()
     uses: tuple[tuple[str, str], ...] = ()
     missing: Callable[[Any], str] = lambda results: ""
     words: Callable[[Any], Mapping[str, str]] = lambda results: {}
@@ -122,8 +121,7 @@ class Study:
     @property
     def made_of(self) -> "tuple[Study, ...]":
         """Itself, or the studies that it is the caption of."""
-        package = importlib.import_module(f"posbias.papers.{self.paper}")
-        return tuple(package.STUDIES[part] for part in self.parts) or (self,)
+        return self.parts or (self,)
 
     @property
     def shared_out(self) -> bool:
@@ -200,7 +198,7 @@ class Study:
             "full": vars(self.full),
             "unit": self.unit,
             "writes": list(self.writes),
-            "parts": [f"{self.paper}/{part}" for part in self.parts],
+            "parts": [part.key for part in self.parts],
             "command": self.command,
         }
 
@@ -229,5 +227,5 @@ class Studies(dict[str, Study]):
         if not asked:
             raise InvalidValueError(f"what: nothing given, some of {', '.join(self)} or all needed")
         chosen = {name for target in asked for name in find_figures(target, self)}
-        chosen |= {part for name in chosen for part in self[name].parts}
-        return [name for name in self if name in chosen and not self[name].parts]
+        made = {part.name for name in chosen for part in self[name].made_of}
+        return [name for name in self if name in made]

@@ -12,10 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posbias.claims import Above, Claim, Evidence, Judged, judged, undecided
-from posbias.errors import InputFileError, InvalidValueError
+from posbias.arguments import whole
+from posbias.claims import Claim, Judged, judged, undecided
+from posbias.errors import InputFileError
 from posbias.estimate import Estimate
 from posbias.events import Event, OnEvent
+from posbias.evidence import Above, Evidence
 from posbias.execution import Engine, Failed, InProcess, Last, Processes, Result, Task
 from posbias.memory import cores
 from posbias.papers.results import State
@@ -126,8 +128,7 @@ def try_statements(
     the log and left out. `on_event` counts statements to do. Raises `InvalidValueError` for instances < 1,
     `OutputFileError` when they cannot be kept.
     """
-    if instances < 1:
-        raise InvalidValueError(f"instances: {instances} given, an integer ≥ 1 needed")
+    whole("instances", instances, 1)
     store, cells = Store(folder / STATEMENTS), _cells(papers, seed)
     kept = {key: store.find(cell, at_least=instances) for key, cell in cells.items()}
     missing = [key for key, stored in kept.items() if stored is None]

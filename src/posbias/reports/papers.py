@@ -13,8 +13,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from posbias.claims import LEAST, LEVEL, NEAR
+from posbias.claims import count
 from posbias.errors import InvalidValueError, nearest
+from posbias.evidence import LEAST, LEVEL, NEAR, VERDICTS
 from posbias.files import write_text
 from posbias.reports import require
 from posbias.sources import BIBLIOGRAPHY, REPORTED, cite
@@ -49,7 +50,7 @@ def write_page(
 
     from posbias.reports.introductions import INTRODUCTIONS
     from posbias.reports.markdown import inline
-    from posbias.reports.sections import VERDICTS, anchor, counted, gather, label, read_json
+    from posbias.reports.sections import anchor, gather, label, read_json
     from posbias.reports.setting import resource, template
 
     _check(claims, VERDICTS)
@@ -62,7 +63,7 @@ def write_page(
         style=Markup(resource("papers.css")),
         parts=parts,
         says=INTRODUCTIONS,
-        counts=counted(claims),
+        counts=count(claims),
         claims=[claim for part in parts for claim in part.claims],
         verdicts=VERDICTS,
         readings=readings,

@@ -2,18 +2,18 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from posbias.claims import Verdict
+from posbias.claims import count
 from posbias.errors import InvalidValueError
+from posbias.evidence import Verdict
 from posbias.reports.gallery import Picture, picture, within
 from posbias.reports.pages import Page
 from posbias.sources import Source, cite
 
-VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 KINDS = {"fig": "Figures", "table": "Tables", "section": "Section"}
 """What studies are called together, by the letters their names begin with."""
 FILES = ("svg", "png", "md", "json")
@@ -44,7 +44,7 @@ class Section:
     @property
     def counts(self) -> dict[Verdict, int]:
         """How many of its claims hold, fail and are undecided."""
-        return counted(self.claims)
+        return count(self.claims)
 
     @property
     def listed(self) -> list[Any]:
@@ -54,7 +54,7 @@ class Section:
     @property
     def parts(self) -> list[str]:
         """Keys of the studies whose figures it is the caption of."""
-        return [f"{self.study.paper}/{part}" for part in getattr(self.study, "parts", ())]
+        return [part.key for part in getattr(self.study, "parts", ())]
 
     @property
     def short(self) -> str:
@@ -78,7 +78,7 @@ class Part:
     @property
     def counts(self) -> dict[Verdict, int]:
         """How many of its claims hold, fail and are undecided."""
-        return counted(self.claims)
+        return count(self.claims)
 
     @property
     def shelves(self) -> dict[str, list[Section]]:
@@ -90,12 +90,6 @@ class Part:
                 section
             )
         return shelves
-
-
-def counted(claims: Iterable[Any]) -> dict[Verdict, int]:
-    """How many claims hold, fail and are undecided."""
-    verdicts = [claim.verdict for claim in claims]
-    return {verdict: verdicts.count(verdict) for verdict in VERDICTS}
 
 
 def anchor(name: str) -> str:
@@ -152,7 +146,7 @@ def _section(folder: Path, key: str, study: Any, claims: Sequence[Any], cost: Ma
     place, name = folder / study.paper, label(study.name)
     alternative = f"{name} of {cite(study.paper).short} drawn again: {study.title}."
     if claims:
-        told = ", ".join(f"{number} {verdict}" for verdict, number in counted(claims).items())
+        told = ", ".join(f"{number} {verdict}" for verdict, number in count(claims).items())
         alternative += f" Its claims ({told}) follow as text."
     about, wrong = read_json(place / f"{study.name}.json")
     page = Page()

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, FiniteFloat
 
-from posbias.claims import Above, Below, Near, Test
 from posbias.errors import InvalidValueError, nearest
+from posbias.evidence import Above, Below, Near, Test
 from posbias.spec import NonNegative, encode, value
 from posbias.study.quantities import check_place
 from posbias.sweeps import leaves, values_at

@@ -15,9 +15,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from posbias.claims import Claim, Evidence, Judged, judged
+from posbias.claims import Claim, Judged, judged
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
+from posbias.evidence import Evidence
 from posbias.study.claimed import StatedClaim
 from posbias.study.quantities import estimate_at
 from posbias.study.records import Record

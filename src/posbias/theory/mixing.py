@@ -14,6 +14,9 @@ from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
 from posbias.spec import Fraction, Fractions, NonNegative, Open, tag, value
 
+Layers = Float[np.ndarray, "layer"]
+"""A number per layer, bottom first."""
+
 
 class _Known:
     """A schedule that was given: nothing is assumed."""

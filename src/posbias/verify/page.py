@@ -8,7 +8,7 @@ seed or the number of instances, unless a statement does.
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from posbias.files import between_marks, write_text
+from posbias.files import write_between
 from posbias.verify import STATEMENTS
 from posbias.verify.run import Finding, verify
 from posbias.verify.statement import Statement
@@ -38,9 +38,8 @@ def update_page(path: Path | str, instances: int = 1000, statements: Sequence[St
 
     Raises `InputFileError` for a page without the two marks.
     """
-    before, _, after = between_marks(Path(path).read_text(encoding="utf-8"), BEGIN, END)
     table = theorems_table(verify(statements, instances=instances))
-    write_text(Path(path), f"{before}{BEGIN}\n{table}\n{END}{after}")
+    write_between(path, BEGIN, END, table)
     return table
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from posbias.arguments import whole
 from posbias.deprecated import renamed_fields
 from posbias.errors import InvalidValueError, nearest
 from posbias.events import Event, OnEvent
@@ -136,8 +137,7 @@ def check(reading: Reading, instances: int, seed: int, name: str, witness: Insta
 
     Raises `InvalidValueError` for instances < 1 or a slack that is not a number.
     """
-    if instances < 1:
-        raise InvalidValueError(f"instances: {instances} given, an integer ≥ 1 needed")
+    whole("instances", instances, 1)
     rng = stream(seed, f"verify/{name}")
     tightest = math.inf
     for number in range(instances + (witness is not None)):

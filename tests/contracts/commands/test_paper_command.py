@@ -10,10 +10,11 @@ import pytest
 from answers import faults
 
 from posbias import __version__
-from posbias.claims import Claim, Evidence, judged
+from posbias.claims import Claim, judged
 from posbias.cli import main
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
+from posbias.evidence import Evidence
 from posbias.execution import InProcess
 from posbias.papers import theorems
 from posbias.papers.registry import STUDIES

@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 
 from posbias import __version__
-from posbias.claims import Claim, Evidence, count, judged
+from posbias.claims import Claim, count, judged
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.estimate import Estimate
+from posbias.evidence import Evidence
 from posbias.execution import InProcess
 from posbias.papers import explaining, theorems
 from posbias.papers.collect import collect

@@ -8,9 +8,10 @@ import sys
 import pytest
 
 from posbias import __version__
-from posbias.claims import Claim, Evidence, judged
+from posbias.claims import Claim, judged
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.estimate import Estimate
+from posbias.evidence import Evidence
 from posbias.papers.registry import PAPERS, STUDIES, find_studies
 from posbias.papers.results import read_result, rows_of
 from posbias.papers.study import Cost, minutes_text
@@ -61,7 +62,7 @@ def test_cells_are_those_that_the_code_makes():
         assert study.quick.cells == study.full.cells == len({*figure.cells})
         assert study.parts == figure.parts
         if study.parts:
-            assert study.quick.cells == sum(STUDIES[f"wu2025/{part}"].quick.cells for part in study.parts)
+            assert study.quick.cells == sum(part.quick.cells for part in study.parts)
     for name in KIM:
         assert STUDIES[f"kim2026/{name}"].quick.cells == len({*KIM[name].cells}), name
     for paper in PAPERS:
@@ -181,9 +182,9 @@ def test_a_group_is_made_when_its_parts_are(tmp_path):
     group = STUDIES["wu2025/fig24"]
     for part in group.parts:
         assert not group.state(tmp_path).made
-        result(STUDIES[f"wu2025/{part}"].file(tmp_path), part, rows=[{"gap": 1.0}])
+        result(part.file(tmp_path), part.name, rows=[{"gap": 1.0}])
     assert group.state(tmp_path).claims == {"holds": 3, "fails": 0, "undecided": 3}
-    assert [row["study"] for row in group.rows(tmp_path)] == [f"wu2025/{part}" for part in group.parts]
+    assert [row["study"] for row in group.rows(tmp_path)] == [part.key for part in group.parts]
 
 
 def test_rows_are_flat(tmp_path):

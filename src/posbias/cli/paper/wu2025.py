@@ -4,9 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from posbias.arguments import whole
 from posbias.cli import options as shared
 from posbias.cli.paper.claims import answer_reproduction, claim_lines, claims_alone
-from posbias.errors import InvalidValueError
 from posbias.terminal import table
 
 if TYPE_CHECKING:
@@ -70,6 +70,5 @@ def _spent(effort: str, networks: int | None) -> "Spent":
 
     if networks is None:
         return EFFORT[effort]
-    if networks < 1:
-        raise InvalidValueError(f"networks: {networks} given, an integer ≥ 1 needed")
-    return replace(EFFORT[effort], name=f"{effort}, {networks} networks", seeds=tuple(range(networks)))
+    seeds = tuple(range(whole("networks", networks, 1)))
+    return replace(EFFORT[effort], name=f"{effort}, {networks} networks", seeds=seeds)

@@ -11,9 +11,9 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int
 
-from posbias.claims import Evidence
 from posbias.comparison import Comparison, compare_all
 from posbias.estimate import Estimate
+from posbias.evidence import Evidence
 from posbias.profile import SHARE, Profile, spearman, wasserstein
 from posbias.seeds import stream
 

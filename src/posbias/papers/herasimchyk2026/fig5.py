@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from posbias.claims import Claim, Evidence, Near, mean
+from posbias.claims import Claim
 from posbias.estimate import Estimate
+from posbias.evidence import Evidence, Near, mean
 from posbias.papers.herasimchyk2026.measurements import Measurements, once, study_of
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.content import ContentMap, content_size, draw_content_rows

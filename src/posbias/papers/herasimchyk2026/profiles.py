@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.claims import LEAST, Claim, Evidence, Near, signed_text
+from posbias.claims import Claim
 from posbias.estimate import Estimate
+from posbias.evidence import LEAST, Evidence, Near, signed_text
 from posbias.papers.herasimchyk2026.curves import Curves
 from posbias.papers.herasimchyk2026.measurements import LEVELS, Measurements, study_of
 from posbias.papers.study import Study

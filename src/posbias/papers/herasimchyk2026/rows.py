@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from posbias.claims import Claim, Evidence, Printed
+from posbias.claims import Claim
 from posbias.estimate import Estimate
+from posbias.evidence import Evidence, Printed
 from posbias.papers.herasimchyk2026.printed import HUB, Number, numbers
 from posbias.papers.herasimchyk2026.standing import model_of
 from posbias.papers.study import Expected

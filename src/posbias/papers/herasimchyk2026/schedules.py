@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from posbias.claims import LEVEL, Claim, Evidence, Near, difference, mean
+from posbias.claims import Claim
 from posbias.estimate import Estimate
+from posbias.evidence import LEVEL, Evidence, Near, difference, mean
 from posbias.papers.herasimchyk2026.cells import Key, names
 from posbias.papers.herasimchyk2026.levels import MIXING
 from posbias.papers.herasimchyk2026.measurements import Measurements, study_of

@@ -8,9 +8,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from posbias.claims import Below, Claim, Evidence
+from posbias.claims import Claim
 from posbias.comparison import Score
 from posbias.estimate import Estimate
+from posbias.evidence import Below, Evidence
 from posbias.papers.herasimchyk2026 import printed
 from posbias.papers.herasimchyk2026.curves import Curves
 from posbias.papers.herasimchyk2026.measurements import LEVELS, Measurements, study_of

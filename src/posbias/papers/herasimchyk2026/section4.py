@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posbias.claims import Claim, Evidence
+from posbias.claims import Claim
 from posbias.estimate import Estimate
+from posbias.evidence import Evidence
 from posbias.papers.herasimchyk2026.levels import need, published_slopes
 from posbias.papers.herasimchyk2026.measurements import Measurements, once, study_of
 from posbias.papers.herasimchyk2026.printed import GAP, VIOLATIONS, Reading

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from posbias.claims import Claim, Evidence, Printed
+from posbias.claims import Claim
 from posbias.estimate import Estimate
+from posbias.evidence import Evidence, Printed
 from posbias.papers.herasimchyk2026.levels import slopes_of
 from posbias.papers.herasimchyk2026.measurements import Measurements, study_of
 from posbias.papers.herasimchyk2026.printed import HUB, TABLE1

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from posbias.claims import Claim, Evidence, mean
+from posbias.claims import Claim
 from posbias.estimate import Estimate
+from posbias.evidence import Evidence, mean
 from posbias.papers.herasimchyk2026.measurements import Measurements, once, study_of
 from posbias.papers.herasimchyk2026.printed import BINS, TABLE6, Reading
 from posbias.papers.herasimchyk2026.rows import Ours, beside, beside_table, expected, row_claim

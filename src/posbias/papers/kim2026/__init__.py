@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posbias.arguments import whole
 from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
@@ -84,8 +85,7 @@ def reproduce(
     from posbias.theory.rollout.dispatch import cores
 
     began, folder, names = time.monotonic(), Path(out), STUDIES.find(what)
-    if samples < LEAST_SAMPLES:
-        raise InvalidValueError(f"samples: {samples} given, an integer ≥ {LEAST_SAMPLES} needed")
+    whole("samples", samples, LEAST_SAMPLES)
     if reading is not None and not set(names) & set(CLOSED_FORMS):
         raise InvalidValueError(
             f"reading: given with {', '.join(names)}, which shows no closed form; fig2, fig7 or all needed"

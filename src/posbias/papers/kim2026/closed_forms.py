@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from posbias.claims import Above, Claim, Evidence, Near
+from posbias.claims import Claim
 from posbias.estimate import Estimate
+from posbias.evidence import Above, Evidence, Near
 from posbias.papers.claims import claims_of, quantity
 from posbias.papers.kim2026.models import ALPHAS, by_anisotropy, describe, samples_text, where_of
 from posbias.papers.kim2026.quantities import factored

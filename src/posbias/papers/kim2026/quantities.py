@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from posbias.claims import Above, Evidence, Near, Printed, every
+from posbias.evidence import Above, Evidence, Near, Printed, every
 from posbias.papers.claims import quantity
 from posbias.papers.kim2026.models import FULL, PRINTED, describe, where_of
 from posbias.papers.study import Results

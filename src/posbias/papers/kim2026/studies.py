@@ -5,7 +5,8 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from posbias.claims import Below, Claim, Near
+from posbias.claims import Claim
+from posbias.evidence import Below, Near
 from posbias.papers.claims import claims_of
 from posbias.papers.kim2026 import closed_forms as forms
 from posbias.papers.kim2026 import quantities as q

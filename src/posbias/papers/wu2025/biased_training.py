@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from posbias.claims import NEAR, Above, Claim, Evidence, mean
+from posbias.claims import Claim
+from posbias.evidence import NEAR, Above, Evidence, mean
 from posbias.papers.claims import Maker
 from posbias.papers.wu2025 import quantities as q
 from posbias.papers.wu2025.outcomes import PAIRS, Gaps

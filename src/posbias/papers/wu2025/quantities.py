@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from posbias.claims import LEAST, Above, Below, Evidence, Near, difference, mean
 from posbias.estimate import Estimate
+from posbias.evidence import LEAST, Above, Below, Evidence, Near, difference, mean
 from posbias.papers.claims import Quantity, quantity
 from posbias.papers.study import Results
 from posbias.papers.wu2025.outcomes import LEARNT, Gaps, Sinks

@@ -27,8 +27,6 @@ ANSWERS = (
     (8, 18, ("last",), "the last item"),
 )
 """Figures on biased training, those that repeat them, and the items that training asks for."""
-
-
 PLACES = {2: "Section 5.1", 3: "Section 5.2", 4: "Appendix K.1", 5: "Appendix K.2"}
 PLACES |= dict.fromkeys((6, 7, 8), "Appendix K.3") | dict.fromkeys((9, 10, 11, 12), "Appendix K.4")
 """Where the paper speaks of a figure; of all others in Appendix L."""
@@ -40,31 +38,31 @@ def _depths() -> Iterator[Study]:
         "Does depth turn a network without any bias in its data towards earlier items, and do decay and rotary "
         "encodings work against it?",
         "",
-        {2: 11},
-        1039,
-        [*ALONE, *(cell for cell in RESIDUAL if cell.depth in DEPTHS)],
-        depth.both_kinds,
-        draw_depths,
+        quick={2: 11},
+        full=1039,
+        cells=[*ALONE, *(cell for cell in RESIDUAL if cell.depth in DEPTHS)],
+        claims=depth.both_kinds,
+        draw=draw_depths,
     )
     yield from _figures(
         "Gap by depth, attention layers alone",
         "Does each further layer without residual connections favour earlier items more?",
         "Does depth favour earlier items when inputs are a fixed set of correlated vectors?",
-        {4: 5.1, 13: 2.8},
-        461,
-        ALONE,
-        depth.pure_attention,
-        draw_depths,
+        quick={4: 5.1, 13: 2.8},
+        full=461,
+        cells=ALONE,
+        claims=depth.pure_attention,
+        draw=draw_depths,
     )
     yield from _figures(
         "Gap by depth up to ten layers, with residual connections",
         "With residual connections, does the bias still grow with depth, or rise and fall?",
         "With residual connections and a fixed vocabulary, does every pair of layers add to the bias?",
-        {5: 12, 14: 6.9},
-        1625,
-        RESIDUAL,
-        depth.with_residuals,
-        draw_depths,
+        quick={5: 12, 14: 6.9},
+        full=1625,
+        cells=RESIDUAL,
+        claims=depth.with_residuals,
+        draw=draw_depths,
     )
 
 
@@ -72,20 +70,18 @@ def _answers() -> Iterator[Study]:
     for number, again, answers, asked in ANSWERS:
         question = f"Which masks and encodings learn a preference for {asked}?"
         if asked == "both ends":
-            question = (
-                "Does the causal mask let a network learn a preference for either end, and does the middle "
-            )
-            question += "get lost?"
+            question = "Does the causal mask let a network learn a preference for either end, "
+            question += "and does the middle get lost?"
         encodings = [(mask, word) for mask in (Full(), Causal()) for word in ABSOLUTE]
         yield from _figures(
             f"Gap after training that asks for the {' and the '.join(answers)} item",
             question,
             f"Is a preference for {asked} learnt with a fixed vocabulary too?",
-            {number: 2.4, again: 0.9},
-            158,
-            [Setting(mask=mask, positional=word, answers=answers) for mask, word in encodings],
-            training_claims,
-            draw_biased_training,
+            quick={number: 2.4, again: 0.9},
+            full=158,
+            cells=[Setting(mask=mask, positional=word, answers=answers) for mask, word in encodings],
+            claims=training_claims,
+            draw=draw_biased_training,
         )
 
 
@@ -94,41 +90,41 @@ def _sinks() -> Iterator[Study]:
         "Attention maps of two-layer causal networks",
         "Does attention gather on the first token when nothing in the data prefers it?",
         "Does attention gather on the first token with a fixed vocabulary too?",
-        {9: 0.7, 20: 0.3},
-        45,
-        _two_layers(Causal()),
-        sinks.causal,
-        draw_maps,
+        quick={9: 0.7, 20: 0.3},
+        full=45,
+        cells=_two_layers(Causal()),
+        claims=sinks.causal,
+        draw=draw_maps,
     )
     yield from _figures(
         "Sink metric under the causal mask",
         "Is the first token a sink, beyond what even attention and untrained networks give it?",
         "Is the first token a sink with a fixed vocabulary too?",
-        {10: 0.7, 21: 0.3},
-        45,
-        _two_layers(Causal()),
-        sinks.causal,
-        draw_sinks,
+        quick={10: 0.7, 21: 0.3},
+        full=45,
+        cells=_two_layers(Causal()),
+        claims=sinks.causal,
+        draw=draw_sinks,
     )
     yield from _figures(
         "Sink metric under sliding windows of 5, 9 and 13 tokens",
         "Is the first token more of a sink the wider the window?",
         "Is the first token more of a sink under wider windows with a fixed vocabulary too?",
-        {11: 1.8, 22: 0.7},
-        123,
-        _two_layers(*map(SlidingWindow, (5, 9, 13))),
-        sinks.windows,
-        draw_sinks,
+        quick={11: 1.8, 22: 0.7},
+        full=123,
+        cells=_two_layers(*map(SlidingWindow, (5, 9, 13))),
+        claims=sinks.windows,
+        draw=draw_sinks,
     )
     yield from _figures(
         "Sink metric under prefix masks of 2, 4 and 6 tokens",
         "Are all tokens of the prefix sinks, and not the first alone?",
         "Are all tokens of a prefix sinks with a fixed vocabulary too?",
-        {12: 1.7, 23: 0.7},
-        115,
-        _two_layers(*map(Prefix, (2, 4, 6))),
-        sinks.prefixes,
-        draw_sinks,
+        quick={12: 1.7, 23: 0.7},
+        full=115,
+        cells=_two_layers(*map(Prefix, (2, 4, 6))),
+        claims=sinks.prefixes,
+        draw=draw_sinks,
     )
 
 
@@ -141,6 +137,7 @@ def _figures(
     title: str,
     question: str,
     repeated: str,
+    *,
     quick: Mapping[int, float],
     full: float,
     cells: Sequence[Setting],
@@ -154,13 +151,14 @@ def _figures(
     uses = ("liu2024", "the middle that gets lost")
     if draw in (draw_maps, draw_sinks):
         uses = ("xiao2024", "attention sinks")
-    inputs: tuple[Inputs, ...] = get_args(Inputs)
-    for (number, minutes), asked, kind in zip(quick.items(), (question, repeated), inputs, strict=False):
+    titles = title, f"Figure {next(iter(quick))}, fixed vocabulary"
+    told = zip(titles, (question, repeated), get_args(Inputs), strict=True)
+    for (number, minutes), (title, question, kind) in zip(quick.items(), told, strict=False):
         name, own = f"wu2025/fig{number}", tuple(replace(cell, inputs=kind) for cell in cells)
         yield Study(
             name,
             title,
-            asked,
+            question,
             own,
             tuple(claims(claims_of(name, PLACES.get(number, "Appendix L")), own)),
             EFFORT,
@@ -174,7 +172,6 @@ def _figures(
             needs="torch",
             uses=(uses,),
         )
-        title = f"Figure {number}, fixed vocabulary"
 
 
 def _caption(number: int, question: str, minutes: tuple[float, float], *parts: Study) -> Study:
@@ -189,7 +186,7 @@ def _caption(number: int, question: str, minutes: tuple[float, float], *parts: S
         claims=(),
         minutes=dict(zip(EFFORT, minutes, strict=True)),
         draw=None,
-        parts=tuple(part.name for part in parts),
+        parts=parts,
     )
 
 

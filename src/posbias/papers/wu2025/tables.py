@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.claims import signed_text
 from posbias.estimate import Estimate
+from posbias.evidence import signed_text
 from posbias.papers.study import Results
 from posbias.papers.wu2025.outcomes import LEARNT, PAIRS, Gaps
 from posbias.papers.wu2025.settings import Setting

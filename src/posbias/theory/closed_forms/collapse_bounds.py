@@ -21,9 +21,8 @@ from jaxtyping import Float, Int
 
 from posbias.arguments import non_negative, whole
 from posbias.errors import InvalidValueError
+from posbias.theory.mixing import Layers
 
-Layers = Float[np.ndarray, "layer"]
-"""A number per layer, bottom first."""
 Distances = Int[np.ndarray, "*distance"]
 Logarithms = Float[np.ndarray, "*distance"]
 Pairs = Float[np.ndarray, "pair"]

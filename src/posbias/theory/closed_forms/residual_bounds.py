@@ -19,11 +19,9 @@ from scipy.special import zeta
 
 from posbias.arguments import non_negative, whole
 from posbias.errors import InvalidValueError
-from posbias.theory.mixing import Mixing, PerLayer, PowerDecay
+from posbias.theory.mixing import Layers, Mixing, PerLayer, PowerDecay
+from posbias.theory.rollout.kernel import Kernel
 
-Layers = Float[np.ndarray, "layer"]
-"""A number per layer, bottom first."""
-Kernel = Float[np.ndarray, "query key"]
 EXPLICIT = 64
 """Layers of a power decay that are taken one by one before the series for the rest."""
 
