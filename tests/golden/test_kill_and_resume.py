@@ -15,6 +15,7 @@ import pytest
 
 from golden.compare import Compared
 from golden.replay import SETTING
+from posbias.files import is_leftover
 
 SPEC = """
 seeds = [0, 1]
@@ -63,15 +64,15 @@ def whole(line, folder):
 
 def kept(folder):
     """What is kept under a folder: files that are written whole, by name and size."""
-    return {path for path in (folder / "kept").rglob("*") if path.is_file() and ".writing" not in path.parts}
+    return {path for path in (folder / "kept").rglob("*") if path.is_file() and not is_leftover(path)}
 
 
-def killed(line, folder):
-    """Kill the command with its workers as soon as it has kept something, and say what it kept."""
+def killed(line, folder, what="*"):
+    """Kill the command with its workers as soon as it has kept something of this name, and say what it kept."""
     folder.mkdir()
     process = start(line, folder)
     deadline = time.monotonic() + 300
-    while process.poll() is None and not kept(folder):
+    while process.poll() is None and not any(path.match(what) for path in kept(folder)):
         assert time.monotonic() < deadline
         time.sleep(0.005)
     os.killpg(process.pid, signal.SIGKILL)
@@ -93,3 +94,20 @@ def test_a_killed_command_ends_as_an_uninterrupted_one(command, tmp_path):
     assert left
     # a checkpoint goes at the end; what was finished stays as it was
     assert all(path.stat().st_mtime_ns == when for path, when in times.items() if path.exists())
+
+
+def test_a_killed_training_goes_on_in_another_folder(tmp_path):
+    """Packed where it was killed, unpacked elsewhere: the same command there ends with the same answer."""
+    line = "train --items 4 --dimension 8 --classes 16 --labels 4 --burstiness 2 --batch 16 --networks 2 "
+    line += "--effort 1500 --sequences 50 --threads 1 --out kept --json"
+    expected, _ = whole(line, tmp_path / "whole")
+    left = killed(line, tmp_path / "killed", "*.checkpoint")
+    whole("study pack kept --out ../moved.zip --json", tmp_path / "killed")
+    (tmp_path / "killed").rename(tmp_path / "gone")
+    unpacked, _ = whole("study unpack ../moved.zip --out kept --json", tmp_path / "elsewhere")
+    assert unpacked["files"].keys() >= {str(path.relative_to(tmp_path / "killed/kept")) for path in left}
+    answer, said = whole(line, tmp_path / "elsewhere")
+    assert "resuming after" in said
+    compared = Compared("train", rtol=1e-12, ignored={*TEMPORARY, "cost", "seconds"})
+    compared.data("answer", expected, answer)
+    assert not compared.differences

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from posbias.measurement.accumulate import State
-from posbias.store import Checkpoint
+from posbias.store import Checkpoint, remove_pieces
 
 log = logging.getLogger(__name__)
 _PATIENCE = 20
@@ -36,7 +36,7 @@ def discard_checkpoint(path: str | Path) -> None:
     A missing file is fine.
     """
     for place in (Path(path), *(place for _, place in ranked(Path(path)))):
-        place.unlink(missing_ok=True)
+        remove_pieces(place)
 
 
 def of_rank(path: Path | None, rank: int) -> Path | None:

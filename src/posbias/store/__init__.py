@@ -10,6 +10,7 @@ from posbias.store.header import Header, versions_here
 from posbias.store.json_files import JsonCodec, dump_json, parse_json, save_json
 from posbias.store.measurements import load_measurement, load_retrieval, save_measurement, save_retrieval
 from posbias.store.netcdf_files import NetCDFCodec, need_xarray, open_netcdf
+from posbias.store.pieces import remove_pieces
 from posbias.store.store import Codec, Store, Stored, StoredCell, set_aside
 from posbias.store.tensor_files import SafetensorsCodec, Tensors, open_tensors
 
@@ -31,6 +32,7 @@ __all__ = [
     "open_netcdf",
     "open_tensors",
     "parse_json",
+    "remove_pieces",
     "save_json",
     "save_measurement",
     "save_retrieval",
