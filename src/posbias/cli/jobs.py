@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from posbias.cli.output import progress
 from posbias.events import Event, OnEvent
+from posbias.interruption import Pace
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -80,17 +81,17 @@ def computed_once(
 
 @contextmanager
 def _resumable(prompts: int) -> Iterator[OnEvent]:
-    done = 0.0
+    done, first, pace = 0.0, None, Pace()
     with progress() as show:
 
         def on_event(event: Event) -> None:
-            nonlocal done
+            nonlocal done, first
             done = event.done
+            first = done if first is None else first
             show(event)
 
         try:
             yield on_event
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"{done:.0f} of {prompts} prompts are kept, the same command goes on from there"
-            ) from None
+            said = f"{done:.0f} of {prompts} prompts are kept"
+            raise KeyboardInterrupt(pace.goes_on(said, done - (first or 0), prompts - done)) from None

@@ -3,7 +3,7 @@
 import functools
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from posbias.cli import options as shared
 from posbias.cli.jobs import JobFiles, computed_once
@@ -19,6 +19,17 @@ if TYPE_CHECKING:
 
 Job = dict[str, Any]
 """Arguments of `posbias.measure`."""
+
+
+class How(Protocol):
+    """Options of a command that measures, beside what is measured."""
+
+    @property
+    def loading(self) -> shared.Loading: ...
+    @property
+    def threads(self) -> int | None: ...
+    @property
+    def rerun(self) -> bool: ...
 
 
 @shared.options
@@ -62,6 +73,7 @@ class Options:
     dense_logits: shared.Flag = False
     head_kernels: shared.Flag = False
     loading: shared.Loading = shared.Loading()
+    threads: shared.TorchThreads = None
     dry_run: shared.Flag = False
     out: shared.Out | None = None
     rerun: shared.Rerun = False
@@ -92,7 +104,7 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
         answer_with("measure-cost/1", cost.as_dict(), cost.lines, options.json)
         return
     place = options.out or results_of(model, options.prompting, job)
-    finished = measured(model, place, options.loading, job, options.rerun, options.target)
+    finished = measured(model, place, options, job, options.target)
     if finished is None:
         return
     measurement, written = finished
@@ -121,7 +133,7 @@ def results_of(model: str, prompting: shared.Prompting, job: Job) -> Path:
 
 
 def measured(
-    model: str, place: Path, loading: shared.Loading, job: Job, rerun: bool, target: str | None = None
+    model: str, place: Path, options: How, job: Job, target: str | None = None
 ) -> "tuple[xr.Dataset, Path] | None":
     """Measure, or take what is there, and return it with its file.
 
@@ -139,11 +151,11 @@ def measured(
 
     files = JobFiles("measurement.nc", load_measurement, save_measurement, "measured", "measures")
     with group() as processes:
-        loaded = loading.load(model, job["tokens"], processes.local_rank, processes.first)
+        loaded = options.loading.load(model, job["tokens"], processes.local_rank, processes.first)
         job = _with_target(job, loaded, target)
         fingerprint = measuring.job_fingerprint(loaded, **job)
-        compute = functools.partial(measuring.measure, loaded, **job)
-        return computed_once(files, place, fingerprint, job["prompts"], compute, rerun, processes)
+        compute = functools.partial(measuring.measure, loaded, **job, threads=options.threads)
+        return computed_once(files, place, fingerprint, job["prompts"], compute, options.rerun, processes)
 
 
 def _cost(model: str, loading: shared.Loading, job: Job, target: str | None) -> Any:

@@ -79,6 +79,17 @@ Seed = Annotated[Whole, Parameter(help="Seed of what is drawn.")]
 Threads = Annotated[
     Whole | None, Parameter(help="Cores to use; the result is the same for any number. Default: all.")
 ]
+TorchThreads = Annotated[
+    Whole | None, Parameter(name="--threads", help="Threads of torch. Default: the cores but one.")
+]
+TrainingThreads = Annotated[
+    Whole | None,
+    Parameter(
+        name="--threads",
+        help="Cores to use: cells train side by side, one on each (default: all); a single cell has so many "
+        "threads (default: 1).",
+    ),
+]
 Workers = Annotated[
     Whole | None, Parameter(help="Processes of one thread that share the work. Default: the cores.")
 ]
@@ -88,6 +99,10 @@ Ray = Annotated[
         help="Share the work out on a Ray cluster instead: auto (the one that is running, else one here), "
         "HOST:PORT, ray://HOST:PORT or local. Needs posbias[cluster]."
     ),
+]
+NoTests = Annotated[
+    Flag,
+    Parameter(help="Train and keep the weights; the same command without it tests them later."),
 ]
 GpusPerCell = Annotated[
     float,
@@ -101,6 +116,13 @@ Effort = Annotated[
     Parameter(converter=_effort, n_tokens=1, metavar="quick|full|NUMBER", show_choices=False),
 ]
 Networks = Annotated[Whole | None, Parameter(help="Networks of each cell, with seeds from 0 on.")]
+Budget = Annotated[
+    float | None,
+    Parameter(
+        metavar="MINUTES",
+        help="Stop after so many minutes, with exit code 3; what is done is kept, the same command goes on.",
+    ),
+]
 Model = Annotated[
     str,
     Parameter(

@@ -39,6 +39,7 @@ class Options:
     seed: shared.Seed = 0
     prompting: shared.Prompting = shared.Prompting()
     loading: shared.Loading = shared.Loading()
+    threads: shared.TorchThreads = None
     out: shared.Out | None = None
     rerun: shared.Rerun = False
     json: shared.Json = False
@@ -46,6 +47,7 @@ class Options:
     def refuse_all(self) -> None:
         """Raise `InvalidValueError` for whatever a finished measurement has decided already."""
         given = {"tokens": self.tokens, "prompts": self.prompts, "rerun": self.rerun or None}
+        given |= {"threads": self.threads}
         for part in (self.prompting, self.loading):
             default = type(part)()
             given |= {name: value for name, value in vars(part).items() if value != getattr(default, name)}
@@ -97,5 +99,5 @@ def _measurement(source: str, options: Options) -> "tuple[xr.Dataset, Path, Path
         **options.prompting.as_job(),
     }
     place = options.out or results_of(source, options.prompting, job)
-    finished = measured(source, place, options.loading, job, options.rerun)
+    finished = measured(source, place, options, job)
     return None if finished is None else (*finished, finished[1].parent)

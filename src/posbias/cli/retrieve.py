@@ -58,6 +58,7 @@ class Options:
     text: str | None = None
     seed: shared.Seed = 0
     loading: shared.Loading = shared.Loading()
+    threads: shared.TorchThreads = None
     measurement: Path | None = None
     out: shared.Out | None = None
     rerun: shared.Rerun = False
@@ -97,7 +98,7 @@ def retrieve(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = O
         )
     files = JobFiles("retrieval.nc", load_retrieval, save_retrieval, "asked", "asks")
     fingerprint = retrieval_fingerprint(loaded, job, options.text)
-    compute = functools.partial(ask, loaded, job, text=options.text)
+    compute = functools.partial(ask, loaded, job, text=options.text, threads=options.threads)
     asked = computed_once(files, place, fingerprint, job.prompts, compute, options.rerun, Group())
     assert asked is not None  # this process is the only one
     retrieval, file = asked

@@ -28,6 +28,7 @@ from posbias.retrieval.job import RetrievalJob, retrieval_job
 from posbias.retrieval.trials import Keys, Needle, Trial, Trials
 from posbias.spec import encode
 from posbias.store import versions_here
+from posbias.threads import leaving_a_core, torch_threads
 
 __all__ = ["RetrievalJob", "retrieval_fingerprint", "retrieval_job", "retrieve"]
 
@@ -72,13 +73,15 @@ def retrieve(
     *,
     text: str | Path | None = None,
     checkpoint: str | Path | None = None,
+    threads: int | None = None,
     on_event: OnEvent | None = None,
 ) -> xr.Dataset:
     """Ask a causal language model for a fact at every position, in `job.prompts` trials.
 
     `model`: a registered name, a folder, a `.gguf` file, or a `LoadedModel`. `text`: what a needle lies in,
     None for the bundled addresses. `checkpoint`: a file that lets an interrupted run go on with the same bits; it
-    stays until `discard_checkpoint`. `on_event` hears of finished prompts.
+    stays until `discard_checkpoint`. `threads` are those of torch (default: the cores but one). `on_event` hears
+    of finished prompts.
 
     Returns the dataset of `docs/retrieval.md` (dims prompt, position, candidate; log-probabilities in nats).
     Raises `InvalidValueError` for a job that the tokenizer or the model's context cannot hold, `InputFileError`
@@ -106,7 +109,8 @@ def retrieve(
     stream = Stream(
         lambda index: ({}, asker.ask(index)), job.prompts, Group(), on_event or (lambda event: None)
     )
-    state, _ = stream.run(path, fingerprint)
+    with torch_threads(leaving_a_core() if threads is None else threads):
+        state, _ = stream.run(path, fingerprint)
     about = {"text": source.name, "text_sha256": source.sha256} if job.task == "needle" else {}
     return _dataset(
         state, loaded, job, about | {"fingerprint": fingerprint, "reuse": str(asker.reader.reuse)}

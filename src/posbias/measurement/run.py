@@ -6,8 +6,6 @@ prompt, then streams, and can be interrupted and resumed at any prompt, by as ma
 
 import logging
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +31,7 @@ from posbias.measurement.selfchecks import selfcheck
 from posbias.measurement.sharing import Group, group
 from posbias.measurement.streaming import Frugal, Skipped, Stream
 from posbias.measurement.texts.prompts import Prompts
-from posbias.memory import cores
+from posbias.threads import leaving_a_core, torch_threads
 
 log = logging.getLogger(__name__)
 _SELFCHECK_TOKENS = 64
@@ -70,6 +68,7 @@ def measure(
     rollouts: tuple[str, ...] = (),
     target: int | None = None,
     checkpoint: str | Path | None = None,
+    threads: int | None = None,
     on_event: OnEvent | None = None,
 ) -> xr.Dataset:
     """Measure attention, mixing, logits and influence of a language model on prompts cut from a text.
@@ -77,8 +76,9 @@ def measure(
     `model`: what `load_model` takes, or a `LoadedModel`. What is measured of it and on what: see the fields of
     `posbias.measurement.job.Request`. `checkpoint`: a file that lets an interrupted measurement go on with
     bit-identical results; it stays, so that nothing is lost before the result is stored, then call
-    `discard_checkpoint`. `on_event` hears of finished prompts before the first and after each. Started by
-    `torchrun`, each process measures a share of the prompts, and all return the same.
+    `discard_checkpoint`. `threads` are those of torch (default: the cores but one). `on_event` hears of finished
+    prompts before the first and after each. Started by `torchrun`, each process measures a share of the prompts,
+    and all return the same.
 
     Returns the dataset of `docs/measurement.md`. Quantities: Herasimchyk et al. 2026 (arXiv 2602.16837),
     Eq. 1 and 5 (mixing), 4 (kernel), 6 (influence). Raises `InvalidValueError` for bad or too large numbers,
@@ -104,7 +104,8 @@ def measure(
     with group() as processes, muted(not processes.first):
         heard = on_event if on_event is not None and processes.first else lambda event: None
         path = None if checkpoint is None else Path(checkpoint)
-        return _measured(_loaded(model, request), request, path, processes, heard)
+        with torch_threads(leaving_a_core() if threads is None else threads):
+            return _measured(_loaded(model, request), request, path, processes, heard)
 
 
 def _loaded(model: LoadedModel | str | Path, request: Request) -> LoadedModel:
@@ -152,38 +153,37 @@ def _measured(
 ) -> xr.Dataset:
     drawn = prepared(loaded, request)
     job = request.of(loaded)
-    with _leaving_a_core():
-        for line in estimate_cost(loaded, request).lines():
-            log.info(line)
-        short = torch.from_numpy(drawn.ids[0][:_SELFCHECK_TOKENS])
-        check = selfcheck(loaded, short)
-        if not check["causal"]:
-            raise ModelError(
-                f"model: {loaded.name} attends to later tokens, measuring the influence on the last token needs "
-                "a causal model"
-            )
-        gains = _gains(loaded, request, short)
-        layers = decoder_layers(loaded.model, loaded.family)
-
-        def spare() -> Economy:
-            found = economy(loaded.model, layers, short)
-            for note in found.notes:
-                log.info(note)
-            return found
-
-        saving = spare() if request.tokens > LONG else None
-        meter = PromptMeter(loaded, request, gains, saving)
-        source = request.source.name
-        log.info(
-            "measuring %s on %d prompts of %d tokens from %s",
-            loaded.name,
-            request.prompts,
-            request.tokens,
-            source,
+    for line in estimate_cost(loaded, request).lines():
+        log.info(line)
+    short = torch.from_numpy(drawn.ids[0][:_SELFCHECK_TOKENS])
+    check = selfcheck(loaded, short)
+    if not check["causal"]:
+        raise ModelError(
+            f"model: {loaded.name} attends to later tokens, measuring the influence on the last token needs "
+            "a causal model"
         )
-        measured = Frugal(meter, drawn, spare).measure
-        stream = Stream(measured, request.prompts, processes, on_event)
-        state, skipped = stream.run(checkpoint, fingerprint_of(job))
+    gains = _gains(loaded, request, short)
+    layers = decoder_layers(loaded.model, loaded.family)
+
+    def spare() -> Economy:
+        found = economy(loaded.model, layers, short)
+        for note in found.notes:
+            log.info(note)
+        return found
+
+    saving = spare() if request.tokens > LONG else None
+    meter = PromptMeter(loaded, request, gains, saving)
+    source = request.source.name
+    log.info(
+        "measuring %s on %d prompts of %d tokens from %s",
+        loaded.name,
+        request.prompts,
+        request.tokens,
+        source,
+    )
+    measured = Frugal(meter, drawn, spare).measure
+    stream = Stream(measured, request.prompts, processes, on_event)
+    state, skipped = stream.run(checkpoint, fingerprint_of(job))
     attributes = _attributes(loaded, request, job, drawn, state, skipped, check, processes)
     return dataset(state, None if gains is None else gains.strength, attributes)
 
@@ -197,21 +197,6 @@ def _gains(loaded: LoadedModel, request: Request, ids: torch.Tensor) -> HeadGain
             raise
         log.warning("no energy kernels: %s", error)
         return None
-
-
-@contextmanager
-def _leaving_a_core() -> Iterator[None]:
-    """torch on all cores but one: with a thread on every core, anything else that runs stalls them all.
-
-    (On two cores the second thread gains a quarter when nothing else runs, and costs a factor of ten when
-    something does.) Fewer threads than that, as `OMP_NUM_THREADS` may ask, are left as they are.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(min(before, max(1, cores() - 1)))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _attributes(

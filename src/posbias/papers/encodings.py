@@ -90,20 +90,22 @@ def make(
     tokens: int = 256,
     seed: int = 0,
     again: bool = False,
+    threads: int | None = None,
     on_event: OnEvent | None = None,
 ) -> Made:
     """Measure the models on the bundled text (held out of their training), and write the figure and its numbers.
 
     `models`: names, folders, hub ids, or `.nc` of finished measurements. Writes encodings.svg, .png, .md and
-    .json into `folder`. `on_event` hears the prompts of each model. Raises `InvalidValueError` for counts that
-    cannot be right, `OutputFileError` before any work if `folder` cannot be written, and as `posbias.measure`.
+    .json into `folder`. `threads` as in `measure`; `on_event` hears the prompts of each model. Raises
+    `InvalidValueError` for counts that cannot be right, `OutputFileError` before any work if `folder` cannot be
+    written, and as `posbias.measure`.
     """
     began, folder = time.monotonic(), Path(folder)
     effort = Effort("encodings", prompts, prompts)
     check(models, [None], [tokens], effort)
     need_writable(folder / "cells" / "cell.nc")
     new_figure()  # is matplotlib there?
-    options = {"seed": seed, "again": again, "on_event": on_event}
+    options: dict[str, Any] = {"seed": seed, "again": again, "threads": threads, "on_event": on_event}
     cells = gather(models, {Corpus(): {tokens: False}}, folder / "cells", effort, **options)
     shown = [encoding_of(cell, seed) for cell in cells.values()]
     note = (

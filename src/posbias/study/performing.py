@@ -9,8 +9,7 @@ import math
 import resource
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from posbias.events import OnEvent
 from posbias.store import versions_here
 from posbias.study.quantities import Quantities, estimated, quantity
 from posbias.study.verbs import Found, Measure, Predict, Simulate, Train, Verify, decode_verb
+from posbias.threads import torch_threads
 
 if TYPE_CHECKING:
     from posbias.comparison import Score
@@ -135,7 +135,7 @@ def train(verb: Train, seed: int, cores: int, on_event: OnEvent) -> Found:
     from posbias.training import train as train_network
     from posbias.training.sinks import sinks
 
-    with _threads(1):
+    with torch_threads(1):
         trained = train_network(
             verb.experiment(seed),
             device=verb.device,
@@ -170,7 +170,7 @@ def measure(verb: Measure, seed: int, cores: int, on_event: OnEvent) -> Found:
     from posbias.measurement import measure as measure_model
     from posbias.predictors import measured_influence, predictions
 
-    with _threads(cores):
+    with torch_threads(cores):
         loaded = for_length(load_model(verb.model, dtype=verb.dtype, device=verb.device), verb.tokens)
         data = measure_model(
             loaded,
@@ -179,6 +179,7 @@ def measure(verb: Measure, seed: int, cores: int, on_event: OnEvent) -> Found:
             prompts=verb.prompts,
             seed=seed,
             scramble=verb.scramble,
+            threads=cores,
             on_event=on_event,
         )
     profile, prompts = measured_influence(data), data.sizes["prompt"]
@@ -228,19 +229,6 @@ def _se_of(score: "Score") -> float:
         return math.nan
     low, high = score.interval
     return max(score.value - low, high - score.value) / 1.96
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """So many threads of torch, and afterwards as many as before."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 _PERFORM: dict[type, Any] = {

@@ -5,6 +5,7 @@ from pathlib import Path
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, progress
 from posbias.cli.paper.herasimchyk2026 import page_lines
+from posbias.interruption import budget
 
 
 @shared.options
@@ -28,6 +29,8 @@ class Options:
     tokens: shared.Whole = 256
     out: shared.Out = Path("results/encodings")
     seed: shared.Seed = 0
+    threads: shared.TorchThreads = None
+    budget: shared.Budget = None
     rerun: shared.Rerun = False
     json: shared.Json = False
 
@@ -40,7 +43,7 @@ def encodings(*, options: Options = Options()) -> None:
     """
     from posbias.papers.encodings import make
 
-    with progress() as on_event:
+    with budget(options.budget), progress() as on_event:
         made = make(
             options.out,
             models=options.models,
@@ -48,6 +51,7 @@ def encodings(*, options: Options = Options()) -> None:
             tokens=options.tokens,
             seed=options.seed,
             again=options.rerun,
+            threads=options.threads,
             on_event=on_event,
         )
     pages = {"encodings": made.page}

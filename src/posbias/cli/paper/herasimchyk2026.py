@@ -59,6 +59,8 @@ class Options:
     bins: shared.Whole = 199
     out: shared.Out = Path("results/herasimchyk2026")
     seed: shared.Seed = 0
+    threads: shared.TorchThreads = None
+    budget: shared.Budget = None
     rerun: shared.Rerun = False
     json: shared.Json = False
 
@@ -91,7 +93,10 @@ def herasimchyk2026(*what: str, options: Options = Options()) -> None:
         "prompts": options.effort if isinstance(options.effort, int) else options.prompts,
         "lengths": [_length(word) for word in options.lengths] or None,
         "quick": options.effort != "full",
-        **{name: getattr(options, name) for name in ("tokens", "reading", "configs", "bins", "seed")},
+        **{
+            name: getattr(options, name)
+            for name in ("tokens", "reading", "configs", "bins", "seed", "threads")
+        },
     }
     answer_reproduction(
         "herasimchyk2026",

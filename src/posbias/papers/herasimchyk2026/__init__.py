@@ -100,6 +100,7 @@ def reproduce(
     quick: bool = True,
     seed: int = 0,
     again: bool = False,
+    threads: int | None = None,
     on_event: OnEvent | None = None,
 ) -> Reproduction:
     """Measure what the tables and figures `what` need and the folder `out` has not, and write them there.
@@ -109,8 +110,8 @@ def reproduce(
     them (`None`: the bundled one); `scramble` adds a control, the first text with the tokens of each prompt
     shuffled. `prompts`: of each cell (default: 32 if `quick`, else 1,000, or as many as a text has). `tokens`: of
     all but Figures 1 and 4, whose `lengths` default to 64, 256, 1,024 and 2,048 (`quick`: up to 512). `bins` are
-    those of Table 6. `on_event` hears the prompts of each measurement. What there is nothing to show of is in
-    `Reproduction.left_out`, with the reason.
+    those of Table 6. `threads` as in `measure`; `on_event` hears the prompts of each measurement. What there is
+    nothing to show of is in `Reproduction.left_out`, with the reason.
 
     Raises `InvalidValueError` for an unknown name or reading and counts that cannot be right, `OutputFileError`
     before any work if `out` cannot be written, `InputFileError` for `configs` that hold nothing, and as
@@ -133,7 +134,8 @@ def reproduce(
     plan = {text: _wanted(wanted, text == texts[0], tokens, lengths) for text in texts}
     plan = {text: sizes for text, sizes in plan.items() if sizes}
     new: list[Key] = []
-    cells = gather(models, plan, folder / "cells", effort, seed=seed, again=again, on_event=on_event, new=new)
+    how: dict[str, Any] = {"seed": seed, "again": again, "threads": threads, "on_event": on_event}
+    cells = gather(models, plan, folder / "cells", effort, new=new, **how)
     results = Measurements(cells, from_files, tokens, reading, bins, seed)
     left_out = {name: reason for name in wanted if (reason := STUDIES[name].missing(results))}
     for name, reason in left_out.items():

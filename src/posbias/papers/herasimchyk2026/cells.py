@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from posbias.errors import InvalidValueError
 from posbias.events import OnEvent
+from posbias.interruption import Pace
 from posbias.papers.herasimchyk2026.printed import PROMPTS
 from posbias.store import load_measurement, save_measurement
 
@@ -75,6 +76,7 @@ def gather(
     *,
     seed: int = 0,
     again: bool = False,
+    threads: int | None = None,
     on_event: OnEvent | None = None,
     new: list[Key] | None = None,
 ) -> dict[Key, "xr.Dataset"]:
@@ -83,28 +85,49 @@ def gather(
     Lengths beyond a model's context, and those of which the text has no prompt, are left out, and said. `on_event`
     hears the prompts of each measurement, `new` gets the keys of those that were not there. Raises as
     `posbias.measure`, `load_measurement` and `save_measurement`;
-    KeyboardInterrupt on Ctrl-C, what is finished being kept.
+    KeyboardInterrupt on Ctrl-C, saying what is kept.
     """
     cells: dict[Key, Any] = {}
-    for name in models:
-        if name.endswith(".nc"):
-            measurement = load_measurement(name)
-            cells[_key(measurement)] = measurement
-            continue
-        from posbias.measurement import load_model
-        from posbias.measurement.run import for_length
-
-        loaded = load_model(name)
-        attention = loaded.attention
-        for corpus, job in _jobs(loaded, corpora, effort, seed):
-            if loaded.attention != attention:
-                loaded.model.set_attn_implementation(attention)
-            fit = for_length(loaded, job["tokens"])
-            measurement, measured = _cell(fit, corpus, job, folder, again, on_event)
-            cells[_key(measurement)] = measurement
-            if measured and new is not None:
-                new.append(_key(measurement))
+    fresh: list[Key] = [] if new is None else new
+    options = {"seed": seed, "again": again, "threads": threads, "on_event": on_event}
+    pace = Pace()
+    try:
+        for name in models:
+            _gather_of(name, corpora, folder, effort, options, cells, fresh)
+    except KeyboardInterrupt:
+        wanted = len(models) * sum(map(len, corpora.values()))
+        said = f"{len(cells)} of {wanted} measurements and the running one's finished prompts are kept in {folder}"
+        raise KeyboardInterrupt(pace.goes_on(said, len(fresh), wanted - len(cells))) from None
     return cells
+
+
+def _gather_of(
+    name: str,
+    corpora: Mapping[Corpus, Lengths],
+    folder: Path,
+    effort: Effort,
+    options: Mapping[str, Any],
+    cells: dict[Key, Any],
+    new: list[Key],
+) -> None:
+    """Add the measurements of a model to `cells`, and the keys of those made now to `new`."""
+    if name.endswith(".nc"):
+        measurement = load_measurement(name)
+        cells[_key(measurement)] = measurement
+        return
+    from posbias.measurement import load_model
+    from posbias.measurement.run import for_length
+
+    loaded = load_model(name)
+    attention = loaded.attention
+    for corpus, job in _jobs(loaded, corpora, effort, options["seed"]):
+        if loaded.attention != attention:
+            loaded.model.set_attn_implementation(attention)
+        fit = for_length(loaded, job["tokens"])
+        measurement, measured = _cell(fit, corpus, job, folder, options)
+        cells[_key(measurement)] = measurement
+        if measured:
+            new.append(_key(measurement))
 
 
 def names(keys: Iterable[Key], what: str) -> tuple[str, ...]:
@@ -151,7 +174,7 @@ def _tokens_of(loaded: Any, corpus: Corpus) -> tuple[str, int]:
 
 
 def _cell(
-    loaded: Any, corpus: Corpus, job: dict[str, Any], folder: Path, again: bool, on_event: OnEvent | None
+    loaded: Any, corpus: Corpus, job: dict[str, Any], folder: Path, options: Mapping[str, Any]
 ) -> "tuple[xr.Dataset, bool]":
     """A cell, and whether it was measured now; one with mean content matrices serves a wish without them."""
     from posbias import measurement as measuring
@@ -163,11 +186,12 @@ def _cell(
     digits = [measuring.job_fingerprint(loaded, **one)[:12] for one in jobs]
     places = [_places(folder / f"{stem}-{one}.nc") for one in digits]
     there = [files[-2] for files in places if len(files) > 1]
-    if there and not again:
+    if there and not options["again"]:
         return load_measurement(there[0]), False
     path = places[0][-1]
     checkpoint = path.with_suffix(".partial.safetensors")
-    measured = measuring.measure(loaded, **job, checkpoint=checkpoint, on_event=on_event)
+    how = {name: options[name] for name in ("threads", "on_event")}
+    measured = measuring.measure(loaded, **job, checkpoint=checkpoint, **how)
     measured.attrs["parameters"] = sum(one.numel() for one in loaded.model.parameters())
     save_measurement(measured, path)
     measuring.discard_checkpoint(checkpoint)
