@@ -1,8 +1,8 @@
 """The command line: a file for each command, whose options are a frozen dataclass.
 
 stdout is the answer (text, or one JSON value with --json), stderr the progress. Whatever goes wrong is one
-line on stderr: exit code 2 for input that cannot be right, 130 after Ctrl-C; --debug shows the traceback. A
-command is imported when it is called or listed, and imports what is heavy when it works.
+line on stderr: exit code 2 for input that cannot be right, 3 at the end of a --budget, 130 after Ctrl-C; --debug
+shows the traceback. A command is imported when it is called or listed, and imports what is heavy when it works.
 """
 
 import logging
@@ -15,6 +15,7 @@ from posbias import __version__
 from posbias.cli.old_options import renewed
 from posbias.cli.output import COMPILING, without_bars
 from posbias.errors import PosbiasError
+from posbias.interruption import BudgetSpent
 from posbias.logs import on_stderr
 
 __all__ = ["COMPILING", "app", "main"]
@@ -39,7 +40,7 @@ app.register_install_completion_command(help="Let the shell complete commands an
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 2 input that cannot be right, 130 interrupted."""
+    """Run the command line and exit: 0 done, 2 input that cannot be right, 3 out of time, 130 interrupted."""
     words = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in words
     verbose, quiet = (any(word in names for word in words) for names in (VERBOSE, QUIET))
@@ -79,8 +80,10 @@ def _fail(error: BaseException) -> None:
     if isinstance(error, CycloptsError):
         message = " ".join(message.split()).replace("Unused Tokens:", "not understood:")
     elif isinstance(error, KeyboardInterrupt):
-        message = f"interrupted: {message}".removesuffix(": ")
+        why = "out of time" if isinstance(error, BudgetSpent) else "interrupted"
+        message = f"{why}: {message}".removesuffix(": ")
     elif isinstance(error, MemoryError):
         message = f"out of memory ({message}); fewer tokens or prompts needed"
     sys.stderr.write(f"posbias: {message}\n")
-    raise SystemExit(130 if isinstance(error, KeyboardInterrupt) else 2)
+    codes = {BudgetSpent: 3, KeyboardInterrupt: 130}
+    raise SystemExit(next((code for kind, code in codes.items() if isinstance(error, kind)), 2))

@@ -10,6 +10,7 @@ from posbias.arguments import whole
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, progress
 from posbias.errors import InvalidValueError
+from posbias.interruption import budget
 from posbias.terminal import table
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ class Options:
     ray: shared.Ray = None
     gpus_per_cell: shared.GpusPerCell = 0
     out: shared.Out | None = None
+    budget: shared.Budget = None
     rerun: shared.Rerun = False
     json: shared.Json = False
 
@@ -135,6 +137,11 @@ def train(
         values for any of them: one cell for every combination.
     """
     _check(spec, experiment, options)
+    with budget(options.budget):
+        _train(spec, experiment, options)
+
+
+def _train(spec: Path | None, experiment: Experiment, options: Options) -> None:
     engine = shared.cluster(options.ray, options.threads)
     experiments, swept = _experiments(spec, experiment.given)
     from posbias.training import run_cells

@@ -128,9 +128,10 @@ def make_all(
             left_out |= {f"{paper}/{name}": f"left out, {reason}" for name, reason in reasons.items()}
             costs.save()
     except KeyboardInterrupt as stopped:
-        kept = f"{len(made) + len(found)} of {len(wanted)} studies are kept in {folder}"
+        left = [study for study in missing if study.key not in {*made, *left_out, *failed}]
+        kept = f"{len(made) + len(found)} of {len(wanted)} studies are kept in {folder}{_rest(left, effort)}"
         detail = f" ({stopped})" if str(stopped) else ""
-        raise KeyboardInterrupt(f"{kept}, the same command goes on from there{detail}") from None
+        raise KeyboardInterrupt(f"{kept}; the same command goes on from there{detail}") from None
     finally:
         costs.save()
     return Ran(tuple(made), tuple(found), left_out, failed, time.monotonic() - began, costs.path)
@@ -174,6 +175,15 @@ def _announcement(missing: Sequence[Study], found: int, effort: str) -> str:
     long = minutes_text(sum(cost.minutes for cost in costs))
     total = f"{len(missing)} studies to make at the {effort} effort: at most {long} on {costs[0].machine}"
     return f"{total}, less where they share cells" + (f"; {found} are there already" if found else "")
+
+
+def _rest(left: Sequence[Study], effort: str | int) -> str:
+    """What an interruption says of studies that are not made."""
+    if not left or isinstance(effort, int):
+        return ""
+    costs = [getattr(study, effort) for study in left]
+    long = minutes_text(sum(cost.minutes for cost in costs))
+    return f"; {len(left)} to make, at most {long} on {costs[0].machine}"
 
 
 # --- the parts ---------------------------------------------------------------------------------------------

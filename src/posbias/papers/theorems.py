@@ -19,6 +19,7 @@ from posbias.estimate import Estimate
 from posbias.events import Event, OnEvent
 from posbias.evidence import Above, Evidence
 from posbias.execution import Engine, Failed, InProcess, Last, Processes, Result, Task
+from posbias.interruption import Pace
 from posbias.memory import cores
 from posbias.papers.results import State
 from posbias.papers.study import Places, Study
@@ -132,7 +133,7 @@ def try_statements(
     store, cells = Store(folder / STATEMENTS), _cells(papers, seed)
     kept = {key: store.find(cell, at_least=instances) for key, cell in cells.items()}
     missing = [key for key, stored in kept.items() if stored is None]
-    done = 0
+    done, pace = 0, Pace()
 
     def hear(number: int, news: Event | Last) -> None:
         nonlocal done
@@ -155,9 +156,8 @@ def try_statements(
         (engine or _engine(len(tasks))).run(tasks, hear)
     except KeyboardInterrupt:
         held = sum(stored is not None for stored in kept.values())
-        raise KeyboardInterrupt(
-            f"{held} of {len(kept)} statements are kept in {store.folder}, the same command goes on from there"
-        ) from None
+        said = f"{held} of {len(kept)} statements are kept in {store.folder}"
+        raise KeyboardInterrupt(pace.goes_on(said, done, len(missing) - done)) from None
     return {key: stored.result for key, stored in kept.items() if stored is not None}
 
 

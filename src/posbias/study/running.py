@@ -14,6 +14,7 @@ from posbias.errors import PosbiasError
 from posbias.events import Event, OnEvent
 from posbias.execution import Engine, Failed, InProcess, Last, Result, Task
 from posbias.files import need_writable
+from posbias.interruption import Pace
 from posbias.store import Store
 from posbias.study.records import Record, check_folder, clear, save_manifest, store_of
 from posbias.study.value import Cell, Study
@@ -94,9 +95,7 @@ def run_study(
             engine.run([_task(study, cells[number]) for number in wanted], run.hear)
     except KeyboardInterrupt:
         kept = sum(one is not None for one in found)
-        raise KeyboardInterrupt(
-            f"{kept} of {len(cells)} cells are kept in {folder}, the same command goes on from there"
-        ) from None
+        raise KeyboardInterrupt(run.goes_on(f"{kept} of {len(cells)} cells are kept in {folder}")) from None
     if run.failed:
         raise StudyError(_failures(run.failed, len(cells), folder))
     return Outcome(study, folder, tuple(found), len(wanted))
@@ -136,6 +135,7 @@ class _Run:
     on_event: OnEvent | None
     shares: dict[int, float] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    pace: Pace = field(default_factory=Pace)
 
     def hear(self, number: int, news: Event | Last) -> None:
         """What the task of a cell tells."""
@@ -151,6 +151,11 @@ class _Run:
         self.shares[number] = min(0.99, news.share) if isinstance(news, Event) else 1.0
         if self.on_event is not None:
             self.on_event(Event(round(sum(self.shares.values()), 2), len(self.wanted), "cell"))
+
+    def goes_on(self, kept: str) -> str:
+        """What an interruption says: what is kept, and how long the other cells take."""
+        finished, begun = sum(share == 1.0 for share in self.shares.values()), sum(self.shares.values())
+        return self.pace.goes_on(kept, begun, len(self.wanted) - finished)
 
 
 def _failures(failed: Mapping[str, str], count: int, folder: Path) -> str:

@@ -219,7 +219,8 @@ def test_ctrl_c_ends_with_130_and_says_what_is_kept(tmp_path):
     _, err = process.communicate(timeout=300)
     assert process.returncode == 130
     assert count(tmp_path / "o") == 1
-    assert f"posbias: interrupted: 1 of 2 cells are kept in {tmp_path / 'o'}, the same command goes on" in err
+    assert f"posbias: interrupted: 1 of 2 cells are kept in {tmp_path / 'o'}; " in err
+    assert " left; the same command goes on from there" in err
     assert "Traceback" not in err
     readable(tmp_path / "o")
 

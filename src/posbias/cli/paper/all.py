@@ -10,6 +10,7 @@ from posbias.cli import options as shared
 from posbias.cli.output import answer_with, log
 from posbias.cli.paper.claims import make_missing, refuse_failures
 from posbias.cli.paper.readings import comparisons
+from posbias.interruption import budget
 from posbias.terminal import table
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Options:
     report: shared.Flag = False
     configs: shared.Configs = None
     models: shared.Names = ()
+    budget: shared.Budget = None
     workers: shared.Workers = None
     ray: shared.Ray = None
     rerun: Annotated[shared.Rerun, Parameter(help=_RERUN)] = False
@@ -63,7 +65,8 @@ def all_(*, options: Options = Options()) -> None:
         from posbias.reports import require
 
         require("jinja2", "markdown_it")
-    ran = make_missing(options.out, (), options.effort, **settings)
+    with budget(options.budget):
+        ran = make_missing(options.out, (), options.effort, **settings)
     # the statements were tried on at least as many instances
     judged = collect(options.out)
     page = _page(options.out, judged, options.configs) if options.report else None

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, log, progress
 from posbias.errors import InvalidValueError, PosbiasError
+from posbias.interruption import budget
 
 if TYPE_CHECKING:
     from posbias.claims import Judged
@@ -41,6 +42,7 @@ class Options:
     out: shared.Results = shared.RESULTS
     instances: shared.Whole | None = None
     effort: Annotated[shared.Effort | None, Parameter(show_default=False)] = None
+    budget: shared.Budget = None
     workers: shared.Workers = None
     json: shared.Json = False
 
@@ -51,6 +53,11 @@ def claims(*, options: Options = Options()) -> None:
     Numbered statements are tried on random and adversarial instances (kept in statements/); claims of figures
     and tables are those of the results in --out. What has not been made is undecided and says what makes it.
     """
+    with budget(options.budget):
+        _claims(options)
+
+
+def _claims(options: Options) -> None:
     ran = None
     if options.effort is not None:
         engine = shared.engine(options.workers)
@@ -110,7 +117,7 @@ def answer_reproduction(
 ) -> None:
     """Make some of a paper with a bar, and answer with what was made; `settings` as of its `reproduce`."""
     reproduce = import_module(f"posbias.papers.{paper}").reproduce
-    with progress(waiting) as on_event:
+    with budget(options.budget), progress(waiting) as on_event:
         made = reproduce(what, out=options.out, again=options.rerun, on_event=on_event, **settings)
     if made.stand_in:
         log.info(made.stand_in)

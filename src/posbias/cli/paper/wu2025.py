@@ -33,6 +33,7 @@ class Options:
     threads: shared.Threads = None
     ray: shared.Ray = None
     gpus_per_cell: shared.GpusPerCell = 0
+    budget: shared.Budget = None
     rerun: shared.Rerun = False
     json: shared.Json = False
 

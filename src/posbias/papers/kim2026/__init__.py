@@ -23,6 +23,7 @@ from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
 from posbias.files import need_writable, write_text
+from posbias.interruption import Pace
 from posbias.papers import reproduction
 from posbias.papers.kim2026.heat_maps import data
 from posbias.papers.kim2026.models import effort_of
@@ -124,6 +125,7 @@ def _simulated(
     wanted = {model: RecencyCell(model, seed) for model in models}
     kept = {model: None if again else store.find(cell, at_least=samples) for model, cell in wanted.items()}
     missing = [model for model, stored in kept.items() if stored is None]
+    pace = Pace()
     if on_event and not missing:
         on_event(Event(0, 0, "sample"))
     for number, model in enumerate(missing):
@@ -136,10 +138,10 @@ def _simulated(
             result = simulate_recency(model, samples, seed=seed, threads=threads, on_event=drawn)
         except InterruptedSimulation as stopped:
             lost = stopped.result.samples if stopped.result else 0
-            raise KeyboardInterrupt(
-                f"{len(wanted) - len(missing) + number} of {len(wanted)} cells are kept in {store.folder}, the "
-                f"same command goes on from there; {lost:,} samples of the running cell are lost"
-            ) from None
+            there = len(wanted) - len(missing) + number
+            said = f"{there} of {len(wanted)} cells are kept in {store.folder}"
+            said = pace.goes_on(said, number * samples + lost, (len(missing) - number) * samples)
+            raise KeyboardInterrupt(f"{said}; {lost:,} samples of the running cell are lost") from None
         kept[model] = store.save(wanted[model], result, amount=result.samples)
     return {model: stored.result for model, stored in kept.items() if stored is not None}, missing
 
