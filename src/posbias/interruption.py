@@ -17,6 +17,8 @@ from typing import Any
 
 from posbias.errors import InvalidValueError
 
+KEPT = "what is finished is kept; the same command goes on from there"
+"""What is said where nobody knows more."""
 MOST = 1e6
 """Minutes of the longest budget: almost two years."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
@@ -100,7 +102,7 @@ def budget(minutes: float | None) -> Iterator[None]:
     except KeyboardInterrupt as stopped:
         if not spent:
             raise
-        raise BudgetSpent(*stopped.args) from stopped
+        raise BudgetSpent(str(stopped) or KEPT) from stopped
     finally:
         signal.signal(signal.SIGALRM, before)
 

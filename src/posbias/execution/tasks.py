@@ -13,9 +13,9 @@ from typing import Any
 from posbias import errors
 from posbias.errors import PosbiasError
 from posbias.events import Event, OnEvent
+from posbias.interruption import KEPT
 from posbias.logs import labelled
 
-KEPT = "what is finished is kept, the same command goes on from there"
 _BYTES = "posbias:bytes"
 _LOG = logging.getLogger("posbias")
 

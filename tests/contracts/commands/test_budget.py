@@ -9,7 +9,7 @@ import pytest
 import torch
 from command import called
 
-from posbias.interruption import Pace, budget, time_text
+from posbias.interruption import BudgetSpent, Pace, budget, time_text
 from posbias.training import load_cell
 
 TRAINING = (
@@ -103,3 +103,13 @@ def test_the_rest_is_told_at_the_pace_seen():
     time.sleep(0.2)
     assert 0.6 <= pace.seconds(1.0, 3.0) < 6.0
     assert pace.goes_on("1 cell is kept", 0.0, 3.0) == "1 cell is kept; the same command goes on from there"
+
+
+def test_what_says_nothing_at_its_end_is_told_to_be_kept():
+    with pytest.raises(BudgetSpent, match=r"^what is finished is kept; the same command goes on from there$"):
+        sleep_within(0.002)
+
+
+def sleep_within(minutes):
+    with budget(minutes):
+        time.sleep(60)
