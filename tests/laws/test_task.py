@@ -1,6 +1,7 @@
 """The retrieval task: what every sequence must satisfy exactly, and what only holds in distribution."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,11 +11,39 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from posbias.errors import InvalidValueError
-from posbias.training.feed import BLOCK, Feed, training_batch
-from posbias.training.task import RetrievalTask, make_world, novel_tests, paired_tests
+from posbias.training.feed import Feed, training_batch
+from posbias.training.task import RetrievalTask, make_world, novel_sequences
 
 TASK = RetrievalTask()
 SMALL = RetrievalTask(items=4, burstiness=2, classes=6, labels=3, dimension=5)
+
+
+def world_of(task, seed):
+    """The world of one member."""
+    world = make_world(task, [seed])
+    return SimpleNamespace(**{name: held[0] for name, held in vars(world).items()})
+
+
+def batch_of(task, seed, iteration, size):
+    """The training batch of one member."""
+    return first_of(training_batch(task, [seed], iteration, size))
+
+
+def first_of(batch):
+    """The first member's part."""
+    return SimpleNamespace(tokens=batch.tokens[0], target=batch.target[0])
+
+
+def novel(task, seed, size, item=None, number=1):
+    """One member's sequences of new classes."""
+    return first_of(novel_sequences(task, make_world(task, [seed]), number, size).asking(item))
+
+
+def paired(task, seed, first, second, size, number=1):
+    """One member's paired tests, and which are informative."""
+    drawn = novel_sequences(task, make_world(task, [seed]), number, size, place=(first, second))
+    both = drawn.paired(first, second)
+    return first_of(both.first), first_of(both.second), both.informative[0]
 
 
 @st.composite
@@ -75,8 +104,8 @@ def generate(task, world, rng):
 @settings(max_examples=60)
 def test_a_training_sequence_shows_each_class_equally_often_with_its_label(task, seed, iteration):
     task = plain(task)
-    world = make_world(task, seed)
-    batch = training_batch(task, world, seed, iteration, 7)
+    world = world_of(task, seed)
+    batch = batch_of(task, seed, iteration, 7)
     assert batch.tokens.shape == (7, task.tokens, task.dimension)
     classes = read(batch.tokens[:, 0::2], world.centres)
     assert torch.equal(batch.tokens[:, 1::2], world.label_vectors[world.class_labels[classes[:, :-1]]])
@@ -90,49 +119,44 @@ def test_a_training_sequence_shows_each_class_equally_often_with_its_label(task,
 @given(task=tasks(), seed=st.integers(0, 2**32))
 @settings(max_examples=60)
 def test_every_sequence_is_finite_and_a_function_of_seed_and_iteration(task, seed):
-    world = make_world(task, seed)
-    one, same = (training_batch(task, world, seed, 5, 6) for _ in range(2))
+    one, same = (batch_of(task, seed, 5, 6) for _ in range(2))
     assert one.tokens.isfinite().all()
     assert torch.equal(one.tokens, same.tokens)
     assert torch.equal(one.target, same.target)
     if task.inputs == "gaussian_mixture" and task.within_class_noise:
-        assert not torch.equal(one.tokens, training_batch(task, world, seed, 6, 6).tokens)
-        assert not torch.equal(one.tokens, training_batch(task, world, seed + 1, 5, 6).tokens)
+        assert not torch.equal(one.tokens, batch_of(task, seed, 6, 6).tokens)
+        assert not torch.equal(one.tokens, batch_of(task, seed + 1, 5, 6).tokens)
 
 
 def test_batches_are_the_same_in_any_company_and_order():
+    """To the bit: alone, among five, among forty, with neighbours of other tasks, in any order of iterations."""
     tasks = [SMALL, dataclasses.replace(SMALL, answers=(0, 3)), dataclasses.replace(SMALL, classes=9)]
-    worlds = [make_world(task, seed) for seed, task in enumerate(tasks)]
-    feed = Feed(tasks, worlds, [0, 1, 2], 8)
-    for iteration in (0, BLOCK - 1, BLOCK, 3 * BLOCK + 2, 1):
-        tokens, target = feed.batch(iteration)
-        for member, (task, world) in enumerate(zip(tasks, worlds, strict=True)):
-            alone = training_batch(task, world, member, iteration, 8)
-            assert torch.equal(tokens[member], alone.tokens)
-            assert torch.equal(target[member], alone.target)
+    for members in (5, 40):
+        company = [tasks[member % 3 if member < 4 else 0] for member in range(members)]
+        feed = Feed(company, range(members), 8)
+        for iteration in (0, 15, 2**40, 2, 1):
+            tokens, target = feed.batch(iteration)
+            for member in (0, 1, 2, members - 1):
+                alone = batch_of(company[member], member, iteration, 8)
+                assert torch.equal(tokens[member], alone.tokens)
+                assert torch.equal(target[member], alone.target)
 
 
-def test_a_stream_shared_by_members_keeps_them_apart():
-    """As on a GPU: one stream for all members, each with its own world."""
-    task = plain(SMALL)
-    worlds = [make_world(task, seed) for seed in (3, 4)]
-    feed = Feed([task] * 2, worlds, [3, 4], 50, shared=True)
-    tokens, target = feed.batch(17)
-    for member, world in enumerate(worlds):
-        classes = read(tokens[member, :, 0::2], world.centres)
-        labels = world.class_labels[classes]
-        assert torch.equal(tokens[member, :, 1::2], world.label_vectors[labels[:, :-1]])
-        assert torch.equal(target[member], labels[:, -1])
-    assert not torch.equal(
-        read(tokens[0, :, 0::2], worlds[0].centres), read(tokens[1, :, 0::2], worlds[1].centres)
-    )
+@given(task=tasks(), cut=st.integers(1, 8))
+@settings(max_examples=30)
+def test_sequences_do_not_depend_on_how_many_are_drawn(task, cut):
+    world = make_world(task, [3, 8])
+    whole = novel_sequences(task, world, 2, 9).asking()
+    parts = [novel_sequences(task, world, 2, *rows).asking() for rows in ((cut, 0), (9 - cut, cut))]
+    assert torch.equal(whole.tokens, torch.cat([part.tokens for part in parts], dim=1))
+    assert torch.equal(whole.target, torch.cat([part.target for part in parts], dim=1))
 
 
 @pytest.mark.parametrize("answers", [None, (0,), (1, 7)])
 def test_the_answer_is_uniform_over_the_allowed_items(answers):
     """With every item a class of its own, the query says which item was asked for."""
     task = plain(RetrievalTask(burstiness=1, classes=20, labels=5, answers=answers))
-    batch = training_batch(task, make_world(task, 0), 0, 0, 8000)
+    batch = batch_of(task, 0, 0, 8000)
     asked = (batch.tokens[:, 0:-1:2] - batch.tokens[:, -1:]).abs().amax(-1).argmin(1)
     counts = torch.bincount(asked, minlength=8).numpy()
     allowed = list(answers or range(8))
@@ -143,8 +167,8 @@ def test_the_answer_is_uniform_over_the_allowed_items(answers):
 
 def test_every_set_of_classes_and_every_order_is_equally_likely():
     task = plain(RetrievalTask(items=4, burstiness=2, classes=4, labels=4))
-    world = make_world(task, 1)
-    batch = training_batch(task, world, 1, 0, 20_000)
+    world = world_of(task, 1)
+    batch = batch_of(task, 1, 0, 20_000)
     rows = read(batch.tokens[:, 0:-1:2], world.centres).numpy()
     _, counts = np.unique(rows, axis=0, return_counts=True)
     assert len(counts) == 6 * 6  # sets of two classes, arrangements of two of each
@@ -157,9 +181,9 @@ def test_batches_are_distributed_as_the_papers_procedure(inputs):
     task = RetrievalTask(
         items=4, burstiness=2, classes=5, labels=3, dimension=4, inputs=inputs, answers=(0, 3)
     )
-    world, rng, size = make_world(task, 2), np.random.default_rng(0), 4000
+    world, rng, size = world_of(task, 2), np.random.default_rng(0), 4000
     plainly = [generate(task, world, rng) for _ in range(size)]
-    batch = training_batch(task, world, 2, 0, size)
+    batch = batch_of(task, 2, 0, size)
     ours, theirs = batch.tokens.double().numpy(), np.array([one[0] for one in plainly])
     i, j = np.triu_indices(task.tokens)
     for statistic in (
@@ -178,11 +202,11 @@ def test_batches_are_distributed_as_the_papers_procedure(inputs):
 
 def test_gaussian_items_have_the_within_class_noise_asked_for():
     task = RetrievalTask(classes=4, labels=2, within_class_noise=0.75)
-    batch = training_batch(task, make_world(task, 0), 0, 0, 4000)
+    batch = batch_of(task, 0, 0, 4000)
     items = batch.tokens[:, 0::2].double()
     # an item has variance 1/d whatever the noise, two of one class share 1/(1 + γ²) of it
     assert float(items.square().sum(-1).mean()) == pytest.approx(1.0, abs=0.15)
-    world = make_world(task, 0)
+    world = world_of(task, 0)
     centre = (world.centres / np.hypot(1, 0.75)).double()
     rest = items - centre[(items[..., None, :] - centre).square().sum(-1).argmin(-1)]
     spread = float(rest.square().sum(-1).mean())
@@ -191,13 +215,13 @@ def test_gaussian_items_have_the_within_class_noise_asked_for():
 
 def test_a_fixed_vocabulary_repeats_its_vectors_exactly():
     task = RetrievalTask(inputs="fixed_vocabulary", classes=5, labels=5)
-    world = make_world(task, 0)
-    batch = training_batch(task, world, 0, 0, 50)
+    world = world_of(task, 0)
+    batch = batch_of(task, 0, 0, 50)
     vectors = (world.centres + 0.75 * world.direction) / np.hypot(1.0, 0.75)
     classes = read(batch.tokens[:, 0::2], vectors)
     assert len(batch.tokens[:, 0::2].reshape(-1, 64).unique(dim=0)) == 5
     assert torch.equal(batch.target, world.class_labels[classes[:, -1]])
-    test = novel_tests(task, world, 0, 20)
+    test = novel(task, 0, 20)
     assert len(test.tokens[:, 0::2].reshape(-1, 64).unique(dim=0)) == 20 * 2
     shared = test.tokens[:, 0].double().mean(0) @ world.direction.double()
     assert float(shared) > 0.3
@@ -206,7 +230,7 @@ def test_a_fixed_vocabulary_repeats_its_vectors_exactly():
 @pytest.mark.parametrize(("embedding", "length"), [("variance", 1.0), ("deviation", 1 / 8)])
 def test_embeddings_are_as_long_as_they_are_called(embedding, length):
     task = dataclasses.replace(TASK, embedding=embedding)
-    world = make_world(task, 0)
+    world = world_of(task, 0)
     for vectors in (world.centres, world.label_vectors):
         norms = vectors.double().square().sum(-1)
         assert abs(float(norms.mean()) - length**2) < 4 * float(norms.std()) / len(norms) ** 0.5
@@ -217,36 +241,33 @@ def test_embeddings_are_as_long_as_they_are_called(embedding, length):
 def test_paired_tests_differ_only_where_they_must(task, seed, data):
     places = st.integers(0, task.items - 1)
     first, second = data.draw(places), data.draw(places)
-    world = make_world(task, seed)
-    both = paired_tests(task, world, seed, first, second, 9)
-    one, other = both.first.tokens, both.second.tokens
+    world = world_of(task, seed)
+    test, back, informative = paired(task, seed, first, second, 9)
+    one, other = test.tokens, back.tokens
     assert torch.equal(one[:, 2 * first], one[:, 2 * second])
     assert torch.equal(other[:, 2 * first], other[:, 2 * second])
     assert torch.equal(one[:, 1::2], other[:, 1::2])
     rest = [2 * place for place in range(task.items) if place not in (first, second)]
     assert torch.equal(one[:, rest], other[:, rest])
     labels = read(one[:, 1::2], world.label_vectors)
-    assert torch.equal(world.label_vectors[both.first.target], one[:, 2 * first + 1])
-    assert torch.equal(world.label_vectors[both.second.target], one[:, 2 * second + 1])
-    assert torch.equal(both.informative, both.first.target != both.second.target)
+    assert torch.equal(world.label_vectors[test.target], one[:, 2 * first + 1])
+    assert torch.equal(world.label_vectors[back.target], one[:, 2 * second + 1])
+    assert torch.equal(informative, test.target != back.target)
     assert labels.shape == (9, task.items)
 
 
 def test_three_sevenths_of_the_paired_tests_are_uninformative():
     """Two items hold the same class with probability (B − 1)/(n − 1), else the same label with 1/L."""
-    both = paired_tests(TASK, make_world(TASK, 0), 0, 0, 4, 20_000)
+    _, _, informative = paired(TASK, 0, 0, 4, 20_000)
     expected = 3 / 7 + 4 / 7 / TASK.labels
-    share = float((~both.informative).double().mean())
+    share = float((~informative).double().mean())
     assert abs(share - expected) < 4 * (expected * (1 - expected) / 20_000) ** 0.5
 
 
 def test_novel_classes_are_none_of_the_known_ones():
     task = dataclasses.replace(TASK, within_class_noise=0.0)
-    world = make_world(task, 0)
-    for tokens in (
-        novel_tests(task, world, 0, 50).tokens,
-        paired_tests(task, world, 0, 0, 7, 50).first.tokens,
-    ):
+    world = world_of(task, 0)
+    for tokens in (novel(task, 0, 50).tokens, paired(task, 0, 0, 7, 50)[0].tokens):
         assert float((tokens[:, 0::2, None] - world.centres).abs().amax(-1).min()) > 0.01
         assert len(tokens[:, 0:-1:2].reshape(-1, 64).unique(dim=0)) >= 50
 
@@ -254,20 +275,19 @@ def test_novel_classes_are_none_of_the_known_ones():
 @pytest.mark.parametrize("answer", [0, 3, 7])
 def test_a_test_can_ask_for_one_item(answer):
     task = plain(dataclasses.replace(TASK, burstiness=1))
-    world = make_world(task, 0)
-    batch = novel_tests(task, world, 0, 30, answer=answer)
+    world = world_of(task, 0)
+    batch = novel(task, 0, 30, answer)
     assert torch.equal(batch.tokens[:, -1], batch.tokens[:, 2 * answer])
     assert torch.equal(world.label_vectors[batch.target], batch.tokens[:, 2 * answer + 1])
 
 
 def test_test_sets_of_other_numbers_and_pairs_are_other_sequences():
-    world = make_world(SMALL, 0)
     drawn = [
-        paired_tests(SMALL, world, 0, 0, 3, 4).first.tokens,
-        paired_tests(SMALL, world, 0, 0, 3, 4, number=1).first.tokens,
-        paired_tests(SMALL, world, 0, 1, 3, 4).first.tokens,
-        novel_tests(SMALL, world, 0, 4).tokens,
-        novel_tests(SMALL, world, 1, 4).tokens,
+        paired(SMALL, 0, 0, 3, 4)[0].tokens,
+        paired(SMALL, 0, 0, 3, 4, number=2)[0].tokens,
+        paired(SMALL, 0, 1, 3, 4)[0].tokens,
+        novel(SMALL, 0, 4).tokens,
+        novel(SMALL, 1, 4).tokens,
     ]
     assert not any(torch.equal(a, b) for n, a in enumerate(drawn) for b in drawn[:n])
 

@@ -9,7 +9,7 @@ import torch
 from posbias.theory.masks import SlidingWindow
 from posbias.training.network import Network, Sinusoidal, initial_weights, wire
 from posbias.training.specification import Experiment
-from posbias.training.task import RetrievalTask, make_world
+from posbias.training.task import RetrievalTask, make_world, novel_sequences
 
 SMALL = RetrievalTask(items=4, dimension=16, classes=64, labels=4, burstiness=2)
 
@@ -29,8 +29,7 @@ class Ensemble:
 
 
 def untrained(network: Network, task: RetrievalTask = SMALL, seeds: tuple[int, ...] = (0, 1)) -> Ensemble:
-    made = [initial_weights(network.depth, task.dimension, task.labels, seed) for seed in seeds]
-    return Ensemble(Experiment(task, network, seeds), {k: torch.stack([w[k] for w in made]) for k in made[0]})
+    return Ensemble(Experiment(task, network, seeds), initial_weights(network.depth, task, seeds))
 
 
 def scrambled(network: Network, task: RetrievalTask = SMALL, seeds: tuple[int, ...] = (0, 1)) -> Ensemble:
@@ -50,8 +49,7 @@ def copier(task: RetrievalTask, item: int, seeds: tuple[int, ...] = (0, 1, 2)) -
     weights["query"][:, 0, :, 0] = 1e4 * ask.float()
     weights["key"][:, 0, :, 0] = find.float()
     weights["value"][:] = torch.eye(task.dimension)
-    for member, seed in enumerate(seeds):
-        _read_labels(weights, member, task, seed, places[2 * item + 1])
+    _read_labels(weights, task, seeds, places[2 * item + 1])
     return Ensemble(made.experiment, weights)
 
 
@@ -63,18 +61,27 @@ def last_label(
     made = untrained(network, task, seeds)
     weights = {name: torch.zeros_like(one) for name, one in made.weights.items()}
     weights["value"][:] = width * torch.eye(task.dimension)
-    for member, seed in enumerate(seeds):
-        _read_labels(weights, member, task, seed, torch.zeros(task.dimension))
+    _read_labels(weights, task, seeds, torch.zeros(task.dimension))
     return Ensemble(made.experiment, weights)
 
 
-def _read_labels(weights: dict, member: int, task: RetrievalTask, seed: int, beside: torch.Tensor) -> None:
-    """A classifier that finds the label in (label vector + beside)."""
-    read = torch.linalg.pinv(make_world(task, seed).label_vectors.double())
-    weights["hidden"][member, 0, :, : task.labels] = read.float()
-    weights["hidden_bias"][member, 0, : task.labels] = -(beside.double() @ read).float()
-    weights["hidden"][member, 1:] = torch.eye(task.dimension)
-    weights["output"][member, : task.labels] = torch.eye(task.labels)
+def _read_labels(weights: dict, task: RetrievalTask, seeds: tuple[int, ...], beside: torch.Tensor) -> None:
+    """Classifiers that find the label in (label vector + beside)."""
+    read = torch.linalg.pinv(make_world(task, seeds).label_vectors.double())
+    weights["hidden"][:, 0, :, : task.labels] = read.float()
+    weights["hidden_bias"][:, 0, : task.labels] = -(beside.double() @ read).float()
+    weights["hidden"][:, 1:] = torch.eye(task.dimension)
+    weights["output"][:, : task.labels] = torch.eye(task.labels)
+
+
+def shown(
+    task: RetrievalTask, seed: int, sequences: int, number: int, item: int | None = None
+) -> list[tuple[np.ndarray, int]]:
+    """Tokens and target of one member's sequences of new classes, one after another."""
+    batch = novel_sequences(task, make_world(task, [seed]), number, sequences).asking(item)
+    return [
+        (tokens.numpy(), int(right)) for tokens, right in zip(batch.tokens[0], batch.target[0], strict=True)
+    ]
 
 
 def plain_forward(made: Ensemble, member: int, tokens: np.ndarray) -> tuple[np.ndarray, list, list]:

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from ensembles import SMALL, Ensemble, copier, last_label, plain_forward, scrambled, untrained
+from ensembles import SMALL, Ensemble, copier, last_label, plain_forward, scrambled, shown, untrained
 
 from posbias.errors import InvalidValueError
 from posbias.theory.architecture import Architecture
@@ -19,7 +19,7 @@ from posbias.training.loop import train
 from posbias.training.network import Network, Rotary, Sinusoidal
 from posbias.training.probes import Evaluation, Gap, evaluate
 from posbias.training.specification import Experiment
-from posbias.training.task import RetrievalTask, make_world, novel_tests
+from posbias.training.task import RetrievalTask
 
 PAPER = RetrievalTask(dimension=128, classes=64)
 NETWORKS = [
@@ -36,8 +36,7 @@ def test_kernels_mixing_and_rollouts_are_those_of_a_plain_loop(network):
     made = scrambled(network)
     rollout = trained_rollout(made, sequences)
     for member, seed in enumerate(made.experiment.seeds):
-        batch = novel_tests(SMALL, make_world(SMALL, seed), seed, sequences, number=2**20)
-        found = [plain_forward(made, member, tokens.numpy()) for tokens in batch.tokens]
+        found = [plain_forward(made, member, tokens) for tokens, _ in shown(SMALL, seed, sequences, 1)]
         kernels = np.mean([one[1] for one in found], axis=0)
         lam = np.mean([one[2] for one in found], axis=0) if network.residual else np.ones(network.depth)
         np.testing.assert_allclose(rollout.attention[member], kernels, rtol=2e-4, atol=1e-6)

@@ -11,6 +11,7 @@ from torch import nn
 from posbias.errors import InvalidValueError
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.training.network import ENCODINGS, HIDDEN, Network, forward, initial_weights, wire
+from posbias.training.task import RetrievalTask
 
 MASKS = {
     "causal": Causal(),
@@ -110,11 +111,13 @@ def doubled(networks):
 
 def stacked(depth, members):
     """Weights of several members in float64, large enough that attention is far from uniform."""
-    weights = [initial_weights(depth, DIMENSION, LABELS, seed) for seed in range(members)]
-    return {
-        name: torch.stack([each[name] for each in weights]).double().mul_(1.5).requires_grad_()
-        for name in weights[0]
-    }
+    weights = initial_weights(depth, task_of(DIMENSION, LABELS), range(members))
+    return {name: each.double().mul_(1.5).requires_grad_() for name, each in weights.items()}
+
+
+def task_of(dimension, labels):
+    """A task with networks of this size."""
+    return RetrievalTask(dimension=dimension, labels=labels)
 
 
 def close(ours, theirs, tolerance=1e-9):
@@ -197,15 +200,21 @@ def test_float32_is_float64_up_to_rounding():
 
 
 def test_initial_weights_are_those_of_torch_linear_layers_in_distribution():
-    weights = initial_weights(3, 64, 32, 0)
+    weights = initial_weights(3, task_of(64, 32), [0, 1])
     for one in weights.values():
         assert float(one.abs().max()) <= 1 / 8
         n = one.numel()
         assert abs(float(one.mean())) < 4 / 8 / math.sqrt(3 * n)
         assert float(one.var()) == pytest.approx(1 / 64 / 3, rel=4 / math.sqrt(n))
-    again, other = initial_weights(3, 64, 32, 0), initial_weights(3, 64, 32, 1)
-    assert all(torch.equal(one, again[name]) for name, one in weights.items())
-    assert not any(torch.equal(one, other[name]) for name, one in weights.items())
+    again, other = (initial_weights(3, task_of(64, 32), [seed]) for seed in (0, 1))
+    assert all(torch.equal(one[:1], again[name]) for name, one in weights.items())
+    assert not any(torch.equal(again[name], other[name]) for name in weights)
+
+
+def test_deeper_networks_begin_as_shallower_ones_with_more_layers():
+    shallow, deep = (initial_weights(depth, task_of(8, 4), [3]) for depth in (2, 5))
+    for name, one in shallow.items():
+        assert torch.equal(one, deep[name][:, :2] if name in ("query", "key", "value") else deep[name])
 
 
 def test_the_theory_knows_the_architecture():

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from ensembles import SMALL, Ensemble, copier, last_label, plain_forward, scrambled, untrained
+from ensembles import SMALL, Ensemble, copier, last_label, plain_forward, scrambled, shown, untrained
 
 from posbias.errors import InvalidValueError
 from posbias.theory.encodings import DecayBias, NoPE
@@ -23,7 +23,7 @@ from posbias.training.probes import (
     largest_gap,
     paired_gap,
 )
-from posbias.training.task import RetrievalTask, make_world, novel_tests, paired_tests
+from posbias.training.task import RetrievalTask, make_world, novel_sequences
 
 SEQUENCES = 30
 PAPER = RetrievalTask(dimension=128, classes=64)
@@ -43,24 +43,21 @@ def short_blocks(monkeypatch):
     monkeypatch.setattr(trials, "BLOCK", 20)
 
 
-def parts(seed: int = 0):
-    """Number and size of the two blocks."""
-    return [((seed + 1) * 2**20, 20), ((seed + 1) * 2**20 + 1, SEQUENCES - 20)]
-
-
 def plain_gap(made: Ensemble, member: int, first: int, second: int) -> tuple[list[int], list[bool]]:
     """Paired differences and informativeness, one sequence at a time."""
     task, seed = made.experiment.task, made.experiment.seeds[member]
     differences, informative = [], []
-    for number, size in parts():
-        tests = paired_tests(task, make_world(task, seed), seed, first, second, size, number)
-        for s in range(size):
-            right = [
-                int(np.argmax(plain_forward(made, member, side.tokens[s].numpy())[0]) == int(side.target[s]))
-                for side in (tests.first, tests.second)
-            ]
-            differences.append(right[0] - right[1])
-            informative.append(int(tests.first.target[s]) != int(tests.second.target[s]))
+    drawn = novel_sequences(task, make_world(task, [seed]), 1, SEQUENCES, place=(first, second))
+    tests = drawn.paired(first, second)
+    for s in range(SEQUENCES):
+        right = [
+            int(
+                np.argmax(plain_forward(made, member, side.tokens[0, s].numpy())[0]) == int(side.target[0, s])
+            )
+            for side in (tests.first, tests.second)
+        ]
+        differences.append(right[0] - right[1])
+        informative.append(int(tests.first.target[0, s]) != int(tests.second.target[0, s]))
     return differences, informative
 
 
@@ -86,14 +83,10 @@ def test_loss_and_accuracies_are_those_of_a_plain_loop(sharp, short_blocks):
     right, entropy = np.zeros((2, 4, SEQUENCES)), np.zeros((2, 4, SEQUENCES))
     for member, item in np.ndindex(2, 4):
         seed = made.experiment.seeds[member]
-        s = 0
-        for number, size in parts():
-            batch = novel_tests(task, make_world(task, seed), seed, size, item, number)
-            for tokens, target in zip(batch.tokens, batch.target, strict=True):
-                logits = plain_forward(made, member, tokens.numpy())[0]
-                right[member, item, s] = np.argmax(logits) == int(target)
-                entropy[member, item, s] = np.log(np.exp(logits - logits[int(target)]).sum())
-                s += 1
+        for s, (tokens, target) in enumerate(shown(task, seed, SEQUENCES, 1, item)):
+            logits = plain_forward(made, member, tokens)[0]
+            right[member, item, s] = np.argmax(logits) == target
+            entropy[member, item, s] = np.log(np.exp(logits - logits[target]).sum())
     curve = evaluation.accuracy_alone if sharp else evaluation.accuracy_by_position
     np.testing.assert_allclose(curve, right.mean(axis=2), atol=1e-15)
     if not sharp:
@@ -109,10 +102,7 @@ def test_attention_maps_are_means_of_plain_attention(network, short_blocks):
     made = scrambled(network)
     maps = attention_maps(made, SEQUENCES, seed=3)
     for member, seed in enumerate(made.experiment.seeds):
-        found = []
-        for number, size in parts(3):
-            batch = novel_tests(SMALL, make_world(SMALL, seed), seed, size, number=number)
-            found += [plain_forward(made, member, tokens.numpy())[1] for tokens in batch.tokens]
+        found = [plain_forward(made, member, tokens)[1] for tokens, _ in shown(SMALL, seed, SEQUENCES, 4)]
         np.testing.assert_allclose(maps[member], np.mean(found, axis=0), rtol=2e-4, atol=1e-6)
     np.testing.assert_allclose(maps.sum(axis=-1), 1.0, rtol=1e-6)
     assert not maps[:, :, ~network.mask.allowed(SMALL.tokens)].any()
@@ -161,8 +151,8 @@ def test_predictions_fed_by_hand():
     ids=["paper", "small", "three of a class"],
 )
 def test_the_largest_gap_is_the_share_of_informative_sequences(task):
-    world = make_world(task, 0)
-    share = paired_tests(task, world, 0, 0, task.items - 1, 5_000).informative.double().mean()
+    drawn = novel_sequences(task, make_world(task, [0]), 1, 5_000)
+    share = drawn.paired(0, task.items - 1).informative.double().mean()
     expected = largest_gap(task)
     assert abs(float(share) - expected) <= 4 * math.sqrt(expected * (1 - expected) / 5_000)
 
@@ -171,8 +161,8 @@ def test_alone_shows_the_asked_class_once():
     task = alone(
         RetrievalTask(items=8, burstiness=4, classes=4, labels=2, within_class_noise=0.0, dimension=8)
     )
-    batch = novel_tests(task, make_world(task, 0), 0, 50, answer=5)
-    same = (batch.tokens[:, 0:16:2] - batch.tokens[:, -1:]).abs().amax(dim=2) < 1e-6
+    tokens = novel_sequences(task, make_world(task, [0]), 1, 50).asking(5).tokens[0]
+    same = (tokens[:, 0:16:2] - tokens[:, -1:]).abs().amax(dim=2) < 1e-6
     assert same[:, 5].all()
     assert (same.sum(dim=1) == 1).all()
 
@@ -189,11 +179,8 @@ def test_a_member_has_the_same_numbers_in_any_company():
 
 def test_members_and_sets_have_sequences_of_their_own():
     made = scrambled(NETWORKS[0], seeds=(0, 1))
-    drawn = [
-        next(trials.draws(made, lambda w, own, n, size: novel_tests(SMALL, w, own, size, number=n), 10, s))
-        for s in (0, 1)
-    ]
-    items = [batch.tokens[:, 0::2] for set_ in drawn for batch in set_]
+    drawn = [next(trials.blocks(made, 10, number)).asking().tokens for number in (0, 1)]
+    items = [tokens[:, 0::2] for batch in drawn for tokens in batch]
     for a in range(4):
         for b in range(a):
             assert not torch.equal(items[a], items[b])

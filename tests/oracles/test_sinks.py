@@ -6,14 +6,14 @@ import math
 import numpy as np
 import pytest
 import torch
-from ensembles import SMALL, Ensemble, copier, plain_forward, scrambled, untrained
+from ensembles import SMALL, Ensemble, copier, plain_forward, scrambled, shown, untrained
 
 from posbias.errors import InvalidValueError
 from posbias.theory.encodings import DecayBias
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.training.network import Network, Rotary, Sinusoidal, initial_weights
 from posbias.training.sinks import LATER, sinks, uniform_exceeds, untrained_weights
-from posbias.training.task import RetrievalTask, make_world, novel_tests
+from posbias.training.task import RetrievalTask
 
 PAPER = RetrievalTask(classes=64)
 
@@ -85,8 +85,9 @@ def test_counts_are_those_of_a_plain_loop(network):
     before = Ensemble(made.experiment, untrained(network).weights)
     for ensemble, metric in ((made, found.metric), (before, found.metric_untrained)):
         for member, seed in enumerate(made.experiment.seeds):
-            batch = novel_tests(SMALL, make_world(SMALL, seed), seed, sequences, number=2**21)
-            attentions = [plain_forward(ensemble, member, tokens.numpy())[1] for tokens in batch.tokens]
+            attentions = [
+                plain_forward(ensemble, member, tokens)[1] for tokens, _ in shown(SMALL, seed, sequences, 2)
+            ]
             for place, level in enumerate(levels):
                 for start in (0, 5):
                     expected = np.full((depth, n), np.nan)
@@ -138,8 +139,8 @@ def test_the_untrained_null_is_where_the_members_began():
     made = scrambled(Network(depth=2), seeds=(3, 8))
     fresh = untrained_weights(made)
     for member, seed in enumerate((3, 8)):
-        for name, weights in initial_weights(2, SMALL.dimension, SMALL.labels, seed).items():
-            assert torch.equal(fresh[name][member], weights)
+        for name, weights in initial_weights(2, SMALL, [seed]).items():
+            assert torch.equal(fresh[name][member], weights[0])
 
 
 def test_stopped_members_have_no_metric_but_a_null():

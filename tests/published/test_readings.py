@@ -30,7 +30,7 @@ from posbias.papers.readings import experiments as wu_experiments
 from posbias.store import save_measurement
 from posbias.training import Network, RetrievalTask
 from posbias.training.probes import largest_gap
-from posbias.training.task import make_world, novel_tests, paired_tests
+from posbias.training.task import make_world, novel_sequences
 from posbias.verify import STATEMENTS
 
 RESULTS = ROOT / "results"
@@ -196,14 +196,14 @@ def test_the_experiments_are_those_that_are_trained():
 
 def test_the_data_are_as_the_readings_say(compared):
     task = RetrievalTask(embedding="variance")
-    tests = paired_tests(task, make_world(task, 0), 0, 0, 7, 4000)
+    tests = novel_sequences(task, make_world(task, [0]), 1, 4000).paired(0, 7)
     share = float(tests.informative.double().mean())
     gap = compared["wu2025/uninformative"].corrected.value
     assert gap == pytest.approx(largest_gap(task), rel=1e-12)
     assert abs(share - gap) < 4 * math.sqrt(gap * (1 - gap) / 4000)
     for embedding, of in (("variance", "corrected"), ("deviation", "published")):
         drawn = RetrievalTask(embedding=embedding)
-        items = novel_tests(drawn, make_world(drawn, 0), 0, 500).tokens[:, 0].double()
+        items = novel_sequences(drawn, make_world(drawn, [0]), 1, 500).asking().tokens[0, :, 0].double()
         length = float(items.norm(dim=-1).square().mean().sqrt())
         assert length == pytest.approx(quoted(compared["wu2025/embeddings"], of).value, rel=0.02)
 
@@ -211,15 +211,15 @@ def test_the_data_are_as_the_readings_say(compared):
 def test_the_item_formula_is_that_of_drawn_items(compared):
     """Two items of a class have the cosine of the corrected formula, and length 1."""
     task = RetrievalTask(dimension=512)
-    world = make_world(task, 0)
+    centres = make_world(task, [0]).centres[0]
     kept, other = task.shares
     noise = torch.randn(2, 512, 512, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    one, two = (kept * world.centres[:512].double() + other * part * task.deviation for part in noise)
+    one, two = (kept * centres[:512].double() + other * part * task.deviation for part in noise)
     cosine = float(torch.nn.functional.cosine_similarity(one, two).mean())
     reading = compared["wu2025/item-formula"]
     assert cosine == pytest.approx(reading.others["cosine corrected"].value, abs=0.01)
     assert float(one.square().sum(dim=-1).mean()) == pytest.approx(reading.corrected.value, abs=0.02)
-    as_printed = world.centres[:512].double() + noise[0] * task.deviation * other
+    as_printed = centres[:512].double() + noise[0] * task.deviation * other
     assert float(as_printed.square().sum(dim=-1).mean()) == pytest.approx(reading.published.value, abs=0.03)
 
 

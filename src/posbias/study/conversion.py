@@ -26,6 +26,7 @@ from posbias.store import (
     Store,
     dump_json,
     open_netcdf,
+    open_tensors,
     parse_json,
     save_measurement,
     save_retrieval,
@@ -104,6 +105,8 @@ def _convert(path: Path) -> Iterator[Conversion]:
     if path.name.endswith(".partial.npz"):
         todo = "the command that was interrupted begins anew"
         yield Conversion(path, "an unfinished measurement", todo=todo)
+    elif path.suffix == ".checkpoint" and "posbias" not in open_tensors(path)[0]:
+        yield Conversion(path, "an unfinished training", todo="the command that was interrupted begins anew")
     elif path.suffix == ".nc":
         yield from _convert_arrays(path)
     elif path.suffix == ".json":

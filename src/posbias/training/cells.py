@@ -21,7 +21,7 @@ from posbias.files import need_writable
 from posbias.memory import cores
 from posbias.spec import encode
 from posbias.store import Store, need_xarray
-from posbias.training.conversion import convert_cell
+from posbias.training.conversion import convert_cell, of_0_1
 from posbias.training.jobs import Job, take_files
 from posbias.training.probes import compared
 from posbias.training.results import Cell, TrainingCell, load_cell, measure_cell, save_beside
@@ -91,12 +91,17 @@ def run_cells(
 def find_cell(folder: Path, experiment: Experiment) -> Cell | None:
     """The last good cell of an experiment in `folder`, if there is one.
 
-    What is damaged is logged and set aside; cells of posbias 0.1 are converted, into files beside theirs.
+    What is damaged is logged and set aside. Without one, a cell of posbias 0.1 serves, whose data were drawn
+    otherwise, as its `experiment.draws` says; it is converted, into files beside its own.
     """
-    cell = TrainingCell(experiment)
-    stored = Store(folder).find(cell)
-    if stored is None and convert_cell(experiment, folder):
-        stored = Store(folder).find(cell)
+    store = Store(folder)
+    stored = store.find(TrainingCell(experiment))
+    for older in [] if stored else of_0_1(experiment):
+        stored = store.find(TrainingCell(older))
+        if stored is None and convert_cell(older, folder):
+            stored = Store(folder).find(TrainingCell(older))
+        if stored is not None:
+            break
     return None if stored is None else replace(stored.result, path=stored.path)
 
 

@@ -1,20 +1,21 @@
-"""What posbias 0.1.0 left in a folder of trainings, read into files of today beside it. Nothing is removed.
+"""The finished cells that posbias 0.1.0 left in a folder, read into files of today beside them; all stay.
 
-WORDS-DIGITS.nc, WORDS-DIGITS.safetensors    a finished cell, eight digits of its fingerprint (-2, -3: again)
-.WORDS-DIGITS.checkpoint                     an unfinished training, of several cells .N-cells-DIGITS.checkpoint
+    WORDS-DIGITS.nc, WORDS-DIGITS.safetensors    eight digits of the experiment's fingerprint (-2, -3: again)
+
+Their data came from generators that are no more (`draws`): they are found and read, and cannot be made again nor
+gone on with.
 """
 
 import hashlib
 import itertools
 import json
 import logging
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from posbias.errors import DamagedError, InputFileError
-from posbias.spec import decode, fingerprint
-from posbias.store import Header, SafetensorsCodec, Store, Tensors, open_netcdf, open_tensors, versions_here
-from posbias.store import checkpoint as checkpoints
+from posbias.spec import decode, encode, fingerprint
+from posbias.store import Header, Store, Tensors, open_netcdf, open_tensors, versions_here
 from posbias.store.netcdf_files import checksum_of_0_1
 from posbias.training.results import SCHEMA, TrainingCell, weights_path
 from posbias.training.shorthand import words_of
@@ -24,8 +25,20 @@ log = logging.getLogger(__name__)
 RELEASE, KIND = "0.1.0", "cell"
 
 
+def of_0_1(experiment: Experiment) -> list[Experiment]:
+    """What 0.1.0 may have trained for an experiment: with draws of its own, and evenly spaced points."""
+    if experiment.draws != "philox":
+        return []
+    spaced = (experiment.evaluate_every, max(1, experiment.iterations // 10), 250)
+    return [
+        replace(experiment, draws="generators", evaluate_every=every)
+        for every in dict.fromkeys(spaced)
+        if every
+    ]
+
+
 def convert_cell(experiment: Experiment, folder: Path) -> bool:
-    """Save the last good cell of 0.1.0 among those of an experiment anew; whether there was one."""
+    """Save the last good cell of 0.1.0 among those of one of its experiments anew; whether there was one."""
     names = (
         _name(experiment) + ending for ending in itertools.chain([""], map("-{}".format, itertools.count(2)))
     )
@@ -51,7 +64,7 @@ def _convert(path: Path, experiment: Experiment, folder: Path) -> Path:
         raise DamagedError(f"{path}: damaged, its content does not match its checksum")
     if told["version"] != RELEASE:
         raise DamagedError(f"{path}: of posbias {told['version']}, not of {RELEASE}")
-    if decode(Experiment, json.loads(told["experiment"])) != experiment:
+    if replace(decode(Experiment, json.loads(told["experiment"])), draws="generators") != experiment:
         raise DamagedError(f"{path}: holds another experiment than its name says")
     metadata, arrays = open_tensors(weights_path(path))
     if hashlib.sha256(weights_path(path).read_bytes()).hexdigest() != told["weights_checksum"]:
@@ -70,32 +83,6 @@ def _convert(path: Path, experiment: Experiment, folder: Path) -> Path:
     return saved.path
 
 
-def convert_checkpoint(experiments: Sequence[Experiment], path: Path) -> None:
-    """Write the checkpoint of 0.1.0 of these experiments to `path`, if there is one and nothing is there yet."""
-    names = [_name(experiment) for experiment in experiments]
-    digits = hashlib.sha256(" ".join([*map(fingerprint, experiments), *names]).encode()).hexdigest()[:12]
-    name = names[0] if len(names) == 1 else f"{len(names)}-cells-{digits}"
-    old = path.with_name(f".{name}.checkpoint")
-    if path.exists() or not old.exists():
-        return
-    try:
-        metadata, arrays = open_tensors(old)
-        if metadata["digest"] != _digest(arrays, metadata["state"]):
-            raise DamagedError(f"{old}: damaged, its content does not match its digest")
-        state = Tensors(arrays, json.loads(metadata["state"]))
-        header = Header(checkpoints.KIND, checkpoints.SCHEMA, {"fingerprint": metadata["fingerprint"]})
-    except (InputFileError, KeyError, ValueError) as error:
-        log.warning("%s; not used", error)
-        return
-    SafetensorsCodec().write(path, header, state)
-    log.info("converted %s, of posbias %s, to %s", old, RELEASE, path)
-
-
 def _name(experiment: Experiment) -> str:
-    return f"{words_of(experiment)}-{fingerprint(experiment)[:8]}"
-
-
-def _digest(arrays, text: str) -> str:
-    import safetensors.numpy
-
-    return hashlib.sha256(safetensors.numpy.save(dict(arrays)) + text.encode()).hexdigest()
+    told = {name: held for name, held in encode(experiment).items() if name not in ("precision", "draws")}
+    return f"{words_of(experiment)}-{fingerprint(told)[:8]}"

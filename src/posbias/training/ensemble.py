@@ -1,8 +1,8 @@
 """Members that train side by side: their stacked weights, one optimiser, and what is known of them so far.
 
-`step` does one iteration; `evaluate`, every so often, adds a point to the curves, tests on new classes and stops
-the members that are no longer finite. A stopped member's place in the stack goes on from zero weights, so that
-nobody else's matrix products change; what it had is in `kept`.
+`step` does one iteration, on a GPU as a recorded graph that nothing on the host waits for; `evaluate` adds a point
+to the learning curves, tests on new classes and stops the members that are no longer finite. A stopped member's
+place in the stack goes on from zero weights, so that nobody else's matrix products change.
 """
 
 import logging
@@ -14,46 +14,68 @@ from torch import Tensor
 
 from posbias.store import Tensors
 from posbias.training.feed import Feed
-from posbias.training.network import finite_members, forward, stacked_weights, wire
+from posbias.training.network import finite_members, forward, initial_weights, wire
 from posbias.training.specification import Experiment
-from posbias.training.task import PAIRS, Batch, RetrievalTask, World, make_world, novel_tests, paired_tests
+from posbias.training.task import PAIRS, Batch, make_world, novel_sequences
 
 log = logging.getLogger(__name__)
-SEQUENCES = 256
-"""Sequences per member of each test set of the curves."""
-TEST_SET = 2**61
-"""Number of the curves' test sets: no other test asks for it."""
+FEWEST, MOST, SHARE = 256, 2000, 25
+"""Sequences per member of each test set of the curves: one for every 25 iterations, within these bounds."""
+BLOCK = 250
+"""Sequences per member that are tested at once."""
+TEST_SET = 0
+"""Number of the curves' test sets; `evaluate` and the like count theirs from 1."""
+NEVER = 2**62
+"""The iteration at which a sound member's loss was first not finite."""
+WARM = 3
+"""Iterations before a step is recorded on a GPU: the first ones allocate and choose kernels."""
 _CURVES = ("loss", "accuracy", "in_context_accuracy", *(f"{a}-{b}" for a, b in PAIRS))
 
 
 class Ensemble:
-    """Members of compatible experiments, experiment by experiment and seed by seed."""
+    """Members of compatible experiments, experiment by experiment and seed by seed.
 
-    def __init__(self, experiments: Sequence[Experiment], device: str):
+    `recorded` says whether steps run as a recorded graph, which a GPU alone can do; None: where it can.
+    """
+
+    def __init__(self, experiments: Sequence[Experiment], device: str, recorded: bool | None = None):
         self.members = [(experiment, seed) for experiment in experiments for seed in experiment.seeds]
         shape = experiments[0]
         self.total, self._size = shape.iterations, shape.batch
-        self.every = min(shape.evaluate_every, shape.iterations)
+        self.points = set(shape.points)
+        self._device = torch.device(device)
+        cuda = self._device.type == "cuda"
         tasks, seeds = [member.task for member, _ in self.members], [seed for _, seed in self.members]
-        worlds = [make_world(task, seed) for task, seed in zip(tasks, seeds, strict=True)]
         networks = [member.network for member, _ in self.members]
         self._wiring = wire(networks, shape.task.tokens, shape.task.dimension, device)
         self.weights = {
             name: weights.to(device).requires_grad_()
-            for name, weights in stacked_weights(shape.network.depth, shape.task, seeds).items()
+            for name, weights in initial_weights(shape.network.depth, shape.task, seeds).items()
         }
         self._optimiser = torch.optim.AdamW(
-            list(self.weights.values()), lr=shape.learning_rate, weight_decay=shape.weight_decay, fused=True
+            list(self.weights.values()),
+            lr=shape.learning_rate,
+            weight_decay=shape.weight_decay,
+            fused=True,
+            capturable=cuda,
         )
-        self._feed = Feed(tasks, worlds, seeds, shape.batch, device)
-        self._tests = _tests(tasks, worlds, seeds, device)
+        self._feed = Feed(tasks, seeds, shape.batch, device)
+        self._worlds = [(one.task, make_world(one.task, one.seeds, device)) for one in experiments]
+        self._sequences = min(MOST, max(FEWEST, shape.iterations // SHARE))
         self.iteration, self.seconds = 0, 0.0
         self.stopped: dict[int, int] = {}
         self.curves: dict[str, np.ndarray] = {name: np.zeros((len(seeds), 0)) for name in _CURVES}
         self.curves["iteration"] = np.zeros(0, dtype=np.int64)
-        self.kept = {name: weights.detach().clone() for name, weights in self.weights.items()}
-        self._losses: list[Tensor] = []
-        self._right: list[Tensor] = []
+        # since the last point of the curves: sums of losses and of right answers, the first bad iteration
+        self._since = {
+            "loss": torch.zeros(len(seeds), dtype=torch.float64, device=device),
+            "right": torch.zeros(len(seeds), dtype=torch.int64, device=device),
+            "bad": torch.full((len(seeds),), NEVER, device=device),
+        }
+        self._at = torch.zeros((), dtype=torch.int64, device=device)
+        self._side = torch.cuda.Stream(device) if cuda and recorded is not False else None
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._warm = 0
         # glibc gives freed memory back, and gets it anew page by page, in units that grow with the largest piece
         # it has seen freed: without this line a fifth of the time goes there
         torch.empty(31 * 10**6, dtype=torch.uint8)
@@ -65,7 +87,15 @@ class Ensemble:
 
     def step(self) -> None:
         """One iteration of every member."""
-        tokens, target = self._feed.batch(self.iteration)
+        if self._side is not None:
+            self._step_recorded(self._side)
+        else:
+            self._step(self.iteration)
+        self.iteration += 1
+
+    def _step(self, iteration: int | Tensor) -> None:
+        """What an iteration computes; with the counter as a tensor, nothing but work for the device."""
+        tokens, target = self._feed.batch(iteration)
         logits = forward(self.weights, self._wiring, tokens)
         losses = (
             torch.nn.functional.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none")
@@ -75,119 +105,136 @@ class Ensemble:
         self._optimiser.zero_grad()
         losses.sum().backward()
         self._optimiser.step()
-        self._losses.append(losses.detach())
-        self._right.append((logits.detach().argmax(dim=-1) == target).sum(dim=1))
-        self.iteration += 1
+        with torch.no_grad():
+            since, losses = self._since, losses.detach()
+            since["loss"] += losses
+            since["right"] += (logits.argmax(dim=-1) == target).sum(dim=1)
+            since["bad"].clamp_(max=torch.where(losses.isfinite(), NEVER, self._at))
+            self._at += 1
+
+    def _step_recorded(self, side: torch.cuda.Stream) -> None:
+        """Launch the recorded step; the first ones run as they are, then one is recorded."""
+        with torch.cuda.stream(side):
+            if self._graph is None and self._warm == WARM:
+                self._optimiser.zero_grad()
+                self._graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self._graph, stream=side):
+                    self._step(self._at)
+            if self._graph is None:
+                self._step(self._at)
+                self._warm += 1
+            else:
+                self._graph.replay()
 
     def evaluate(self) -> None:
         """Add a point to the curves, of the iterations since the last one; stop members that are not finite."""
-        losses = torch.stack(self._losses).double().cpu()
-        sound = losses.isfinite().all(dim=0).numpy() & finite_members(self.weights)
-        going = []
-        for member in range(len(sound)):
-            if not sound[member] and member not in self.stopped:
-                self._stop(member, losses[:, member])
+        if self._side is not None:
+            self._side.synchronize()
+        since = int(self.curves["iteration"][-1]) if len(self.curves["iteration"]) else 0
+        bad = self._since["bad"].cpu().numpy()
+        sound = (bad == NEVER) & finite_members(self.weights)
+        for member in np.flatnonzero(~sound):
             if member not in self.stopped:
-                going.append(member)
-        with torch.no_grad():
-            for name, kept in self.kept.items():
-                kept[going] = self.weights[name].detach()[going]
+                self._stop(int(member), min(int(bad[member]), self.iteration - 1))
+        steps = self.iteration - since
         point = {
-            "loss": losses.mean(dim=0),
-            "accuracy": torch.stack(self._right).double().mean(dim=0) / self._size,
+            "loss": self._since["loss"] / steps,
+            "accuracy": self._since["right"] / (steps * self._size),
             **self._tested(),
         }
-        self._losses, self._right = [], []
+        for name, held in self._since.items():
+            held.fill_(NEVER if name == "bad" else 0)
         self.curves["iteration"] = np.append(self.curves["iteration"], self.iteration)
         for name, values in point.items():
             column = values.double().cpu().numpy().copy()
             column[list(self.stopped)] = np.nan
             self.curves[name] = np.column_stack([self.curves[name], column])
 
-    def _stop(self, member: int, losses: Tensor) -> None:
+    def _stop(self, member: int, at: int) -> None:
         """Stop a member: its place in the stack becomes zero."""
-        bad = (~losses.isfinite()).nonzero().flatten()
-        at = self.iteration - len(losses) + int(bad[0]) if len(bad) else self.iteration - 1
         self.stopped[member] = at
         with torch.no_grad():
             for weights in self.weights.values():
                 weights[member] = 0.0
                 for moment in ("exp_avg", "exp_avg_sq"):
                     self._optimiser.state[weights][moment][member] = 0.0
-        since = int(self.curves["iteration"][-1]) if len(self.curves["iteration"]) else 0
         log.warning(
-            "seed %d: loss or weights were not finite at iteration %d; this member is stopped with its weights of "
-            "iteration %d, the others go on",
-            *(self.members[member][1], at, since),
+            "seed %d: loss or weights were not finite at iteration %d; this member is stopped, the others go on",
+            *(self.members[member][1], at),
         )
 
     def _tested(self) -> dict[str, Tensor]:
         """In-context accuracy and gaps on the curves' test sets [member]."""
+        right = [torch.zeros(len(self.members), device=self._device) for _ in range(1 + 2 * len(PAIRS))]
         with torch.no_grad():
-            accuracy = [
-                (forward(self.weights, self._wiring, tokens).argmax(dim=-1) == target).double().mean(dim=1)
-                for tokens, target in self._tests
-            ]
-        whole, *pairs = accuracy
+            for start in range(0, self._sequences, BLOCK):
+                rows = min(BLOCK, self._sequences - start)
+                for counted, batch in zip(right, self._tests(rows, start), strict=True):
+                    said = forward(self.weights, self._wiring, batch.tokens).argmax(dim=-1)
+                    counted += (said == batch.target).sum(dim=1)
+        whole, *pairs = (counted / self._sequences for counted in right)
         gaps = zip(PAIRS, zip(pairs[0::2], pairs[1::2], strict=True), strict=True)
         return {"in_context_accuracy": whole} | {
             f"{a}-{b}": first - second for (a, b), (first, second) in gaps
         }
 
+    def _tests(self, rows: int, start: int) -> Sequence[Batch]:
+        """A block of the curves' test sets, of all members: any item, then each pair both ways."""
+        sets: list[list[Batch]] = []
+        for task, world in self._worlds:
+            batches = [novel_sequences(task, world, TEST_SET, rows, start).asking()]
+            for a, b in PAIRS:
+                items = task.places[a], task.places[b]
+                both = novel_sequences(task, world, TEST_SET, rows, start, place=items).paired(*items)
+                batches += [both.first, both.second]
+            sets.append(batches)
+        return [
+            Batch(torch.cat([one.tokens for one in column]), torch.cat([one.target for one in column]))
+            for column in zip(*sets, strict=True)
+        ]
+
+    def trained(self, members: slice) -> dict[str, Tensor]:
+        """A copy of some members' weights; NaN for those that were stopped."""
+        stopped = [
+            member - members.start for member in self.stopped if member in range(*members.indices(10**9))
+        ]
+        weights = {name: held.detach()[members].clone() for name, held in self.weights.items()}
+        for held in weights.values():
+            held[stopped] = torch.nan
+        return weights
+
     def state(self) -> Tensors:
-        """All that decides what comes next."""
-        tensors = {}
+        """All that decides what comes next: twelve bytes a weight, curves, and sums since their last point."""
+        if self._side is not None:
+            self._side.synchronize()
+        tensors = {f"since.{name}": held for name, held in self._since.items()}
         for name, weights in self.weights.items():
             moments = self._optimiser.state[weights]
             tensors |= {
                 f"weights.{name}": weights.detach(),
-                f"kept.{name}": self.kept[name],
                 f"mean.{name}": moments["exp_avg"],
                 f"square.{name}": moments["exp_avg_sq"],
             }
-        if self._losses:
-            tensors |= {"losses": torch.stack(self._losses), "right": torch.stack(self._right)}
         arrays = {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
         arrays |= {f"curves.{name}": curve for name, curve in self.curves.items()}
         note = {"iteration": self.iteration, "seconds": self.seconds, "stopped": list(self.stopped.items())}
         return Tensors(arrays, note)
 
     def restore(self, state: Tensors) -> None:
-        """Go on from what `state` gave."""
+        """Go on from what `state` gave, before any step."""
         self.iteration, self.seconds = state.note["iteration"], state.note["seconds"]
         self.stopped = dict(state.note["stopped"])
-        device = self._wiring.bias.device
+        self._at.fill_(self.iteration)
         # copied: the memory of a file is neither aligned nor ours
-        tensors = {name: torch.tensor(array).to(device) for name, array in state.arrays.items()}
+        tensors = {name: torch.tensor(array).to(self._device) for name, array in state.arrays.items()}
         with torch.no_grad():
             for name, weights in self.weights.items():
                 weights.copy_(tensors[f"weights.{name}"])
-                self.kept[name].copy_(tensors[f"kept.{name}"])
                 self._optimiser.state[weights] = {
-                    "step": torch.tensor(float(self.iteration), device=device),
+                    "step": torch.tensor(float(self.iteration), device=self._device),
                     "exp_avg": tensors[f"mean.{name}"],
                     "exp_avg_sq": tensors[f"square.{name}"],
                 }
+        for name, held in self._since.items():
+            held.copy_(tensors[f"since.{name}"])
         self.curves = {name: np.array(state.arrays[f"curves.{name}"]) for name in self.curves}
-        for pending, name in ((self._losses, "losses"), (self._right, "right")):
-            pending[:] = tensors[name].unbind(0) if name in tensors else []
-
-
-def _tests(
-    tasks: Sequence[RetrievalTask], worlds: Sequence[World], seeds: Sequence[int], device: str
-) -> list[tuple[Tensor, Tensor]]:
-    """The curves' test sets, tokens and targets stacked over members: any item, then each pair both ways."""
-    sets: list[list[Batch]] = []
-    for task, world, seed in zip(tasks, worlds, seeds, strict=True):
-        batches = [novel_tests(task, world, seed, SEQUENCES, number=TEST_SET)]
-        for a, b in PAIRS:
-            both = paired_tests(task, world, seed, task.places[a], task.places[b], SEQUENCES, number=TEST_SET)
-            batches += [both.first, both.second]
-        sets.append(batches)
-    return [
-        (
-            torch.stack([batch.tokens for batch in column]).to(device),
-            torch.stack([batch.target for batch in column]).to(device),
-        )
-        for column in zip(*sets, strict=True)
-    ]

@@ -13,7 +13,6 @@ from posbias.events import OnEvent
 from posbias.files import write_bytes
 from posbias.spec import decode, fingerprint, value
 from posbias.store import Store
-from posbias.training.conversion import convert_checkpoint
 from posbias.training.loop import Trained, log_of, train
 from posbias.training.results import (
     TrainingCell,
@@ -69,7 +68,6 @@ def finish(
     weights = [job.folder / f".{name_of(experiment)}.safetensors" for experiment in job.experiments]
     trained = [_trained(path, own) for path, own in zip(weights, job.experiments, strict=True)]
     if None in trained:
-        convert_checkpoint(job.experiments, job.checkpoint)
         trained = train(
             job.experiments, checkpoint=job.checkpoint, device=device, threads=threads, on_event=on_event
         )

@@ -6,10 +6,10 @@ therefore what it would be alone, up to the rounding of matrix products of anoth
 
     trained = train(Experiment(network=Network(depth=2), iterations=2500))
     trained.weights["query"].shape        # member, layer, dimension, dimension
-    trained.curves["in_context_accuracy"]     # member, step: one every `evaluate_every` iterations
+    trained.curves["in_context_accuracy"]     # member, step: one of `experiment.points`
 
-A member whose loss or weights become NaN or infinite is stopped: it keeps the weights of the last step at
-which it was sound, and its curves are NaN from there on.
+A member whose loss or weights become NaN or infinite is stopped at the next point of the curves: its weights are
+NaN, and its curves are from there on.
 """
 
 import hashlib
@@ -35,6 +35,7 @@ from posbias.spec import fingerprint
 from posbias.store import Checkpoint
 from posbias.training.averages import plain
 from posbias.training.ensemble import Ensemble
+from posbias.training.precision import multiplying
 from posbias.training.specification import Experiment, compatible
 
 log = logging.getLogger(__name__)
@@ -110,7 +111,7 @@ def train(
     experiments = [experiment] if isinstance(experiment, Experiment) else list(experiment)
     _check(experiments, device, threads)
     file = Checkpoint(checkpoint, _fingerprint(experiments, device), PATIENCE)
-    with _threads(threads):
+    with _threads(threads), multiplying(experiments[0].precision, device):
         stored = file.load()
         ensemble = Ensemble(experiments, device)
         if stored is not None:
@@ -119,7 +120,7 @@ def train(
         begin, before, first = time.monotonic(), ensemble.seconds, ensemble.iteration
         while not ensemble.finished:
             ensemble.step()
-            if ensemble.iteration % ensemble.every == 0 or ensemble.finished:
+            if ensemble.iteration in ensemble.points:
                 ensemble.evaluate()
                 if checkpoint is not None:
                     _write_curves(log_of(checkpoint), ensemble.curves)
@@ -163,7 +164,7 @@ def _results(experiments: list[Experiment], ensemble: Ensemble, device: str) -> 
     results, start = [], 0
     for experiment in experiments:
         rows = slice(start, start + len(experiment.seeds))
-        weights = {name: kept[rows].clone() for name, kept in ensemble.kept.items()}
+        weights = ensemble.trained(rows)
         stopped = {
             ensemble.members[member][1]: iteration
             for member, iteration in ensemble.stopped.items()
@@ -182,6 +183,10 @@ def _check(experiments: list[Experiment], device: str, threads: int | None) -> N
             raise InvalidValueError(
                 f"experiment: number {number} given differs from number 0 in shape, depth or optimisation; "
                 "compatible ones needed to train together"
+            )
+        if one.draws != "philox":
+            raise InvalidValueError(
+                f"draws: {one.draws!r} given, those of posbias 0.1, which cannot be made again; 'philox' needed"
             )
     whole("threads", 1 if threads is None else threads, 1)
     there = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]

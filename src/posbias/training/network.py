@@ -29,7 +29,8 @@ from posbias.theory.encodings import DecayBias, NeedsMeasurement, NoPE
 from posbias.theory.masks import Causal, Mask, Prefix, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, PreNormInit
 from posbias.training.attention import attend
-from posbias.training.task import RetrievalTask, generator
+from posbias.training.philox import Draws
+from posbias.training.task import RetrievalTask
 
 
 @value
@@ -134,29 +135,24 @@ def wire(
     )
 
 
-def initial_weights(depth: int, dimension: int, labels: int, seed: int) -> dict[str, Float[Tensor, "..."]]:
-    """One member's weights: uniform within ±1/√fan-in, as `torch.nn.Linear` has them."""
-    rng = generator(seed, "train/weights")
+def initial_weights(depth: int, task: RetrievalTask, seeds: Sequence[int]) -> dict[str, Float[Tensor, "..."]]:
+    """The weights that members with these seeds begin with, along a first axis; deeper networks add layers.
 
-    def uniform(fan_in: int, *shape: int) -> Tensor:
-        return (2.0 * torch.rand(*shape, generator=rng) - 1.0) / math.sqrt(fan_in)
+    Uniform within ±1/√fan-in, as `torch.nn.Linear` has them.
+    """
+    d = task.dimension
 
-    d = dimension
+    def uniform(name: str, rows: int, *shape: int) -> Tensor:
+        drawn = Draws(seeds, f"train/weights/{name}").uniform(0, rows, math.prod(shape))
+        return drawn.view(len(seeds), rows, *shape) / math.sqrt(d)
+
     return {
-        "query": uniform(d, depth, d, d),
-        "key": uniform(d, depth, d, d),
-        "value": uniform(d, depth, d, d),
-        "hidden": uniform(d, HIDDEN, d, d),
-        "hidden_bias": uniform(d, HIDDEN, d),
-        "output": uniform(d, d, labels),
-        "output_bias": uniform(d, labels),
+        **{name: uniform(name, depth, d, d) for name in ("query", "key", "value")},
+        "hidden": uniform("hidden", HIDDEN, d, d),
+        "hidden_bias": uniform("hidden_bias", HIDDEN, d),
+        "output": uniform("output", 1, d, task.labels)[:, 0],
+        "output_bias": uniform("output_bias", 1, task.labels)[:, 0],
     }
-
-
-def stacked_weights(depth: int, task: RetrievalTask, seeds: Sequence[int]) -> dict[str, Float[Tensor, "..."]]:
-    """The weights that members with these seeds begin with, along a first axis."""
-    members = [initial_weights(depth, task.dimension, task.labels, seed) for seed in seeds]
-    return {name: torch.stack([weights[name] for weights in members]) for name in members[0]}
 
 
 def finite_members(weights: Mapping[str, Tensor]) -> Bool[np.ndarray, "member"]:

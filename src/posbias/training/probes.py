@@ -23,8 +23,8 @@ from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.training.averages import Averages, average, estimates_dict, plain
 from posbias.training.loop import Trained
-from posbias.training.task import PAIRS, Batch, PairedTests, RetrievalTask, World, novel_tests, paired_tests
-from posbias.training.trials import answers, draws, running
+from posbias.training.task import PAIRS, RetrievalTask
+from posbias.training.trials import answers, blocks, running
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,14 +118,11 @@ def paired_gap(trained: Trained, first: int, second: int, sequences: int = 2000,
     if first == second:
         raise InvalidValueError(f"second: {second} given, another item than the first needed")
 
-    def draw(world: World, own: int, number: int, size: int) -> PairedTests:
-        return paired_tests(task, world, own, first, second, size, number)
-
     right, informative = [], []
-    for tests in draws(trained, draw, sequences, seed):
-        sides = ([test.first for test in tests], [test.second for test in tests])
-        right.append(torch.stack([_correct(*answers(trained, side)) for side in sides]))
-        informative.append(torch.stack([test.informative for test in tests]))
+    for novel in blocks(trained, sequences, seed, place=(first, second)):
+        tests = novel.paired(first, second)
+        right.append(torch.stack([_correct(*answers(trained, test)) for test in (tests.first, tests.second)]))
+        informative.append(tests.informative.cpu())
     correct = torch.cat(right, dim=2).numpy()
     gap = gap_of(first, second, correct[0], correct[1], torch.cat(informative, dim=1).numpy())
     kept = running(trained)
@@ -178,24 +175,16 @@ def _asked_everywhere(
     trained: Trained, task: RetrievalTask, sequences: int, seed: int
 ) -> tuple[Averages, Averages, Float[np.ndarray, "member item"]]:
     """Loss and accuracy over all positions, accuracy by position; all positions ask about the same sequences."""
-    kept, by_position, entropies, rights = running(trained), [], [], []
-    for item in range(task.items):
-
-        def draw(world: World, own: int, number: int, size: int, item: int = item) -> Batch:
-            return novel_tests(task, world, own, size, item, number)
-
-        right, entropy = [], []
-        for batches in draws(trained, draw, sequences, seed):
-            logits, target = answers(trained, batches)
-            right.append(_correct(logits, target))
-            entropy.append(_entropy(logits, target))
-        rights.append(torch.cat(right, dim=1).numpy())
-        entropies.append(torch.cat(entropy, dim=1).numpy())
-        by_position.append(np.where(kept, rights[-1].mean(axis=1), np.nan))
-    everywhere = np.ones_like(rights[0])
-    means = (np.stack(one).mean(axis=0) for one in (entropies, rights))
-    losses, accuracies = (average(one, everywhere).only(kept) for one in means)
-    return losses, accuracies, np.stack(by_position, axis=1)
+    kept = running(trained)
+    rights, entropies = [], []
+    for novel in blocks(trained, sequences, seed, task=task):
+        told = [answers(trained, novel.asking(item)) for item in range(task.items)]
+        rights.append(torch.stack([_correct(*one) for one in told]))
+        entropies.append(torch.stack([_entropy(*one) for one in told]))
+    right, entropy = (torch.cat(parts, dim=2).double().numpy() for parts in (rights, entropies))
+    everywhere = np.ones_like(right[0], dtype=bool)
+    losses, accuracies = (average(one.mean(axis=0), everywhere).only(kept) for one in (entropy, right))
+    return losses, accuracies, np.where(kept, right.mean(axis=2), np.nan).T
 
 
 def _correct(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

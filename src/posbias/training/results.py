@@ -31,7 +31,7 @@ from posbias.training.specification import Experiment
 if TYPE_CHECKING:
     import xarray as xr
 
-KIND, WEIGHTS, SCHEMA = "cell", "weights", 2
+KIND, WEIGHTS, SCHEMA = "cell", "weights", 3
 MADE_BY = "posbias train"
 _TRAINED, _UNTRAINED = "sink_share", "sink_share_untrained"
 _CURVE, _ROLLOUT = "curve_", "rollout_"

@@ -23,7 +23,7 @@ from posbias.estimate import Estimate
 from posbias.theory.masks import Mask
 from posbias.training.averages import estimate_members, estimates_dict, plain
 from posbias.training.loop import Trained
-from posbias.training.network import stacked_weights
+from posbias.training.network import initial_weights
 from posbias.training.trials import attention_blocks, running
 
 THRESHOLD = 0.2
@@ -172,7 +172,7 @@ def uniform_exceeds(
 def untrained_weights(trained: Trained) -> dict[str, Float[Tensor, "..."]]:
     """The weights that the members began with."""
     experiment = trained.experiment
-    began = stacked_weights(experiment.network.depth, experiment.task, experiment.seeds)
+    began = initial_weights(experiment.network.depth, experiment.task, experiment.seeds)
     return {name: began[name].to(weights.device) for name, weights in trained.weights.items()}
 
 

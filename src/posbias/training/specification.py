@@ -5,21 +5,29 @@
 Every seed is a member: a network with its own initial weights, its own classes and labels and its own batches.
 """
 
+from typing import Literal
+
 from posbias.errors import InvalidValueError
 from posbias.spec import Count, NonNegative, Positive, value
 from posbias.training.network import Network, Rotary, Sinusoidal
+from posbias.training.precision import Precision
 from posbias.training.task import Places, RetrievalTask
 
+POINTS, SPAN = 40, 100
+"""Points of a learning curve, and at how many times the iterations of the first its last one is."""
 SEEDS = 2**63
 """Seeds stay below this: cells name their members by them, as integers of 64 bits."""
 
 
 @value
 class Experiment:
-    """One cell: `network` trained on `task` once per seed, with AdamW, and watched every `evaluate_every`.
+    """One cell: `network` trained on `task` once per seed, with AdamW.
 
     `iterations` batches of `batch` sequences each. Defaults are those of Wu et al. 2025, Appendix J, but for
-    the iterations (100,000 there). Raises `InvalidValueError` for a seed given twice or of more than 63
+    the iterations (100,000 there). Learning curves have a point every `evaluate_every` iterations; None: 40 points
+    evenly spaced in the logarithm (`points`). `precision` says in what numbers matrices are multiplied, `draws`
+    where random numbers come from: "philox" (`training.philox`), or "generators", those of posbias 0.1, whose
+    cells can be read and not be made again. Raises `InvalidValueError` for a seed given twice or of more than 63
     bits, a window or prefix longer than the sequence, and an odd dimension with an encoding that pairs dimensions.
     """
 
@@ -30,7 +38,9 @@ class Experiment:
     batch: Count = 128
     learning_rate: Positive = 1e-3
     weight_decay: NonNegative = 1e-6
-    evaluate_every: Count = 250
+    evaluate_every: Count | None = None
+    precision: Precision = "float32"
+    draws: Literal["philox", "generators"] = "philox"
 
     def __post_init__(self):
         if len(set(self.seeds)) < len(self.seeds):
@@ -44,6 +54,14 @@ class Experiment:
                 f"{self.network.positional.kind} encoding"
             )
 
+    @property
+    def points(self) -> tuple[int, ...]:
+        """The iterations after which the networks are looked at: from a hundredth of all to the last one."""
+        last, steps = self.iterations, POINTS - 1
+        if self.evaluate_every is not None:
+            return (*range(self.evaluate_every, last, self.evaluate_every), last)
+        return tuple(sorted({max(1, round(last * SPAN ** (-step / steps))) for step in range(POINTS)}))
+
 
 def compatible(a: Experiment, b: Experiment) -> bool:
     """Whether two experiments can be trained as one ensemble: equal shapes, depth and optimisation.
@@ -53,7 +71,14 @@ def compatible(a: Experiment, b: Experiment) -> bool:
     return _shape(a) == _shape(b)
 
 
-def _shape(one: Experiment) -> tuple[float, ...]:
+def _shape(one: Experiment) -> tuple[float | str | None, ...]:
     task = (one.task.items, one.task.dimension, one.task.labels)
-    steps = (one.iterations, one.batch, one.learning_rate, one.weight_decay, one.evaluate_every)
+    steps = (
+        one.iterations,
+        one.batch,
+        one.learning_rate,
+        one.weight_decay,
+        one.evaluate_every,
+        one.precision,
+    )
     return (*task, one.network.depth, *steps)

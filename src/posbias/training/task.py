@@ -9,17 +9,19 @@ vocabulary). Training shows K classes whose labels never change; tests show new 
 be read off the context.
 
     >>> task = RetrievalTask(items=4, burstiness=2, classes=8, labels=4, dimension=6)
-    >>> world = make_world(task, seed=0)
-    >>> test = paired_tests(task, world, seed=0, first=0, second=3, size=5)     # [0, 3] and [3, 0]
+    >>> world = make_world(task, seeds=(0, 1))
+    >>> test = novel_sequences(task, world, number=1, rows=5).paired(0, 3)      # [0, 3] and [3, 0]
     >>> tuple(test.first.tokens.shape), tuple(test.first.target.shape)      # 2·4 + 1 tokens
-    ((5, 9, 6), (5,))
-    >>> bool((test.first.tokens[:, 0] == test.first.tokens[:, 6]).all())        # items 0 and 3 are one vector
+    ((2, 5, 9, 6), (2, 5))
+    >>> bool((test.first.tokens[:, :, 0] == test.first.tokens[:, :, 6]).all())      # items 0 and 3 are one vector
     True
 
-Training batches are made by `feed`.
+All numbers are functions of seed, name, number and row (`philox`): a member's data are the same alone and among
+others, here and on another device. Training batches are made by `feed`.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -29,8 +31,8 @@ from pydantic import BeforeValidator
 from torch import Tensor
 
 from posbias.errors import InvalidValueError
-from posbias.seeds import sequence
 from posbias.spec import Count, NaturalNumber, NonNegative, value
+from posbias.training.philox import Draws, below
 
 
 def _listed(given: Any) -> Any:
@@ -123,20 +125,21 @@ class RetrievalTask:
 
 @dataclass(frozen=True)
 class World:
-    """What a run's sequences are made of: class centres μ, their labels, the labels' vectors, ω."""
+    """What the sequences of every member are made of: class centres μ, their labels, the labels' vectors, ω."""
 
-    centres: Float[Tensor, "label_class dimension"]
-    class_labels: Int[Tensor, "label_class"]
-    label_vectors: Float[Tensor, "label dimension"]
-    direction: Float[Tensor, "dimension"]
+    seeds: tuple[int, ...]
+    centres: Float[Tensor, "member label_class dimension"]
+    class_labels: Int[Tensor, "member label_class"]
+    label_vectors: Float[Tensor, "member label dimension"]
+    direction: Float[Tensor, "member dimension"]
 
 
 @dataclass(frozen=True)
 class Batch:
     """Sequences and what is to be answered."""
 
-    tokens: Float[Tensor, "sequence token dimension"]
-    target: Int[Tensor, "sequence"]
+    tokens: Float[Tensor, "member sequence token dimension"]
+    target: Int[Tensor, "member sequence"]
 
 
 @dataclass(frozen=True)
@@ -149,96 +152,112 @@ class PairedTests:
 
     first: Batch
     second: Batch
-    informative: Bool[Tensor, "sequence"]
-
-
-def generator(seed: int, name: str, *place: int, device: str = "cpu") -> torch.Generator:
-    """A torch generator for part `place` of the stream `name`."""
-    state = sequence(seed, name, *place).generate_state(2, "uint32")
-    return torch.Generator(device).manual_seed((int(state[0]) << 32 | int(state[1])) >> 1)
-
-
-def make_world(task: RetrievalTask, seed: int) -> World:
-    """Draw the classes, labels and vectors of one run."""
-    rng = generator(seed, "train/world")
-    shape, spread = (task.dimension,), task.deviation
-    return World(
-        centres=torch.randn(task.classes, *shape, generator=rng) * spread,
-        class_labels=torch.randint(task.labels, (task.classes,), generator=rng),
-        label_vectors=torch.randn(task.labels, *shape, generator=rng) * spread,
-        direction=torch.randn(*shape, generator=rng) * spread,
-    )
-
-
-def paired_tests(
-    task: RetrievalTask, world: World, seed: int, first: int, second: int, size: int, number: int = 0
-) -> PairedTests:
-    """Tests [first, second] and [second, first] with new classes. `number` tells sets of one seed apart."""
-    classes = _new_classes(task, seed, (first, second, number), size)
-    noise = torch.randn(size, task.items + 1, task.dimension, generator=classes.rng) * task.deviation
-
-    def test(right: int, other: int) -> Batch:
-        asked = torch.full((size, 1), right)
-        return _sequences(task, world, classes, asked, noise, twin=other)
-
-    labels = classes.labels
-    return PairedTests(test(first, second), test(second, first), labels[:, first] != labels[:, second])
-
-
-def novel_tests(
-    task: RetrievalTask, world: World, seed: int, size: int, answer: int | None = None, number: int = 0
-) -> Batch:
-    """Sequences of new classes that ask for the class of item `answer`; None: of a random item."""
-    classes = _new_classes(task, seed, (task.items, 0, number), size)
-    asked = torch.randint(task.items, (size, 1), generator=classes.rng)
-    if answer is not None:
-        asked = torch.full_like(asked, answer)
-    noise = torch.randn(size, task.items + 1, task.dimension, generator=classes.rng) * task.deviation
-    return _sequences(task, world, classes, asked, noise)
-
-
-def slots(task: RetrievalTask, size: int, rng: torch.Generator) -> Int[Tensor, "sequence item"]:
-    """Which of a sequence's classes stands at which item: each B times, in random order."""
-    return torch.rand(size, task.items, generator=rng, device=rng.device).argsort(dim=1) % task.kinds
+    informative: Bool[Tensor, "member sequence"]
 
 
 @dataclass(frozen=True)
-class _NewClasses:
-    """New classes of every sequence, which of them stands at which item, the items' labels, and what draws on."""
+class Novel:
+    """Sequences of classes that training never shows: which stands at which item, labels, noise, a random item."""
 
-    centres: Float[Tensor, "sequence kind dimension"]
-    slots: Int[Tensor, "sequence item"]
-    labels: Int[Tensor, "sequence item"]
-    rng: torch.Generator
+    task: RetrievalTask
+    world: World
+    centres: Float[Tensor, "member sequence kind dimension"]
+    slots: Int[Tensor, "member sequence item"]
+    labels: Int[Tensor, "member sequence item"]
+    noise: Float[Tensor, "member sequence shown dimension"]
+    anywhere: Int[Tensor, "member sequence"]
+
+    def asking(self, item: int | None = None) -> Batch:
+        """The sequences with a query of the class of `item`; None: of a random item."""
+        return self._batch(self.anywhere if item is None else torch.full_like(self.anywhere, item))
+
+    def paired(self, first: int, second: int) -> PairedTests:
+        """Tests [first, second] and [second, first]."""
+        one, other = (torch.full_like(self.anywhere, item) for item in (first, second))
+        informative = self.labels[..., first] != self.labels[..., second]
+        return PairedTests(self._batch(one, twin=second), self._batch(other, twin=first), informative)
+
+    def _batch(self, asked: Int[Tensor, "member sequence"], twin: int | None = None) -> Batch:
+        """x₁, y₁, …, x_n, y_n, x_query with a query of the class of item `asked`; `twin` becomes equal to that.
+
+        Items are (μ + γη)/√(1 + γ²), or (μ + λω)/√(1 + λ²) without noise.
+        """
+        task, asked = self.task, asked[..., None]
+        shown = torch.cat([self.slots, self.slots.gather(2, asked)], dim=2)
+        centres = self.centres.gather(2, shown[..., None].expand(-1, -1, -1, task.dimension))
+        kept, other = task.shares
+        fixed = task.inputs == "fixed_vocabulary"
+        items = kept * centres + other * (self.world.direction[:, None, None] if fixed else self.noise)
+        if twin is not None:
+            place = asked[..., None].expand(-1, -1, -1, task.dimension)
+            items[:, :, twin] = items.gather(2, place)[:, :, 0]
+        return Batch(
+            interleaved(items, labelled(self.world, self.labels)), self.labels.gather(2, asked)[..., 0]
+        )
 
 
-def _new_classes(task: RetrievalTask, seed: int, place: tuple[int, ...], size: int) -> _NewClasses:
-    rng = generator(seed, "train/test", *place)
-    centres = torch.randn(size, task.kinds, task.dimension, generator=rng) * task.deviation
-    kind_labels = torch.randint(task.labels, (size, task.kinds), generator=rng)
-    placed = slots(task, size, rng)
-    return _NewClasses(centres, placed, kind_labels.gather(1, placed), rng)
+def make_world(task: RetrievalTask, seeds: Sequence[int], device: str = "cpu") -> World:
+    """Draw the classes, labels and vectors of every seed."""
+
+    def normals(name: str, rows: int) -> Tensor:
+        return Draws(seeds, name, device=device).normals(0, rows, task.dimension) * task.deviation
+
+    class_labels = Draws(seeds, "train/class-labels", device=device).below(task.labels, 0, 1, task.classes)
+    return World(
+        seeds=tuple(seeds),
+        centres=normals("train/centres", task.classes),
+        class_labels=class_labels[:, 0],
+        label_vectors=normals("train/label-vectors", task.labels),
+        direction=normals("train/direction", 1)[:, 0],
+    )
 
 
-def _sequences(
-    task: RetrievalTask,
-    world: World,
-    classes: _NewClasses,
-    asked: Int[Tensor, "sequence 1"],
-    noise: Float[Tensor, "sequence shown dimension"],
-    twin: int | None = None,
-) -> Batch:
-    """x₁, y₁, …, x_n, y_n, x_query with a query of the class of item `asked`.
+def novel_sequences(
+    task: RetrievalTask, world: World, number: int, rows: int, start: int = 0, place: tuple[int, ...] = ()
+) -> Novel:
+    """Sequences `start`, `start` + 1, … of the test set `number`, `rows` of them, for every member.
 
-    Items are (μ + γη)/√(1 + γ²), or (μ + λω)/√(1 + λ²) without noise; item `twin` becomes equal to `asked`.
+    `place` tells apart what is drawn for different tests of one set.
     """
-    shown = torch.cat([classes.slots, classes.slots.gather(1, asked)], dim=1)
-    centres = classes.centres.gather(1, shown[:, :, None].expand(-1, -1, task.dimension))
-    kept, other = task.shares
-    items = kept * centres + other * (world.direction if task.inputs == "fixed_vocabulary" else noise)
-    if twin is not None:
-        items[:, twin] = items[torch.arange(len(items)), asked[:, 0]]
-    tokens = items.new_empty(len(items), task.tokens, task.dimension)
-    tokens[:, 0::2] = items
-    tokens[:, 1::2] = world.label_vectors[classes.labels]
-    return Batch(tokens, classes.labels.gather(1, asked)[:, 0])
+    device = str(world.direction.device)
+
+    def drawn(name: str) -> Draws:
+        return Draws(world.seeds, f"train/test-{name}", *place, device=device)
+
+    def normals(name: str, count: int) -> Tensor:
+        flat = drawn(name).normals(number, rows, count * task.dimension, start)
+        return flat.unflatten(2, (count, task.dimension)) * task.deviation
+
+    words = drawn("sequences").words(number, rows, task.kinds + task.items + 1, start)
+    by_kind, order, asked = words.split([task.kinds, task.items, 1], dim=2)
+    placed = slots(task, order)
+    labels = below(task.labels, by_kind).gather(2, placed)
+    centres, noise = normals("centres", task.kinds), normals("noise", task.items + 1)
+    return Novel(task, world, centres, placed, labels, noise, below(task.items, asked)[..., 0])
+
+
+def slots(
+    task: RetrievalTask, words: Int[Tensor, "member sequence item"]
+) -> Int[Tensor, "member sequence item"]:
+    """Which of a sequence's classes stands at which item: each B times, in the order of random words."""
+    return words.argsort(dim=2, stable=True) % task.kinds
+
+
+def labelled(
+    world: World, labels: Int[Tensor, "member sequence item"]
+) -> Float[Tensor, "member sequence item dimension"]:
+    """The vectors of labels."""
+    member = torch.arange(len(labels), device=labels.device)[:, None, None]
+    flat = (labels + member * world.label_vectors.shape[1]).flatten()
+    return world.label_vectors.flatten(0, 1).index_select(0, flat).view(*labels.shape, -1)
+
+
+def interleaved(
+    items: Float[Tensor, "member sequence shown dimension"],
+    labels: Float[Tensor, "member sequence item dimension"],
+) -> Float[Tensor, "member sequence token dimension"]:
+    """x₁, y₁, …, x_n, y_n, x_query of items, the query last, and label vectors."""
+    members, size, shown, dimension = items.shape
+    tokens = items.new_empty(members, size, 2 * shown - 1, dimension)
+    tokens[:, :, 0::2], tokens[:, :, 1::2] = items, labels
+    return tokens

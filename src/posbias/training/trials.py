@@ -5,8 +5,7 @@ of the test set, new classes. Its numbers are so the same in any ensemble. A blo
 member is drawn and run at once, all members together, which bounds memory whatever the number of sequences.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -16,37 +15,41 @@ from torch import Tensor
 from posbias.arguments import whole
 from posbias.training.loop import Trained
 from posbias.training.network import Wiring, finite_members, forward, wire
-from posbias.training.task import Batch, World, make_world, novel_tests
+from posbias.training.task import Batch, Novel, RetrievalTask, make_world, novel_sequences
 
-T = TypeVar("T")
 BLOCK = 250
-"""Sequences per member and block. Another number draws other sequences."""
+"""Sequences per member and block; their number changes nothing but memory and, by rounding, last digits."""
 
 
-def draws(
-    trained: Trained, draw: Callable[[World, int, int, int], T], sequences: int, seed: int
-) -> Iterator[list[T]]:
-    """Blocks of what `draw(world, member's seed, number of the block, size)` makes, a list over members.
+def blocks(
+    trained: Trained,
+    sequences: int,
+    seed: int,
+    *,
+    task: RetrievalTask | None = None,
+    place: tuple[int, ...] = (),
+) -> Iterator[Novel]:
+    """The test set `seed` of `sequences` sequences per member, in blocks, on the device of the weights.
 
-    Block k of the test set `seed` has the number 2²⁰·(seed + 1) + k: sets share no sequences. Raises
-    `InvalidValueError` for sequences < 1 or seed < 0.
+    `task` is what is shown, by default what was trained on; `place` tells tests apart that share no sequences.
+    Raises `InvalidValueError` for sequences < 1 or seed < 0.
     """
     whole("sequences", sequences, 1)
     whole("seed", seed, 0)
-    seeds = trained.experiment.seeds
-    worlds = [make_world(trained.experiment.task, own) for own in seeds]
-    for block, start in enumerate(range(0, sequences, BLOCK)):
-        number, size = ((seed + 1) << 20) + block, min(BLOCK, sequences - start)
-        yield [draw(world, own, number, size) for world, own in zip(worlds, seeds, strict=True)]
+    experiment = trained.experiment
+    task = task or experiment.task
+    world = make_world(task, experiment.seeds, str(_device(trained)))
+    for start in range(0, sequences, BLOCK):
+        yield novel_sequences(task, world, seed + 1, min(BLOCK, sequences - start), start, place)
 
 
 def answers(
-    trained: Trained, batches: Sequence[Batch]
+    trained: Trained, batch: Batch
 ) -> tuple[Float[Tensor, "member sequence label"], Int[Tensor, "member sequence"]]:
-    """The ensemble's logits for one batch per member, and what would have been right; both on the CPU."""
+    """The ensemble's logits for a batch, and what would have been right; both on the CPU."""
     with torch.no_grad():
-        logits = forward(trained.weights, wiring(trained), _stacked(trained, batches))
-    return logits.cpu(), torch.stack([batch.target for batch in batches]).cpu()
+        logits = forward(trained.weights, wiring(trained), batch.tokens)
+    return logits.cpu(), batch.target.cpu()
 
 
 def attention_blocks(
@@ -57,13 +60,8 @@ def attention_blocks(
     Sequences show new classes and ask for one at a random item, so that they favour no position. Attention is
     [member, sequence, query, key], a list over layers, one such list for each of `weights`.
     """
-    task = trained.experiment.task
-
-    def draw(world: World, own: int, number: int, size: int) -> Batch:
-        return novel_tests(task, world, own, size, number=number)
-
-    for batches in draws(trained, draw, sequences, seed):
-        tokens = _stacked(trained, batches)
+    for novel in blocks(trained, sequences, seed):
+        tokens = novel.asking().tokens
         attention: list[list[Tensor]] = [[] for _ in weights]
         with torch.no_grad():
             for own, layers in zip(weights, attention, strict=True):
@@ -82,10 +80,6 @@ def running(trained: Trained) -> Bool[np.ndarray, "member"]:
     """Which members trained to the end: not stopped, every weight finite."""
     going = np.array([seed not in trained.stopped for seed in trained.experiment.seeds])
     return finite_members(trained.weights) & going
-
-
-def _stacked(trained: Trained, batches: Sequence[Batch]) -> Tensor:
-    return torch.stack([batch.tokens for batch in batches]).to(_device(trained))
 
 
 def _device(trained: Trained) -> torch.device:

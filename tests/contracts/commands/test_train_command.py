@@ -86,9 +86,9 @@ def test_every_option_reaches_the_experiment(here, capsys):
         "depth": 1, "residual": False, "mask": {"kind": "sliding_window", "width": 5, "sinks": 0},
         "positional": {"kind": "rotary", "base": 10_000.0},
     }  # fmt: skip
-    assert experiment.pop("evaluate_every") > 0
     assert experiment == {
-        "seeds": [0], "iterations": 20, "batch": 8, "learning_rate": 0.002, "weight_decay": 0.01
+        "seeds": [0], "iterations": 20, "batch": 8, "learning_rate": 0.002, "weight_decay": 0.01,
+        "evaluate_every": None, "precision": "float32", "draws": "philox",
     }  # fmt: skip
     assert answer["gaps"]["first-middle"]["items"] == [0, 2]
     assert Path(answer["file"]).parent == here / "o"

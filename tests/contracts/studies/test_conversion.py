@@ -54,6 +54,11 @@ def test_every_file_of_0_1_is_converted_or_named_and_none_is_lost(old):
     )
     assert "posbias paper claims" in told["statements/statements.json"].todo
     assert told["train/causal-none-depth1-7de43f69.nc"].kind == "a trained cell"
+    begun = told["interrupted/.causal-none-depth1-1b0b569f.checkpoint"]
+    assert (begun.kind, begun.todo) == (
+        "an unfinished training",
+        "the command that was interrupted begins anew",
+    )
     assert told["encodings/encodings.json"].todo == (
         "'posbias paper encodings' writes it again, from its cells"
     )
@@ -63,7 +68,6 @@ def test_every_file_of_0_1_is_converted_or_named_and_none_is_lost(old):
         *("README.md", "comparison.json", "prediction.json", "simulation.json", "variants.json"),
         *("variation.json", "verify/verify.json", "verify/wu-4.5-published.json"),
         *("kim2026/table.csv", "train/causal-none-depth1-7de43f69.safetensors", "report.json"),
-        "interrupted/.causal-none-depth1-1b0b569f.checkpoint",
     }
     again = convert(old)
     assert not [one for one in again if one.written is not None]

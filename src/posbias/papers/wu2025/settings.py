@@ -94,11 +94,7 @@ class Effort:
         """The setting as something that can be trained."""
         from posbias.training.specification import Experiment
 
-        steps = self.steps(setting)
-        every = steps // 10
-        return Experiment(
-            setting.task, setting.network, seeds=self.seeds, iterations=steps, evaluate_every=every
-        )
+        return Experiment(setting.task, setting.network, seeds=self.seeds, iterations=self.steps(setting))
 
 
 QUICK = Effort(
