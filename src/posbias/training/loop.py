@@ -16,8 +16,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
@@ -31,8 +30,10 @@ from posbias.arguments import whole
 from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
 from posbias.files import write_text
+from posbias.interruption import Deferred
 from posbias.spec import fingerprint
 from posbias.store import Checkpoint
+from posbias.threads import torch_threads
 from posbias.training.averages import plain
 from posbias.training.ensemble import Ensemble
 from posbias.training.precision import multiplying
@@ -99,39 +100,52 @@ def train(
 ) -> Trained | list[Trained]:
     """Train an experiment, or several compatible ones as one ensemble.
 
-    `checkpoint` is a file that is written every few seconds and gone on from when it is there; on the same
-    machine with the same `threads` (default: those of torch) the result is the same to the bit. It stays after the
-    end, for the caller to remove once the result is safe, as does the file `log_of(checkpoint)`, in which the
-    learning curves so far are written at every evaluation, as JSON lines. `on_event` is called after every
-    iteration; a stopped member, or a checkpoint that is used or damaged, is logged.
+    `checkpoint` is a file that is written every few seconds, and at an interruption, and gone on from when it is
+    there; on the same machine with the same `threads` (default: those of torch) the result is the same to the bit.
+    It stays after the end, for the caller to remove once the result is safe, as does the file
+    `log_of(checkpoint)`, in which the learning curves so far are written at every evaluation, as JSON lines.
+    `on_event` is called after every iteration; a stopped member, or a checkpoint that is used or damaged, is
+    logged.
 
     Raises `InvalidValueError` for experiments that are not compatible, a device that is not there, threads < 1;
-    `InputFileError` for a checkpoint of other experiments; `OutputFileError` when it cannot be written.
+    `InputFileError` for a checkpoint of other experiments; `OutputFileError` when it cannot be written;
+    KeyboardInterrupt on Ctrl-C, after the iteration that was begun.
     """
     experiments = [experiment] if isinstance(experiment, Experiment) else list(experiment)
     _check(experiments, device, threads)
     file = Checkpoint(checkpoint, _fingerprint(experiments, device), PATIENCE)
-    with _threads(threads), multiplying(experiments[0].precision, device):
+    with torch_threads(threads), multiplying(experiments[0].precision, device):
         stored = file.load()
         ensemble = Ensemble(experiments, device)
         if stored is not None:
             ensemble.restore(stored)
             log.info("resuming after %d iterations from %s", ensemble.iteration, checkpoint)
-        begin, before, first = time.monotonic(), ensemble.seconds, ensemble.iteration
+        _finish(ensemble, file, None if checkpoint is None else log_of(checkpoint), on_event)
+        trained = _results(experiments, ensemble, device)
+    return trained[0] if isinstance(experiment, Experiment) else trained
+
+
+def _finish(ensemble: Ensemble, file: Checkpoint, curves: Path | None, on_event: OnEvent | None) -> None:
+    """Train to the end, or to an interruption: the file then holds the iteration that was reached."""
+    begin, before, first = time.monotonic(), ensemble.seconds, ensemble.iteration
+    with Deferred() as interruption:
         while not ensemble.finished:
             ensemble.step()
             if ensemble.iteration in ensemble.points:
                 ensemble.evaluate()
-                if checkpoint is not None:
-                    _write_curves(log_of(checkpoint), ensemble.curves)
+                if curves is not None:
+                    _write_curves(curves, ensemble.curves)
             ensemble.seconds = before + time.monotonic() - begin
             file.keep_up(ensemble.state)
-            if on_event:
-                on_event(Event(ensemble.iteration, ensemble.total, "iteration"))
+            try:
+                if on_event:
+                    on_event(Event(ensemble.iteration, ensemble.total, "iteration"))
+                interruption.check()
+            except BaseException as error:
+                file.write_after(ensemble.state, error)
+                raise
         if ensemble.iteration > first:
             file.write(ensemble.state)
-        trained = _results(experiments, ensemble, device)
-    return trained[0] if isinstance(experiment, Experiment) else trained
 
 
 def log_of(checkpoint: Path) -> Path:
@@ -198,13 +212,3 @@ def _fingerprint(experiments: list[Experiment], device: str) -> str:
     """Equal exactly when the numbers that are computed are."""
     ours = " ".join([torch.device(device).type, *map(fingerprint, experiments)])
     return hashlib.sha256(ours.encode()).hexdigest()[:16]
-
-
-@contextmanager
-def _threads(threads: int | None) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -1,4 +1,7 @@
-"""A training to be killed: python interruptible.py CHECKPOINT. Says each written iteration; waits after 40."""
+"""A training to be stopped: python interruptible.py CHECKPOINT [never]. Says each iteration; waits after 40.
+
+The checkpoint is written after every iteration, or, with `never`, at an interruption alone.
+"""
 
 import sys
 import time
@@ -24,19 +27,34 @@ JOB = [
         evaluate_every=25,
     ),
 ]
+PAUSE = 0.05
+"""Seconds after each iteration, where it is to be stopped in time."""
 
 
-def often():
-    """Write the checkpoint after every iteration."""
-    loop.PATIENCE = checkpoints.LEAST = 0.0
+def write(often):
+    """Write the checkpoint after every iteration, or at an interruption alone."""
+    loop.PATIENCE, checkpoints.LEAST = (0.0, 0.0) if often else (100.0, 1e9)
+
+
+def task(checkpoint, *, on_event):
+    """The same as a task of an engine."""
+
+    def slowly(event):
+        on_event(event)
+        time.sleep(PAUSE)
+
+    write(often=False)
+    train(JOB, checkpoint=Path(checkpoint), threads=1, on_event=slowly)
 
 
 def tell(event):
     print(event.done, flush=True)
-    if event.done == 40:
+    if "never" in sys.argv:
+        time.sleep(PAUSE)
+    elif event.done == 40:
         time.sleep(600)
 
 
 if __name__ == "__main__":
-    often()
+    write(often="never" not in sys.argv)
     train(JOB, checkpoint=Path(sys.argv[1]), threads=1, on_event=tell)

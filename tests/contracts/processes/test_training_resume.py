@@ -13,6 +13,8 @@ from interruptible import JOB
 from logged import logged
 
 from posbias.errors import InputFileError, OutputFileError
+from posbias.execution import Processes, Task
+from posbias.interruption import Deferred
 from posbias.store import checkpoint as checkpoints
 from posbias.training import loop
 from posbias.training.loop import train
@@ -86,6 +88,60 @@ def test_a_process_killed_at_any_time_resumes_bit_identically(whole, tmp_path):
     assert 14 <= numbers[0] <= 60
     assert numbers[-1] == 60
     same(resumed, whole)
+
+
+@pytest.mark.parametrize("at", [1, 13, 37])
+def test_ctrl_c_keeps_the_iteration_that_was_reached(whole, tmp_path, at):
+    """Of a process that writes its checkpoint at no other time."""
+    checkpoint = tmp_path / "job.safetensors"
+    command = [sys.executable, Path(__file__).with_name("interruptible.py"), checkpoint, "never"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        told = [line.strip() for line in itertools.islice(process.stdout, at)]
+        process.send_signal(signal.SIGINT)
+        rest, error = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in error
+    reached = int([*told, *rest.split()][-1])
+    assert at <= reached < 60
+    numbers, on_event = heard()
+    same(train(JOB, checkpoint=checkpoint, threads=1, on_event=on_event), whole)
+    assert numbers == list(range(reached + 1, 61))
+
+
+def test_a_worker_that_is_told_to_end_keeps_the_iteration_that_was_reached(whole, tmp_path, monkeypatch):
+    """By the SIGTERM that a stopped engine sends."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    checkpoint, told = tmp_path / "job.safetensors", []
+
+    def hear(number, news):
+        told.append(news.done)
+        if news.done >= 13:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Processes(1).run([Task("interruptible:task", {"checkpoint": str(checkpoint)})], hear)
+    numbers, on_event = heard()
+    same(train(JOB, checkpoint=checkpoint, threads=1, on_event=on_event), whole)
+    assert numbers[0] > told[-1]
+    assert numbers == list(range(numbers[0], 61))
+
+
+def test_a_signal_waits_for_the_end_of_the_step():
+    ended = []
+
+    def work():
+        with Deferred() as interruption:
+            for step in range(10):
+                if step == 3:
+                    signal.raise_signal(signal.SIGINT)
+                    signal.raise_signal(signal.SIGINT)
+                ended.append(step)
+                interruption.check()
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert ended == [0, 1, 2, 3]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_finished_training_is_not_trained_again(whole, tmp_path):
