@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any, Literal
 
 from posbias.arguments import whole
 from posbias.cli import options as shared
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 ITERATIONS = {"quick": 2_500, "full": 100_000}
 SEQUENCES = {"quick": 2_000, "full": 10_000}
 """Test sequences per position or pair."""
-_SIDE_BY_SIDE = "Cores to use: cells of a sweep train side by side, one on each. Default: all."
 
 
 @shared.options
@@ -112,11 +109,12 @@ class Options:
 
     sequences: shared.Many | None = None
     device: shared.Device = "cpu"
-    threads: Annotated[shared.Threads, Parameter(help=_SIDE_BY_SIDE)] = None
+    threads: shared.TrainingThreads = None
     ray: shared.Ray = None
     gpus_per_cell: shared.GpusPerCell = 0
     out: shared.Out | None = None
     budget: shared.Budget = None
+    no_tests: shared.NoTests = False
     rerun: shared.Rerun = False
     json: shared.Json = False
 
@@ -148,14 +146,16 @@ def _train(spec: Path | None, experiment: Experiment, options: Options) -> None:
     from posbias.training.shorthand import words_of
 
     name = spec.stem if spec is not None else words_of(experiments[0])
+    folder = options.out or shared.RESULTS / "train" / name
     sequences = options.sequences
     if sequences is None:
         sequences = SEQUENCES["full" if experiment.effort == "full" else "quick"]
     with progress() as on_event:
         cells = run_cells(
             experiments,
-            options.out or shared.RESULTS / "train" / name,
+            folder,
             sequences=sequences,
+            tests=not options.no_tests,
             again=options.rerun,
             device=options.device,
             workers=options.threads,
@@ -163,11 +163,27 @@ def _train(spec: Path | None, experiment: Experiment, options: Options) -> None:
             gpus_per_cell=options.gpus_per_cell,
             on_event=on_event,
         )
-    if swept:
+    if options.no_tests:
+        tell_untested(folder, experiments, options.json)
+    elif swept:
         answer = {"cells": [cell.as_dict() for cell in cells]}
         answer_with("train-sweep/1", answer, lambda: _sweep_lines(cells), options.json)
     else:
         answer_with("train/1", cells[0].as_dict(), lambda: _lines(cells[0]), options.json)
+
+
+def tell_untested(folder: Path, experiments: "Sequence[Trained]", json: bool) -> None:
+    """Answer with what of some experiments is trained and not tested."""
+    from posbias.training.jobs import untested
+
+    paths = [path for path in (untested(folder, one) for one in experiments) if path.exists()]
+    tested = len(experiments) - len(paths)
+    answer = {"folder": str(folder), "untested": [str(path) for path in paths], "tested": tested}
+    lines = [
+        f"{len(paths)} cells trained, {tested} tested already; without --no-tests the same command tests them"
+    ]
+    lines += [f"weights: {path}" for path in paths]
+    answer_with("train-untested/1", answer, lambda: lines, json)
 
 
 def _check(spec: Path | None, experiment: Experiment, options: Options) -> None:

@@ -18,11 +18,13 @@ from posbias.errors import InvalidValueError, OutputFileError
 from posbias.events import Event, OnEvent
 from posbias.execution import Engine, Failed, InProcess, Last, Processes, Result, Task
 from posbias.files import need_writable
+from posbias.interruption import Pace
 from posbias.memory import cores
 from posbias.spec import encode
 from posbias.store import Store, need_xarray
 from posbias.training.conversion import convert_cell, of_0_1
-from posbias.training.jobs import Job, take_files
+from posbias.training.jobs import Job, take_files, untested
+from posbias.training.network import Rotary
 from posbias.training.probes import compared
 from posbias.training.results import Cell, TrainingCell, load_cell, measure_cell, save_beside
 from posbias.training.specification import Experiment, compatible
@@ -37,6 +39,7 @@ def run_cells(
     folder: str | os.PathLike[str],
     *,
     sequences: int = 2000,
+    tests: bool = True,
     again: bool = False,
     device: str = "cpu",
     workers: int | None = None,
@@ -47,10 +50,12 @@ def run_cells(
     """The cell of every experiment, in order, from `folder` where it is there and whole.
 
     A cell that was tested on fewer than `sequences` sequences is tested anew, not trained; `again` trains
-    everything. `workers` is the number of cores (default: all): so many cells at a time, or threads for a
-    single cell. An `engine` takes its place; a cluster sets aside `gpus_per_cell` (a half: two cells side by side
-    on one) when `device` is not the CPU. `on_event` counts iterations, over the members of all cells that are
-    trained. What is worth a line, such as a damaged file, is logged.
+    everything. Without `tests` what is not there is only trained: its weights are kept in `folder`
+    (`jobs.untested`) for a later call, and it is left out of what is returned. `workers` is the number of cores:
+    so many cells at a time (default: all), or threads for a single cell (default: one). An `engine` takes its
+    place; a cluster sets aside `gpus_per_cell` (a half: two cells side by side on one) when `device` is not the
+    CPU. `on_event` counts iterations, over the members of all cells that are trained. What is worth a line, such
+    as a damaged file, is logged.
 
     A cell that fails does not stop the others; afterwards its error is raised (the first one's, the rest are
     logged). Raises `InvalidValueError` for wrong values before anything is trained, and as `train` does;
@@ -63,26 +68,29 @@ def run_cells(
     cells = {experiment: None if again else find_cell(folder, experiment) for experiment in wanted}
     missing = [experiment for experiment, cell in cells.items() if cell is None]
     jobs = _jobs(missing, folder, together=device != "cpu" and engine is None)
+    jobs = jobs if tests else [job for job in jobs if not all(map(Path.exists, job.weights))]
     if engine is None:
         beside = device == "cpu" and len(jobs) > 1 and (workers or cores()) > 1
         engine = Processes(workers or cores()) if beside else InProcess()
     call = f"posbias.training.jobs:{'finish_here' if engine.shares_disk else 'finish_elsewhere'}"
-    threads = workers if isinstance(engine, InProcess) else 1
-    how = {"sequences": sequences, "device": device, "threads": threads}
+    threads = workers or 1 if isinstance(engine, InProcess) else 1
+    how = {"sequences": sequences, "device": device, "threads": threads, "tests": tests}
     run = _Run(jobs, on_event)
     try:
         tasks = [Task(call, {"job": encode(job), **how}, label=job.label, gpus=gpus_per_cell) for job in jobs]
         engine.run(tasks, run.hear)
         run.raise_failures()
+        if not tests:
+            return [cell for cell in cells.values() if cell is not None]
         for experiment, cell in cells.items():
             if cell is not None and cell.evaluation.sequences < sequences:
                 log.info("testing again, on %s sequences: %s", f"{sequences:,}", cell.path)
                 cells[experiment] = save_beside(measure_cell(cell.trained, sequences), folder)
     except KeyboardInterrupt:
-        kept = len(cells) - len(missing) + len(run.paths)
+        kept = len(cells) - sum(len(job.experiments) for job in jobs) + len(run.paths)
         running = " and the running ones' checkpoints" if engine.shares_disk else ""
         raise KeyboardInterrupt(
-            f"{kept} of {len(cells)} cells{running} are kept in {folder}, the same command goes on from there"
+            run.goes_on(f"{kept} of {len(cells)} cells{running} are kept in {folder}")
         ) from None
     cells |= {cell.experiment: cell for cell in map(load_cell, run.paths)}
     return [cells[experiment] for experiment in wanted]  # type: ignore[misc]
@@ -110,7 +118,8 @@ class _Run:
 
     def __init__(self, jobs: Sequence[Job], on_event: OnEvent | None):
         self._jobs, self._on_event = jobs, on_event
-        self._shares = [0.0] * len(jobs)
+        self._shares, self._first = [0.0] * len(jobs), dict[int, float]()
+        self._pace = Pace()
         self._failures: dict[int, Failed] = {}
         self.paths: list[Path] = []
 
@@ -125,10 +134,19 @@ class _Run:
             result = news.value
             self.paths += map(Path, take_files(job, result) if isinstance(result, dict) else result)
         self._shares[number] = news.share if isinstance(news, Event) else 1.0
+        # what a checkpoint had is no work of this run
+        self._first.setdefault(number, self._shares[number] if isinstance(news, Event) else 0.0)
         if self._on_event:
             sizes = [own.size for own in self._jobs]
             done = sum(size * share for size, share in zip(sizes, self._shares, strict=True))
             self._on_event(Event(round(done), sum(sizes), "iteration"))
+
+    def goes_on(self, kept: str) -> str:
+        """What an interruption says: what is kept, and how long the rest of the training takes."""
+        begun = [self._first.get(number, 0.0) for number in range(len(self._jobs))]
+        parts = [*zip(self._jobs, begun, self._shares, strict=True)]
+        done = sum(job.work * (share - first) for job, first, share in parts)
+        return self._pace.goes_on(kept, done, sum(job.work * (1 - share) for job, _, share in parts))
 
     def raise_failures(self) -> None:
         """Raise the error of the first job that failed, having logged those of the others."""
@@ -171,15 +189,32 @@ def _check_engine(engine: Engine | None, workers: int | None, device: str, gpus:
 
 
 def _jobs(experiments: Sequence[Experiment], folder: Path, together: bool) -> list[Job]:
-    """The jobs, longest first (every layer costs the same); with `together`, compatible experiments in one."""
+    """The jobs, longest first; with `together`, compatible experiments in one.
+
+    What is trained and not tested is a job of its own, unless it belongs to a training that is begun.
+    """
+    begun = [job for job in _grouped(experiments, folder, together) if job.checkpoint.exists()]
+    fresh = [one for one in experiments if not any(one in job.experiments for job in begun)]
+    trained = [one for one in fresh if untested(folder, one).exists()]
+    jobs = [*begun, *(Job((one,), folder) for one in trained)]
+    jobs += _grouped([one for one in fresh if one not in trained], folder, together)
+    return sorted(jobs, key=lambda job: job.work, reverse=True)
+
+
+def _alike(one: Experiment, other: Experiment) -> bool:
+    """Whether neither pays, trained together, for what only the other needs: rotations, residual connections."""
+    needs = [(isinstance(own.network.positional, Rotary), own.network.residual) for own in (one, other)]
+    return compatible(one, other) and needs[0] == needs[1]
+
+
+def _grouped(experiments: Sequence[Experiment], folder: Path, together: bool) -> list[Job]:
     groups: list[list[Experiment]] = []
     for experiment in experiments:
         for group in groups if together else []:
             members = sum(len(other.seeds) for other in [*group, experiment])
-            if compatible(group[0], experiment) and members <= TOGETHER:
+            if _alike(group[0], experiment) and members <= TOGETHER:
                 group.append(experiment)
                 break
         else:
             groups.append([experiment])
-    jobs = [Job(tuple(group), folder) for group in groups]
-    return sorted(jobs, key=lambda job: job.size * job.experiments[0].network.depth, reverse=True)
+    return [Job(tuple(group), folder) for group in groups]

@@ -12,7 +12,7 @@ from posbias.errors import InputFileError
 from posbias.events import OnEvent
 from posbias.files import write_bytes
 from posbias.spec import decode, fingerprint, value
-from posbias.store import Store
+from posbias.store import Store, remove_pieces
 from posbias.training.loop import Trained, log_of, train
 from posbias.training.results import (
     TrainingCell,
@@ -41,6 +41,11 @@ class Job:
         return sum(len(experiment.seeds) * experiment.iterations for experiment in self.experiments)
 
     @property
+    def work(self) -> int:
+        """What it takes, in any unit: every layer costs the same."""
+        return self.size * self.experiments[0].network.depth
+
+    @property
     def label(self) -> str:
         """What it is called: the first cell's name."""
         return name_of(self.experiments[0])
@@ -52,20 +57,37 @@ class Job:
         name = self.label if len(self.experiments) == 1 else f"{len(self.experiments)}-cells-{digits}"
         return self.folder / f".{name}.checkpoint"
 
+    @property
+    def weights(self) -> list[Path]:
+        """Where what is trained and not tested is kept, by experiment."""
+        return [untested(self.folder, experiment) for experiment in self.experiments]
+
     def discard(self) -> None:
         """Remove what an unfinished training has left."""
-        self.checkpoint.unlink(missing_ok=True)
+        remove_pieces(self.checkpoint)
         log_of(self.checkpoint).unlink(missing_ok=True)
 
 
+def untested(folder: Path, experiment: Experiment) -> Path:
+    """Where the weights of an experiment are kept until it is tested."""
+    return folder / f".{name_of(experiment)}.safetensors"
+
+
 def finish(
-    job: Job, *, sequences: int, device: str, threads: int | None, on_event: OnEvent | None = None
+    job: Job,
+    *,
+    sequences: int,
+    device: str,
+    threads: int | None,
+    tests: bool = True,
+    on_event: OnEvent | None = None,
 ) -> list[Path]:
     """Train a job, or go on from where it was left; test it and save its cells. Raises as `run_cells`.
 
-    What is trained is written before the tests, which can take as long as the training on a GPU.
+    What is trained is written before the tests, which can take as long as the training on a GPU; without `tests`
+    it is all, and what is returned.
     """
-    weights = [job.folder / f".{name_of(experiment)}.safetensors" for experiment in job.experiments]
+    weights = job.weights
     trained = [_trained(path, own) for path, own in zip(weights, job.experiments, strict=True)]
     if None in trained:
         trained = train(
@@ -74,6 +96,8 @@ def finish(
         for path, own in zip(weights, trained, strict=True):
             save_trained(own, path)
     job.discard()
+    if not tests:
+        return weights
     cells = []
     for path, own in zip(weights, trained, strict=True):
         assert own is not None
@@ -90,12 +114,18 @@ def finish_here(job: dict[str, Any], **settings: Any) -> list[str]:
 def finish_elsewhere(job: dict[str, Any], **settings: Any) -> dict[str, bytes]:
     """`finish` as a task on another machine: in a temporary folder; returns the files by name."""
     with tempfile.TemporaryDirectory(prefix="posbias-cells-") as folder:
-        cells = finish(replace(decode(Job, job), folder=Path(folder)), **settings)
-        return {path.name: path.read_bytes() for cell in cells for path in (weights_path(cell), cell)}
+        made = finish(replace(decode(Job, job), folder=Path(folder)), **settings)
+        both = (path for one in made for path in dict.fromkeys((weights_path(one), one)))
+        return {path.name: path.read_bytes() for path in both}
 
 
 def take_files(job: Job, files: Mapping[str, bytes]) -> list[str]:
     """Save what `finish_elsewhere` returned, and drop what an earlier run on this machine had begun."""
+    if all(path.name in files for path in job.weights):
+        for path in job.weights:
+            write_bytes(path, files[path.name])
+        job.discard()
+        return [*map(str, job.weights)]
     with tempfile.TemporaryDirectory(prefix="posbias-cells-") as folder:
         for name, content in files.items():
             write_bytes(Path(folder) / name, content)

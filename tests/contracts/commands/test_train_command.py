@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from answers import faults
 
 from posbias.cli import main
 
@@ -123,6 +124,22 @@ def test_a_sweep_is_a_table_of_cells(here, capsys):
         run(capsys, "one.toml", "--sequences", 60, "--out", "results/train/depths", "--json").out
     )
     assert one == {"schema": "train/1"} | cells[0]
+
+
+def test_weights_are_tested_later(here, capsys):
+    whole = run(capsys, *TINY, "--out", "whole", "--json").out
+    told = json.loads(run(capsys, *TINY, "--no-tests", "--json").out)
+    assert not faults(told)
+    assert told["tested"] == 0
+    (weights,) = map(Path, told["untested"])
+    assert weights.exists()
+    assert "1 cells trained, 0 tested already" in run(capsys, *TINY, "--no-tests").out
+    cell = json.loads(run(capsys, *TINY, "--json").out)
+    assert {name: held for name, held in cell.items() if name not in ("cost", "file")} == {
+        name: held for name, held in json.loads(whole).items() if name not in ("cost", "file")
+    }
+    assert not weights.exists()
+    assert json.loads(run(capsys, *TINY, "--no-tests", "--json").out)["tested"] == 1
 
 
 WRONG = [

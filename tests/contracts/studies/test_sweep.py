@@ -1,5 +1,6 @@
 """Spec files become experiments, experiments become cells: what is trained, skipped, kept and refused."""
 
+import dataclasses
 import json
 import os
 import re
@@ -20,7 +21,7 @@ from posbias.sweeps import MOST
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.training import jobs, loop
 from posbias.training.cells import _jobs, run_cells
-from posbias.training.jobs import Job, finish
+from posbias.training.jobs import Job, finish, untested
 from posbias.training.network import ENCODINGS, Network
 from posbias.training.shorthand import answers_of, common_words, encoding_of, mask_of, name_of
 from posbias.training.specification import Experiment
@@ -260,7 +261,7 @@ def test_cells_side_by_side_are_the_cells_one_by_one(tmp_path):
 
 @pytest.mark.slow
 def test_compatible_cells_train_together_and_become_what_they_are_alone(tmp_path):
-    experiments = [tiny(), tiny(network=Network(depth=1, residual=True), seeds=(5,)), tiny(depth=2)]
+    experiments = [tiny(), tiny(network=Network(depth=1, mask=Full()), seeds=(5,)), tiny(depth=2)]
     made = _jobs(experiments, tmp_path, together=True)
     assert sorted(len(job.experiments) for job in made) == [1, 2]
     assert len(_jobs(experiments, tmp_path, together=False)) == 3
@@ -272,6 +273,22 @@ def test_compatible_cells_train_together_and_become_what_they_are_alone(tmp_path
     for one, two in zip(together, alone, strict=True):
         for name, weights in one.trained.weights.items():
             np.testing.assert_allclose(weights, two.trained.weights[name], rtol=0, atol=2e-4)
+
+
+def test_cells_train_together_that_need_the_same(tmp_path):
+    """No cell pays for rotations or residual connections that only another one needs."""
+    rope = ENCODINGS["rope"]
+    plain, again = tiny(), tiny(task=dataclasses.replace(TASK, answers=(0,)))
+    networks = [Network(1), Network(1, True), Network(1, positional=rope), Network(1, True, positional=rope)]
+    experiments = [
+        dataclasses.replace(base, network=network, seeds=seeds)
+        for network in networks
+        for base, seeds in ((plain, (0, 1)), (again, (2, 3)))
+    ]
+    groups = [job.experiments for job in _jobs(experiments, tmp_path, together=True)]
+    assert sorted(map(len, groups)) == [2, 2, 2, 2]
+    for group in groups:
+        assert len({(one.network.residual, one.network.positional) for one in group}) == 1
 
 
 @pytest.mark.parametrize(
@@ -318,6 +335,29 @@ def test_what_was_trained_and_not_tested_is_not_trained_again(tmp_path, monkeypa
     (resumed,) = run_cells([TINY], tmp_path / "cut", sequences=50, workers=1)
     assert resumed.evaluation.as_dict() == whole.evaluation.as_dict()
     assert sorted(path.suffix for path in (tmp_path / "cut").iterdir()) == [".nc", ".safetensors"]
+
+
+def test_training_and_testing_apart_give_the_same_cells(tmp_path):
+    experiments = [tiny(), tiny(2)]
+    whole = run_cells(experiments, tmp_path / "whole", sequences=50, workers=1)
+    folder = tmp_path / "apart"
+    assert run_cells(experiments[:1], folder, tests=False, workers=1) == []
+    assert untested(folder, experiments[0]).exists()
+    assert not list(folder.glob("*.nc"))
+    heard, on_event = counted()
+    assert run_cells(experiments, folder, tests=False, workers=1, on_event=on_event) == []
+    assert heard[-1][1] == len(experiments[1].seeds) * experiments[1].iterations
+    assert run_cells(experiments, folder, tests=False, workers=1, on_event=refuse) == []
+    tested = run_cells(experiments, folder, sequences=50, workers=1)
+    for one, two in zip(whole, tested, strict=True):
+        assert one.evaluation.as_dict() == two.evaluation.as_dict()
+        for name, weights in one.trained.weights.items():
+            assert (weights == two.trained.weights[name]).all()
+    assert not list(folder.glob(".*"))
+
+
+def refuse(event):
+    raise AssertionError("nothing is to be trained")
 
 
 def test_learning_curves_can_be_read_while_it_trains(tmp_path):

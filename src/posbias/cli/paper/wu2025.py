@@ -1,12 +1,16 @@
 """`posbias paper wu2025`: the figures of Wu et al. 2025."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from posbias.arguments import whole
 from posbias.cli import options as shared
+from posbias.cli.output import progress
 from posbias.cli.paper.claims import answer_reproduction, claim_lines, claims_alone
+from posbias.cli.train import tell_untested
+from posbias.interruption import budget
 from posbias.terminal import table
 
 if TYPE_CHECKING:
@@ -30,10 +34,11 @@ class Options:
     networks: shared.Networks = None
     out: shared.Out = Path("results/wu2025")
     device: shared.Device = "cpu"
-    threads: shared.Threads = None
+    threads: shared.TrainingThreads = None
     ray: shared.Ray = None
     gpus_per_cell: shared.GpusPerCell = 0
     budget: shared.Budget = None
+    no_tests: shared.NoTests = False
     rerun: shared.Rerun = False
     json: shared.Json = False
 
@@ -52,17 +57,32 @@ def wu2025(*what: str, options: Options = Options()) -> None:
     if claims_alone(what, "wu2025", options.out, options.json):
         return
     effort = shared.quick_or_full(options.effort, "iterations by depth, test sequences")
+    settings: dict[str, Any] = {
+        "effort": _spent(effort, options.networks),
+        "device": options.device,
+        "workers": options.threads,
+        "engine": shared.cluster(options.ray, options.threads),
+        "gpus_per_cell": options.gpus_per_cell,
+    }
+    if options.no_tests:
+        _train(what or "fig2", options, settings)
+        return
     answer_reproduction(
         "wu2025",
         what or "fig2",
         options,
         lambda made: [*table(*made.table()), *claim_lines(made, [f"file: {path}" for path in made.written])],
-        effort=_spent(effort, options.networks),
-        device=options.device,
-        workers=options.threads,
-        engine=shared.cluster(options.ray, options.threads),
-        gpus_per_cell=options.gpus_per_cell,
+        **settings,
     )
+
+
+def _train(what: Sequence[str] | str, options: Options, settings: dict[str, Any]) -> None:
+    """Train the cells of some figures, and test none."""
+    from posbias.papers.wu2025 import train
+
+    with budget(options.budget), progress() as on_event:
+        experiments = train(what, out=options.out, again=options.rerun, on_event=on_event, **settings)
+    tell_untested(options.out / "cells", experiments, options.json)
 
 
 def _spent(effort: str, networks: int | None) -> "Spent":

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from posbias.deprecated import or_moved
 from posbias.events import OnEvent
@@ -30,7 +30,20 @@ from posbias.papers.wu2025.settings import FULL, QUICK, Effort, Setting
 from posbias.papers.wu2025.studies import STUDIES
 from posbias.papers.wu2025.tables import data, tables
 
-__all__ = ["FULL", "QUICK", "STUDIES", "Effort", "Reproduction", "Setting", "outcome_of", "reproduce"]
+if TYPE_CHECKING:
+    from posbias.training import Experiment
+
+__all__ = [
+    "FULL",
+    "QUICK",
+    "STUDIES",
+    "Effort",
+    "Reproduction",
+    "Setting",
+    "outcome_of",
+    "reproduce",
+    "train",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +89,8 @@ def reproduce(
     began, folder, names = time.monotonic(), Path(out), STUDIES.find(what)
     need_writable(folder / "cells" / "cell.nc")
     new_figure()  # is matplotlib there?
-    settings = list(dict.fromkeys(setting for name in names for setting in STUDIES[name].cells))
-    experiments = {setting: effort.experiment(setting) for setting in settings}
+    experiments = _experiments(names, effort)
+    settings = [*experiments]
     missing = [
         setting
         for setting, experiment in experiments.items()
@@ -98,6 +111,29 @@ def reproduce(
     made = {name: write(STUDIES[name], results, effort.name, folder) for name in names}
     new = {setting: results[setting].trained.cost.get("seconds", 1.0) for setting in missing}
     return Reproduction(made, results, new, time.monotonic() - began)
+
+
+def train(
+    what: str | Iterable[str] = "all",
+    *,
+    out: str | os.PathLike[str],
+    effort: Effort = QUICK,
+    **settings: Any,
+) -> "list[Experiment]":
+    """Train what some of `STUDIES` need and OUT/cells has not, and keep the weights untested; what they need.
+
+    `settings`, and what is raised, as of `run_cells`; `reproduce` with the same tests and draws.
+    """
+    from posbias.training.cells import run_cells
+
+    experiments = [*_experiments(STUDIES.find(what), effort).values()]
+    run_cells(experiments, Path(out) / "cells", sequences=effort.sequences, tests=False, **settings)
+    return experiments
+
+
+def _experiments(names: Iterable[str], effort: Effort) -> "dict[Setting, Experiment]":
+    settings = dict.fromkeys(setting for name in names for setting in STUDIES[name].cells)
+    return {setting: effort.experiment(setting) for setting in settings}
 
 
 __getattr__ = or_moved(__name__)
