@@ -40,7 +40,7 @@ def test_uniform_window_attention_scores_the_known_values(width, expected):
 
 def test_uniform_attention_is_counted_by_fractions():
     for mask in (Causal(), SlidingWindow(5), SlidingWindow(3, 1), Prefix(2), Prefix(6), Full()):
-        allowed, counted = mask.allowed(17), uniform_exceeds(mask, 17, (0.1, 0.2, 0.25, 0.5))
+        allowed, counted = mask.allowed(17), uniform_exceeds(mask.allowed(17), (0.1, 0.2, 0.25, 0.5))
         for i, j in np.ndindex(17, 17):
             seen = int(allowed[i].sum())
             # 1/k > τ in whole numbers: k < 10, 5, 4, 2
@@ -105,8 +105,8 @@ def test_counts_are_those_of_a_plain_loop(network):
 
 
 def test_a_network_that_looks_at_one_token_has_a_sink_there_and_both_nulls_say_so():
-    found = sinks(copier(RetrievalTask(dimension=128, classes=64), 0), 100)
-    last = found.trained[:, 0, -1, 1, found.thresholds.index(0.2)]
+    found = sinks(copier(RetrievalTask(dimension=128, classes=64), 0), 100, starts=(0, 16))
+    last = found.trained[:, 0, 1, 1, found.thresholds.index(0.2)]
     assert (last == 1).all()
     assert found.metric(start=16)[:, 1].min() == 1.0
     assert found.metric_uniform(start=16)[1] == 0.0
@@ -164,7 +164,8 @@ def test_stopped_members_have_no_metric_but_a_null():
             "threshold: 0.21 given, one that was counted needed: 0.05",
         ),
         (lambda made: sinks(made, 5).metric(layer=1), "layer: 1 given, a layer from 0 to 0 needed"),
-        (lambda made: sinks(made, 5).metric(start=9), "start: 9 given, a query from 0 to 8 needed"),
+        (lambda made: sinks(made, 5).metric(start=4), "start: 4 given, one that was counted needed: 0, 5"),
+        (lambda made: sinks(made, 5, starts=(-1,)), "start: -1 given"),
         (lambda made: sinks(made, 5).curve(9), "key: 9 given, a token from 0 to 8 needed"),
         (lambda made: sinks(made, 5).beyond(-1), "key: -1 given"),
     ],

@@ -25,7 +25,7 @@ from posbias.training.kernels import Rollout, agreement, trained_rollout
 from posbias.training.loop import Trained
 from posbias.training.probes import Evaluation, Gap, evaluate
 from posbias.training.shorthand import words_of
-from posbias.training.sinks import Sinks, sinks
+from posbias.training.sinks import LATER, Sinks, over_starts, sinks
 from posbias.training.specification import Experiment
 
 if TYPE_CHECKING:
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 KIND, WEIGHTS, SCHEMA = "cell", "weights", 3
 MADE_BY = "posbias train"
-_TRAINED, _UNTRAINED = "sink_share", "sink_share_untrained"
+_TRAINED, _UNTRAINED, _UNIFORM = "sink_queries", "sink_queries_untrained", "sink_queries_uniform"
+_SHARES = {_TRAINED: "sink_share", _UNTRAINED: "sink_share_untrained", _UNIFORM: "sink_share_uniform"}
+"""The same query by query, as cells had it before they were counted over queries."""
 _CURVE, _ROLLOUT = "curve_", "rollout_"
 _LARGE = ("attention", _TRAINED, _UNTRAINED)
 
@@ -222,7 +224,7 @@ def weights_path(path: Path) -> Path:
 
 
 def as_dataset(cell: Cell) -> "xr.Dataset":
-    """A cell as labelled arrays: dimensions member, step, pair, item, layer, query, key, position, threshold."""
+    """A cell as labelled arrays; `docs/training.md` describes variables and dimensions."""
     xarray = need_xarray()
     experiment, evaluation, counted = cell.experiment, cell.evaluation, cell.sinks
     gaps = list(evaluation.gaps.values())
@@ -236,9 +238,9 @@ def as_dataset(cell: Cell) -> "xr.Dataset":
         "accuracy_by_position": (("member", "item"), evaluation.accuracy_by_position),
         "accuracy_alone": (("member", "item"), evaluation.accuracy_alone),
         "attention": (("member", "layer", "query", "key"), cell.attention),
-        _TRAINED: (("member", "layer", "query", "key", "threshold"), counted.trained),
-        _UNTRAINED: (("member", "layer", "query", "key", "threshold"), counted.untrained),
-        "sink_share_uniform": (("query", "key", "threshold"), counted.uniform),
+        _TRAINED: (("member", "layer", "start", "key", "threshold"), counted.trained),
+        _UNTRAINED: (("member", "layer", "start", "key", "threshold"), counted.untrained),
+        _UNIFORM: (("start", "key", "threshold"), counted.uniform),
         "allowed": (("query", "key"), counted.allowed.astype(np.int8)),
         "mixing": (("member", "layer"), cell.rollout.mixing),
         **{
@@ -260,6 +262,7 @@ def as_dataset(cell: Cell) -> "xr.Dataset":
         "layer": np.arange(depth),
         **{name: np.arange(task.tokens) for name in ("query", "key", "position")},
         "threshold": list(counted.thresholds),
+        "start": list(counted.starts),
     }
     told = {
         "test_seed": evaluation.seed,
@@ -308,12 +311,20 @@ def _evaluation(dataset: "xr.Dataset", trained: Trained, header: Header) -> Eval
 
 
 def _sinks(dataset: "xr.Dataset") -> Sinks:
+    allowed = dataset["allowed"].values.astype(bool)
+    if "start" in dataset.coords:
+        starts = tuple(int(one) for one in dataset["start"].values)
+        counts = {name: dataset[name].values for name in _SHARES}
+    else:
+        starts = (0, min(LATER, len(allowed) - 1))
+        counts = {name: over_starts(dataset[shares].values, starts) for name, shares in _SHARES.items()}
     return Sinks(
         thresholds=tuple(float(one) for one in dataset["threshold"].values),
-        allowed=dataset["allowed"].values.astype(bool),
-        trained=dataset[_TRAINED].values,
-        untrained=dataset[_UNTRAINED].values,
-        uniform=dataset["sink_share_uniform"].values,
+        starts=starts,
+        allowed=allowed,
+        trained=counts[_TRAINED],
+        untrained=counts[_UNTRAINED],
+        uniform=counts[_UNIFORM],
         sequences=int(dataset.attrs["sink_sequences"]),
     )
 

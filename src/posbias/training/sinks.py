@@ -18,9 +18,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from posbias.arguments import whole
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
-from posbias.theory.masks import Mask
 from posbias.training.averages import estimate_members, estimates_dict, plain
 from posbias.training.loop import Trained
 from posbias.training.network import initial_weights
@@ -33,22 +33,25 @@ THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 LATER = 5
 """The first query (from 0) of the variant without the first rows, where few keys share all attention."""
 
-Shares = Float[np.ndarray, "member layer query key threshold"]
+Queries = Float[np.ndarray, "member layer start key threshold"]
+"""How many queries from a start on give a key more than a threshold, mean over sequences."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sinks:
     """How often attention exceeds each of `thresholds`, in the trained networks and in both nulls.
 
-    `trained` and `untrained` are shares of `sequences` with A_ij > τ; `uniform` is 0 or 1; all are 0 where the
-    mask `allowed` forbids. Trained shares are NaN for members whose training was stopped.
+    `trained`, `untrained` and `uniform` count the queries i from each of `starts` on with A_ij > τ: means over
+    `sequences`, `uniform` exact. `allowed` is the mask. Trained counts are NaN for members whose training was
+    stopped.
     """
 
     thresholds: tuple[float, ...]
+    starts: tuple[int, ...]
     allowed: Bool[np.ndarray, "query key"]
-    trained: Shares
-    untrained: Shares
-    uniform: Float[np.ndarray, "query key threshold"]
+    trained: Queries
+    untrained: Queries
+    uniform: Float[np.ndarray, "start key threshold"]
     sequences: int
 
     def metric(
@@ -56,8 +59,8 @@ class Sinks:
     ) -> Float[np.ndarray, "member key"]:
         """sink_j of the trained networks: mean over layers or of one `layer`, over queries from `start` on.
 
-        NaN for keys that no such query may see. Raises `InvalidValueError` for a threshold that was not counted,
-        a layer or a query that there is not.
+        NaN for keys that no such query may see. Raises `InvalidValueError` for a threshold or a start that was
+        not counted, and for a layer that there is not.
         """
         return self._metric(self.trained, threshold, layer, start)
 
@@ -75,8 +78,8 @@ class Sinks:
         """sink_j of one key against τ: "trained", "untrained" [member, threshold], "uniform" [1, threshold]."""
         self._check_key(key)
         return {
-            name: _over_queries(shares, self.allowed, start).mean(axis=1)[:, key]
-            for name, shares in self._all().items()
+            name: self._over_queries(counts, start).mean(axis=1)[:, key]
+            for name, counts in self._all().items()
         }
 
     def beyond(
@@ -102,7 +105,7 @@ class Sinks:
                 "uniform": plain(self.metric_uniform(threshold, start)),
             }
 
-        later = min(LATER, len(self.allowed) - 1)
+        later = self.starts[-1]
         return {
             "threshold": threshold,
             "sequences": self.sequences,
@@ -117,19 +120,28 @@ class Sinks:
         if not 0 <= key < len(self.allowed):
             raise InvalidValueError(f"key: {key} given, a token from 0 to {len(self.allowed) - 1} needed")
 
-    def _all(self) -> dict[str, Shares]:
+    def _all(self) -> dict[str, Queries]:
         return {"trained": self.trained, "untrained": self.untrained, "uniform": self.uniform[None, None]}
 
-    def _metric(self, shares: Shares, threshold: float, layer: int | None, start: int) -> np.ndarray:
+    def _metric(self, counts: Queries, threshold: float, layer: int | None, start: int) -> np.ndarray:
         if threshold not in self.thresholds:
             listed = ", ".join(f"{one:g}" for one in self.thresholds)
             raise InvalidValueError(f"threshold: {threshold} given, one that was counted needed: {listed}")
-        depth = shares.shape[1]
+        depth = counts.shape[1]
         if layer is not None and not 0 <= layer < depth:
             raise InvalidValueError(f"layer: {layer} given, a layer from 0 to {depth - 1} needed")
-        chosen = shares[..., self.thresholds.index(threshold)]
-        over = _over_queries(chosen[..., None], self.allowed, start)[..., 0]
+        chosen = counts[..., self.thresholds.index(threshold)]
+        over = self._over_queries(chosen[..., None], start)[..., 0]
         return over.mean(axis=1) if layer is None else over[:, layer]
+
+    def _over_queries(self, counts: Queries, start: int) -> Float[np.ndarray, "member layer key threshold"]:
+        """Counts over the queries from `start` on, divided by how many of them may see the key."""
+        if isinstance(start, bool) or start not in self.starts:
+            listed = ", ".join(map(str, self.starts))
+            raise InvalidValueError(f"start: {start!r} given, one that was counted needed: {listed}")
+        seeing = self.allowed[start:].sum(axis=0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return counts[:, :, self.starts.index(start)] / np.where(seeing == 0, np.nan, seeing)[:, None]
 
 
 def sinks(
@@ -137,34 +149,49 @@ def sinks(
     sequences: int = 2000,
     seed: int = 0,
     thresholds: Sequence[float] = THRESHOLDS,
+    starts: Sequence[int] = (0, LATER),
 ) -> Sinks:
     """Count how often attention exceeds each threshold, before and after training and for uniform attention.
 
-    Raises `InvalidValueError` for sequences < 1, seed < 0, or thresholds that are not between 0 and 1.
+    Over all queries and over those from `LATER` on, or from each of `starts` (ascending; beyond the last query
+    is the last). Raises `InvalidValueError` for sequences < 1, seed < 0, a start < 0, or thresholds that are not
+    between 0 and 1.
     """
     levels = tuple(float(one) for one in thresholds)
     if not levels or not all(0 <= one < 1 for one in levels):
         raise InvalidValueError(f"thresholds: {thresholds!r} given, numbers from 0 up to below 1 needed")
     experiment = trained.experiment
     tokens = experiment.task.tokens
+    rows = tuple(min(whole("start", start, 0), tokens - 1) for start in starts)
     fresh = untrained_weights(trained)
     counts: list[Any] = [0, 0]
     for _, both in attention_blocks(trained, sequences, seed, trained.weights, fresh):
         for place, layers in enumerate(both):
-            counts[place] = counts[place] + _exceeding(layers, levels)
+            counts[place] = counts[place] + _exceeding(layers, levels, rows)
     after, before = (torch.as_tensor(one).cpu().numpy() / sequences for one in counts)
     after[~running(trained)] = np.nan
-    mask = experiment.network.mask
-    return Sinks(
-        levels, mask.allowed(tokens), after, before, uniform_exceeds(mask, tokens, levels), sequences
-    )
+    allowed = experiment.network.mask.allowed(tokens)
+    return Sinks(levels, rows, allowed, after, before, uniform_queries(allowed, levels, rows), sequences)
+
+
+def uniform_queries(
+    allowed: Bool[np.ndarray, "query key"], thresholds: Sequence[float], starts: Sequence[int]
+) -> Float[np.ndarray, "start key threshold"]:
+    """How many queries from each start on give a key more than a threshold under uniform attention."""
+    return over_starts(uniform_exceeds(allowed, thresholds), starts)
+
+
+def over_starts(
+    shares: Float[np.ndarray, "*more query key threshold"], starts: Sequence[int]
+) -> Float[np.ndarray, "*more start key threshold"]:
+    """Sums over the queries from each start on."""
+    return np.stack([shares[..., start:, :, :].sum(axis=-3) for start in starts], axis=-3)
 
 
 def uniform_exceeds(
-    mask: Mask, tokens: int, thresholds: Sequence[float]
+    allowed: Bool[np.ndarray, "query key"], thresholds: Sequence[float]
 ) -> Float[np.ndarray, "query key threshold"]:
-    """1 where uniform attention under the mask exceeds a threshold: 1/(keys the query may see) > τ."""
-    allowed = mask.allowed(tokens)
+    """1 where uniform attention under a mask exceeds a threshold: 1/(keys the query may see) > τ."""
     weight = allowed / allowed.sum(axis=1, keepdims=True)
     return (weight[:, :, None] > np.asarray(thresholds)).astype(np.float64)
 
@@ -176,20 +203,8 @@ def untrained_weights(trained: Trained) -> dict[str, Float[Tensor, "..."]]:
     return {name: began[name].to(weights.device) for name, weights in trained.weights.items()}
 
 
-def _exceeding(layers: Sequence[Tensor], levels: Sequence[float]) -> Tensor:
-    """In how many sequences attention exceeds each level: [member, layer, query, key, threshold]."""
-    counted = [torch.stack([(one > level).sum(dim=1) for level in levels], dim=-1) for one in layers]
+def _exceeding(layers: Sequence[Tensor], levels: Sequence[float], starts: Sequence[int]) -> Tensor:
+    """How often attention exceeds levels, over sequences and queries: [member, layer, start, key, threshold]."""
+    by_query = [torch.stack([(one > level).sum(dim=1) for level in levels], dim=-1) for one in layers]
+    counted = [torch.stack([one[:, start:].sum(dim=1) for start in starts], dim=1) for one in by_query]
     return torch.stack(counted, dim=1)
-
-
-def _over_queries(
-    shares: Float[np.ndarray, "member layer query key threshold"],
-    allowed: Bool[np.ndarray, "query key"],
-    start: int,
-) -> Float[np.ndarray, "member layer key threshold"]:
-    """Shares summed over the queries from `start` on, divided by how many of them may see the key."""
-    if isinstance(start, bool) or not 0 <= start < len(allowed):
-        raise InvalidValueError(f"start: {start!r} given, a query from 0 to {len(allowed) - 1} needed")
-    seeing = allowed[start:].sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return shares[:, :, start:].sum(axis=2) / np.where(seeing == 0, np.nan, seeing)[:, None]
