@@ -14,6 +14,7 @@ from posbias.terminal import table
 if TYPE_CHECKING:
     from posbias.training import Cell
     from posbias.training import Experiment as Trained
+    from posbias.training.repetition import Repetition
 
 ITERATIONS = {"quick": 2_500, "full": 100_000}
 SEQUENCES = {"quick": 2_000, "full": 10_000}
@@ -102,7 +103,7 @@ class Options:
     Parameters
     ----------
     sequences
-        Test sequences for each position or pair, such as 1e4. Default: 2000.
+        Test sequences for each position or pair, such as 1e4. Default: 2000, or as many as a record has.
     out
         The folder to write to. Default: results/train/NAME.
     """
@@ -132,7 +133,7 @@ def train(
     ----------
     spec
         A TOML, YAML or JSON file with the experiment's keys instead of the options, and with [sweep] a list of
-        values for any of them: one cell for every combination.
+        values for any of them: one cell for every combination. Or a cell's record, to make it again and compare.
     """
     _check(spec, experiment, options)
     with budget(options.budget):
@@ -143,12 +144,17 @@ def _train(spec: Path | None, experiment: Experiment, options: Options) -> None:
     engine = shared.cluster(options.ray, options.threads)
     experiments, swept = _experiments(spec, experiment.given)
     from posbias.training import run_cells
+    from posbias.training.records import record_in
+    from posbias.training.repetition import repetition
     from posbias.training.shorthand import words_of
 
+    record = None if spec is None else record_in(spec)
     name = spec.stem if spec is not None else words_of(experiments[0])
     folder = options.out or shared.RESULTS / "train" / name
     sequences = options.sequences
-    if sequences is None:
+    if sequences is None and record is not None:
+        sequences = record.cell.evaluation.sequences
+    elif sequences is None:
         sequences = SEQUENCES["full" if experiment.effort == "full" else "quick"]
     with progress() as on_event:
         cells = run_cells(
@@ -169,7 +175,9 @@ def _train(spec: Path | None, experiment: Experiment, options: Options) -> None:
         answer = {"cells": [cell.as_dict() for cell in cells]}
         answer_with("train-sweep/1", answer, lambda: _sweep_lines(cells), options.json)
     else:
-        answer_with("train/1", cells[0].as_dict(), lambda: _lines(cells[0]), options.json)
+        repeated = None if record is None else repetition(cells[0], record)
+        answer = cells[0].as_dict() | ({} if repeated is None else {"record": repeated.as_dict()})
+        answer_with("train/1", answer, lambda: _lines(cells[0], repeated), options.json)
 
 
 def tell_untested(folder: Path, experiments: "Sequence[Trained]", json: bool) -> None:
@@ -225,8 +233,11 @@ def _experiments(spec: Path | None, given: dict[str, Any]) -> "tuple[list[Traine
     return [Experiment(task=RetrievalTask(**task), network=Network(**network), **training)], False
 
 
-def _lines(cell: "Cell") -> list[str]:
-    """One cell: its gaps beside what kernels and theory predict, how well it does, and what that means."""
+def _lines(cell: "Cell", repeated: "Repetition | None" = None) -> list[str]:
+    """One cell: its gaps beside what kernels and theory predict, how well it does, and what that means.
+
+    Of one that was made again also how it differs from its record.
+    """
     from posbias.training import agreement
 
     evaluation, agreed = cell.evaluation, agreement(cell.rollout, cell.evaluation)
@@ -253,6 +264,7 @@ def _lines(cell: "Cell") -> list[str]:
         words(cell),
         *(f"theory: {assumption}" for assumption in cell.rollout.assumptions),
         *_stopped(cell),
+        *(repeated.lines() if repeated else ()),
         f"cell: {cell.path}",
     ]
 

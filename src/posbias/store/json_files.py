@@ -4,7 +4,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,21 @@ def dump_json(data: Any) -> str:
 def save_json(data: Any, path: str | os.PathLike[str]) -> Path:
     """Write `data` as JSON. Raises `OutputFileError`."""
     return write_text(path, dump_json(data) + "\n")
+
+
+def dump_lines(data: Any, before: str = "") -> str:
+    """The same in lines: one for every key, and for every list of plain values; so that few change together."""
+    if isinstance(data, Mapping) and data:
+        parts, ends = (
+            [f"{json.dumps(key)}: {dump_lines(held, before + ' ')}" for key, held in data.items()],
+            "{}",
+        )
+    elif isinstance(data, list | tuple) and any(isinstance(held, list | tuple | Mapping) for held in data):
+        parts, ends = [dump_lines(held, before + " ") for held in data], "[]"
+    else:
+        return dump_json(data)
+    inner = f",\n{before} ".join(parts)
+    return f"{ends[0]}\n{before} {inner}\n{before}{ends[1]}"
 
 
 def parse_json(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -44,8 +59,11 @@ def parse_json(path: str | os.PathLike[str]) -> dict[str, Any]:
     return data
 
 
+@dataclass(frozen=True)
 class JsonCodec:
-    """A header and a mapping in JSON's terms (key `content`) as one JSON file."""
+    """A header and a mapping in JSON's terms (key `content`) as one JSON file; with `lines` in many lines."""
+
+    lines: bool = False
 
     suffix = ".json"
 
@@ -54,7 +72,9 @@ class JsonCodec:
         told, content = json.loads(dump_json([replace(header, digest="").as_dict(), content]))
         header = Header.of(told, path)
         header = replace(header, digest=_digest(header, content))
-        save_json(header.as_dict() | {"content": content}, path)
+        write_text(
+            path, (dump_lines if self.lines else dump_json)(header.as_dict() | {"content": content}) + "\n"
+        )
         return header
 
     def read(self, path: Path, kind: str, schema: int, made_by: str = "") -> tuple[Header, dict[str, Any]]:

@@ -100,12 +100,18 @@ class Store:
         self._listed: dict[str, list[tuple[int, Path]]] | None = None
 
     def find(
-        self, cell: StoredCell, *, at_least: int | None = None, look_only: bool = False
+        self,
+        cell: StoredCell,
+        *,
+        at_least: int | None = None,
+        look_only: bool = False,
+        any_version: bool = False,
     ) -> Stored | None:
         """The newest good file of a cell, with an amount of `at_least` if that is given; None if there is none.
 
         Damaged files are named to the log and set aside, unless `look_only`; those of another main version of
-        posbias (the first two numbers) are named and left. Raises `SchemaError` for another schema.
+        posbias (the first two numbers) are named and left, unless `any_version`. Raises `SchemaError` for another
+        schema.
         """
         for path in self._files(cell):
             try:
@@ -119,7 +125,7 @@ class Store:
                 if path.exists():
                     raise
                 continue  # set aside by another run
-            if _main(stored.header.version) != _main(VERSION):
+            if not any_version and _main(stored.header.version) != _main(VERSION):
                 made = stored.header.version
                 log.warning("%s: made by posbias %s, this is %s; kept, computed again", path, made, VERSION)
             elif at_least is None or (stored.header.amount or 0) >= at_least:

@@ -14,19 +14,23 @@ are all combinations, the last key running fastest (`posbias.sweeps`). Words may
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from posbias import sweeps
 from posbias.errors import InvalidValueError, PosbiasError
+from posbias.training.records import record_in
 from posbias.training.shorthand import experiment_of, without_words
 from posbias.training.specification import Experiment
 
 
 def read_experiments(path: str | os.PathLike[str]) -> tuple[list[Experiment], bool]:
-    """The experiments of a TOML, YAML or JSON file, and whether it is a sweep.
+    """The experiments of a TOML, YAML or JSON file, and whether it is a sweep; of a record, the one recorded.
 
     Raises `InputFileError` for a file that cannot be read, `InvalidValueError` naming file and key for the rest.
     """
+    if record := record_in(Path(path)):
+        return [record.cell.experiment], False
     data = sweeps.read_swept(path)
     try:
         return expand(data), "sweep" in data

@@ -77,9 +77,9 @@ def wiring(trained: Trained) -> Wiring:
 
 
 def running(trained: Trained) -> Bool[np.ndarray, "member"]:
-    """Which members trained to the end: not stopped, every weight finite."""
+    """Which members trained to the end: not stopped, every weight finite where weights were kept."""
     going = np.array([seed not in trained.stopped for seed in trained.experiment.seeds])
-    return finite_members(trained.weights) & going
+    return finite_members(trained.weights) & going if trained.weights else going
 
 
 def _device(trained: Trained) -> torch.device:

@@ -1,0 +1,307 @@
+"""Finished cells on record: all that figures and claims need of them as small JSON files, without the weights.
+
+    NAME-DIGITS.json        named like the cell, found by the fingerprint of its experiment
+
+A record says what was trained, with what versions, on what device and how long, on how many test sequences, and
+the digest of the weights, so that a cell that is made again (`posbias train NAME-DIGITS.json`) can be held
+against it. What verdicts hang on is kept in full: gaps, loss, accuracies, their curves, profiles, mixing. Sinks
+are kept as counts at τ = 0.2. Attention, and the loss and accuracy of training, are rounded to 1e-4, far below
+their errors (about .2/√2000 = 4e-3 for a weight averaged over 2,000 sequences).
+"""
+
+import hashlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from posbias.errors import InputFileError, InvalidValueError
+from posbias.input_files import read_mapping
+from posbias.spec import decode, encode
+from posbias.store import Header, JsonCodec, Store, Stored
+from posbias.store.header import canonical, raw_bytes
+from posbias.training.averages import Averages
+from posbias.training.kernels import Rollout
+from posbias.training.loop import Trained
+from posbias.training.probes import Evaluation, Gap
+from posbias.training.results import KIND, SCHEMA, Cell, TrainingCell, cell_of
+from posbias.training.shorthand import name_of, words_of
+from posbias.training.sinks import THRESHOLD, Sinks, uniform_queries
+from posbias.training.specification import Experiment
+
+log = logging.getLogger(__name__)
+RECORD, RECORD_SCHEMA = "record", 1
+MADE_BY = "posbias study record"
+DECIMALS = 4
+"""Of attention, and of the loss and accuracy of training."""
+_ROUNDED = ("loss", "accuracy")
+"""Curves that no verdict hangs on."""
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """A cell that is on record: its numbers, rounded as the record has them and without weights, whose digest is
+    `weights`."""
+
+    cell: Cell
+    weights: str
+
+
+@dataclass(frozen=True)
+class RecordedCell:
+    """The record of an experiment as a cell of a store; the amount is the number of test sequences."""
+
+    experiment: Experiment
+
+    kind = RECORD
+    schema = RECORD_SCHEMA
+    codec = JsonCodec(lines=True)
+
+    @property
+    def specification(self) -> Mapping[str, Any]:
+        """The experiment, seeds included."""
+        return encode(self.experiment)
+
+    @property
+    def name(self) -> str:
+        """The experiment in words."""
+        return words_of(self.experiment)
+
+    def to_content(self, result: Record) -> dict[str, Any]:
+        """The record's numbers, an array in each line."""
+        return _content(result)
+
+    def from_content(self, header: Header, content: Mapping[str, Any]) -> Record:
+        """The record again."""
+        return _record(self.experiment, header, content)
+
+
+def record_cells(folder: Path, out: Path) -> list[Path]:
+    """Put the last good cell of every experiment in `folder` (and folders in it) on record in `out`.
+
+    A record of the same experiment that lies in `out` is replaced, unless it is of more test sequences. Files that
+    are no cells, or damaged, are named to the log. Raises `InputFileError` where there is no cell,
+    `OutputFileError`.
+    """
+    finished = _finished(Path(folder))
+    if not finished:
+        raise InputFileError(f"{folder}: no finished cell in it, a folder that 'posbias train' wrote needed")
+    written = []
+    for stored in finished:
+        recorded = RecordedCell(stored.result.experiment)
+        path = Path(out) / f"{name_of(stored.result.experiment)}.json"
+        earlier = Store(out).find(recorded, look_only=True, any_version=True)
+        if earlier is not None and (earlier.header.amount or 0) > (stored.header.amount or 0):
+            log.warning(
+                "%s: kept, of %s test sequences; %s is of fewer",
+                earlier.path,
+                earlier.header.amount,
+                stored.path,
+            )
+            continue
+        header = replace(stored.header, kind=RECORD, schema=RECORD_SCHEMA, companion="", digest="")
+        recorded.codec.write(path, header, recorded.to_content(record_of(stored.result)))
+        written.append(path)
+    return written
+
+
+def record_of(cell: Cell) -> Record:
+    """What is to be put on record of a cell with weights."""
+    return Record(cell, weights_digest(cell.trained))
+
+
+def load_record(path: Path) -> Record:
+    """Read a record. Raises `InputFileError` when it is missing, damaged, no record's, or of another schema."""
+    header, content = RecordedCell.codec.read(Path(path), RECORD, RECORD_SCHEMA, MADE_BY)
+    try:
+        record = _record(decode(Experiment, header.specification), header, content)
+    except (InvalidValueError, KeyError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:120]
+        raise InputFileError(f"{path}: damaged, not a whole record ({reason})") from None
+    return replace(record, cell=replace(record.cell, path=Path(path)))
+
+
+def find_record(folder: Path, experiment: Experiment, at_least: int | None = None) -> Record | None:
+    """The record of an experiment in `folder`, on `at_least` so many test sequences; None if there is none."""
+    options = {"at_least": at_least, "look_only": True, "any_version": True}
+    stored = Store(folder).find(RecordedCell(experiment), **options)
+    if stored is None:
+        return None
+    return replace(stored.result, cell=replace(stored.result.cell, path=stored.path))
+
+
+def record_in(path: Path) -> Record | None:
+    """The record that a file is; None for any other file. Raises as `load_record` for a damaged one."""
+    if Path(path).suffix != ".json":
+        return None
+    return load_record(path) if read_mapping(path).get("posbias_kind") == RECORD else None
+
+
+def weights_digest(trained: Trained) -> str:
+    """SHA-256 over names, shapes and bytes of the weights."""
+    digest = hashlib.sha256()
+    for name in sorted(trained.weights):
+        array = trained.weights[name].cpu().numpy()
+        digest.update(canonical([name, array.dtype.str, list(array.shape)]))
+        digest.update(raw_bytes(array))
+    return digest.hexdigest()
+
+
+def _finished(folder: Path) -> list[Stored]:
+    """The good cell of every experiment under a folder: that on most test sequences, of these the last."""
+    best: dict[str, Stored] = {}
+
+    def rank(stored: Stored) -> tuple[int, str]:
+        return stored.header.amount or 0, str(stored.header.cost.get("finished", ""))
+
+    for path in sorted(folder.rglob("*.nc")):
+        try:
+            header, content = TrainingCell.codec.read(path, KIND, SCHEMA)
+            stored = Stored(cell_of(header, content), header, path)
+        except (InputFileError, InvalidValueError) as error:
+            log.warning("%s; not put on record", error)
+            continue
+        best[header.fingerprint] = max(stored, best.get(header.fingerprint, stored), key=rank)
+    return list(best.values())
+
+
+# --- numbers as a record has them ---------------------------------------------------------------------------
+
+
+def _content(record: Record) -> dict[str, Any]:
+    """What a record holds beside its header."""
+    cell, evaluation, sinks = record.cell, record.cell.evaluation, record.cell.sinks
+    at = sinks.thresholds.index(THRESHOLD)
+    curves = {
+        name: np.round(curve, DECIMALS) if name in _ROUNDED else np.asarray(curve, dtype=np.float64)
+        for name, curve in cell.trained.curves.items()
+        if name != "iteration"
+    }
+    return {
+        "weights": record.weights,
+        "made_again_by": _command(cell),
+        "stopped": {str(seed): iteration for seed, iteration in cell.trained.stopped.items()},
+        "test_seed": evaluation.seed,
+        "largest_gap": evaluation.largest_gap,
+        "loss": _told(evaluation.loss),
+        "in_context_accuracy": _told(evaluation.in_context_accuracy),
+        "gaps": {
+            pair: {
+                "items": [gap.first, gap.second],
+                "all": _told(gap.over_all),
+                "informative": _told(gap.over_informative),
+                "informative_share": gap.share,
+            }
+            for pair, gap in evaluation.gaps.items()
+        },
+        "accuracy_by_position": evaluation.accuracy_by_position.tolist(),
+        "accuracy_alone": evaluation.accuracy_alone.tolist(),
+        "iterations": cell.trained.curves["iteration"],
+        "curves": {name: curve.tolist() for name, curve in curves.items()},
+        "sinks": {
+            "threshold": THRESHOLD,
+            "starts": list(sinks.starts),
+            "sequences": sinks.sequences,
+            "trained": _counts(sinks.trained[..., at] * sinks.sequences),
+            "untrained": _counts(sinks.untrained[..., at] * sinks.sequences),
+        },
+        "rollout": {
+            "sequences": cell.rollout.sequences,
+            "assumptions": list(cell.rollout.assumptions),
+            "mixing": cell.rollout.mixing.tolist(),
+            "profiles": {name: masses.tolist() for name, masses in cell.rollout.profiles.items()},
+        },
+        "attention_in_ten_thousandths": _counts(cell.attention[:, :, sinks.allowed] * 10**DECIMALS),
+    }
+
+
+def _command(cell: Cell) -> str:
+    """What makes a cell again, with as many threads: another number rounds otherwise."""
+    threads, device = cell.trained.cost.get("threads"), cell.trained.cost.get("device", "cpu")
+    command = f"posbias train {name_of(cell.experiment)}.json"
+    command += f" --threads {threads}" if threads else ""
+    return command + (f" --device {device}" if device != "cpu" else "")
+
+
+def _record(experiment: Experiment, header: Header, content: Mapping[str, Any]) -> Record:
+    """What `_content` was made from, without weights and as rounded there."""
+    stopped = {int(seed): int(iteration) for seed, iteration in content["stopped"].items()}
+    curves = {"iteration": np.asarray(content["iterations"])} | {
+        name: _numbers(curve) for name, curve in content["curves"].items()
+    }
+    cost = {name: held for name, held in header.cost.items() if name != "finished"}
+    evaluation = Evaluation(
+        seeds=experiment.seeds,
+        sequences=int(header.amount or 0),
+        seed=int(content["test_seed"]),
+        gaps={str(pair): _gap(told) for pair, told in content["gaps"].items()},
+        loss=_averages(content["loss"]),
+        in_context_accuracy=_averages(content["in_context_accuracy"]),
+        accuracy_by_position=_numbers(content["accuracy_by_position"]),
+        accuracy_alone=_numbers(content["accuracy_alone"]),
+        largest_gap=float(content["largest_gap"]),
+        stopped=stopped,
+    )
+    allowed, told = experiment.network.mask.allowed(experiment.task.tokens), content["rollout"]
+    rollout = Rollout(
+        attention=_attention(content["attention_in_ten_thousandths"], allowed),
+        mixing=_numbers(told["mixing"]),
+        profiles={str(name): _numbers(masses) for name, masses in told["profiles"].items()},
+        assumptions=tuple(told["assumptions"]),
+        sequences=int(told["sequences"]),
+    )
+    trained = Trained(experiment, {}, curves, stopped, cost)
+    return Record(
+        Cell(trained, evaluation, _sinks(content["sinks"], allowed), rollout), str(content["weights"])
+    )
+
+
+def _sinks(told: Mapping[str, Any], allowed: Bool[np.ndarray, "query key"]) -> Sinks:
+    thresholds, starts = (float(told["threshold"]),), tuple(int(start) for start in told["starts"])
+    sequences = int(told["sequences"])
+    trained, untrained = (_numbers(told[name])[..., None] / sequences for name in ("trained", "untrained"))
+    uniform = uniform_queries(allowed, thresholds, starts)
+    return Sinks(thresholds, starts, allowed, trained, untrained, uniform, sequences)
+
+
+def _attention(
+    told: Any, allowed: Bool[np.ndarray, "query key"]
+) -> Float[np.ndarray, "member layer query key"]:
+    places = _numbers(told) / 10**DECIMALS
+    attention = np.where(
+        np.isnan(places[..., :1, None]), np.nan, np.zeros((*places.shape[:2], *allowed.shape))
+    )
+    attention[:, :, allowed] = places
+    return attention
+
+
+def _told(averages: Averages) -> dict[str, Any]:
+    return {"values": averages.values, "errors": averages.errors, "counts": averages.counts}
+
+
+def _averages(told: Mapping[str, Any]) -> Averages:
+    return Averages(_numbers(told["values"]), _numbers(told["errors"]), np.asarray(told["counts"]))
+
+
+def _gap(told: Mapping[str, Any]) -> Gap:
+    first, second = (int(item) for item in told["items"])
+    over_all, informative = (_averages(told[name]) for name in ("all", "informative"))
+    return Gap(first, second, over_all, informative, _numbers(told["informative_share"]))
+
+
+def _numbers(told: Any) -> Float[np.ndarray, "..."]:
+    """An array of floats; null is NaN."""
+    return np.asarray(told, dtype=np.float64)
+
+
+def _counts(values: Float[np.ndarray, "..."]) -> Any:
+    """Whole numbers in lists, the nearest; null for NaN."""
+
+    def told(one: Any) -> Any:
+        return [told(inner) for inner in one] if isinstance(one, list) else None if one != one else round(one)
+
+    return told(values.tolist())

@@ -1,0 +1,188 @@
+"""Cells on record: what is read back says what the cell says, and a cell is made again by its record alone."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from answers import faults
+from logged import logged
+
+from posbias.cli import main
+from posbias.errors import InputFileError
+from posbias.papers.wu2025 import STUDIES, Effort, outcome_of
+from posbias.store import dump_json
+from posbias.training.cells import find_cell, run_cells
+from posbias.training.kernels import agreement
+from posbias.training.records import (
+    RECORD,
+    find_record,
+    load_record,
+    record_cells,
+    weights_digest,
+)
+from posbias.training.repetition import repetition
+from posbias.training.results import measure_cell, save_cell
+from posbias.training.sweep import read_experiments
+
+BRIEF = Effort("brief", (0, 1), {2: 30}, 60)
+SETTINGS = STUDIES["fig10"].cells
+ROUNDING = 0.5001e-4
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The cells of Figure 10, trained for thirty iterations, and their records."""
+    folder = tmp_path_factory.mktemp("cells")
+    run_cells([BRIEF.experiment(setting) for setting in SETTINGS], folder, sequences=60, workers=1)
+    assert len(record_cells(folder, folder / "records")) == len(SETTINGS) == 2
+    return folder
+
+
+@pytest.fixture
+def pair(folder):
+    """A cell and its record."""
+    experiment = BRIEF.experiment(SETTINGS[1])
+    return find_cell(folder, experiment), find_record(folder / "records", experiment)
+
+
+def test_a_record_says_what_its_cell_says(pair):
+    cell, record = pair
+    recorded = record.cell
+    assert recorded.experiment == cell.experiment
+    assert record.weights == weights_digest(cell.trained)
+    assert recorded.trained.cost == cell.trained.cost
+    assert recorded.evaluation.as_dict() == cell.evaluation.as_dict()
+    assert recorded.rollout.as_dict() == cell.rollout.as_dict()
+    np.testing.assert_allclose(recorded.attention, cell.attention, atol=ROUNDING)
+    assert not recorded.attention[..., ~cell.sinks.allowed].any()
+    for one, other in zip(*(agreement(c.rollout, c.evaluation).values() for c in pair_of(pair)), strict=True):
+        assert one.as_dict() == other.as_dict()
+    told, kept = recorded.sinks.as_dict(), cell.sinks.as_dict()
+    assert {name: held for name, held in told.items() if name != "curve"} == {
+        name: held for name, held in kept.items() if name != "curve"
+    }
+    assert recorded.sinks.curve()["trained"].tolist() == cell.sinks.metric()[:, :1].tolist()
+    for name, curve in cell.trained.curves.items():
+        rounded = name in ("loss", "accuracy")
+        np.testing.assert_allclose(recorded.trained.curves[name], curve, rtol=0, atol=ROUNDING * rounded)
+
+
+def pair_of(pair):
+    return pair[0], pair[1].cell
+
+
+@pytest.mark.parametrize("accuracy", [0.0, 0.3], ids=["all learnt", "none learnt"])
+def test_claims_tables_and_figures_are_those_of_the_cells(folder, monkeypatch, accuracy):
+    monkeypatch.setattr("posbias.papers.wu2025.outcomes.LEARNT", accuracy)
+    monkeypatch.setattr("posbias.papers.wu2025.quantities.LEARNT", accuracy)
+    experiments = {setting: BRIEF.experiment(setting) for setting in SETTINGS}
+    trained = {setting: outcome_of(find_cell(folder, one)) for setting, one in experiments.items()}
+    recorded = {
+        setting: outcome_of(find_record(folder / "records", one).cell) for setting, one in experiments.items()
+    }
+    for name in ("fig9", "fig10"):
+        study = STUDIES[name]
+        assert dump_json([one.as_dict() for one in study.judged(recorded)]) == dump_json(
+            [one.as_dict() for one in study.judged(trained)]
+        )
+        assert [vars(table) for table in study.tables(recorded)] == [vars(t) for t in study.tables(trained)]
+        assert dump_json(study.data(recorded)["cells"]) == dump_json(study.data(trained)["cells"])
+        assert len(study.draw(recorded).axes) == len(study.draw(trained).axes)
+
+
+def test_a_stopped_member_is_on_record_as_stopped(pair, tmp_path):
+    cell, _ = pair
+    stopped = measure_cell(replace(cell.trained, stopped={1: 17}), 60)
+    save_cell(stopped, tmp_path / "stopped.nc")
+    record_cells(tmp_path, tmp_path / "records")
+    recorded = find_record(tmp_path / "records", cell.experiment).cell
+    assert recorded.trained.stopped == {1: 17}
+    assert recorded.as_dict()["gaps"] == stopped.as_dict()["gaps"]
+    assert np.isnan(recorded.attention[1]).all()
+    assert np.isfinite(recorded.attention[0]).all()
+    assert np.isnan(recorded.sinks.metric()[1]).all()
+
+
+def test_a_record_is_small_and_changes_line_by_line(folder):
+    for path in (folder / "records").iterdir():
+        text = path.read_text()
+        assert len(text) < 20_000
+        told = json.loads(text)
+        assert (told["posbias_kind"], told["amount"]) == (RECORD, 60)
+        assert told["cost"]["device"] == "cpu"
+        assert {"finished", "seconds", "threads"} <= told["cost"].keys()
+        assert told["versions"]["torch"]
+        values = told["content"]["gaps"]["first-last"]["all"]["values"]
+        assert f'     "values": {json.dumps(values)},' in text.splitlines()
+
+
+def test_recording_again_changes_no_byte_and_fewer_sequences_replace_nothing(folder, pair, tmp_path):
+    before = {path.name: path.read_bytes() for path in (folder / "records").iterdir()}
+    record_cells(folder, folder / "records")
+    assert {path.name: path.read_bytes() for path in (folder / "records").iterdir()} == before
+    save_cell(measure_cell(pair[0].trained, 20), tmp_path / "fewer.nc")
+    with logged() as lines:
+        assert record_cells(tmp_path, folder / "records") == []
+    assert "kept, of 60 test sequences" in "\n".join(lines)
+    assert {path.name: path.read_bytes() for path in (folder / "records").iterdir()} == before
+
+
+def test_a_damaged_record_is_none(folder, pair, tmp_path):
+    path = tmp_path / "one.json"
+    text = pair[1].cell.path.read_text()
+    path.write_text(text.replace('"test_seed": 0', '"test_seed": 1'))
+    with pytest.raises(InputFileError, match="damaged, its content does not match its digest"):
+        load_record(path)
+    path.write_text("{}")
+    with pytest.raises(InputFileError, match="holds no posbias result, not a posbias record; write one with"):
+        load_record(path)
+
+
+def test_a_record_is_a_specification(pair):
+    cell, record = pair
+    assert read_experiments(record.cell.path) == ([cell.experiment], False)
+
+
+def test_one_command_makes_a_cell_again_and_compares(pair, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    _, record = pair
+    command = json.loads(record.cell.path.read_text())["content"]["made_again_by"]
+    (tmp_path / record.cell.path.name).write_bytes(record.cell.path.read_bytes())
+    main([*command.split()[1:], "--json", "--quiet"])
+    answer = json.loads(capsys.readouterr().out)
+    assert not faults(answer)
+    assert answer["record"]["same_weights"]
+    assert {one["value"] for one in answer["record"]["differences"].values()} == {0.0}
+    assert {one["standard_errors"] for one in answer["record"]["differences"].values()} == {0.0}
+    main([*command.split()[1:], "--quiet"])
+    assert (
+        "made again: weights equal to the bit; less the record: first-middle +0.0000"
+        in capsys.readouterr().out
+    )
+
+
+def test_other_weights_are_told_in_standard_errors(pair):
+    cell, record = pair
+    weights = {name: 1.5 * one for name, one in cell.trained.weights.items()}
+    other = measure_cell(replace(cell.trained, weights=weights), 60)
+    told = repetition(other, record)
+    assert not told.same_weights
+    expected = other.evaluation.loss.values.mean() - cell.evaluation.loss.values.mean()
+    assert told.differences["loss"].value == pytest.approx(expected, rel=1e-12)
+    errors = np.hypot(*(one.evaluation.loss.over_members.se for one in (other, cell)))
+    assert told.deviations["loss"] == pytest.approx(expected / errors, rel=1e-12)
+    assert "weights others than those on record" in told.lines()[0]
+
+
+def test_the_command_puts_cells_on_record(folder, tmp_path, capsys):
+    main(["study", "record", str(folder), "--out", str(tmp_path), "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    assert not faults(answer)
+    assert sorted(answer["files"]) == sorted(map(str, tmp_path.iterdir()))
+    for path in tmp_path.iterdir():
+        assert path.read_bytes() == (folder / "records" / path.name).read_bytes()
+    with pytest.raises(
+        InputFileError, match="no finished cell in it, a folder that 'posbias train' wrote needed"
+    ):
+        record_cells(tmp_path, tmp_path / "records")
