@@ -149,15 +149,6 @@ def amount(effort: str | int, named: Mapping[str, int]) -> int:
     return effort if isinstance(effort, int) else named[effort]
 
 
-def quick_or_full(effort: str | int, units: str) -> str:
-    """An effort that is no number, of what has several units. Raises `InvalidValueError` naming them."""
-    if isinstance(effort, int):
-        raise InvalidValueError(
-            f"effort: {effort} given, quick or full needed: there are several units ({units})"
-        )
-    return effort
-
-
 def engine(workers: int | None, ray: str | None = None) -> "Engine | None":
     """The engine asked for; None where neither is, for what each part takes by itself. Raises as `engine_of`."""
     from posbias.execution import engine_of

@@ -24,7 +24,7 @@ from posbias.events import OnEvent
 from posbias.execution import Engine
 from posbias.papers.explaining import explanation_of
 from posbias.papers.registry import find_studies
-from posbias.papers.results import read_result
+from posbias.papers.results import Basis
 from posbias.papers.study import Study
 from posbias.papers.theorems import INSTANCES, Statements, judge_statements, try_statements
 
@@ -58,20 +58,23 @@ def collect(
         if isinstance(study, Statements):
             claims += judge_statements([study.paper], tried)
         else:
-            claims += _claims_of(study, study.file(folder, at))
+            claims += _claims_of(study, folder, at)
     return claims
 
 
-def _claims_of(study: Study, path: Path) -> Iterator[Judged]:
-    """The claims of a figure or table, from its JSON."""
-    data: dict[str, Any] | None = None
-    trouble = f"not made here; {study.made_by}"
-    if path.exists():
-        try:
-            data = read_result(path, study.name)
-        except InputFileError as error:
+def _claims_of(study: Study, folder: Path, at: Mapping[str, Path] | None) -> Iterator[Judged]:
+    """The claims of a figure or table, from its JSON or from what is on record of it."""
+    data: Mapping[str, Any] | None = None
+    trouble = ""
+    try:
+        data = study.told(folder, at)
+    except InputFileError as error:
+        if study.file(folder, at).exists():
             trouble = f"{error}; {study.made_by}"
             log.warning("%s; not used", error)
+        else:
+            some = study.recorded(study)
+            trouble = f"not made here; {f'{some}; ' if some else ''}{study.made_by}"
     rows = list(_rows_of(study, data, trouble))
     if data is not None:
         for place, told in enumerate(data["claims"], start=1):
@@ -98,11 +101,19 @@ def _explained(claim: Judged, study: Study, data: Mapping[str, Any]) -> Judged:
     effort, own = str(data.get("effort", "")), claim.sentence.startswith(OWN_NUMBERS)
     stand_in = "" if own else str(data.get("stand_in", ""))
     more = {"effort": effort, "explanation": "", **claim.more}
-    why = claim.why
+    why, basis = claim.why, Basis.of(data)
+    if basis.cells:
+        why = f"{why}; {basis.source}: {basis}"
     if stand_in:
         why, more["stand_in"] = f"{why}; {stand_in}", stand_in
     elif claim.verdict == "undecided" and effort == "quick":
         why = f"{why}; quick effort; `{study.command} --effort full` gives it more"
-    if claim.verdict != "holds" and (written := explanation_of(claim.id, study.key, claim.sentence)):
+    # what was found out of networks at the quick effort says nothing of others
+    known = not basis.cells or effort.startswith("quick")
+    if (
+        known
+        and claim.verdict != "holds"
+        and (written := explanation_of(claim.id, study.key, claim.sentence))
+    ):
         why, more["explanation"] = f"{why}. {written}", written
     return replace(claim, why=why, more=more)

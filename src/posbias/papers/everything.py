@@ -5,8 +5,9 @@
     ran = make_all("results")
     print(ran.failed, ran.seconds)
 
-What is made with at least the effort asked for is skipped, unless other models or rollout files are asked for. A
-part that fails does not stop the others. What each study took goes to OUT/papers.json (`costs`).
+What is made with at least the effort asked for is skipped, unless other models or rollout files are asked for.
+What is on record at a greater effort is drawn from that, and nothing is trained for it. A part that fails does not
+stop the others. What each study took goes to OUT/papers.json (`costs`).
 """
 
 import importlib
@@ -24,8 +25,10 @@ from posbias.files import need_writable
 from posbias.papers.costs import Costs
 from posbias.papers.registry import find_studies
 from posbias.papers.reproduction import Spent
+from posbias.papers.results import Basis, Recorded
 from posbias.papers.study import Study, minutes_text
 from posbias.papers.theorems import STATEMENTS, Statements, statements_of, tried_already, try_statements
+from posbias.papers.wu2025.settings import effort_of
 
 log = logging.getLogger(__name__)
 AT_HAND = ("tiny-alibi",)
@@ -53,7 +56,8 @@ class Asked:
 
     `effort` is quick, full, or a number in the unit of all studies; `models` are those of Herasimchyk et al. 2026
     (none: those at hand), `configs` a folder of the authors' rollout files; `engine` does the training and the
-    statements (none: the cores here), of which each is tried on `instances` (none: as the effort says).
+    statements (none: the cores here), of which each is tried on `instances` (none: as the effort says). With
+    `again` recorded results are not used.
     """
 
     folder: Path
@@ -63,12 +67,26 @@ class Asked:
     engine: Any
     instances: int | None
     on_event: OnEvent | None
+    again: bool = False
 
     def amount(self, study: Study) -> Any:
-        """What is spent on each cell of a study."""
+        """What is spent on each cell of a study; of one that is on record at more effort, that."""
         if self.instances is not None and isinstance(study, Statements):
             return self.instances
+        if study.shared_out and not isinstance(study, Statements):
+            wanted = effort_of(self.effort) if isinstance(self.effort, int) else study.effort[self.effort]
+            recorded = self.recorded(study)
+            return (
+                recorded.effort
+                if recorded and recorded.basis > Basis(*wanted.amount(study.cells))
+                else wanted
+            )
         return study.effort[self.effort] if isinstance(self.effort, str) else self.effort
+
+    def recorded(self, study: Study) -> Recorded | None:
+        """What is on record of all of a study's cells, unless all is to be made again."""
+        recorded = None if self.again else study.recorded(study)
+        return recorded if recorded is not None and recorded.whole else None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -99,19 +117,19 @@ def make_all(
     began, folder = time.monotonic(), Path(folder)
     wanted = list(dict.fromkeys(part for study in find_studies(names) for part in study.made_of))
     place = None if configs is None else Path(configs)
-    asked = Asked(folder, effort, tuple(models), place, engine, instances, on_event)
+    asked = Asked(folder, effort, tuple(models), place, engine, instances, on_event, again)
     _check(asked, wanted)
     words = effort if isinstance(effort, str) else f"{effort:,} {wanted[0].unit}"
     costs = Costs(folder / "papers.json", words, asked.options)
     missing = [study for study in wanted if again or not _finished(study, asked, costs)]
     found = [study.key for study in wanted if study not in missing]
     if isinstance(effort, str):
-        log.info(_announcement(missing, len(found), effort))
+        log.info(_announcement(asked, missing, len(found), effort))
     made: list[str] = []
     left_out: dict[str, str] = {}
     failed: dict[str, str] = {}
     try:
-        for studies in _parts(missing):
+        for studies in _parts(asked, missing):
             try:
                 spent, reasons = _make(asked, studies)
             except Exception as error:
@@ -163,18 +181,30 @@ def _finished(study: Study, asked: Asked, costs: Costs) -> bool:
         except InputFileError:
             return False  # trying them says what is wrong
     state = study.state(asked.folder)
-    if not state.made or isinstance(asked.effort, int) or state.effort not in ("full", asked.effort):
+    enough = ("full", asked.effort, getattr(asked.amount(study), "name", ""))
+    if not state.made or isinstance(asked.effort, int) or state.effort not in enough:
         return False
     return study.needs != "models" or costs.options_of(study.key) == asked.options
 
 
-def _announcement(missing: Sequence[Study], found: int, effort: str) -> str:
-    costs = [getattr(study, effort) for study in missing]
-    if not costs:
+def _announcement(asked: Asked, missing: Sequence[Study], found: int, effort: str) -> str:
+    if not missing:
         return f"everything is there ({found} studies)"
+    recorded = [study for study in missing if _drawn_from_records(asked, study)]
+    costs = [getattr(study, effort) for study in missing if study not in recorded]
+    if not costs:
+        return f"{len(missing)} studies to draw from recorded results"
     long = minutes_text(sum(cost.minutes for cost in costs))
-    total = f"{len(missing)} studies to make at the {effort} effort: at most {long} on {costs[0].machine}"
-    return f"{total}, less where they share cells" + (f"; {found} are there already" if found else "")
+    total = f"{len(costs)} studies to make at the {effort} effort: at most {long} on {costs[0].machine}"
+    total += ", less where they share cells"
+    total += f"; {len(recorded)} to draw from recorded results" if recorded else ""
+    return total + (f"; {found} are there already" if found else "")
+
+
+def _drawn_from_records(asked: Asked, study: Study) -> bool:
+    """Whether nothing is trained for a study, since all is on record at the effort that it gets."""
+    recorded = asked.recorded(study)
+    return recorded is not None and recorded.effort == asked.amount(study)
 
 
 def _rest(left: Sequence[Study], effort: str | int) -> str:
@@ -189,7 +219,7 @@ def _rest(left: Sequence[Study], effort: str | int) -> str:
 # --- the parts ---------------------------------------------------------------------------------------------
 
 
-def _parts(missing: Iterable[Study]) -> list[list[Study]]:
+def _parts(asked: Asked, missing: Iterable[Study]) -> list[list[Study]]:
     """Studies that are made together, from fastest to slowest: those that share what takes long."""
     papers = ("kim2026", "herasimchyk2026", "wu2025")
     parts: dict[tuple[int, bool, str], list[Study]] = {}
@@ -197,6 +227,8 @@ def _parts(missing: Iterable[Study]) -> list[list[Study]]:
         stated = isinstance(study, Statements)
         place = -1 if stated else papers.index(study.paper)
         alone = study.key if stated or study.paper == "kim2026" else ""
+        if study.paper == "wu2025" and not stated:
+            alone = asked.amount(study).name
         parts.setdefault((place, study.key == FURTHER_TEXTS, alone), []).append(study)
     return [parts[part] for part in sorted(parts, key=lambda part: part[:2])]
 
@@ -212,7 +244,7 @@ def _make(asked: Asked, studies: Sequence[Study]) -> tuple[Iterable[Spent], Mapp
         case "kim2026":
             options["samples"] = amount
         case "wu2025":
-            options |= {"effort": amount, "engine": asked.engine}
+            options |= {"effort": amount, "engine": asked.engine, "recorded": not asked.again}
         case _:
             further = studies[0].key == FURTHER_TEXTS
             models = asked.models or (AT_HAND if further else package.MODELS)

@@ -1,5 +1,6 @@
 """What is made of a paper's studies: judged, drawn, written as pages and JSON; and what each of them took."""
 
+import json
 import logging
 import time
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from posbias.papers.study import PICTURES, Study
 from posbias.reports.pages import Page
 from posbias.reports.sections import label
 from posbias.sources import cite
-from posbias.store import save_json
+from posbias.store import dump_json, save_json
 from posbias.store.header import VERSION
 
 log = logging.getLogger(__name__)
@@ -121,14 +122,34 @@ def write(study: Study, results: Any, effort: str, folder: Path, **options: Any)
     judged = study.judged(results)
     shown = {cell: results[cell] for cell in study.cells} or results
     figures = _draw(study, shown, judged, folder, options)
-    source, title = cite(study.paper).short, f"{label(study.name)}: {study.title}"
-    page = Page(f"{source}, {title}", study.note(shown), tuple(study.tables(shown)), judged)
-    about = {"name": study.name, "title": title, "source": source, "version": VERSION, "effort": effort}
+    page = _page(study, shown, judged)
     files = (
         write_text(folder / f"{study.name}.md", page.markdown()),
-        save_json(about | page.as_dict() | dict(study.data(shown)), folder / f"{study.name}.json"),
+        save_json(_about(study, shown, page, effort), folder / f"{study.name}.json"),
     )
     return Made(study, shown, page, figures, files, time.monotonic() - began)
+
+
+def told(study: Study, results: Any, effort: str) -> dict[str, Any]:
+    """What the study's JSON would hold of results; arguments as of `write`."""
+    shown = {cell: results[cell] for cell in study.cells} or results
+    page = _page(study, shown, study.judged(results))
+    return json.loads(dump_json(_about(study, shown, page, effort)))
+
+
+def _page(study: Study, shown: Any, judged: Sequence[Judged]) -> Page:
+    title = f"{cite(study.paper).short}, {_title(study)}"
+    return Page(title, study.note(shown), tuple(study.tables(shown)), tuple(judged))
+
+
+def _about(study: Study, shown: Any, page: Page, effort: str) -> dict[str, Any]:
+    about = {"name": study.name, "title": _title(study), "source": cite(study.paper).short}
+    about |= {"version": VERSION, "effort": effort}
+    return about | page.as_dict() | dict(study.data(shown))
+
+
+def _title(study: Study) -> str:
+    return f"{label(study.name)}: {study.title}"
 
 
 def _draw(

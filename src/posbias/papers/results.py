@@ -1,8 +1,9 @@
 """The JSON of a finished figure or table: read and checked, its state, and its numbers as rows."""
 
 import datetime
+import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,19 +14,83 @@ from posbias.evidence import VERDICTS
 from posbias.input_files import read_mapping
 from posbias.store.header import VERSION
 
+log = logging.getLogger(__name__)
 LONG = 16
 """Lists longer than this are curves, of which every position is a row."""
 
 
+@dataclass(frozen=True, order=True)
+class Basis:
+    """What trained results rest on: iterations, networks and test sequences that every cell has at least.
+
+    They are of `cells`, of which `recorded` are recorded results. That of more effort is the greater one.
+    """
+
+    iterations: int = 0
+    networks: int = 0
+    sequences: int = 0
+    cells: int = field(default=0, compare=False)
+    recorded: int = field(default=0, compare=False)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> "Basis":
+        """What a study's JSON says of it; nothing where it says nothing."""
+        told = data.get("rests_on")
+        return cls(**told) if isinstance(told, dict) else cls()
+
+    def __str__(self) -> str:
+        """'25,000 iterations × 3 networks × 10,000 test sequences'."""
+        parts = (
+            (self.iterations, "iterations"),
+            (self.networks, "networks"),
+            (self.sequences, "test sequences"),
+        )
+        return " × ".join(f"{count:,} {unit}" for count, unit in parts)
+
+    @property
+    def source(self) -> str:
+        """'recorded', 'made here', or '7 of 18 cells recorded'."""
+        if 0 < self.recorded < self.cells:
+            return f"{self.recorded} of {self.cells} cells recorded"
+        return "recorded" if self.recorded else "made here"
+
+
+@dataclass(frozen=True, eq=False)
+class Recorded:
+    """What is on record of a study's cells, at the greatest effort that all have, else at that which most have.
+
+    `basis` says at what effort, how many cells the study has and how many are on record; `effort` is what a
+    paper's `reproduce` takes; `data` reads what the study's JSON would hold, if all cells are there.
+    """
+
+    effort: Any
+    basis: Basis
+    when: str
+    data: Callable[[], Mapping[str, Any]]
+
+    @property
+    def whole(self) -> bool:
+        """Whether all cells are on record."""
+        return self.basis.recorded == self.basis.cells
+
+    def __str__(self) -> str:
+        return f"{self.basis.recorded} of {self.basis.cells} cells recorded, {self.basis}"
+
+
 @dataclass(frozen=True)
 class State:
-    """Whether a study is made: its effort and time (ISO 8601) if so, its claims by verdict, or what is wrong."""
+    """Whether a study is made: its effort and time (ISO 8601) if so, its claims by verdict, or what is wrong.
+
+    `recorded` says what is on record where that is of more effort than what was made; effort, time and claims are
+    then those of the recorded results, if these are whole.
+    """
 
     made: bool = False
     effort: str = ""
     when: str = ""
     claims: Mapping[str, int] = field(default_factory=dict)
     damaged: str = ""
+    recorded: str = ""
 
     @classmethod
     def of(cls, effort: str, path: Path, verdicts: Sequence[str]) -> "State":
@@ -37,19 +102,23 @@ class State:
     def joined(cls, states: "Sequence[State]") -> "State":
         """The state of parts as that of a whole, which is made when all of them are."""
         damaged = "; ".join(one.damaged for one in states if one.damaged)
-        if not all(one.made for one in states):
-            return cls(damaged=damaged)
-        efforts = {one.effort for one in states}
+        recorded = "; ".join(dict.fromkeys(one.recorded for one in states if one.recorded))
+        if not all(one.made or one.claims for one in states):
+            return cls(damaged=damaged, recorded=recorded)
+        efforts, made = {one.effort for one in states}, all(one.made for one in states)
         claims = {kind: sum(one.claims.get(kind, 0) for one in states) for kind in VERDICTS}
-        return cls(True, efforts.pop() if len(efforts) == 1 else "", max(one.when for one in states), claims)
+        effort, when = efforts.pop() if len(efforts) == 1 else "", max(one.when for one in states)
+        return cls(made, effort, when, claims, recorded=recorded)
 
     def __str__(self) -> str:
         if self.damaged:
             return f"cannot be used: {self.damaged}"
-        if not self.made:
-            return "not made"
         told = ", ".join(f"{count} {kind}" for kind, count in self.claims.items() if count)
-        return ", ".join(word for word in (f"made {self.when[:16]}", self.effort, told) if word)
+        if self.made:
+            return ", ".join(word for word in (f"made {self.when[:16]}", self.effort, told) if word)
+        if not self.recorded:
+            return "not made"
+        return ", ".join(word for word in ("" if told else "not made", self.recorded, told) if word)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -92,15 +161,44 @@ def _is_number(told: Any, least: float) -> bool:
     return told is None or (type(told) in (int, float) and least <= told <= sys.float_info.max)
 
 
-def state_of(path: Path, name: str) -> State:
-    """The state of the study whose JSON would be `path`."""
-    if not path.exists():
-        return State()
+def best_result(path: Path, name: str, recorded: Recorded | None) -> Mapping[str, Any]:
+    """The JSON of study `name`: what was made, or, of more effort, what is on record of all its cells.
+
+    A made one that cannot be used is named to the log where there is a record. Raises as `read_result`, and for
+    nothing made and not all recorded `InputFileError` that says how much is on record.
+    """
+    whole = recorded if recorded is not None and recorded.whole else None
+    if not path.exists() and whole is None:
+        some = f"; {recorded}" if recorded is not None else ""
+        raise InputFileError(f"{path}: not made{some}")
     try:
-        data = read_result(path, name)
+        made = read_result(path, name) if path.exists() else None
+    except InputFileError as error:
+        if whole is None:
+            raise
+        log.warning("%s; not used", error)
+        made = None
+    if made is not None and (whole is None or Basis.of(made) >= whole.basis):
+        return made
+    assert whole is not None
+    return whole.data()
+
+
+def state_of(path: Path, name: str, recorded: Recorded | None = None) -> State:
+    """The state of the study whose JSON would be `path`."""
+    try:
+        made = read_result(path, name) if path.exists() else None
     except InputFileError as error:
         return State(damaged=str(error))
-    return State.of(str(data.get("effort", "")), path, [one["verdict"] for one in data["claims"]])
+    if recorded is not None and (made is None or (recorded.whole and recorded.basis > Basis.of(made))):
+        if not recorded.whole:
+            return State(recorded=str(recorded))
+        verdicts = [one["verdict"] for one in recorded.data()["claims"]]
+        claims = {kind: verdicts.count(kind) for kind in VERDICTS}
+        return State(False, recorded.effort.name, recorded.when, claims, recorded=str(recorded))
+    if made is None:
+        return State()
+    return State.of(str(made.get("effort", "")), path, [one["verdict"] for one in made["claims"]])
 
 
 def rows_of(data: Mapping[str, Any]) -> list[dict[str, Any]]:

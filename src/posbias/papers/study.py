@@ -18,7 +18,7 @@ from typing import Any
 from posbias.claims import Claim, Judged, judged
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.papers import find_figures
-from posbias.papers.results import State, read_result, rows_of, state_of
+from posbias.papers.results import Recorded, State, best_result, rows_of, state_of
 from posbias.reports.pages import Table
 
 MACHINE = "2 cores, x86-64"
@@ -69,7 +69,8 @@ class Study:
     all ("" if there is); `words` fill the {fields} of claims. Where cells are asked for at each run,
     `cells` are none, all results are the study's, and `counts` says how many there are at each effort by default;
     `options` are those of its command. `expected` are the numbers that the paper prints of it, and `row_claims`
-    claims about what it prints that are judged on the study's JSON, made or not (then an empty one).
+    claims about what it prints that are judged on the study's JSON, made or not (then an empty one). `recorded`
+    says what is on record of its cells, which comes with posbias; None where nothing is.
     """
 
     key: str
@@ -94,6 +95,7 @@ class Study:
     options: str = ""
     expected: tuple[Expected, ...] = ()
     row_claims: tuple[Claim, ...] = ()
+    recorded: "Callable[[Study], Recorded | None]" = lambda study: None
 
     @property
     def paper(self) -> str:
@@ -155,7 +157,7 @@ class Study:
         """
         if self.parts:
             return State.joined([part.state(folder, at) for part in self.made_of])
-        return state_of(self.file(folder, at), self.name)
+        return state_of(self.file(folder, at), self.name, self.recorded(self))
 
     def rows(self, folder: str | Path, at: Places | None = None) -> list[dict[str, Any]]:
         """Its numbers as a table, ready for CSV: a row for each cell, a column for each quantity.
@@ -172,9 +174,14 @@ class Study:
             raise InputFileError(f"{error}; {self.made_by}") from None
 
     def _read_rows(self, path: Path) -> list[dict[str, Any]]:
-        if not path.exists():
-            raise InputFileError(f"{path}: not made")
-        return rows_of(read_result(path, self.name))
+        return rows_of(best_result(path, self.name, self.recorded(self)))
+
+    def told(self, folder: str | Path, at: Places | None = None) -> Mapping[str, Any]:
+        """Its JSON: what was made in a folder of results, or, of more effort, what is on record.
+
+        Raises `InputFileError` when neither is there, or what was made is damaged or of another version.
+        """
+        return best_result(self.file(folder, at), self.name, self.recorded(self))
 
     def judged(self, results: Any) -> tuple[Judged, ...]:
         """Its claims that have evidence in these results, judged."""

@@ -163,7 +163,7 @@ def _section(folder: Path, key: str, study: Any, claims: Sequence[Any], cost: Ma
         files or (study.name == "statements" and bool(claims)),
         picture(place, study.name, f"{study.paper}-{study.name}", alternative),
         page,
-        _cost({"effort": about.get("effort")} | dict(cost)),
+        _cost(dict(cost) | ({"effort": about["effort"]} if about.get("effort") else {})),
         wrong,
     )
 

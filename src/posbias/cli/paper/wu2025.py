@@ -24,8 +24,9 @@ class Options:
     Parameters
     ----------
     effort
-        quick (minutes of a laptop: 3 networks per cell, 1,000 to 2,500 iterations, 2,000 test sequences) or full
-        (the paper's: 5 networks, 100,000 iterations, 10,000 sequences).
+        quick (minutes of a laptop: 3 networks per cell, 1,000 to 2,500 iterations, 2,000 test sequences), full
+        (the paper's: 5 networks, 100,000 iterations, 10,000 sequences), or any number of iterations, otherwise as
+        full. Cells on record at this effort are not trained, unless --rerun.
     out
         The folder to write to.
     """
@@ -56,9 +57,8 @@ def wu2025(*what: str, options: Options = Options()) -> None:
     """
     if claims_alone(what, "wu2025", options.out, options.json):
         return
-    effort = shared.quick_or_full(options.effort, "iterations by depth, test sequences")
     settings: dict[str, Any] = {
-        "effort": _spent(effort, options.networks),
+        "effort": _spent(options.effort, options.networks),
         "device": options.device,
         "workers": options.threads,
         "engine": shared.cluster(options.ray, options.threads),
@@ -85,10 +85,12 @@ def _train(what: Sequence[str] | str, options: Options, settings: dict[str, Any]
     tell_untested(options.out / "cells", experiments, options.json)
 
 
-def _spent(effort: str, networks: int | None) -> "Spent":
-    """The effort of this name, with so many networks. Raises `InvalidValueError`."""
-    from posbias.papers.wu2025.settings import EFFORT
+def _spent(effort: str | int, networks: int | None) -> "Spent":
+    """The effort of this name or of so many iterations, with so many networks. Raises `InvalidValueError`."""
+    from posbias.papers.wu2025.settings import EFFORT, effort_of
 
+    if isinstance(effort, int):
+        return effort_of(effort, networks)
     if networks is None:
         return EFFORT[effort]
     seeds = tuple(range(whole("networks", networks, 1)))

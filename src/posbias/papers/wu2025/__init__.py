@@ -8,13 +8,14 @@
 Every figure is one of `studies`; 19 and 24 are captions of others. Each is written as SVG and
 PNG with its claims beneath, as a page (the gap of every cell with loss and in-context accuracy, what rollouts
 predict of the gaps, the claims) and as JSON. Trained cells are kept in OUT/cells, where every figure finds those
-it shares with others; an interrupted run goes on from there. `settings` says what is trained; `depth`,
-`biased_training` and `sinks` what is claimed.
+it shares with others; an interrupted run goes on from there. `settings` says what is trained, `recorded` what
+comes along trained; `depth`, `biased_training` and `sinks` say what is claimed.
 """
 
+import logging
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,13 +27,16 @@ from posbias.files import need_writable
 from posbias.papers import reproduction
 from posbias.papers.reproduction import write
 from posbias.papers.wu2025.outcomes import outcome_of
-from posbias.papers.wu2025.settings import FULL, QUICK, Effort, Setting
+from posbias.papers.wu2025.recorded import beside, records
+from posbias.papers.wu2025.settings import FULL, QUICK, Effort, Setting, effort_of
 from posbias.papers.wu2025.studies import STUDIES
 from posbias.papers.wu2025.tables import data, tables
 
 if TYPE_CHECKING:
-    from posbias.training import Experiment
+    from posbias.training.records import Record
+    from posbias.training.specification import Experiment
 
+log = logging.getLogger(__name__)
 __all__ = [
     "FULL",
     "QUICK",
@@ -40,6 +44,7 @@ __all__ = [
     "Effort",
     "Reproduction",
     "Setting",
+    "effort_of",
     "outcome_of",
     "reproduce",
     "train",
@@ -71,6 +76,7 @@ def reproduce(
     out: str | os.PathLike[str],
     effort: Effort = QUICK,
     again: bool = False,
+    recorded: bool = True,
     device: str = "cpu",
     workers: int | None = None,
     engine: Engine | None = None,
@@ -79,25 +85,25 @@ def reproduce(
 ) -> Reproduction:
     """Train what some of `STUDIES`, or all, need and the folder `out` has not, and draw them there.
 
-    `again`, `device`, `workers`, `engine`, `gpus_per_cell` and `on_event`, which hears of iterations, as in
-    `run_cells`. Raises `InvalidValueError` for an unknown figure, `OutputFileError`, before any work if `out`
-    cannot be written, `MissingPackageError` without matplotlib, and as `run_cells` does.
+    What is on record at this effort is not trained, unless `recorded` is False or `again` True. `again`,
+    `device`, `workers`, `engine`, `gpus_per_cell` and `on_event`, which hears of iterations, as in `run_cells`.
+    Raises `InvalidValueError` for an unknown figure, `OutputFileError`, before any work if `out` cannot be
+    written, `MissingPackageError` without matplotlib, and as `run_cells` does.
     """
     from posbias.plots.style import new_figure
-    from posbias.training.cells import find_cell, run_cells
+    from posbias.training.cells import run_cells
 
     began, folder, names = time.monotonic(), Path(out), STUDIES.find(what)
     need_writable(folder / "cells" / "cell.nc")
     new_figure()  # is matplotlib there?
     experiments = _experiments(names, effort)
     settings = [*experiments]
-    missing = [
-        setting
-        for setting, experiment in experiments.items()
-        if again or find_cell(folder / "cells", experiment) is None
-    ]
+    missing = _missing(experiments, folder / "cells", again)
+    known = _known(effort, missing) if recorded and not again else {}
+    missing = [setting for setting in missing if setting not in known]
+    trained = [setting for setting in settings if setting not in known]
     cells = run_cells(
-        experiments.values(),
+        [experiments[setting] for setting in trained],
         folder / "cells",
         again=again,
         sequences=effort.sequences,
@@ -107,8 +113,10 @@ def reproduce(
         gpus_per_cell=gpus_per_cell,
         on_event=on_event,
     )
-    results = {setting: outcome_of(cell) for setting, cell in zip(settings, cells, strict=True)}
-    made = {name: write(STUDIES[name], results, effort.name, folder) for name in names}
+    kept = dict(zip(trained, cells, strict=True)) | {setting: one.cell for setting, one in known.items()}
+    results = {setting: outcome_of(kept[setting]) for setting in settings}
+    others = beside(effort, settings) if known else {}
+    made = {name: write(STUDIES[name], others | results, effort.name, folder) for name in names}
     new = {setting: results[setting].trained.cost.get("seconds", 1.0) for setting in missing}
     return Reproduction(made, results, new, time.monotonic() - began)
 
@@ -134,6 +142,26 @@ def train(
 def _experiments(names: Iterable[str], effort: Effort) -> "dict[Setting, Experiment]":
     settings = dict.fromkeys(setting for name in names for setting in STUDIES[name].cells)
     return {setting: effort.experiment(setting) for setting in settings}
+
+
+def _missing(experiments: "Mapping[Setting, Experiment]", folder: Path, again: bool) -> list[Setting]:
+    """The settings that a folder has no cell of; with `again` all."""
+    from posbias.training.cells import find_cell
+
+    return [
+        setting
+        for setting, experiment in experiments.items()
+        if again or find_cell(folder, experiment) is None
+    ]
+
+
+def _known(effort: Effort, missing: Sequence[Setting]) -> "dict[Setting, Record]":
+    """Those of the missing settings that are on record at an effort, said to the log."""
+    known = records(effort, missing)
+    if known:
+        told = "%d of %d cells are taken from recorded results (%s), not trained; --rerun trains them"
+        log.info(told, len(known), len(missing), effort.name)
+    return known
 
 
 __getattr__ = or_moved(__name__)

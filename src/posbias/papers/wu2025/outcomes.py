@@ -81,6 +81,11 @@ class Outcome:
     sequences: int
     agreements: Mapping[str, "Agreement"] = field(default_factory=dict)
 
+    @property
+    def recorded(self) -> bool:
+        """Whether it is read from a cell's record, which has no weights."""
+        return not self.trained.weights
+
 
 def outcome_of(cell: "Cell") -> Outcome:
     """What figures and claims need of a finished cell."""

@@ -5,10 +5,11 @@ its residual networks have beyond 6, nor which networks its sinks are measured o
 12, depth 2 without and with residual connections are ours.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from posbias.arguments import whole
 from posbias.theory.masks import Causal, Mask, Prefix, SlidingWindow
 
 if TYPE_CHECKING:
@@ -90,6 +91,10 @@ class Effort:
             return self.vocabulary[setting.depth]
         return self.iterations[setting.depth]
 
+    def amount(self, settings: Iterable[Setting]) -> tuple[int, int, int]:
+        """How much it is for some settings, to compare with others: least iterations, networks, sequences."""
+        return min(map(self.steps, settings)), len(self.seeds), self.sequences
+
     def experiment(self, setting: Setting) -> "Experiment":
         """The setting as something that can be trained."""
         from posbias.training.specification import Experiment
@@ -109,3 +114,15 @@ their context, no more. With a fixed vocabulary they have after fewer iterations
 FULL = Effort("full", (0, 1, 2, 3, 4), dict.fromkeys(DEEP, 100_000), 10_000)
 """The paper's."""
 EFFORT = {"quick": QUICK, "full": FULL}
+
+
+def effort_of(iterations: int, networks: int | None = None, sequences: int = FULL.sequences) -> Effort:
+    """The effort of so many iterations at every depth; networks (default: 5) and sequences as at the full one.
+
+    Raises `InvalidValueError` for iterations or networks < 1.
+    """
+    steps: Mapping[int, int] = dict.fromkeys(DEEP, whole("effort", iterations, 1))
+    seeds = FULL.seeds if networks is None else tuple(range(whole("networks", networks, 1)))
+    if (steps, seeds, sequences) == (FULL.iterations, FULL.seeds, FULL.sequences):
+        return FULL
+    return Effort(f"{iterations:,} iterations, {len(seeds)} networks", seeds, steps, sequences)

@@ -13,6 +13,7 @@ from posbias.papers.study import Studies, Study
 from posbias.papers.wu2025 import depth, sinks
 from posbias.papers.wu2025.biased_training import training_claims
 from posbias.papers.wu2025.drawing import draw_biased_training, draw_depths, draw_maps, draw_sinks
+from posbias.papers.wu2025.recorded import recorded
 from posbias.papers.wu2025.settings import ABSOLUTE, DEEP, DEPTHS, EFFORT, RELATIVE, Inputs, Setting
 from posbias.papers.wu2025.tables import data, note, tables
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
@@ -162,7 +163,7 @@ def _figures(
             own,
             tuple(claims(claims_of(name, PLACES.get(number, "Appendix L")), own)),
             EFFORT,
-            "iterations, sequences",
+            "iterations",
             {"quick": minutes, "full": full},
             tables,
             data,
@@ -171,6 +172,7 @@ def _figures(
             captioned=True,
             needs="torch",
             uses=(uses,),
+            recorded=recorded,
         )
 
 

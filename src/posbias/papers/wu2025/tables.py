@@ -9,6 +9,7 @@ import numpy as np
 
 from posbias.estimate import Estimate
 from posbias.evidence import signed_text
+from posbias.papers.results import Basis
 from posbias.papers.study import Results
 from posbias.papers.wu2025.outcomes import LEARNT, PAIRS, Gaps
 from posbias.papers.wu2025.settings import Setting
@@ -31,24 +32,38 @@ _PREDICTED = (
 
 
 def note(results: Results) -> str:
-    """In a line, what was trained and how it was tested."""
+    """In a line, what was trained and how it was tested, and how many cells are recorded results if any is."""
     trained = [(setting.depth, outcome.trained.experiment) for setting, outcome in results.items()]
     spent = sorted({(depth, experiment.iterations) for depth, experiment in trained})
     steps = sorted({f"{count:,}" for _, count in spent})
     if len(steps) > 1:
         steps = [f"{count:,} (depth {depth})" for depth, count in spent]
     words = f"{len(trained[0][1].seeds)} networks per cell, {', '.join(steps)} iterations"
-    return f"{words}, {min(outcome.sequences for outcome in results.values()):,} test sequences"
+    words += f", {min(outcome.sequences for outcome in results.values()):,} test sequences"
+    recorded = sum(outcome.recorded for outcome in results.values())
+    return f"{words}; {recorded} of {len(results)} cells are recorded results" if recorded else words
 
 
 def data(results: Results) -> dict[str, Any]:
-    """The gaps of every cell and what is predicted of them, for JSON."""
+    """The gaps of every cell, what is predicted of them, and what went into it, for JSON."""
     predicted = {
         str(setting): {profile: agreement.as_dict() for profile, agreement in outcome.agreements.items()}
         for setting, outcome in results.items()
     }
     rows = (_records(setting, outcome.gaps) for setting, outcome in results.items())
-    return {"cells": [*chain.from_iterable(rows)], "predicted": predicted}
+    return {"cells": [*chain.from_iterable(rows)], "predicted": predicted, "rests_on": vars(basis(results))}
+
+
+def basis(results: Results) -> Basis:
+    """What the results rest on: what every cell has at least."""
+    outcomes = results.values()
+    return Basis(
+        min(outcome.trained.experiment.iterations for outcome in outcomes),
+        min(len(outcome.trained.experiment.seeds) for outcome in outcomes),
+        min(outcome.sequences for outcome in outcomes),
+        len(results),
+        sum(outcome.recorded for outcome in outcomes),
+    )
 
 
 def tables(results: Results) -> Iterator[Table]:
