@@ -53,8 +53,9 @@ class Options:
 def all_(*, options: Options = Options()) -> None:
     """Make every figure and table of the three papers, from fastest to slowest, and count the verdicts.
 
-    What is there is skipped; after Ctrl-C the same command goes on. A part that fails does not stop the others: it
-    is named at the end, with exit code 2. What each study took is written to papers.json.
+    What is there is skipped, and what comes along recorded at more effort is drawn instead of trained, unless
+    --rerun; after Ctrl-C the same command goes on. A part that fails does not stop the others: it is named at the
+    end, with exit code 2. What each study took is written to papers.json.
     """
     from posbias.claims import count
     from posbias.papers.collect import collect

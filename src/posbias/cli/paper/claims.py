@@ -51,7 +51,8 @@ def claims(*, options: Options = Options()) -> None:
     """Print every claim of the three papers with its number, its verdict, and why.
 
     Numbered statements are tried on random and adversarial instances (kept in statements/); claims of figures
-    and tables are those of the results in --out. What has not been made is undecided and says what makes it.
+    and tables are those of the results in --out, or of recorded results, which come along, where these are of more
+    effort. What has not been made is undecided and says what makes it.
     """
     with budget(options.budget):
         _claims(options)

@@ -8,6 +8,8 @@ from posbias.terminal import table
 def list_(*papers: str, out: shared.Results = shared.RESULTS, json: shared.Json = False) -> None:
     """List every figure, table and set of statements of the three papers: what it shows, costs, and its state.
 
+    The state is of what was made in --out, or of recorded results, which come along, if these are of more effort.
+
     Parameters
     ----------
     papers
