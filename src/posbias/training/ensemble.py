@@ -62,7 +62,7 @@ class Ensemble:
         self._feed = Feed(tasks, seeds, shape.batch, device)
         self._worlds = [(one.task, make_world(one.task, one.seeds, device)) for one in experiments]
         self._sequences = min(MOST, max(FEWEST, shape.iterations // SHARE))
-        self.iteration, self.seconds = 0, 0.0
+        self.iteration, self.seconds, self.cpu_seconds = 0, 0.0, 0.0
         self.stopped: dict[int, int] = {}
         self.curves: dict[str, np.ndarray] = {name: np.zeros((len(seeds), 0)) for name in _CURVES}
         self.curves["iteration"] = np.zeros(0, dtype=np.int64)
@@ -217,12 +217,14 @@ class Ensemble:
             }
         arrays = {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
         arrays |= {f"curves.{name}": curve for name, curve in self.curves.items()}
-        note = {"iteration": self.iteration, "seconds": self.seconds, "stopped": list(self.stopped.items())}
+        clocks = {"seconds": self.seconds, "cpu_seconds": self.cpu_seconds}
+        note = {"iteration": self.iteration, "stopped": list(self.stopped.items())} | clocks
         return Tensors(arrays, note)
 
     def restore(self, state: Tensors) -> None:
         """Go on from what `state` gave, before any step."""
-        self.iteration, self.seconds = state.note["iteration"], state.note["seconds"]
+        self.iteration = state.note["iteration"]
+        self.seconds, self.cpu_seconds = state.note["seconds"], state.note["cpu_seconds"]
         self.stopped = dict(state.note["stopped"])
         self._at.fill_(self.iteration)
         # copied: the memory of a file is neither aligned nor ours

@@ -52,8 +52,8 @@ class Trained:
     [member, step]: "loss" and "accuracy" (of training, means since the last step), "in_context_accuracy" (new
     classes, any item), and the gaps "first-middle", "first-last", "middle-last" (accuracy where the first of the
     two is right minus where the second is), from small test sets that are the same at every step. `stopped`
-    says at which iteration which seed's loss or weights stopped being finite. `cost` has "seconds",
-    "member_iterations_per_second" (of all that trained together), "device" and "threads".
+    says at which iteration which seed's loss or weights stopped being finite. `cost` has "seconds"
+    and "cpu_seconds", "member_iterations_per_second" (of all that trained together), "device" and "threads".
     """
 
     experiment: Experiment
@@ -127,7 +127,8 @@ def train(
 
 def _finish(ensemble: Ensemble, file: Checkpoint, curves: Path | None, on_event: OnEvent | None) -> None:
     """Train to the end, or to an interruption: the file then holds the iteration that was reached."""
-    begin, before, first = time.monotonic(), ensemble.seconds, ensemble.iteration
+    before, first = (ensemble.seconds, ensemble.cpu_seconds), ensemble.iteration
+    begin, began = time.monotonic(), time.process_time()
     with Deferred() as interruption:
         while not ensemble.finished:
             ensemble.step()
@@ -135,7 +136,8 @@ def _finish(ensemble: Ensemble, file: Checkpoint, curves: Path | None, on_event:
                 ensemble.evaluate()
                 if curves is not None:
                     _write_curves(curves, ensemble.curves)
-            ensemble.seconds = before + time.monotonic() - begin
+            ensemble.seconds = before[0] + time.monotonic() - begin
+            ensemble.cpu_seconds = before[1] + time.process_time() - began
             file.keep_up(ensemble.state)
             try:
                 if on_event:
@@ -171,6 +173,7 @@ def _results(experiments: list[Experiment], ensemble: Ensemble, device: str) -> 
     rate = ensemble.iteration * len(ensemble.members) / max(ensemble.seconds, 1e-9)
     cost = {
         "seconds": ensemble.seconds,
+        "cpu_seconds": ensemble.cpu_seconds,
         "member_iterations_per_second": rate,
         "device": torch.cuda.get_device_name(device) if device != "cpu" else "cpu",
         "threads": torch.get_num_threads(),
