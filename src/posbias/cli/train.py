@@ -67,6 +67,8 @@ class Experiment:
         Of AdamW. Default: 0.001.
     weight_decay
         Of AdamW. Default: 0.000001.
+    precision
+        Of matrix products: float32 (the default), or where the device can, tf32 (a GPU) or bfloat16 (a CPU).
     """
 
     mask: str | None = None
@@ -89,6 +91,7 @@ class Experiment:
     batch: shared.Whole | None = None
     learning_rate: float | None = None
     weight_decay: float | None = None
+    precision: Literal["float32", "tf32", "bfloat16"] | None = None
 
     @property
     def given(self) -> dict[str, Any]:

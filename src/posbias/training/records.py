@@ -226,7 +226,7 @@ def _command(cell: Cell) -> str:
     threads, device = cell.trained.cost.get("threads"), cell.trained.cost.get("device", "cpu")
     command = f"posbias train {name_of(cell.experiment)}.json"
     command += f" --threads {threads}" if threads else ""
-    return command + (f" --device {device}" if device != "cpu" else "")
+    return command + (" --device cuda" if device != "cpu" else "")
 
 
 def _record(experiment: Experiment, header: Header, content: Mapping[str, Any]) -> Record:

@@ -72,7 +72,8 @@ def test_every_option_reaches_the_experiment(here, capsys):
         "answers": "first,last", "embedding": "deviation", "items": 6, "dimension": 12, "classes": 50,
         "labels": 5, "burstiness": 3,
         "within-class-noise": 0.5, "shared-direction": 0.25, "middle": 2, "batch": 8, "learning-rate": 0.002,
-        "weight-decay": 0.01, "networks": 1, "effort": "2e1", "sequences": 30, "threads": 1,
+        "weight-decay": 0.01, "precision": "float32",
+        "networks": 1, "effort": "2e1", "sequences": 30, "threads": 1,
     }  # fmt: skip
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
     answer = json.loads(run(capsys, *words, "--no-residual", "--out", here / "o", "--json").out)
