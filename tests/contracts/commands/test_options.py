@@ -67,15 +67,7 @@ def test_o_is_out(tmp_path, monkeypatch):
     assert json.loads(Path("p.json").read_text())["tokens"] == 8
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "paper all --effort 5",
-        "paper claims --effort 5",
-        "paper wu2025 fig2 --effort 5",
-        "study run wu2025/fig2 --effort 5",
-    ],
-)
+@pytest.mark.parametrize("words", ["paper all --effort 5", "paper claims --effort 5"])
 def test_a_number_is_refused_where_there_are_several_units(words, capsys):
     with pytest.raises(SystemExit):
         main(words.split())
