@@ -40,7 +40,7 @@ NETWORKS = [
 @pytest.fixture
 def short_blocks(monkeypatch):
     """Blocks of 20, so that 30 sequences take two."""
-    monkeypatch.setattr(trials, "BLOCK", 20)
+    monkeypatch.setattr("posbias.training.task.BLOCK", 20)
 
 
 def plain_gap(made: Ensemble, member: int, first: int, second: int) -> tuple[list[int], list[bool]]:

@@ -166,6 +166,7 @@ def test_stopped_members_have_no_metric_but_a_null():
         (lambda made: sinks(made, 5).metric(layer=1), "layer: 1 given, a layer from 0 to 0 needed"),
         (lambda made: sinks(made, 5).metric(start=4), "start: 4 given, one that was counted needed: 0, 5"),
         (lambda made: sinks(made, 5, starts=(-1,)), "start: -1 given"),
+        (lambda made: sinks(made, 5, starts=(0, 9)), "start: 9 given, a query from 0 to 8 needed"),
         (lambda made: sinks(made, 5).curve(9), "key: 9 given, a token from 0 to 8 needed"),
         (lambda made: sinks(made, 5).beyond(-1), "key: -1 given"),
     ],

@@ -2,10 +2,10 @@
 
     python tools/device/step_rates.py --device cuda --depths 2,4,6,8,10 --members 100,240,400 --out rates.json
 
-For every depth, number of members and precision, with and without a recorded step (a CUDA graph): 200 steps after
-20. Then a small ensemble is trained for 100 steps there and on the CPU: data must be equal to the bit, the largest
-difference of weights is told. The file is written anew after every entry: a run that is cut off leaves what it
-measured. On a CPU it is a rehearsal: `--device cpu --members 3 --steps 5`.
+For every depth, number of members and precision, with and without a CUDA graph: 200 steps after 20. Then a small
+ensemble is trained for 100 steps there and on the CPU: data must be equal to the bit, the largest difference of
+weights is told. The file is written anew after every entry: a run that is cut off leaves what it has. On a CPU
+it is a rehearsal: `--device cpu --members 3 --steps 5`.
 """
 
 import argparse
@@ -27,12 +27,12 @@ from posbias.training.task import RetrievalTask
 WARM, SMALL = 20, RetrievalTask(items=4, dimension=16, classes=64, labels=4, burstiness=2)
 
 
-def rate(depth: int, members: int, precision: Precision, recorded: bool, device: str, steps: int) -> dict:
+def rate(depth: int, members: int, precision: Precision, graph: bool, device: str, steps: int) -> dict:
     """Member-iterations a second of one ensemble of the paper's size."""
     seeds = tuple(range(members))
     experiment = Experiment(network=Network(depth), seeds=seeds, iterations=10**6, precision=precision)
     with multiplying(experiment.precision, device):
-        ensemble = Ensemble([experiment], device, recorded=recorded)
+        ensemble = Ensemble([experiment], device, graph=graph)
         for _ in range(min(WARM, steps)):
             ensemble.step()
         _wait(device)
@@ -41,7 +41,7 @@ def rate(depth: int, members: int, precision: Precision, recorded: bool, device:
             ensemble.step()
         _wait(device)
         seconds = time.perf_counter() - begin
-    told = {"depth": depth, "members": members, "precision": precision, "recorded": recorded, "steps": steps}
+    told = {"depth": depth, "members": members, "precision": precision, "graph": graph, "steps": steps}
     return told | {"seconds": seconds, "member_iterations_per_second": members * steps / seconds}
 
 
@@ -86,8 +86,8 @@ def main() -> None:
     for depth in map(int, asked.depths.split(",")):
         for members in map(int, asked.members.split(",")):
             for precision in precisions(asked.device):
-                for recorded in (True, False) if cuda else (False,):
-                    entry = rate(depth, members, precision, recorded, asked.device, asked.steps)
+                for graph in (True, False) if cuda else (False,):
+                    entry = rate(depth, members, precision, graph, asked.device, asked.steps)
                     told["rates"].append(entry)
                     write_text(asked.out, json.dumps(told, indent=1) + "\n")
                     print(entry, file=sys.stderr, flush=True)

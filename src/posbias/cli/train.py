@@ -1,20 +1,17 @@
 """`posbias train`: the controlled retrieval experiments of Wu et al. 2025."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from posbias.arguments import whole
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, progress
+from posbias.cli.trained import cell_lines, sweep_lines, tell_untested
 from posbias.errors import InvalidValueError
 from posbias.interruption import budget
-from posbias.terminal import table
 
 if TYPE_CHECKING:
-    from posbias.training import Cell
     from posbias.training import Experiment as Trained
-    from posbias.training.repetition import Repetition
 
 ITERATIONS = {"quick": 2_500, "full": 100_000}
 SEQUENCES = {"quick": 2_000, "full": 10_000}
@@ -176,25 +173,11 @@ def _train(spec: Path | None, experiment: Experiment, options: Options) -> None:
         tell_untested(folder, experiments, options.json)
     elif swept:
         answer = {"cells": [cell.as_dict() for cell in cells]}
-        answer_with("train-sweep/1", answer, lambda: _sweep_lines(cells), options.json)
+        answer_with("train-sweep/1", answer, lambda: sweep_lines(cells), options.json)
     else:
         repeated = None if record is None else repetition(cells[0], record)
         answer = cells[0].as_dict() | ({} if repeated is None else {"record": repeated.as_dict()})
-        answer_with("train/1", answer, lambda: _lines(cells[0], repeated), options.json)
-
-
-def tell_untested(folder: Path, experiments: "Sequence[Trained]", json: bool) -> None:
-    """Answer with what of some experiments is trained and not tested."""
-    from posbias.training.jobs import untested
-
-    paths = [path for path in (untested(folder, one) for one in experiments) if path.exists()]
-    tested = len(experiments) - len(paths)
-    answer = {"folder": str(folder), "untested": [str(path) for path in paths], "tested": tested}
-    lines = [
-        f"{len(paths)} cells trained, {tested} tested already; without --no-tests the same command tests them"
-    ]
-    lines += [f"weights: {path}" for path in paths]
-    answer_with("train-untested/1", answer, lambda: lines, json)
+        answer_with("train/1", answer, lambda: cell_lines(cells[0], repeated), options.json)
 
 
 def _check(spec: Path | None, experiment: Experiment, options: Options) -> None:
@@ -234,91 +217,3 @@ def _experiments(spec: Path | None, given: dict[str, Any]) -> "tuple[list[Traine
             )
         training["seeds"] = tuple(range(given["networks"]))
     return [Experiment(task=RetrievalTask(**task), network=Network(**network), **training)], False
-
-
-def _lines(cell: "Cell", repeated: "Repetition | None" = None) -> list[str]:
-    """One cell: its gaps beside what kernels and theory predict, how well it does, and what that means.
-
-    Of one that was made again also how it differs from its record.
-    """
-    from posbias.training import agreement
-
-    evaluation, agreed = cell.evaluation, agreement(cell.rollout, cell.evaluation)
-    own, theory = agreed["residual" if "residual" in agreed else "attention"], agreed["theory"]
-    rows = [
-        [
-            pair,
-            str(gap.over_all.estimate),
-            str(gap.over_informative.estimate),
-            str(own.predicted[pair]),
-            str(theory.predicted[pair]),
-        ]
-        for pair, gap in evaluation.gaps.items()
-    ]
-    head = ["gap", "all sequences", "informative", "own kernels say", "theory says"]
-    places = [
-        f"{value:.2f}" for value in evaluation.as_dict()["accuracy_by_position"]["value"] if value is not None
-    ]
-    return [
-        *table(head, rows),
-        "",
-        f"in-context accuracy {evaluation.in_context_accuracy.over_members}, "
-        f"loss {evaluation.loss.over_members}; by position of the answer {' '.join(places)}",
-        words(cell),
-        *(f"theory: {assumption}" for assumption in cell.rollout.assumptions),
-        *_stopped(cell),
-        *(repeated.lines() if repeated else ()),
-        f"cell: {cell.path}",
-    ]
-
-
-def _sweep_lines(cells: "Sequence[Cell]") -> list[str]:
-    """Many cells: a line for each, on all sequences and on informative ones."""
-    from posbias.training.shorthand import common_words
-
-    names, pairs = common_words([cell.experiment for cell in cells]), list(cells[0].evaluation.gaps)
-    lines: list[str] = []
-    for kind, title in (("all", "gaps on all sequences"), ("informative", "gaps on informative sequences")):
-        rows = [
-            [
-                name,
-                *(str(getattr(evaluation.gaps[pair], kind)) for pair in pairs),
-                str(evaluation.in_context_accuracy.over_members),
-                str(evaluation.loss.over_members),
-            ]
-            for name, evaluation in zip(names, (cell.evaluation for cell in cells), strict=True)
-        ]
-        lines += [*table([title, *pairs, "in-context accuracy", "loss"], rows), ""]
-    for name, cell in zip(names, cells, strict=True):
-        lines += [f"{name}: {line}" for line in (words(cell), *_stopped(cell))]
-    return [*lines, *(f"cell: {cell.path}" for cell in cells)]
-
-
-def words(cell: "Cell") -> str:
-    """What the gaps on informative sequences say, for a person; told at 95 % (Student's t over networks)."""
-    from posbias.training.averages import sign
-
-    evaluation, task = cell.evaluation, cell.experiment.task
-    copying, guessing = task.burstiness / task.items, 1.0 / task.labels
-    accuracy = evaluation.in_context_accuracy.over_members.value
-    if accuracy != accuracy:
-        return "every network was stopped: there is nothing to say"
-    if not accuracy >= (copying + guessing) / 2:
-        return (
-            f"the networks do not read labels off their context yet ({accuracy:.2f}; guessing is {guessing:.2f}, "
-            f"copying any label {copying:.2f}): their gaps say nothing"
-        )
-    signs = {pair: sign(gap.over_informative.estimate) for pair, gap in evaluation.gaps.items()}
-    parts = [pair.split("-")[::direction] for pair, direction in signs.items() if direction]
-    told = [f"{winner} over {loser}" for winner, loser in parts]
-    untold = [" and ".join(pair.split("-")) for pair, direction in signs.items() if not direction]
-    said = [f"favours {', '.join(told)}"] if told else []
-    said += [f"no preference told between {', nor '.join(untold)}"] if untold else []
-    return "; ".join(said)
-
-
-def _stopped(cell: "Cell") -> list[str]:
-    return [
-        f"stopped: seed {seed} at iteration {at}, its loss was not finite; left out"
-        for seed, at in cell.trained.stopped.items()
-    ]

@@ -28,7 +28,6 @@ from posbias.papers.reproduction import Spent
 from posbias.papers.results import Basis, Recorded
 from posbias.papers.study import Study, minutes_text
 from posbias.papers.theorems import STATEMENTS, Statements, statements_of, tried_already, try_statements
-from posbias.papers.wu2025.settings import effort_of
 
 log = logging.getLogger(__name__)
 AT_HAND = ("tiny-alibi",)
@@ -73,15 +72,10 @@ class Asked:
         """What is spent on each cell of a study; of one that is on record at more effort, that."""
         if self.instances is not None and isinstance(study, Statements):
             return self.instances
-        if study.shared_out and not isinstance(study, Statements):
-            wanted = effort_of(self.effort) if isinstance(self.effort, int) else study.effort[self.effort]
-            recorded = self.recorded(study)
-            return (
-                recorded.effort
-                if recorded and recorded.basis > Basis(*wanted.amount(study.cells))
-                else wanted
-            )
-        return study.effort[self.effort] if isinstance(self.effort, str) else self.effort
+        wanted = study.of_number(self.effort) if isinstance(self.effort, int) else study.effort[self.effort]
+        recorded = self.recorded(study)
+        more = recorded is not None and recorded.basis > Basis(*wanted.amount(study.cells))
+        return recorded.effort if recorded is not None and more else wanted
 
     def recorded(self, study: Study) -> Recorded | None:
         """What is on record of all of a study's cells, unless all is to be made again."""
@@ -226,9 +220,7 @@ def _parts(asked: Asked, missing: Iterable[Study]) -> list[list[Study]]:
     for study in missing:
         stated = isinstance(study, Statements)
         place = -1 if stated else papers.index(study.paper)
-        alone = study.key if stated or study.paper == "kim2026" else ""
-        if study.paper == "wu2025" and not stated:
-            alone = asked.amount(study).name
+        alone = study.key if stated or study.paper == "kim2026" else getattr(asked.amount(study), "name", "")
         parts.setdefault((place, study.key == FURTHER_TEXTS, alone), []).append(study)
     return [parts[part] for part in sorted(parts, key=lambda part: part[:2])]
 

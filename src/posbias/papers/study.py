@@ -70,7 +70,8 @@ class Study:
     `cells` are none, all results are the study's, and `counts` says how many there are at each effort by default;
     `options` are those of its command. `expected` are the numbers that the paper prints of it, and `row_claims`
     claims about what it prints that are judged on the study's JSON, made or not (then an empty one). `recorded`
-    says what is on record of its cells, which comes with posbias; None where nothing is.
+    says what is on record of its cells, which comes with posbias; None where nothing is. `of_number` is what is
+    spent on each cell where the effort is a number.
     """
 
     key: str
@@ -96,6 +97,7 @@ class Study:
     expected: tuple[Expected, ...] = ()
     row_claims: tuple[Claim, ...] = ()
     recorded: "Callable[[Study], Recorded | None]" = lambda study: None
+    of_number: Callable[[int], Any] = lambda number: number
 
     @property
     def paper(self) -> str:

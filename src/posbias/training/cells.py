@@ -49,13 +49,13 @@ def run_cells(
 ) -> list[Cell]:
     """The cell of every experiment, in order, from `folder` where it is there and whole.
 
-    A cell that was tested on fewer than `sequences` sequences is tested anew, not trained; `again` trains
-    everything. Without `tests` what is not there is only trained: its weights are kept in `folder`
-    (`jobs.untested`) for a later call, and it is left out of what is returned. `workers` is the number of cores:
-    so many cells at a time (default: all), or threads for a single cell (default: one). An `engine` takes its
-    place; a cluster sets aside `gpus_per_cell` (a half: two cells side by side on one) when `device` is not the
-    CPU. `on_event` counts iterations, over the members of all cells that are trained. What is worth a line, such
-    as a damaged file, is logged.
+    A cell that was tested on fewer than `sequences` sequences is tested anew, not trained (one of posbias 0.1 is
+    trained); `again` trains everything. Without `tests` what is not there is only trained: its weights are kept in
+    `folder` (`jobs.untested`) for a later call, and it is left out of what is returned. `workers` is the number of
+    cores: so many cells at a time (default: all), or threads for a single cell (default: one). An `engine` takes
+    its place; a cluster sets aside `gpus_per_cell` (a half: two cells side by side on one) when `device` is not
+    the CPU. `on_event` counts iterations, over the members of all cells that are trained. What is worth a line,
+    such as a damaged file, is logged.
 
     A cell that fails does not stop the others; afterwards its error is raised (the first one's, the rest are
     logged). Raises `InvalidValueError` for wrong values before anything is trained, and as `train` does;
@@ -65,7 +65,7 @@ def run_cells(
     wanted, folder = list(experiments), Path(folder)
     _check_engine(engine, workers, device, gpus_per_cell)
     _check(wanted, folder, sequences, workers)
-    cells = {experiment: None if again else find_cell(folder, experiment) for experiment in wanted}
+    cells = {one: None if again else _find_testable(folder, one, sequences) for one in wanted}
     missing = [experiment for experiment, cell in cells.items() if cell is None]
     jobs = _jobs(missing, folder, together=device != "cpu" and engine is None)
     jobs = jobs if tests else [job for job in jobs if not all(map(Path.exists, job.weights))]
@@ -111,6 +111,18 @@ def find_cell(folder: Path, experiment: Experiment) -> Cell | None:
         if stored is not None:
             break
     return None if stored is None else replace(stored.result, path=stored.path)
+
+
+def _find_testable(folder: Path, experiment: Experiment, sequences: int) -> Cell | None:
+    """`find_cell`, without a cell of posbias 0.1 that would have to be tested on more sequences than it was."""
+    cell = find_cell(folder, experiment)
+    if cell is None or cell.experiment.draws == "philox" or cell.evaluation.sequences >= sequences:
+        return cell
+    said = (
+        "%s: of posbias 0.1, tested on %s sequences and on no more (its data are drawn no more); trained anew"
+    )
+    log.info(said, cell.path, f"{cell.evaluation.sequences:,}")
+    return None
 
 
 class _Run:

@@ -1,6 +1,6 @@
 """Members that train side by side: their stacked weights, one optimiser, and what is known of them so far.
 
-`step` does one iteration, on a GPU as a recorded graph that nothing on the host waits for; `evaluate` adds a point
+`step` does one iteration, on a GPU as a CUDA graph that nothing on the host waits for; `evaluate` adds a point
 to the learning curves, tests on new classes and stops the members that are no longer finite. A stopped member's
 place in the stack goes on from zero weights, so that nobody else's matrix products change.
 """
@@ -16,29 +16,27 @@ from posbias.store import Tensors
 from posbias.training.feed import Feed
 from posbias.training.network import finite_members, forward, initial_weights, wire
 from posbias.training.specification import Experiment
-from posbias.training.task import PAIRS, Batch, make_world, novel_sequences
+from posbias.training.task import PAIRS, Batch, blocks_of, make_world, novel_sequences
 
 log = logging.getLogger(__name__)
 FEWEST, MOST, SHARE = 256, 2000, 25
 """Sequences per member of each test set of the curves: one for every 25 iterations, within these bounds."""
-BLOCK = 250
-"""Sequences per member that are tested at once."""
 TEST_SET = 0
 """Number of the curves' test sets; `evaluate` and the like count theirs from 1."""
 NEVER = 2**62
 """The iteration at which a sound member's loss was first not finite."""
 WARM = 3
-"""Iterations before a step is recorded on a GPU: the first ones allocate and choose kernels."""
+"""Iterations before a step is captured as a CUDA graph: the first ones allocate and choose kernels."""
 _CURVES = ("loss", "accuracy", "in_context_accuracy", *(f"{a}-{b}" for a, b in PAIRS))
 
 
 class Ensemble:
     """Members of compatible experiments, experiment by experiment and seed by seed.
 
-    `recorded` says whether steps run as a recorded graph, which a GPU alone can do; None: where it can.
+    `graph` says whether steps run as a CUDA graph; None: on a GPU.
     """
 
-    def __init__(self, experiments: Sequence[Experiment], device: str, recorded: bool | None = None):
+    def __init__(self, experiments: Sequence[Experiment], device: str, graph: bool | None = None):
         self.members = [(experiment, seed) for experiment in experiments for seed in experiment.seeds]
         shape = experiments[0]
         self.total, self._size = shape.iterations, shape.batch
@@ -73,7 +71,7 @@ class Ensemble:
             "bad": torch.full((len(seeds),), NEVER, device=device),
         }
         self._at = torch.zeros((), dtype=torch.int64, device=device)
-        self._side = torch.cuda.Stream(device) if cuda and recorded is not False else None
+        self._side = torch.cuda.Stream(device) if cuda and graph is not False else None
         self._graph: torch.cuda.CUDAGraph | None = None
         self._warm = 0
         # glibc gives freed memory back, and gets it anew page by page, in units that grow with the largest piece
@@ -88,7 +86,7 @@ class Ensemble:
     def step(self) -> None:
         """One iteration of every member."""
         if self._side is not None:
-            self._step_recorded(self._side)
+            self._step_captured(self._side)
         else:
             self._step(self.iteration)
         self.iteration += 1
@@ -109,11 +107,14 @@ class Ensemble:
             since, losses = self._since, losses.detach()
             since["loss"] += losses
             since["right"] += (logits.argmax(dim=-1) == target).sum(dim=1)
-            since["bad"].clamp_(max=torch.where(losses.isfinite(), NEVER, self._at))
+            bad = self._at.expand_as(losses).masked_fill(losses.isfinite(), NEVER)
+            torch.minimum(since["bad"], bad, out=since["bad"])
             self._at += 1
 
-    def _step_recorded(self, side: torch.cuda.Stream) -> None:
-        """Launch the recorded step; the first ones run as they are, then one is recorded."""
+    def _step_captured(self, side: torch.cuda.Stream) -> None:
+        """Launch the graph; the first steps run as they are, then one is captured."""
+        # what the default stream made or changed, at the beginning and at an evaluation
+        side.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(side):
             if self._graph is None and self._warm == WARM:
                 self._optimiser.zero_grad()
@@ -167,8 +168,7 @@ class Ensemble:
         """In-context accuracy and gaps on the curves' test sets [member]."""
         right = [torch.zeros(len(self.members), device=self._device) for _ in range(1 + 2 * len(PAIRS))]
         with torch.no_grad():
-            for start in range(0, self._sequences, BLOCK):
-                rows = min(BLOCK, self._sequences - start)
+            for start, rows in blocks_of(self._sequences):
                 for counted, batch in zip(right, self._tests(rows, start), strict=True):
                     said = forward(self.weights, self._wiring, batch.tokens).argmax(dim=-1)
                     counted += (said == batch.target).sum(dim=1)

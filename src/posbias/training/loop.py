@@ -201,10 +201,7 @@ def _check(experiments: list[Experiment], device: str, threads: int | None) -> N
                 f"experiment: number {number} given differs from number 0 in shape, depth or optimisation; "
                 "compatible ones needed to train together"
             )
-        if one.draws != "philox":
-            raise InvalidValueError(
-                f"draws: {one.draws!r} given, those of posbias 0.1, which cannot be made again; 'philox' needed"
-            )
+        one.check_draws()
     whole("threads", 1 if threads is None else threads, 1)
     there = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
     if device not in there and not (device == "cuda" and len(there) > 1):

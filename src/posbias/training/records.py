@@ -21,15 +21,15 @@ from jaxtyping import Bool, Float
 
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.input_files import read_mapping
-from posbias.spec import decode, encode
+from posbias.spec import decode
 from posbias.store import Header, JsonCodec, Store, Stored
 from posbias.store.header import canonical, raw_bytes
 from posbias.training.averages import Averages
 from posbias.training.kernels import Rollout
 from posbias.training.loop import Trained
 from posbias.training.probes import Evaluation, Gap
-from posbias.training.results import KIND, SCHEMA, Cell, TrainingCell, cell_of
-from posbias.training.shorthand import name_of, words_of
+from posbias.training.results import KIND, SCHEMA, Cell, OfExperiment, TrainingCell, cell_of
+from posbias.training.shorthand import name_of
 from posbias.training.sinks import THRESHOLD, Sinks, uniform_queries
 from posbias.training.specification import Experiment
 
@@ -52,24 +52,12 @@ class Record:
 
 
 @dataclass(frozen=True)
-class RecordedCell:
+class RecordedCell(OfExperiment):
     """The record of an experiment as a cell of a store; the amount is the number of test sequences."""
-
-    experiment: Experiment
 
     kind = RECORD
     schema = RECORD_SCHEMA
     codec = JsonCodec(lines=True)
-
-    @property
-    def specification(self) -> Mapping[str, Any]:
-        """The experiment, seeds included."""
-        return encode(self.experiment)
-
-    @property
-    def name(self) -> str:
-        """The experiment in words."""
-        return words_of(self.experiment)
 
     def to_content(self, result: Record) -> dict[str, Any]:
         """The record's numbers, an array in each line."""

@@ -6,26 +6,30 @@
 The .nc is written last: where it is, the cell is whole. `docs/training.md` describes the variables.
 """
 
-import json
-import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from jaxtyping import Float
 
 from posbias.errors import DamagedError, InvalidValueError
-from posbias.spec import decode, encode, fingerprint
-from posbias.store import Header, NetCDFCodec, SafetensorsCodec, Store, Tensors, need_xarray, versions_here
-from posbias.training.averages import Averages
+from posbias.spec import encode, fingerprint
+from posbias.store import Header, NetCDFCodec, SafetensorsCodec, Store, Tensors, versions_here
+from posbias.training.arrays import (
+    as_dataset,
+    evaluation_of,
+    rollout_of,
+    sinks_of,
+    tensors_of,
+    trained_of,
+)
 from posbias.training.kernels import Rollout, agreement, trained_rollout
 from posbias.training.loop import Trained
-from posbias.training.probes import Evaluation, Gap, evaluate
+from posbias.training.probes import Evaluation, evaluate
 from posbias.training.shorthand import words_of
-from posbias.training.sinks import LATER, Sinks, over_starts, sinks
+from posbias.training.sinks import Sinks, sinks
 from posbias.training.specification import Experiment
 
 if TYPE_CHECKING:
@@ -33,11 +37,6 @@ if TYPE_CHECKING:
 
 KIND, WEIGHTS, SCHEMA = "cell", "weights", 3
 MADE_BY = "posbias train"
-_TRAINED, _UNTRAINED, _UNIFORM = "sink_queries", "sink_queries_untrained", "sink_queries_uniform"
-_SHARES = {_TRAINED: "sink_share", _UNTRAINED: "sink_share_untrained", _UNIFORM: "sink_share_uniform"}
-"""The same query by query, as cells had it before they were counted over queries."""
-_CURVE, _ROLLOUT = "curve_", "rollout_"
-_LARGE = ("attention", _TRAINED, _UNTRAINED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,14 +112,10 @@ class CellCodec:
 
 
 @dataclass(frozen=True)
-class TrainingCell:
-    """An experiment as a cell of the store; the amount is the number of test sequences."""
+class OfExperiment:
+    """What the files of an experiment are found by, with weights or without."""
 
     experiment: Experiment
-
-    kind = KIND
-    schema = SCHEMA
-    codec = CellCodec()
 
     @property
     def specification(self) -> Mapping[str, Any]:
@@ -132,9 +127,19 @@ class TrainingCell:
         """The experiment in words."""
         return words_of(self.experiment)
 
+
+@dataclass(frozen=True)
+class TrainingCell(OfExperiment):
+    """An experiment as a cell of the store; the amount is the number of test sequences."""
+
+    kind = KIND
+    schema = SCHEMA
+    codec = CellCodec()
+
     def to_content(self, result: Cell) -> "tuple[xr.Dataset, Tensors]":
         """Labelled arrays, and weights with learning curves."""
-        return as_dataset(result), tensors_of(result.trained)
+        parts = result.trained, result.evaluation, result.sinks, result.rollout
+        return as_dataset(*parts), tensors_of(result.trained)
 
     def from_content(self, header: Header, content: "tuple[xr.Dataset, Tensors]") -> Cell:
         """The result; weights come to the CPU."""
@@ -183,7 +188,7 @@ def cell_of(header: Header, content: "tuple[xr.Dataset, Tensors]") -> Cell:
     """The cell of what its files hold."""
     dataset, tensors = content
     trained = trained_of(header, tensors)
-    return Cell(trained, _evaluation(dataset, trained, header), _sinks(dataset), _rollout(dataset))
+    return Cell(trained, evaluation_of(dataset, trained, header), sinks_of(dataset), rollout_of(dataset))
 
 
 def save_trained(trained: Trained, path: Path) -> None:
@@ -197,147 +202,6 @@ def load_trained(path: Path) -> Trained:
     return trained_of(*SafetensorsCodec().read(path, WEIGHTS, SCHEMA, MADE_BY))
 
 
-def tensors_of(trained: Trained) -> Tensors:
-    """Weights and learning curves by name; who was stopped, and what training cost."""
-    curves = {_CURVE + name: np.asarray(curve) for name, curve in trained.curves.items()}
-    weights = {name: tensor.cpu().numpy() for name, tensor in trained.weights.items()}
-    stopped = {str(seed): iteration for seed, iteration in trained.stopped.items()}
-    return Tensors(weights | curves, {"stopped": stopped, "cost": dict(trained.cost)})
-
-
-def trained_of(header: Header, tensors: Tensors) -> Trained:
-    """What `tensors_of` was made from."""
-    curves, weights = {}, {}
-    for name, array in tensors.arrays.items():
-        if name.startswith(_CURVE):
-            curves[name.removeprefix(_CURVE)] = array
-        else:
-            weights[name] = torch.tensor(array)
-    stopped = {int(seed): iteration for seed, iteration in tensors.note["stopped"].items()}
-    experiment = decode(Experiment, header.specification)
-    return Trained(experiment, weights, curves, stopped, dict(tensors.note["cost"]))
-
-
 def weights_path(path: Path) -> Path:
     """Where the weights of the cell at `path` are."""
     return path.with_suffix(".safetensors")
-
-
-def as_dataset(cell: Cell) -> "xr.Dataset":
-    """A cell as labelled arrays; `docs/training.md` describes variables and dimensions."""
-    xarray = need_xarray()
-    experiment, evaluation, counted = cell.experiment, cell.evaluation, cell.sinks
-    gaps = list(evaluation.gaps.values())
-    variables = {
-        **_averages("loss", ("member",), evaluation.loss),
-        **_averages("in_context_accuracy", ("member",), evaluation.in_context_accuracy),
-        **_averages("gap", ("pair", "member"), *(gap.over_all for gap in gaps)),
-        **_averages("gap_informative", ("pair", "member"), *(gap.over_informative for gap in gaps)),
-        "informative_share": (("pair", "member"), np.stack([gap.share for gap in gaps])),
-        "pair_items": (("pair", "side"), np.array([(gap.first, gap.second) for gap in gaps])),
-        "accuracy_by_position": (("member", "item"), evaluation.accuracy_by_position),
-        "accuracy_alone": (("member", "item"), evaluation.accuracy_alone),
-        "attention": (("member", "layer", "query", "key"), cell.attention),
-        _TRAINED: (("member", "layer", "start", "key", "threshold"), counted.trained),
-        _UNTRAINED: (("member", "layer", "start", "key", "threshold"), counted.untrained),
-        _UNIFORM: (("start", "key", "threshold"), counted.uniform),
-        "allowed": (("query", "key"), counted.allowed.astype(np.int8)),
-        "mixing": (("member", "layer"), cell.rollout.mixing),
-        **{
-            _ROLLOUT + name: (("member", "position"), masses)
-            for name, masses in cell.rollout.profiles.items()
-        },
-        **{
-            _CURVE + name: (("member", "step"), np.asarray(curve))
-            for name, curve in cell.trained.curves.items()
-            if name != "iteration"
-        },
-    }
-    task, depth = experiment.task, experiment.network.depth
-    labels = {
-        "member": list(experiment.seeds),
-        "step": np.asarray(cell.trained.curves["iteration"]),
-        "pair": list(evaluation.gaps),
-        "item": np.arange(task.items),
-        "layer": np.arange(depth),
-        **{name: np.arange(task.tokens) for name in ("query", "key", "position")},
-        "threshold": list(counted.thresholds),
-        "start": list(counted.starts),
-    }
-    told = {
-        "test_seed": evaluation.seed,
-        "sink_sequences": counted.sequences,
-        "rollout_sequences": cell.rollout.sequences,
-        "assumptions": json.dumps(list(cell.rollout.assumptions)),
-        "largest_gap": evaluation.largest_gap,
-        "stopped": json.dumps({str(seed): at for seed, at in cell.trained.stopped.items()}),
-        "machine": platform.machine(),
-    }
-    dataset = xarray.Dataset(variables, coords=labels, attrs=told)
-    for name in _LARGE:
-        dataset[name].encoding = {"zlib": True, "complevel": 4}
-    return dataset
-
-
-def _averages(name: str, dimensions: tuple[str, ...], *rows: Averages) -> dict[str, Any]:
-    """Averages as three variables: the values, their errors over sequences, the sequences counted."""
-    parts = {"": "values", "_error": "errors", "_count": "counts"}
-    made = {name + ending: np.stack([getattr(row, part) for row in rows]) for ending, part in parts.items()}
-    return {key: (dimensions, one if len(dimensions) > 1 else one[0]) for key, one in made.items()}
-
-
-def _evaluation(dataset: "xr.Dataset", trained: Trained, header: Header) -> Evaluation:
-    def averages(name: str, place: Mapping[str, int]) -> Averages:
-        return Averages(*(dataset[name + ending].isel(place).values for ending in ("", "_error", "_count")))
-
-    gaps = {}
-    for number, name in enumerate(dataset["pair"].values):
-        place = {"pair": number}
-        first, second = (int(item) for item in dataset["pair_items"].isel(place).values)
-        both = averages("gap", place), averages("gap_informative", place)
-        gaps[str(name)] = Gap(first, second, *both, dataset["informative_share"].isel(place).values)
-    return Evaluation(
-        seeds=trained.experiment.seeds,
-        sequences=int(header.amount or 0),
-        seed=int(dataset.attrs["test_seed"]),
-        gaps=gaps,
-        loss=averages("loss", {}),
-        in_context_accuracy=averages("in_context_accuracy", {}),
-        accuracy_by_position=dataset["accuracy_by_position"].values,
-        accuracy_alone=dataset["accuracy_alone"].values,
-        largest_gap=float(dataset.attrs["largest_gap"]),
-        stopped=trained.stopped,
-    )
-
-
-def _sinks(dataset: "xr.Dataset") -> Sinks:
-    allowed = dataset["allowed"].values.astype(bool)
-    if "start" in dataset.coords:
-        starts = tuple(int(one) for one in dataset["start"].values)
-        counts = {name: dataset[name].values for name in _SHARES}
-    else:
-        starts = (0, min(LATER, len(allowed) - 1))
-        counts = {name: over_starts(dataset[shares].values, starts) for name, shares in _SHARES.items()}
-    return Sinks(
-        thresholds=tuple(float(one) for one in dataset["threshold"].values),
-        starts=starts,
-        allowed=allowed,
-        trained=counts[_TRAINED],
-        untrained=counts[_UNTRAINED],
-        uniform=counts[_UNIFORM],
-        sequences=int(dataset.attrs["sink_sequences"]),
-    )
-
-
-def _rollout(dataset: "xr.Dataset") -> Rollout:
-    return Rollout(
-        attention=dataset["attention"].values,
-        mixing=dataset["mixing"].values,
-        profiles={
-            str(name).removeprefix(_ROLLOUT): masses.values
-            for name, masses in dataset.data_vars.items()
-            if str(name).startswith(_ROLLOUT)
-        },
-        assumptions=tuple(json.loads(dataset.attrs["assumptions"])),
-        sequences=int(dataset.attrs["rollout_sequences"]),
-    )

@@ -149,20 +149,23 @@ def sinks(
     sequences: int = 2000,
     seed: int = 0,
     thresholds: Sequence[float] = THRESHOLDS,
-    starts: Sequence[int] = (0, LATER),
+    starts: Sequence[int] | None = None,
 ) -> Sinks:
     """Count how often attention exceeds each threshold, before and after training and for uniform attention.
 
-    Over all queries and over those from `LATER` on, or from each of `starts` (ascending; beyond the last query
-    is the last). Raises `InvalidValueError` for sequences < 1, seed < 0, a start < 0, or thresholds that are not
-    between 0 and 1.
+    Over the queries from each of `starts` on (None: all, and those from `LATER` on, or the last where there are
+    fewer). Raises `InvalidValueError` for sequences < 1, seed < 0, a start that is no query, or thresholds that
+    are not between 0 and 1.
     """
     levels = tuple(float(one) for one in thresholds)
     if not levels or not all(0 <= one < 1 for one in levels):
         raise InvalidValueError(f"thresholds: {thresholds!r} given, numbers from 0 up to below 1 needed")
     experiment = trained.experiment
     tokens = experiment.task.tokens
-    rows = tuple(min(whole("start", start, 0), tokens - 1) for start in starts)
+    rows = default_starts(tokens) if starts is None else tuple(whole("start", one, 0) for one in starts)
+    for start in rows:
+        if start >= tokens:
+            raise InvalidValueError(f"start: {start} given, a query from 0 to {tokens - 1} needed")
     fresh = untrained_weights(trained)
     counts: list[Any] = [0, 0]
     for _, both in attention_blocks(trained, sequences, seed, trained.weights, fresh):
@@ -172,6 +175,11 @@ def sinks(
     after[~running(trained)] = np.nan
     allowed = experiment.network.mask.allowed(tokens)
     return Sinks(levels, rows, allowed, after, before, uniform_queries(allowed, levels, rows), sequences)
+
+
+def default_starts(tokens: int) -> tuple[int, int]:
+    """From the first query on, and from `LATER` on, or the last where there are fewer."""
+    return 0, min(LATER, tokens - 1)
 
 
 def uniform_queries(

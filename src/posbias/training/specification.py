@@ -54,6 +54,13 @@ class Experiment:
                 f"{self.network.positional.kind} encoding"
             )
 
+    def check_draws(self) -> None:
+        """Raise `InvalidValueError` for an experiment of posbias 0.1, for which no more data can be drawn."""
+        if self.draws != "philox":
+            raise InvalidValueError(
+                f"draws: {self.draws!r} given, those of posbias 0.1, which cannot be made again; 'philox' needed"
+            )
+
     @property
     def points(self) -> tuple[int, ...]:
         """The iterations after which the networks are looked at: from a hundredth of all to the last one."""

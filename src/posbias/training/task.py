@@ -21,7 +21,7 @@ others, here and on another device. Training batches are made by `feed`.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -48,6 +48,8 @@ Places = Annotated[tuple[NaturalNumber, ...], BeforeValidator(_listed)]
 """One or more integers from 0."""
 PAIRS = (("first", "middle"), ("first", "last"), ("middle", "last"))
 """The pairs of items whose accuracies are compared, as `RetrievalTask.places` names them."""
+BLOCK = 250
+"""Sequences per member tested at once; their number changes nothing but memory and, by rounding, last digits."""
 
 
 @value
@@ -234,6 +236,12 @@ def novel_sequences(
     labels = below(task.labels, by_kind).gather(2, placed)
     centres, noise = normals("centres", task.kinds), normals("noise", task.items + 1)
     return Novel(task, world, centres, placed, labels, noise, below(task.items, asked)[..., 0])
+
+
+def blocks_of(sequences: int) -> Iterator[tuple[int, int]]:
+    """First sequence and size of the blocks of `BLOCK` in which so many sequences are drawn and answered."""
+    for start in range(0, sequences, BLOCK):
+        yield start, min(BLOCK, sequences - start)
 
 
 def slots(

@@ -15,10 +15,7 @@ from torch import Tensor
 from posbias.arguments import whole
 from posbias.training.loop import Trained
 from posbias.training.network import Wiring, finite_members, forward, wire
-from posbias.training.task import Batch, Novel, RetrievalTask, make_world, novel_sequences
-
-BLOCK = 250
-"""Sequences per member and block; their number changes nothing but memory and, by rounding, last digits."""
+from posbias.training.task import Batch, Novel, RetrievalTask, blocks_of, make_world, novel_sequences
 
 
 def blocks(
@@ -32,15 +29,17 @@ def blocks(
     """The test set `seed` of `sequences` sequences per member, in blocks, on the device of the weights.
 
     `task` is what is shown, by default what was trained on; `place` tells tests apart that share no sequences.
-    Raises `InvalidValueError` for sequences < 1 or seed < 0.
+    Raises `InvalidValueError` for sequences < 1, seed < 0, and networks of posbias 0.1, whose labels' vectors are
+    drawn no more.
     """
     whole("sequences", sequences, 1)
     whole("seed", seed, 0)
     experiment = trained.experiment
+    experiment.check_draws()
     task = task or experiment.task
     world = make_world(task, experiment.seeds, str(_device(trained)))
-    for start in range(0, sequences, BLOCK):
-        yield novel_sequences(task, world, seed + 1, min(BLOCK, sequences - start), start, place)
+    for start, rows in blocks_of(sequences):
+        yield novel_sequences(task, world, seed + 1, rows, start, place)
 
 
 def answers(

@@ -12,7 +12,7 @@ import xarray as xr
 from logged import logged
 from safetensors.torch import load_file
 
-from posbias.errors import InputFileError, OutputFileError, SchemaError
+from posbias.errors import InputFileError, InvalidValueError, OutputFileError, SchemaError
 from posbias.spec import decode, encode, fingerprint
 from posbias.store import NetCDFCodec
 from posbias.training.cells import find_cell, run_cells
@@ -268,6 +268,17 @@ def test_a_cell_of_0_1_0_is_converted_and_not_trained_again(released, tmp_path):
         again = find_cell(released, FINISHED)
     assert not said
     same(again, kept)
+
+
+def test_a_cell_of_0_1_0_is_tested_no_more(released):
+    """Its labels' vectors would be others, and every answer wrong: where more is asked, it is trained anew."""
+    old = find_cell(released, FINISHED)
+    with pytest.raises(InvalidValueError, match=r"draws: 'generators' given, those of posbias 0\.1"):
+        measure_cell(old.trained, 30)
+    with logged() as said:
+        (cell,) = run_cells([FINISHED], released, sequences=31, workers=1)
+    assert said[0].startswith(f"{old.path}: of posbias 0.1, tested on 30 sequences and on no more")
+    assert (cell.experiment, cell.evaluation.sequences) == (FINISHED, 31)
 
 
 def test_a_cell_of_0_1_0_is_made_anew_when_asked_for(released):

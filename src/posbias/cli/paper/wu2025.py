@@ -9,7 +9,7 @@ from posbias.arguments import whole
 from posbias.cli import options as shared
 from posbias.cli.output import progress
 from posbias.cli.paper.claims import answer_reproduction, claim_lines, claims_alone
-from posbias.cli.train import tell_untested
+from posbias.cli.trained import tell_untested
 from posbias.interruption import budget
 from posbias.terminal import table
 

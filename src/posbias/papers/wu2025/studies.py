@@ -14,7 +14,16 @@ from posbias.papers.wu2025 import depth, sinks
 from posbias.papers.wu2025.biased_training import training_claims
 from posbias.papers.wu2025.drawing import draw_biased_training, draw_depths, draw_maps, draw_sinks
 from posbias.papers.wu2025.recorded import recorded
-from posbias.papers.wu2025.settings import ABSOLUTE, DEEP, DEPTHS, EFFORT, RELATIVE, Inputs, Setting
+from posbias.papers.wu2025.settings import (
+    ABSOLUTE,
+    DEEP,
+    DEPTHS,
+    EFFORT,
+    RELATIVE,
+    Inputs,
+    Setting,
+    effort_of,
+)
 from posbias.papers.wu2025.tables import data, note, tables
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
 
@@ -173,6 +182,7 @@ def _figures(
             needs="torch",
             uses=(uses,),
             recorded=recorded,
+            of_number=effort_of,
         )
 
 
