@@ -92,12 +92,15 @@ class Network:
 
 @dataclass(frozen=True)
 class Wiring:
-    """What is fixed in a group of networks: biases with the mask in them, encodings, residual weights."""
+    """What is fixed in a group of networks: biases with the mask in them, encodings, residual connections.
+
+    `residual` is 1 for members that have them and 0 for others, None where all or none have (`residuals`).
+    """
 
     bias: Float[Tensor, "member query key"]
     added: Float[Tensor, "member token dimension"] | None
     rotation: Complex[Tensor, "member token pair"] | None
-    residual: Float[Tensor, "member"]
+    residual: Float[Tensor, "member"] | None
     residuals: bool
     depth: int
 
@@ -119,6 +122,7 @@ def wire(
         torch.tensor([isinstance(network.positional, kind) for network in networks])
         for kind in (Rotary, Sinusoidal)
     )
+    residual = torch.tensor([network.residual for network in networks])
     turns = angles.masked_fill(~rotary[:, None, None], 0.0)
     waves = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(2)
 
@@ -129,8 +133,8 @@ def wire(
         bias=ready(torch.stack([_bias(network, tokens) for network in networks])),
         added=ready(waves.masked_fill(~sinusoidal[:, None, None], 0.0)) if sinusoidal.any() else None,
         rotation=torch.complex(ready(turns.cos()), ready(turns.sin())) if rotary.any() else None,
-        residual=ready(torch.tensor([network.residual for network in networks])),
-        residuals=any(network.residual for network in networks),
+        residual=None if residual.all() or not residual.any() else ready(residual),
+        residuals=bool(residual.any()),
         depth=networks[0].depth,
     )
 
@@ -178,7 +182,8 @@ def forward(
             attention.append(weight)
         y, carried = mixed, _times(carried, value_)
         if wiring.residuals:
-            y, carried = _settle(y, carried, wiring.residual[:, None, None, None] * asker), None
+            kept = asker if wiring.residual is None else wiring.residual[:, None, None, None] * asker
+            y, carried = _settle(y, carried, kept), None
     y = y[:, :, -1] if carried is None else torch.bmm(y[:, :, -1], carried)
     for matrix, bias in zip(weights["hidden"].unbind(1), weights["hidden_bias"].unbind(1), strict=True):
         y = torch.relu(torch.baddbmm(bias[:, None], y, matrix))
