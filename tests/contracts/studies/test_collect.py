@@ -21,6 +21,7 @@ from posbias.papers.herasimchyk2026.printed import CORPORA, TABLE1, TABLE4
 from posbias.papers.herasimchyk2026.standing import stand_in
 from posbias.papers.registry import STUDIES
 from posbias.papers.theorems import slug, tried_already, try_one, try_statements
+from posbias.papers.wu2025 import recorded
 from posbias.store import save_json
 from posbias.verify import STATEMENTS
 from posbias.verify.run import plain
@@ -83,7 +84,8 @@ def test_everything_has_an_id_a_verdict_and_a_reason(folder):
     assert {one.study for one in rulings} == {key for key, study in STUDIES.items() if not study.parts}
 
 
-def test_what_is_not_made_is_undecided_and_says_what_makes_it(folder):
+def test_what_is_not_made_is_undecided_and_says_what_makes_it(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(recorded, "FOLDER", tmp_path / "none")
     (one,) = collect(folder, papers=["wu2025/fig5"], **FEW)
     assert (one.id, one.verdict) == ("wu2025/fig5", "undecided")
     assert "not made here; `posbias paper wu2025 fig5` makes it (about" in one.why

@@ -1,6 +1,7 @@
 """A run of all papers, at an effort of seconds: what is made, skipped, left out, on record, and what fails."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,7 @@ from posbias.papers.kim2026.models import EFFORT
 from posbias.papers.registry import STUDIES
 from posbias.papers.reproduction import Made, Reproduction, Spent
 from posbias.papers.study import Study
-from posbias.papers.wu2025 import Effort, settings
+from posbias.papers.wu2025 import Effort, recorded, settings
 from posbias.reports.pages import Page
 
 SOME = ("kim2026/section3", "wu2025/fig9", "wu2025/fig10")
@@ -23,7 +24,8 @@ SOME = ("kim2026/section3", "wu2025/fig9", "wu2025/fig10")
 
 @pytest.fixture(autouse=True)
 def brief(monkeypatch):
-    """Efforts of seconds in the place of minutes."""
+    """Efforts of seconds in the place of minutes, and nothing on record."""
+    monkeypatch.setattr(recorded, "FOLDER", Path("none"))
     monkeypatch.setitem(EFFORT, "quick", 5000)
     monkeypatch.setitem(settings.EFFORT, "quick", Effort("quick", (0, 1), {2: 20}, 40))
     monkeypatch.setitem(EFFORTS, "quick", Prompts("quick", 4, 4, 96))

@@ -15,6 +15,7 @@ from posbias.evidence import Evidence
 from posbias.papers.registry import PAPERS, STUDIES, find_studies
 from posbias.papers.results import read_result, rows_of
 from posbias.papers.study import Cost, minutes_text
+from posbias.papers.wu2025 import recorded
 from posbias.store import save_json
 
 
@@ -136,7 +137,8 @@ def test_minutes_in_words(minutes, told):
 # --- results -----------------------------------------------------------------------------------------------
 
 
-def test_the_state_of_a_study(tmp_path):
+def test_the_state_of_a_study(tmp_path, monkeypatch):
+    monkeypatch.setattr(recorded, "FOLDER", tmp_path / "none")
     study = STUDIES["wu2025/fig2"]
     assert str(study.state(tmp_path)) == "not made"
     result(study.file(tmp_path))
