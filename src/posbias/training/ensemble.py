@@ -19,8 +19,10 @@ from posbias.training.specification import Experiment
 from posbias.training.task import PAIRS, Batch, blocks_of, make_world, novel_sequences
 
 log = logging.getLogger(__name__)
-FEWEST, MOST, SHARE = 256, 2000, 25
-"""Sequences per member of each test set of the curves: one for every 25 iterations, within these bounds."""
+FEWEST, MOST, SHARE = 256, 10_000, 4
+"""Sequences per member of each test set of the curves: as many as `SHARE` for every iteration since the last
+point, within bounds. All are the first of the same sequences: a change along a curve is known better than its
+points."""
 TEST_SET = 0
 """Number of the curves' test sets; `evaluate` and the like count theirs from 1."""
 NEVER = 2**62
@@ -59,7 +61,6 @@ class Ensemble:
         )
         self._feed = Feed(tasks, seeds, shape.batch, device)
         self._worlds = [(one.task, make_world(one.task, one.seeds, device)) for one in experiments]
-        self._sequences = min(MOST, max(FEWEST, shape.iterations // SHARE))
         self.iteration, self.seconds, self.cpu_seconds = 0, 0.0, 0.0
         self.stopped: dict[int, int] = {}
         self.curves: dict[str, np.ndarray] = {name: np.zeros((len(seeds), 0)) for name in _CURVES}
@@ -141,7 +142,7 @@ class Ensemble:
         point = {
             "loss": self._since["loss"] / steps,
             "accuracy": self._since["right"] / (steps * self._size),
-            **self._tested(),
+            **self._tested(min(MOST, max(FEWEST, SHARE * steps))),
         }
         for name, held in self._since.items():
             held.fill_(NEVER if name == "bad" else 0)
@@ -164,15 +165,15 @@ class Ensemble:
             *(self.members[member][1], at),
         )
 
-    def _tested(self) -> dict[str, Tensor]:
-        """In-context accuracy and gaps on the curves' test sets [member]."""
+    def _tested(self, sequences: int) -> dict[str, Tensor]:
+        """In-context accuracy and gaps on so many sequences of the curves' test sets [member]."""
         right = [torch.zeros(len(self.members), device=self._device) for _ in range(1 + 2 * len(PAIRS))]
         with torch.no_grad():
-            for start, rows in blocks_of(self._sequences):
+            for start, rows in blocks_of(sequences):
                 for counted, batch in zip(right, self._tests(rows, start), strict=True):
                     said = forward(self.weights, self._wiring, batch.tokens).argmax(dim=-1)
                     counted += (said == batch.target).sum(dim=1)
-        whole, *pairs = (counted / self._sequences for counted in right)
+        whole, *pairs = (counted / sequences for counted in right)
         gaps = zip(PAIRS, zip(pairs[0::2], pairs[1::2], strict=True), strict=True)
         return {"in_context_accuracy": whole} | {
             f"{a}-{b}": first - second for (a, b), (first, second) in gaps
