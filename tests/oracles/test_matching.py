@@ -11,7 +11,7 @@ from ensembles import SMALL, untrained
 from posbias.errors import InvalidValueError
 from posbias.theory.masks import Full
 from posbias.training.loop import train
-from posbias.training.matching import at_equal_accuracy, at_equal_iterations
+from posbias.training.matching import at_equal_accuracy, at_equal_iterations, at_equal_loss
 from posbias.training.network import Network
 from posbias.training.probes import evaluate
 from posbias.training.specification import Experiment
@@ -65,6 +65,19 @@ def test_the_first_time_counts_when_accuracy_falls_again():
     made.curves["first-last"] = np.array([[0.0, 1.0, 9.0, 4.0, 9.0]])
     matched = at_equal_accuracy(made, made, levels=[0.2, 0.4, 0.5, 0.8])
     np.testing.assert_allclose(matched.one[0], [0.5, 1.0, 6.5, 4.0])
+
+
+def test_equal_losses_are_met_from_above():
+    slow, fast = learner(0.5, linear), learner(2.0, linear)
+    for one in (slow, fast):
+        one.curves["loss"] = 3.0 - 2.0 * one.curves["in_context_accuracy"]
+    matched = at_equal_loss(fast, slow, levels=[2.8, 2.4, 0.5])
+    np.testing.assert_allclose(matched.points, [2.8, 2.4])
+    np.testing.assert_allclose(matched.one, np.tile([0.03, 0.09], (3, 1)), atol=1e-12)
+    np.testing.assert_allclose(matched.other, matched.one, atol=1e-12)
+    assert all(0.9 < low < high == 3.0 for low, high in matched.ranges)
+    assert "1 of 3 points are outside" in matched.remark
+    assert at_equal_loss(fast, slow).points.size == 11
 
 
 def test_without_a_common_range_there_is_nothing_to_compare():

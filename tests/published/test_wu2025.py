@@ -36,7 +36,7 @@ REPEATED = ((4, 13), (5, 14), (3, 15), (6, 16), (7, 17), (8, 18), (9, 20), (10, 
 
 
 def test_every_number_from_2_to_24_is_a_figure_or_the_caption_of_others():
-    assert [*STUDIES] == [f"fig{number}" for number in range(2, 25)]
+    assert [*STUDIES] == [*(f"fig{number}" for number in range(2, 25)), "curves"]
     captions = {
         name: tuple(part.name for part in study.parts) for name, study in STUDIES.items() if study.parts
     }
@@ -58,7 +58,9 @@ def test_what_is_not_in_the_paper_is_ours():
     ours = {
         claim.sentence for study in STUDIES.values() for claim in study.claims if claim.provenance == "ours"
     }
-    for sentence in ours:
+    own = {claim.sentence for claim in STUDIES["curves"].claims}
+    assert own < ours
+    for sentence in ours - own:
         assert sentence.startswith("…") or "at equal in-context accuracy" in sentence
     told = {claim.sentence for study in STUDIES.values() for claim in study.claims}
     assert all(sentence in ours for sentence in told if sentence.startswith("…"))
@@ -134,6 +136,7 @@ def trained(setting: Setting, slope: float) -> Trained:
     """Three networks whose gap grows with accuracy at the given slope."""
     accuracy = np.linspace(0.03, [0.6, 0.7, 0.8], 6).T
     curves = {"iteration": np.arange(6), "in_context_accuracy": accuracy, "first-last": slope * accuracy}
+    curves["loss"] = 3 - 2 * accuracy
     experiment = Effort("", SEEDS, {setting.depth: 50}, 10).experiment(setting)
     return Trained(experiment, {"query": torch.zeros(3, setting.depth, 1, 1)}, curves, {}, {})
 
@@ -227,6 +230,30 @@ def test_networks_that_have_not_learnt_leave_every_claim_open():
     assert {claim.verdict for claim in at_end} == {"undecided"}
 
 
+def test_depth_is_told_from_how_much_networks_have_learnt_and_curves_from_settled_ones():
+    study = STUDIES["curves"]
+    outcomes = depth_outcomes(study)
+    found = [claim.verdict for claim in study.judged(outcomes)]
+    # gaps grow with depth, with residual connections only to depth 6 by .1; all go on growing to the end,
+    # the smallest of them by .04, which three networks do not tell from .02
+    assert found == ["holds", "holds", "undecided"] * 2
+    flat = {
+        setting: replace(one, trained=replace(one.trained, curves=one.trained.curves | {"iteration": late}))
+        for late in [np.array([0, 1, 2, 3, 4, 400])]
+        for setting, one in outcomes.items()
+    }
+    for one in flat.values():
+        for name in ("first-last", "in_context_accuracy"):
+            one.trained.curves[name][:, -1] = one.trained.curves[name][:, -2] + 0.001
+    assert [claim.verdict for claim in study.judged(flat)] == ["holds"] * 6
+    # the same share of accuracy, the same gap at the same loss: depth adds nothing
+    alike = {
+        setting: replace(one, gaps=gaps_of(pairs(0.1, 0.1, 0.0)), trained=trained(setting, 0.1))
+        for setting, one in outcomes.items()
+    }
+    assert "holds" not in [claim.verdict for claim in study.judged(alike)]
+
+
 BIASED = {
     "fig3": pairs(0.3, 0.05, -0.25),
     "fig6": pairs(0.3, 0.3, 0.0),
@@ -288,12 +315,13 @@ def words(picture) -> str:
 
 BARS = {"fig2": 12, "fig3": 2, "fig5": 6}
 """Panels of the figures of gaps, with those of learning curves."""
+CURVES = {"curves": 12}
 
 
-LONG = ("fig2", "fig5", "fig11")
+LONG = ("fig2", "fig5", "fig11", "curves")
 PANELS = [
     pytest.param(name, axes, marks=[pytest.mark.slow] * (name in LONG))
-    for name, axes in {**BARS, "fig9": 4, "fig10": 2, "fig11": 6}.items()
+    for name, axes in {**BARS, **CURVES, "fig9": 4, "fig10": 2, "fig11": 6}.items()
 ]
 
 
@@ -303,7 +331,7 @@ def test_a_figure_shows_its_panels_its_learners_and_its_claims(name, axes):
     if name in BIASED:
         outcomes = data_outcomes(study, BIASED[name])
     else:
-        outcomes = depth_outcomes(study) if name in BARS else sink_outcomes(study, lambda s: 0.5)
+        outcomes = depth_outcomes(study) if name in BARS | CURVES else sink_outcomes(study, lambda s: 0.5)
     claims = study.judged(outcomes)
     draw = study.draw
     picture = draw(outcomes, verdict_lines("three networks", claims))

@@ -74,15 +74,16 @@ def draw_trajectories(
     runs: Mapping[str, tuple[Float[np.ndarray, "member step"], Float[np.ndarray, "member step"]]],
     *,
     vertical: str = "first–last gap",
+    horizontal: str = "in-context accuracy",
 ) -> "Axes":
     """Draw a gap against in-context accuracy along training: a line per network, darker from run to run.
 
     `runs` has, by name, accuracies and gaps at the same moments. Where two runs overlap sideways they can be
-    compared at equal accuracy.
+    compared at equal accuracy. Other curves than these are `horizontal` and `vertical`.
     """
     from matplotlib import colormaps
 
-    style.dress(ax, "in-context accuracy", vertical)
+    style.dress(ax, horizontal, vertical)
     ax.axhline(0, color=style.MUTED, linewidth=style.THIN)
     for shade, (name, (accuracy, gap)) in zip(np.linspace(0.85, 0.0, len(runs)), runs.items(), strict=True):
         # a line per network, of which the first is named

@@ -13,7 +13,7 @@ holds no points and says so.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -30,7 +30,7 @@ POINTS = 11
 
 @dataclass(frozen=True, eq=False)
 class Matched:
-    """One gap of two ensembles at the same `points` of accuracy or iteration (`by`).
+    """One gap of two ensembles at the same `points` of accuracy, loss or iteration (`by`).
 
     `one` and `other` hold each member's gap, `ranges` where either ensemble could be read, in the unit of
     `points`; `remark` says what is missing, if anything is.
@@ -75,14 +75,33 @@ def at_equal_accuracy(
     """
     if levels is not None and not all(0.0 <= level <= 1.0 for level in levels):
         raise InvalidValueError(f"levels: {list(levels)} given, accuracies from 0 to 1 needed")
-    curves = [(_curve(t, "in_context_accuracy"), _curve(t, pair)) for t in (one, other)]
-    ranges = tuple(_range(accuracy[:, 0], accuracy.max(axis=1, initial=-1.0)) for accuracy, _ in curves)
-    low, high = max(ranges[0][0], ranges[1][0]), min(ranges[0][1], ranges[1][1])
-    wanted = np.linspace(low, high, POINTS) if levels is None else np.asarray(levels, dtype=np.float64)
+    return _at_equal("accuracy", one, other, pair, levels)
+
+
+def at_equal_loss(
+    one: Trained, other: Trained, pair: str = "first-last", levels: Sequence[float] | None = None
+) -> Matched:
+    """The gap `pair` of two ensembles where the loss of training (nats) first falls to the same levels.
+
+    Otherwise as `at_equal_accuracy`.
+    """
+    return _at_equal("loss", one, other, pair, levels)
+
+
+def _at_equal(
+    by: Literal["accuracy", "loss"], one: Trained, other: Trained, pair: str, levels: Sequence[float] | None
+) -> Matched:
+    """Levels of a curve are met from below, so the loss is looked at upside down."""
+    name, sign = ("in_context_accuracy", 1.0) if by == "accuracy" else ("loss", -1.0)
+    curves = [(sign * _curve(t, name), _curve(t, pair)) for t in (one, other)]
+    met = [_range(curve[:, 0], curve.max(axis=1, initial=-math.inf)) for curve, _ in curves]
+    low, high = max(met[0][0], met[1][0]), min(met[0][1], met[1][1])
+    wanted = np.linspace(low, high, POINTS) if levels is None else sign * np.asarray(levels, dtype=np.float64)
     points = wanted[(low <= wanted) & (wanted <= high)] if low < high else wanted[:0]
     first, second = (_first_reached(*both, points) for both in curves)
+    ranges = tuple((min(sign * a, sign * b), max(sign * a, sign * b)) for a, b in met)
     remark = _remark(ranges, wanted, points)
-    return Matched("accuracy", pair, points, first, second, (ranges[0], ranges[1]), remark)
+    return Matched(by, pair, sign * points, first, second, (ranges[0], ranges[1]), remark)
 
 
 def at_equal_iterations(one: Trained, other: Trained, pair: str = "first-last") -> Matched:
@@ -114,13 +133,13 @@ def _range(begins: np.ndarray, ends: np.ndarray) -> tuple[float, float]:
 
 
 def _first_reached(
-    accuracy: Float[np.ndarray, "member step"],
+    rising: Float[np.ndarray, "member step"],
     gap: Float[np.ndarray, "member step"],
     levels: Float[np.ndarray, "point"],
 ) -> Float[np.ndarray, "member point"]:
-    """Each member's gap at the moment its accuracy first reaches each level (all within its range)."""
-    read = np.empty((len(accuracy), len(levels)))
-    for m, (curve, values) in enumerate(zip(accuracy, gap, strict=True)):
+    """Each member's gap at the moment its curve first reaches each level (all within its range)."""
+    read = np.empty((len(rising), len(levels)))
+    for m, (curve, values) in enumerate(zip(rising, gap, strict=True)):
         for p, level in enumerate(levels):
             after = int(np.argmax(curve >= level))
             before = max(after - 1, 0)

@@ -53,7 +53,8 @@ def wu2025(*what: str, options: Options = Options()) -> None:
     Parameters
     ----------
     what
-        The figures, fig2 to fig24, or all; claims prints the paper's claims with their verdicts. Default: fig2.
+        The figures, fig2 to fig24, curves for learning curves, or all; claims prints the claims with their
+        verdicts. Default: fig2.
     """
     if claims_alone(what, "wu2025", options.out, options.json):
         return

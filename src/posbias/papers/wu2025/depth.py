@@ -51,6 +51,30 @@ def with_residuals(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
     yield harder(claim, 6, cells)
 
 
+def along_training(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
+    """Claims of our own on Figure 2: does depth add to the bias otherwise measured too, and is it settled?"""
+    for number, kind in ((1, False), (4, True)):
+        named = [cell for cell in cells if cell.residual is kind]
+        ends = [(title, cells[-1], cells[0]) for title, cells in _by_depth(named).items()]
+        _, deep, shallow = ends[0]
+        more = f"depth {deep.depth} favours earlier items more than depth {shallow.depth}"
+        sentence = f"{_kind(named)}: relative to in-context accuracy {more}"
+        yield claim(number, sentence, q.of_gaps(q.relative, ends), provenance="ours")
+        sentence = f"{_kind(named)}: at equal loss of training {more}"
+        yield claim(number + 1, sentence, q.of_training(q.equally_low, ends), provenance="ours")
+        places = [
+            (f"{RELATIVE[cell.positional]}, depth {cell.depth}", cell, curve)
+            for cell in named
+            for curve in ("first-last", "in_context_accuracy")
+        ]
+        sentence = (
+            "gap and in-context accuracy are settled: they change little over the last third of training"
+        )
+        yield claim(
+            number + 2, f"{_kind(named)}: {sentence}", q.of_training(q.settled, places), provenance="ours"
+        )
+
+
 # --- networks without residual connections -----------------------------------------------------------------
 
 

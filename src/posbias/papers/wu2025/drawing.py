@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 WIDTH = 8.0
+CURVES = {"first-last": "first–last gap", "in_context_accuracy": "in-context accuracy"}
+"""The curves that are drawn by iteration, and what their axes say."""
 Caption = Sequence[tuple[str, str]]
 Panels = Mapping[str, Mapping[str, Mapping[str, Outcome]]]
 """Outcomes by row, panel and group of bars."""
@@ -48,6 +50,24 @@ def draw_depths(results: Results, caption: Caption = ()) -> "Figure":
         draw_trajectories(ax, {g: (c["in_context_accuracy"], c["first-last"]) for g, c in curves.items()})
         if not first and (legend := ax.get_legend()):
             legend.remove()
+    return settle(figure)
+
+
+def draw_curves(results: Results, caption: Caption = ()) -> "Figure":
+    """Learning curves: the gap first–last and in-context accuracy by iteration, a panel per encoding."""
+    rows = _panels(results, lambda cell: (cell.row, RELATIVE[cell.positional], f"depth {cell.depth}"))
+    figure, part = captioned_figure(WIDTH, 3.4 * len(rows), caption)
+    grid = part.add_gridspec(2, 1)
+    parts = [part.add_subfigure(grid[row]) for row in range(2)]
+    for own, (curve, name) in zip(parts, CURVES.items(), strict=True):
+        for ax, title, groups, first in _axes(own, rows, name, "iteration", sharex=True):
+            curves = {group: outcome.trained.curves for group, outcome in groups.items()}
+            runs = {g: (np.broadcast_to(c["iteration"], c[curve].shape), c[curve]) for g, c in curves.items()}
+            draw_trajectories(ax, runs, vertical=name, horizontal="iteration")
+            ax.set_xscale("log")
+            ax.set_title(title if own is parts[0] else "", fontsize=TEXT, color=INK, pad=4)
+            if not (first and own is parts[0]) and (legend := ax.get_legend()):
+                legend.remove()
     return settle(figure)
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 Places = Collection[tuple[Any, ...]]
 NETWORKS = "networks that learnt to retrieve"
+LEARNT_LOSS = 2.4
+"""Loss of training, in nats, by which networks of depth 2 have reached an in-context accuracy of `LEARNT`."""
 
 
 # --- evidence of gaps --------------------------------------------------------------------------------------
@@ -159,6 +161,35 @@ def equally_accurate(where: str, deep: "Trained", shallow: "Trained") -> Evidenc
         return Evidence(where, flaw=f"no common accuracy from {LEARNT} on")
     at = f"{where} at accuracy {both.points[0]:.2f} to {both.points[-1]:.2f}"
     return difference(at, both.one.mean(axis=1), both.other.mean(axis=1), draws=NETWORKS)
+
+
+def equally_low(where: str, deep: "Trained", shallow: "Trained") -> Evidence:
+    """The same at equal loss of training, on average over the losses that both reach, from `LEARNT_LOSS` down."""
+    from posbias.training.matching import at_equal_loss
+
+    both = at_equal_loss(deep, shallow, "first-last", np.arange(LEARNT_LOSS, 0.0, -0.1).tolist())
+    if not both.points.size:
+        return Evidence(where, flaw=f"no common loss from {LEARNT_LOSS} down")
+    at = f"{where} at loss {both.points[0]:.1f} to {both.points[-1]:.1f}"
+    return difference(at, both.one.mean(axis=1), both.other.mean(axis=1), draws=NETWORKS)
+
+
+def relative(where: str, deep: Gaps, shallow: Gaps, pair: str = "first-last") -> Evidence:
+    """That a gap is the larger share of in-context accuracy in one cell than in another."""
+    shares = [cell.of(pair) / cell.accuracy[cell.learnt] for cell in (deep, shallow)]
+    return difference(f"{where} {pair} / accuracy", *shares, draws=NETWORKS, test=Above())
+
+
+def settled(where: str, trained: "Trained", curve: str) -> Evidence:
+    """That a learning curve changes by less than `LEAST` over the last third of training."""
+    from posbias.training.trials import running
+
+    steps = np.asarray(trained.curves["iteration"], dtype=np.float64)
+    curves = np.asarray(trained.curves[curve], dtype=np.float64)[running(trained)]
+    if steps.size < 2 or steps[0] > 2 / 3 * steps[-1]:
+        return Evidence(f"{where} {curve}", flaw="no point of its curve lies in the first two thirds")
+    changes = np.array([line[-1] - np.interp(2 / 3 * steps[-1], steps, line) for line in curves])
+    return mean(f"{where} {curve}", changes, draws="networks", test=Near(0.0, LEAST))
 
 
 def margin(where: str, sinks: Sinks, first: int) -> Evidence:

@@ -12,7 +12,13 @@ from posbias.papers.claims import Maker, claims_of
 from posbias.papers.study import Studies, Study
 from posbias.papers.wu2025 import depth, sinks
 from posbias.papers.wu2025.biased_training import training_claims
-from posbias.papers.wu2025.drawing import draw_biased_training, draw_depths, draw_maps, draw_sinks
+from posbias.papers.wu2025.drawing import (
+    draw_biased_training,
+    draw_curves,
+    draw_depths,
+    draw_maps,
+    draw_sinks,
+)
 from posbias.papers.wu2025.recorded import recorded
 from posbias.papers.wu2025.settings import (
     ABSOLUTE,
@@ -202,14 +208,28 @@ def _caption(number: int, question: str, minutes: tuple[float, float], *parts: S
     )
 
 
+def _along_training(figure: Study) -> Study:
+    """A study of our own on the networks of Figure 2: does what is said of them depend on when they are asked?"""
+    key = "wu2025/curves"
+    return replace(
+        figure,
+        key=key,
+        title="Learning curves of the networks of Figure 2",
+        question="Are gaps settled, and does depth add to them relative to accuracy, and at equal loss?",
+        claims=tuple(depth.along_training(claims_of(key, PLACES[2]), figure.cells)),
+        draw=draw_curves,
+    )
+
+
 def _all() -> Iterator[Study]:
     known = {study.name: study for study in (*_depths(), *_answers(), *_sinks())}
     question = "Do networks with a fixed vocabulary learn the preferences of their training data?"
     known["fig19"] = _caption(19, question, (3.8, 631), *(known[f"fig{part}"] for part in range(15, 19)))
     question = "Are there sinks with a fixed vocabulary, under each of the three masks?"
     known["fig24"] = _caption(24, question, (1.7, 283), *(known[f"fig{part}"] for part in range(21, 24)))
-    return (known[f"fig{number}"] for number in range(2, 25))
+    yield from (known[f"fig{number}"] for number in range(2, 25))
+    yield _along_training(known["fig2"])
 
 
 STUDIES = Studies(_all())
-"""Every number from 2 to 24."""
+"""Every number from 2 to 24, and the learning curves of Figure 2."""
