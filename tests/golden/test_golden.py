@@ -83,7 +83,10 @@ def test_claims_of_studies_have_the_ids_and_sentences_they_had(paper):
     written = {claim.id: claim.sentence for study in studies.values() for claim in study.claims}
     held = {claim["id"]: claim["claim"].replace("\xa0", " ") for claim in read("claims_quick.json")}
     names = {study.key for study in studies.values()}
-    assert {id: words for id, words in held.items() if id.rpartition("/")[0] in names} == written
+    held = {id: words for id, words in held.items() if id.rpartition("/")[0] in names}
+    known = {id.rpartition("/")[0] for id in held}
+    # a study that 0.1.0 had not has claims of its own
+    assert held == {id: words for id, words in written.items() if id.rpartition("/")[0] in known}
 
 
 def test_every_listed_difference_is_about_something_recorded():
