@@ -103,7 +103,8 @@ class _Worker:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     env=os.environ | dict.fromkeys(THREADS, "1"),
-                    start_new_session=True,
+                    # Ctrl-C is not for it; the session stays, or `nice` would not count beside other sessions
+                    process_group=0,
                 )
             except OSError as error:
                 raise WorkerError(f"could not be started ({error.strerror or error})") from None

@@ -67,6 +67,11 @@ def wait(path, *, on_event):
     return done
 
 
+def whereabouts(*, on_event):
+    """The session and the process group."""
+    return [os.getsid(0), os.getpgid(0)]
+
+
 def threads(*, on_event):
     """How many threads numerical libraries are told to use."""
     return {name: value for name, value in os.environ.items() if name.endswith("_NUM_THREADS")}

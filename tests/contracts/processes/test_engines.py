@@ -120,6 +120,13 @@ def test_a_task_that_fails_says_why_and_stops_no_other(engine):
         raise told[1].error()
 
 
+def test_a_worker_has_a_group_of_its_own_in_the_session_of_its_caller():
+    """Ctrl-C at the terminal reaches the caller alone; how nice the caller is counts for its workers too."""
+    ((session, group),) = (one.value for one in lasts(Processes(1), [task("whereabouts")]))
+    assert session == os.getsid(0)
+    assert group not in (os.getpgid(0), session)
+
+
 def test_arguments_that_json_cannot_spell_are_refused_before_anything_runs():
     for engine in (InProcess(), Processes(1)):
         heard = []
