@@ -128,14 +128,16 @@ def temporary_replay(commands: dict[str, Command]) -> Iterator[Replay]:
 
 
 def run(arguments: list[str], folder: Path) -> Outcome:
-    """Run a command line in a folder, in this process."""
+    """Run a command line in a folder, in this process, without the recorded results that 0.1.0 had not."""
     from posbias.cli import main
+    from posbias.papers.wu2025 import recorded
 
     before = _files(folder)
     answer, words = io.StringIO(), io.StringIO()
     setting = SETTING | {"POSBIAS_CACHE": str(folder.parent / "cache")}
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.dict(os.environ, setting))
+        stack.enter_context(mock.patch.object(recorded, "FOLDER", folder / "records"))
         stack.enter_context(contextlib.chdir(folder))
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("default")

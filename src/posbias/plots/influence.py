@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 POSITION, INFLUENCE = "position of the token", "influence (even spread = 1)"
 FAINTEST = 1e-4
 """Influence below this, in units of an even spread, lies outside the picture."""
+CLEAR = 0.14
+"""Share of the picture's width that the name of an end needs, and half of the trough's."""
 
 
 def draw_influence(ax: "Axes", measured: Profile, predictions: Mapping[str, Profile] | None = None) -> "Axes":
@@ -113,8 +115,11 @@ def _mark_ends(ax: "Axes", profile: Profile) -> None:
     for left, text, side in places:
         ax.axvspan(left - 0.5, left + s.ends - 0.5, color=style.RULE, alpha=0.6, linewidth=0, zorder=0)
         anchor = {"left": left, "center": left + (s.ends - 1) / 2, "right": left + s.ends - 1}[side]
-        look = {"ha": side, "va": "bottom", "fontsize": style.SMALL, "color": style.MUTED}
-        ax.text(anchor, 1.01, text, transform=ax.get_xaxis_transform(), **look)
+        # a trough near an end is named within the picture, where the end's own name does not stand
+        inside = text == "trough" and not CLEAR * s.query < anchor < (1 - CLEAR) * s.query
+        y, below = (0.99, "top") if inside else (1.01, "bottom")
+        look = {"ha": side, "va": below, "fontsize": style.SMALL, "color": style.MUTED}
+        ax.text(anchor, y, text, transform=ax.get_xaxis_transform(), **look)
 
 
 def _mark_first(ax: "Axes", height: Float[np.ndarray, "position"], colour: str) -> None:
