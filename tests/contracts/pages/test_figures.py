@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -124,6 +125,17 @@ def test_any_profile_can_be_drawn(profile):
     low, high = ax.get_ylim()
     assert 0 < low < 1 < high
     assert plots.picture_bytes(figure, "svg")
+
+
+@pytest.mark.parametrize("least", [0, 20, 36, 128, 219, 235, 255])
+def test_the_names_of_the_ends_and_of_the_trough_do_not_run_into_each_other(least):
+    mass = 1.0 + np.abs(np.arange(256) - least)
+    figure = plots.new_figure()
+    ax = plots.draw_profile(figure.subplots(), Profile(mass / mass.sum()))
+    figure.draw_without_rendering()
+    boxes = {text.get_text(): text.get_window_extent() for text in ax.texts}
+    assert {*boxes} >= {"first 5 %", "trough", "last 5 %"}
+    assert not any(one.overlaps(other) for one, other in combinations(boxes.values(), 2))
 
 
 def test_drawing_touches_no_global_state():

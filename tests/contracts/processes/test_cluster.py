@@ -271,6 +271,7 @@ def started(folder, *arguments, **settings):
     )
 
 
+@pytest.mark.slow
 def test_a_study_survives_a_machine_that_is_killed(here, tmp_path):
     (tmp_path / "dimension.toml").write_text(STUDY)
     run_study(read_study(tmp_path / "dimension.toml"), tmp_path / "whole", engine=Processes(1))

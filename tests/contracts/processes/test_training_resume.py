@@ -90,7 +90,7 @@ def test_a_process_killed_at_any_time_resumes_bit_identically(whole, tmp_path):
     same(resumed, whole)
 
 
-@pytest.mark.parametrize("at", [1, 13, 37])
+@pytest.mark.parametrize("at", [1, *(pytest.param(at, marks=pytest.mark.slow) for at in (13, 37))])
 def test_ctrl_c_keeps_the_iteration_that_was_reached(whole, tmp_path, at):
     """Of a process that writes its checkpoint at no other time."""
     checkpoint = tmp_path / "job.safetensors"

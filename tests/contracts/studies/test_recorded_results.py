@@ -145,6 +145,7 @@ def test_more_sequences_than_recorded_or_another_effort_are_not_taken(records):
     assert find_recorded(effort_of(30, 3, 60), setting) is None
 
 
+@pytest.mark.slow
 def test_rerun_trains_what_is_on_record(records, tmp_path):
     made = reproduce("fig10", out=tmp_path / "again", effort=EFFORT, workers=1, again=True)
     assert set(made.new) == set(FIG10.cells)

@@ -404,6 +404,7 @@ def test_one_cell_that_fails_does_not_stop_the_others(tmp_path, workers):
     assert any(str(jobs_made[1].checkpoint) in line for line in said)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_is_replaced_and_its_cell_finished(tmp_path):
     long = tiny(iterations=400)
     whole = run_cells([long], tmp_path / "whole", sequences=50, workers=1)
