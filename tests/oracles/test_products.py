@@ -91,6 +91,17 @@ def test_what_is_not_finite_stays_so_and_spoils_no_other_sequence(bad):
     assert mixed[0, 1, :2].isfinite().all()
 
 
+def test_a_query_that_may_attend_to_nothing_has_no_number_in_either_way():
+    y = torch.randn(1, 2, 3, 4, generator=torch.Generator().manual_seed(0))
+    bias = torch.zeros(1, 3, 3)
+    bias[0, 1] = -torch.inf
+    for way in (mix, mix_plain):
+        mixed, weight = way(y, y, y, bias)
+        assert mixed[:, :, 1].isnan().all()
+        assert weight[:, :, 1].isnan().all()
+        assert mixed[:, :, [0, 2]].isfinite().all()
+
+
 def test_turned_pairs_are_complex_products():
     rng = torch.Generator().manual_seed(0)
     rows = torch.randn(2, 3, 5, 8, generator=rng, dtype=torch.float64)

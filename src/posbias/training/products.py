@@ -152,8 +152,9 @@ def _exponential(x):
 
 @compiled(inlined=True)
 def _ends(bias, ends):
-    """For each query the key after the last one that it may attend to."""
+    """For each query the key after the last one that it may attend to; after all where there is none."""
     for i in range(len(ends)):
+        ends[i] = len(ends)
         for j in range(len(ends)):
             if bias[i, j] > -np.inf:
                 ends[i] = j + 1

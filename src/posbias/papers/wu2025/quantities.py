@@ -23,6 +23,7 @@ from posbias.papers.wu2025.settings import Setting
 
 if TYPE_CHECKING:
     from posbias.training.loop import Trained
+    from posbias.training.matching import Matched
 
 Places = Collection[tuple[Any, ...]]
 NETWORKS = "networks that learnt to retrieve"
@@ -157,10 +158,7 @@ def equally_accurate(where: str, deep: "Trained", shallow: "Trained") -> Evidenc
     from posbias.training.matching import at_equal_accuracy
 
     both = at_equal_accuracy(deep, shallow, "first-last", np.arange(LEARNT, 1.0, 0.02).tolist())
-    if not both.points.size:
-        return Evidence(where, flaw=f"no common accuracy from {LEARNT} on")
-    at = f"{where} at accuracy {both.points[0]:.2f} to {both.points[-1]:.2f}"
-    return difference(at, both.one.mean(axis=1), both.other.mean(axis=1), draws=NETWORKS)
+    return _matched(where, both, f"no common accuracy from {LEARNT} on", ".2f")
 
 
 def equally_low(where: str, deep: "Trained", shallow: "Trained") -> Evidence:
@@ -168,9 +166,14 @@ def equally_low(where: str, deep: "Trained", shallow: "Trained") -> Evidence:
     from posbias.training.matching import at_equal_loss
 
     both = at_equal_loss(deep, shallow, "first-last", np.arange(LEARNT_LOSS, 0.0, -0.1).tolist())
+    return _matched(where, both, f"no common loss from {LEARNT_LOSS} down", ".1f")
+
+
+def _matched(where: str, both: "Matched", flaw: str, digits: str) -> Evidence:
+    """By how much the gap is larger in the first of two ensembles, on average over where they are matched."""
     if not both.points.size:
-        return Evidence(where, flaw=f"no common loss from {LEARNT_LOSS} down")
-    at = f"{where} at loss {both.points[0]:.1f} to {both.points[-1]:.1f}"
+        return Evidence(where, flaw=flaw)
+    at = f"{where} at {both.by} {both.points[0]:{digits}} to {both.points[-1]:{digits}}"
     return difference(at, both.one.mean(axis=1), both.other.mean(axis=1), draws=NETWORKS)
 
 
