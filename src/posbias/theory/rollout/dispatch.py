@@ -27,6 +27,7 @@ from posbias.theory.masks import MASKS, Causal, SlidingWindow
 from posbias.theory.mixing import PerLayer
 from posbias.theory.rollout import sweep
 from posbias.theory.rollout.kernel import Kernel, Row
+from posbias.theory.rollout.plan import plan, plan_bytes
 
 METHODS = ("auto", "sweep", "fft", "stream")
 FEW = 2048
@@ -53,7 +54,7 @@ def influence(
     `InvalidValueError` for tokens < 1, a query outside, a size that memory cannot hold, or a method that a
     layer does not allow. Source: Herasimchyk et al. 2026, Eqs. (2) to (4).
     """
-    memory.require(sweep.plan_bytes(architecture.stack, whole("tokens", tokens, 1)), "tokens", tokens)
+    memory.require(plan_bytes(architecture.stack, whole("tokens", tokens, 1)), "tokens", tokens)
     place = position("query", query, tokens)
     mass, lost, used = _row(architecture, tokens, place, method, cores(threads))
     attrs = {
@@ -172,7 +173,7 @@ def _row(
         together = list(group)
         if fused:
             stack, _, mixing = zip(*together[::-1], strict=True)
-            row, taken = sweep.sweep(sweep.plan(stack, np.array(mixing), len(row)), row, threads)
+            row, taken = sweep.sweep(plan(stack, np.array(mixing), len(row)), row, threads)
             lost += taken
             continue
         for layer, name, lam in together:

@@ -6,7 +6,7 @@ The values passed in (spans, powers, weights, working memory) are the named tupl
 import numpy as np
 
 from posbias.compiling import SUMS, compiled
-from posbias.theory.rollout.sweep import FLOOR
+from posbias.theory.rollout.plan import FLOOR
 
 TILE = 128
 """Tokens whose sums run together; a multiple of four."""

@@ -22,7 +22,7 @@ from posbias.theory.encodings import DecayBias
 from posbias.theory.masks import Full, Prefix, SlidingWindow
 from posbias.theory.rollout import stream
 from posbias.theory.rollout.kernel import Row
-from posbias.theory.rollout.sweep import FLOOR, merge
+from posbias.theory.rollout.plan import FLOOR, merge
 from posbias.theory.rollout.tiles import TILE, ascend, descend_span, slide
 
 VANISHED = 41.5
