@@ -6,13 +6,14 @@
 
 A claim's quantity gives evidence: estimates, each with where it was taken. The claim holds when every estimate
 surely passes the test (each at 5 %: the test of an "and"), fails when one surely does not (Bonferroni over the
-evidence: the test of an "or"), and is undecided otherwise.
+evidence: the test of an "or"), and is undecided otherwise. What the evidence shows stays open as a verdict
+(`Judged.withheld`) where it was not made as the claim asks: at less effort, or of other models.
 """
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self, get_args
 
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
@@ -20,6 +21,19 @@ from posbias.evidence import VERDICTS, Above, Evidence, Printed, Test, Verdict
 
 TOLD = ("claim", "number", "se", "verdict", "why")
 """What a judged claim always tells of itself."""
+ABOUT = ("provenance", "place", "strength", "scope", "effort", "alias_of")
+"""What one with an id tells of its claim."""
+_SEEN: Mapping[str, bool] = {"holds": True, "fails": False}
+Provenance = Literal["paper", "ours"]
+Strength = Literal["theorem", "constant", "printed", "observation", "hedged"]
+STRENGTHS: Mapping[Strength, str] = {
+    "theorem": "numbered statement",
+    "constant": "constant, equation or step of a proof",
+    "printed": "printed number",
+    "observation": "observation",
+    "hedged": "hedged observation",
+}
+"""How strong a claim is, in words."""
 NAMED = 3
 """Up to so many pieces of evidence, the reason names those that hold and those that do not."""
 
@@ -29,9 +43,10 @@ class Claim:
     """A sentence of a paper or of ours, the quantity it is about, and the test of that.
 
     `id` never changes and is never used twice; `place` is where the sentence stands (section, equation, caption);
-    `quantity` makes the evidence from a study's results. `provenance` tells the paper's claims from ours,
-    `strength` theorems, printed numbers and observations apart, `scope` and `effort` say what the text speaks of
-    and what it would take; `aliases` are ids under which the same claim stands elsewhere.
+    `quantity` makes the evidence from a study's results. `provenance` tells the paper's claims from ours (nulls,
+    other comparisons, corrected formulas, other models); of a `hedged` observation (often, typically, tend to)
+    the share of cases is judged. `scope` says what the text speaks of, `effort` what its numbers rest on there.
+    The claim is the same as that of id `alias_of`, said again, and counted there.
     """
 
     id: str
@@ -39,19 +54,21 @@ class Claim:
     sentence: str
     quantity: Callable[[Any], Iterable[Evidence]] | None = None
     test: Test = field(default=Above())
-    provenance: Literal["paper", "ours"] = "paper"
-    strength: Literal["", "theorem", "constant", "printed", "observation", "hedged"] = ""
+    provenance: Provenance = "paper"
+    strength: Strength = "observation"
     scope: str = ""
     effort: str = ""
-    aliases: tuple[str, ...] = ()
+    alias_of: str = ""
 
 
 @dataclass(frozen=True)
 class Judged:
     """A claim with the evidence it was judged on, the verdict, the number behind that (NaN: none), and why.
 
-    `study` says whose claim it is among those of all papers (PAPER/NAME), `more` what only some have: effort,
-    explanation, what stands instead. What was read from a file has no evidence but what is in `more`.
+    `seen` says whether the evidence shows what is claimed (None: it does not tell), also where the verdict is
+    withheld. `study` says whose claim it is among those of all papers (PAPER/NAME), `more` what only some have:
+    what was spent, explanation, what stands instead. What was read from a file has no evidence but what is in
+    `more`.
     """
 
     claim: Claim
@@ -61,6 +78,7 @@ class Judged:
     why: str
     study: str = ""
     more: Mapping[str, Any] = field(default_factory=dict)
+    seen: bool | None = None
 
     @property
     def id(self) -> str:
@@ -86,6 +104,13 @@ class Judged:
         """'fails: sentence (why)'."""
         return f"{self.verdict}: {self.sentence} ({self.why})"
 
+    def withheld(self, reason: str) -> Self:
+        """The same without verdict, for a reason; as it is for none."""
+        if not reason:
+            return self
+        shown = {True: "seen here", False: "not seen here", None: "nothing sure is seen here"}[self.seen]
+        return replace(self, verdict="undecided", why=f"{shown}: {self.why}; {reason}")
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON, where a number that is not there is null."""
         told: dict[str, Any] = {"id": self.id} if self.id else {}
@@ -96,6 +121,8 @@ class Judged:
             "se": _finite(self.estimate.se),
         }
         told |= {"verdict": self.verdict, "why": self.why}
+        if self.id:
+            told |= {"seen": self.seen} | {name: getattr(self.claim, name) for name in ABOUT}
         told |= {"study": self.study} if self.study else {}
         if self.evidence and not self.study:
             told["effects"] = [_effect(piece, len(self.evidence)) for piece in self.evidence]
@@ -104,10 +131,12 @@ class Judged:
     @classmethod
     def read(cls, told: Mapping[str, Any], id: str, study: str) -> Self:
         """What `as_dict` made of a claim, as that of `id` and `study`. Raises KeyError for what is not whole."""
-        more = {name: told[name] for name in told if name not in ("id", *TOLD)}
+        about = {name: told[name] for name in ABOUT if name in told}
+        more = {name: told[name] for name in told if name not in ("id", "seen", *TOLD, *ABOUT)}
         number, se = (math.nan if told[name] is None else float(told[name]) for name in ("number", "se"))
-        claim = Claim(id, "", str(told["claim"]))
-        return cls(claim, (), told["verdict"], Estimate(number, se), str(told["why"]), study, more)
+        claim = Claim(id, sentence=str(told["claim"]), **{"place": "", **about})
+        seen = told.get("seen", _SEEN.get(told["verdict"]))
+        return cls(claim, (), told["verdict"], Estimate(number, se), str(told["why"]), study, more, seen)
 
 
 def undecided(claim: Claim, why: str, study: str, more: Mapping[str, Any] | None = None) -> Judged:
@@ -131,7 +160,8 @@ def judged(claim: Claim, evidence: Iterable[Evidence]) -> Judged:
     verdict: Verdict = "holds" if {*verdicts} == {"holds"} else "undecided"
     verdict = "fails" if "fails" in verdicts else verdict
     deciding = _deciding(pieces)
-    return Judged(claim, pieces, verdict, deciding.estimate, f"{_shares(pieces, verdicts)}{deciding}")
+    why = f"{_shares(pieces, verdicts)}{deciding}"
+    return Judged(claim, pieces, verdict, deciding.estimate, why, seen=_SEEN.get(verdict))
 
 
 def _deciding(pieces: Sequence[Evidence]) -> Evidence:
@@ -177,3 +207,9 @@ def count(verdicts: Iterable[Judged]) -> dict[Verdict, int]:
     """How many claims hold, fail and are undecided."""
     named = [one.verdict for one in verdicts]
     return {verdict: named.count(verdict) for verdict in VERDICTS}
+
+
+def tally(claims: Iterable[Judged]) -> dict[Provenance, dict[Verdict, int]]:
+    """The same of the papers' own claims and of ours, what is said twice counted once."""
+    once = [one for one in claims if not one.claim.alias_of]
+    return {kind: count(one for one in once if one.claim.provenance == kind) for kind in get_args(Provenance)}

@@ -1,6 +1,6 @@
 """What the claims of a study are made with."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
@@ -24,8 +24,11 @@ def quantity(evidence: Callable[Concatenate[Any, P], Iterable[Evidence]]) -> Cal
     return of
 
 
-def claims_of(study: str, place: str) -> Maker:
-    """What makes the claims of a study: `claim(3, sentence, quantity)` is STUDY/3, at `place` unless told."""
+def claims_of(study: str, place: str, **every: Any) -> Maker:
+    """What makes the claims of a study: `claim(3, sentence, quantity)` is STUDY/3, at `place` unless told.
+
+    `every` are further fields of all its claims, unless told.
+    """
 
     def claim(
         number: int,
@@ -35,6 +38,27 @@ def claims_of(study: str, place: str) -> Maker:
         place: str = place,
         **about: Any,
     ) -> Claim:
-        return Claim(f"{study}/{number}", place, sentence, quantity, test, **about)
+        return Claim(f"{study}/{number}", place, sentence, quantity, test, **every | about)
 
     return claim
+
+
+class LookedAt(Mapping[Any, Any]):
+    """Results by cell that remember in `seen` which of them a quantity asked for."""
+
+    def __init__(self, results: Mapping[Any, Any]):
+        self._results = results
+        self.seen: dict[Any, Any] = {}
+
+    def __getitem__(self, cell: Any) -> Any:
+        self.seen[cell] = self._results[cell]
+        return self.seen[cell]
+
+    def __contains__(self, cell: object) -> bool:
+        return cell in self._results
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._results)
+
+    def __len__(self) -> int:
+        return len(self._results)

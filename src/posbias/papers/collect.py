@@ -29,8 +29,10 @@ from posbias.papers.study import Study
 from posbias.papers.theorems import INSTANCES, Statements, judge_statements, try_statements
 
 log = logging.getLogger(__name__)
-OWN_NUMBERS = "(the paper's own numbers)"
-"""How claims begin that are about no model of ours."""
+OWN_NUMBERS = "the paper's own numbers"
+"""The effort of claims that are about no model of ours."""
+NOTHING = "nothing made"
+"""The effort of claims that nothing was made for."""
 
 
 def collect(
@@ -75,15 +77,24 @@ def _claims_of(study: Study, folder: Path, at: Mapping[str, Path] | None) -> Ite
         else:
             some = study.recorded(study)
             trouble = f"not made here; {f'{some}; ' if some else ''}{study.made_by}"
-    rows = list(_rows_of(study, data, trouble))
-    if data is not None:
+    if data is None:
+        yield from (undecided(claim, trouble, study.key, {"effort": NOTHING}) for claim in study.claims)
+    else:
+        known = {claim.id: claim for claim in study.claims}
         for place, told in enumerate(data["claims"], start=1):
             # those of 0.1 are numbered by their place
             id = str(told.get("id") or f"{study.key}/{place}")
-            yield _explained(Judged.read(told, id, study.key), study, data)
-    elif not rows or any(row.verdict == "undecided" for row in rows):
-        yield undecided(Claim(study.key, "", f"{study.title}: {study.question}"), trouble, study.key)
-    yield from rows
+            yield _explained(_read(told, id, study, known.get(id)), study, data)
+    yield from _rows_of(study, data, trouble)
+
+
+def _read(told: Mapping[str, Any], id: str, study: Study, known: Claim | None) -> Judged:
+    """A claim from a study's JSON; of one that an older version judged, what is said of it today."""
+    claim = Judged.read(told, id, study.key)
+    if "provenance" in told or known is None:
+        return claim
+    today = replace(claim, claim=replace(known, sentence=claim.sentence, quantity=None))
+    return today.withheld(f"judged by an older version; `{study.command} --rerun` judges it again")
 
 
 def _rows_of(study: Study, data: Mapping[str, Any] | None, trouble: str) -> Iterator[Judged]:
@@ -93,20 +104,19 @@ def _rows_of(study: Study, data: Mapping[str, Any] | None, trouble: str) -> Iter
         why = row.deciding.flaw or row.why
         if row.deciding.flaw and data is None:
             why = f"{why}; {trouble}"
-        yield replace(row, why=why, study=study.key, more={"model": claim.scope})
+        more = {"model": claim.scope, "effort": str((data or {}).get("effort", NOTHING))}
+        yield replace(row, why=why, study=study.key, more=more)
 
 
 def _explained(claim: Judged, study: Study, data: Mapping[str, Any]) -> Judged:
     """A claim with what its effort, its model and whoever looked into it have to say."""
-    effort, own = str(data.get("effort", "")), claim.sentence.startswith(OWN_NUMBERS)
-    stand_in = "" if own else str(data.get("stand_in", ""))
-    more = {"effort": effort, "explanation": "", **claim.more}
-    why, basis = claim.why, Basis.of(data)
+    effort, own = str(data.get("effort", "")), claim.claim.strength == "printed"
+    basis, why = Basis.of(data), claim.why
+    spent = f"{effort}: {basis}" if basis.cells else OWN_NUMBERS if own else effort
+    more = {"explanation": "", **claim.more, "effort": spent or NOTHING}
     if basis.cells:
         why = f"{why}; {basis.source}: {basis}"
-    if stand_in:
-        why, more["stand_in"] = f"{why}; {stand_in}", stand_in
-    elif claim.verdict == "undecided" and effort == "quick":
+    if claim.verdict == "undecided" and effort == "quick" and not basis.cells and not own:
         why = f"{why}; quick effort; `{study.command} --effort full` gives it more"
     # what was found out of networks at the quick effort says nothing of others
     known = not basis.cells or effort.startswith("quick")

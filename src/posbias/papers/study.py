@@ -10,19 +10,22 @@ study knows its files under a folder of results: `state` says whether they are t
 table.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from posbias.claims import Claim, Judged, judged
+from posbias.claims import Claim, Judged, judged, undecided
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.papers import find_figures
+from posbias.papers.claims import LookedAt
 from posbias.papers.results import Recorded, State, best_result, rows_of, state_of
 from posbias.reports.pages import Table
 
 MACHINE = "2 cores, x86-64"
 """What costs are of."""
+ELSEWHERE = "/elsewhere"
+"""What the id of a claim ends with where it is judged of other models than the paper speaks of."""
 PICTURES = ("svg", "png")
 Results = Mapping[Any, Any]
 """What the cells of a study found, by cell. A study without cells of its own may have results of another type."""
@@ -66,12 +69,16 @@ class Study:
     the paper and those of its cells, each with what is used of it.
 
     A claim without evidence in some results is left out there, and `missing` says why there is nothing to show at
-    all ("" if there is); `words` fill the {fields} of claims. Where cells are asked for at each run,
+    all ("" if there is). Where cells are asked for at each run,
     `cells` are none, all results are the study's, and `counts` says how many there are at each effort by default;
     `options` are those of its command. `expected` are the numbers that the paper prints of it, and `row_claims`
     claims about what it prints that are judged on the study's JSON, made or not (then an empty one). `recorded`
     says what is on record of its cells, which comes with posbias; None where nothing is. `of_number` is what is
     spent on each cell where the effort is a number.
+
+    `withholds` says, of a claim and the cells it is about, why these results decide nothing of it ("" if they do).
+    Where `stand_in` names models in place of the paper's, its claims on models stay open, and each is judged of
+    these models as one of ours.
     """
 
     key: str
@@ -91,13 +98,14 @@ class Study:
     parts: "tuple[Study, ...]" = ()
     uses: tuple[tuple[str, str], ...] = ()
     missing: Callable[[Any], str] = lambda results: ""
-    words: Callable[[Any], Mapping[str, str]] = lambda results: {}
     counts: Mapping[str, int] | None = None
     options: str = ""
     expected: tuple[Expected, ...] = ()
     row_claims: tuple[Claim, ...] = ()
     recorded: "Callable[[Study], Recorded | None]" = lambda study: None
     of_number: Callable[[int], Any] = lambda number: number
+    withholds: Callable[[Claim, Results], str] = lambda claim, looked_at: ""
+    stand_in: Callable[[Any], str] = lambda results: ""
 
     @property
     def paper(self) -> str:
@@ -187,12 +195,17 @@ class Study:
 
     def judged(self, results: Any) -> tuple[Judged, ...]:
         """Its claims that have evidence in these results, judged."""
-        words, verdicts = self.words(results), []
+        stand_in = self.stand_in(results)
+        verdicts: list[Judged] = []
         for claim in self.claims:
-            evidence = tuple(claim.quantity(results)) if claim.quantity else ()
-            if evidence:
-                told = replace(claim, sentence=claim.sentence.format(**words)) if words else claim
-                verdicts.append(judged(told, evidence))
+            looked_at = LookedAt(results) if isinstance(results, Mapping) else results
+            evidence = tuple(claim.quantity(looked_at)) if claim.quantity else ()
+            if not evidence:
+                continue
+            verdict = judged(claim, evidence)
+            if isinstance(looked_at, LookedAt):
+                verdict = verdict.withheld(self.withholds(claim, looked_at.seen))
+            verdicts += _extended(verdict, stand_in) if stand_in else [verdict]
         return tuple(verdicts)
 
     def as_dict(self) -> dict[str, Any]:
@@ -210,6 +223,17 @@ class Study:
             "parts": [part.key for part in self.parts],
             "command": self.command,
         }
+
+
+def _extended(verdict: Judged, stand_in: str) -> Iterator[Judged]:
+    """A claim left open, as `stand_in` says, and what other models show of it as a claim of ours."""
+    claim = verdict.claim
+    if claim.provenance == "ours" or claim.strength == "printed":
+        yield verdict
+        return
+    yield undecided(claim, f"{stand_in}; measured on these, see {claim.id}{ELSEWHERE}", "")
+    ours = replace(claim, id=f"{claim.id}{ELSEWHERE}", provenance="ours", alias_of="")
+    yield replace(verdict, claim=ours)
 
 
 def minutes_text(minutes: float) -> str:

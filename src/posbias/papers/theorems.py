@@ -37,6 +37,8 @@ QUESTION = "Which of the printed statements survive random and adversarial insta
 QUESTION += "one does not?"
 INSTANCES = 200
 """Instances of a reading, unless told otherwise: about 20 seconds on two cores."""
+SCOPE = "whatever satisfies its hypotheses"
+"""What a numbered statement speaks of."""
 FEW = 8
 """So many statements are tried sooner than worker processes have started."""
 
@@ -193,27 +195,52 @@ def _rows(tried: Sequence[Stored]) -> Iterator[dict[str, Any]]:
 def judge_statements(papers: Sequence[str], tried: "Mapping[str, Finding]") -> Iterator[Judged]:
     """The statements of some papers judged; one that was not tried is undecided.
 
-    A statement holds as printed if its least slack is no less than minus its tolerance.
+    A statement holds as printed if its least slack is no less than minus its tolerance. One that `asserts` more
+    than constants (that there are some) holds if any reading's survive, and its printed ones are judged beside it.
     """
     for statement in statements_of(papers):
-        printed, study = statement.as_printed, f"{statement.source}/{STATEMENTS}"
-        key, words = f"{statement.source}/{slug(statement.name)}", f"{statement.name}: {printed.claim}"
-        test = Above(math.nextafter(-printed.tolerance, -math.inf), least=0.0)
-        claim = Claim(key, statement.name, words, test=test, strength="theorem")
-        more: dict[str, Any] = {"statement": statement.key}
-        if statement.key not in tried:
-            why = f"could not be tried; `posbias verify {statement.key}` says why"
-            yield undecided(claim, why, study, more)
-            continue
-        finding = tried[statement.key]
-        slack = finding.as_printed.slack
-        verdict = judged(claim, [Evidence("least margin", Estimate(max(slack, -sys.float_info.max)))])
-        more["instances"] = finding.as_printed.instances
-        if not finding.as_printed.survived:
-            more["stands"] = statement.corrected.claim if statement.corrected else ""
-        # exact for the instances drawn; what no instance came near has an error that nobody knows
-        estimate = Estimate(slack, math.nan)
-        yield replace(verdict, evidence=(), estimate=estimate, why=_why(finding), study=study, more=more)
+        study, finding = f"{statement.source}/{STATEMENTS}", tried.get(statement.key)
+        for claim in claims_of_statement(statement):
+            more: dict[str, Any] = {"statement": statement.key}
+            if finding is None:
+                why = f"could not be tried; `posbias verify {statement.key}` says why"
+                yield undecided(claim, why, study, more)
+                continue
+            exists = bool(statement.asserts) and claim.strength == "theorem"
+            standing = finding.corrected if exists and finding.corrected else finding.as_printed
+            verdict = judged(
+                claim, [Evidence("least margin", Estimate(max(standing.slack, -sys.float_info.max)))]
+            )
+            more |= {"instances": standing.instances, "effort": f"{standing.instances:,} instances"}
+            if not exists and not standing.survived:
+                more["stands"] = statement.corrected.claim if statement.corrected else ""
+            why = _why(finding)
+            if exists:
+                why = f"there are such: {_survived(standing)} ({_constants(statement)})"
+                if not standing.survived:
+                    why = f"the constants tried do not bear it out (margin {_slack(standing.slack)}); others may"
+                    verdict = replace(verdict, verdict="undecided", seen=None)
+            # exact for the instances drawn; what no instance came near has an error that nobody knows
+            estimate = Estimate(standing.slack, math.nan)
+            yield replace(verdict, evidence=(), estimate=estimate, why=why, study=study, more=more)
+
+
+def claims_of_statement(statement: "Statement") -> Iterator[Claim]:
+    """What is claimed by a statement: what it asserts, and what is printed of its proof; or one for both."""
+    printed, key = statement.as_printed, f"{statement.source}/{slug(statement.name)}"
+    test = Above(math.nextafter(-printed.tolerance, -math.inf), least=0.0)
+    about: dict[str, Any] = {"strength": "theorem", "scope": SCOPE, "effort": "a proof"} | dict(
+        statement.about
+    )
+    if not statement.asserts:
+        yield Claim(key, statement.name, f"{statement.name}: {printed.claim}", test=test, **about)
+        return
+    corrected = statement.corrected or printed
+    bound = Above(math.nextafter(-corrected.tolerance, -math.inf), least=0.0)
+    yield Claim(key, statement.name, f"{statement.name}: {statement.asserts}", test=bound, **about)
+    about["strength"] = "constant"
+    words = f"{statement.name}, as its proof has it: {printed.claim}"
+    yield Claim(f"{key}-proof", statement.name, words, test=test, **about)
 
 
 def slug(name: str) -> str:
@@ -241,6 +268,10 @@ def _why(finding: "Finding") -> str:
     if statement.corrected is not None and corrected is not None and corrected.survived:
         why += f" What stands: {statement.corrected.claim} ({_survived(corrected)})."
     return why
+
+
+def _constants(statement: "Statement") -> str:
+    return (statement.corrected or statement.as_printed).claim
 
 
 def _survived(trial: "Trial") -> str:

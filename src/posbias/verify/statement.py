@@ -49,7 +49,9 @@ class Statement:
     """A numbered statement: where it stands, its readings, and what is to be said about it.
 
     `witness` is an instance on which the statement as printed is known to fail, if it does; `note` says which
-    step or printed formula goes wrong, and what holds instead.
+    step or printed formula goes wrong, and what holds instead. `asserts` is what the statement itself says where
+    the printed reading tries no more than its proof, constants or equations: that the corrected ones bear it out
+    is then a claim of its own. `about` are further fields of the claims made of it (`posbias.claims.Claim`).
     """
 
     key: str
@@ -59,6 +61,8 @@ class Statement:
     corrected: Reading | None = None
     note: str = ""
     witness: Instance | None = field(default=None, compare=False)
+    asserts: str = ""
+    about: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 def statement(

@@ -78,7 +78,7 @@ def make_missing(out: Path, studies: Sequence[str], effort: str | int, **setting
 
 def print_claims(options: Options, at: dict[str, Path] | None = None) -> None:
     """Answer with the claims of some papers; `at` are folders of papers that lie outside `options.out`."""
-    from posbias.claims import count
+    from posbias.claims import count, tally
     from posbias.papers.collect import INSTANCES, collect
 
     with progress() as on_event:
@@ -91,7 +91,11 @@ def print_claims(options: Options, at: dict[str, Path] | None = None) -> None:
             on_event=on_event,
         )
     shown = [claim for claim in judged if options.verdict in (None, claim.verdict)]
-    answer = {"claims": [claim.as_dict() for claim in shown], "counts": count(judged)}
+    answer = {
+        "claims": [claim.as_dict() for claim in shown],
+        "counts": count(judged),
+        "tallies": {paper: tally(own) for paper, own in by_paper(judged).items()},
+    }
     answer_with("paper-claims/1", answer, lambda: _claim_lines(judged, shown), options.json)
 
 
@@ -140,12 +144,24 @@ def refuse_failures(ran: "Ran") -> None:
         raise PosbiasError(f"{len(ran.failed)} of the studies could not be made: {told}")
 
 
-def count_words(judged: "Sequence[Judged]") -> str:
-    """'12 hold, 3 fail, 4 undecided'."""
-    from posbias.claims import count
+def by_paper(judged: "Iterable[Judged]") -> "dict[str, list[Judged]]":
+    """Claims by the key of their paper."""
+    papers: dict[str, list[Judged]] = {}
+    for claim in judged:
+        papers.setdefault(claim.paper, []).append(claim)
+    return papers
+
+
+def count_words(judged: "Iterable[Judged]") -> str:
+    """'12 hold, 3 fail, 4 undecided; of ours 2 hold, 0 fail, 1 undecided'."""
+    from posbias.claims import tally
 
     words = {"holds": "hold", "fails": "fail", "undecided": "undecided"}
-    return ", ".join(f"{number} {words[kind]}" for kind, number in count(judged).items())
+    told = {
+        whose: ", ".join(f"{number} {words[kind]}" for kind, number in counts.items())
+        for whose, counts in tally(judged).items()
+    }
+    return f"{told['paper']}; of ours {told['ours']}"
 
 
 def _claim_lines(judged: "Sequence[Judged]", shown: "Sequence[Judged]") -> list[str]:
@@ -153,8 +169,7 @@ def _claim_lines(judged: "Sequence[Judged]", shown: "Sequence[Judged]") -> list[
     from posbias.sources import cite
 
     lines: list[str] = []
-    for key in dict.fromkeys(claim.paper for claim in judged):
-        own = [claim for claim in judged if claim.paper == key]
+    for key, own in by_paper(judged).items():
         lines += [f"{cite(key).short}: {count_words(own)}", ""]
         for claim in (claim for claim in shown if claim.paper == key):
             lines += [f"  {claim.verdict:10s} {claim.id}  {_number(claim)}".rstrip()]
