@@ -34,6 +34,8 @@ STRENGTHS: Mapping[Strength, str] = {
     "hedged": "hedged observation",
 }
 """How strong a claim is, in words."""
+ELSEWHERE = "/elsewhere"
+"""What the id of a claim ends with where it is judged of other models than the paper speaks of."""
 NAMED = 3
 """Up to so many pieces of evidence, the reason names those that hold and those that do not."""
 
@@ -104,12 +106,21 @@ class Judged:
         """'fails: sentence (why)'."""
         return f"{self.verdict}: {self.sentence} ({self.why})"
 
+    @property
+    def mark(self) -> str:
+        """The verdict in words: what stands instead of what fails, and what is seen where nothing is decided."""
+        if self.verdict == "fails" and self.more.get("stands"):
+            return "fails as printed, holds as amended"
+        if self.verdict == "undecided" and self.seen is not None:
+            return f"undecided, {'seen' if self.seen else 'not seen'} at this effort"
+        return self.verdict
+
     def withheld(self, reason: str) -> Self:
-        """The same without verdict, for a reason; as it is for none."""
+        """The same left open for `reason`, or as it is if there is none."""
         if not reason:
             return self
-        shown = {True: "seen here", False: "not seen here", None: "nothing sure is seen here"}[self.seen]
-        return replace(self, verdict="undecided", why=f"{shown}: {self.why}; {reason}")
+        shown = {True: "seen", False: "not seen", None: "neither seen nor ruled out"}[self.seen]
+        return replace(self, verdict="undecided", why=f"{shown} here: {self.why}; {reason}")
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, where a number that is not there is null."""

@@ -25,6 +25,8 @@ LEAST = 0.02
 """An effect below this is taken for none."""
 NEAR = 0.05
 """Up to this, a null control may be off."""
+FAR = 10.0
+"""Beyond this a negative margin is said as a factor."""
 _EXACT = 1e-12
 
 
@@ -288,3 +290,13 @@ def _fine(piece: Evidence) -> str:
 def p_text(p: float) -> str:
     """'p = 0.03', or 'p < 1e-5' for one so small that normal theory is not to be trusted with it."""
     return (f"p = {p:.2g}" if p >= 1e-5 else "p < 1e-5").replace(" ", "\xa0")
+
+
+def margin_text(slack: float) -> str:
+    """'margin 0.12', 'margin 0 to rounding', 'off by a factor of 25' or 'of more than 10^11'."""
+    if slack < -FAR:
+        times = 1.0 - slack
+        far = f"more than 10^{math.floor(math.log10(times))}" if times >= 1000 else f"{times:.0f}"
+        return f"off by a factor of {far}"
+    least = "0 to rounding" if abs(slack) <= 1e-9 else f"{slack:.2g}".replace("-", "−")
+    return f"margin {least}"

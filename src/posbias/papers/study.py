@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from posbias.claims import Claim, Judged, judged, undecided
+from posbias.claims import ELSEWHERE, Claim, Judged, judged, undecided
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.papers import find_figures
 from posbias.papers.claims import LookedAt
@@ -24,8 +24,6 @@ from posbias.reports.pages import Table
 
 MACHINE = "2 cores, x86-64"
 """What costs are of."""
-ELSEWHERE = "/elsewhere"
-"""What the id of a claim ends with where it is judged of other models than the paper speaks of."""
 PICTURES = ("svg", "png")
 Results = Mapping[Any, Any]
 """What the cells of a study found, by cell. A study without cells of its own may have results of another type."""

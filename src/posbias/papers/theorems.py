@@ -17,7 +17,7 @@ from posbias.claims import Claim, Judged, judged, undecided
 from posbias.errors import InputFileError
 from posbias.estimate import Estimate
 from posbias.events import Event, OnEvent
-from posbias.evidence import Above, Evidence
+from posbias.evidence import Above, Evidence, margin_text
 from posbias.execution import Engine, Failed, InProcess, Last, Processes, Result, Task
 from posbias.interruption import Pace
 from posbias.memory import cores
@@ -95,7 +95,7 @@ def _stated(paper: str, title: str, count: int, quick: float, full: float) -> St
 STATED = {
     study.paper: study
     for study in (
-        _stated("wu2025", "Theorems 4.1 to 4.7 with their lemmas and proofs", 16, 0.1, 0.5),
+        _stated("wu2025", "Theorems 4.1 to 4.7 with their lemmas and proofs", 17, 0.1, 0.5),
         _stated(
             "herasimchyk2026",
             "Propositions 4.2 to 4.5, Lemma 5.3, Theorem 5.4 with their proofs",
@@ -218,7 +218,9 @@ def judge_statements(papers: Sequence[str], tried: "Mapping[str, Finding]") -> I
             if exists:
                 why = f"there are such: {_survived(standing)} ({_constants(statement)})"
                 if not standing.survived:
-                    why = f"the constants tried do not bear it out (margin {_slack(standing.slack)}); others may"
+                    why = (
+                        f"the constants tried do not bear it out ({margin_text(standing.slack)}); others may"
+                    )
                     verdict = replace(verdict, verdict="undecided", seen=None)
             # exact for the instances drawn; what no instance came near has an error that nobody knows
             estimate = Estimate(standing.slack, math.nan)
@@ -264,7 +266,7 @@ def _why(finding: "Finding") -> str:
     statement, printed, corrected = finding.statement, finding.as_printed, finding.corrected
     if printed.survived:
         return f"{_survived(printed)}. {statement.note.removeprefix('Holds.').strip()}".strip()
-    why = f"counterexample found, margin {_slack(printed.slack)}. {statement.note}"
+    why = f"counterexample found, {margin_text(printed.slack)}. {statement.note}"
     if statement.corrected is not None and corrected is not None and corrected.survived:
         why += f" What stands: {statement.corrected.claim} ({_survived(corrected)})."
     return why
@@ -275,9 +277,4 @@ def _constants(statement: "Statement") -> str:
 
 
 def _survived(trial: "Trial") -> str:
-    least = _slack(trial.slack) if trial.slack > 1e-9 else "0 to rounding"
-    return f"no counterexample in {trial.instances:,} random and adversarial instances, least margin {least}"
-
-
-def _slack(slack: float) -> str:
-    return f"{slack:.2g}".replace("-", "−")
+    return f"no counterexample in {trial.instances:,} random and adversarial instances, {margin_text(trial.slack)}"

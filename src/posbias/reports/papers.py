@@ -13,9 +13,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from posbias.claims import count
+from posbias.claims import STRENGTHS, tally
 from posbias.errors import InvalidValueError, nearest
-from posbias.evidence import LEAST, LEVEL, NEAR, VERDICTS
+from posbias.evidence import LEAST, LEVEL, NEAR, VERDICTS, margin_text
 from posbias.files import write_text
 from posbias.reports import require
 from posbias.sources import BIBLIOGRAPHY, REPORTED, cite
@@ -63,7 +63,8 @@ def write_page(
         style=Markup(resource("papers.css")),
         parts=parts,
         says=INTRODUCTIONS,
-        counts=count(claims),
+        counts=tally(claims),
+        strengths=STRENGTHS,
         claims=[claim for part in parts for claim in part.claims],
         verdicts=VERDICTS,
         readings=readings,
@@ -106,11 +107,11 @@ def _named(paper: str) -> str:
 
 
 def _number(claim: Any) -> str:
-    """What the verdict hangs on; of a statement its margin, of which what is within rounding is none."""
+    """What the verdict hangs on; of a statement its margin."""
     from posbias.reports.setting import plus_minus
 
-    if claim.study.endswith("/statements") and abs(claim.estimate.value) < 1e-9:
-        return "0"
+    if claim.study.endswith("/statements") and claim.estimate.value == claim.estimate.value:
+        return margin_text(claim.estimate.value)
     return plus_minus(claim.estimate.value, claim.estimate.se)
 
 

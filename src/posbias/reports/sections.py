@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from posbias.claims import count
+from posbias.claims import ELSEWHERE, Provenance, count, tally
 from posbias.errors import InvalidValueError
 from posbias.evidence import Verdict
 from posbias.reports.gallery import Picture, picture, within
@@ -16,6 +16,8 @@ from posbias.sources import Source, cite
 
 KINDS = {"fig": "Figures", "table": "Tables", "section": "Section"}
 """What studies are called together, by the letters their names begin with."""
+OURS, OTHERS = "Ours, beside the paper's", "Of other models than the paper's"
+"""Headings of claims that are not the paper's."""
 FILES = ("svg", "png", "md", "json")
 
 
@@ -52,6 +54,15 @@ class Section:
         return [claim for claim in self.claims if claim.id != self.key]
 
     @property
+    def kinds(self) -> dict[str, list[Any]]:
+        """The same under headings: the paper's own, ours, and ours of other models than the paper's."""
+        kinds: dict[str, list[Any]] = {"": [], OURS: [], OTHERS: []}
+        for claim in self.listed:
+            ours = OTHERS if claim.id.endswith(ELSEWHERE) else OURS
+            kinds[ours if claim.claim.provenance == "ours" else ""].append(claim)
+        return {heading: claims for heading, claims in kinds.items() if claims}
+
+    @property
     def parts(self) -> list[str]:
         """Keys of the studies whose figures it is the caption of."""
         return [part.key for part in getattr(self.study, "parts", ())]
@@ -76,9 +87,9 @@ class Part:
         return [claim for section in self.sections for claim in section.claims]
 
     @property
-    def counts(self) -> dict[Verdict, int]:
-        """How many of its claims hold, fail and are undecided."""
-        return count(self.claims)
+    def counts(self) -> dict[Provenance, dict[Verdict, int]]:
+        """How many of the paper's own claims, and of ours, hold, fail and are undecided."""
+        return tally(self.claims)
 
     @property
     def shelves(self) -> dict[str, list[Section]]:

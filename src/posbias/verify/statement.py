@@ -27,6 +27,10 @@ Slack = Callable[..., Any]
 """The slack of an instance whose fields are given by name."""
 ROUNDING = 1e-12
 """What prefix masses of a few layers in float64 may be off by."""
+STEP: Mapping[str, Any] = {"strength": "constant"}
+"""About a statement that is a step or an equation of a proof."""
+OURS: Mapping[str, Any] = {"provenance": "ours"}
+"""About a statement that is a reading of ours."""
 _SOURCES = {"wu": "wu2025", "herasimchyk": "herasimchyk2026", "kim": "kim2026"}
 
 

@@ -172,14 +172,17 @@ def _claim_lines(judged: "Sequence[Judged]", shown: "Sequence[Judged]") -> list[
     for key, own in by_paper(judged).items():
         lines += [f"{cite(key).short}: {count_words(own)}", ""]
         for claim in (claim for claim in shown if claim.paper == key):
-            lines += [f"  {claim.verdict:10s} {claim.id}  {_number(claim)}".rstrip()]
-            lines += [*wrapped([claim.sentence, claim.why], 13), ""]
+            lines += [f"  {claim.mark:10s} {claim.id}  {_number(claim)}".rstrip()]
+            about = claim.claim
+            whose = about.place if about.provenance == "paper" else f"ours, beside {about.place}"
+            whose += f"; counted as {about.alias_of}" if about.alias_of else ""
+            lines += [*wrapped([f"{claim.sentence} ({whose})", claim.why], 13), ""]
     return [*lines, f"{len(judged)} claims: {count_words(judged)}"]
 
 
 def _number(claim: "Judged") -> str:
     number, se = claim.estimate.value, claim.estimate.se
-    if number != number:
+    if number != number or claim.study.endswith("/statements"):
         return ""
     error = f" ± {se:.2g}" if se == se else ""
     # a number that is zero has no sign

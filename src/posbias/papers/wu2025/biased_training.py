@@ -28,7 +28,7 @@ def training_claims(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
     bare, alone = named["no mask, none"], named["causal, none"]
     encoded = {where: cell for where, cell in named.items() if cell not in (bare, alone)}
     gaps = q.of_gaps(q.null, [("no mask, none", bare, pair) for pair in PAIRS])
-    yield claim(1, "Without mask and encoding there is no position bias", gaps)
+    yield claim(1, "Without mask and encoding there is no position bias", gaps, provenance="ours")
     firsts = ("first-middle", "first-last")
     gaps = q.of_gaps(q.signed, [("causal, none", alone, pair) for pair in firsts])
     yield claim(2, "The causal mask alone gives a bias to the first item", gaps)
@@ -44,7 +44,7 @@ def training_claims(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
         gaps = q.of_gaps(q.signed, [(where, cell, "first-last") for where, cell in encoded.items()])
         yield claim(6, "sin and RoPE: the first item is slightly ahead of the last", gaps)
         sentence = "sin and RoPE: the first item is less far ahead of the last than of the middle"
-        yield claim(7, sentence, q.of_gaps(_slightly, encoded.items()))
+        yield claim(7, sentence, q.of_gaps(_slightly, encoded.items()), provenance="ours")
     else:
         sentence = "No network is lost in the middle: that takes training on both ends"
         yield claim(6 if answers in _AWAY else 5, sentence, q.of_gaps(q.spared, named.items()))

@@ -7,11 +7,13 @@ accuracy.
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
+from typing import Any
 
 from posbias.claims import Claim
 from posbias.papers.claims import Maker
 from posbias.papers.wu2025 import quantities as q
 from posbias.papers.wu2025.settings import RELATIVE, Setting
+from posbias.papers.wu2025.settled import AS_TRAINED
 
 DEEP_FROM = 6
 """From this depth on residual networks with RoPE are deep: the paper's exception, without its depth."""
@@ -25,6 +27,7 @@ def both_kinds(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
     yield nowhere_lost(claim, 15, cells)
     yield equally_accurate(claim, 16, alone)
     yield equally_accurate(claim, 17, residual)
+    yield emerges(claim, 18, residual)
 
 
 def pure_attention(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
@@ -42,10 +45,11 @@ def with_residuals(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
         yield from with_residual(claim, cells)
         yield nowhere_lost(claim, 5, cells)
         yield equally_accurate(claim, 6, cells)
+        yield emerges(claim, 7, cells)
         return
     yield still_biased(claim, 1, cells)
-    yield deeper(claim, 2, cells)
-    yield each_step(claim, 3, cells)
+    yield deeper(claim, 2, cells, provenance="paper")
+    yield each_step(claim, 3, cells, provenance="paper")
     yield nowhere_lost(claim, 4, cells)
     yield equally_accurate(claim, 5, cells)
     yield harder(claim, 6, cells)
@@ -59,9 +63,9 @@ def along_training(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
         _, deep, shallow = ends[0]
         more = f"depth {deep.depth} favours earlier items more than depth {shallow.depth}"
         sentence = f"{_kind(named)}: relative to in-context accuracy {more}"
-        yield claim(number, sentence, q.of_gaps(q.relative, ends), provenance="ours")
+        yield claim(number, sentence, q.of_gaps(q.relative, ends))
         sentence = f"{_kind(named)}: at equal loss of training {more}"
-        yield claim(number + 1, sentence, q.of_training(q.equally_low, ends), provenance="ours")
+        yield claim(number + 1, sentence, q.of_training(q.equally_low, ends))
         places = [
             (f"{RELATIVE[cell.positional]}, depth {cell.depth}", cell, curve)
             for cell in named
@@ -71,7 +75,7 @@ def along_training(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
             "gap and in-context accuracy are settled: they change little over the last third of training"
         )
         yield claim(
-            number + 2, f"{_kind(named)}: {sentence}", q.of_training(q.settled, places), provenance="ours"
+            number + 2, f"{_kind(named)}: {sentence}", q.of_training(q.settled, places), effort=AS_TRAINED
         )
 
 
@@ -107,18 +111,19 @@ def without_residual(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
     yield claim(9, "No residual: the decay mask turns attention to recent items more than RoPE", gaps)
     shallow = next(iter(decay.values()))
     sentence = f"No residual: at depth {shallow.depth} the decay mask favours later items"
-    yield claim(10, sentence, q.of_gaps(q.signed, [("decay", shallow, "first-last", -1)]))
+    later = q.of_gaps(q.signed, [("decay", shallow, "first-last", -1)])
+    yield claim(10, sentence, later, provenance="ours")
 
 
-def deeper(claim: Maker, number: int, cells: Sequence[Setting]) -> Claim:
+def deeper(claim: Maker, number: int, cells: Sequence[Setting], **about: Any) -> Claim:
     """That the deepest networks are more biased than the shallowest, with every encoding."""
     ends = [(title, named[-1], named[0]) for title, named in _by_depth(cells).items()]
     _, deep, shallow = ends[0]
     sentence = f"depth {deep.depth} favours earlier items more than depth {shallow.depth}"
-    return claim(number, f"{_kind(cells)}: {sentence}", q.of_gaps(q.rises, ends))
+    return claim(number, f"{_kind(cells)}: {sentence}", q.of_gaps(q.rises, ends), **about)
 
 
-def each_step(claim: Maker, number: int, cells: Sequence[Setting]) -> Claim:
+def each_step(claim: Maker, number: int, cells: Sequence[Setting], **about: Any) -> Claim:
     """That every step of depth adds to the bias, not only the whole way."""
     steps = [
         (f"{title}, depth {shallow.depth} to {deep.depth},", deep, shallow)
@@ -126,7 +131,7 @@ def each_step(claim: Maker, number: int, cells: Sequence[Setting]) -> Claim:
         for shallow, deep in pairwise(named)
     ]
     sentence = "every step of depth adds to the bias to earlier items, with every encoding"
-    return claim(number, f"{_kind(cells)}: {sentence}", q.of_gaps(q.rises, steps))
+    return claim(number, f"{_kind(cells)}: {sentence}", q.of_gaps(q.rises, steps), **about)
 
 
 # --- networks with residual connections --------------------------------------------------------------------
@@ -144,18 +149,29 @@ def with_residual(claim: Maker, cells: Sequence[Setting], after: int = 0) -> Ite
         for step, other in zip(steps[a], steps[b], strict=True)
     ]
     surest = q.surest_of(q.of_gaps(q.interaction, places))
-    yield claim(after + 3, "Residual: what depth does to it depends on the encoding", surest)
+    sentence = "Residual: what depth does to it depends on the encoding"
+    yield claim(after + 3, sentence, surest, strength="hedged")
     _, deepest = steps["RoPE"][-1]
     at = f"RoPE, depth {deepest.depth}"
     gaps = q.of_gaps(q.signed, [(at, deepest, "first-middle"), (at, deepest, "middle-last", -1)])
-    about = {"place": "Appendix K.2", "scope": "the deep-layer regime, whose depth is not given"}
+    about = {"place": "Appendix K.2, footnote 2", "scope": "the deep-layer regime, whose depth is not given"}
+    if deepest.depth == DEEP_FROM:  # the depth from which a network is deep is ours
+        about["provenance"] = "ours"
     yield claim(after + 4, f"Residual: RoPE at depth {deepest.depth} is lost in the middle", gaps, **about)
 
 
 def still_biased(claim: Maker, number: int, cells: Sequence[Setting]) -> Claim:
-    """That residual connections leave a gap of some sign."""
+    """That residual connections leave a gap of some sign at every depth, which the text does not say."""
     sentence = "Residual: the causal mask alone still gives a position bias, at every depth"
-    return claim(number, sentence, q.of_gaps(q.present, series_of(cells)["no encoding"].items()))
+    gaps = q.of_gaps(q.present, series_of(cells)["no encoding"].items())
+    return claim(number, sentence, gaps, provenance="ours")
+
+
+def emerges(claim: Maker, number: int, cells: Sequence[Setting]) -> Claim:
+    """That there is a gap of some sign in networks with residual connections."""
+    places = [(f"{RELATIVE[cell.positional]}, depth {cell.depth}", cell) for cell in cells]
+    surest = q.surest_of(q.of_gaps(q.present, places))
+    return claim(number, "Residual: position bias still emerges", surest)
 
 
 # --- all networks ------------------------------------------------------------------------------------------
@@ -168,11 +184,12 @@ def nowhere_lost(claim: Maker, number: int, cells: Sequence[Setting]) -> Claim:
         for cell in cells
         if not (cell.residual and cell.positional == "rope" and cell.depth >= DEEP_FROM)
     ]
-    sentence, scope = "Training without position bias leaves no network lost in the middle", ""
+    sentence, about = "Training without position bias leaves no network lost in the middle", {}
     if places[-1][1].residual:
         sentence += f" (residual networks with RoPE from depth {DEEP_FROM} on apart)"
-        scope = "all but the deep-layer regime with RoPE, whose depth is not given"
-    return claim(number, sentence, q.of_gaps(q.spared, places), place="Section 5.2", scope=scope)
+        about["scope"] = "all but the deep-layer regime with RoPE, whose depth is not given"
+    place = "Section 5.2, the role of data"
+    return claim(number, sentence, q.of_gaps(q.spared, places), place=place, **about)
 
 
 def equally_accurate(claim: Maker, number: int, cells: Sequence[Setting]) -> Claim:
@@ -188,7 +205,7 @@ def harder(claim: Maker, number: int, cells: Sequence[Setting]) -> Claim:
     """That a fixed vocabulary is the harder task, where its cells stand beside those of the mixture."""
     sentence = "in-context accuracy after as many iterations is lower than with the Gaussian mixture"
     sentence = f"A fixed vocabulary is the harder task: {sentence}"
-    return claim(number, sentence, q.learnt_less(cells), strength="hedged")
+    return claim(number, sentence, q.learnt_less(cells), provenance="paper", strength="hedged")
 
 
 def _kind(cells: Sequence[Setting]) -> str:

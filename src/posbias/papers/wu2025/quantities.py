@@ -4,7 +4,8 @@ The first functions make evidence of cells; `of_gaps` and those below it give qu
 by setting, to evidence. Errors are over networks.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -14,12 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from jaxtyping import Float
 
+from posbias.claims import Claim, judge
 from posbias.estimate import Estimate
 from posbias.evidence import LEAST, Above, Below, Evidence, Near, difference, mean
 from posbias.papers.claims import Quantity, quantity
 from posbias.papers.study import Results
 from posbias.papers.wu2025.outcomes import LEARNT, Gaps, Sinks
 from posbias.papers.wu2025.settings import Setting
+from posbias.papers.wu2025.settled import change
 
 if TYPE_CHECKING:
     from posbias.training.loop import Trained
@@ -184,20 +187,21 @@ def relative(where: str, deep: Gaps, shallow: Gaps, pair: str = "first-last") ->
 
 
 def settled(where: str, trained: "Trained", curve: str) -> Evidence:
-    """That a learning curve changes by less than `LEAST` over the last third of training."""
-    from posbias.training.trials import running
-
-    steps = np.asarray(trained.curves["iteration"], dtype=np.float64)
-    curves = np.asarray(trained.curves[curve], dtype=np.float64)[running(trained)]
-    if steps.size < 2 or steps[0] > 2 / 3 * steps[-1]:
+    """That a learning curve surely changes by less than `LEAST` over the last third of training, at 95 %."""
+    changed = change(trained, curve)
+    if changed is None:
         return Evidence(f"{where} {curve}", flaw="no point of its curve lies in the first two thirds")
-    changes = np.array([line[-1] - np.interp(2 / 3 * steps[-1], steps, line) for line in curves])
-    return mean(f"{where} {curve}", changes, draws="networks", test=Near(0.0, LEAST))
+    return Evidence(f"{where} {curve}", changed, test=Near(0.0, LEAST), picked=2)
 
 
 def margin(where: str, sinks: Sinks, first: int) -> Evidence:
     """By how much the least of the first tokens is ahead of the greatest of the others."""
     return mean(where, sinks.trained[:, :first].min(axis=1) - sinks.trained[:, first:].max(axis=1))
+
+
+def beyond_average(where: str, sinks: Sinks, first: int) -> Evidence:
+    """By how much the least of the first tokens is ahead of the average of the others."""
+    return mean(where, sinks.trained[:, :first].min(axis=1) - sinks.trained[:, first:].mean(axis=1))
 
 
 def above(where: str, sinks: Sinks, first: int, null: Literal["even", "untrained"]) -> Evidence:
@@ -222,7 +226,16 @@ def _each(
     results: Results, part: Callable[[Any], Any], effect: Callable[..., Evidence], places: Places
 ) -> Iterator[Evidence]:
     for place in places:
-        yield effect(*(part(results[one]) if isinstance(one, Setting) else one for one in place))
+        cells = {one: results[one] for one in place if isinstance(one, Setting)}
+        piece = effect(*(part(cells[one]) if isinstance(one, Setting) else one for one in place))
+        yield replace(piece, where=f"{piece.where}{_left_out(cells.values())}")
+
+
+def _left_out(outcomes: Iterable[Any]) -> str:
+    """' (2 of 3 networks have learnt)', where some of a cell have not and are left out."""
+    learnt = [outcome.gaps.learnt for outcome in outcomes]
+    few = [f"{one.sum()} of {one.size}" for one in learnt if not one.all()]
+    return f" ({', '.join(few)} networks have learnt, others are left out)" if few else ""
 
 
 of_gaps = partial(_each, attrgetter("gaps"))
@@ -237,6 +250,16 @@ of_sinks = partial(_each, attrgetter("sinks.kept"))
 def surest_of(results: Results, quantity: Quantity) -> list[Evidence]:
     """The surest evidence of a quantity, of which one piece at least is claimed."""
     return [surest(tuple(quantity(results)))]
+
+
+@quantity
+def most(results: Results, claims: Sequence[Claim]) -> Iterator[Evidence]:
+    """That of some claims more than half hold; one that is undecided may be either."""
+    verdicts = [judge(claim, results).verdict for claim in claims]
+    share = (verdicts.count("holds") + 0.5 * verdicts.count("undecided")) / len(verdicts)
+    se = 0.5 * math.sqrt(verdicts.count("undecided")) / len(verdicts)
+    where = f"share of {len(verdicts)} findings, less one half"
+    yield Evidence(where, Estimate(share - 0.5, se), test=Above(least=0.0))
 
 
 @quantity

@@ -5,12 +5,14 @@ Figures 13 to 18 and 20 to 23 repeat others with a fixed vocabulary; 19 and 24 a
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, get_args
 
 from posbias.claims import Claim
 from posbias.papers.claims import Maker, claims_of
 from posbias.papers.study import Studies, Study
 from posbias.papers.wu2025 import depth, sinks
+from posbias.papers.wu2025 import quantities as q
 from posbias.papers.wu2025.biased_training import training_claims
 from posbias.papers.wu2025.drawing import (
     draw_biased_training,
@@ -25,11 +27,13 @@ from posbias.papers.wu2025.settings import (
     DEEP,
     DEPTHS,
     EFFORT,
+    FULL,
     RELATIVE,
     Inputs,
     Setting,
     effort_of,
 )
+from posbias.papers.wu2025.settled import withholds
 from posbias.papers.wu2025.tables import data, note, tables
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
 
@@ -46,6 +50,17 @@ ANSWERS = (
 PLACES = {2: "Section 5.1", 3: "Section 5.2", 4: "Appendix K.1", 5: "Appendix K.2"}
 PLACES |= dict.fromkeys((6, 7, 8), "Appendix K.3") | dict.fromkeys((9, 10, 11, 12), "Appendix K.4")
 """Where the paper speaks of a figure; of all others in Appendix L."""
+REPEATED = (13, 15, 16, 17, 18)
+"""Figures with a fixed vocabulary of whose findings the text says that most hold."""
+SAID_BEFORE: Mapping[int, Mapping[int, str]] = {
+    4: {place: f"fig2/{place}" for place in range(1, 11)} | {11: "fig2/15", 12: "fig2/16"},
+    9: {1: "fig10/1", 2: "fig10/2"},
+    14: {6: "fig13/13"},
+    20: {1: "fig21/1", 2: "fig21/2"},
+}
+"""Claims that stand in another figure too, by number: Figure 4 is half of Figure 2, and so on."""
+TRAINING = f"{FULL.iterations[2]:,} iterations, {len(FULL.seeds)} networks, {FULL.sequences:,} test sequences"
+"""What the paper's numbers rest on."""
 
 
 def _depths() -> Iterator[Study]:
@@ -169,14 +184,20 @@ def _figures(
         uses = ("xiao2024", "attention sinks")
     titles = title, f"Figure {next(iter(quick))}, fixed vocabulary"
     told = zip(titles, (question, repeated), get_args(Inputs), strict=True)
+    findings: list[Claim] = []
     for (number, minutes), (title, question, kind) in zip(quick.items(), told, strict=False):
-        name, own = f"wu2025/fig{number}", tuple(replace(cell, inputs=kind) for cell in cells)
+        own = tuple(replace(cell, inputs=kind) for cell in cells)
+        claim = _maker(number, own)
+        stated = [*claims(claim, own)]
+        if number in REPEATED:
+            stated.append(_most(claim, next(iter(quick)), stated, findings))
+        findings = stated
         yield Study(
-            name,
+            f"wu2025/fig{number}",
             title,
             question,
             own,
-            tuple(claims(claims_of(name, PLACES.get(number, "Appendix L")), own)),
+            tuple(_once(number, stated)),
             EFFORT,
             "iterations",
             {"quick": minutes, "full": full},
@@ -189,7 +210,36 @@ def _figures(
             uses=(uses,),
             recorded=recorded,
             of_number=effort_of,
+            withholds=partial(withholds, curved=draw not in (draw_maps, draw_sinks)),
         )
+
+
+def _most(claim: Maker, figure: int, repeated: Sequence[Claim], findings: Sequence[Claim]) -> Claim:
+    """That most of the paper's findings on a figure continue to hold: what the text says of them together."""
+    twins = zip(repeated, findings, strict=False)
+    own = [twin for twin, finding in twins if finding.provenance == "paper"]
+    sentence = f"With a fixed vocabulary most findings of Figure {figure} continue to hold"
+    return claim(len(repeated) + 1, sentence, q.most(own), provenance="paper", strength="hedged")
+
+
+def _once(number: int, stated: Sequence[Claim]) -> Iterator[Claim]:
+    """The claims of a figure; those that stand in another one too name it."""
+    for claim in stated:
+        place = int(claim.id.rpartition("/")[2])
+        other = SAID_BEFORE.get(number, {}).get(place, "")
+        yield replace(claim, alias_of=other and f"wu2025/{other}")
+
+
+def _maker(number: int, cells: Sequence[Setting]) -> Maker:
+    """What makes the claims of a figure: of the networks it shows, at the paper's effort."""
+    depths = sorted({cell.depth for cell in cells})
+    layers = f"{', '.join(map(str, depths))} layers" if max(depths) <= DEPTHS[-1] else "2 layers and more"
+    inputs = "a fixed vocabulary" if cells[0].inputs == "fixed_vocabulary" else "the Gaussian mixture"
+    scope = f"attention-only networks of {layers} on the retrieval task with {inputs}"
+    place = f"{PLACES.get(number, 'Appendix L')}, Figure {number}"
+    # of single findings with a fixed vocabulary the text says only that most hold, but for what it names
+    whose: dict[str, Any] = {} if number in PLACES else {"provenance": "ours"}
+    return claims_of(f"wu2025/fig{number}", place, scope=scope, effort=TRAINING, **whose)
 
 
 def _caption(number: int, question: str, minutes: tuple[float, float], *parts: Study) -> Study:
@@ -211,12 +261,14 @@ def _caption(number: int, question: str, minutes: tuple[float, float], *parts: S
 def _along_training(figure: Study) -> Study:
     """A study of our own on the networks of Figure 2: does what is said of them depend on when they are asked?"""
     key = "wu2025/curves"
+    about = {"scope": figure.claims[0].scope, "effort": TRAINING, "provenance": "ours"}
+    claim = claims_of(key, "Section 5.1, Figure 2", **about)
     return replace(
         figure,
         key=key,
         title="Learning curves of the networks of Figure 2",
         question="Are gaps settled, and does depth add to them relative to accuracy, and at equal loss?",
-        claims=tuple(depth.along_training(claims_of(key, PLACES[2]), figure.cells)),
+        claims=tuple(depth.along_training(claim, figure.cells)),
         draw=draw_curves,
     )
 

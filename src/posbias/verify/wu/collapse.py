@@ -13,7 +13,7 @@ import numpy as np
 from posbias.theory.closed_forms import collapse_bounds
 from posbias.theory.closed_forms.residual_bounds import smallest_admitted
 from posbias.verify.margins import Stack, below, rollouts, suffixes
-from posbias.verify.statement import Statement, both_readings, statement
+from posbias.verify.statement import STEP, Statement, both_readings, statement
 from posbias.verify.wu import draws
 
 
@@ -157,6 +157,7 @@ PROOFS: tuple[Statement, ...] = (
         corrected="P_ij ≤ 1 − ε at every t (so ≤ (1 − ε)^((t+1)/h) for t < h), and all positions ≥ j hold at "
         "most (1 − (j − 1)εʰ)^⌊(t+1)/h⌋ together",
         witness={"kernels": [[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]], "size": 2, "depth": 2},
+        about=STEP,
         note="Eqs. (8) and (9) give 1 − ε, no power of it: three tokens, w = 2, uniform weights, two layers "
         "have P_32 = ½ > ¼; (t+1)/h may be meant. For t ≥ h, P̃⁽ᵏ⁾ is (k+1)h layers and so bounds t ≥ (k+1)h "
         "− 1 only, not t = kh + r. And j = 1 must be left out of 'for all j ≤ i'.",
@@ -176,6 +177,7 @@ PROOFS: tuple[Statement, ...] = (
             "size": 2,
             "depth": 2,
         },
+        about=STEP,
         note="The sums run to max(i, K), and so must the minimum; min(i, K) is printed. κ needs no ratio: "
         "P_ik is at least the least entry of column k in the bottom kernel.",
     ),

@@ -53,6 +53,7 @@ DECAY: tuple[Statement, ...] = (
         both_readings(_slack_decay, layers=True),
         corrected="C_min = e^(I_min−I_max)(1 − e^−m)/(1 − e^−Nm), C_max = e^(I_max−I_min)",
         witness=_FLAT,
+        asserts="there are C_min, C_max > 0 with C_min·e^(−(i−j)m) ≤ A_ij ≤ C_max·e^(−(i−j)m) in every layer",
         note="The proof sums over k = 0 … i where the row has k = 1 … i: row 1 has one key, A_11 = 1, and "
         "the factor 1/(1 + e^−m) is not there. e^(I_max−I_min) holds in all rows, the printed C_max from row "
         "2 on. The printed C_min holds, but is 0 at m = 0, where the amended one is e^(I_min−I_max)/N.",
@@ -65,6 +66,7 @@ DECAY: tuple[Statement, ...] = (
         both_readings(_slack_decay, layers=False),
         corrected="the same with C_min = e^(I_min−I_max)(1 − e^−m)/(1 − e^−Nm), C_max = e^(I_max−I_min)",
         witness=_FLAT,
+        asserts="P_ij = Θ(binom(t+i−j, i−j)·e^(−(i−j)m)) for all j ≤ i and t ≤ T (N and T fixed)",
         note="The Θ stands; the constants of its proof inherit Lemma 4.4's C_max, which fails wherever walks "
         "pass the first row. As they lie (C_max/C_min)^(t+1) apart, the Θ alone does not place the peak of "
         "P.",

@@ -14,7 +14,7 @@ from numpy.random import Generator
 from scipy.special import loggamma
 
 from posbias.theory.closed_forms import critical_distances
-from posbias.verify.statement import Instance, Statement, statement
+from posbias.verify.statement import OURS, Instance, Statement, statement
 
 
 def _draw_distance(rng: Generator, edge: bool) -> Instance:
@@ -34,6 +34,26 @@ def _slack_peak(depth: int, rate: float) -> float:
     around = np.concatenate([np.arange(math.ceil(star) + 3.0), np.linspace(max(0.0, star - 1), star + 1, 41)])
     rises = (math.log1p(t) - rate) if t else -rate
     return min(float(height(star) - height(around).max()), rises)
+
+
+def _slack_stirling(depth: int, rate: float) -> float:
+    """Minus the relative slope of Stirling's L at t/(e^m − 1); its slope before and after; how x* moves."""
+    critical, t = critical_distances.critical_distance, depth - 1
+    star = t / math.expm1(rate)
+
+    def slope(x: float) -> float:
+        return math.log1p(t / x) - rate
+
+    moves = (
+        critical(depth + 1, rate) - critical(depth, rate),
+        critical(depth, rate) - critical(depth, 1.1 * rate),
+    )
+    return min(-abs(slope(star)) / rate, slope(0.9 * star), -slope(1.1 * star), *moves)
+
+
+def _draw_distance_of_some(rng: Generator, edge: bool) -> Instance:
+    drawn = _draw_distance(rng, edge)
+    return dict(drawn) | {"depth": max(2, drawn["depth"])}
 
 
 def _heights(depth: int, falls: Float[np.ndarray, "distance"]) -> Any:
@@ -93,6 +113,15 @@ def _slack_root(depth: int, angle: float) -> float:
 
 DECAY_DISTANCE: tuple[Statement, ...] = (
     statement(
+        "wu-4.5-stirling",
+        "Theorem 4.5, critical point",
+        "under Stirling's approximation L(x) = log(binom(t+x, x)e^(−xm)) is not monotone for t ≥ 1: it rises to "
+        "t/(e^m − 1) and falls from there; that point falls with m and grows with t",
+        _draw_distance_of_some,
+        _slack_stirling,
+        note="Holds for L without the ½·log terms of Stirling's formula.",
+    ),
+    statement(
         "wu-4.5-distance",
         "Theorem 4.5, critical distance",
         "L(x) = log(binom(t+x, x)e^(−xm)), Γ for factorials, is not monotone and is highest at t/(e^m − 1)",
@@ -101,10 +130,12 @@ DECAY_DISTANCE: tuple[Statement, ...] = (
         corrected="highest at ⌊x*⌋ over whole x, in (x* − 1, x* − ½] or at 0 over real x; x* grows with t, "
         "falls with m",
         witness={"depth": 2, "rate": 1.0},
-        note="x* = t/(e^m − 1) is exact only for Stirling's L without its ½·log terms. L itself peaks ½ to 1 "
-        "lower, and falls from the start where 1 + ½ + … + 1/t ≤ m (over whole distances where t < e^m − 1). "
-        "Over whole distances the peak is exactly ⌊x*⌋, and without content, far from the first token, that "
-        "is the peak of P too (a negative binomial distribution).",
+        about=OURS,
+        note="The text says this under Stirling's approximation only, where it holds: x* = t/(e^m − 1) is exact "
+        "for L without the ½·log terms. L itself peaks ½ to 1 lower, and falls from the start where 1 + ½ + … + "
+        "1/t ≤ m (over whole distances where t < e^m − 1). Over whole distances the peak is exactly ⌊x*⌋, and "
+        "without content, far from the first token, that is the peak of P too (a negative binomial "
+        "distribution).",
     ),
 )
 """The critical distance of Theorem 4.5."""
@@ -118,6 +149,7 @@ ROPE_DISTANCE: tuple[Statement, ...] = (
         (_slack_printed_root, _slack_root),
         corrected="it solves log((t+x)/x) = 2θ²x, grows with t, falls with θ; whole x: in (x* − 1, x* + ½)",
         witness={"depth": 5, "angle": 0.1},
+        asserts="the critical point x* of L grows with the depth t and falls with the base angle θ",
         note="The derivative of θ²x² is 2θ²x. With it ∂x/∂t = 1/(2θ²(x+t) + t/x) and ∂x/∂θ = −4θx/(2θ² + "
         "t/(x(x+t))): both signs survive. But x* is the peak of L, not of P: where θ√t is small it grows "
         "like √t, while the peak of a RoPE rollout moves by the mean attended distance in every layer, like "

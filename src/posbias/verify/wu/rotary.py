@@ -173,6 +173,7 @@ ROPE: tuple[Statement, ...] = (
         corrected="c = a = max|q||k|, c′ = a/π², b = min|q||k|, s = δθ: C_min = e^(b − a − as²)/N and C_max "
         "= e^(a − b + 2as²/π² + ½as²)",
         witness=_crossed(1),
+        asserts="there are C_min, C_max, c, c′ > 0 with C_min·e^(−c(i−j)²θ²) ≤ A_ij ≤ C_max·e^(−c′(i−j)²θ²)",
         note="Beyond a quarter turn the cosine is negative, and the smallest |q||k| no longer bounds the "
         "score from below: c must be the largest. Also |ψ| ≥ |i − j − δ|θ needs i − j ≥ δ (what follows from "
         "it holds all the same), and Y_max, Y_min stand the wrong way round.",
@@ -186,6 +187,7 @@ ROPE: tuple[Statement, ...] = (
         both_readings(_slack_rope_rollout),
         corrected="the same with e^(−c′x²/(t+1)) above",
         witness=_stepping(1),
+        asserts="there is c > 0 with P_ij = Θ(binom(t+i−j, i−j)·e^(−c(i−j)²θ²)) for t ≤ T (N and T fixed)",
         note="Eq. (16): t + 1 steps over a distance x have Σ step² ≥ x²/(t + 1), not x²/2. What holds has c "
         "below and c′/(t + 1) above, so not one c on both sides. Eq. (12) has t factors where P has t + 1, "
         "and binom(t+i−j, i−j) counts walks of t + 1 steps, not of t.",
@@ -202,6 +204,7 @@ PAIRS: tuple[Statement, ...] = (
         both_readings(_slack_rope),
         corrected="c·Σα² = Σα_l² max|q_l||k_l|, c′ = c/π²",
         witness=_crossed(2),
+        asserts="there are C_min, C_max, c, c′ > 0 with e^(−cx²) and e^(−c′x²) around A_ij, x² = Σ_l(i−j)²θ_l²",
         note="Fails where Lemma 4.6 does and for its reason, negative cosines; holds with the largest "
         "|q_l||k_l|.",
     ),
@@ -213,6 +216,7 @@ PAIRS: tuple[Statement, ...] = (
         both_readings(_slack_rope_rollout),
         corrected="the same with c′/(t + 1) in place of c′/2",
         witness=_stepping(2),
+        asserts="there is c > 0 with P_ij = Θ(binom(t+i−j, i−j)·e^(−cΣ_l(i−j)²θ_l²)) for t ≤ T (N and T fixed)",
         note="A corollary of Theorem 4.7, and fails with its Eq. (16).",
     ),
     statement(
