@@ -224,7 +224,7 @@ def trained(setting: Setting, accuracy: float, steps: int) -> Trained:
     return Trained(experiment, {"query": torch.zeros(3, setting.depth, 1, 1)}, curves, {}, {})
 
 
-def outcome(setting: Setting, cell: Gaps, accuracy: float = 0.6, steps: int = 1000) -> Outcome:
+def outcome(setting: Setting, cell: Gaps, accuracy: float = 0.6, steps: int = 100_000) -> Outcome:
     """What is known of a cell with these gaps, and learning curves up to `accuracy`."""
     tokens = 17
     sinks = Sinks(np.zeros((5, tokens)), np.zeros((5, tokens)), np.zeros(tokens), cell.learnt)
@@ -233,7 +233,7 @@ def outcome(setting: Setting, cell: Gaps, accuracy: float = 0.6, steps: int = 10
 
 
 def verdicts(name: str, cells: dict[Setting, Gaps]) -> dict[str, str]:
-    """The claims of a figure on cells with these gaps."""
+    """The claims of a figure on cells with these gaps, trained as long as the paper's."""
     outcomes = {setting: outcome(setting, cell) for setting, cell in cells.items()}
     return {claim.sentence: claim.verdict for claim in STUDIES[name].judged(outcomes)}
 
