@@ -94,7 +94,7 @@ def _read(told: Mapping[str, Any], id: str, study: Study, known: Claim | None) -
     if "provenance" in told or known is None:
         return claim
     today = replace(claim, claim=replace(known, sentence=claim.sentence, quantity=None))
-    return today.withheld(f"judged by an older version; `{study.command} --rerun` judges it again")
+    return today.withheld(f"judged by an older version; `{study.command}` judges it again")
 
 
 def _rows_of(study: Study, data: Mapping[str, Any] | None, trouble: str) -> Iterator[Judged]:

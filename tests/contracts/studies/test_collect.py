@@ -27,7 +27,8 @@ from posbias.verify import STATEMENTS
 from posbias.verify.run import plain
 
 FEW = {"instances": 2, "engine": InProcess()}
-ASKED = ("id", "paper", "claim", "number", "se", "verdict", "why")
+ASKED = ("id", "paper", "claim", "number", "se", "verdict", "why", "seen", "alias_of")
+FILLED = ("provenance", "place", "strength", "scope", "effort")
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,11 @@ def explained(monkeypatch):
 def write(folder, key, claims, **more):
     study = STUDIES[key]
     about = {"name": study.name, "version": __version__, "effort": "quick"}
-    about |= {"claims": [one.as_dict() for one in claims]}
+    named = [
+        one if one.id else replace(one, claim=replace(one.claim, id=f"{key}/{place}"))
+        for place, one in enumerate(claims, start=1)
+    ]
+    about |= {"claims": [one.as_dict() for one in named]}
     return save_json(about | more, study.file(folder))
 
 
@@ -74,6 +79,9 @@ def test_everything_has_an_id_a_verdict_and_a_reason(folder):
     told = json.loads(json.dumps([one.as_dict() for one in rulings], allow_nan=False))
     for one in told:
         assert all(name in one for name in ASKED)
+        assert all(one[name] for name in FILLED), one["id"]
+        if one["verdict"] != "undecided":
+            assert one["seen"] is (one["verdict"] == "holds")
         assert one["verdict"] in ("holds", "fails", "undecided")
         assert one["why"].strip()
         assert one["claim"].strip()
@@ -86,10 +94,12 @@ def test_everything_has_an_id_a_verdict_and_a_reason(folder):
 
 def test_what_is_not_made_is_undecided_and_says_what_makes_it(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(recorded, "FOLDER", tmp_path / "none")
-    (one,) = collect(folder, papers=["wu2025/fig5"], **FEW)
-    assert (one.id, one.verdict) == ("wu2025/fig5", "undecided")
-    assert "not made here; `posbias paper wu2025 fig5` makes it (about" in one.why
-    assert one.as_dict()["number"] is None
+    claims = collect(folder, papers=["wu2025/fig5"], **FEW)
+    assert [one.id for one in claims] == [claim.id for claim in STUDIES["wu2025/fig5"].claims]
+    for one in claims:
+        assert (one.verdict, one.seen) == ("undecided", None)
+        assert "not made here; `posbias paper wu2025 fig5` makes it (about" in one.why
+        assert one.as_dict()["number"] is None
 
 
 def test_a_paper_alone(folder):
@@ -102,16 +112,21 @@ def test_a_paper_alone(folder):
 
 
 def test_every_numbered_statement_is_ruled_on(folder):
-    rulings = {one.more["statement"]: one for one in collect(folder, **FEW) if "statement" in one.more}
-    assert [*rulings] == [one.key for one in STATEMENTS]
+    rulings = [one for one in collect(folder, **FEW) if "statement" in one.more]
+    assert [*dict.fromkeys(one.more["statement"] for one in rulings)] == [one.key for one in STATEMENTS]
     for statement in STATEMENTS:
-        one = rulings[statement.key]
+        *itself, one = (one for one in rulings if one.more["statement"] == statement.key)
+        assert len(itself) == bool(statement.asserts)
+        if statement.asserts:
+            assert (itself[0].verdict, itself[0].claim.strength) == ("holds", "theorem")
+            assert statement.asserts in itself[0].sentence
+            assert (one.id, one.claim.strength) == (f"{itself[0].id}-proof", "constant")
         assert one.study == f"{statement.source}/statements"
         assert statement.as_printed.claim in one.sentence
         assert math.isnan(one.estimate.se)
         if statement.corrected is None:
             assert one.verdict == "holds"
-            assert "no counterexample in 2 random and adversarial instances, least margin" in one.why
+            assert "no counterexample in 2 random and adversarial instances, margin" in one.why
         else:
             assert one.verdict == "fails"
             assert one.estimate.value < 0
@@ -211,6 +226,7 @@ def test_a_statement_that_cannot_be_tried_is_named_and_undecided(folder, caplog,
     first = replace(STATEMENTS[0], as_printed=replace(STATEMENTS[0].as_printed, claim="other", slack=broken))
     monkeypatch.setattr("posbias.verify.STATEMENTS", (first, *STATEMENTS[1:]))
     (one,) = (one for one in collect(folder, **FEW) if one.more.get("statement") == first.key)
+    assert one.seen is None
     assert one.verdict == "undecided"
     assert f"could not be tried; `posbias verify {first.key}` says why" in one.why
     assert f"{first.key} could not be tried: {first.key}/published: the slack" in caplog.text
@@ -260,7 +276,7 @@ def test_a_statement_that_cannot_be_tried_was_neither_made_nor_found(folder, mon
     monkeypatch.setattr("posbias.verify.STATEMENTS", (first, *STATEMENTS[1:]))
     make_all(folder, "wu2025/statements", **FEW)
     record = json.loads((folder / "papers.json").read_text())["studies"]["wu2025/statements"]
-    assert (record["cells_made"], record["cells_found"]) == (0, 15)
+    assert (record["cells_made"], record["cells_found"]) == (0, 16)
 
 
 def test_instances_have_to_be_some(tmp_path):
@@ -324,8 +340,8 @@ def test_a_claim_without_a_number_has_none(folder):
 def test_a_result_that_cannot_be_used_is_named_and_undecided(folder, caplog):
     path = write(folder, "wu2025/fig2", [claim("It rises", 0.2)])
     path.write_text(path.read_text()[:-20])
-    (one,) = collect(folder, papers=["wu2025/fig2"], **FEW)
-    assert (one.id, one.verdict) == ("wu2025/fig2", "undecided")
+    one, *_ = collect(folder, papers=["wu2025/fig2"], **FEW)
+    assert (one.id, one.verdict) == ("wu2025/fig2/1", "undecided")
     assert "fig2.json: not valid JSON" in one.why
     assert "`posbias paper wu2025 fig2` makes it" in one.why
     assert ["fig2.json" in line for line in caplog.messages] == [True]
@@ -343,7 +359,7 @@ def test_a_result_of_0_1_or_of_words_says_what_makes_it_again(folder, spoil, sai
     data = json.loads(path.read_text())
     spoil(data)
     save_json(data, path)
-    (one,) = collect(folder, papers=["wu2025/fig2"], **FEW)
+    one, *_ = collect(folder, papers=["wu2025/fig2"], **FEW)
     assert one.verdict == "undecided"
     assert said in one.why
     assert "`posbias paper wu2025 fig2` makes it" in one.why
@@ -352,7 +368,7 @@ def test_a_result_of_0_1_or_of_words_says_what_makes_it_again(folder, spoil, sai
 def test_results_of_a_paper_may_lie_elsewhere(folder):
     path = write(folder, "wu2025/fig2", [claim("It rises", 0.2)])
     elsewhere = path.parent.rename(folder / "other")
-    assert [one.verdict for one in collect(folder, papers=["wu2025/fig2"], **FEW)] == ["undecided"]
+    assert {one.verdict for one in collect(folder, papers=["wu2025/fig2"], **FEW)} == {"undecided"}
     (one,) = collect(folder, papers=["wu2025/fig2"], at={"wu2025": elsewhere}, **FEW)
     assert one.verdict == "holds"
 
@@ -431,6 +447,19 @@ def test_explanations_are_texts_of_things_that_exist():
         study = place if place in STUDIES else place.rpartition("/")[0]
         assert study in STUDIES or place in {one.paper for one in STUDIES.values()}, key
         assert text.strip().endswith((".", "?", ")")), key
+
+
+def test_a_result_that_an_older_version_judged_is_left_open(folder):
+    path = write(folder, "wu2025/fig2", [claim("It rises", 0.2), claim("It falls", -0.2)])
+    data = json.loads(path.read_text())
+    for one in data["claims"]:
+        for name in ("provenance", "place", "strength", "scope", "effort", "alias_of", "seen"):
+            del one[name]
+    save_json(data, path)
+    rises, falls = collect(folder, papers=["wu2025/fig2"], **FEW)
+    assert [(one.verdict, one.seen) for one in (rises, falls)] == [("undecided", True), ("undecided", False)]
+    assert "judged by an older version; `posbias paper wu2025 fig2` judges it again" in rises.why
+    assert rises.claim.provenance == "paper" and rises.claim.scope
 
 
 def test_an_explanation_that_is_no_text_is_refused(tmp_path, monkeypatch):

@@ -61,7 +61,7 @@ def test_claims_of_a_fresh_folder_are_judged_on_recorded_results(trained, record
         assert one.as_dict()["number"] == other.as_dict()["number"]
         assert one.why == other.why.replace("made here: ", "recorded: ")
         assert f"; recorded: {BASIS}" in one.why
-        assert one.more["effort"] == "30 iterations, 2 networks"
+        assert one.more["effort"] == f"30 iterations, 2 networks: {BASIS}"
     assert not (tmp_path / "fresh").exists()
 
 
@@ -97,8 +97,8 @@ def test_what_was_made_with_more_effort_counts_and_with_less_does_not(trained, r
 
 def test_a_study_that_is_recorded_in_part_is_pending_and_says_how_much(records, tmp_path):
     next(records.iterdir()).unlink()
-    (one,) = judged(tmp_path)
-    assert one.verdict == "undecided"
+    one, _ = judged(tmp_path)
+    assert (one.verdict, one.seen) == ("undecided", None)
     assert f"not made here; 1 of 2 cells recorded, {BASIS}; `posbias paper wu2025 fig10` makes it" in one.why
     with pytest.raises(InputFileError, match=r"not made; 1 of 2 cells recorded, .* makes it"):
         FIG10.rows(tmp_path)
