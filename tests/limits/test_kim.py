@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from posbias.errors import InvalidValueError
+from posbias.papers.theorems import judge_statements
 from posbias.seeds import stream
 from posbias.theory.closed_forms import layernorm
 from posbias.verify.kim import KIM, closed_forms, simulations
@@ -340,7 +341,8 @@ def test_recency_share_counts_every_triple():
 
 # --- the statements ----------------------------------------------------------------------------------------
 
-VERDICTS = dict.fromkeys(STATEMENTS, "amended") | {"kim-theorem-1": "holds", "kim-proposition-1": "holds"}
+HOLD = ("kim-theorem-1", "kim-proposition-1", "kim-proposition-2")
+VERDICTS = dict.fromkeys(STATEMENTS, "amended") | dict.fromkeys(HOLD, "holds")
 
 
 @pytest.mark.parametrize("key", STATEMENTS)
@@ -353,6 +355,20 @@ def test_verdict(key, tmp_path):
         (path,) = save_counterexamples([finding], tmp_path)
         saved = json.loads(path.read_text())
         assert statement.as_printed.slack(saved["instance"]) == saved["slack"]
+
+
+def test_what_the_paper_states_stands_and_misprints_are_claims_of_their_own():
+    found = verify(list(STATEMENTS.values()), instances=8)
+    judged = {
+        one.id.removeprefix("kim2026/"): (one.verdict, one.claim.strength)
+        for one in judge_statements(["kim2026"], {finding.statement.key: finding for finding in found})
+        if one.claim.provenance == "paper"
+    }
+    stands = ("theorem-1", "proposition-1", "proposition-2", "proposition-3")
+    misprints = ("proposition-3-proof", "equation-5", "equation-19", "equation-42")
+    assert judged == dict.fromkeys(stands, ("holds", "theorem")) | dict.fromkeys(
+        misprints, ("fails", "constant")
+    )
 
 
 @pytest.mark.parametrize("key", STATEMENTS)

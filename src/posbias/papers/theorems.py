@@ -216,7 +216,7 @@ def judge_statements(papers: Sequence[str], tried: "Mapping[str, Finding]") -> I
                 more["stands"] = statement.corrected.claim if statement.corrected else ""
             why = _why(finding)
             if exists:
-                why = f"there are such: {_survived(standing)} ({_constants(statement)})"
+                why = f"it stands: {_survived(standing)} ({_constants(statement)})"
                 if not standing.survived:
                     why = (
                         f"the constants tried do not bear it out ({margin_text(standing.slack)}); others may"

@@ -7,7 +7,7 @@ from typing import Any
 
 from posbias.claims import Claim
 from posbias.evidence import Below, Near
-from posbias.papers.claims import claims_of
+from posbias.papers.claims import Maker, claims_of
 from posbias.papers.kim2026 import closed_forms as forms
 from posbias.papers.kim2026 import quantities as q
 from posbias.papers.kim2026.heat_maps import data, draw_heat_maps, printed_table
@@ -75,126 +75,181 @@ def _study(
     )
 
 
+# --- what claims rest on -----------------------------------------------------------------------------------
+
+TOY = "models without learnable parameters, feed-forward network or positional encoding, 10 tokens"
+SCOPE = f"the four {TOY}; d = 16 and 64; layers 1 and 2"
+ROW = "Section 3, on the {} row of Figure 1"
+"""Where the text speaks of a model."""
+DRAWS = "10,000,000 simulations"
+"""What the paper's numbers rest on."""
+
+
+def _claims_of(short: str, place: str, scope: str) -> tuple[Maker, Maker]:
+    """What makes the paper's claims of a study, and ours: what a figure or a proof may show and no text says."""
+    every = {"scope": scope, "effort": DRAWS}
+    ours = claims_of(f"kim2026/{short}", f"beyond {place}", **every, provenance="ours")
+    return claims_of(f"kim2026/{short}", place, **every), ours
+
+
 # --- Section 3 and the four models -------------------------------------------------------------------------
 
 
 def _section3() -> Iterator[Claim]:
-    claim = claims_of("kim2026/section3", "Section 3")
+    claim, ours = _claims_of("section3", "Section 3", SCOPE)
+    bare, isotropic, third, last = (ROW.format(row) for row in ("first", "second", "third", "last"))
     for number, (printed, model) in enumerate(PRINTED, start=1):
         sentence = f"The recency probability of {where_of(model, 2)}, is {printed}"
-        yield claim(number, sentence, q.printed(printed, model), strength="printed")
-    sentence = "Without LayerNorm the recency probability of layers 1 and 2 is close to one half (within .01)"
-    yield claim(7, sentence, q.probability(BARE, 1, 2), Near(0.5, q.CLOSE))
-    sentence = "With LayerNorm and isotropic embeddings, 16 dimensions show a mild recency in layer 2"
-    yield claim(8, sentence, q.probability(ISOTROPIC[:1], 2), q.RECENT)
+        place = last if model.residual else third if model.anisotropy else isotropic
+        yield claim(number, sentence, q.printed(printed, model), place=place, strength="printed")
     sentence = (
-        "With LayerNorm and isotropic embeddings, 64 dimensions show no recency in layer 2, to four digits"
+        "Without LayerNorm the recency probability remains close to one half in layers 1 and 2 (within .01)"
     )
-    yield claim(9, sentence, q.probability(ISOTROPIC[1:], 2), Near(0.5, q.DIGIT))
-    sentence = "Anisotropic embeddings prefer recent keys in layer 2, with a residual connection or without"
-    yield claim(10, sentence, q.probability((*ANISOTROPIC, *RESIDUAL), 2), q.RECENT)
-    sentence = "Anisotropy strengthens recency: the probability of layer 2 is higher at α = 0.5 than at α = 0"
-    yield claim(11, sentence, q.excess(ANISOTROPIC, ISOTROPIC, 2), q.MORE)
-    sentence = "A residual connection weakens it: the probability of layer 2 is lower with than without"
-    yield claim(12, sentence, q.excess(ANISOTROPIC, RESIDUAL, 2), q.MORE)
+    yield claim(7, sentence, q.probability(BARE, 1, 2), Near(0.5, q.CLOSE), place=bare, strength="hedged")
+    hedged = {"place": isotropic, "strength": "hedged"}
+    sentence = "With LayerNorm and α = 0 a mild recency bias emerges at d = 16 in layer 2"
+    yield claim(8, sentence, q.probability(ISOTROPIC[:1], 2), q.RECENT, **hedged)
+    sentence = (
+        "With LayerNorm and α = 0 no clear recency bias is observed at d = 64 in layer 2 (to four digits)"
+    )
+    yield claim(9, sentence, q.probability(ISOTROPIC[1:], 2), Near(0.5, q.DIGIT), **hedged)
+    sentence = "At α = 0.5 layer 2 shows recency: a clear bias, less pronounced with a residual connection"
+    recent = q.probability((*ANISOTROPIC, *RESIDUAL), 2)
+    yield claim(10, sentence, recent, q.RECENT, place=ROW.format("third and last").replace("row", "rows"))
+    sentence = "Recency is clearer at α = 0.5 than at α = 0: the probability of layer 2 is higher"
+    yield claim(11, sentence, q.excess(ANISOTROPIC, ISOTROPIC, 2), q.MORE, place=third)
+    sentence = (
+        "A residual connection makes recency at α = 0.5 less pronounced: the probability of layer 2 is lower"
+    )
+    yield claim(12, sentence, q.excess(ANISOTROPIC, RESIDUAL, 2), q.MORE, place=last)
     sentence = "Fewer dimensions show more: the probability of layer 2 is higher at d = 16 than at d = 64"
     narrow, wide = zip(ISOTROPIC, ANISOTROPIC, RESIDUAL, strict=True)
-    yield claim(13, sentence, q.narrow_excess(narrow, wide), q.MORE)
+    yield ours(13, f"{sentence}, at α = 0 and 0.5", q.narrow_excess(narrow, wide), q.MORE)
+    fewer = q.narrow_excess(narrow[:1], wide[:1])
+    yield claim(14, f"{sentence}, at α = 0", fewer, q.MORE, place=isotropic)
 
 
 def _fig1() -> Iterator[Claim]:
-    claim = claims_of("kim2026/fig1", "Section 3")
+    claim, ours = _claims_of("fig1", "Figure 1", SCOPE)
+    bare, isotropic, third, last = (ROW.format(row) for row in ("first", "second", "third", "last"))
     sentence = "The first layer prefers neither end, in any model (recency probability one half, within .001)"
-    yield claim(1, sentence, q.probability(models(FOUR), 1), Near(0.5, q.FIRST_LAYER), place="Figure 1")
+    yield ours(1, sentence, q.probability(models(FOUR), 1), Near(0.5, q.FIRST_LAYER))
     sentence = (
-        "Without LayerNorm the scores of layer 2 are uniform along a row but for the diagonal (within 5 %)"
+        "Without LayerNorm the scores of layer 2 are uniform along each row but for the diagonal (within 5 %)"
     )
-    yield claim(2, sentence, q.even_rows(BARE, 2))
+    yield claim(2, sentence, q.even_rows(BARE, 2), place=bare)
     sentence = "LayerNorm makes mean scores of layer 2 rise along every row at α = 0, in"
-    yield claim(3, f"{sentence} 16 dimensions", q.rising(ISOTROPIC[:1], 2))
-    rising = q.rising(ISOTROPIC[1:], 2)
-    yield claim(4, f"{sentence} 64 dimensions (Theorem 1)", rising, place="Theorem 1")
-    sentence = "With anisotropic embeddings mean scores of layer 2 rise along every row"
-    yield claim(5, sentence, q.rising(ANISOTROPIC, 2))
+    yield claim(3, f"{sentence} 16 dimensions", forms.rising(ISOTROPIC[:1]), place=isotropic)
+    proven = {"place": "Theorem 1; Figure 1, second row", "strength": "theorem"}
+    yield claim(4, f"{sentence} 64 dimensions (Theorem 1)", forms.rising(ISOTROPIC[1:]), **proven)
+    sentence = "At α = 0.5 mean scores of layer 2 strictly increase with the key along every row"
+    yield claim(5, sentence, q.rising(ANISOTROPIC, 2), place=third)
     sentence = "With a residual connection mean scores of layer 2 still rise along every row (Proposition 2)"
-    yield claim(6, sentence, q.rising(RESIDUAL, 2), place="Proposition 2")
-    sentence = "A residual connection lowers every score of layer 2 below the diagonal"
-    yield claim(7, sentence, q.higher_scores(ANISOTROPIC, RESIDUAL, 2))
+    yield claim(6, sentence, q.rising(RESIDUAL, 2), place="Proposition 2", strength="theorem")
+    sentence = (
+        "A residual connection reduces the scale of the scores off the diagonal of layer 2: each is lower"
+    )
+    yield claim(7, sentence, q.higher_scores(ANISOTROPIC, RESIDUAL, 2), place=last)
     sentence = (
         "Scores do not depend on distance alone: at every distance the last query gives more than the first"
     )
-    yield claim(8, sentence, q.beyond_distance((*ANISOTROPIC, *RESIDUAL), 2))
+    beyond = q.beyond_distance((*ANISOTROPIC, *RESIDUAL), 2)
+    yield claim(8, sentence, beyond, place="Section 4, on relativity")
     sentence = "It gives the last query's score for the key before it in layer 2 within 10 %"
     for number, (reading, words) in enumerate(forms.READINGS.items(), start=9):
-        about = {"place": "Eqs. 5, 19, 41", "provenance": "paper" if reading == "published" else "ours"}
         off = forms.scores(models(FOUR), reading)
-        yield claim(number, f"(closed form, {words}) {sentence}", off, Near(0.0, forms.GOOD), **about)
+        where = f"(closed form, {words}) {sentence}"
+        yield ours(number, where, off, Near(0.0, forms.GOOD), place="Eqs. 5, 19, 41")
+    sentence = "Without LayerNorm no attention bias is observed in the first layer"
+    level = f"{sentence} (recency probability one half, within .01)"
+    yield claim(11, level, q.probability(BARE, 1), Near(0.5, q.CLOSE), place=bare)
+    sentence = "With LayerNorm and α = 0 the scores of layer 2 off the diagonal are nearly uniform at d = 64"
+    even = q.even_rows(ISOTROPIC[1:], 2)
+    yield claim(12, f"{sentence} (within 5 % of a row's)", even, place=isotropic, strength="hedged")
 
 
 def _fig3() -> Iterator[Claim]:
-    claim = claims_of("kim2026/fig3", "Figure 3")
+    claim, ours = _claims_of("fig3", "Figure 3", SCOPE.replace("layers 1 and 2", "layers 3 and 4"))
     bare = q.probability(BARE, 3, 4)
     sentence = "Without LayerNorm the recency probability of layers 3 and 4 is close to one half (within .01)"
-    yield claim(1, sentence, bare, Near(0.5, q.CLOSE), place="Section 3")
-    sentence = "Without LayerNorm layers 3 and 4 prefer earlier keys"
-    yield claim(2, sentence, bare, Below(0.5, q.DIGIT), place="Section 3")
-    sentence = "With LayerNorm and anisotropic embeddings mean scores of layers 3 and 4 rise along every row"
-    yield claim(3, sentence, q.rising((*ANISOTROPIC, *RESIDUAL), 3, 4))
+    yield ours(1, sentence, bare, Near(0.5, q.CLOSE))
+    sentence = "Attention layers alone lead to a bias toward earlier tokens: layers 3 and 4 without LayerNorm"
+    place = f"{ROW.format('first')}, and Figure 3"
+    yield claim(2, sentence, bare, Below(0.5, q.DIGIT), place=place)
+    sentence = "LayerNorm induces recency in stacked layers: at α = 0.5 layers 3 and 4 rise along every row"
+    place = "Abstract, and Figure 3"
+    yield claim(3, sentence, q.rising((*ANISOTROPIC, *RESIDUAL), 3, 4), place=place)
     sentence = "With LayerNorm and isotropic embeddings layers 3 and 4"
     recent, level = (q.probability([model], 3, 4) for model in ISOTROPIC)
-    yield claim(4, f"{sentence} prefer recent keys, in 16 dimensions", recent, q.RECENT)
+    yield ours(4, f"{sentence} prefer recent keys, in 16 dimensions", recent, q.RECENT)
     sentence += " show no recency in 64 dimensions, to four digits"
-    yield claim(5, sentence, level, Near(0.5, q.DIGIT))
+    yield ours(5, sentence, level, Near(0.5, q.DIGIT))
     sentence = "Recency grows with depth: its probability rises from layer 2 to 3 and from 3 to 4"
-    yield claim(6, sentence, q.growth((*ISOTROPIC[:1], *ANISOTROPIC, *RESIDUAL), 2, 3), q.MORE)
+    yield ours(6, sentence, q.growth((*ISOTROPIC[:1], *ANISOTROPIC, *RESIDUAL), 2, 3), q.MORE)
     sentence = "A residual connection weakens recency in layers 3 and 4 too"
-    yield claim(7, sentence, q.excess(ANISOTROPIC, RESIDUAL, 3, 4), q.MORE)
+    yield ours(7, sentence, q.excess(ANISOTROPIC, RESIDUAL, 3, 4), q.MORE)
 
 
 def _fig4() -> Iterator[Claim]:
-    claim = claims_of("kim2026/fig4", "Figure 4")
+    claim, ours = _claims_of("fig4", "Figure 4", SCOPE.replace("16 and 64", "256 and 1,024"))
     bare, isotropic, plain, residual = (models(row, WIDE) for row in FOUR)
-    sentence = "Without LayerNorm the recency probability of layer 2 is close to one half"
-    yield claim(1, f"{sentence} in 256 and 1,024 dimensions", q.probability(bare, 2), Near(0.5, q.CLOSE))
+    sentence = "Without LayerNorm the recency probability of layer 2 is close to one half (within .01)"
+    none = q.probability(bare, 2)
+    yield claim(
+        1,
+        f"{sentence} in 256 and 1,024 dimensions",
+        none,
+        Near(0.5, q.CLOSE),
+        place="Proposition 1, and Figure 4",
+    )
     sentence = "With LayerNorm isotropic embeddings prefer recent keys in 256 and 1,024 dimensions"
-    recent = q.probability(isotropic, 2)
-    yield claim(2, f"{sentence} (Theorem 1, d ≫ 1)", recent, q.RECENT, place="Theorem 1")
+    words = f"{sentence}, by however little (Theorem 1, d ≫ 1)"
+    yield claim(2, words, forms.rising(isotropic), place="Theorem 1, and Figure 4", strength="theorem")
     sentence = "With anisotropic embeddings mean scores of layer 2 rise along every row, at d = 256 and 1,024"
-    yield claim(3, sentence, q.rising((*plain, *residual), 2))
+    proven = {"place": "Propositions 2 and 3, and Figure 4", "strength": "theorem"}
+    yield claim(3, sentence, forms.rising((*plain, *residual)), **proven)
     narrow, broad = zip(plain, residual, strict=True)
     for number, (words, both) in enumerate((("256", narrow), ("1,024", broad)), start=4):
         sentence = f"With anisotropic embeddings {words} dimensions show recency in layer 2, to four digits"
-        yield claim(number, sentence, q.probability(both, 2), q.VISIBLE)
+        yield ours(number, sentence, q.probability(both, 2), q.VISIBLE)
     sentence = (
         "Recency weakens with the dimension: its probability in layer 2 is higher at d = 256 than at 1,024"
     )
-    yield claim(6, sentence, q.narrow_excess(narrow, broad), q.MORE)
+    yield ours(6, sentence, q.narrow_excess(narrow, broad), q.MORE)
 
 
 # --- by anisotropy -----------------------------------------------------------------------------------------
 
 
 def _by_anisotropy(short: str, place: str, *, residual: bool) -> Iterator[Claim]:
-    """Claims of Figures 5 and 6."""
-    claim, shown = claims_of(f"kim2026/{short}", place), by_anisotropy(residual=residual)
+    """Claims of Figures 5 and 6, of which the text says no more than the propositions do."""
+    scope = f"{TOY}; d = 16 and 64; layers 1 and 2; several α, which the text does not give"
+    claim, ours = _claims_of(short, place, scope)
+    shown = by_anisotropy(residual=residual)
     curved = [model for model in shown if model.anisotropy]
+    level = [model for model in shown if not model.anisotropy]
+    proven = {"place": f"Proposition 3, and {place}", "strength": "theorem"}
     sentence = "At every anisotropy above 0 mean scores of layer 2 rise along every row (Proposition 3)"
-    yield claim(1, sentence, q.rising(curved, 2), place="Proposition 3")
-    sentence = "At α = 0 too mean scores of layer 2 rise along every row"
-    yield claim(2, sentence, q.rising([model for model in shown if not model.anisotropy], 2))
+    yield claim(1, sentence, forms.rising(curved), **proven)
+    sentence = (
+        "At α = 0 too mean scores of layer 2 rise along every row (in closed form where draws cannot tell)"
+    )
+    proven["place"] = f"{'Proposition 2' if residual else 'Theorem 1'}, and {place}"
+    yield claim(2, sentence, forms.rising(level), **proven, alias_of="" if residual else "kim2026/fig1/4")
     sentence = "The more anisotropic the embeddings, the higher the recency probability of layer 2"
     steps = [(less, more) for less, more in pairwise(shown) if less.dimension == more.dimension]
     less, more = zip(*steps, strict=True)
-    yield claim(3, sentence, q.excess(more, less, 2), q.MORE)
+    yield ours(3, sentence, q.excess(more, less, 2), q.MORE)
     sentence = (
         "The first layer prefers neither end, at any anisotropy (recency probability one half, within .001)"
     )
-    yield claim(4, sentence, q.probability(shown, 1), Near(0.5, q.FIRST_LAYER))
+    again = "kim2026/fig5/4" if residual else ""
+    yield ours(4, sentence, q.probability(shown, 1), Near(0.5, q.FIRST_LAYER), alias_of=again)
     if residual:
         sentence = "A residual connection weakens recency in layer 2, at every anisotropy above 0"
         pairs = zip(models(ROWS), models(RESIDUAL_ROWS), strict=True)
         without, having = zip(*(pair for pair in pairs if pair[0].anisotropy), strict=True)
-        yield claim(5, sentence, q.excess(without, having, 2), q.MORE, place="Section 3")
+        yield ours(5, sentence, q.excess(without, having, 2), q.MORE)
 
 
 def _key_factors(short: str, title: str, question: str, *, residual: bool) -> Study:
