@@ -123,6 +123,8 @@ class Printed:
 
 
 Test = Above | Below | Near | Printed
+MOST = Above(0.5, least=0.0)
+"""That a share is more than half."""
 
 
 # --- evidence ----------------------------------------------------------------------------------------------
@@ -250,6 +252,21 @@ def every(
         return flawed[0]
     against = min(1.0, len(pieces) * min(piece.against for piece in pieces))
     return replace(max(pieces, key=lambda piece: (piece.p, -piece.sureness)), opposite=against)
+
+
+def share(where: str, pieces: Sequence[Evidence]) -> Evidence:
+    """The share of `pieces`, each with its test, in which that is passed: what *often* and *most* speak of.
+
+    Each counts with the chance that it is passed, 1 − p, and a half where nothing is known of it; the error is
+    that of the sum, so that of exact numbers there is none. The test is that the share is above one half.
+    """
+    if all(piece.flaw for piece in pieces):
+        return Evidence(where, flaw=pieces[0].flaw if pieces else "nothing to count", test=MOST)
+    chances = np.array([0.5 if piece.flaw else 1.0 - piece.p for piece in pieces])
+    error = float(np.sqrt((chances * (1.0 - chances)).sum())) / len(pieces)
+    passed = sum(not piece.flaw and piece.p < 0.5 for piece in pieces)
+    told = f"{where}, {passed} of {len(pieces)}" if len(pieces) > 1 else where
+    return Evidence(told, Estimate(float(chances.mean()), error), test=MOST)
 
 
 def _too_few(count: int, draws: str) -> str:

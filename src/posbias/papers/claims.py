@@ -1,6 +1,7 @@
 """What the claims of a study are made with."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec
 
@@ -41,6 +42,17 @@ def claims_of(study: str, place: str, **every: Any) -> Maker:
         return Claim(f"{study}/{number}", place, sentence, quantity, test, **every | about)
 
     return claim
+
+
+@dataclass(frozen=True)
+class AtHand:
+    """A quantity that needs nothing made, as it rests on what is at hand, such as the paper's own numbers."""
+
+    evidence: Callable[[], Iterable[Evidence]]
+    basis: str = "the paper's own numbers"
+
+    def __call__(self, results: Any = None) -> Iterable[Evidence]:
+        return self.evidence()
 
 
 class LookedAt(Mapping[Any, Any]):

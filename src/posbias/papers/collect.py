@@ -22,6 +22,7 @@ from posbias.claims import Claim, Judged, judge, undecided
 from posbias.errors import InputFileError
 from posbias.events import OnEvent
 from posbias.execution import Engine
+from posbias.papers.claims import AtHand
 from posbias.papers.explaining import explanation_of
 from posbias.papers.registry import find_studies
 from posbias.papers.results import Basis
@@ -29,8 +30,6 @@ from posbias.papers.study import Study
 from posbias.papers.theorems import INSTANCES, Statements, judge_statements, try_statements
 
 log = logging.getLogger(__name__)
-OWN_NUMBERS = "the paper's own numbers"
-"""The effort of claims that are about no model of ours."""
 NOTHING = "nothing made"
 """The effort of claims that nothing was made for."""
 
@@ -78,14 +77,23 @@ def _claims_of(study: Study, folder: Path, at: Mapping[str, Path] | None) -> Ite
             some = study.recorded(study)
             trouble = f"not made here; {f'{some}; ' if some else ''}{study.made_by}"
     if data is None:
-        yield from (undecided(claim, trouble, study.key, {"effort": NOTHING}) for claim in study.claims)
+        yield from (_unmade(claim, trouble, study) for claim in study.claims)
     else:
         known = {claim.id: claim for claim in study.claims}
         for place, told in enumerate(data["claims"], start=1):
             # those of 0.1 are numbered by their place
             id = str(told.get("id") or f"{study.key}/{place}")
-            yield _explained(_read(told, id, study, known.get(id)), study, data)
+            quantity = getattr(known.get(id), "quantity", None)
+            yield _explained(_read(told, id, study, known.get(id)), study, data, quantity)
     yield from _rows_of(study, data, trouble)
+
+
+def _unmade(claim: Claim, trouble: str, study: Study) -> Judged:
+    """A claim of a study that is not made: decided by what is at hand, or open."""
+    if isinstance(claim.quantity, AtHand):
+        return replace(judge(claim, None), study=study.key, more={"effort": claim.quantity.basis})
+    by = f"; {study.decided_by}" if study.decided_by and claim.provenance == "paper" else ""
+    return undecided(claim, f"{trouble}{by}", study.key, {"effort": NOTHING})
 
 
 def _read(told: Mapping[str, Any], id: str, study: Study, known: Claim | None) -> Judged:
@@ -104,19 +112,22 @@ def _rows_of(study: Study, data: Mapping[str, Any] | None, trouble: str) -> Iter
         why = row.deciding.flaw or row.why
         if row.deciding.flaw and data is None:
             why = f"{why}; {trouble}"
-        more = {"model": claim.scope, "effort": str((data or {}).get("effort", NOTHING))}
+        at_hand = claim.quantity.basis if isinstance(claim.quantity, AtHand) else ""
+        effort = at_hand or str((data or {}).get("effort", NOTHING))
+        more = {"model": claim.id.rpartition("/")[2], "effort": effort}
         yield replace(row, why=why, study=study.key, more=more)
 
 
-def _explained(claim: Judged, study: Study, data: Mapping[str, Any]) -> Judged:
+def _explained(claim: Judged, study: Study, data: Mapping[str, Any], quantity: object) -> Judged:
     """A claim with what its effort, its model and whoever looked into it have to say."""
-    effort, own = str(data.get("effort", "")), claim.claim.strength == "printed"
-    basis, why = Basis.of(data), claim.why
-    spent = f"{effort}: {basis}" if basis.cells else OWN_NUMBERS if own else effort
+    at_hand = quantity.basis if isinstance(quantity, AtHand) else ""
+    effort, basis, why = str(data.get("effort", "")), Basis.of(data), claim.why
+    spent = f"{effort}: {basis}" if basis.cells else at_hand or effort
     more = {"explanation": "", **claim.more, "effort": spent or NOTHING}
     if basis.cells:
         why = f"{why}; {basis.source}: {basis}"
-    if claim.verdict == "undecided" and effort == "quick" and not basis.cells and not own:
+    others = claim.claim.provenance == "paper" and data.get("stand_in")
+    if claim.verdict == "undecided" and effort == "quick" and not (basis.cells or at_hand or others):
         why = f"{why}; quick effort; `{study.command} --effort full` gives it more"
     # what was found out of networks at the quick effort says nothing of others
     known = not basis.cells or effort.startswith("quick")

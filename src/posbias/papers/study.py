@@ -18,7 +18,7 @@ from typing import Any
 from posbias.claims import ELSEWHERE, Claim, Judged, judged, undecided
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.papers import find_figures
-from posbias.papers.claims import LookedAt
+from posbias.papers.claims import AtHand, LookedAt
 from posbias.papers.results import Recorded, State, best_result, rows_of, state_of
 from posbias.reports.pages import Table
 
@@ -75,8 +75,9 @@ class Study:
     spent on each cell where the effort is a number.
 
     `withholds` says, of a claim and the cells it is about, why these results decide nothing of it ("" if they do).
-    Where `stand_in` names models in place of the paper's, its claims on models stay open, and each is judged of
-    these models as one of ours.
+    Where `stand_in` names models in place of the paper's, results are `parted` into what is of the paper's models
+    (None: nothing) and what is not: a claim is judged on the first, else stays open, and on the second as one of
+    ours. `decided_by` says what would decide such claims.
     """
 
     key: str
@@ -104,6 +105,8 @@ class Study:
     of_number: Callable[[int], Any] = lambda number: number
     withholds: Callable[[Claim, Results], str] = lambda claim, looked_at: ""
     stand_in: Callable[[Any], str] = lambda results: ""
+    parted: Callable[[Any], tuple[Any, Any]] = lambda results: (None, results)
+    decided_by: str = ""
 
     @property
     def paper(self) -> str:
@@ -196,15 +199,33 @@ class Study:
         stand_in = self.stand_in(results)
         verdicts: list[Judged] = []
         for claim in self.claims:
-            looked_at = LookedAt(results) if isinstance(results, Mapping) else results
-            evidence = tuple(claim.quantity(looked_at)) if claim.quantity else ()
-            if not evidence:
-                continue
-            verdict = judged(claim, evidence)
-            if isinstance(looked_at, LookedAt):
-                verdict = verdict.withheld(self.withholds(claim, looked_at.seen))
-            verdicts += _extended(verdict, stand_in) if stand_in else [verdict]
+            if stand_in and _extends(claim):
+                verdicts += self._extended(claim, stand_in, *self.parted(results))
+            else:
+                verdicts += self._verdict(claim, results)
         return tuple(verdicts)
+
+    def _verdict(self, claim: Claim, results: Any) -> Iterator[Judged]:
+        """A claim judged, if there is evidence."""
+        looked_at = LookedAt(results) if isinstance(results, Mapping) else results
+        if claim.quantity and (evidence := tuple(claim.quantity(looked_at))):
+            verdict = judged(claim, evidence)
+            reason = self.withholds(claim, looked_at.seen) if isinstance(looked_at, LookedAt) else ""
+            yield verdict.withheld(reason)
+
+    def _extended(self, claim: Claim, stand_in: str, own: Any, others: Any) -> Iterator[Judged]:
+        """A claim judged on what is of the paper's models, or left open, and on other models as one of ours."""
+        ours = replace(claim, id=f"{claim.id}{ELSEWHERE}", provenance="ours", alias_of="")
+        extended = [*self._verdict(ours, others)]
+        decided = [] if own is None else [*self._verdict(claim, own)]
+        told = [stand_in, *([f"measured on these, see {ours.id}"] if extended else []), self.decided_by]
+        reason = "; ".join(part for part in told if part)
+        if extended and not decided:
+            decided = [undecided(claim, reason, "")]
+        for verdict in decided:
+            left_open = verdict.evidence and verdict.verdict == "undecided"
+            yield replace(verdict, why=f"{verdict.why}; {reason}") if left_open else verdict
+        yield from extended
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -223,15 +244,10 @@ class Study:
         }
 
 
-def _extended(verdict: Judged, stand_in: str) -> Iterator[Judged]:
-    """A claim left open, as `stand_in` says, and what other models show of it as a claim of ours."""
-    claim = verdict.claim
-    if claim.provenance == "ours" or claim.strength == "printed":
-        yield verdict
-        return
-    yield undecided(claim, f"{stand_in}; measured on these, see {claim.id}{ELSEWHERE}", "")
-    ours = replace(claim, id=f"{claim.id}{ELSEWHERE}", provenance="ours", alias_of="")
-    yield replace(verdict, claim=ours)
+def _extends(claim: Claim) -> bool:
+    """Whether a claim is about the paper's models, so that others extend it."""
+    told = claim.strength == "printed" or isinstance(claim.quantity, AtHand)
+    return claim.provenance == "paper" and not told
 
 
 def minutes_text(minutes: float) -> str:

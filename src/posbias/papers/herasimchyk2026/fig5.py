@@ -11,6 +11,7 @@ from posbias.claims import Claim
 from posbias.estimate import Estimate
 from posbias.evidence import Evidence, Near, mean
 from posbias.papers.herasimchyk2026.measurements import Measurements, once, study_of
+from posbias.papers.herasimchyk2026.standing import EFFORT, SCOPE
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.content import ContentMap, content_size, draw_content_rows
 
@@ -83,16 +84,21 @@ def _rarer_sign(results: Measurements) -> Iterable[Evidence]:
 CLAIMS = (
     Claim(
         "herasimchyk2026/fig5/1",
-        "Appendix D",
-        "A constant with an offset on the diagonal explains most of the variance of mean content (R² − ½)",
+        "Section 6.1, Appendix D",
+        "On average, mean content is well approximated by a constant with an offset on the diagonal (R² − ½)",
         _explained,
+        scope=f"{SCOPE}, FineWeb-Edu; R², and one half of it, are our measure of it",
+        effort=EFFORT,
     ),
     Claim(
         "herasimchyk2026/fig5/2",
-        "Section 6.1",
+        "Proposition 4.5",
         "The diagonal shifts all heads the same way (share of heads with the rarer sign of δ)",
         _rarer_sign,
         Near(),
+        provenance="ours",
+        scope="the models measured here, all layers and heads, as the proposition needs it",
+        effort="32 prompts or more",
     ),
 )
 

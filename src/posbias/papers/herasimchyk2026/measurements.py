@@ -5,7 +5,7 @@ Everything that claims, tables and drawing share (levels, fits, counts) is compu
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from posbias.papers.herasimchyk2026.cells import EFFORTS, Cells, Key, names
 from posbias.papers.herasimchyk2026.curves import Curves
 from posbias.papers.herasimchyk2026.levels import curves_of
 from posbias.papers.herasimchyk2026.printed import BINS, TOKENS, Reading
-from posbias.papers.herasimchyk2026.standing import stand_in
+from posbias.papers.herasimchyk2026.standing import corpus_of, decided_by, model_of, stand_in
 from posbias.papers.study import Study
 from posbias.reports.pages import Table
 
@@ -44,7 +44,8 @@ class Measurements:
     """Measured models and how they are read.
 
     `from_files` are levels of models that were not measured, `tokens` is the length of all but Figures 1 and 4,
-    `bins` are those of Table 6; `kept` is what was computed of them already, by cell or `once`.
+    `bins` are those of Table 6; `kept` is what was computed of them already, by cell or `once`. What is a part of
+    others has its curves from `whole`.
     """
 
     cells: Cells
@@ -54,6 +55,7 @@ class Measurements:
     bins: int = BINS
     seed: int = 0
     kept: dict[Any, Any] = field(default_factory=dict)
+    whole: "Measurements | None" = None
 
     @cached_property
     def keys(self) -> tuple[Key, ...]:
@@ -71,6 +73,8 @@ class Measurements:
 
     def curves(self, key: Key) -> Curves:
         """A cell's measured influence with its levels."""
+        if self.whole is not None:
+            return self.whole.curves(key)
         if key not in self.kept:
             first = self.cells.get(Key(key.model, self.first(key.model), key.tokens))
             self.kept[key] = curves_of(self.cells[key], key.corpus, self.reading, first, self.seed)
@@ -89,6 +93,14 @@ class Measurements:
     def stand_in(self) -> str:
         """Which models stand in for the paper's, in a sentence; "" if none does."""
         return stand_in(names(self.cells, "model"), (curves.model for curves in self.from_files))
+
+    @cached_property
+    def parted(self) -> "tuple[Measurements, Measurements]":
+        """What is of the paper's models on its texts, levels from the authors' files among it, and all else."""
+        own = {key: cell for key, cell in self.cells.items() if model_of(key.model) and corpus_of(key.corpus)}
+        others = {key: cell for key, cell in self.cells.items() if key not in own}
+        part = functools.partial(replace, self, kept={}, whole=self.whole or self)
+        return part(cells=own), part(cells=others, from_files=())
 
     @property
     def note(self) -> str:
@@ -113,6 +125,13 @@ def once(compute: Callable[[Measurements], Found]) -> Callable[[Measurements], F
     return kept
 
 
+def _stand_in(results: Measurements) -> str:
+    """Which models stand in, or that there is more than the paper's models on its texts."""
+    return results.stand_in or (
+        "other models or texts than the paper's too" if results.parted[1].cells else ""
+    )
+
+
 def study_of(
     name: str,
     title: str,
@@ -133,7 +152,8 @@ def study_of(
     def told(results: Measurements) -> str:
         return note(results) + (f" Here {results.stand_in}." if results.stand_in else "")
 
-    shared = {"minutes": {"quick": 3, "full": 35}, "counts": {"quick": 2, "full": 2}}
+    shared: dict[str, Any] = {"minutes": {"quick": 3, "full": 35}, "counts": {"quick": 2, "full": 2}}
+    shared |= {"decided_by": decided_by(name, TOKENS)}
     options = shared | options
     return Study(
         f"{PAPER}/{name}",
@@ -149,5 +169,7 @@ def study_of(
         captioned="draw" in options,
         needs="models",
         uses=(*SOURCES, *uses),
+        stand_in=_stand_in,
+        parted=lambda results: results.parted,
         **options,
     )

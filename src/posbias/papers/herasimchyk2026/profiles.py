@@ -4,22 +4,31 @@ Figure 2 is of models that add a line by distance to their logits (ALiBi), Figur
 has no error of its own: what is said of one alone holds or does not. Densities are relative to uniform.
 """
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from posbias.claims import Claim
 from posbias.estimate import Estimate
-from posbias.evidence import LEAST, Evidence, Near, signed_text
+from posbias.evidence import LEAST, Evidence, Near, share, signed_text
+from posbias.papers.claims import AtHand, Maker, Quantity, claims_of
 from posbias.papers.herasimchyk2026.curves import Curves
+from posbias.papers.herasimchyk2026.levels import profile_of, published_slopes
 from posbias.papers.herasimchyk2026.measurements import LEVELS, Measurements, study_of
-from posbias.papers.study import Study
+from posbias.papers.herasimchyk2026.printed import HUB, TOKENS
+from posbias.papers.herasimchyk2026.standing import EFFORT, SCOPE, decided_by
+from posbias.papers.study import ELSEWHERE, Study
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.levels import draw_levels, levels_size
 from posbias.profile import RISE
 from posbias.reports.pages import Table
+from posbias.theory.encodings import ALiBi
+from posbias.theory.mixing import AttentionOnly
+from posbias.theory.presets import preset
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,31 +51,68 @@ def _study(name: str, title: str, question: str, shown: Shown, lacking: str) -> 
         LEVELS,
         draw=lambda results, caption: _draw(shown(results), caption),
         missing=lambda results: "" if shown(results) else lacking,
+        decided_by=f"{decided_by(name, TOKENS)}; levels are decided by the authors' rollout files too, --configs",
     )
 
 
 def _claims(name: str, shown: Shown) -> Iterator[Claim]:
-    """What levels and measured curves are said to look like."""
+    """What levels and measured curves are said to look like; of other encodings the paper says nothing."""
+    length = f"{TOKENS} tokens, as in the authors' rollout files (the paper prints no length)"
+    about = {"scope": f"{SCOPE}, FineWeb-Edu, {length}", "effort": EFFORT}
+    if name == "fig3":
+        about = {"provenance": "ours", "scope": "models with other encodings", "effort": "32 prompts or more"}
+    claim = claims_of(f"herasimchyk2026/{name}", "Section 6.2, Figures 2 and 3", **about)
+    influence = "Section 6.3, Appendix B.1"
 
-    def claim(
-        number: int, place: str, sentence: str, of: Callable[[Curves], Iterable[Evidence]], **options: Any
-    ) -> Claim:
-        def quantity(results: Measurements) -> list[Evidence]:
-            return [piece for curves in shown(results) for piece in of(curves)]
+    def each(of: Callable[[Curves], Iterable[Evidence]]) -> Callable[[Measurements], list[Evidence]]:
+        return lambda results: [piece for curves in shown(results) for piece in of(curves)]
 
-        return Claim(f"herasimchyk2026/{name}/{number}", place, sentence, quantity, **options)
+    def often(results: Measurements) -> list[Evidence]:
+        near = [piece.tested(Near()) for piece in each(_minimum)(results)]
+        return [share("models whose two minima are near", near)] if near else []
 
     collapses = "(a) Attention-only rollout collapses onto the first token (more than half of the mass)"
-    yield claim(1, "Section 6.2", collapses, _collapse)
+    yield from _collapses(claim, collapses, each(_collapse), name)
     u_shaped = "(b) Residual-aware rollout is U-shaped: both ends are denser than 1.25 times the trough"
-    yield claim(2, "Section 6.2", u_shaped, lambda curves: _ends(curves, "b"))
+    yield claim(2, u_shaped, each(lambda curves: _ends(curves, "b")))
     shifts = "(c) Constant content shifts mass toward later positions (mean position, share of the text)"
-    yield claim(3, "Section 6.2", shifts, _shift)
-    yield claim(4, "Section 6.2", "… and lowers the primacy peak (density of the first 5 %)", _first)
-    yield claim(5, "Section 6.2", "… and keeps the U", lambda curves: _ends(curves, "c"))
-    yield claim(6, "Section 6.3", "(measured) Influence is U-shaped", _measured_ends)
-    minimum = "The minimum of (b) lies where that of the measured influence does (share of the text)"
-    yield claim(7, "Section 6.3", minimum, _minimum, test=Near())
+    yield claim(3, shifts, each(_shift))
+    yield claim(4, "(c) Constant content lowers the primacy peak (density of the first 5 %)", each(_first))
+    yield claim(5, "(c) Constant content keeps the overall U shape", each(lambda curves: _ends(curves, "c")))
+    yield claim(
+        6, "(measured) Influence is U-shaped in all examined cases", each(_measured_ends), place=influence
+    )
+    minimum = "The minimum of (b) often closely coincides with the measured one (within .05 of the text)"
+    yield claim(7, minimum, often, place="Section 6.3", strength="hedged")
+
+
+def _collapses(claim: Maker, sentence: str, of_shown: Quantity, name: str) -> Iterator[Claim]:
+    """The first claim: level (a) of the paper's models needs their configurations alone."""
+    if name == "fig3":
+        yield claim(1, sentence, of_shown)
+        return
+    of_paper = claim(1, sentence, AtHand(collapse_of_paper, "the models' configurations"))
+    yield of_paper
+    yield replace(of_paper, id=f"{of_paper.id}{ELSEWHERE}", quantity=of_shown, provenance="ours")
+
+
+@functools.cache
+def collapse_of_paper(tokens: int = TOKENS) -> tuple[Evidence, ...]:
+    """By how much the first token's mass in level (a) of each of the paper's models exceeds one half.
+
+    Slopes are the model's own and, where these are others, those of the authors' files.
+    """
+    found: dict[str, Evidence] = {}
+    for model, hub in HUB.items():
+        own = replace(preset(hub.preset), mixing=AttentionOnly())
+        (layer,) = own.layers
+        files = replace(layer, positional=ALiBi(published_slopes(layer.heads)))
+        by_slopes = {model: own, f"{model} with the files' slopes": replace(own, layers=(files,))}
+        masses = {where: float(profile_of("a", one, tokens).mass[0]) for where, one in by_slopes.items()}
+        same = len({f"{mass:.9f}" for mass in masses.values()}) == 1
+        for where in [model] if same else masses:
+            found[where] = Evidence(where, Estimate(masses[where] - 0.5))
+    return tuple(found.values())
 
 
 def _collapse(curves: Curves) -> Iterator[Evidence]:
@@ -91,10 +137,10 @@ def _measured_ends(curves: Curves) -> Iterator[Evidence]:
     tokens, width = measured.tokens, measured.summary.ends
     least, even = measured.trough_share, width / tokens
     shares = (measured.share(0, width), measured.share(tokens - width, tokens))
-    for name, share in zip(ends, shares, strict=True):
-        value = (share.value - RISE * least.value) / even
-        se = math.hypot(share.se, RISE * least.se) / even
-        yield Evidence(f"{curves.name}, {name}", Estimate(value, se, share.n))
+    for name, end in zip(ends, shares, strict=True):
+        value = (end.value - RISE * least.value) / even
+        se = math.hypot(end.se, RISE * least.se) / even
+        yield Evidence(f"{curves.name}, {name}", Estimate(value, se, end.n))
 
 
 def of_prompts(where: str, value: float) -> Evidence:

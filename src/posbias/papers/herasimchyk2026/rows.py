@@ -15,14 +15,12 @@ import numpy as np
 from posbias.claims import Claim
 from posbias.estimate import Estimate
 from posbias.evidence import Evidence, Printed
-from posbias.papers.herasimchyk2026.printed import HUB, Number, numbers
-from posbias.papers.herasimchyk2026.standing import model_of
+from posbias.papers.herasimchyk2026.printed import HUB, TOKENS, Number, numbers
+from posbias.papers.herasimchyk2026.standing import EFFORT, corpus_of, model_of
 from posbias.papers.study import Expected
 from posbias.reports.pages import Table
 from posbias.theory.presets import PRESETS
 
-TEXTS = {"FineWeb-Edu": "fineweb", "DCLM-Baseline": "dclm", "Wikipedia": "wiki"}
-"""What the name of a text has in it that stands for a corpus of the paper."""
 KNOWN = 0.05
 """A number whose standard error is larger does not confirm a printed one."""
 LEVEL = 0.05
@@ -37,7 +35,7 @@ def beside(table: str, ours: Ours) -> dict[str, list[Any]]:
 
     With them the models of the table of which nothing was compared.
     """
-    made = {(model_of(name), _corpus(text), what): estimate for name, text, what, estimate in ours}
+    made = {(model_of(name), corpus_of(text), what): estimate for name, text, what, estimate in ours}
     places = {(number.model, number.corpus, number.what): number for number in numbers(table)}
     compared = []
     for number, test, estimate in _tested((places[at], made[at]) for at in places if at in made):
@@ -77,8 +75,11 @@ def expected(table: str, words: Callable[[Number], str]) -> tuple[Expected, ...]
     )
 
 
-def row_claim(table: str, model: str, words: str) -> Claim:
-    """That a printed row is what was measured here, judged on the table's JSON (empty where there is none)."""
+def row_claim(table: str, model: str, words: str, again: str = "") -> Claim:
+    """That a printed row is what was measured here, judged on the table's JSON (empty where there is none).
+
+    It is a part of the row that table `again` has of the model.
+    """
 
     def quantity(data: Mapping[str, Any]) -> Iterator[Evidence]:
         ours = {
@@ -99,7 +100,12 @@ def row_claim(table: str, model: str, words: str) -> Claim:
     place = f"Table {table.removeprefix('table')}"
     sentence = f"{place}, row {model}: {words}"
     name = f"herasimchyk2026/{table}/{model}"
-    return Claim(name, place, sentence, quantity, strength="printed", scope=model)
+    texts = dict.fromkeys(one.corpus for one in numbers(table) if one.corpus) or ["FineWeb-Edu"]
+    scope = f"{model}, {', '.join(texts)}, {TOKENS} tokens"
+    alias = f"herasimchyk2026/{again}/{model}" if again else ""
+    return Claim(
+        name, place, sentence, quantity, strength="printed", scope=scope, effort=EFFORT, alias_of=alias
+    )
 
 
 def _tested(pairs: Iterable[tuple[Number, Estimate]]) -> Iterator[tuple[Number, Printed, Estimate]]:
@@ -111,14 +117,11 @@ def _tested(pairs: Iterable[tuple[Number, Estimate]]) -> Iterator[tuple[Number, 
         yield number, Printed(number.value, number.digits, errors=errors, known=KNOWN), ours
 
 
-def _corpus(text: str) -> str:
-    """The paper's corpus that a text is, by its name; "" for none and for no text."""
-    return next((corpus for corpus, word in TEXTS.items() if word in text.lower()), "")
-
-
 def _needed(table: str, model: str) -> str:
     source = PRESETS[HUB[model].preset].source
+    what = "mean content logits" if table == "table6" else "measured influence"
     return (
-        f"needs {model} itself ({source}) on the paper's texts; `posbias paper herasimchyk2026 {table} "
-        f"--models {source} --corpora …` measures it, the authors' rollout files hold no measured influence"
+        f"needs {model} itself ({source}), {EFFORT} of {TOKENS} tokens of the paper's texts; `posbias paper "
+        f"herasimchyk2026 {table} --models {source} --corpora TEXT --effort full` measures it, the authors' "
+        f"rollout files hold no {what}"
     )

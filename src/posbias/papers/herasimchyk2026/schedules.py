@@ -12,10 +12,11 @@ from jaxtyping import Float
 
 from posbias.claims import Claim
 from posbias.estimate import Estimate
-from posbias.evidence import LEVEL, Evidence, Near, difference, mean
+from posbias.evidence import LEVEL, Above, Evidence, Near, difference, mean, share
 from posbias.papers.herasimchyk2026.cells import Key, names
 from posbias.papers.herasimchyk2026.levels import MIXING
 from posbias.papers.herasimchyk2026.measurements import Measurements, study_of
+from posbias.papers.herasimchyk2026.standing import EFFORT, SCOPE, decided_by
 from posbias.papers.study import Study
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.levels import draw_mixing_series
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 Mixings = Mapping[Key, Float[np.ndarray, "prompt layer"]]
 """λ by prompt and layer of some cells."""
 Shown = Callable[[Measurements], Mixings]
-FALLS = "λ falls with depth: its mean over the lower half of the layers exceeds that over the upper"
+FALLS = "falls with depth: its mean over the lower half of the layers exceeds that over the upper"
+PLOTTED = 2048
+"""Tokens of the prompts of Figures 1 and 4."""
 HEAD = ("model", "corpus", "tokens", "prompts", "layer 0", "lower half", "upper half", "last layer")
 
 
@@ -57,6 +60,14 @@ def _study(
 def _note(results: Measurements) -> str:
     kind = "Frobenius norms, Eq. (1)" if results.reading == "corrected" else "mean over tokens"
     return f"λ by layer ({kind}), mean over prompts with its 95 % interval."
+
+
+def _mostly_falls(schedules: Mixings) -> Iterator[Evidence]:
+    """The share of models whose λ_t falls with depth, each at its longest prompts."""
+    longest = {key.model: key for key in sorted(schedules, key=lambda key: key.tokens)}
+    if longest:
+        falls = [fall(f"{key.model}, {key.tokens} tokens", schedules[key]) for key in longest.values()]
+        yield share("models", [one.tested(Above()) for one in falls])
 
 
 def _falls(schedules: Mixings) -> Iterator[Evidence]:
@@ -147,12 +158,31 @@ FIG1 = _study(
     "fig1",
     "λ by layer at several lengths",
     "Does the weight of attention against the residual stream fall with depth?",
-    [Claim("herasimchyk2026/fig1/1", "Figure 1", FALLS, lambda results: _falls(_of_first_corpus(results)))],
+    [
+        Claim(
+            "herasimchyk2026/fig1/1",
+            "Figure 1",
+            f"In most models λ {FALLS}",
+            lambda results: _mostly_falls(_of_first_corpus(results)),
+            strength="hedged",
+            scope=f"{SCOPE}, FineWeb-Edu, {PLOTTED:,} tokens",
+            effort=EFFORT,
+        )
+    ],
     _of_first_corpus,
     minutes={"quick": 7.5, "full": 160},
     counts={"quick": 5, "full": 7},
     missing=lambda results: "" if results.cells else "nothing measured",
+    decided_by=decided_by("fig1", PLOTTED),
 )
+
+
+OURS: dict[str, Any] = {
+    "provenance": "ours",
+    "scope": "the models and texts measured here",
+    "effort": "32 prompts or more",
+}
+"""Figure 4 comes without a sentence about what it shows."""
 
 
 # --- Figure 4 ----------------------------------------------------------------------------------------------
@@ -179,15 +209,16 @@ FIG4 = _study(
         Claim(
             "herasimchyk2026/fig4/1",
             "Figure 4",
-            FALLS,
+            f"λ {FALLS}, on every text",
             lambda results: _falls(_mixings(results, results.cells)),
+            **OURS,
         ),
         Claim(
             "herasimchyk2026/fig4/2",
             "Figure 4",
             "λ is that of the first corpus on every other, layer by layer",
             _unchanged,
-            provenance="ours",
+            **OURS,
         ),
     ],
     _of_others,

@@ -14,10 +14,11 @@ import numpy as np
 
 from posbias.claims import Claim
 from posbias.estimate import Estimate
-from posbias.evidence import Evidence
+from posbias.evidence import Above, Evidence
 from posbias.papers.herasimchyk2026.levels import need, published_slopes
 from posbias.papers.herasimchyk2026.measurements import Measurements, once, study_of
-from posbias.papers.herasimchyk2026.printed import GAP, VIOLATIONS, Reading
+from posbias.papers.herasimchyk2026.printed import CORPORA, GAP, TOKENS, VIOLATIONS, Reading
+from posbias.papers.herasimchyk2026.standing import EFFORT, SCOPE, decided_by
 from posbias.papers.study import Expected
 from posbias.reports.pages import Table
 from posbias.theory.rollout.kernel import masked_softmax
@@ -132,6 +133,9 @@ STUDY = study_of(
             "Section 4",
             f"At most {VIOLATIONS:.0e} of all triples violate stochastic monotonicity (powers of ten below that)",
             _below_rate,
+            Above(least=0.0),
+            scope=f"averaged attention in all layers of {SCOPE}, {', '.join(CORPORA)}",
+            effort=EFFORT,
         )
     ],
     _tables,
@@ -141,5 +145,6 @@ STUDY = study_of(
         "noise floor is what sampling noise would give were the true kernels monotone."
     ),
     missing=lambda results: "" if orders(results) else "no averaged attention",
+    decided_by=decided_by("section4", TOKENS, ", ".join(CORPORA)),
     expected=(Expected("violating triples, at most", VIOLATIONS, 0.0, "Section 4"),),
 )

@@ -1,9 +1,15 @@
-"""Which of the paper's models a name means, and which models stand where the paper has its own."""
+"""Which of the paper's models and texts a name means, which models stand where the paper has its own, and what
+would decide its claims then."""
 
 from collections.abc import Iterable, Sequence
 
-from posbias.papers.herasimchyk2026.printed import HUB, TABLE1
+from posbias.papers.herasimchyk2026.printed import HUB, PROMPTS, TABLE1
 from posbias.theory.presets import PRESETS
+
+TEXTS = {"FineWeb-Edu": "fineweb", "DCLM-Baseline": "dclm", "Wikipedia": "wiki"}
+"""What the name of a text has in it that stands for a corpus of the paper."""
+SCOPE = f"the paper's ALiBi models ({', '.join(TABLE1)})"
+EFFORT = f"{PROMPTS:,} prompts"
 
 ALL = "the paper's models (BLOOM, MPT, Falcon), none of which was measured here"
 
@@ -16,6 +22,20 @@ def model_of(name: str) -> str | None:
         for called in (model, hub.preset, PRESETS[hub.preset].source)
     }
     return own.get(_plain(name))
+
+
+def corpus_of(text: str) -> str:
+    """The paper's corpus that a text is, by its name; "" for none and for no text."""
+    return next((corpus for corpus, word in TEXTS.items() if word in text.lower()), "")
+
+
+def decided_by(study: str, tokens: int, texts: str = "FineWeb-Edu") -> str:
+    """What would decide a claim about the paper's models: models, prompts, texts, and the command."""
+    sources = ",".join(PRESETS[hub.preset].source for hub in HUB.values())
+    return (
+        f"decided by {_listed([*TABLE1])}, {EFFORT} of {tokens:,} tokens of {texts}: `posbias paper "
+        f"herasimchyk2026 {study} --models {sources} --corpora TEXT --effort full`"
+    )
 
 
 def stand_in(measured: Iterable[str], from_files: Iterable[str] = ()) -> str:

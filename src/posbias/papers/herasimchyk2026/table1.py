@@ -6,6 +6,7 @@ from typing import Any
 from posbias.claims import Claim
 from posbias.estimate import Estimate
 from posbias.evidence import Evidence, Printed
+from posbias.papers.claims import AtHand
 from posbias.papers.herasimchyk2026.levels import slopes_of
 from posbias.papers.herasimchyk2026.measurements import Measurements, study_of
 from posbias.papers.herasimchyk2026.printed import HUB, TABLE1
@@ -21,13 +22,16 @@ def _row_claim(model: str) -> Claim:
     size, depth = TABLE1[model]
     known = PRESETS[HUB[model].preset]
 
-    def quantity(data: Any) -> Iterator[Evidence]:
+    def evidence() -> Iterator[Evidence]:
         where = f"layers in the configuration of {known.source} (its {size:g} billion parameters not counted)"
         yield Evidence(where, Estimate(float(known.depth)), test=Printed(depth, 0))
 
     sentence = f"Table 1, row {model}: {depth} layers"
     name = f"herasimchyk2026/table1/{model}"
-    return Claim(name, "Table 1", sentence, quantity, strength="printed", scope=model)
+    quantity = AtHand(evidence, f"the configuration of {known.source}")
+    return Claim(
+        name, "Table 1", sentence, quantity, strength="printed", scope=model, effort="a specification"
+    )
 
 
 def _specifications(results: Measurements) -> list[list[Any]]:

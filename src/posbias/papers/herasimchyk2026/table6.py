@@ -14,15 +14,19 @@ from jaxtyping import Float
 
 from posbias.claims import Claim
 from posbias.estimate import Estimate
-from posbias.evidence import Evidence, mean
+from posbias.evidence import Above, Evidence, mean
+from posbias.papers.claims import AtHand, claims_of
 from posbias.papers.herasimchyk2026.measurements import Measurements, once, study_of
-from posbias.papers.herasimchyk2026.printed import BINS, TABLE6, Reading
+from posbias.papers.herasimchyk2026.printed import BINS, TABLE6, TOKENS, Reading
 from posbias.papers.herasimchyk2026.rows import Ours, beside, beside_table, expected, row_claim
+from posbias.papers.herasimchyk2026.standing import EFFORT, SCOPE
 from posbias.reports.pages import Table
 from posbias.seeds import stream
 
 HEAD = ("model", "within-diag similarity", "normal numbers", "within-off-diag similarity", "normal numbers")
 
+LOW = 1 / 3
+"""Up to this a similarity counts as low here, on its scale from 0 to 1."""
 PLACES = {"diagonal, mean": "on the diagonal", "below it, mean": "below it"}
 
 
@@ -130,6 +134,47 @@ def _note(results: Measurements) -> str:
     )
 
 
+def _claims() -> Iterator[Claim]:
+    """That mean content beats a null of ours, and what the text says of the printed numbers."""
+    words = "Mean content logits are more homogeneous than normal numbers of the same mean and deviation"
+    ours = {"provenance": "ours", "scope": "the models measured here", "effort": "32 prompts or more"}
+    claim = claims_of("herasimchyk2026/table6", "Appendix D")
+    yield claim(1, words, _above_null, **ours)
+    about = {"scope": f"{SCOPE}, FineWeb-Edu, n = {TOKENS}", "effort": EFFORT}
+    own = "(the paper's own numbers)"
+    words = f"{own} Similarities within both regions are moderate to high across all models (above {LOW:.2f} of 1)"
+    yield claim(2, words, AtHand(_moderate), strength="hedged", **about)
+    words = f"{own} This is most pronounced for bloom-176b, where both similarities are highest"
+    yield claim(3, words, AtHand(_most_pronounced), **about)
+
+
+def _in_print() -> Iterator[tuple[str, str, float]]:
+    """Model, region and printed mean."""
+    for model, regions in TABLE6.items():
+        for region, (value, _) in zip(PLACES.values(), regions, strict=True):
+            yield model, region, value
+
+
+def _least_first(pieces: Iterable[Evidence]) -> list[Evidence]:
+    return sorted(pieces, key=lambda piece: piece.estimate.value)
+
+
+def _moderate() -> list[Evidence]:
+    return _least_first(
+        Evidence(f"{model}, {region}", Estimate(value), test=Above(LOW))
+        for model, region, value in _in_print()
+    )
+
+
+def _most_pronounced() -> list[Evidence]:
+    largest = {region: value for model, region, value in _in_print() if model == "bloom-176b"}
+    return _least_first(
+        Evidence(f"bloom-176b less {model}, {region}", Estimate(largest[region] - value))
+        for model, region, value in _in_print()
+        if model != "bloom-176b"
+    )
+
+
 def _row_words(model: str) -> str:
     regions = zip(PLACES.values(), TABLE6[model], strict=True)
     return f"similarity {', '.join(f'{mean:.2f} ± {sd:.2f} {region}' for region, (mean, sd) in regions)}"
@@ -139,15 +184,7 @@ STUDY = study_of(
     "table6",
     "Homogeneity of mean content logits on and below the diagonal",
     "Are mean content logits a constant with another one on the diagonal?",
-    [
-        Claim(
-            "herasimchyk2026/table6/1",
-            "Appendix D",
-            "Mean content logits are more homogeneous than normal numbers of the same mean and deviation",
-            _above_null,
-            provenance="ours",
-        )
-    ],
+    _claims(),
     _tables,
     lambda results: {
         "bins": results.bins,

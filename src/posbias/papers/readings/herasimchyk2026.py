@@ -20,6 +20,14 @@ from posbias.verify.margins import operator_norm, rollout_row
 from posbias.verify.statement import fields
 
 WITNESSES = {one.key: fields(one.witness) for one in HERASIMCHYK if one.witness is not None}
+TWO_TOKENS = {
+    "kernels": [[[1.0, 0.0], [0.5, 0.5]]],
+    "initial": 0.5,
+    "exponent": 2.0,
+    "depth": 10,
+    "width": 2,
+}
+"""Kernels and λ of which Theorem 5.4 (i) speaks; it is about all tokens but the first."""
 
 
 @reading(
@@ -108,7 +116,7 @@ def _heads(material: Material) -> Answer:
     "what the first token draws from itself, λ_t = ½/(t + 1)², ε = ½: printed at most, true",
 )
 def _first_token(material: Material) -> Answer:
-    witness = WITNESSES["herasimchyk-5.4-i"]
+    witness = fields(TWO_TOKENS)
     rollouts, _, floor = deep_rollouts(**witness)
     limit = residual_bounds.dichotomy(PowerDecay(witness["initial"], witness["exponent"]), floor)
     return answer(

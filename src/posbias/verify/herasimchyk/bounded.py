@@ -59,20 +59,22 @@ def _slack_floor(hidden: Any, query: Any, key: Any, positional: Any, width: int,
     return room(floor, residual_bounds.smallest_admitted(kernel, allowed))
 
 
+UPDATE = "networks under Assumptions 5.1 and 5.2 with the residual update of Section 3"
 BOUNDED: tuple[Statement, ...] = (
     statement(
         "herasimchyk-5.3-i",
         "Lemma 5.3 (i)",
         "Under Assumptions 5.1 and 5.2 and ‖X⁽⁰⁾‖ ≤ C, the residual update X ← (1 − λ)X + λAXW_V keeps every "
-        "token's norm within C·C_V.",
+        "token's norm bounded at all depths (by C_X = C·C_V).",
         draw_network,
         both_readings(_slack_bounded),
         corrected="Norms stay within C·C_V if W_V acts on the residual stream too, X ← ((1 − λ)I + λA)XW_V; "
         "for the residual update they stay within the input's times Π(1 − λ + λ‖W_V‖).",
         witness=growing([[1.0]], 1.0, 2.0, 41),
+        about={"scope": UPDATE},
         note="The proof writes X⁽ᵗ⁾ = P⁽ᵗ⁾X⁽⁰⁾V⁽ᵗ⁾, true without residuals or if W_V multiplies them. "
-        "Otherwise W_V = 2, ½, 2, … (products ≤ 2) with λ = ½ grows by 9/8 every two layers; ‖W_V‖ ≤ 1 "
-        "suffices.",
+        "Otherwise W_V = 2, ½, 2, … (products ≤ 2) with λ = ½ grows by 9/8 every two layers, beyond any C_X; "
+        "‖W_V‖ ≤ 1 suffices.",
     ),
     statement(
         "herasimchyk-5.3-ii",
@@ -89,6 +91,9 @@ BOUNDED: tuple[Statement, ...] = (
             "positional": [[0.0, -5.0], [-5.0, 0.0]],
             "width": 2,
         },
+        asserts="Where hidden states are bounded as in (i), there is an ε > 0, the same at all depths, below "
+        "every admitted weight (positional logits that range over no more than B).",
+        about={"scope": "any network with bounded hidden states, whose positional logits are bounded too"},
         note="The proof bounds content logits only, though §5 makes 'no assumptions on positional "
         "encodings': an ε for all depths exists if their range is bounded over layers (and C_X exists; see "
         "5.3 (i)).",

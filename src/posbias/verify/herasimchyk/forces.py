@@ -169,6 +169,7 @@ FORCES: tuple[Statement, ...] = (
         _draw_distance,
         _slack_distance,
         tolerance=ROUNDING,
+        about={"strength": "observation", "scope": "attention by distance alone", "effort": "a remark"},
         note="Neither a full mask (weights 1, 1, 0.1, 0.1 by distance) nor logits that rise with distance, "
         "as those of RoPE may, need give a monotone kernel.",
     ),
@@ -229,6 +230,7 @@ FORCES: tuple[Statement, ...] = (
             "width": 3,
             "query": 2,
         },
+        about={"provenance": "ours", "scope": "δ of either sign, raised in single layers"},
         note="The closing 'equivalently' read for single layers and mixed signs: a monotone baseline does "
         "not keep the kernel with content monotone, and then a larger δ above it can move mass to earlier "
         "tokens.",

@@ -74,12 +74,14 @@ HEADS: tuple[Statement, ...] = (
         _draw_heads,
         _slack_heads,
         tolerance=ROUNDING,
+        about={"strength": "observation", "effort": "a remark"},
     ),
     statement(
         "herasimchyk-5.1-values",
         "§5.1, Lemma 5.3 (i) for heads",
-        "With Assumption 5.2 uniform across heads, norms stay within ‖X⁽⁰⁾‖·C_V, C_V the largest product of "
-        "any one head's value matrices (λ = 1).",
+        "Lemma 5.3 (i) applies verbatim to the mean over heads if Assumption 5.2 holds uniformly across them: "
+        "norms stay bounded at all depths (by ‖X⁽⁰⁾‖·C_V, C_V the largest product of any one head's value "
+        "matrices; λ = 1).",
         (_draw_head_values_only, _draw_head_values),
         both_readings(_slack_head_values),
         corrected="Norms stay within the input's times Π(1 − λ + λ·mean_h‖W_V^h‖), for every λ.",
@@ -91,8 +93,14 @@ HEADS: tuple[Statement, ...] = (
             ],
             "mixing": [1.0] * 20,
         },
+        about={
+            "strength": "observation",
+            "scope": "networks of several heads, each with value matrices under Assumption 5.2",
+            "effort": "a remark",
+        },
         note="Not verbatim: paths change heads between layers, so products of one head's matrices bound "
-        "nothing. Values 2, ½, … and ½, 2, … in two heads (products ≤ 2) grow by 5/4 per layer.",
+        "nothing. Values 2, ½, … and ½, 2, … in two heads (products ≤ 2) grow by 5/4 per layer, "
+        "beyond any bound.",
     ),
 )
 """§5.1: averaging, and Lemma 5.3 (i) for heads."""

@@ -44,11 +44,12 @@ def _slack_order(kernels: Stack, mixing: Any, width: int, corrected: bool) -> fl
     return -float(np.abs(row - rollouts(np.stack(layers))[-1, -1]).max())
 
 
+STEP = "a step of the proof as it is printed, not the proposition, which stands"
 STEPS: tuple[Statement, ...] = (
     statement(
         "herasimchyk-A.1.2",
         "Appendix A.1.2 and A.1.3, induction",
-        "Row-wise dominance in every layer gives dominance of the rollouts, by Lemma A.4 alone.",
+        "Row-wise dominance in every layer gives dominance of the rollouts inductively, by Lemma A.4 alone.",
         (_draw_families, partial(_draw_families, monotone=True)),
         _slack_families,
         corrected="It does where in every layer one of the two kernels is stochastically monotone (Lemma A.2 "
@@ -59,6 +60,7 @@ STEPS: tuple[Statement, ...] = (
             "earlier": [[[1, 0, 0], [0, 1, 0], [1, 0, 0]], [[1, 0, 0], [0, 1, 0], [0, 1, 0]]],
             "mixing": [1.0, 1.0],
         },
+        about={"strength": "constant", "scope": STEP},
         note="Lemma A.4 compares two kernels on one distribution, but after a layer the distributions "
         "differ. Assumption 4.1 supplies what is missing, so Propositions 4.3 and 4.4 stand.",
     ),
@@ -75,6 +77,7 @@ STEPS: tuple[Statement, ...] = (
             "mixing": [1.0, 1.0],
             "width": 3,
         },
+        about={"strength": "constant", "scope": STEP},
         note="The recursion as printed gives a row of R⁽¹⁾⋯R⁽ᵀ⁾. Each step of the induction is the same with "
         "the layers counted from the top, so Proposition 4.5 stands.",
     ),

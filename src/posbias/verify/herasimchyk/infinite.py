@@ -15,6 +15,7 @@ from posbias.theory.closed_forms import residual_bounds
 from posbias.theory.mixing import PowerDecay
 from posbias.theory.rollout.kernel import masked_softmax
 from posbias.verify.herasimchyk import draws
+from posbias.verify.herasimchyk.bounded import UPDATE
 from posbias.verify.herasimchyk.network import (
     assumed_constants,
     draw_network,
@@ -55,13 +56,13 @@ def deep_rollouts(
     return rollouts(kernels[np.arange(depth) % len(kernels)], mixing), mixing, floor
 
 
-def _slack_retained(corrected: bool, **deep: Any) -> float:
-    """Diagonal against its bound, and the first column (corrected: below its first row) against 1 − Π_∞."""
+def _slack_retained(**deep: Any) -> float:
+    """Diagonal against its bound, and the first column below its first row against 1 − Π_∞."""
     products, mixing, floor = deep_rollouts(**deep)
     diagonal = np.diagonal(products, axis1=1, axis2=2)
     own = room(residual_bounds.self_bound(mixing, floor)[:, None], diagonal)
     limit = residual_bounds.dichotomy(PowerDecay(deep["initial"], deep["exponent"]), floor)
-    return min(own, (limit.first_token - products[:, int(corrected) :, 0]).min())
+    return min(own, (limit.first_token - products[:, 1:, 0]).min())
 
 
 def _slack_collapse(**deep: Any) -> float:
@@ -92,25 +93,18 @@ def _slack_network(corrected: bool, **network: Any) -> float:
     return room(missing, np.prod(1 - floors * mixing))
 
 
+FLOOR = "kernels whose admitted weights stay above one ε, as Lemma 5.3 (ii) has it"
 INFINITE: tuple[Statement, ...] = (
     statement(
         "herasimchyk-5.4-i",
         "Theorem 5.4 (i)",
         "For summable λ (power decay, β > 1) every token i keeps P_ii ≥ Π(1 − (1 − ε)λ) at every depth, and "
-        "draws at most 1 − Π_∞ < 1 from the first.",
+        "every token but the first draws at most 1 − Π_∞ < 1 from the first.",
         lambda rng, edge: _draw_deep(rng, edge, (1.01, 1.5, 2.0, 4.0), 60, "any"),
-        both_readings(_slack_retained),
-        corrected="Every token keeps P_ii ≥ Π(1 − (1 − ε)λ) at every depth, and every token but the first "
-        "draws at most 1 − Π_∞ < 1 from the first.",
-        witness={
-            "kernels": [[[1.0, 0.0], [0.5, 0.5]]],
-            "initial": 0.5,
-            "exponent": 2.0,
-            "depth": 10,
-            "width": 2,
-        },
-        note="The bound on P_ii holds for every token and mask; 'no collapse' is false for the first token, "
-        "whose row is a point mass on itself at every depth.",
+        _slack_retained,
+        about={"scope": FLOOR},
+        note="'For every token' is read with the first left out of 'no collapse': its row is a point mass on "
+        "itself at every depth.",
     ),
     statement(
         "herasimchyk-5.4-ii",
@@ -119,6 +113,7 @@ INFINITE: tuple[Statement, ...] = (
         "positions ≥ j (from 0) hold is at most exp(−jεΣλ) at every depth, so P_ij is, and P_i0 → 1.",
         lambda rng, edge: _draw_deep(rng, edge, (0.0, 0.5, 1.0), 150, "causal"),
         _slack_collapse,
+        about={"scope": FLOOR},
         note="Holds with C′ = 1 and for whole suffixes; as printed C′ and ε may depend on T, which says "
         "nothing. The step from P_jj to P_ij is sound: each layer takes at least jελ of what positions ≥ j "
         "hold, for good.",
@@ -142,6 +137,7 @@ INFINITE: tuple[Statement, ...] = (
             "depth": 200,
             "width": 2,
         },
+        about={"provenance": "ours", "scope": "sliding-window masks, of which Theorem 5.4 does not speak"},
         note="The proof gives the first token ε in every row, which a window does not: width 1 never "
         "collapses, and for j ≥ the width a token is left at (w − 1)ε, not jε, so no C′ helps. Collapse "
         "holds for w ≥ 2.",
@@ -149,12 +145,14 @@ INFINITE: tuple[Statement, ...] = (
     statement(
         "herasimchyk-5.4-ii-network",
         "Theorem 5.4 (ii) from Assumptions 5.1 and 5.2",
-        "For a network under these assumptions, with ε of Lemma 5.3's constants, 1 − P_i0 ≤ Π(1 − ελ).",
+        "For a network under these assumptions the first token draws everything if Σλ = ∞: 1 − P_i0 ≤ "
+        "Π(1 − ελ), with ε of Lemma 5.3's constants.",
         draw_network,
         both_readings(_slack_network),
         corrected="1 − P_i0 ≤ Π(1 − ε_t λ_t), with ε_t from the norm bound of 5.3 (i) as amended at each "
         "layer; for ‖W_V‖ ≤ 1 one ε serves all depths, and the first token takes all if Σλ = ∞.",
         witness=growing([[0.0], [0.1]], 0.1, 30.0, 60),
+        about={"scope": UPDATE},
         note="Norms that grow (5.3 (i)) sharpen attention until A_i0 is summable: with W_V = 30, 1/30, 30, … "
         "and λ = ½ the second token keeps a share for ever although Σλ = ∞. A uniform ε must be assumed.",
     ),
