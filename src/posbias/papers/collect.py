@@ -101,6 +101,8 @@ def _read(told: Mapping[str, Any], id: str, study: Study, known: Claim | None) -
     claim = Judged.read(told, id, study.key)
     if "provenance" in told or known is None:
         return claim
+    if isinstance(known.quantity, AtHand):
+        return replace(judge(known, None), study=study.key)
     today = replace(claim, claim=replace(known, sentence=claim.sentence, quantity=None))
     return today.withheld(f"judged by an older version; `{study.command}` judges it again")
 

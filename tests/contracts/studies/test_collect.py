@@ -20,6 +20,7 @@ from posbias.papers.everything import make_all
 from posbias.papers.herasimchyk2026.printed import CORPORA, TABLE1, TABLE4
 from posbias.papers.herasimchyk2026.standing import stand_in
 from posbias.papers.registry import STUDIES
+from posbias.papers.study import ELSEWHERE
 from posbias.papers.theorems import slug, tried_already, try_one, try_statements
 from posbias.papers.wu2025 import recorded
 from posbias.store import save_json
@@ -373,17 +374,27 @@ def test_results_of_a_paper_may_lie_elsewhere(folder):
     assert one.verdict == "holds"
 
 
-def test_claims_say_which_model_stood_in(folder):
-    told = stand_in(["tiny-alibi"])
-    write(
-        folder,
-        "herasimchyk2026/fig2",
-        [claim("(a) collapses", 0.2), claim("(the paper's own numbers) x", 1.0)],
-        stand_in=told,
+def test_what_the_papers_own_numbers_decide_needs_nothing_made(folder):
+    found = {one.id: one for one in collect(folder, papers=["herasimchyk2026/table4"], **FEW)}
+    often = found["herasimchyk2026/table4/5"]
+    assert (often.verdict, often.more["effort"]) == ("holds", "the paper's own numbers")
+    assert "9 of 15" in often.why
+    # nor does an older version's judgement stand
+    old = claim("(the paper's own numbers) (b) is higher than (c)", -0.3)
+    write(folder, "herasimchyk2026/table4", [replace(old, claim=Claim(often.id, "", "(b) is higher"))])
+    text = STUDIES["herasimchyk2026/table4"].file(folder).read_text()
+    STUDIES["herasimchyk2026/table4"].file(folder).write_text(text.replace('"provenance"', '"was"'))
+    again = next(
+        one for one in collect(folder, papers=["herasimchyk2026/table4"], **FEW) if one.id == often.id
     )
-    collapses, own = collect(folder, papers=["herasimchyk2026/fig2"], **FEW)
-    assert collapses.why.endswith(f"; {told}")
-    assert "stands in" not in own.why
+    assert (again.verdict, again.sentence) == ("holds", often.sentence)
+
+
+def test_what_would_decide_an_open_claim_is_said(folder):
+    for one in collect(folder, papers=["herasimchyk2026/fig2"], **FEW):
+        if one.verdict == "undecided" and one.claim.provenance == "paper":
+            assert "decided by falcon-rw-7b, mpt-7b" in one.why
+            assert "--models tiiuae/falcon-rw-7b,mosaicml/mpt-7b" in one.why
 
 
 # --- rows of printed tables --------------------------------------------------------------------------------
@@ -443,7 +454,7 @@ def test_which_models_stand_in():
 def test_explanations_are_texts_of_things_that_exist():
     known = explaining.explanations()
     for key, text in known.items():
-        place = key.partition(": ")[0]
+        place = key.partition(": ")[0].removesuffix(ELSEWHERE)
         study = place if place in STUDIES else place.rpartition("/")[0]
         assert study in STUDIES or place in {one.paper for one in STUDIES.values()}, key
         assert text.strip().endswith((".", "?", ")")), key

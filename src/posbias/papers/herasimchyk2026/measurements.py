@@ -99,8 +99,11 @@ class Measurements:
         """What is of the paper's models on its texts, levels from the authors' files among it, and all else."""
         own = {key: cell for key, cell in self.cells.items() if model_of(key.model) and corpus_of(key.corpus)}
         others = {key: cell for key, cell in self.cells.items() if key not in own}
-        part = functools.partial(replace, self, kept={}, whole=self.whole or self)
-        return part(cells=own), part(cells=others, from_files=())
+        whole = self.whole or self
+        return (
+            replace(self, cells=own, kept={}, whole=whole),
+            replace(self, cells=others, from_files=(), kept={}, whole=whole),
+        )
 
     @property
     def note(self) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from posbias.claims import Claim
 from posbias.estimate import Estimate
-from posbias.evidence import LEAST, Evidence, Near, share, signed_text
+from posbias.evidence import LEAST, Above, Evidence, Near, share, signed_text
 from posbias.papers.claims import AtHand, Maker, Quantity, claims_of
 from posbias.papers.herasimchyk2026.curves import Curves
 from posbias.papers.herasimchyk2026.levels import profile_of, published_slopes
@@ -93,7 +93,12 @@ def _collapses(claim: Maker, sentence: str, of_shown: Quantity, name: str) -> It
         return
     of_paper = claim(1, sentence, AtHand(collapse_of_paper, "the models' configurations"))
     yield of_paper
-    yield replace(of_paper, id=f"{of_paper.id}{ELSEWHERE}", quantity=of_shown, provenance="ours")
+    yield replace(
+        of_paper,
+        id=f"{of_paper.id}{ELSEWHERE}",
+        quantity=lambda results: of_shown(results.parted[1]),
+        provenance="ours",
+    )
 
 
 @functools.cache
@@ -125,8 +130,8 @@ def _ends(curves: Curves, letter: str) -> Iterator[Evidence]:
         profile = curves.levels[letter]
         s = profile.summary
         least = RISE * profile.trough_share.value * s.tokens / s.ends
-        yield of_prompts(f"{curves.name}, first", s.ratio[0] - least)
-        yield of_prompts(f"{curves.name}, last", s.ratio[2] - least)
+        yield _of_levels(curves, s.ratio[0] - least, ", first")
+        yield _of_levels(curves, s.ratio[2] - least, ", last")
 
 
 def _measured_ends(curves: Curves) -> Iterator[Evidence]:
@@ -143,6 +148,13 @@ def _measured_ends(curves: Curves) -> Iterator[Evidence]:
         yield Evidence(f"{curves.name}, {name}", Estimate(value, se, end.n))
 
 
+def _of_levels(curves: Curves, value: float, end: str = "") -> Evidence:
+    """An effect of levels; from the authors' files those are the paper's own, known as they are."""
+    if curves.measured is None:
+        return Evidence(f"{curves.name}{end}", Estimate(value), test=Above(least=0.0))
+    return of_prompts(f"{curves.name}{end}", value)
+
+
 def of_prompts(where: str, value: float) -> Evidence:
     """An effect of levels with measured λ and content, whose error over prompts is not computed.
 
@@ -156,13 +168,13 @@ def of_prompts(where: str, value: float) -> Evidence:
 def _shift(curves: Curves) -> Iterator[Evidence]:
     if "c" in curves.levels:
         place = np.linspace(0.0, 1.0, curves.levels["b"].tokens)
-        yield of_prompts(curves.name, float((curves.levels["c"].mass - curves.levels["b"].mass) @ place))
+        yield _of_levels(curves, float((curves.levels["c"].mass - curves.levels["b"].mass) @ place))
 
 
 def _first(curves: Curves) -> Iterator[Evidence]:
     if "c" in curves.levels:
         before, after = (curves.levels[letter].summary.ratio[0] for letter in "bc")
-        yield of_prompts(curves.name, before - after)
+        yield _of_levels(curves, before - after)
 
 
 def _minimum(curves: Curves) -> Iterator[Evidence]:

@@ -74,8 +74,11 @@ def _claims(name: str, score: str, shown: Callable[[Measurements], list[Curves]]
         return lambda results: [of(curves) for curves in shown(results)]
 
     def often(more: str, less: str) -> Callable[[Measurements], list[Evidence]]:
-        found = each(apart(more, less))
-        return lambda results: [share("models and texts", [one.tested(Above()) for one in found(results)])]
+        def quantity(results: Measurements) -> list[Evidence]:
+            cells = [one.tested(Above()) for one in each(apart(more, less))(results)]
+            return [share("models and texts", cells)] if cells else []
+
+        return quantity
 
     def apart(more: str, less: str) -> Callable[[Curves], Evidence]:
         return lambda curves: curves.difference(curves.name, score, more, less)

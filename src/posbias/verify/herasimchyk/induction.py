@@ -49,10 +49,11 @@ STEPS: tuple[Statement, ...] = (
     statement(
         "herasimchyk-A.1.2",
         "Appendix A.1.2 and A.1.3, induction",
-        "Row-wise dominance in every layer gives dominance of the rollouts inductively, by Lemma A.4 alone.",
+        "Row-wise dominance in every layer, Eq. (8), and Lemma A.4 applied at each step, no other, give "
+        "dominance of the rollouts inductively.",
         (_draw_families, partial(_draw_families, monotone=True)),
         _slack_families,
-        corrected="It does where in every layer one of the two kernels is stochastically monotone (Lemma A.2 "
+        corrected="They do where in every layer one of the two kernels is stochastically monotone (Lemma A.2 "
         "too).",
         tolerance=ROUNDING,
         witness={
