@@ -1,4 +1,4 @@
-"""Often, typically, most: the share of cells in which an effect is there, with the error that cells leave to it."""
+"""Often, typically, most: the share of cells in which an effect is there, with the error the cells leave to it."""
 
 import numpy as np
 import pytest
