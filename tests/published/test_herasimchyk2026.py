@@ -22,7 +22,7 @@ from posbias.papers.herasimchyk2026.curves import SCORES, Curves, trough
 from posbias.papers.herasimchyk2026.fig5 import chosen_heads, fit, fits
 from posbias.papers.herasimchyk2026.levels import curves_of, slopes_of
 from posbias.papers.herasimchyk2026.measurements import Measurements
-from posbias.papers.herasimchyk2026.printed import TABLE4, TABLE5, TABLE6, Number, numbers
+from posbias.papers.herasimchyk2026.printed import TABLE1, TABLE4, TABLE5, TABLE6, Number, numbers
 from posbias.papers.herasimchyk2026.profiles import collapse_of_paper
 from posbias.papers.herasimchyk2026.section4 import order_of
 from posbias.papers.herasimchyk2026.table6 import homogeneity
@@ -273,6 +273,20 @@ def test_mixing_claims():
     # one layer alone is enough
     apart = falling + np.array([0, 0, 0.2, 0])
     assert verdicts("fig4", of_mixings({"t": falling, "u": apart}))[1] == "fails"
+
+
+def test_most_models_are_more_than_half_of_the_papers():
+    def most(falling, rising=()):
+        layers = np.linspace(0.5, 0.2, 6)
+        files = dict.fromkeys(falling, layers) | dict.fromkeys(rising, layers[::-1])
+        stand_in = np.tile(layers[::-1], (9, 1)) + np.random.default_rng(0).normal(0, 0.01, (9, 6))
+        results = replace(of_mixings({"t": stand_in}), mixings=files)
+        return [claim.verdict for claim in STUDIES["fig1"].judged(results)]
+
+    first, *others = TABLE1
+    assert most(others, [first]) == ["holds", "fails"]
+    assert most([first], others) == ["fails", "fails"]
+    assert most([first]) == ["undecided", "fails"]
 
 
 def test_the_claim_about_texts_compares_with_the_first():

@@ -26,7 +26,7 @@ from posbias.files import need_writable
 from posbias.papers import reproduction
 from posbias.papers.herasimchyk2026 import fig5, profiles, schedules, scores, section4, table1, table6
 from posbias.papers.herasimchyk2026.cells import EFFORTS, Corpus, Effort, Key, Lengths, check, gather
-from posbias.papers.herasimchyk2026.configs import config_curves
+from posbias.papers.herasimchyk2026.configs import config_curves, config_mixing
 from posbias.papers.herasimchyk2026.measurements import Measurements
 from posbias.papers.herasimchyk2026.printed import BINS, LENGTHS, TOKENS, Reading
 from posbias.papers.reproduction import write
@@ -136,7 +136,8 @@ def reproduce(
     new: list[Key] = []
     how: dict[str, Any] = {"seed": seed, "again": again, "threads": threads, "on_event": on_event}
     cells = gather(models, plan, folder / "cells", effort, new=new, **how)
-    results = Measurements(cells, from_files, tokens, reading, bins, seed)
+    mixings = {} if configs is None else config_mixing(configs)
+    results = Measurements(cells, from_files, tokens, reading, bins, seed, mixings=mixings)
     left_out = {name: reason for name in wanted if (reason := STUDIES[name].missing(results))}
     for name, reason in left_out.items():
         log.info("%s: left out, %s", name, reason)

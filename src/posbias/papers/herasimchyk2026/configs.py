@@ -1,10 +1,11 @@
 """The levels of models that nobody here has measured, from the rollout files that the authors publish.
 
 A folder is searched for `.yaml` files, in the layout of the authors' repository (`no_content/MODEL.yaml`,
-`all_content/CORPUS/MODEL.yaml`) or flat (`MODEL-no-content.yaml`, `MODEL-content.yaml`). Level (a) is level (b)
-with λ = 1. Read as `published`, files are taken as the authors' code takes them: a diagonal given once is head 0's
-alone. `corrected` gives it to all heads, divides content by √d_head and takes slopes from the model's own
-configuration; the files' λ, averaged over tokens, is all there is.
+`all_content/CORPUS/MODEL.yaml`, with `_2048` after the first folder for that length) or flat (`MODEL-no-
+content.yaml`, `MODEL-content.yaml`). Level (a) is level (b) with λ = 1. Read as `published`, files are taken as
+the authors' code takes them: a diagonal given once is head 0's alone. `corrected` gives it to all heads, divides
+content by √d_head and takes slopes from the model's own configuration; the files' λ, averaged over tokens, is all
+there is.
 """
 
 import os
@@ -12,11 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Float
 
 from posbias.errors import InputFileError
 from posbias.papers.herasimchyk2026.curves import Curves
 from posbias.papers.herasimchyk2026.levels import profile_of
-from posbias.papers.herasimchyk2026.printed import CORPORA, HUB, TOKENS, Reading
+from posbias.papers.herasimchyk2026.printed import CORPORA, HUB, PLOTTED, TOKENS, Reading
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import read_architecture
 from posbias.theory.content import ConstantDiagonal
@@ -58,6 +60,20 @@ def config_curves(
     return found
 
 
+def config_mixing(
+    folder: str | os.PathLike[str], tokens: int = PLOTTED
+) -> dict[str, Float[np.ndarray, "layer"]]:
+    """λ by layer of every printed model of which `folder` holds a file without content at so many tokens.
+
+    It is the λ of Figure 1, averaged over its prompts. Raises as `config_curves` for what cannot be read.
+    """
+    found = {}
+    for (_, model), path in _files(Path(folder), tokens).items():
+        architecture = read_architecture(path).architecture
+        found.setdefault(model, np.asarray(architecture.mixing.values(architecture.depth), dtype=np.float64))
+    return found
+
+
 def _files(folder: Path, tokens: int) -> Files:
     """Rollout files by (`no_content` or a corpus, model)."""
     if not folder.is_dir():
@@ -81,9 +97,9 @@ def _kind(path: Path) -> tuple[str, str | None]:
         return stem.removesuffix("-no-content"), _BARE
     if stem.endswith("-content"):
         return stem.removesuffix("-content"), CORPORA[0]
-    if parents[0] == _BARE:
+    if parents[0].removesuffix(f"_{PLOTTED}") == _BARE:
         return stem, _BARE
-    if parents[1:2] == [_FULL]:
+    if parents[1:2] and parents[1].removesuffix(f"_{PLOTTED}") == _FULL:
         return stem, _FOLDERS.get(parents[0])
     return stem, None
 

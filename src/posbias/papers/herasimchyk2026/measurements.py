@@ -44,12 +44,13 @@ class Measurements:
     """Measured models and how they are read.
 
     `from_files` are levels of models that were not measured, `tokens` is the length of all but Figures 1 and 4,
-    `bins` are those of Table 6; `kept` is what was computed of them already, by cell or `once`. What is a part of
-    others has its curves from `whole`.
+    `mixings` are λ by layer of such models as in Figure 1, `bins` are those of Table 6; `kept` is what was
+    computed of them already, by cell or `once`. What is a part of others has its curves from `whole`.
     """
 
     cells: Cells
     from_files: Sequence[Curves] = ()
+    mixings: Mapping[str, Float[np.ndarray, "layer"]] = field(default_factory=dict, kw_only=True)
     tokens: int = TOKENS
     reading: Reading = "corrected"
     bins: int = BINS
@@ -102,7 +103,7 @@ class Measurements:
         whole = self.whole or self
         return (
             replace(self, cells=own, kept={}, whole=whole),
-            replace(self, cells=others, from_files=(), kept={}, whole=whole),
+            replace(self, cells=others, from_files=(), mixings={}, kept={}, whole=whole),
         )
 
     @property

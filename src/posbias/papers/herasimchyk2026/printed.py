@@ -15,8 +15,10 @@ CORPORA = ("FineWeb-Edu", "DCLM-Baseline", "Wikipedia")
 TOKENS = 256
 """Length of the prompts behind Tables 2 to 6."""
 PROMPTS = 1000
-LENGTHS = (64, 256, 1024, 2048)
-"""Lengths at which λ is measured here; the paper shows 2,048."""
+PLOTTED = 2048
+"""Length of the prompts of Figures 1 and 4."""
+LENGTHS = (64, 256, 1024, PLOTTED)
+"""Lengths at which λ is measured here."""
 TABLE1: dict[str, tuple[float, int]] = {
     "falcon-rw-7b": (7, 36),
     "mpt-7b": (7, 32),

@@ -16,7 +16,8 @@ from posbias.evidence import LEVEL, Above, Evidence, Near, difference, mean, sha
 from posbias.papers.herasimchyk2026.cells import Key, names
 from posbias.papers.herasimchyk2026.levels import MIXING
 from posbias.papers.herasimchyk2026.measurements import Measurements, study_of
-from posbias.papers.herasimchyk2026.standing import EFFORT, SCOPE, decided_by
+from posbias.papers.herasimchyk2026.printed import PLOTTED, TABLE1
+from posbias.papers.herasimchyk2026.standing import EFFORT, SCOPE, decided_by, model_of
 from posbias.papers.study import Study
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.levels import draw_mixing_series
@@ -30,8 +31,6 @@ Mixings = Mapping[Key, Float[np.ndarray, "prompt layer"]]
 """λ by prompt and layer of some cells."""
 Shown = Callable[[Measurements], Mixings]
 FALLS = "falls with depth: its mean over the lower half of the layers exceeds that over the upper"
-PLOTTED = 2048
-"""Tokens of the prompts of Figures 1 and 4."""
 HEAD = ("model", "corpus", "tokens", "prompts", "layer 0", "lower half", "upper half", "last layer")
 
 
@@ -62,11 +61,24 @@ def _note(results: Measurements) -> str:
     return f"λ by layer ({kind}), mean over prompts with its 95 % interval."
 
 
-def _mostly_falls(schedules: Mixings) -> Iterator[Evidence]:
-    """The share of models whose λ_t falls with depth, each at its longest prompts."""
+def _mostly_falls(
+    schedules: Mixings, from_files: Mapping[str, Float[np.ndarray, "layer"]]
+) -> Iterator[Evidence]:
+    """The share of models whose λ_t falls with depth, each at its longest prompts or as in the authors' files.
+
+    Of the paper's models, where there is one, those of which nothing is known are counted too.
+    """
     longest = {key.model: key for key in sorted(schedules, key=lambda key: key.tokens)}
-    if longest:
-        falls = [fall(f"{key.model}, {key.tokens} tokens", schedules[key]) for key in longest.values()]
+    falls = [fall(f"{key.model}, {key.tokens} tokens", schedules[key]) for key in longest.values()]
+    had = {*map(model_of, longest)} - {None}
+    for model, mixing in from_files.items():
+        if model not in had:
+            half = len(mixing) // 2
+            found = Estimate(float(mixing[:half].mean() - mixing[-half:].mean()))
+            falls.append(Evidence(f"{model}, the authors' file", found, test=Above(least=0.0)))
+    had |= {*from_files}
+    falls += [Evidence(model, flaw="λ not known") for model in TABLE1 if had and model not in had]
+    if falls:
         yield share("models", [one.tested(Above()) for one in falls])
 
 
@@ -163,7 +175,7 @@ FIG1 = _study(
             "herasimchyk2026/fig1/1",
             "Figure 1",
             f"In most models λ {FALLS}",
-            lambda results: _mostly_falls(_of_first_corpus(results)),
+            lambda results: _mostly_falls(_of_first_corpus(results), results.mixings),
             strength="hedged",
             scope=f"{SCOPE}, FineWeb-Edu, {PLOTTED:,} tokens",
             effort=EFFORT,
@@ -173,7 +185,7 @@ FIG1 = _study(
     minutes={"quick": 7.5, "full": 160},
     counts={"quick": 5, "full": 7},
     missing=lambda results: "" if results.cells else "nothing measured",
-    decided_by=decided_by("fig1", PLOTTED),
+    decided_by=f"{decided_by('fig1', PLOTTED)}; the authors' rollout files hold such λ too, --configs",
 )
 
 
