@@ -2,10 +2,10 @@
 
 A folder is searched for `.yaml` files, in the layout of the authors' repository (`no_content/MODEL.yaml`,
 `all_content/CORPUS/MODEL.yaml`, with `_2048` after the first folder for that length) or flat
-(`MODEL-no-content.yaml`, `MODEL-content.yaml`). Level (a) is level (b) with λ = 1. Read as `published`, files are taken as
-the authors' code takes them: a diagonal given once is head 0's alone. `corrected` gives it to all heads, divides
-content by √d_head and takes slopes from the model's own configuration; the files' λ, averaged over tokens, is all
-there is.
+(`MODEL-no-content.yaml`, `MODEL-content.yaml`). Level (a) is level (b) with λ = 1. Read as `published`, files are
+taken as the authors' code takes them: a diagonal given once is head 0's alone. `corrected` gives it to all heads,
+divides content by √d_head and takes slopes from the model's own configuration; the files' λ, averaged over
+tokens, is all there is.
 """
 
 import os
