@@ -101,7 +101,8 @@ def test_of_findings_with_a_fixed_vocabulary_the_paper_says_that_most_hold():
 def test_what_stands_in_two_figures_is_counted_once():
     claims = {claim.id: claim for study in STUDIES.values() for claim in study.claims}
     again = {id: claim.alias_of for id, claim in claims.items() if claim.alias_of}
-    assert again["wu2025/fig4/3"] == "wu2025/fig2/3" and again["wu2025/fig9/1"] == "wu2025/fig10/1"
+    assert again["wu2025/fig4/3"] == "wu2025/fig2/3"
+    assert again["wu2025/fig9/1"] == "wu2025/fig10/1"
     assert len(again) == 12 + 2 + 1 + 2
     for id, other in again.items():
         assert not claims[other].alias_of
@@ -283,7 +284,9 @@ def test_a_stage_of_training_decides_nothing_but_shows_something():
     assert (claim.verdict, claim.seen) == ("undecided", True)
     assert claim.mark == "undecided, seen at this effort"
     assert "2,500 of the paper's 100,000 iterations: a stage of training" in claim.why
-    assert "`posbias paper wu2025 fig4 --effort full` decides it" in claim.why
+    assert (
+        "; decided by 100,000 iterations × 3 networks or more (`posbias paper wu2025 fig4 --eff" in claim.why
+    )
     shrunk = {
         setting: replace(one, gaps=gaps_of(pairs(*(0.3 / setting.depth for _ in PAIRS))))
         for setting, one in at_effort(2500).items()
@@ -291,7 +294,9 @@ def test_a_stage_of_training_decides_nothing_but_shows_something():
     deep = study.judged(shrunk)[1]
     assert (deep.verdict, deep.seen) == ("undecided", False)
     told = json.loads(dump_json(deep.as_dict()))
-    assert told["seen"] is False and told["verdict"] == "undecided" and told["provenance"] == "paper"
+    assert told["seen"] is False
+    assert told["verdict"] == "undecided"
+    assert told["provenance"] == "paper"
 
 
 def test_settled_networks_decide_after_a_quarter_of_the_papers_iterations():
@@ -299,7 +304,8 @@ def test_settled_networks_decide_after_a_quarter_of_the_papers_iterations():
     assert study.judged(at_effort(25_000))[0].verdict == "holds"
     assert study.judged(at_effort(24_999))[0].verdict == "undecided"
     moving = study.judged(at_effort(25_000, late=0.03))[0]
-    assert moving.verdict == "undecided" and "3 of 3 cells had not settled" in moving.why
+    assert moving.verdict == "undecided"
+    assert "3 of 3 cells had not settled" in moving.why
     assert study.judged(at_effort(100_000, late=0.03))[0].verdict == "holds"
     assert "2 networks, 3 needed" in study.judged(at_effort(100_000, seeds=(0, 1)))[0].why
     uneven = at_effort(25_000)

@@ -92,7 +92,7 @@ def _unmade(claim: Claim, trouble: str, study: Study) -> Judged:
     """A claim of a study that is not made: decided by what is at hand, or open."""
     if isinstance(claim.quantity, AtHand):
         return replace(judge(claim, None), study=study.key, more={"effort": claim.quantity.basis})
-    by = f"; {study.decided_by}" if study.decided_by and claim.provenance == "paper" else ""
+    by = f"; {study.decided_by}" if study.decided_by else ""
     return undecided(claim, f"{trouble}{by}", study.key, {"effort": NOTHING})
 
 

@@ -211,7 +211,7 @@ class Study:
         if claim.quantity and (evidence := tuple(claim.quantity(looked_at))):
             verdict = judged(claim, evidence)
             reason = self.withholds(claim, looked_at.seen) if isinstance(looked_at, LookedAt) else ""
-            yield verdict.withheld(reason)
+            yield verdict.withheld(reason and f"{reason}; {self.decided_by}")
 
     def _extended(self, claim: Claim, stand_in: str, own: Any, others: Any) -> Iterator[Judged]:
         """A claim judged on what is of the paper's models, or left open, and on other models as one of ours."""

@@ -470,7 +470,8 @@ def test_a_result_that_an_older_version_judged_is_left_open(folder):
     rises, falls = collect(folder, papers=["wu2025/fig2"], **FEW)
     assert [(one.verdict, one.seen) for one in (rises, falls)] == [("undecided", True), ("undecided", False)]
     assert "judged by an older version; `posbias paper wu2025 fig2` judges it again" in rises.why
-    assert rises.claim.provenance == "paper" and rises.claim.scope
+    assert rises.claim.provenance == "paper"
+    assert rises.claim.scope
 
 
 def test_an_explanation_that_is_no_text_is_refused(tmp_path, monkeypatch):

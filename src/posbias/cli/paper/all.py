@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, log
-from posbias.cli.paper.claims import make_missing, refuse_failures
+from posbias.cli.paper.claims import by_paper, make_missing, refuse_failures
 from posbias.cli.paper.readings import comparisons
 from posbias.interruption import budget
 from posbias.terminal import table
@@ -90,18 +90,18 @@ def _page(out: Path, judged: "Sequence[Judged]", configs: Path | None) -> Path:
 
 
 def _lines(ran: "Ran", judged: "Sequence[Judged]", page: Path | None) -> list[str]:
-    from posbias.claims import count
+    from posbias.claims import tally
     from posbias.papers.study import minutes_text
+
+    def numbers(claims: "Sequence[Judged]") -> list[str]:
+        return [str(number) for counts in tally(claims).values() for number in counts.values()]
 
     lines = [
         f"{len(ran.made)} studies made in {minutes_text(ran.seconds / 60)}, {len(ran.found)} were there",
         *(f"{key}: {reason}" for key, reason in ran.left_out.items()),
         "",
     ]
-    papers = dict.fromkeys(claim.paper for claim in judged)
-    rows = [
-        [key, *map(str, count([claim for claim in judged if claim.paper == key]).values())] for key in papers
-    ]
-    rows.append(["all", *map(str, count(judged).values())])
-    lines += table(["paper", "hold", "fail", "undecided"], rows)
+    rows = [[key, *numbers(own)] for key, own in by_paper(judged).items()]
+    rows.append(["all", *numbers(judged)])
+    lines += table(["paper", "hold", "fail", "undecided", "ours hold", "fail", "undecided"], rows)
     return [*lines, "", f"costs: {ran.costs}", *([f"page: {page}"] if page else [])]

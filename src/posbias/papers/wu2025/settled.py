@@ -55,9 +55,16 @@ def withholds(claim: Claim, looked_at: Mapping[Any, Any], curved: bool = True) -
     trained = {setting: outcome.trained for setting, outcome in looked_at.items()}
     if claim.effort == AS_TRAINED or not trained:
         return ""
-    why = _lacks(trained, curved)
-    study = claim.id.split("/")[1]
-    return why and f"{why}; `posbias paper wu2025 {study} --effort full` decides it"
+    return _lacks(trained, curved)
+
+
+def decided_by(study: str, minutes: str, curved: bool) -> str:
+    """What decides claims on networks that were not trained so long; `minutes` is what that takes, in words."""
+    less = f", or {LEAST_ITERATIONS:,} × {LEAST_NETWORKS} where curves settle" if curved else ""
+    return (
+        f"decided by {WHOLE:,} iterations × {LEAST_NETWORKS} networks or more (`posbias paper wu2025 {study} "
+        f"--effort full`, {minutes} on two cores){less}"
+    )
 
 
 def _lacks(trained: "Mapping[Any, Trained]", curved: bool) -> str:

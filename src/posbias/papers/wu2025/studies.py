@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 from posbias.claims import Claim
 from posbias.papers.claims import Maker, claims_of
-from posbias.papers.study import Studies, Study
+from posbias.papers.study import Studies, Study, minutes_text
 from posbias.papers.wu2025 import depth, sinks
 from posbias.papers.wu2025 import quantities as q
 from posbias.papers.wu2025.biased_training import training_claims
@@ -33,7 +33,7 @@ from posbias.papers.wu2025.settings import (
     Setting,
     effort_of,
 )
-from posbias.papers.wu2025.settled import withholds
+from posbias.papers.wu2025.settled import decided_by, withholds
 from posbias.papers.wu2025.tables import data, note, tables
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
 
@@ -185,6 +185,7 @@ def _figures(
     titles = title, f"Figure {next(iter(quick))}, fixed vocabulary"
     told = zip(titles, (question, repeated), get_args(Inputs), strict=True)
     findings: list[Claim] = []
+    curved = draw not in (draw_maps, draw_sinks)
     for (number, minutes), (title, question, kind) in zip(quick.items(), told, strict=False):
         own = tuple(replace(cell, inputs=kind) for cell in cells)
         claim = _maker(number, own)
@@ -210,7 +211,8 @@ def _figures(
             uses=(uses,),
             recorded=recorded,
             of_number=effort_of,
-            withholds=partial(withholds, curved=draw not in (draw_maps, draw_sinks)),
+            withholds=partial(withholds, curved=curved),
+            decided_by=decided_by(f"fig{number}", minutes_text(full), curved),
         )
 
 
