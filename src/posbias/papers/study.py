@@ -24,6 +24,8 @@ from posbias.reports.pages import Table
 
 MACHINE = "2 cores, x86-64"
 """What costs are of."""
+HERE = "the models and texts measured here, which are not the paper's"
+"""The scope of what is judged of them."""
 PICTURES = ("svg", "png")
 Results = Mapping[Any, Any]
 """What the cells of a study found, by cell. A study without cells of its own may have results of another type."""
@@ -215,7 +217,7 @@ class Study:
 
     def _extended(self, claim: Claim, stand_in: str, own: Any, others: Any) -> Iterator[Judged]:
         """A claim judged on what is of the paper's models, or left open, and on other models as one of ours."""
-        ours = replace(claim, id=f"{claim.id}{ELSEWHERE}", provenance="ours", alias_of="")
+        ours = replace(claim, id=f"{claim.id}{ELSEWHERE}", provenance="ours", scope=HERE, alias_of="")
         extended = [*self._verdict(ours, others)]
         decided = [] if own is None else [*self._verdict(claim, own)]
         told = [stand_in, *([f"measured on these, see {ours.id}"] if extended else []), self.decided_by]

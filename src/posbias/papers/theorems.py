@@ -211,7 +211,7 @@ def judge_statements(papers: Sequence[str], tried: "Mapping[str, Finding]") -> I
             verdict = judged(
                 claim, [Evidence("least margin", Estimate(max(standing.slack, -sys.float_info.max)))]
             )
-            more |= {"instances": standing.instances, "effort": f"{standing.instances:,} instances"}
+            more |= {"instances": standing.instances, "effort": _effort(standing)}
             if not exists and not standing.survived:
                 more["stands"] = statement.corrected.claim if statement.corrected else ""
             why = _why(finding)
@@ -242,7 +242,7 @@ def claims_of_statement(statement: "Statement") -> Iterator[Claim]:
     yield Claim(key, statement.name, f"{statement.name}: {statement.asserts}", test=bound, **about)
     about["strength"] = "constant"
     words = f"{statement.name}, as its proof has it: {printed.claim}"
-    yield Claim(f"{key}-proof", statement.name, words, test=test, **about)
+    yield Claim(f"{key}-proof", f"{statement.name}, proof", words, test=test, **about)
 
 
 def slug(name: str) -> str:
@@ -270,6 +270,10 @@ def _why(finding: "Finding") -> str:
     if statement.corrected is not None and corrected is not None and corrected.survived:
         why += f" What stands: {statement.corrected.claim} ({_survived(corrected)})."
     return why
+
+
+def _effort(trial: "Trial") -> str:
+    return f"{trial.instances:,} instances" if trial.survived else "a counterexample"
 
 
 def _constants(statement: "Statement") -> str:
