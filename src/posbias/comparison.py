@@ -57,12 +57,14 @@ class HeldOut:
     """
 
     agreements: dict[str, Agreement]
+    baselines: dict[str, Agreement]
     differences: tuple[Difference, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Everything by name, ready for JSON."""
         return {
             "agreements": {name: one.as_dict() for name, one in self.agreements.items()},
+            "baselines": {name: one.as_dict() for name, one in self.baselines.items()},
             "differences": [one.as_dict() for one in self.differences],
         }
 
@@ -116,7 +118,7 @@ def compare_all(
     if measured.tokens < 3:
         raise InvalidValueError(f"q: {measured.tokens} positions given, at least 3 needed to compare")
     drawn = _bootstrap(measured, seed)
-    baselines = {"uniform": uniform(measured.tokens), "recency_only": harmonic(measured.tokens)}
+    baselines = _baselines(measured.tokens)
     found = {name: _scored(one, measured, drawn, name) for name, one in predictions.items()}
     return Comparison(
         {name: _agreement(one) for name, one in found.items()},
@@ -125,6 +127,10 @@ def compare_all(
         _differences(found),
         _held_out(held_out, measured, seed) if held_out else None,
     )
+
+
+def _baselines(tokens: int) -> dict[str, Profile]:
+    return {"uniform": uniform(tokens), "recency_only": harmonic(tokens)}
 
 
 def _check(predictions: Mapping[str, Profile], measured: Profile) -> None:
@@ -216,9 +222,11 @@ def _held_out(folds: Sequence[Fold], measured: Profile, seed: int) -> HeldOut:
         judge = Profile.from_samples(samples[fold.judged])
         _check(fold.predictions, judge)
         drawn = _bootstrap(judge, seed, f"compare.held_out.{number}")
-        by_fold.append({name: _scored(one, judge, drawn, name) for name, one in fold.predictions.items()})
+        profiles = dict(fold.predictions) | _baselines(judge.tokens)
+        by_fold.append({name: _scored(one, judge, drawn, name) for name, one in profiles.items()})
     found = {name: _mean([scored[name] for scored in by_fold]) for name in by_fold[0]}
-    return HeldOut({name: _agreement(one) for name, one in found.items()}, _differences(found))
+    baselines = {name: _agreement(found.pop(name)) for name in _baselines(measured.tokens)}
+    return HeldOut({name: _agreement(one) for name, one in found.items()}, baselines, _differences(found))
 
 
 def _mean(found: Sequence[_Scored]) -> _Scored:

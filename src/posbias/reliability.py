@@ -24,17 +24,26 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from posbias.agreement import NORMAL_95, SCORES, Agreement, counted, means, scores
 from posbias.profile import Profile
 from posbias.seeds import stream
 
+ROWS = {
+    "split_half": "split-half agreement: half the prompts against the other half",
+    "second_measurement": "second measurement of as many prompts (estimated)",
+    "noiseless": "noise ceiling: a noiseless predictor (estimated)",
+}
+"""What the fields of `Reliability` for the whole reference are called."""
 SPLITS = 200
 """Random pairs of groups, of each size."""
 _SIZES = (8, 4, 2)
+"""Groups have these parts of the prompts."""
 _LEFT_OUT = 16
-"""Groups of prompts of which the jackknife leaves out one at a time."""
+"""Parts of the prompts of which the jackknife leaves out one at a time."""
+_JACKKNIFED = 50
+"""The pairs of groups that the jackknife uses: each is compared with itself, so that few are enough."""
 _LEAST = 1e-3
 """The least agreement from which a larger one is inferred: what does not agree has no odds to continue."""
 _RANKS: Bool[np.ndarray, "score"] = np.array([name.startswith("spearman") for name in SCORES])
@@ -72,17 +81,18 @@ def reliability(measured: Profile, seed: int = 0) -> Reliability | None:
     pairs = {size: [counted(order[:, k * size :][:, :size], prompts) for k in (0, 1)] for size in sizes}
     halves = _scaled(_pair_scores(measured, pairs[prompts // 2], np.ones(prompts)))
     value = _extrapolated(measured, pairs, np.ones(prompts))
-    groups = np.array_split(random.permutation(prompts), min(prompts, _LEFT_OUT))
-    without = np.array([_extrapolated(measured, pairs, _all_but(group, prompts)) for group in groups])
-    own = (len(groups) - 1) * without.var(axis=0)
+    few = {size: [members[:_JACKKNIFED] for members in pair] for size, pair in pairs.items()}
+    parts = np.array_split(random.permutation(prompts), min(prompts, _LEFT_OUT))
+    without = np.array([_extrapolated(measured, few, _all_but(part, prompts)) for part in parts])
+    own = (len(parts) - 1) * without.var(axis=0)
     reach = NORMAL_95 * np.sqrt(own + halves.var(axis=1, ddof=1))
     ends = [_unscaled(value - reach), _unscaled(value + reach)]
     return Reliability(*(Agreement.of(*row) for row in zip(_unscaled(value), *ends, strict=True)))
 
 
-def _all_but(group: np.ndarray, prompts: int) -> Float[np.ndarray, "prompt"]:
+def _all_but(part: Int[np.ndarray, "prompt"], prompts: int) -> Float[np.ndarray, "prompt"]:
     kept = np.ones(prompts)
-    kept[group] = 0.0
+    kept[part] = 0.0
     return kept
 
 

@@ -8,14 +8,14 @@ from posbias.terminal import comparison_table
 
 
 def compare(p: Path, q: Path, *, seed: shared.Seed = 0, json: shared.Json = False) -> None:
-    """Compare a profile with a reference: Spearman and 1-Wasserstein, beside baselines and the ceiling.
+    """Compare a profile with a reference: Spearman and 1-Wasserstein, beside baselines and noise.
 
     Parameters
     ----------
     p
         The profile in question: a prediction's JSON, a JSON list of weights, or a measurement's .nc.
     q
-        The reference, in any of the same forms; a .nc brings its prompts, and so intervals and the ceiling.
+        The reference, in any of the same forms; a .nc brings its prompts, and so intervals and what noise allows.
     """
     from posbias.comparison import compare
     from posbias.predictors import load_profile
