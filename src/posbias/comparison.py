@@ -2,7 +2,7 @@
 
 Beside the scores of `posbias.agreement` always stand what two ignorant profiles reach (uniform; recency only) and
 what noise in the reference allows (`posbias.reliability`). Which of two predictions is better is decided by the
-difference of their scores on the same resamples of the prompts: noise in the reference, which both share, drops
+difference of their scores as prompts are left out one at a time: noise in the reference, which both share, drops
 out. Predictions made from statistics of the reference's own prompts are also judged held out: fitted on one half
 of the prompts, scored on the other, both ways.
 """
@@ -34,9 +34,10 @@ _LEAST: Float[np.ndarray, "score"] = np.array(
 
 @dataclass(frozen=True)
 class Difference:
-    """The scores of `more` minus those of `less`, paired: on the same resamples of the prompts.
+    """The scores of `more` minus those of `less`, paired: on the same prompts, the same one left out at a time.
 
-    A 95 % interval on one side of zero decides which is better; one that holds zero leaves it open.
+    A 95 % interval (jackknife) on one side of zero decides which is better; one that holds zero leaves it open.
+    Where few of some 32 prompts outweigh the others, intervals of Wasserstein hold the truth in 80 % only.
     """
 
     more: str
@@ -117,12 +118,12 @@ def compare_all(
     measured = _seen(measured, "q")
     if measured.tokens < 3:
         raise InvalidValueError(f"q: {measured.tokens} positions given, at least 3 needed to compare")
-    drawn = _bootstrap(measured, seed)
+    judge = _Judge.of(measured, seed)
+    found = {name: judge.score(one, name) for name, one in predictions.items()}
     baselines = _baselines(measured.tokens)
-    found = {name: _scored(one, measured, drawn, name) for name, one in predictions.items()}
     return Comparison(
         {name: _agreement(one) for name, one in found.items()},
-        {name: _agreement(_scored(one, measured, drawn, name)) for name, one in baselines.items()},
+        {name: _agreement(judge.score(one, name)) for name, one in baselines.items()},
         reliability(measured, seed),
         _differences(found),
         _held_out(held_out, measured, seed) if held_out else None,
@@ -162,53 +163,67 @@ def _seen(profile: Profile, name: str) -> Profile:
     return Profile.from_weights(profile.mass[:last], samples=samples)
 
 
-def _bootstrap(
-    measured: Profile, seed: int, name: str = "compare.bootstrap"
-) -> Float[np.ndarray, "resample position"] | None:
-    """Normalised means of the reference over prompts drawn with replacement."""
-    if measured.samples is None or len(measured.samples) < 2:
-        return None
-    prompts = len(measured.samples)
-    drawn = stream(seed, name).integers(prompts, size=(RESAMPLES, prompts))
-    return means(measured, counted(drawn, prompts))
+@dataclass(frozen=True)
+class _Judge:
+    """The reference, with its mean over resamples of its prompts and over all but one of them; None without any."""
+
+    profile: Profile
+    resampled: Float[np.ndarray, "resample position"] | None
+    all_but_one: Float[np.ndarray, "prompt position"] | None
+
+    @classmethod
+    def of(cls, measured: Profile, seed: int, name: str = "compare.bootstrap") -> "_Judge":
+        if measured.samples is None or len(measured.samples) < 2:
+            return cls(measured, None, None)
+        prompts = len(measured.samples)
+        drawn = stream(seed, name).integers(prompts, size=(RESAMPLES, prompts))
+        return cls(measured, means(measured, counted(drawn, prompts)), means(measured, 1 - np.eye(prompts)))
+
+    def score(self, prediction: Profile, name: str) -> "_Scored":
+        """The scores of a prediction; `name` is for errors."""
+        mass = _seen(prediction, name).mass
+        masses = prediction.kind == self.profile.kind == "mass"
+        value = scores(mass, self.profile.mass, masses)
+        if self.resampled is None or self.all_but_one is None:
+            return _Scored(value, None, None)
+        without = scores(mass, self.all_but_one, masses)
+        prompts = without.shape[1]
+        shifts = np.sqrt((prompts - 1) / prompts) * (without - without.mean(axis=1, keepdims=True))
+        return _Scored(value, scores(mass, self.resampled, masses), shifts)
 
 
 @dataclass(frozen=True)
 class _Scored:
-    """The scores of one prediction, and the same on each resample of the prompts where there are any."""
+    """The scores of one prediction: `drawn` on each resample, `shifts` by each prompt that is left out.
+
+    The squares of the shifts sum to the jackknife's variance. None without prompts.
+    """
 
     value: Float[np.ndarray, "score"]
     drawn: Float[np.ndarray, "score resample"] | None
+    shifts: Float[np.ndarray, "score prompt"] | None
 
 
-def _scored(
-    p: Profile, q: Profile, drawn: Float[np.ndarray, "resample position"] | None, name: str
-) -> _Scored:
-    mass = _seen(p, name).mass
-    masses = p.kind == q.kind == "mass"
-    return _Scored(scores(mass, q.mass, masses), None if drawn is None else scores(mass, drawn, masses))
-
-
-def _agreement(
-    found: _Scored, least: Float[np.ndarray, "score"] | float = _LEAST, most: float = 1.0
-) -> Agreement:
-    """value ± 1.96 standard errors, the part of it that the score can take."""
+def _agreement(found: _Scored) -> Agreement:
+    """value ± 1.96 standard errors of the bootstrap, the part of it that the score can take."""
     if found.drawn is None:
         return Agreement.of(found.value)
     reach = NORMAL_95 * found.drawn.std(axis=1, ddof=1)
     return Agreement.of(
-        found.value, np.maximum(least, found.value - reach), np.minimum(most, found.value + reach)
+        found.value, np.maximum(_LEAST, found.value - reach), np.minimum(1.0, found.value + reach)
     )
 
 
 def _differences(found: Mapping[str, _Scored]) -> tuple[Difference, ...]:
-    """Those of every pair, the earlier minus the later."""
+    """Those of every pair, the earlier minus the later: value ± 1.96 standard errors of the jackknife."""
     differences = []
     for more, less in combinations(found, 2):
         a, b = found[more], found[less]
-        drawn = None if a.drawn is None or b.drawn is None else a.drawn - b.drawn
-        one = _agreement(_Scored(a.value - b.value, drawn), -np.inf, np.inf)
-        differences.append(Difference(more, less, one))
+        value, low, high = a.value - b.value, None, None
+        if a.shifts is not None and b.shifts is not None:
+            reach = NORMAL_95 * np.sqrt(((a.shifts - b.shifts) ** 2).sum(axis=1))
+            low, high = value - reach, value + reach
+        differences.append(Difference(more, less, Agreement.of(value, low, high)))
     return tuple(differences)
 
 
@@ -219,17 +234,20 @@ def _held_out(folds: Sequence[Fold], measured: Profile, seed: int) -> HeldOut:
     samples = np.asarray(measured.samples)
     by_fold = []
     for number, fold in enumerate(folds):
-        judge = Profile.from_samples(samples[fold.judged])
-        _check(fold.predictions, judge)
-        drawn = _bootstrap(judge, seed, f"compare.held_out.{number}")
-        profiles = dict(fold.predictions) | _baselines(judge.tokens)
-        by_fold.append({name: _scored(one, judge, drawn, name) for name, one in profiles.items()})
+        judge = _Judge.of(Profile.from_samples(samples[fold.judged]), seed, f"compare.held_out.{number}")
+        _check(fold.predictions, judge.profile)
+        profiles = dict(fold.predictions) | _baselines(measured.tokens)
+        by_fold.append({name: judge.score(one, name) for name, one in profiles.items()})
     found = {name: _mean([scored[name] for scored in by_fold]) for name in by_fold[0]}
     baselines = {name: _agreement(found.pop(name)) for name in _baselines(measured.tokens)}
     return HeldOut({name: _agreement(one) for name, one in found.items()}, baselines, _differences(found))
 
 
 def _mean(found: Sequence[_Scored]) -> _Scored:
-    drawn = [one.drawn for one in found if one.drawn is not None]
+    """The mean of scores on different prompts."""
     value = np.mean([one.value for one in found], axis=0)
-    return _Scored(value, np.mean(drawn, axis=0) if len(drawn) == len(found) else None)
+    drawn = [one.drawn for one in found if one.drawn is not None]
+    shifts = [one.shifts / len(found) for one in found if one.shifts is not None]
+    if len(drawn) < len(found):
+        return _Scored(value, None, None)
+    return _Scored(value, np.mean(drawn, axis=0), np.concatenate(shifts, axis=1))

@@ -24,5 +24,7 @@ def compare(p: Path, q: Path, *, seed: shared.Seed = 0, json: shared.Json = Fals
     agreement = comparison.agreements["p"].as_dict()
     answer = {name: score["value"] for name, score in agreement.items()}
     answer["intervals"] = {name: score["interval"] for name, score in agreement.items()}
-    answer |= {key: value for key, value in comparison.as_dict().items() if key != "agreements"}
+    answer |= {
+        key: value for key, value in comparison.as_dict().items() if key in ("baselines", "reliability")
+    }
     answer_with("compare/1", answer, lambda: comparison_table(comparison, {"p": p.name}), json)

@@ -115,7 +115,7 @@ def _rivals(found: Findings, measure: Measure, best: str) -> str:
 
 
 def _by(difference: Score, measure: Measure) -> str:
-    """How much better the best is, on the same resamples of the prompts."""
+    """How much better the best is, on the same prompts."""
     low, high = difference.interval or (0.0, 0.0)
     value = difference.value
     if not measure.more_is_better:

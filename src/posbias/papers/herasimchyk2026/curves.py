@@ -1,7 +1,8 @@
 """The curves of one model on one text: influence by level and as measured, and how well each level agrees.
 
-Values, intervals, baselines, held-out scores and what noise allows are `posbias.comparison`'s. Differences are taken on the same
-resamples of the prompts for both levels, so that noise in the measured curve, which both share, drops out.
+Values, intervals, baselines, held-out scores and what noise allows are `posbias.comparison`'s. Differences are
+taken on the same resamples of the prompts for both levels, so that noise in the measured curve, which both share,
+drops out.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +29,8 @@ class Curves:
     """Influence on the last token of one model on one corpus: as measured, if it was, and by level.
 
     `additive` says whether the model adds a line by distance to its logits, `remarks` what no level knows of;
-    resamples are drawn from `seed`; `folds` are levels from halves of the prompts, to be held out. What is said of agreement is of curves that were measured.
+    resamples are drawn from `seed`; `folds` are levels from halves of the prompts, to be judged on the others.
+    What is said of agreement is of curves that were measured.
     """
 
     model: str
@@ -58,7 +60,7 @@ class Curves:
 
     @cached_property
     def comparison(self) -> Comparison:
-        """Scores with intervals by letter, baselines, what noise allows. Raises as `posbias.comparison.compare`."""
+        """Scores with intervals by letter, and what they stand beside. Raises as `posbias.comparison.compare`."""
         return compare_all(self.levels, self.influence, held_out=self.folds, seed=self.seed)
 
     @cached_property
