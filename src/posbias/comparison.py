@@ -165,7 +165,7 @@ def _seen(profile: Profile, name: str) -> Profile:
 
 @dataclass(frozen=True)
 class _Judge:
-    """The reference, with its mean over resamples of its prompts and over all but one of them; None without any."""
+    """The reference, with its mean over resamples of its prompts and over all but one; None without prompts."""
 
     profile: Profile
     resampled: Float[np.ndarray, "resample position"] | None

@@ -65,7 +65,7 @@ def test_a_second_measurement_agrees_as_well_as_said_where_spearman_brown_promis
     off, error = apart(said[:, 1, :, 0], real[:, 1])
     assert (np.abs(off) <= 4 * error).all()
     halves = said[:, 0, 0, 0].mean()
-    assert 2 * halves / (1 + halves) > real[:, 1, 0].mean() + 0.02
+    assert 2 * halves / (1 + halves) > real[:, 1, 0].mean() + 0.01
 
 
 def test_the_truth_does_not_correlate_better_than_the_ceiling(measured):
@@ -116,15 +116,12 @@ def test_paired_differences_hold_the_true_one(weights, noise, least):
 
 
 def test_a_difference_is_surer_than_its_parts():
+    """Of two predictions that err alike: what noise does to one it does to the other."""
     measured = Profile.from_samples(prompts(np.random.default_rng(7)))
-    predictions = {
-        "flat": Profile.from_weights(TRUTH + 0.1),
-        "tilted": Profile.from_weights(TRUTH * (POSITION + 40)),
-    }
+    predictions = {str(tilt): Profile.from_weights(TRUTH * (POSITION + tilt)) for tilt in (20, 40)}
     found = compare_all(predictions, measured)
-    parts = [[np.ptp(one.interval) for one in two(agreement)] for agreement in found.agreements.values()]
-    together = [np.ptp(one.interval) for one in two(found.differences[0].scores)]
-    assert (together < np.hypot(*parts)).all()
+    for one, alone in zip(two(found.differences[0].scores), two(found.agreements["20"]), strict=True):
+        assert np.ptp(one.interval) < np.ptp(alone.interval) / 2
 
 
 def test_shared_noise_flatters_and_a_held_out_score_is_free_of_it():
