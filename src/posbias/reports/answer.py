@@ -156,7 +156,7 @@ def _against_ceiling(found: Findings, measure: Measure, best: Score, ceiling: Sc
     if low <= best.value <= high:
         return f"{best_of} lies within its interval, so noise could be all that it lacks"
     if (best.value < low) == measure.more_is_better:
-        return f"{best_of} falls short of it by more than noise explains"
+        return f"{best_of} falls short of it: noise alone hardly explains what it lacks"
     return f"{best_of} is beyond it, so it owes something to these very prompts or to chance"
 
 
