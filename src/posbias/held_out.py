@@ -37,11 +37,12 @@ def folds(
 ) -> tuple[Fold, ...]:
     """What `predict` makes of either half of the prompts, to be judged on the other half.
 
-    Empty where the measurement does not keep `needs` by halves (one of version 0.1, or of a single prompt).
+    Empty where the measurement does not keep `needs` by halves (as those of version 0.1), or where a half has
+    fewer than two prompts.
     """
-    if needs + EVEN not in measurement:
-        return ()
     even = measurement["prompt"].values % 2 == 0
+    if needs + EVEN not in measurement or min(even.sum(), (~even).sum()) < 2:
+        return ()
     return tuple(
         Fold(predict(half(measurement, part)), np.flatnonzero(even != part)) for part in (True, False)
     )
