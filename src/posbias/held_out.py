@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Int
 
+from posbias.measurement.accumulate import EVEN
 from posbias.predictors import predictions
 from posbias.profile import Profile
 
 if TYPE_CHECKING:
     import xarray as xr
 
-EVEN = "_even"
 _OF_THE_MODEL = ("head_gain",)
 
 

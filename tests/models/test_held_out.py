@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from posbias.held_out import EVEN, folds, half
+from posbias.held_out import folds, half
 from posbias.measurement import load_model, measure
-from posbias.measurement.accumulate import EVEN as KEPT
 from posbias.predictors import PREDICTORS, predictions
 
 
@@ -46,4 +45,3 @@ def test_folds_judge_each_half_on_the_other_and_need_two_prompts_of_each(measure
     assert [*found[0].predictions] == [predictor.key for predictor in PREDICTORS]
     assert folds(measured.isel(prompt=slice(0, 3))) == ()
     assert folds(measured.drop_vars("energy_kernel_even")) == ()
-    assert EVEN == KEPT
