@@ -1,80 +1,98 @@
 """How well two profiles agree, never without the scale to read it on.
 
-Two numbers say it: Spearman's rank correlation (is the order of positions right?) and the 1-Wasserstein
-distance on positions divided by n − 1 (how far would mass have to move?). Both are also given without the
-first token, which alone can decide either. Beside them always stand what two ignorant profiles reach
-(uniform; recency only) and the ceiling, how well one half of the prompts agrees with the other.
+Beside the scores of `posbias.agreement` always stand what two ignorant profiles reach (uniform; recency only) and
+what noise in the reference allows (`posbias.reliability`). Which of two predictions is better is decided by the
+difference of their scores as prompts are left out one at a time: noise in the reference, which both share, drops
+out. Predictions made from statistics of the reference's own prompts are also judged held out: fitted on one half
+of the prompts, scored on the other, both ways.
 """
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
+from posbias.agreement import NORMAL_95, SCORES, Agreement, Score, counted, means, scores
 from posbias.errors import InvalidValueError
-from posbias.profile import Profile, harmonic, spearman, uniform, wasserstein
+from posbias.held_out import Fold
+from posbias.profile import Profile, harmonic, uniform
+from posbias.reliability import Reliability, reliability
 from posbias.seeds import stream
 
+__all__ = ["Agreement", "Comparison", "Difference", "HeldOut", "Score", "compare", "compare_all"]
+
 RESAMPLES = 1000
-"""Bootstrap resamples, and random splits of the prompts."""
+"""Bootstrap resamples of the prompts."""
+_LEAST: Float[np.ndarray, "score"] = np.array(
+    [-1.0 if name.startswith("spearman") else 0.0 for name in SCORES]
+)
+"""The least that a score can be; the most is 1."""
 
 
 @dataclass(frozen=True)
-class Score:
-    """A number and its 95 % interval; NaN where it is undefined, None where there are no prompts.
+class Difference:
+    """The scores of `more` minus those of `less`, paired: on the same prompts, the same one left out at a time.
 
-    Of an agreement: value ± 1.96 bootstrap standard errors over prompts, within what the score can be. It is
-    about the score against a mean of **as many** prompts. Noise in that mean lowers Spearman and raises
-    Wasserstein for every prediction alike; the interval does not reach for the score without noise.
-    Of the ceiling: 95 % of the random splits.
+    A 95 % interval (jackknife) on one side of zero decides which is better; one that holds zero leaves it open.
+    Where few of some 32 prompts outweigh the others, intervals of Wasserstein hold the truth in 80 % only.
     """
 
-    value: float
-    interval: tuple[float, float] | None = None
+    more: str
+    less: str
+    scores: Agreement
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON: NaN becomes null."""
-        value = None if math.isnan(self.value) else self.value
-        return {"value": value, "interval": None if self.interval is None else list(self.interval)}
+        """The names and the four differences, ready for JSON."""
+        return {"more": self.more, "less": self.less, **self.scores.as_dict()}
 
 
 @dataclass(frozen=True)
-class Agreement:
-    """Spearman and 1-Wasserstein of two profiles, with and without the first token."""
+class HeldOut:
+    """Scores of predictions fitted on one half of the prompts and judged on the other, mean of both ways.
 
-    spearman: Score
-    wasserstein: Score
-    spearman_without_first: Score
-    wasserstein_without_first: Score
-
-    def as_dict(self) -> dict[str, Any]:
-        """The four scores by name, ready for JSON."""
-        return {name: getattr(self, name).as_dict() for name in self.__dataclass_fields__}
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Agreement of one or more profiles with a reference, beside its baselines and its ceiling.
-
-    `baselines` holds "uniform" (its Spearman is undefined: every rank is tied) and "recency_only" (mass as
-    1/(distance + 1)). `ceiling` is the agreement of two random halves of the reference's prompts: its value
-    is the mean over splits, its interval holds 95 % of them; None without prompts. A half is noisier than
-    the whole, so a good prediction may score slightly better than the ceiling.
+    A half is a noisier judge than the whole: the noise ceiling of these scores is `Reliability.noiseless_half`.
+    Intervals resample the prompts that judge, with each fitted prediction held fixed.
     """
 
     agreements: dict[str, Agreement]
     baselines: dict[str, Agreement]
-    ceiling: Agreement | None
+    differences: tuple[Difference, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Everything by name, ready for JSON."""
         return {
             "agreements": {name: one.as_dict() for name, one in self.agreements.items()},
             "baselines": {name: one.as_dict() for name, one in self.baselines.items()},
-            "ceiling": None if self.ceiling is None else self.ceiling.as_dict(),
+            "differences": [one.as_dict() for one in self.differences],
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Agreement of one or more profiles with a reference, beside its baselines and what its noise allows.
+
+    `baselines` holds "uniform" (its Spearman is undefined: every rank is tied) and "recency_only" (mass as
+    1/(distance + 1)). `reliability` is None with fewer than four prompts; `differences` are those of every pair of
+    profiles; `held_out` is None where no predictions from halves of the prompts were given.
+    """
+
+    agreements: dict[str, Agreement]
+    baselines: dict[str, Agreement]
+    reliability: Reliability | None
+    differences: tuple[Difference, ...] = ()
+    held_out: HeldOut | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name, ready for JSON."""
+        return {
+            "agreements": {name: one.as_dict() for name, one in self.agreements.items()},
+            "baselines": {name: one.as_dict() for name, one in self.baselines.items()},
+            "reliability": None if self.reliability is None else self.reliability.as_dict(),
+            "differences": [one.as_dict() for one in self.differences],
+            "held_out": None if self.held_out is None else self.held_out.as_dict(),
         }
 
 
@@ -82,15 +100,41 @@ def compare(p: Profile, q: Profile, *, seed: int = 0) -> Comparison:
     """Compare `p` with the reference `q`; the result's only agreement is called "p".
 
     Profiles that are no mass (`Profile.kind`) are compared by rank; Wasserstein is NaN then. Where `q` has
-    prompts, they are resampled (1,000 times, from `seed`) with `p` held fixed, and split in halves for the
-    ceiling. Positions after the query are left out. Raises `InvalidValueError` if the profiles differ in
+    prompts, they are resampled (1,000 times, from `seed`) with `p` held fixed, and parted in groups to see how
+    noisy they are. Positions after the query are left out. Raises `InvalidValueError` if the profiles differ in
     length or query, or have fewer than three positions.
     """
     return compare_all({"p": p}, q, seed=seed)
 
 
-def compare_all(predictions: Mapping[str, Profile], measured: Profile, *, seed: int = 0) -> Comparison:
-    """Compare each prediction with the reference `measured`, as `compare` does."""
+def compare_all(
+    predictions: Mapping[str, Profile], measured: Profile, *, held_out: Sequence[Fold] = (), seed: int = 0
+) -> Comparison:
+    """Compare each prediction with the reference `measured`, as `compare` does, and with each other.
+
+    `held_out` are predictions from a part of the prompts, to be judged on the rest (`posbias.held_out.folds`).
+    """
+    _check(predictions, measured)
+    measured = _seen(measured, "q")
+    if measured.tokens < 3:
+        raise InvalidValueError(f"q: {measured.tokens} positions given, at least 3 needed to compare")
+    judge = _Judge.of(measured, seed)
+    found = {name: judge.score(one, name) for name, one in predictions.items()}
+    baselines = _baselines(measured.tokens)
+    return Comparison(
+        {name: _agreement(one) for name, one in found.items()},
+        {name: _agreement(judge.score(one, name)) for name, one in baselines.items()},
+        reliability(measured, seed),
+        _differences(found),
+        _held_out(held_out, measured, seed) if held_out else None,
+    )
+
+
+def _baselines(tokens: int) -> dict[str, Profile]:
+    return {"uniform": uniform(tokens), "recency_only": harmonic(tokens)}
+
+
+def _check(predictions: Mapping[str, Profile], measured: Profile) -> None:
     for name, profile in predictions.items():
         if profile.tokens != measured.tokens:
             raise InvalidValueError(
@@ -101,16 +145,6 @@ def compare_all(predictions: Mapping[str, Profile], measured: Profile, *, seed: 
                 f"{name}: influence on position {profile.query} given, on {measured.query} needed, as in the "
                 "reference"
             )
-    measured = _seen(measured, "q")
-    if measured.tokens < 3:
-        raise InvalidValueError(f"q: {measured.tokens} positions given, at least 3 needed to compare")
-    resampled = _bootstrap(measured, seed)
-    baselines = {"uniform": uniform(measured.tokens), "recency_only": harmonic(measured.tokens)}
-    return Comparison(
-        {name: _agreement(_seen(one, name), measured, resampled) for name, one in predictions.items()},
-        {name: _agreement(profile, measured, resampled) for name, profile in baselines.items()},
-        _ceiling(measured, seed),
-    )
 
 
 def _seen(profile: Profile, name: str) -> Profile:
@@ -129,94 +163,91 @@ def _seen(profile: Profile, name: str) -> Profile:
     return Profile.from_weights(profile.mass[:last], samples=samples)
 
 
-def _bootstrap(measured: Profile, seed: int) -> Float[np.ndarray, "resample position"] | None:
-    """Normalised means of the reference over prompts drawn with replacement."""
-    if measured.samples is None or len(measured.samples) < 2:
-        return None
-    prompts = len(measured.samples)
-    drawn = stream(seed, "compare.bootstrap").integers(prompts, size=(RESAMPLES, prompts))
-    return _means(measured, _counts(drawn, prompts))
+@dataclass(frozen=True)
+class _Judge:
+    """The reference, with its mean over resamples of its prompts and over all but one; None without prompts."""
+
+    profile: Profile
+    resampled: Float[np.ndarray, "resample position"] | None
+    all_but_one: Float[np.ndarray, "prompt position"] | None
+
+    @classmethod
+    def of(cls, measured: Profile, seed: int, name: str = "compare.bootstrap") -> "_Judge":
+        if measured.samples is None or len(measured.samples) < 2:
+            return cls(measured, None, None)
+        prompts = len(measured.samples)
+        drawn = stream(seed, name).integers(prompts, size=(RESAMPLES, prompts))
+        return cls(measured, means(measured, counted(drawn, prompts)), means(measured, 1 - np.eye(prompts)))
+
+    def score(self, prediction: Profile, name: str) -> "_Scored":
+        """The scores of a prediction; `name` is for errors."""
+        mass = _seen(prediction, name).mass
+        masses = prediction.kind == self.profile.kind == "mass"
+        value = scores(mass, self.profile.mass, masses)
+        if self.resampled is None or self.all_but_one is None:
+            return _Scored(value, None, None)
+        without = scores(mass, self.all_but_one, masses)
+        prompts = without.shape[1]
+        shifts = np.sqrt((prompts - 1) / prompts) * (without - without.mean(axis=1, keepdims=True))
+        return _Scored(value, scores(mass, self.resampled, masses), shifts)
 
 
-def _ceiling(measured: Profile, seed: int) -> Agreement | None:
-    """Agreement of random halves of the prompts."""
-    if measured.samples is None or len(measured.samples) < 4:
-        return None
-    prompts = len(measured.samples)
-    order = stream(seed, "compare.halves").permuted(np.tile(np.arange(prompts), (RESAMPLES, 1)), axis=1)
-    half = prompts // 2
-    first = _means(measured, _counts(order[:, :half], prompts))
-    second = _means(measured, _counts(order[:, half : 2 * half], prompts))
-    scores = []
-    for skip in (0, 1):
-        a, b = _skip(first, skip, measured), _skip(second, skip, measured)
-        scores += [_spread(spearman(a, b)), _spread(_measure(wasserstein, measured)(a, b))]
-    return Agreement(*scores)
+@dataclass(frozen=True)
+class _Scored:
+    """The scores of one prediction: `drawn` on each resample, `shifts` by each prompt that is left out.
+
+    The squares of the shifts sum to the jackknife's variance. None without prompts.
+    """
+
+    value: Float[np.ndarray, "score"]
+    drawn: Float[np.ndarray, "score resample"] | None
+    shifts: Float[np.ndarray, "score prompt"] | None
 
 
-def _counts(drawn: Int[np.ndarray, "resample draw"], prompts: int) -> Float[np.ndarray, "resample prompt"]:
-    """How often each prompt occurs in each resample."""
-    rows = np.repeat(np.arange(len(drawn)), drawn.shape[1])
-    counts = np.zeros((len(drawn), prompts))
-    np.add.at(counts, (rows, drawn.reshape(-1)), 1.0)
-    return counts
+def _agreement(found: _Scored) -> Agreement:
+    """value ± 1.96 standard errors of the bootstrap, the part of it that the score can take."""
+    if found.drawn is None:
+        return Agreement.of(found.value)
+    reach = NORMAL_95 * found.drawn.std(axis=1, ddof=1)
+    return Agreement.of(
+        found.value, np.maximum(_LEAST, found.value - reach), np.minimum(1.0, found.value + reach)
+    )
 
 
-def _means(
-    measured: Profile, counts: Float[np.ndarray, "resample prompt"]
-) -> Float[np.ndarray, "resample position"]:
-    """Each resample's influence: its prompts' mean, of a mass divided by its sum (Eq. 6)."""
-    sums = counts @ np.asarray(measured.samples)
-    return sums / (sums if measured.kind == "mass" else counts).sum(axis=1, keepdims=True)
+def _differences(found: Mapping[str, _Scored]) -> tuple[Difference, ...]:
+    """Those of every pair, the earlier minus the later: value ± 1.96 standard errors of the jackknife."""
+    differences = []
+    for more, less in combinations(found, 2):
+        a, b = found[more], found[less]
+        value, low, high = a.value - b.value, None, None
+        if a.shifts is not None and b.shifts is not None:
+            reach = NORMAL_95 * np.sqrt(((a.shifts - b.shifts) ** 2).sum(axis=1))
+            low, high = value - reach, value + reach
+        differences.append(Difference(more, less, Agreement.of(value, low, high)))
+    return tuple(differences)
 
 
-def _measure(measure: Callable[..., np.ndarray], *profiles: Profile) -> Callable[..., np.ndarray]:
-    """The score, which is NaN where it asks for masses and a profile is none."""
-    if measure is spearman or all(profile.kind == "mass" for profile in profiles):
-        return measure
-    return lambda p, q: np.full(np.broadcast_shapes(np.shape(p)[:-1], np.shape(q)[:-1]), math.nan)
+def _held_out(folds: Sequence[Fold], measured: Profile, seed: int) -> HeldOut:
+    """Each fold's predictions against the mean of the prompts it may be judged on; the mean over folds."""
+    if measured.samples is None:
+        raise InvalidValueError("q: no prompts given, some to judge held-out predictions on needed")
+    samples = np.asarray(measured.samples)
+    by_fold = []
+    for number, fold in enumerate(folds):
+        judge = _Judge.of(Profile.from_samples(samples[fold.judged]), seed, f"compare.held_out.{number}")
+        _check(fold.predictions, judge.profile)
+        profiles = dict(fold.predictions) | _baselines(measured.tokens)
+        by_fold.append({name: judge.score(one, name) for name, one in profiles.items()})
+    found = {name: _mean([scored[name] for scored in by_fold]) for name in by_fold[0]}
+    baselines = {name: _agreement(found.pop(name)) for name in _baselines(measured.tokens)}
+    return HeldOut({name: _agreement(one) for name, one in found.items()}, baselines, _differences(found))
 
 
-def _skip(
-    mass: Float[np.ndarray, "*batch position"], first: int, profile: Profile
-) -> Float[np.ndarray, "*batch rest"]:
-    """Leave out the first positions; what is left of a mass is divided by its sum (NaN where nothing is)."""
-    rest = mass[..., first:]
-    if not first or profile.kind != "mass":
-        return rest
-    with np.errstate(invalid="ignore"):
-        return rest / rest.sum(axis=-1, keepdims=True)
-
-
-def _agreement(p: Profile, q: Profile, resampled: np.ndarray | None) -> Agreement:
-    scores = []
-    for skip in (0, 1):
-        mine, theirs = _skip(p.mass, skip, p), _skip(q.mass, skip, q)
-        others = None if resampled is None else _skip(resampled, skip, q)
-        for measure in (spearman, wasserstein):
-            score = _measure(measure, p, q)
-            value = float(score(mine, theirs))
-            around = None if others is None else _around(value, score(mine, others), _RANGE[measure])
-            scores.append(Score(value, around))
-    return Agreement(*scores)
-
-
-_RANGE = {spearman: (-1.0, 1.0), wasserstein: (0.0, 1.0)}
-
-
-def _around(
-    value: float, resampled: Float[np.ndarray, "resample"], limits: tuple[float, float]
-) -> tuple[float, float] | None:
-    """value ± 1.96 standard errors, the part of it that the score can take."""
-    if np.isnan(resampled).any() or math.isnan(value):
-        return None
-    reach = 1.96 * float(resampled.std(ddof=1))
-    return max(limits[0], value - reach), min(limits[1], value + reach)
-
-
-def _spread(values: Float[np.ndarray, "split"]) -> Score:
-    """The mean, and what holds 95 % of the values."""
-    if np.isnan(values).any():
-        return Score(float(values.mean()))
-    low, high = np.quantile(values, [0.025, 0.975])
-    return Score(float(values.mean()), (float(low), float(high)))
+def _mean(found: Sequence[_Scored]) -> _Scored:
+    """The mean of scores on different prompts."""
+    value = np.mean([one.value for one in found], axis=0)
+    drawn = [one.drawn for one in found if one.drawn is not None]
+    shifts = [one.shifts / len(found) for one in found if one.shifts is not None]
+    if len(drawn) < len(found):
+        return _Scored(value, None, None)
+    return _Scored(value, np.mean(drawn, axis=0), np.concatenate(shifts, axis=1))

@@ -131,13 +131,22 @@ def blocks(mass: "Float[np.ndarray, 'position']", width: int = 64) -> str:
 
 
 def comparison_table(comparison: "Comparison", labels: dict[str, str]) -> list[str]:
-    """A comparison as aligned lines: profiles, then baselines, then the ceiling."""
+    """A comparison as aligned lines: profiles, baselines, what noise allows; then the held-out scores, if any."""
+    from posbias.reliability import ROWS
+
     rows = [[labels.get(key, key), *_cells(one)] for key, one in comparison.agreements.items()]
     rows += [
         [f"baseline: {key.replace('_', ' ')}", *_cells(one)] for key, one in comparison.baselines.items()
     ]
-    if comparison.ceiling is not None:
-        rows.append(["ceiling: half against half", *_cells(comparison.ceiling)])
+    noise, held_out = comparison.reliability, comparison.held_out
+    if noise is not None:
+        rows += [[label, *_cells(getattr(noise, name))] for name, label in ROWS.items()]
+    if held_out is not None:
+        rows += [
+            [f"held out: {labels.get(key, key)}", *_cells(one)] for key, one in held_out.agreements.items()
+        ]
+        if noise is not None:
+            rows.append(["held out: noise ceiling (estimated)", *_cells(noise.noiseless_half)])
     return table(["", "Spearman", "Wasserstein", "Spearman w/o first", "Wasserstein w/o first"], rows)
 
 

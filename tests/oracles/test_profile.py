@@ -228,9 +228,10 @@ def test_prompts_of_a_rate_are_averaged_and_not_divided():
         [[1.0, 0.0, 0.0, 1.0], [1.0, 1.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 1.0]]
     )
     profile = Profile(samples.mean(axis=0), samples=samples, kind="rate")
-    ceiling = compare(uniform(4), profile).ceiling
-    assert 0.3 < ceiling.spearman.value <= 1.0
-    assert math.isnan(ceiling.wasserstein.value)
+    noise = compare(uniform(4), profile).reliability
+    assert 0.3 < noise.split_half.spearman.value <= noise.noiseless.spearman.value <= 1.0
+    assert math.isnan(noise.split_half.wasserstein.value)
+    assert noise.noiseless.wasserstein.interval is None
 
 
 def test_kinds_are_written_and_read(tmp_path):

@@ -8,14 +8,14 @@ from posbias.terminal import comparison_table
 
 
 def compare(p: Path, q: Path, *, seed: shared.Seed = 0, json: shared.Json = False) -> None:
-    """Compare a profile with a reference: Spearman and 1-Wasserstein, beside baselines and the ceiling.
+    """Compare a profile with a reference: Spearman and 1-Wasserstein, beside baselines and noise.
 
     Parameters
     ----------
     p
         The profile in question: a prediction's JSON, a JSON list of weights, or a measurement's .nc.
     q
-        The reference, in any of the same forms; a .nc brings its prompts, and so intervals and the ceiling.
+        The reference, in any of the same forms; a .nc brings its prompts, and so intervals and what noise allows.
     """
     from posbias.comparison import compare
     from posbias.predictors import load_profile
@@ -24,5 +24,7 @@ def compare(p: Path, q: Path, *, seed: shared.Seed = 0, json: shared.Json = Fals
     agreement = comparison.agreements["p"].as_dict()
     answer = {name: score["value"] for name, score in agreement.items()}
     answer["intervals"] = {name: score["interval"] for name, score in agreement.items()}
-    answer |= {key: value for key, value in comparison.as_dict().items() if key != "agreements"}
+    answer |= {
+        key: value for key, value in comparison.as_dict().items() if key in ("baselines", "reliability")
+    }
     answer_with("compare/1", answer, lambda: comparison_table(comparison, {"p": p.name}), json)

@@ -6,7 +6,8 @@ of a whole number of prompts.
 
 The averaged kernel is kept as two means, over even and over odd prompts: what the halves disagree by is the
 sampling noise of the whole (`stochastic_order.noise_floor`), at no more memory than one running mean and one
-sample.
+sample. Of all else that predictions rest on, the mean over even prompts is kept beside that over all: a
+prediction from one half of the prompts can then be judged on the other.
 """
 
 from collections.abc import Iterable
@@ -24,7 +25,20 @@ SPREADS = {"content_variance": "content_mean", "content_distance_variance": "con
 """Variances over prompts and pairs → the means they are about; a sample holds those of one prompt."""
 SPLIT = "kernel"
 """The quantity whose mean is kept for even and odd prompts apart, as `kernel_even` and `kernel_odd`."""
-_HALVES = (f"{SPLIT}_even", f"{SPLIT}_odd")
+EVEN = "_even"
+"""What the name of a mean over prompts with even numbers ends with."""
+_HALVES = (SPLIT + EVEN, f"{SPLIT}_odd")
+HALVED = (
+    "energy_kernel",
+    "positional_distance",
+    "logits_distance",
+    "logits_diagonal",
+    "logits_first_column",
+    "content_mean",
+    "content_diagonal",
+    "content_first_column",
+)
+"""Quantities whose mean over even prompts is kept too, under the same name with `_even`."""
 _INDEX = "index"
 _MEAN, _ROW = "mean.", "row."
 
@@ -50,6 +64,8 @@ class State:
         index = self.finished if index is None else index
         if SPLIT in sample:
             sample[_HALVES[index % 2]] = sample.pop(SPLIT)
+        if index % 2 == 0:
+            sample |= {name + EVEN: sample[name].copy() for name in HALVED if name in sample}
         single = State(1, sample, (row | {_INDEX: np.array(index)},), seconds)
         return self.merged(single)
 
@@ -61,6 +77,7 @@ class State:
         if not self.finished or not other.finished:
             return other if not self.finished else self
         means = other.means
+        lost = {name + EVEN for name in HALVED for one in (self, other) if one._lacks_half(name)}
         for name, about in SPREADS.items():
             if name in means:
                 share = _share(self, other, about)
@@ -72,8 +89,20 @@ class State:
                 means[name] = mean
             elif name not in SPREADS:
                 _move(mean, means[name], _share(self, other, name))
+        means = {name: mean for name, mean in means.items() if name not in lost}
         rows = tuple(sorted((*self.rows, *other.rows), key=lambda row: int(row[_INDEX])))
         return State(self.finished + other.finished, means, rows, self.seconds + other.seconds)
+
+    def _lacks_half(self, name: str) -> bool:
+        """Whether even prompts were counted without a mean of their own, as in a checkpoint of version 0.1.0."""
+        return name in self.means and name + EVEN not in self.means and _count(self, name + EVEN) > 0
+
+    def even(self) -> Arrays:
+        """Return the means over even prompts that are kept, under the names of the whole; empty unless both
+        halves have prompts."""
+        if not 0 < self.share_of_even() < 1:
+            return {}
+        return {name.removesuffix(EVEN): mean for name, mean in self.means.items() if name.endswith(EVEN)}
 
     def tensors(self) -> Tensors:
         """All of it, for a checkpoint; without finished prompts nothing."""
@@ -135,9 +164,10 @@ def _move(mean: np.ndarray, new: np.ndarray, share: float) -> None:
 
 def _count(state: State, name: str) -> int:
     """The number of prompts that a mean is over."""
-    if name not in _HALVES:
+    even = name.endswith(EVEN)
+    if not even and name not in _HALVES:
         return state.finished
-    return sum(int(row[_INDEX]) % 2 == _HALVES.index(name) for row in state.rows)
+    return sum((int(row[_INDEX]) % 2 == 0) == even for row in state.rows)
 
 
 def _share(before: State, new: State, name: str) -> float:

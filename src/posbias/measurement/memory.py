@@ -88,7 +88,7 @@ def memory_parts(config: Any, request: Request, recompute: bool | None = None) -
 def _kept(heads: int, request: Request) -> int:
     """Numbers of a state and a sample, for each layer."""
     tokens, square = request.tokens, request.tokens**2
-    kernels = 5 * square if tokens <= KERNEL_TOKENS else 0
+    kernels = 7 * square if tokens <= KERNEL_TOKENS else 0
     by_head = 2 * square * heads * (2 * request.dense_logits + request.head_kernels)
     return kernels + by_head + 2 * 10 * heads * tokens
 

@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
-from posbias.measurement.accumulate import State
+from posbias.measurement.accumulate import EVEN, State
 from posbias.stochastic_order import TOLERANCES, noise_floor, violations
 
 _About = tuple[tuple[str, ...], str, str]
@@ -82,6 +82,7 @@ def dataset(
         name: np.arange(attributes["tokens"]) for name in ("position", "query", "key", "distance")
     }
     values = {name: state.column(name) for name in state.rows[0]} | state.means
+    about = _ABOUT | {name + EVEN: _of_even(name) for name in state.even()}
     kernel = state.kernel()
     if kernel is not None:
         values |= {"kernel": kernel} | _monotonicity(kernel, state)
@@ -90,7 +91,7 @@ def dataset(
         values["head_gain"] = gains
     variables = {
         name: xr.Variable(dimensions, values[name], {"long_name": what, "units": unit})
-        for name, (dimensions, what, unit) in _ABOUT.items()
+        for name, (dimensions, what, unit) in about.items()
         if name in values
     }
     fixed = {"posbias_kind": "measurement", "schema": 1}
@@ -100,6 +101,12 @@ def dataset(
         coords=coordinates,
         attrs={name: _plain(value) for name, value in (fixed | attributes | {"created": created}).items()},
     )
+
+
+def _of_even(name: str) -> _About:
+    """What the mean over even prompts is, of a variable that has one."""
+    dimensions, what, unit = _ABOUT[name]
+    return dimensions, f"{what}; of prompts with even numbers alone", unit
 
 
 def _monotonicity(kernel: Float[np.ndarray, "layer query key"], state: State) -> dict[str, np.ndarray]:

@@ -13,7 +13,7 @@ are kept in `cells` and found again.
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from posbias.papers.herasimchyk2026.cells import Corpus, Effort, check, gather
 from posbias.papers.herasimchyk2026.curves import Curves
 from posbias.papers.herasimchyk2026.levels import curves_of
 from posbias.papers.herasimchyk2026.schedules import FALLS, fall
-from posbias.papers.herasimchyk2026.scores import DIGITS, score_text
+from posbias.papers.herasimchyk2026.scores import DIGITS, NOISE, noise_cells, score_text
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.encodings import SIZE, EncodingCurves, draw_encodings
 from posbias.plots.style import INK, new_figure, save_figure
@@ -129,14 +129,17 @@ def encoding_of(measurement: "xr.Dataset", seed: int = 0) -> Encoding:
 
     Raises `InvalidValueError` for a measurement that lacks a variable that the levels need.
     """
-    curves = curves_of(measurement, str(measurement.attrs.get("text", "")), seed=seed)
+    curves = curves_of(measurement, str(measurement.attrs.get("text", "")), seed=seed, more=_energy)
+    return Encoding(measurement["mixing"].values, measurement["loss"].values, curves)
+
+
+def _energy(measurement: "xr.Dataset") -> dict[str, Profile]:
+    """Level (e), where energy kernels were measured."""
     energy = next(one for one in PREDICTORS if one.key == "energy")
-    levels = dict(curves.levels)
-    if all(name in measurement for name in energy.needs):
-        attrs = {"predictor": f"(e) {energy.label}"}
-        levels["e"] = Profile.from_weights(energy.predict(measurement), measures="rollout", attrs=attrs)
-    mixing, loss = measurement["mixing"].values, measurement["loss"].values
-    return Encoding(mixing, loss, replace(curves, levels=levels))
+    if any(name not in measurement for name in energy.needs):
+        return {}
+    attrs = {"predictor": f"(e) {energy.label}"}
+    return {"e": Profile.from_weights(energy.predict(measurement), measures="rollout", attrs=attrs)}
 
 
 def _figure(shown: Sequence[Encoding], note: str) -> Any:
@@ -156,7 +159,7 @@ def _tables(shown: Sequence[Encoding]) -> tuple[Table, ...]:
     head = ["model", "perplexity", "λ bottom", "λ mean", "λ top", "first 5 %", "last 5 %", "trough", "shape"]
     measured = Table("Measured", head, [_row(one) for one in shown])
     letters = sorted({letter for one in shown for letter in one.curves.levels})
-    head = ["model", *(f"({letter})" for letter in letters), "uniform", "recency only", "ceiling"]
+    head = ["model", *(f"({letter})" for letter in letters), "uniform", "recency only", *NOISE.values()]
     return (
         measured,
         *(
@@ -185,9 +188,9 @@ def _row(one: Encoding) -> list[str]:
 def _scores(one: Encoding, score: str, letters: Sequence[str]) -> list[str]:
     compared = one.curves.comparison
     agreements = [compared.agreements.get(letter) for letter in letters]
-    agreements += [*compared.baselines.values(), compared.ceiling]
+    agreements += compared.baselines.values()
     texts = (score_text(getattr(by, score, None), DIGITS[score]) for by in agreements)
-    return [one.curves.model, *texts]
+    return [one.curves.model, *texts, *noise_cells(one.curves, score)]
 
 
 def _claims(shown: Sequence[Encoding]) -> tuple[Judged, ...]:

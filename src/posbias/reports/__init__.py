@@ -43,6 +43,7 @@ def write_report(measurement: "xr.Dataset", folder: str | os.PathLike[str], *, s
     """
     require("jinja2", "matplotlib")
     from posbias.comparison import compare_all
+    from posbias.held_out import folds
     from posbias.plots import picture_bytes
     from posbias.predictors import measured_influence, predictions
     from posbias.reports.answer import answer
@@ -51,7 +52,7 @@ def write_report(measurement: "xr.Dataset", folder: str | os.PathLike[str], *, s
     from posbias.reports.page import render
 
     measured, predicted = measured_influence(measurement), predictions(measurement)
-    comparison = compare_all(predicted, measured, seed=seed)
+    comparison = compare_all(predicted, measured, held_out=folds(measurement), seed=seed)
     found = Findings(measurement, measured, predicted, comparison, seed)
     sentences = answer(found)
     plates, written = [], []

@@ -1,9 +1,19 @@
 """The answer in plain words: sentences that follow from the numbers and from nothing else."""
 
-from posbias.comparison import Score
+from posbias.agreement import Agreement, Score
 from posbias.estimate import Estimate
 from posbias.reports.evidence import Findings
-from posbias.reports.scores import LABELS, SPEARMAN, WASSERSTEIN, Measure, interval, number, overlap, percent
+from posbias.reports.scores import (
+    LABELS,
+    SPEARMAN,
+    WASSERSTEIN,
+    Measure,
+    decided,
+    digits_of,
+    interval,
+    number,
+    percent,
+)
 
 _PAPERS_OWN = "measured_kernels"
 _SINKS_AT = 5.0
@@ -14,7 +24,7 @@ _SPOILS_AT = 3.0
 
 def answer(found: Findings) -> list[str]:
     """The answer, a sentence or two to the entry: where the model looks, what it loses, what explains it."""
-    sentences = [_looks(found), _loses(found), _best(found), _ceiling(found), _papers_own(found)]
+    sentences = [_looks(found), _loses(found), _best(found), _noise(found), _papers_own(found)]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -60,78 +70,105 @@ def _loses(found: Findings) -> str:
 
 
 def _best(found: Findings) -> str:
-    agreements = found.comparison.agreements
+    agreements = found.judged.agreements
     order, mass = SPEARMAN.best(agreements), WASSERSTEIN.best(agreements)
     if not order or not mass:
         return ""
     if order[0] == mass[0]:
-        opening = (
-            f"Of {len(agreements)} predictors, {_label(order[0])} explains it best: "
-            f"{_score(found, SPEARMAN, order[0])}, {_score(found, WASSERSTEIN, mass[0])}."
+        verdict = (
+            f"{_label(order[0])} explains it best: {_score(found, SPEARMAN, order[0])}, "
+            f"{_score(found, WASSERSTEIN, mass[0])}."
         )
     else:
-        opening = (
-            f"No predictor is best in both respects: {_label(order[0])} orders the positions best "
+        verdict = (
+            f"none is best in both respects: {_label(order[0])} orders the positions best "
             f"({_score(found, SPEARMAN, order[0])}), {_label(mass[0])} puts the influence nearest to where it "
             f"is ({_score(found, WASSERSTEIN, mass[0])})."
         )
+    how = (
+        "each fitted on one half of the prompts and judged on the other"
+        if found.judged.held_out
+        else "each judged on the very prompts whose statistics it uses, which flatters it"
+    )
+    opening = f"Of {len(agreements)} predictors, {how}, {verdict}"
     return opening + _rivals(found, SPEARMAN, order[0]) + _rivals(found, WASSERSTEIN, mass[0])
 
 
 def _rivals(found: Findings, measure: Measure, best: str) -> str:
-    """Who cannot be told from the best: their intervals meet."""
-    agreements = found.comparison.agreements
-    score = measure.of(agreements[best])
-    near = [key for key, one in agreements.items() if key != best and overlap(score, measure.of(one))]
-    if not near:
+    """Whether paired differences tell the best from the others, and from the nearest by how much."""
+    differences = {
+        key: found.judged.difference(best, key, measure.field)
+        for key in found.judged.agreements
+        if key != best
+    }
+    rivals = [(key, one) for key, one in differences.items() if one is not None and one.interval is not None]
+    if not rivals:
         return ""
-    listed = " and ".join(filter(None, [", ".join(map(_label, near[:-1])), _label(near[-1])]))
-    return f" By {measure.name}, intervals overlap with {listed}, so these are not told apart."
+    rivals.sort(key=lambda rival: abs(rival[1].value))
+    opening = f" By {measure.name}, {_label(best)} is"
+    near = [f"{_label(key)} ({_by(one, measure)})" for key, one in rivals if not decided(one)]
+    if near:
+        listed = " and ".join(filter(None, [", ".join(near[:-1]), near[-1]]))
+        return f"{opening} not told apart from {listed}."
+    nearest, one = rivals[0]
+    return f"{opening} better than every other: than the nearest, {_label(nearest)}, {_by(one, measure)}."
 
 
-def _ceiling(found: Findings) -> str:
-    ceiling = found.comparison.ceiling
-    if ceiling is None:
-        return "With fewer than four prompts there is no ceiling to hold these scores against."
-    agreements = found.comparison.agreements
-    pairs = [
-        (measure, measure.of(agreements[key]), measure.of(ceiling))
+def _by(difference: Score, measure: Measure) -> str:
+    """How much better the best is, on the same prompts."""
+    low, high = difference.interval or (0.0, 0.0)
+    value = difference.value
+    if not measure.more_is_better:
+        value, low, high = -value, -high, -low
+    digits = digits_of((high - low) / 2) if high > low else measure.digits
+    around = interval(Score(value, (low, high)), digits)
+    return f"by {number(value, digits)} {around}"
+
+
+def _noise(found: Findings) -> str:
+    noise, judged = found.comparison.reliability, found.judged
+    if noise is None or judged.ceiling is None:
+        return "With fewer than four prompts it is not known how much noise they leave in the measured influence."
+
+    def both(row: Agreement) -> str:
+        return " and ".join(_written(found, measure, measure.of(row)) for measure in (SPEARMAN, WASSERSTEIN))
+
+    verdicts = [
+        _against_ceiling(found, measure, measure.of(judged.agreements[key]), measure.of(judged.ceiling))
         for measure in (SPEARMAN, WASSERSTEIN)
-        for key in measure.best(agreements)[:1]
+        for key in measure.best(judged.agreements)[:1]
     ]
-    gaps = " and ".join(_gap(found, *pair) for pair in pairs)
-    met = [overlap(best, limit) for _, best, limit in pairs]
-    sentence = (
-        f"The ceiling, how well two random halves of the prompts agree with each other, is "
-        f"{_written(found, SPEARMAN, ceiling.spearman)} and "
-        f"{_written(found, WASSERSTEIN, ceiling.wasserstein)}: {gaps}."
+    against = "half the prompts, as here," if judged.held_out else "these prompts"
+    return (
+        f"Noise: one half of the prompts agrees with the other to {both(noise.split_half)}; "
+        f"a second measurement of as many would agree with this one to about {both(noise.second_measurement)}. "
+        f"Against {against} a noiseless predictor would score about {both(judged.ceiling)} (the noise ceiling)"
+        f"{': ' if verdicts else ''}{'; '.join(verdicts)}."
     )
-    if pairs and all(met):
-        sentence += (
-            " The intervals overlap: the best predict the whole about as well as one half predicts the other "
-            "(halves are noisier than the whole, so a perfect prediction would score higher)."
-        )
-    return sentence
 
 
-def _gap(found: Findings, measure: Measure, best: Score, limit: Score) -> str:
-    digits = measure.digits_in(found.comparison)
-    # the difference of the numbers as they are printed, so that a reader can take it
-    gap = number(abs(round(best.value, digits) - round(limit.value, digits)), digits)
-    better = (best.value > limit.value) == measure.more_is_better
-    overlaps = "" if overlap(best, limit) is not False else ", intervals apart"
-    return f"the best {measure.name} is {gap} {'better' if better else 'short of it'}{overlaps}"
+def _against_ceiling(found: Findings, measure: Measure, best: Score, ceiling: Score) -> str:
+    """Whether noise alone could explain what the best predictor lacks."""
+    best_of = f"the best {measure.name}, {number(best.value, measure.digits_in(found.comparison))},"
+    if ceiling.interval is None:
+        return f"{best_of} cannot be held against it"
+    low, high = ceiling.interval
+    if low <= best.value <= high:
+        return f"{best_of} lies within its interval, so noise could be all that it lacks"
+    if (best.value < low) == measure.more_is_better:
+        return f"{best_of} falls short of it: noise alone hardly explains what it lacks"
+    return f"{best_of} is beyond it, so it owes something to these very prompts or to chance"
 
 
 def _papers_own(found: Findings) -> str:
-    agreement = found.comparison.agreements.get(_PAPERS_OWN)
+    agreement = found.judged.agreements.get(_PAPERS_OWN)
     if agreement is None:
         return ""
     sentence = (
         f"The paper's own predictor from measured attention, {_label(_PAPERS_OWN)}, scores "
         f"{_score(found, SPEARMAN, _PAPERS_OWN)}, {_score(found, WASSERSTEIN, _PAPERS_OWN)}"
     )
-    ignorant = found.comparison.baselines.get("uniform")
+    ignorant = found.judged.baselines.get("uniform")
     if ignorant is not None and agreement.wasserstein.value > ignorant.wasserstein.value:
         sentence += f"; a plain even spread has {_written(found, WASSERSTEIN, ignorant.wasserstein)}"
     return f"{sentence}.{_spoiled(found)}"
@@ -157,8 +194,8 @@ def _spoiled(found: Findings) -> str:
 
 
 def _without_it(found: Findings) -> str:
-    own = found.comparison.agreements[_PAPERS_OWN].wasserstein_without_first
-    even = found.comparison.baselines.get("uniform")
+    own = found.judged.agreements[_PAPERS_OWN].wasserstein_without_first
+    even = found.judged.baselines.get("uniform")
     beside = f" (even spread: {_written(found, WASSERSTEIN, even.wasserstein_without_first)})" if even else ""
     return f" With token 0 left out of the comparison it scores {_written(found, WASSERSTEIN, own)}{beside}."
 
@@ -172,7 +209,7 @@ def _label(key: str) -> str:
 
 
 def _score(found: Findings, measure: Measure, key: str) -> str:
-    return _written(found, measure, measure.of(found.comparison.agreements[key]))
+    return _written(found, measure, measure.of(found.judged.agreements[key]))
 
 
 def _written(found: Findings, measure: Measure, score: Score) -> str:

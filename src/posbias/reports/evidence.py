@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posbias.comparison import Comparison
+from posbias.agreement import Agreement, Score
+from posbias.comparison import Comparison, Difference
 from posbias.estimate import Estimate
 from posbias.profile import Profile
 from posbias.seeds import stream
@@ -50,6 +51,39 @@ class Sink:
 
 
 @dataclass(frozen=True)
+class Judged:
+    """The scores that verdicts speak of: those on prompts that the predictors did not use, where there are any.
+
+    `ceiling` is that of these scores, a noiseless predictor's; None with fewer than four prompts.
+    """
+
+    held_out: bool
+    agreements: Mapping[str, Agreement]
+    baselines: Mapping[str, Agreement]
+    differences: tuple[Difference, ...]
+    ceiling: Agreement | None
+
+    @classmethod
+    def of(cls, comparison: Comparison) -> "Judged":
+        """The held-out scores of a comparison, else those on the very prompts."""
+        noise, held_out = comparison.reliability, comparison.held_out
+        one = comparison if held_out is None else held_out
+        ceiling = noise and (noise.noiseless if held_out is None else noise.noiseless_half)
+        return cls(held_out is not None, one.agreements, one.baselines, one.differences, ceiling)
+
+    def difference(self, more: str, less: str, field: str) -> Score | None:
+        """A score of `more` minus that of `less`, with its paired interval; None where it was not computed."""
+        for one in self.differences:
+            score: Score = getattr(one.scores, field)
+            if (one.more, one.less) == (more, less):
+                return score
+            if (one.more, one.less) == (less, more):
+                ends = None if score.interval is None else (-score.interval[1], -score.interval[0])
+                return Score(-score.value, ends)
+        return None
+
+
+@dataclass(frozen=True)
 class Findings:
     """Everything that a report is made from; `seed` drew the resamples of the prompts."""
 
@@ -63,6 +97,11 @@ class Findings:
     def model(self) -> str:
         """The name of what was measured."""
         return str(self.measurement.attrs.get("model", "the model"))
+
+    @cached_property
+    def judged(self) -> Judged:
+        """The scores that verdicts speak of."""
+        return Judged.of(self.comparison)
 
     @cached_property
     def shape(self) -> Shape:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from posbias.predictors import PREDICTORS
+from posbias.reliability import SPLITS
 from posbias.reports import tables
 from posbias.reports.evidence import Findings
 from posbias.reports.figures import Illustration
@@ -34,6 +35,9 @@ def render(found: Findings, sentences: Sequence[str], plates: Sequence[tuple[Ill
         plates=[(one, inline_svg(vector, one.name, one.title)) for one, vector in plates],
         measures=MEASURES,
         scores=tables.scores(found.comparison),
+        held_out=tables.held_out(found.comparison),
+        splits=SPLITS,
+        differences=tables.differences(found.judged),
         shape_columns=tables.SHAPE_COLUMNS,
         shapes=tables.shapes(found),
         layer_columns=tables.LAYER_COLUMNS,

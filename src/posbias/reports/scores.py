@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from posbias.comparison import Agreement, Comparison, Score
 from posbias.estimate import Estimate
 from posbias.predictors import PREDICTORS
+from posbias.reliability import ROWS
 
 LABELS = {predictor.key: predictor.label for predictor in PREDICTORS}
 """What predictors are called."""
@@ -37,10 +38,11 @@ class Measure:
     def digits_in(self, comparison: Comparison) -> int:
         """Digits after the point: two significant ones of the widest half interval in the comparison."""
         every = [*comparison.agreements.values(), *comparison.baselines.values()]
-        every += [comparison.ceiling] if comparison.ceiling is not None else []
+        noise = comparison.reliability
+        every += [] if noise is None else [getattr(noise, name) for name in ROWS]
         intervals = [self.of(one).interval for one in every]
         widest = max(((high - low) / 2 for low, high in filter(None, intervals)), default=0.0)
-        return min(5, max(1, 1 - math.floor(math.log10(widest)))) if widest > 0 else self.digits
+        return digits_of(widest) if widest > 0 else self.digits
 
 
 SPEARMAN = Measure("spearman", "Spearman", True, 2)
@@ -51,6 +53,16 @@ MEASURES = (
     Measure("spearman_without_first", "Spearman without token 0", True, 2),
     Measure("wasserstein_without_first", "Wasserstein without token 0", False, 3),
 )
+
+
+def digits_of(reach: float) -> int:
+    """Digits after the point that show two significant ones of half an interval."""
+    return min(5, max(1, 1 - math.floor(math.log10(reach))))
+
+
+def decided(difference: Score) -> bool:
+    """Whether a difference is certain: its 95 % interval leaves out zero."""
+    return difference.interval is not None and not difference.interval[0] <= 0.0 <= difference.interval[1]
 
 
 def number(value: float, digits: int) -> str:
@@ -64,13 +76,6 @@ def interval(score: Score, digits: int) -> str:
         return ""
     low, high = score.interval
     return f"[{number(low, digits)}, {number(high, digits)}]"
-
-
-def overlap(one: Score, other: Score) -> bool | None:
-    """Whether two 95 % intervals meet; None when either is missing."""
-    if one.interval is None or other.interval is None:
-        return None
-    return one.interval[0] <= other.interval[1] and other.interval[0] <= one.interval[1]
 
 
 def percent(estimate: Estimate) -> str:

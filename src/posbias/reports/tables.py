@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from posbias.comparison import Agreement, Comparison
 from posbias.estimate import Estimate
 from posbias.profile import Profile
-from posbias.reports.evidence import Findings
-from posbias.reports.scores import LABELS, MEASURES, Measure, interval, number, percent
+from posbias.reliability import ROWS
+from posbias.reports.evidence import Findings, Judged
+from posbias.reports.scores import LABELS, MEASURES, Measure, decided, digits_of, interval, number, percent
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -37,8 +38,29 @@ class Row:
 
 
 def scores(comparison: Comparison) -> list[Row]:
-    """Predictors, then baselines, then the ceiling, by `MEASURES`; only predictors compete for the best."""
-    best = {measure.field: measure.best(comparison.agreements) for measure in MEASURES}
+    """Predictors, then baselines, then what noise allows, by `MEASURES`."""
+    noise = comparison.reliability
+    rows = {label: getattr(noise, name) for name, label in ROWS.items()} if noise is not None else {}
+    return _scores(comparison, comparison.agreements, comparison.baselines, rows)
+
+
+def held_out(comparison: Comparison) -> list[Row]:
+    """The same of scores on prompts that the predictors did not use; nothing where there are none."""
+    found, noise = comparison.held_out, comparison.reliability
+    if found is None:
+        return []
+    rows = {"noise ceiling against half the prompts (estimated)": noise.noiseless_half} if noise else {}
+    return _scores(comparison, found.agreements, found.baselines, rows)
+
+
+def _scores(
+    comparison: Comparison,
+    agreements: Mapping[str, Agreement],
+    baselines: Mapping[str, Agreement],
+    noise: Mapping[str, Agreement],
+) -> list[Row]:
+    """A row for each agreement; only predictors compete for the best."""
+    best = {measure.field: measure.best(agreements) for measure in MEASURES}
     digits = {measure.field: measure.digits_in(comparison) for measure in MEASURES}
 
     def cell(measure: Measure, agreement: Agreement, key: str) -> Cell:
@@ -48,10 +70,22 @@ def scores(comparison: Comparison) -> list[Row]:
     def row(name: str, agreement: Agreement, kind: str, key: str = "") -> Row:
         return Row(name, [cell(measure, agreement, key) for measure in MEASURES], kind)
 
-    rows = [row(LABELS.get(key, key), one, "predictor", key) for key, one in comparison.agreements.items()]
-    rows += [row(_BASELINES.get(key, key), one, "baseline") for key, one in comparison.baselines.items()]
-    if comparison.ceiling is not None:
-        rows.append(row("ceiling: half the prompts against the other half", comparison.ceiling, "ceiling"))
+    rows = [row(LABELS.get(key, key), one, "predictor", key) for key, one in agreements.items()]
+    rows += [row(_BASELINES.get(key, key), one, "baseline") for key, one in baselines.items()]
+    return rows + [row(label, one, "reference") for label, one in noise.items()]
+
+
+def differences(judged: Judged) -> list[Row]:
+    """Every pair of predictors: the scores of one minus those of the other; set in bold where 0 is left out."""
+    rows = []
+    for pair in judged.differences:
+        cells = []
+        for measure in MEASURES:
+            score = measure.of(pair.scores)
+            reach = (score.interval[1] - score.interval[0]) / 2 if score.interval else 0.0
+            digits = digits_of(reach) if reach else measure.digits
+            cells.append(Cell(number(score.value, digits), interval(score, digits), decided(score)))
+        rows.append(Row(f"{LABELS.get(pair.more, pair.more)} − {LABELS.get(pair.less, pair.less)}", cells))
     return rows
 
 
@@ -77,7 +111,7 @@ def shapes(found: Findings) -> list[Row]:
         lead[1] = _share(Estimate(float(measured.mass[0]), float(measured.se[0]), shape.first.n))
     if shape.trough_range is not None:
         lead[5] = Cell(str(measured.summary.trough), "[{}, {}]".format(*shape.trough_range))
-    rows = [Row("measured", lead, "ceiling")]
+    rows = [Row("measured", lead, "reference")]
     for key, profile in found.predictions.items():
         rows.append(Row(LABELS.get(key, key), _shape_cells(profile), "predictor"))
     return rows

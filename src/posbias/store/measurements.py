@@ -13,7 +13,17 @@ if TYPE_CHECKING:
 
 MEASUREMENT, RETRIEVAL, SCHEMA = "measurement", "retrieval", 2
 _CODECS = {
-    MEASUREMENT: NetCDFCodec(compressed=("kernel", "energy_kernel", "kernel_head", "logits", "content")),
+    MEASUREMENT: NetCDFCodec(
+        compressed=(
+            "kernel",
+            "kernel_even",
+            "energy_kernel",
+            "energy_kernel_even",
+            "kernel_head",
+            "logits",
+            "content",
+        )
+    ),
     RETRIEVAL: NetCDFCodec(),
 }
 """Matrices of a measurement are kept as compressed float32; everything else stays float64."""

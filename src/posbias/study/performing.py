@@ -22,7 +22,7 @@ from posbias.study.verbs import Found, Measure, Predict, Simulate, Train, Verify
 from posbias.threads import torch_threads
 
 if TYPE_CHECKING:
-    from posbias.comparison import Score
+    from posbias.agreement import Score
     from posbias.profile import Profile
     from posbias.verify import Trial
 

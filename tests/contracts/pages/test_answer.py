@@ -5,9 +5,12 @@ import re
 import numpy as np
 import pytest
 
-from posbias.comparison import Agreement, Comparison, Score, compare_all
+from posbias.agreement import Agreement, Score
+from posbias.comparison import Comparison, Difference, HeldOut, compare_all
+from posbias.held_out import folds
 from posbias.predictors import measured_influence, predictions
 from posbias.profile import harmonic
+from posbias.reliability import Reliability
 from posbias.reports.answer import answer
 from posbias.reports.evidence import Findings, shape
 from posbias.reports.scores import MEASURES, SPEARMAN, WASSERSTEIN
@@ -15,7 +18,7 @@ from posbias.reports.scores import MEASURES, SPEARMAN, WASSERSTEIN
 
 def answered(measurement, seed=0):
     measured, predicted = measured_influence(measurement), predictions(measurement)
-    comparison = compare_all(predicted, measured, seed=seed)
+    comparison = compare_all(predicted, measured, held_out=folds(measurement), seed=seed)
     return answer(Findings(measurement, measured, predicted, comparison, seed))
 
 
@@ -60,45 +63,73 @@ def test_large_norm_is_named_only_when_large(make_measurement):
     assert "normalisation" not in answered(measurement)[-1]
 
 
-def test_one_prompt_gives_no_intervals_and_no_ceiling(make_measurement):
+def test_one_prompt_gives_no_intervals_and_no_noise(make_measurement):
     text = " ".join(answered(make_measurement("U", prompts=1)))
-    assert "no ceiling" in text
+    assert "not known how much noise" in text
     assert "±" not in text
     assert "resamples" not in text
 
 
-def scored(spearman, wasserstein):
-    around = [(value - 0.01, value + 0.01) for value in (spearman, wasserstein)]
-    a, b = (Score(value, one) for value, one in zip((spearman, wasserstein), around, strict=True))
+def scored(spearman, wasserstein, reach=0.01):
+    a, b = (Score(value, (value - reach, value + reach)) for value in (spearman, wasserstein))
     return Agreement(a, b, a, b)
 
 
-def words(make_measurement, agreements, ceiling):
+def words(make_measurement, agreements, ceiling, difference=None, held_out=False):
+    """The answer where the predictors score so, the ceiling is this, and the first minus the second is that."""
     measurement = make_measurement("U")
     measured = measured_influence(measurement)
-    one = Comparison(agreements, {}, ceiling)
+    more, less = agreements
+    differences = () if difference is None else (Difference(more, less, difference),)
+    noise = Reliability(*[scored(0.5, 0.2)] * 2, *[ceiling] * 2)
+    judged = HeldOut(agreements, {}, differences) if held_out else None
+    one = Comparison(agreements, {}, noise, differences, judged)
     profiles = {key: harmonic(measured.tokens) for key in agreements}
     return answer(Findings(measurement, measured, profiles, one))
 
 
-def test_best_is_one_or_two_and_rivals_are_named(make_measurement):
+def test_best_is_one_or_two(make_measurement):
     one = {"fitted": scored(0.9, 0.1), "energy": scored(0.5, 0.3)}
     text = words(make_measurement, one, scored(0.95, 0.05))[2]
     assert "‘residual-aware, fitted logits’ explains it best" in text
-    assert "not told apart" not in text
     two = {"fitted": scored(0.9, 0.3), "energy": scored(0.895, 0.1)}
     text = words(make_measurement, two, scored(0.95, 0.05))[2]
-    assert "No predictor is best in both respects" in text
-    assert "intervals overlap with ‘energy rollout’" in text
+    assert "none is best in both respects" in text
 
 
-def test_ceiling_overlap_is_told_from_a_real_gap(make_measurement):
+def test_paired_differences_decide_and_not_intervals_that_overlap(make_measurement):
+    """Two scores whose intervals overlap can differ for certain; what they share drops out of the difference."""
+    agreements = {"energy": scored(0.88, 0.15, 0.1), "fitted": scored(0.9, 0.1, 0.1)}
+    text = words(make_measurement, agreements, scored(0.95, 0.05), scored(-0.02, 0.05))[2]
+    assert "By Spearman, ‘residual-aware, fitted logits’ is better than every other" in text
+    assert "than the nearest, ‘energy rollout’, by 0.020 [0.010, 0.030]" in text
+    assert "by 0.050 [0.040, 0.060]" in text  # nearer by so much: a Wasserstein distance is better when less
+    text = words(make_measurement, agreements, scored(0.95, 0.05), scored(-0.02, 0.05, 0.06))[2]
+    assert "not told apart from ‘energy rollout’ (by 0.020 [−0.040, 0.080])" in text
+
+
+def test_only_a_noiseless_predictor_is_called_a_ceiling(make_measurement):
     agreements = {"fitted": scored(0.9, 0.1), "energy": scored(0.5, 0.3)}
-    near = words(make_measurement, agreements, scored(0.91, 0.09))[3]
+    near = words(make_measurement, agreements, scored(0.905, 0.095))[3]
     far = words(make_measurement, agreements, scored(0.99, 0.01))[3]
-    assert "intervals overlap" in near
-    assert "intervals apart" not in near
-    assert "0.090 short of it, intervals apart" in far
+    past = words(make_measurement, agreements, scored(0.8, 0.2))[3]
+    assert near.count("lies within its interval") == 2
+    assert far.count("falls short of it: noise alone hardly explains what it lacks") == 2
+    assert past.count("is beyond it") == 2
+    for text in (near, far, past):
+        assert (
+            text.index("a second measurement") < text.index("a noiseless predictor") < text.index("ceiling")
+        )
+
+
+def test_verdicts_speak_of_prompts_that_were_not_used_where_they_can(make_measurement):
+    agreements = {"fitted": scored(0.9, 0.1), "energy": scored(0.5, 0.3)}
+    held_out = words(make_measurement, agreements, scored(0.95, 0.05), held_out=True)
+    assert "fitted on one half of the prompts and judged on the other" in held_out[2]
+    assert "Against half the prompts, as here," in held_out[3]
+    own = words(make_measurement, agreements, scored(0.95, 0.05))
+    assert "judged on the very prompts whose statistics it uses, which flatters it" in own[2]
+    assert "Against these prompts" in own[3]
 
 
 def test_undefined_scores_never_win():

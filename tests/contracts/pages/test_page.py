@@ -146,10 +146,10 @@ def test_one_prompt_and_no_attributes_still_make_a_page(make_measurement, tmp_pa
     measurement = make_measurement("U", prompts=1)
     measurement.attrs = {}
     report = write_report(measurement, tmp_path)
-    assert report.comparison.ceiling is None
+    assert report.comparison.reliability is None
     text = plain(read(report.page))
     assert "Where the model looks" in text
-    assert "ceiling: half" not in text
+    assert "split-half agreement:" not in text
     assert not re.search(r"\bnan\b", text.lower())
 
 

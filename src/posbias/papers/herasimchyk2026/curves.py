@@ -1,7 +1,8 @@
 """The curves of one model on one text: influence by level and as measured, and how well each level agrees.
 
-Values, intervals, baselines and the ceiling are `posbias.comparison`'s. Differences are taken on the same
-resamples of the prompts for both levels, so that noise in the measured curve, which both share, drops out.
+Values, intervals, baselines, held-out scores and what noise allows are `posbias.comparison`'s. Differences are
+taken on the same resamples of the prompts for both levels, so that noise in the measured curve, which both share,
+drops out.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from jaxtyping import Float, Int
 from posbias.comparison import Comparison, compare_all
 from posbias.estimate import Estimate
 from posbias.evidence import Evidence
+from posbias.held_out import Fold
 from posbias.profile import SHARE, Profile, spearman, wasserstein
 from posbias.seeds import stream
 
@@ -27,7 +29,8 @@ class Curves:
     """Influence on the last token of one model on one corpus: as measured, if it was, and by level.
 
     `additive` says whether the model adds a line by distance to its logits, `remarks` what no level knows of;
-    resamples are drawn from `seed`. What is said of agreement is of curves that were measured.
+    resamples are drawn from `seed`; `folds` are levels from halves of the prompts, to be judged on the others.
+    What is said of agreement is of curves that were measured.
     """
 
     model: str
@@ -37,6 +40,7 @@ class Curves:
     additive: bool = True
     remarks: tuple[str, ...] = ()
     seed: int = 0
+    folds: tuple[Fold, ...] = ()
 
     @property
     def name(self) -> str:
@@ -56,8 +60,8 @@ class Curves:
 
     @cached_property
     def comparison(self) -> Comparison:
-        """Scores with intervals by letter, baselines and ceiling. Raises as `posbias.comparison.compare`."""
-        return compare_all(self.levels, self.influence, seed=self.seed)
+        """Scores with intervals by letter, and what they stand beside. Raises as `posbias.comparison.compare`."""
+        return compare_all(self.levels, self.influence, held_out=self.folds, seed=self.seed)
 
     @cached_property
     def resampled(self) -> Float[np.ndarray, "resample position"]:

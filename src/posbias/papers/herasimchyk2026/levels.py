@@ -10,7 +10,7 @@ slopes 2^(−8h/H), content without the factor 1/√d_head, λ averaged over tok
 corpus whatever the corpus. Rollouts: Herasimchyk et al. 2026, Eqs. (2) to (4) and §6.2.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.errors import InvalidValueError
+from posbias.held_out import folds
 from posbias.papers.herasimchyk2026.curves import Curves
 from posbias.papers.herasimchyk2026.printed import Reading
 from posbias.predictors import PREDICTORS, measured_influence
@@ -76,23 +77,22 @@ def curves_of(
     reading: Reading = "corrected",
     first: "xr.Dataset | None" = None,
     seed: int = 0,
+    more: "Callable[[xr.Dataset], Mapping[str, Profile]]" = lambda measurement: {},
 ) -> Curves:
     """A model's measured influence with its levels, by letter; `first` is its measurement on the first corpus.
 
-    Resamples of the prompts are drawn from `seed`.
+    Where the measurement keeps statistics of halves of the prompts, levels are held out too. Resamples of the
+    prompts are drawn from `seed`; `more` gives further levels.
 
     Raises `InvalidValueError` for a measurement that lacks a variable of `NEEDED`.
     """
     need(measurement, NEEDED)
-    slopes = slopes_of(measurement)
-    tokens = measurement.sizes["position"]
-    levels = {
-        letter: profile_of(letter, architecture, tokens)
-        for letter, architecture in architectures(measurement, reading, first).items()
-    }
-    if slopes is None:
-        read = measurement.assign(mixing=measurement[MIXING[reading]])
-        levels["d"] = _named("d", FITTED.predict(read))
+    additive = slopes_of(measurement) is not None
+
+    def levels(part: "xr.Dataset") -> dict[str, Profile]:
+        own = part if first is measurement else first
+        return _levels(part, reading, own, additive) | dict(more(part))
+
     lost = float(measurement["missing_mass"].max()) if "missing_mass" in measurement else 0.0
     remarks = (
         ("learned sinks draw attention that no level knows of",)
@@ -101,7 +101,23 @@ def curves_of(
     )
     name = str(measurement.attrs.get("model", ""))
     measured = measured_influence(measurement)
-    return Curves(name, corpus, levels, measured, slopes is not None, remarks, seed)
+    fitted = folds(measurement, levels, needs="logits_distance")
+    return Curves(name, corpus, levels(measurement), measured, additive, remarks, seed, fitted)
+
+
+def _levels(
+    measurement: "xr.Dataset", reading: Reading, first: "xr.Dataset | None", additive: bool
+) -> dict[str, Profile]:
+    """Levels (a) to (c), and (d) where positions do not add a line to the logits."""
+    tokens = measurement.sizes["position"]
+    levels = {
+        letter: profile_of(letter, architecture, tokens)
+        for letter, architecture in architectures(measurement, reading, first).items()
+    }
+    if not additive:
+        read = measurement.assign(mixing=measurement[MIXING[reading]])
+        levels["d"] = _named("d", FITTED.predict(read))
+    return levels
 
 
 def architectures(

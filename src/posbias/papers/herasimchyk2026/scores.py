@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from posbias.agreement import Score
 from posbias.claims import Claim
-from posbias.comparison import Score
 from posbias.estimate import Estimate
 from posbias.evidence import Above, Below, Evidence, share
 from posbias.papers.claims import AtHand, claims_of
@@ -30,12 +30,18 @@ ROUNDING = 0.01 / math.sqrt(6)
 """The standard error of a difference of two numbers that are printed to two digits."""
 LARGE = ("mpt-30b", "bloom-176b")
 """The larger models, as Appendix B.2 calls them."""
+NOISE = {"split_half": "split-half", "second_measurement": "second measurement", "noiseless": "noise ceiling"}
+"""Columns on what noise in the measured influence allows: fields of `Reliability`."""
+NOISE_NOTE = (
+    "Split-half: one half of the prompts against the other; second measurement: these against as many others, and "
+    "noise ceiling: a noiseless predictor against these, both inferred (posbias.reliability)."
+)
 
 
 def _study(name: str, score: str, title: str, question: str) -> Study:
     """The study of one of Tables 2 to 5."""
     better = "higher is better" if score == "spearman" else "on positions over n − 1, lower is better"
-    about = f"{score.capitalize()} against the measured influence, {better}; ceiling: half the prompts"
+    about = f"{score.capitalize()} against the measured influence, {better}"
 
     def shown(results: Measurements) -> list[Curves]:
         return [results.curves(key) for key in (results.leading if name in FEATURED else results.keys)]
@@ -47,7 +53,7 @@ def _study(name: str, score: str, title: str, question: str) -> Study:
         _claims(name, score, shown),
         lambda results: _tables(name, score, shown(results), results.from_files),
         lambda results: _data(name, score, shown(results)),
-        lambda results: f"{results.note} {about} against the other half.",
+        lambda results: f"{results.note} {about}. {NOISE_NOTE}",
         LEVELS,
         expected=expected(name, lambda one: f"{one.model}, {one.corpus}, {one.what}, {score.capitalize()}"),
         row_claims=tuple(
@@ -156,7 +162,7 @@ def _nearer_in_larger(name: str) -> Iterator[Evidence]:
 def _tables(name: str, score: str, shown: list[Curves], from_files: Sequence[Curves]) -> Iterator[Table]:
     corpora = list(dict.fromkeys(curves.corpus for curves in shown))
     letters = sorted({letter for curves in shown for letter in curves.levels})
-    parts = [*(f"({letter})" for letter in letters), "ceiling"]
+    parts = [*(f"({letter})" for letter in letters), *NOISE.values()]
     by_place = {(curves.model, curves.corpus): curves for curves in shown}
     rows = [
         [
@@ -185,13 +191,19 @@ def _tables(name: str, score: str, shown: list[Curves], from_files: Sequence[Cur
 
 def _cells(score: str, curves: Curves | None, letters: list[str]) -> list[str]:
     if curves is None:
-        return ["–"] * (len(letters) + 1)
+        return ["–"] * (len(letters) + len(NOISE))
     best, cells = curves.best(score), []
     for letter in letters:
         by = curves.comparison.agreements.get(letter)
         text = score_text(getattr(by, score, None), DIGITS[score])
         cells.append(f"**{text}**" if letter == best else text)
-    return [*cells, score_text(getattr(curves.comparison.ceiling, score, None), DIGITS[score])]
+    return [*cells, *noise_cells(curves, score)]
+
+
+def noise_cells(curves: Curves, score: str) -> list[str]:
+    """What noise allows, in the columns of `NOISE`; dashes with fewer than four prompts."""
+    rows = (getattr(curves.comparison.reliability, name, None) for name in NOISE)
+    return [score_text(getattr(row, score, None), DIGITS[score]) for row in rows]
 
 
 def score_text(score: Score | None, digits: int) -> str:
@@ -203,11 +215,11 @@ def score_text(score: Score | None, digits: int) -> str:
 
 
 def _data(name: str, score: str, shown: list[Curves]) -> dict[str, Any]:
-    """Every score with its interval, baselines and ceiling, and the printed ones."""
+    """Every score with its interval, baselines, held-out scores, what noise allows, and the printed ones."""
     rows = []
     for curves in shown:
         told = curves.comparison.as_dict()
-        levels, ceiling = told["agreements"], told["ceiling"]
+        levels, noise, held_out = told["agreements"], told["reliability"], told["held_out"]
         rows.append(
             {
                 "model": curves.model,
@@ -218,7 +230,8 @@ def _data(name: str, score: str, shown: list[Curves]) -> dict[str, Any]:
                     letter: by[f"{score}_without_first"] for letter, by in levels.items()
                 },
                 "baselines": {key: by[score] for key, by in told["baselines"].items()},
-                "ceiling": ceiling and ceiling[score],
+                "held_out": held_out and {letter: by[score] for letter, by in held_out["agreements"].items()},
+                "reliability": noise and {name: by[score] for name, by in noise.items()},
                 "best": curves.best(score),
             }
         )
