@@ -135,7 +135,7 @@ class Judged:
         if self.id:
             told |= {"seen": self.seen} | {name: getattr(self.claim, name) for name in ABOUT}
         told |= {"study": self.study} if self.study else {}
-        if self.evidence and not self.study:
+        if not self.study:
             told["effects"] = [_effect(piece, len(self.evidence)) for piece in self.evidence]
         return told | dict(self.more)
 

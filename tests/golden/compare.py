@@ -129,6 +129,8 @@ class Compared:
                     self._inner(f"{where}/{key}", recorded, now, key)
         elif _numeric(recorded) and _numeric(now):
             self.array(where, np.array(recorded, float), np.array(now, float))
+        elif (key := _named_by(recorded)) and key == _named_by(now):
+            self.data(where, *({one[key]: one for one in held} for held in (recorded, now)))
         elif isinstance(recorded, list) and isinstance(now, list):
             for index in range(max(len(recorded), len(now))):
                 self._inner(f"{where}/{index}", dict(enumerate(recorded)), dict(enumerate(now)), index)
@@ -180,6 +182,14 @@ class Compared:
             worst = np.unravel_index(off.argmax(), off.shape)
             count = f"{(~alike).sum()} of {alike.size} entries, worst at {[int(i) for i in worst]}: "
             self.tell(where, f"{count}{recorded[worst]!r}", repr(now[worst]))
+
+
+def _named_by(data: Any) -> str:
+    """The key that tells the records of a list apart, "key" or "id"; "" where there is none."""
+    if not isinstance(data, list) or not data or not all(isinstance(one, dict) for one in data):
+        return ""
+    names = ("key", "id")
+    return next((n for n in names if len({str(one.get(n, "")) for one in data} - {""}) == len(data)), "")
 
 
 def _numeric(data: Any) -> bool:

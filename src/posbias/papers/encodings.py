@@ -46,7 +46,7 @@ PROMPTS = 128
 CLAIMS = tuple(
     Claim("", "", sentence, provenance="ours")
     for sentence in (
-        FALLS,
+        f"λ {FALLS}",
         "Residual-aware rollout (b) is nearer to the measured influence than attention alone (a) "
         "(difference of Wasserstein distances)",
         "The energy rollout (e) is nearer still than (b)",
