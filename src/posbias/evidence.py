@@ -204,7 +204,11 @@ class Evidence:
             told = f"{self.where} {size}, printed {printed}"
             vague = self.estimate.se > self.test.known
             return f"{told}; ± {self.test.known:g} needed" if vague else told
-        return f"{self.where} {size}, {p_text(self.p)}"
+        told = f"{self.where} {size}, {p_text(self.p)}"
+        least = getattr(self.test, "least", 0.0)
+        if least and self.verdict() == "fails" and self.sureness > -math.inf:
+            return f"{told}; surely less than the {least:g} that counts"
+        return told
 
 
 def mean(

@@ -46,13 +46,17 @@ def claims_of(study: str, place: str, **every: Any) -> Maker:
 
 @dataclass(frozen=True)
 class AtHand:
-    """A quantity that needs nothing made, as it rests on what is at hand, such as the paper's own numbers."""
+    """A quantity that needs nothing made, as it rests on what is at hand, such as the paper's own numbers.
+
+    Where there are results, `measured` of them is taken, if it is given.
+    """
 
     evidence: Callable[[], Iterable[Evidence]]
     basis: str = "the paper's own numbers"
+    measured: Quantity | None = None
 
     def __call__(self, results: Any = None) -> Iterable[Evidence]:
-        return self.evidence()
+        return self.evidence() if self.measured is None or results is None else self.measured(results)
 
 
 class LookedAt(Mapping[Any, Any]):

@@ -95,7 +95,7 @@ def _stated(paper: str, title: str, count: int, quick: float, full: float) -> St
 STATED = {
     study.paper: study
     for study in (
-        _stated("wu2025", "Theorems 4.1 to 4.7 with their lemmas and proofs", 17, 0.1, 0.5),
+        _stated("wu2025", "Theorems 4.1 to 4.7 with their lemmas and proofs", 18, 0.1, 0.5),
         _stated(
             "herasimchyk2026",
             "Propositions 4.2 to 4.5, Lemma 5.3, Theorem 5.4 with their proofs",
@@ -231,18 +231,17 @@ def claims_of_statement(statement: "Statement") -> Iterator[Claim]:
     """What is claimed by a statement: what it asserts, and what is printed of its proof; or one for both."""
     printed, key = statement.as_printed, f"{statement.source}/{slug(statement.name)}"
     test = Above(math.nextafter(-printed.tolerance, -math.inf), least=0.0)
-    about: dict[str, Any] = {"strength": "theorem", "scope": SCOPE, "effort": "a proof"} | dict(
-        statement.about
-    )
+    told = dict(statement.about)
+    of_proof = {"strength": "constant"} | told.pop("proof", {})
+    about: dict[str, Any] = {"strength": "theorem", "scope": SCOPE, "effort": "a proof"} | told
     if not statement.asserts:
         yield Claim(key, statement.name, f"{statement.name}: {printed.claim}", test=test, **about)
         return
     corrected = statement.corrected or printed
     bound = Above(math.nextafter(-corrected.tolerance, -math.inf), least=0.0)
     yield Claim(key, statement.name, f"{statement.name}: {statement.asserts}", test=bound, **about)
-    about["strength"] = "constant"
     words = f"{statement.name}, as its proof has it: {printed.claim}"
-    yield Claim(f"{key}-proof", f"{statement.name}, proof", words, test=test, **about)
+    yield Claim(f"{key}-proof", f"{statement.name}, proof", words, test=test, **about | of_proof)
 
 
 def slug(name: str) -> str:

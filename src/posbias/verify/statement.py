@@ -29,7 +29,7 @@ ROUNDING = 1e-12
 """What prefix masses of a few layers in float64 may be off by."""
 STEP: Mapping[str, Any] = {"strength": "constant"}
 """About a statement that is a step or an equation of a proof."""
-OURS: Mapping[str, Any] = {"provenance": "ours"}
+OURS: Mapping[str, Any] = {"provenance": "ours", "strength": "observation"}
 """About a statement that is a reading of ours."""
 _SOURCES = {"wu": "wu2025", "herasimchyk": "herasimchyk2026", "kim": "kim2026"}
 
@@ -55,7 +55,8 @@ class Statement:
     `witness` is an instance on which the statement as printed is known to fail, if it does; `note` says which
     step or printed formula goes wrong, and what holds instead. `asserts` is what the statement itself says where
     the printed reading tries no more than its proof, constants or equations: that the corrected ones bear it out
-    is then a claim of its own. `about` are further fields of the claims made of it (`posbias.claims.Claim`).
+    is then a claim of its own. `about` are further fields of its claims (`posbias.claims.Claim`), and in "proof"
+    those of the claim on its proof.
     """
 
     key: str

@@ -21,7 +21,7 @@ from posbias.papers.herasimchyk2026.levels import profile_of, published_slopes
 from posbias.papers.herasimchyk2026.measurements import LEVELS, Measurements, study_of
 from posbias.papers.herasimchyk2026.printed import HUB, TOKENS
 from posbias.papers.herasimchyk2026.standing import EFFORT, SCOPE, decided_by
-from posbias.papers.study import ELSEWHERE, Study
+from posbias.papers.study import ELSEWHERE, HERE, Study
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.levels import draw_levels, levels_size
 from posbias.profile import RISE
@@ -98,6 +98,7 @@ def _collapses(claim: Maker, sentence: str, of_shown: Quantity, name: str) -> It
         id=f"{of_paper.id}{ELSEWHERE}",
         quantity=lambda results: of_shown(results.parted[1]),
         provenance="ours",
+        scope=HERE,
     )
 
 

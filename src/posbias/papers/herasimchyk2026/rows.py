@@ -101,7 +101,7 @@ def row_claim(table: str, model: str, words: str, again: str = "") -> Claim:
     sentence = f"{place}, row {model}: {words}"
     name = f"herasimchyk2026/{table}/{model}"
     texts = dict.fromkeys(one.corpus for one in numbers(table) if one.corpus) or ["FineWeb-Edu"]
-    scope = f"{model}, {', '.join(texts)}, {TOKENS} tokens"
+    scope = f"{model}, {', '.join(texts)}, {TOKENS} tokens (not printed)"
     alias = f"herasimchyk2026/{again}/{model}" if again else ""
     return Claim(
         name, place, sentence, quantity, strength="printed", scope=scope, effort=EFFORT, alias_of=alias
@@ -121,7 +121,7 @@ def _needed(table: str, model: str) -> str:
     source = PRESETS[HUB[model].preset].source
     what = "mean content logits" if table == "table6" else "measured influence"
     return (
-        f"needs {model} itself ({source}), {EFFORT} of {TOKENS} tokens of the paper's texts; `posbias paper "
+        f"needs {model} itself ({source}), {EFFORT} of the paper's texts; `posbias paper "
         f"herasimchyk2026 {table} --models {source} --corpora TEXT --effort full` measures it, the authors' "
         f"rollout files hold no {what}"
     )

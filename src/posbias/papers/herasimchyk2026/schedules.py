@@ -18,7 +18,7 @@ from posbias.papers.herasimchyk2026.levels import MIXING
 from posbias.papers.herasimchyk2026.measurements import Measurements, study_of
 from posbias.papers.herasimchyk2026.printed import PLOTTED, TABLE1
 from posbias.papers.herasimchyk2026.standing import EFFORT, SCOPE, decided_by, model_of
-from posbias.papers.study import Study
+from posbias.papers.study import HERE, Study
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.levels import draw_mixing_series
 from posbias.plots.style import INK, TEXT
@@ -191,7 +191,7 @@ FIG1 = _study(
 
 OURS: dict[str, Any] = {
     "provenance": "ours",
-    "scope": "the models and texts measured here",
+    "scope": HERE,
     "effort": "32 prompts or more",
 }
 """Figure 4 comes without a sentence about what it shows."""
@@ -228,7 +228,7 @@ FIG4 = _study(
         Claim(
             "herasimchyk2026/fig4/2",
             "Figure 4",
-            "λ is that of the first corpus on every other, layer by layer",
+            "λ of further or shuffled texts is that of the first, layer by layer (within .05)",
             _unchanged,
             **OURS,
         ),

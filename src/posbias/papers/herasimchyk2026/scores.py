@@ -19,7 +19,7 @@ from posbias.papers.herasimchyk2026.curves import Curves
 from posbias.papers.herasimchyk2026.measurements import LEVELS, Measurements, study_of
 from posbias.papers.herasimchyk2026.rows import Ours, beside, beside_table, expected, row_claim
 from posbias.papers.herasimchyk2026.standing import EFFORT, SCOPE
-from posbias.papers.study import Study
+from posbias.papers.study import HERE, Study
 from posbias.profile import spearman, uniform, wasserstein
 from posbias.reports.pages import Table
 
@@ -67,7 +67,7 @@ def _claims(name: str, score: str, shown: Callable[[Measurements], list[Curves]]
     """What is said of the scores: of those measured here, claims of ours, and of the printed ones."""
     ours = {
         "provenance": "ours",
-        "scope": "the models and texts measured here",
+        "scope": HERE,
         "effort": "32 prompts or more",
     }
     claim = claims_of(f"herasimchyk2026/{name}", "Section 6.3", **ours)
@@ -91,14 +91,15 @@ def _claims(name: str, score: str, shown: Callable[[Measurements], list[Curves]]
 
     if score == "spearman":
         yield about(1, "(b) has a higher Spearman correlation than (a)", each(apart("b", "a")))
-        yield about(2, "(b) often has the highest: above (c) too", often("b", "c"), strength="hedged")
-        yield about(
-            3, "(a) performs poorly: its Spearman correlation is negative", each(_correlation), test=Below()
-        )
+        often_highest = "(b) often has the highest: above (c) in more than half of the cells"
+        yield about(2, often_highest, often("b", "c"), strength="hedged")
+        negative = "(a) orders positions the wrong way round: its Spearman correlation is negative"
+        yield about(3, negative, each(_correlation), test=Below())
     else:
         yield about(1, "(b) is nearer than (a), by Wasserstein distance", each(apart("a", "b")))
-        yield about(2, "(c) is typically nearer than (b)", often("b", "c"), strength="hedged")
-        yield about(3, "(a) performs poorly: an even spread is nearer", each(_beyond_even))
+        nearer = "(c) is typically nearer than (b): in more than half of the cells"
+        yield about(2, nearer, often("b", "c"), strength="hedged")
+        yield about(3, "(a) is further off than an even spread", each(_beyond_even))
     if name not in FEATURED:
         yield from _printed_claims(name, score)
 

@@ -20,6 +20,7 @@ from posbias.papers.herasimchyk2026.measurements import Measurements, once, stud
 from posbias.papers.herasimchyk2026.printed import BINS, TABLE6, TOKENS, Reading
 from posbias.papers.herasimchyk2026.rows import Ours, beside, beside_table, expected, row_claim
 from posbias.papers.herasimchyk2026.standing import EFFORT, SCOPE
+from posbias.papers.study import HERE
 from posbias.reports.pages import Table
 from posbias.seeds import stream
 
@@ -137,7 +138,7 @@ def _note(results: Measurements) -> str:
 def _claims() -> Iterator[Claim]:
     """That mean content beats a null of ours, and what the text says of the printed numbers."""
     words = "Mean content logits are more homogeneous than normal numbers of the same mean and deviation"
-    ours = {"provenance": "ours", "scope": "the models measured here", "effort": "32 prompts or more"}
+    ours = {"provenance": "ours", "scope": HERE, "effort": "32 prompts or more"}
     claim = claims_of("herasimchyk2026/table6", "Appendix D")
     yield claim(1, words, _above_null, **ours)
     about = {"scope": f"{SCOPE}, FineWeb-Edu, n = {TOKENS}", "effort": EFFORT}

@@ -146,9 +146,7 @@ def _fig1() -> Iterator[Claim]:
     yield claim(5, sentence, q.rising(ANISOTROPIC, 2), place=third)
     sentence = "With a residual connection mean scores of layer 2 still rise along every row (Proposition 2)"
     yield claim(6, sentence, q.rising(RESIDUAL, 2), place="Proposition 2", strength="theorem")
-    sentence = (
-        "A residual connection reduces the scale of the scores off the diagonal of layer 2: each is lower"
-    )
+    sentence = "A residual connection reduces the overall scale of the scores off the diagonal of layer 2"
     yield claim(7, sentence, q.higher_scores(ANISOTROPIC, RESIDUAL, 2), place=last)
     sentence = (
         "Scores do not depend on distance alone: at every distance the last query gives more than the first"

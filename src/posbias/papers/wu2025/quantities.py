@@ -253,8 +253,14 @@ def surest_of(results: Results, quantity: Quantity) -> list[Evidence]:
 
 
 @quantity
-def most(results: Results, claims: Sequence[Claim]) -> Iterator[Evidence]:
-    """That of some claims more than half hold; one that is undecided may be either."""
+def most(results: Results, claims: Sequence[Claim], beside: Sequence[Setting] = ()) -> Iterator[Evidence]:
+    """That of some claims more than half hold; one that is undecided may be either.
+
+    Nothing is decided without the cells `beside`.
+    """
+    if not {*beside} <= {*results}:
+        yield Evidence("findings", flaw="the cells of Figure 15 were not trained along with those of 13")
+        return
     verdicts = [judge(claim, results).verdict for claim in claims]
     share = (verdicts.count("holds") + 0.5 * verdicts.count("undecided")) / len(verdicts)
     se = 0.5 * math.sqrt(verdicts.count("undecided")) / len(verdicts)

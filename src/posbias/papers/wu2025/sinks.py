@@ -11,14 +11,17 @@ from posbias.papers.wu2025.outcomes import Sinks
 from posbias.papers.wu2025.settings import Setting
 from posbias.theory.masks import Prefix
 
+BEYOND_NULLS = "than under even attention, and than before training"
+"""How claims end that hold trained networks against what masks alone give."""
+
 
 def causal(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
     """Claims of Figures 9, 10, 20 and 21."""
     first = [(cell.row, cell, 1) for cell in cells]
     margin = q.of_sinks(q.margin, first)
-    sentence = "Under the causal mask the first token draws more than any other"
+    sentence = "Attention sinks emerge on the first token under the causal mask: it draws more than any other"
     yield claim(1, sentence, margin, provenance="paper")
-    sentence = "… and more than under even attention, and than before training"
+    sentence = f"Under the causal mask the first token draws more {BEYOND_NULLS}"
     yield claim(2, sentence, _above_nulls(first), provenance="ours")
 
 
@@ -31,15 +34,15 @@ def windows(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
         return q.of_sinks(q.wider, [(*end, part) for end in ends])
 
     draws = widening(lambda sinks: sinks.trained[:, 0])
-    sentence = "The wider the window, the more the first token draws"
+    sentence = "Sinks tend to emerge on the first token when the window is wider: it then draws more"
     yield claim(1, sentence, draws, provenance="paper", strength="hedged")
     # not the paper's words: put beside its claim after that had been judged, since even attention's own value
     # falls as the window widens
     share = widening(lambda sinks: sinks.trained[:, 0] / sinks.trained.sum(axis=1))
-    sentence = "… as a part of the metric of all tokens (a reading chosen after the first had failed)"
+    sentence = "The wider the window, the greater the first token's part of the metric of all tokens"
     yield claim(2, sentence, share, provenance="ours")
     beyond = widening(lambda sinks: sinks.trained[:, 0] - sinks.uniform[0])
-    sentence = "… and the more the first token exceeds what even attention gives it"
+    sentence = "The wider the window, the more the first token exceeds what even attention gives it"
     yield claim(3, sentence, beyond, provenance="ours")
 
 
@@ -50,7 +53,7 @@ def prefixes(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
     margin = q.of_sinks(q.margin, first)
     sentence = "Each of the K prefix tokens draws more than any other token"
     yield claim(1, sentence, margin, provenance="ours")
-    sentence = "… and on average more than under even attention, and than before training"
+    sentence = f"The K prefix tokens draw on average more {BEYOND_NULLS}"
     yield claim(2, sentence, _above_nulls(first), provenance="ours")
     sentence = (
         "Sinks emerge on the K prefix tokens, not on the first alone: each draws more than later ones do"

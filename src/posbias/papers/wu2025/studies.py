@@ -217,11 +217,31 @@ def _figures(
 
 
 def _most(claim: Maker, figure: int, repeated: Sequence[Claim], findings: Sequence[Claim]) -> Claim:
-    """That most of the paper's findings on a figure continue to hold: what the text says of them together."""
+    """That most of the paper's findings on a figure continue to hold."""
     twins = zip(repeated, findings, strict=False)
     own = [twin for twin, finding in twins if finding.provenance == "paper"]
     sentence = f"With a fixed vocabulary most findings of Figure {figure} continue to hold"
-    return claim(len(repeated) + 1, sentence, q.most(own), provenance="paper", strength="hedged")
+    return claim(len(repeated) + 1, sentence, q.most(own), strength="hedged")
+
+
+def _most_of_main_text(known: Mapping[str, Study]) -> Study:
+    """Figure 13 with what the text says of the main text's findings together: those of Figures 13 and 15."""
+    figures = [known["fig13"], known["fig15"]]
+    mine = [
+        f"wu2025/fig{n}/{place}" for n, places in ((13, range(1, 10)), (15, range(2, 7))) for place in places
+    ]
+    findings = [claim for figure in figures for claim in figure.claims if claim.id in mine]
+    first = figures[0]
+    told = {
+        "place": "Appendix L",
+        "provenance": "paper",
+        "strength": "hedged",
+        "scope": "the retrieval task with a fixed vocabulary: what Figures 13 and 15 show",
+    }
+    sentence = "With a fixed vocabulary most of the findings of the main text continue to hold"
+    quantity = q.most(findings, figures[1].cells)
+    claim = replace(first.claims[0], id=f"{first.key}/15", sentence=sentence, quantity=quantity, **told)
+    return replace(first, claims=(*first.claims, claim))
 
 
 def _once(number: int, stated: Sequence[Claim]) -> Iterator[Claim]:
@@ -277,6 +297,7 @@ def _along_training(figure: Study) -> Study:
 
 def _all() -> Iterator[Study]:
     known = {study.name: study for study in (*_depths(), *_answers(), *_sinks())}
+    known["fig13"] = _most_of_main_text(known)
     question = "Do networks with a fixed vocabulary learn the preferences of their training data?"
     known["fig19"] = _caption(19, question, (3.8, 631), *(known[f"fig{part}"] for part in range(15, 19)))
     question = "Are there sinks with a fixed vocabulary, under each of the three masks?"

@@ -111,10 +111,11 @@ KIM: tuple[Statement, ...] = (
         _readings(simulations.mean_score, of=isotropic_scores, layernorm=True),
         corrected=f"Eq. 5 with κe^−√d for e^−√d is the mean of S⁽²⁾ at α = 0, {_AGREE}",
         tolerance=0.0,
-        note="Scores of variance one stand in an exponent, E e^z = √e: Eq. 5 is too small by κ → √e, its "
-        "rise per position by κ² → e, however large d is. Theorem 1 stands. (At every α: κ → exp((1 − α²)²/2).)",
+        note="The paper claims no such accuracy. Scores of variance one stand in an exponent, E e^z = √e: Eq. 5 "
+        "is too small by κ → √e, its rise per position by κ² → e, however large d is. Theorem 1 stands. (At every "
+        "α: κ → exp((1 − α²)²/2).)",
         witness=_MANY_INPUTS,
-        about=_step(_ISOTROPIC),
+        about=_step(_ISOTROPIC) | {"provenance": "ours"},
     ),
     statement(
         "kim-equation-19",
@@ -137,10 +138,11 @@ KIM: tuple[Statement, ...] = (
         _readings(simulations.key_ratio),
         corrected=f"h(j)/h(0) with g, and κF for F is the ratio of the mean scores of a row, {_AGREE}",
         tolerance=0.0,
-        note="γ in Eq. 42 is the weight of the normalised y, g = 1/√(d(1−α)); Figure 7 (γ = 1) is not the "
-        "simulated model. e^(α√d) needs the factor κ as in Eq. 5.",
+        note="The paper claims no such accuracy. γ in Eq. 42 is the weight of the normalised y, g = 1/√(d(1−α)); "
+        "Figure 7 (γ = 1) is not the simulated model. e^(α√d) needs the factor κ as in Eq. 5.",
         witness={**_MANY_INPUTS, "dimension": 64, "anisotropy": 0.5, "residual": True},
-        about=_step(f"every α in [0, 1), with a residual connection or without, {_TOY}"),
+        about=_step(f"every α in [0, 1), with a residual connection or without, {_TOY}")
+        | {"provenance": "ours"},
     ),
     statement(
         "kim-figure-2",

@@ -12,7 +12,7 @@ from numpy.random import Generator
 
 from posbias.theory.closed_forms import collapse_bounds
 from posbias.verify.margins import Stack, distances, inside, log_rollouts, log_softmax
-from posbias.verify.statement import Instance, Statement, both_readings, statement
+from posbias.verify.statement import OURS, Instance, Statement, both_readings, statement
 from posbias.verify.wu import draws
 
 
@@ -66,8 +66,9 @@ DECAY: tuple[Statement, ...] = (
         both_readings(_slack_decay, layers=False),
         corrected="the same with C_min = e^(I_min−I_max)(1 − e^−m)/(1 − e^−Nm), C_max = e^(I_max−I_min)",
         witness=_FLAT,
+        about={"proof": OURS},
         asserts="P_ij = Θ(binom(t+i−j, i−j)·e^(−(i−j)m)) for all j ≤ i and t ≤ T (N and T fixed)",
-        note="The Θ stands; the constants of its proof inherit Lemma 4.4's C_max, which fails wherever walks "
+        note="The Θ stands; the constants of its proof inherit Lemma 4.4's C_max, which can fail where walks "
         "pass the first row. As they lie (C_max/C_min)^(t+1) apart, the Θ alone does not place the peak of "
         "P.",
     ),

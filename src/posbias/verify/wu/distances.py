@@ -14,7 +14,7 @@ from numpy.random import Generator
 from scipy.special import loggamma
 
 from posbias.theory.closed_forms import critical_distances
-from posbias.verify.statement import OURS, Instance, Statement, statement
+from posbias.verify.statement import OURS, Instance, Statement, both_readings, statement
 
 
 def _draw_distance(rng: Generator, edge: bool) -> Instance:
@@ -54,6 +54,16 @@ def _slack_stirling(depth: int, rate: float) -> float:
 def _draw_distance_of_some(rng: Generator, edge: bool) -> Instance:
     drawn = _draw_distance(rng, edge)
     return dict(drawn) | {"depth": max(2, drawn["depth"])}
+
+
+def _slack_monotone(depth: int, rate: float, corrected: bool) -> float:
+    """How much L rises at first; corrected, whether it does where t > e^m − 1 and only there."""
+    first = math.log(depth) - rate
+    if not corrected:
+        return first
+    heights = _heights(depth, rate * np.arange(2 * critical_distances.modal_distance(depth, rate) + 6))
+    rises = bool((np.diff(heights) > 0).any())
+    return abs(first) if rises == (depth - 1 > math.expm1(rate)) else -abs(first)
 
 
 def _heights(depth: int, falls: Float[np.ndarray, "distance"]) -> Any:
@@ -122,9 +132,21 @@ DECAY_DISTANCE: tuple[Statement, ...] = (
         note="Holds for L without the ½·log terms of Stirling's formula.",
     ),
     statement(
+        "wu-4.5-monotone",
+        "Theorem 4.5, L",
+        "L(x) = log(binom(t+x, x)e^(−xm)) is not a monotone function of the distance x",
+        _draw_distance_of_some,
+        both_readings(_slack_monotone),
+        corrected="over whole distances L rises at first where t > e^m − 1, and falls throughout elsewhere",
+        witness={"depth": 2, "rate": 1.0},
+        note="A flat sentence, before Stirling's approximation is made: with one layer more than the first and "
+        "m = 1, L(x) = log(1 + x) − x falls from the start. It is so where layers are many against the decay.",
+        about={"strength": "observation", "scope": "every depth and decay"},
+    ),
+    statement(
         "wu-4.5-distance",
         "Theorem 4.5, critical distance",
-        "L(x) = log(binom(t+x, x)e^(−xm)), Γ for factorials, is not monotone and is highest at t/(e^m − 1)",
+        "L(x) = log(binom(t+x, x)e^(−xm)), Γ for factorials, is highest at t/(e^m − 1)",
         _draw_distance,
         (_slack_peak, _slack_modal),
         corrected="highest at ⌊x*⌋ over whole x, in (x* − 1, x* − ½] or at 0 over real x; x* grows with t, "

@@ -15,7 +15,7 @@ from numpy.random import Generator
 from posbias.theory.closed_forms import collapse_bounds
 from posbias.theory.closed_forms.collapse_bounds import Envelope
 from posbias.verify.margins import Stack, inside, log_rollouts, log_softmax
-from posbias.verify.statement import Instance, Statement, both_readings, statement
+from posbias.verify.statement import OURS, Instance, Statement, both_readings, statement
 from posbias.verify.wu import draws
 
 Angles = Float[np.ndarray, "pair"]
@@ -173,10 +173,12 @@ ROPE: tuple[Statement, ...] = (
         corrected="c = a = max|q||k|, c′ = a/π², b = min|q||k|, s = δθ: C_min = e^(b − a − as²)/N and C_max "
         "= e^(a − b + 2as²/π² + ½as²)",
         witness=_crossed(1),
+        about={"proof": OURS},
         asserts="there are C_min, C_max, c, c′ > 0 with C_min·e^(−c(i−j)²θ²) ≤ A_ij ≤ C_max·e^(−c′(i−j)²θ²)",
-        note="Beyond a quarter turn the cosine is negative, and the smallest |q||k| no longer bounds the "
-        "score from below: c must be the largest. Also |ψ| ≥ |i − j − δ|θ needs i − j ≥ δ (what follows from "
-        "it holds all the same), and Y_max, Y_min stand the wrong way round.",
+        note="The proof names no constants; these are the nearest. Beyond a quarter turn the cosine is negative, "
+        "and the smallest |q||k| no longer bounds the score from below: c must be the largest. Also |ψ| ≥ |i − j "
+        "− δ|θ needs i − j ≥ δ (what follows from it holds all the same), and Y_max, Y_min stand the wrong way "
+        "round.",
     ),
     statement(
         "wu-4.7",
@@ -204,9 +206,10 @@ PAIRS: tuple[Statement, ...] = (
         both_readings(_slack_rope),
         corrected="c·Σα² = Σα_l² max|q_l||k_l|, c′ = c/π²",
         witness=_crossed(2),
+        about={"proof": OURS},
         asserts="there are C_min, C_max, c, c′ > 0 with e^(−cx²) and e^(−c′x²) around A_ij, x² = Σ_l(i−j)²θ_l²",
-        note="Fails where Lemma 4.6 does and for its reason, negative cosines; holds with the largest "
-        "|q_l||k_l|.",
+        note="The proof names no constants; these are the nearest. Fails where Lemma 4.6 does and for its "
+        "reason, negative cosines; holds with the largest |q_l||k_l|.",
     ),
     statement(
         "wu-I.2",
