@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from posbias.claims import Judged, count
+from posbias.claims import Judged, tally
 from posbias.errors import InvalidValueError
 
 
@@ -49,10 +49,13 @@ class Page:
         lines = [f"# {self.title}", "", self.note, ""]
         for table in self.tables:
             lines += table.markdown()
-        lines += [", ".join(f"{number} {verdict}" for verdict, number in count(self.claims).items()), ""]
+        for whose, counts in tally(self.claims).items():
+            told = ", ".join(f"{number} {verdict}" for verdict, number in counts.items())
+            lines += [f"{'Ours: ' * (whose == 'ours')}{told}", ""] if sum(counts.values()) else []
         for claim in self.claims:
+            whose = "ours" if claim.claim.provenance == "ours" else claim.claim.place
             lines += [
-                f"- **{claim.verdict}**: {claim.sentence}",
+                f"- **{claim.mark}**: {claim.sentence} ({whose or 'of the paper'})",
                 *(f"  - {piece}" for piece in claim.evidence),
             ]
         return "\n".join(lines) + "\n"
