@@ -61,7 +61,9 @@ def test_what_is_not_in_the_paper_is_ours():
     own = {claim.sentence for claim in STUDIES["curves"].claims}
     assert own < ours
     told = {claim.sentence for study in STUDIES.values() for claim in study.claims}
-    assert all(sentence in ours for sentence in told if sentence.startswith("…") or "at equal" in sentence)
+    assert all(
+        sentence in ours for sentence in told if "even attention" in sentence or "at equal" in sentence
+    )
     # of the nulls, of what a figure shows and no sentence says, and of sizes put into words
     for name, numbers in (
         ("fig2", (10, 11, 14, 16, 17)),
@@ -83,14 +85,10 @@ def test_of_findings_with_a_fixed_vocabulary_the_paper_says_that_most_hold():
     }
     assert own == {
         "wu2025/fig13/13": "hedged",
-        "wu2025/fig13/14": "hedged",
+        "wu2025/fig13/15": "hedged",
         "wu2025/fig14/2": "observation",
         "wu2025/fig14/3": "observation",
         "wu2025/fig14/6": "hedged",
-        "wu2025/fig15/8": "hedged",
-        "wu2025/fig16/6": "hedged",
-        "wu2025/fig17/7": "hedged",
-        "wu2025/fig18/7": "hedged",
         "wu2025/fig20/1": "observation",
         "wu2025/fig21/1": "observation",
         "wu2025/fig22/1": "hedged",
@@ -115,7 +113,7 @@ def test_figures_with_a_fixed_vocabulary_claim_what_the_others_do():
         said, repeated = ([claim.sentence for claim in STUDIES[f"fig{n}"].claims] for n in (number, again))
         if number != 5:
             assert repeated[: len(said)] == said
-            assert len(repeated) == len(said) + {4: 2, 3: 1, 6: 1, 7: 1, 8: 1}.get(number, 0)
+            assert len(repeated) == len(said) + {4: 3, 3: 1, 6: 1, 7: 1, 8: 1}.get(number, 0)
 
 
 @pytest.mark.parametrize("effort", [QUICK, FULL], ids=lambda effort: effort.name)
@@ -255,13 +253,18 @@ def test_residual_networks_turn_and_deep_rotary_ones_may_lose_the_middle():
 
     found = verdicts(study, depth_outcomes(study, bent))
     assert found["Residual: the bias to earlier items both rises and falls with depth"] == "holds"
-    assert found["Residual: RoPE at depth 10 is lost in the middle"] == "holds"
+    assert (
+        found["Residual: RoPE in the deep-layer regime is lost in the middle (here at depth 10)"] == "holds"
+    )
     assert (
         found["Residual: at equal in-context accuracy depth 10 favours earlier items more than 2"] == "holds"
     )
     straight = verdicts(study, depth_outcomes(study, lambda s: pairs(0.0, 0.1 * s.depth, 0.0)))
     assert straight["Residual: the bias to earlier items both rises and falls with depth"] == "fails"
-    assert straight["Residual: RoPE at depth 10 is lost in the middle"] == "fails"
+    assert (
+        straight["Residual: RoPE in the deep-layer regime is lost in the middle (here at depth 10)"]
+        == "fails"
+    )
 
 
 def at_effort(steps: int, seeds: tuple[int, ...] = SEEDS, late: float = 0.0) -> dict[Setting, Outcome]:
@@ -400,13 +403,17 @@ def sink_outcomes(study: Study, level) -> dict[Setting, Outcome]:
     }
 
 
+PREFIX_STRICT = "Each of the K prefix tokens draws more than any other token"
+
+
 @pytest.mark.parametrize("name", ["fig9", "fig10", "fig11", "fig12"])
 def test_sinks_are_judged_beside_both_nulls(name):
     study = STUDIES[name]
     grows = sink_outcomes(study, lambda s: 0.3 + 0.04 * getattr(s.mask, "width", 5))
     assert set(verdicts(study, grows).values()) == {"holds"}
     none = sink_outcomes(study, lambda s: 0.2)
-    beside = [verdict for sentence, verdict in verdicts(study, none).items() if sentence.startswith("…")]
+    ours = {claim.sentence for claim in study.claims if claim.provenance == "ours"} - {PREFIX_STRICT}
+    beside = [verdict for sentence, verdict in verdicts(study, none).items() if sentence in ours]
     assert {*beside} == {"fails"}
 
 

@@ -101,7 +101,7 @@ def row_claim(table: str, model: str, words: str, again: str = "") -> Claim:
     sentence = f"{place}, row {model}: {words}"
     name = f"herasimchyk2026/{table}/{model}"
     texts = dict.fromkeys(one.corpus for one in numbers(table) if one.corpus) or ["FineWeb-Edu"]
-    scope = f"{model}, {', '.join(texts)}, {TOKENS} tokens (not printed)"
+    scope = f"{model}, {', '.join(texts)}, {TOKENS} tokens{'' if table == 'table6' else ' (not printed)'}"
     alias = f"herasimchyk2026/{again}/{model}" if again else ""
     return Claim(
         name, place, sentence, quantity, strength="printed", scope=scope, effort=EFFORT, alias_of=alias

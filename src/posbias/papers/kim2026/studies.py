@@ -175,8 +175,7 @@ def _fig3() -> Iterator[Claim]:
     place = f"{ROW.format('first')}, and Figure 3"
     yield claim(2, sentence, bare, Below(0.5, q.DIGIT), place=place)
     sentence = "LayerNorm induces recency in stacked layers: at α = 0.5 layers 3 and 4 rise along every row"
-    place = "Abstract, and Figure 3"
-    yield claim(3, sentence, q.rising((*ANISOTROPIC, *RESIDUAL), 3, 4), place=place)
+    yield ours(3, sentence, q.rising((*ANISOTROPIC, *RESIDUAL), 3, 4), q.MORE)
     sentence = "With LayerNorm and isotropic embeddings layers 3 and 4"
     recent, level = (q.probability([model], 3, 4) for model in ISOTROPIC)
     yield ours(4, f"{sentence} prefer recent keys, in 16 dimensions", recent, q.RECENT)

@@ -39,7 +39,8 @@ def training_claims(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
     gaps = q.of_gaps(q.rises, [("causal − no mask,", alone, bare, pair) for pair in firsts])
     yield claim(3, "The causal mask alone favours the first item more than no mask does", gaps)
     shown = [(where, cell, *gap) for where, cell in encoded.items() for gap in _LEARNT[answers]]
-    sentence = f"sin and RoPE learn the bias to the {' and '.join(answers)}, with either mask"
+    sentence = f"sin and RoPE learn the bias to the {' and '.join(answers)}"
+    sentence += ", with either mask" if answers == BOTH_ENDS else ""
     yield claim(4, sentence, q.of_gaps(q.signed, shown))
     if answers in _AWAY:
         gaps = q.of_gaps(_not_below, [(f"causal, none {_AWAY[answers]}", alone, _AWAY[answers])])

@@ -154,10 +154,18 @@ def with_residual(claim: Maker, cells: Sequence[Setting], after: int = 0) -> Ite
     _, deepest = steps["RoPE"][-1]
     at = f"RoPE, depth {deepest.depth}"
     gaps = q.of_gaps(q.signed, [(at, deepest, "first-middle"), (at, deepest, "middle-last", -1)])
-    about = {"place": "Appendix K.2, footnote 2", "scope": "the deep-layer regime, whose depth is not given"}
+    about = {
+        "place": "Section 5.2, footnote 2; Appendix K.3",
+        "scope": "the deep-layer regime, whose depth is not given",
+    }
     if deepest.depth == DEEP_FROM:  # the depth from which a network is deep is ours
         about["provenance"] = "ours"
-    yield claim(after + 4, f"Residual: RoPE at depth {deepest.depth} is lost in the middle", gaps, **about)
+    sentence = f"Residual: RoPE at depth {deepest.depth} is lost in the middle"
+    if "provenance" not in about:
+        sentence = (
+            f"Residual: RoPE in the deep-layer regime is lost in the middle (here at depth {deepest.depth})"
+        )
+    yield claim(after + 4, sentence, gaps, **about)
 
 
 def still_biased(claim: Maker, number: int, cells: Sequence[Setting]) -> Claim:

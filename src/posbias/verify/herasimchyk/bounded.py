@@ -21,7 +21,7 @@ from posbias.verify.herasimchyk.network import (
     run_network,
 )
 from posbias.verify.margins import distances, operator_norm, room
-from posbias.verify.statement import Instance, Statement, both_readings, statement
+from posbias.verify.statement import OURS, Instance, Statement, both_readings, statement
 
 
 def _slack_bounded(corrected: bool, **network: Any) -> float:
@@ -59,7 +59,8 @@ def _slack_floor(hidden: Any, query: Any, key: Any, positional: Any, width: int,
     return room(floor, residual_bounds.smallest_admitted(kernel, allowed))
 
 
-UPDATE = "networks under Assumptions 5.1 and 5.2 with the residual update of Section 3"
+UPDATE = "networks under Assumptions 5.1 and 5.2 with the residual update of Section 3, written with W_V"
+SEEN = "any network with bounded hidden states, whose positional logits are bounded too"
 BOUNDED: tuple[Statement, ...] = (
     statement(
         "herasimchyk-5.3-i",
@@ -93,10 +94,10 @@ BOUNDED: tuple[Statement, ...] = (
         },
         asserts="Where hidden states are bounded as in (i), there is an ε > 0, the same at all depths, below "
         "every admitted weight (positional logits that range over no more than B).",
-        about={"scope": "any network with bounded hidden states, whose positional logits are bounded too"},
-        note="The proof bounds content logits only, though §5 makes 'no assumptions on positional "
-        "encodings': an ε for all depths exists if their range is bounded over layers (and C_X exists; see "
-        "5.3 (i)).",
+        about={"scope": SEEN, "proof": OURS},
+        note="The proof prints no constant: this is the nearest. It bounds content logits only, though "
+        "§5 makes 'no assumptions on positional encodings': an ε for all depths exists if their range is bounded "
+        "over layers (and C_X exists; see 5.3 (i)).",
     ),
 )
 """Lemma 5.3 (i) and (ii)."""

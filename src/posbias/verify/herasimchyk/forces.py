@@ -15,7 +15,7 @@ from posbias import stochastic_order
 from posbias.theory.rollout.kernel import masked_softmax
 from posbias.verify.herasimchyk import draws
 from posbias.verify.margins import Stack, distances, rollout_row
-from posbias.verify.statement import ROUNDING, Instance, Statement, statement
+from posbias.verify.statement import OURS, ROUNDING, Instance, Statement, statement
 
 
 def _draw_distance(rng: Generator, edge: bool) -> Instance:
@@ -176,7 +176,7 @@ FORCES: tuple[Statement, ...] = (
     statement(
         "herasimchyk-4.2",
         "Proposition 4.2",
-        "Each prefix mass of the last row grows with every layer added on top, from depth 0 on.",
+        "Each prefix mass of the last row grows with every layer added on top.",
         draws.stack,
         slack_depth,
         tolerance=ROUNDING,
@@ -230,10 +230,10 @@ FORCES: tuple[Statement, ...] = (
             "width": 3,
             "query": 2,
         },
-        about={"provenance": "ours", "scope": "δ of either sign, raised in single layers"},
-        note="The closing 'equivalently' read for single layers and mixed signs: a monotone baseline does "
-        "not keep the kernel with content monotone, and then a larger δ above it can move mass to earlier "
-        "tokens.",
+        about={**OURS, "scope": "δ of either sign, raised in single layers"},
+        note="Proposition 4.5 stands. The closing 'equivalently' read for single layers and mixed "
+        "signs: a monotone baseline does not keep the kernel with content monotone, and then a larger δ above it "
+        "can move mass to earlier tokens.",
     ),
 )
 """§4: the remark on Assumption 4.1, Propositions 4.2 to 4.5."""

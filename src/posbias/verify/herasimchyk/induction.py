@@ -14,7 +14,7 @@ from numpy.random import Generator
 from posbias import stochastic_order
 from posbias.verify.herasimchyk import draws
 from posbias.verify.margins import Matrix, Stack, rollout_row, rollouts
-from posbias.verify.statement import ROUNDING, Instance, Statement, both_readings, statement
+from posbias.verify.statement import OURS, ROUNDING, Instance, Statement, both_readings, statement
 
 
 def _draw_families(rng: Generator, edge: bool, monotone: bool = False) -> Instance:
@@ -49,8 +49,8 @@ STEPS: tuple[Statement, ...] = (
     statement(
         "herasimchyk-A.1.2",
         "Appendix A.1.2 and A.1.3, induction",
-        "Row-wise dominance in every layer, Eq. (8), and Lemma A.4 applied at each step, no other, give "
-        "dominance of the rollouts inductively.",
+        "Row-wise dominance in every layer, Eq. (8), and Lemma A.4 alone, applied at each step, give dominance "
+        "of the rollouts inductively.",
         (_draw_families, partial(_draw_families, monotone=True)),
         _slack_families,
         corrected="They do where in every layer one of the two kernels is stochastically monotone (Lemma A.2 "
@@ -61,9 +61,10 @@ STEPS: tuple[Statement, ...] = (
             "earlier": [[[1, 0, 0], [0, 1, 0], [1, 0, 0]], [[1, 0, 0], [0, 1, 0], [0, 1, 0]]],
             "mixing": [1.0, 1.0],
         },
-        about={"strength": "constant", "scope": STEP},
-        note="Lemma A.4 compares two kernels on one distribution, but after a layer the distributions "
-        "differ. Assumption 4.1 supplies what is missing, so Propositions 4.3 and 4.4 stand.",
+        about={**OURS, "scope": STEP},
+        note="The proof names Lemma A.4 alone. It compares two kernels on one distribution, but after "
+        "a layer the distributions differ. Assumption 4.1 supplies what is missing, so Propositions 4.3 and 4.4 "
+        "stand.",
     ),
     statement(
         "herasimchyk-A.1.4",

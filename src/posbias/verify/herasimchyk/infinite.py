@@ -24,7 +24,7 @@ from posbias.verify.herasimchyk.network import (
     run_network,
 )
 from posbias.verify.margins import Stack, operator_norm, rollouts, room, suffixes
-from posbias.verify.statement import Instance, Statement, both_readings, statement
+from posbias.verify.statement import OURS, Instance, Statement, both_readings, statement
 
 
 def _draw_deep(rng: Generator, edge: bool, exponents: tuple[float, ...], depth: int, widths: str) -> Instance:
@@ -137,7 +137,7 @@ INFINITE: tuple[Statement, ...] = (
             "depth": 200,
             "width": 2,
         },
-        about={"provenance": "ours", "scope": "sliding-window masks, of which Theorem 5.4 does not speak"},
+        about={**OURS, "scope": "sliding-window masks, of which Theorem 5.4 does not speak"},
         note="The proof gives the first token ε in every row, which a window does not: width 1 never "
         "collapses, and for j ≥ the width a token is left at (w − 1)ε, not jε, so no C′ helps. Collapse "
         "holds for w ≥ 2.",

@@ -166,10 +166,11 @@ ROPE_DISTANCE: tuple[Statement, ...] = (
     statement(
         "wu-4.7-distance",
         "Theorem 4.7, critical distance (Appendix H)",
-        "the critical point of L solves log((t+x)/x) = 2θx, as Appendix H prints it",
+        "by Stirling's approximation the critical point of L solves log((t+x)/x) = 2θx, as Appendix H prints it",
         _draw_root,
         (_slack_printed_root, _slack_root),
-        corrected="it solves log((t+x)/x) = 2θ²x, grows with t, falls with θ; whole x: in (x* − 1, x* + ½)",
+        corrected="by Stirling's approximation it solves log((t+x)/x) = 2θ²x, grows with t, falls with θ; "
+        "the highest whole distance lies in (x* − 1, x* + ½)",
         witness={"depth": 5, "angle": 0.1},
         asserts="the critical point x* of L grows with the depth t and falls with the base angle θ",
         note="The derivative of θ²x² is 2θ²x. With it ∂x/∂t = 1/(2θ²(x+t) + t/x) and ∂x/∂θ = −4θx/(2θ² + "

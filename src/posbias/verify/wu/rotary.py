@@ -189,7 +189,8 @@ ROPE: tuple[Statement, ...] = (
         both_readings(_slack_rope_rollout),
         corrected="the same with e^(−c′x²/(t+1)) above",
         witness=_stepping(1),
-        asserts="there is c > 0 with P_ij = Θ(binom(t+i−j, i−j)·e^(−c(i−j)²θ²)) for t ≤ T (N and T fixed)",
+        asserts="there is c > 0 with P_ij = Θ(binom(t+i−j, i−j)·e^(−c(i−j)²θ²)) for t ≤ T (N and T fixed: "
+        "any c serves)",
         note="Eq. (16): t + 1 steps over a distance x have Σ step² ≥ x²/(t + 1), not x²/2. What holds has c "
         "below and c′/(t + 1) above, so not one c on both sides. Eq. (12) has t factors where P has t + 1, "
         "and binom(t+i−j, i−j) counts walks of t + 1 steps, not of t.",
@@ -219,8 +220,10 @@ PAIRS: tuple[Statement, ...] = (
         both_readings(_slack_rope_rollout),
         corrected="the same with c′/(t + 1) in place of c′/2",
         witness=_stepping(2),
-        asserts="there is c > 0 with P_ij = Θ(binom(t+i−j, i−j)·e^(−cΣ_l(i−j)²θ_l²)) for t ≤ T (N and T fixed)",
-        note="A corollary of Theorem 4.7, and fails with its Eq. (16).",
+        asserts="there is c > 0 with P_ij = Θ(binom(t+i−j, i−j)·e^(−cΣ_l(i−j)²θ_l²)) for t ≤ T (N, T "
+        "fixed: any c serves)",
+        about={"proof": OURS},
+        note="I.3 prints no constants. A corollary of Theorem 4.7, and fails with its Eq. (16).",
     ),
     statement(
         "wu-I.3",
