@@ -191,6 +191,7 @@ ROPE: tuple[Statement, ...] = (
         witness=_stepping(1),
         asserts="there is c > 0 with P_ij = Θ(binom(t+i−j, i−j)·e^(−c(i−j)²θ²)) for t ≤ T (N and T fixed: "
         "any c serves)",
+        about={"proof": OURS},
         note="Eq. (16): t + 1 steps over a distance x have Σ step² ≥ x²/(t + 1), not x²/2. What holds has c "
         "below and c′/(t + 1) above, so not one c on both sides. Eq. (12) has t factors where P has t + 1, "
         "and binom(t+i−j, i−j) counts walks of t + 1 steps, not of t.",
