@@ -252,7 +252,9 @@ def test_residual_networks_turn_and_deep_rotary_ones_may_lose_the_middle():
         return pairs(0.2, 0.1, -0.1) if lost else as_published(setting)
 
     found = verdicts(study, depth_outcomes(study, bent))
-    assert found["Residual: the bias to earlier items both rises and falls with depth"] == "holds"
+    assert (
+        found["Residual: position bias is non-monotonic in depth: first–last both rises and falls"] == "holds"
+    )
     assert (
         found["Residual: RoPE in the deep-layer regime is lost in the middle (here at depth 10)"] == "holds"
     )
@@ -260,7 +262,10 @@ def test_residual_networks_turn_and_deep_rotary_ones_may_lose_the_middle():
         found["Residual: at equal in-context accuracy depth 10 favours earlier items more than 2"] == "holds"
     )
     straight = verdicts(study, depth_outcomes(study, lambda s: pairs(0.0, 0.1 * s.depth, 0.0)))
-    assert straight["Residual: the bias to earlier items both rises and falls with depth"] == "fails"
+    assert (
+        straight["Residual: position bias is non-monotonic in depth: first–last both rises and falls"]
+        == "fails"
+    )
     assert (
         straight["Residual: RoPE in the deep-layer regime is lost in the middle (here at depth 10)"]
         == "fails"

@@ -140,7 +140,7 @@ def each_step(claim: Maker, number: int, cells: Sequence[Setting], **about: Any)
 def with_residual(claim: Maker, cells: Sequence[Setting], after: int = 0) -> Iterator[Claim]:
     """Claims 1 to 4 of Figure 5, 11 to 14 of Figure 2, where they stand `after` ten others."""
     yield still_biased(claim, after + 1, cells)
-    sentence = "Residual: the bias to earlier items both rises and falls with depth"
+    sentence = "Residual: position bias is non-monotonic in depth: first–last both rises and falls"
     yield claim(after + 2, sentence, q.turning(series_of(cells)))
     steps = {title: [*pairwise(named)] for title, named in _by_depth(cells).items()}
     places = [
