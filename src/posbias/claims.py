@@ -46,9 +46,9 @@ class Claim:
 
     `id` never changes and is never used twice; `place` is where the sentence stands (section, equation, caption);
     `quantity` makes the evidence from a study's results. `provenance` tells the paper's claims from ours (nulls,
-    other comparisons, corrected formulas, other models); of a `hedged` observation (often, typically, tend to)
-    the share of cases is judged. `scope` says what the text speaks of, `effort` what its numbers rest on there.
-    The claim is the same as that of id `alias_of`, said again, and counted there.
+    other comparisons, corrected formulas, other models); where a `hedged` observation says often, typically, most
+    or tend to, the share of cases is judged. `scope` says what the text speaks of, `effort` what its numbers rest
+    on there. The claim is the same as that of id `alias_of`, said again, and counted there.
     """
 
     id: str

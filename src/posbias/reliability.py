@@ -45,7 +45,7 @@ _LEFT_OUT = 16
 _JACKKNIFED = 50
 """The pairs of groups that the jackknife uses: each is compared with itself, so that few are enough."""
 _LEAST = 1e-3
-"""The least agreement from which a larger one is inferred: what does not agree has no odds to continue."""
+"""The least agreement of small groups that a power is fitted to."""
 _RANKS: Bool[np.ndarray, "score"] = np.array([name.startswith("spearman") for name in SCORES])
 
 
@@ -54,7 +54,8 @@ class Reliability:
     """What noise in a reference of n prompts allows, as agreements; intervals hold 95 % of such scores.
 
     `split_half`: n/2 prompts against n/2 others. `second_measurement`: n against n others. `noiseless`: a
-    noiseless predictor against the n (the noise ceiling), `noiseless_half` against n/2.
+    noiseless predictor against the n (the noise ceiling), `noiseless_half` against n/2. What is inferred of
+    Spearman is NaN where halves do not agree (r ≤ 0).
     """
 
     split_half: Agreement
@@ -116,6 +117,8 @@ def _extrapolated(
     grown = np.where(_RANKS, odds, np.maximum(mean, _TINY))
     power = _slope(np.log(list(pairs)), np.log(grown))
     power = np.where(_RANKS, np.clip(power, 0.0, 1.0), np.clip(power, -0.5, 0.0))
+    # what does not agree at all has no odds to continue
+    grown[-1][_RANKS & (mean[-1] <= 0)] = np.nan
     half, whole = grown[-1], grown[-1] * 2.0**power
     rows = [
         mean[-1],

@@ -344,6 +344,29 @@ def test_networks_that_have_not_learnt_leave_every_claim_open():
     assert {claim.verdict for claim in at_end} == {"undecided"}
 
 
+def test_networks_that_are_left_out_are_told_where_they_are_left_out():
+    study = STUDIES["fig4"]
+    outcomes = depth_outcomes(study)
+    for setting, one in outcomes.items():
+        accuracy = np.array([0.6, 0.05 if setting.depth == 6 else 0.6, 0.6])
+        outcomes[setting] = replace(one, gaps=replace(one.gaps, accuracy=accuracy))
+    found = {claim.id: claim for claim in study.judged(outcomes)}
+    told = "2 of 3 networks have learnt, others are left out"
+    assert [told in piece.where for piece in found["wu2025/fig4/1"].evidence] == [False, False, True]
+    # learning curves are those of all networks
+    assert not any(told in piece.where for piece in found["wu2025/fig4/12"].evidence)
+
+
+def test_what_tends_to_be_is_a_share_of_the_settings():
+    study = STUDIES["fig11"]
+    grows = sink_outcomes(study, lambda s: 0.3 + 0.04 * s.mask.width * (-1 if s.residual else 1))
+    claim = study.judged(grows)[0]
+    assert claim.claim.strength == "hedged"
+    assert len(claim.evidence) == 1
+    assert "1 of 2" in claim.evidence[0].where
+    assert claim.verdict != "holds"
+
+
 def test_depth_is_told_from_how_much_networks_have_learnt_and_curves_from_settled_ones():
     study = STUDIES["curves"]
     outcomes = depth_outcomes(study)

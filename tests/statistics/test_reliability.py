@@ -88,6 +88,16 @@ def test_prompts_that_share_nothing_have_no_ceiling_to_speak_of():
     assert found.second_measurement.spearman.value < 0.25
 
 
+def test_halves_that_do_not_agree_have_no_ceiling():
+    masses = np.random.default_rng(1).dirichlet(np.ones(12), 8)
+    found = reliability(Profile.from_weights(masses.mean(axis=0), samples=masses))
+    assert found.split_half.spearman.value < 0
+    for row in (found.second_measurement, found.noiseless, found.noiseless_half):
+        assert np.isnan(row.spearman.value)
+        assert row.spearman.interval is None
+        assert row.wasserstein.value > 0
+
+
 @pytest.mark.parametrize("number", [4, 5, 7, 8, 9])
 def test_few_prompts_are_enough(number):
     found = reliability(Profile.from_samples(prompts(np.random.default_rng(4), number=number)))

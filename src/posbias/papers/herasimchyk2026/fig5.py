@@ -11,7 +11,7 @@ from posbias.claims import Claim
 from posbias.estimate import Estimate
 from posbias.evidence import Evidence, Near, mean
 from posbias.papers.herasimchyk2026.measurements import Measurements, once, study_of
-from posbias.papers.herasimchyk2026.standing import EFFORT, SCOPE
+from posbias.papers.herasimchyk2026.standing import EFFORT, OURS, SCOPE
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.content import ContentMap, content_size, draw_content_rows
 
@@ -96,9 +96,7 @@ CLAIMS = (
         "The diagonal shifts all heads the same way (share of heads with the rarer sign of δ)",
         _rarer_sign,
         Near(),
-        provenance="ours",
-        scope="the models measured here, all layers and heads, as the proposition needs it",
-        effort="32 prompts or more",
+        **OURS,
     ),
 )
 

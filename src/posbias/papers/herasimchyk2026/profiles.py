@@ -20,7 +20,7 @@ from posbias.papers.herasimchyk2026.curves import Curves
 from posbias.papers.herasimchyk2026.levels import profile_of, published_slopes
 from posbias.papers.herasimchyk2026.measurements import LEVELS, Measurements, study_of
 from posbias.papers.herasimchyk2026.printed import HUB, TOKENS
-from posbias.papers.herasimchyk2026.standing import EFFORT, SCOPE, decided_by
+from posbias.papers.herasimchyk2026.standing import EFFORT, OURS, SCOPE, decided_by
 from posbias.papers.study import ELSEWHERE, HERE, Study
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.levels import draw_levels, levels_size
@@ -60,7 +60,7 @@ def _claims(name: str, shown: Shown) -> Iterator[Claim]:
     length = f"{TOKENS} tokens, as in the authors' rollout files (the paper prints no length)"
     about = {"scope": f"{SCOPE}, FineWeb-Edu, {length}", "effort": EFFORT}
     if name == "fig3":
-        about = {"provenance": "ours", "scope": "models with other encodings", "effort": "32 prompts or more"}
+        about = OURS
     claim = claims_of(f"herasimchyk2026/{name}", "Section 6.2, Figures 2 and 3", **about)
     influence = "Section 6.3, Appendix B.1"
 

@@ -17,8 +17,8 @@ from posbias.papers.herasimchyk2026.cells import Key, names
 from posbias.papers.herasimchyk2026.levels import MIXING
 from posbias.papers.herasimchyk2026.measurements import Measurements, study_of
 from posbias.papers.herasimchyk2026.printed import PLOTTED, TABLE1
-from posbias.papers.herasimchyk2026.standing import EFFORT, SCOPE, decided_by, model_of
-from posbias.papers.study import HERE, Study
+from posbias.papers.herasimchyk2026.standing import EFFORT, OURS, SCOPE, decided_by, model_of
+from posbias.papers.study import Study
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.levels import draw_mixing_series
 from posbias.plots.style import INK, TEXT
@@ -187,14 +187,6 @@ FIG1 = _study(
     missing=lambda results: "" if results.cells else "nothing measured",
     decided_by=f"{decided_by('fig1', PLOTTED)}; the authors' rollout files hold such λ too, --configs",
 )
-
-
-OURS: dict[str, Any] = {
-    "provenance": "ours",
-    "scope": HERE,
-    "effort": "32 prompts or more",
-}
-"""Figure 4 comes without a sentence about what it shows."""
 
 
 # --- Figure 4 ----------------------------------------------------------------------------------------------

@@ -18,8 +18,8 @@ from posbias.papers.herasimchyk2026 import printed
 from posbias.papers.herasimchyk2026.curves import Curves
 from posbias.papers.herasimchyk2026.measurements import LEVELS, Measurements, study_of
 from posbias.papers.herasimchyk2026.rows import Ours, beside, beside_table, expected, row_claim
-from posbias.papers.herasimchyk2026.standing import EFFORT, SCOPE
-from posbias.papers.study import HERE, Study
+from posbias.papers.herasimchyk2026.standing import EFFORT, OURS, SCOPE
+from posbias.papers.study import Study
 from posbias.profile import spearman, uniform, wasserstein
 from posbias.reports.pages import Table
 
@@ -65,12 +65,7 @@ def _study(name: str, score: str, title: str, question: str) -> Study:
 
 def _claims(name: str, score: str, shown: Callable[[Measurements], list[Curves]]) -> Iterator[Claim]:
     """What is said of the scores: of those measured here, claims of ours, and of the printed ones."""
-    ours = {
-        "provenance": "ours",
-        "scope": HERE,
-        "effort": "32 prompts or more",
-    }
-    claim = claims_of(f"herasimchyk2026/{name}", "Section 6.3", **ours)
+    claim = claims_of(f"herasimchyk2026/{name}", "Section 6.3", **OURS)
 
     def about(number: int, *words: Any, **options: Any) -> Claim:
         alias = f"herasimchyk2026/{FEATURED[name]}/{number}" if name in FEATURED else ""

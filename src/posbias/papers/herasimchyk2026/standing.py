@@ -2,14 +2,18 @@
 would decide its claims then."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from posbias.papers.herasimchyk2026.printed import HUB, PROMPTS, TABLE1
+from posbias.papers.study import HERE
 from posbias.theory.presets import PRESETS
 
 TEXTS = {"FineWeb-Edu": "fineweb", "DCLM-Baseline": "dclm", "Wikipedia": "wiki"}
 """What the name of a text has in it that stands for a corpus of the paper."""
 SCOPE = f"the paper's ALiBi models ({', '.join(TABLE1)})"
 EFFORT = f"{PROMPTS:,} prompts"
+OURS: dict[str, Any] = {"provenance": "ours", "scope": HERE, "effort": "32 prompts or more"}
+"""About claims on what was measured here, whatever it is."""
 
 ALL = "the paper's models (BLOOM, MPT, Falcon), none of which was measured here"
 

@@ -19,8 +19,7 @@ from posbias.papers.claims import AtHand, claims_of
 from posbias.papers.herasimchyk2026.measurements import Measurements, once, study_of
 from posbias.papers.herasimchyk2026.printed import BINS, TABLE6, TOKENS, Reading
 from posbias.papers.herasimchyk2026.rows import Ours, beside, beside_table, expected, row_claim
-from posbias.papers.herasimchyk2026.standing import EFFORT, SCOPE
-from posbias.papers.study import HERE
+from posbias.papers.herasimchyk2026.standing import EFFORT, OURS, SCOPE
 from posbias.reports.pages import Table
 from posbias.seeds import stream
 
@@ -138,9 +137,8 @@ def _note(results: Measurements) -> str:
 def _claims() -> Iterator[Claim]:
     """That mean content beats a null of ours, and what the text says of the printed numbers."""
     words = "Mean content logits are more homogeneous than normal numbers of the same mean and deviation"
-    ours = {"provenance": "ours", "scope": HERE, "effort": "32 prompts or more"}
     claim = claims_of("herasimchyk2026/table6", "Appendix D")
-    yield claim(1, words, _above_null, **ours)
+    yield claim(1, words, _above_null, **OURS)
     about = {"scope": f"{SCOPE}, FineWeb-Edu, n = {TOKENS}", "effort": EFFORT}
     own = "(the paper's own numbers)"
     words = f"{own} Similarities within both regions are moderate to high across all models (above {LOW:.2f} of 1)"

@@ -17,7 +17,7 @@ from jaxtyping import Float
 
 from posbias.claims import Claim, judge
 from posbias.estimate import Estimate
-from posbias.evidence import LEAST, Above, Below, Evidence, Near, difference, mean
+from posbias.evidence import LEAST, Above, Below, Evidence, Near, difference, mean, share
 from posbias.papers.claims import Quantity, quantity
 from posbias.papers.study import Results
 from posbias.papers.wu2025.outcomes import LEARNT, Gaps, Sinks
@@ -223,12 +223,17 @@ def wider(
 
 @quantity
 def _each(
-    results: Results, part: Callable[[Any], Any], effect: Callable[..., Evidence], places: Places
+    results: Results,
+    part: Callable[[Any], Any],
+    leaves_out: bool,
+    effect: Callable[..., Evidence],
+    places: Places,
 ) -> Iterator[Evidence]:
     for place in places:
         cells = {one: results[one] for one in place if isinstance(one, Setting)}
         piece = effect(*(part(cells[one]) if isinstance(one, Setting) else one for one in place))
-        yield replace(piece, where=f"{piece.where}{_left_out(cells.values())}")
+        few = _left_out(cells.values()) if leaves_out else ""
+        yield replace(piece, where=f"{piece.where}{few}")
 
 
 def _left_out(outcomes: Iterable[Any]) -> str:
@@ -238,11 +243,11 @@ def _left_out(outcomes: Iterable[Any]) -> str:
     return f" ({', '.join(few)} networks have learnt, others are left out)" if few else ""
 
 
-of_gaps = partial(_each, attrgetter("gaps"))
+of_gaps = partial(_each, attrgetter("gaps"), True)
 """(effect, places): the evidence at each place, whose settings stand for their gaps: (where, settings, …)."""
-of_training = partial(_each, attrgetter("trained"))
-"""The same, of learning curves."""
-of_sinks = partial(_each, attrgetter("sinks.kept"))
+of_training = partial(_each, attrgetter("trained"), False)
+"""The same, of learning curves, which are those of all networks."""
+of_sinks = partial(_each, attrgetter("sinks.kept"), True)
 """The same, of the sinks of networks that have learnt."""
 
 
@@ -250,6 +255,12 @@ of_sinks = partial(_each, attrgetter("sinks.kept"))
 def surest_of(results: Results, quantity: Quantity) -> list[Evidence]:
     """The surest evidence of a quantity, of which one piece at least is claimed."""
     return [surest(tuple(quantity(results)))]
+
+
+@quantity
+def mostly(results: Results, quantity: Quantity) -> list[Evidence]:
+    """The share of a quantity's pieces that are above zero: what is tended to."""
+    return [share("settings", [piece.tested(Above()) for piece in quantity(results)])]
 
 
 @quantity
@@ -272,7 +283,7 @@ def most(results: Results, claims: Sequence[Claim], beside: Sequence[Setting] = 
 def turning(results: Results, series: Mapping[str, Mapping[str, Setting]]) -> tuple[Evidence, ...]:
     """That the gap first–last both rises and falls along at least one series."""
     gaps = {
-        title: {name: results[setting].gaps for name, setting in cells.items()}
+        title: {f"{name}{_left_out([results[cell]])}": results[cell].gaps for name, cell in cells.items()}
         for title, cells in series.items()
     }
     return turns(gaps)
