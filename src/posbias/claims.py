@@ -103,8 +103,9 @@ class Judged:
         return _deciding(self.evidence)
 
     def __str__(self) -> str:
-        """'fails: sentence (why)'."""
-        return f"{self.verdict}: {self.sentence} ({self.why})"
+        """'fails: sentence (why)', 'holds (ours): sentence (why)' of a claim that no paper makes."""
+        ours = " (ours)" if self.id and self.claim.provenance == "ours" else ""
+        return f"{self.mark}{ours}: {self.sentence} ({self.why})"
 
     @property
     def mark(self) -> str:

@@ -127,6 +127,14 @@ def test_a_claim_needs_all_its_effects(kinds, verdict):
     assert claim.as_dict()["verdict"] == verdict
 
 
+def test_a_line_says_whose_claim_it_is_and_what_is_seen_where_nothing_is_decided():
+    ours = judged(Claim("a/b/1", "", "so it is", provenance="ours"), (effect("fails"),))
+    assert str(ours).startswith("fails (ours): so it is")
+    open_ = judged(Claim("a/b/2", "", "so it is"), (effect("fails"),)).withheld("a stage of training")
+    assert str(open_).startswith("undecided, not seen at this effort: so it is (not seen here: ")
+    assert (open_.verdict, open_.seen) == ("undecided", False)
+
+
 def test_a_failing_effect_is_shown_before_an_undecided_one():
     claim = judged(claim_that("so"), (effect("undecided"), effect("fails"), effect("flawed")))
     assert claim.deciding == effect("fails")

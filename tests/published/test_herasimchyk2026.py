@@ -746,7 +746,7 @@ def test_the_command_makes_what_is_asked(files, tmp_path, capsys):
     common = ["--models", ",".join(files), "--tokens", str(TOKENS), "--out", str(tmp_path)]
     shown = run("table3", "table1", *common)
     assert "Printed in the paper" in shown.out
-    assert "holds: (a) is further off than an even spread" in shown.out
+    assert "holds (ours): (a) is further off than an even spread" in shown.out
     assert "file: " in shown.out
     answer = json.loads(run("table3", *common, "--json").out)
     assert set(answer["tables"]) == {"table3"}
