@@ -196,6 +196,11 @@ class Profile:
         residual = (inside - value * whole) / whole.mean()
         return Estimate(value, float(residual.std(ddof=1) / math.sqrt(len(samples))), len(samples))
 
+    @property
+    def cross_fitted(self) -> bool:
+        """Whether the trough's share is read off other prompts than those that place it: with four or more."""
+        return self.samples is not None and len(self.samples) >= 4
+
     @cached_property
     def trough_share(self) -> Estimate:
         """Mass of the trough's k positions (k = max(1, round(0.05·tokens))).
@@ -206,7 +211,7 @@ class Profile:
         """
         seen = _seen(self)
         ends = _ends(seen)
-        if self.samples is None or len(self.samples) < 4:
+        if not self.cross_fitted:
             start = _least_stretch(self.mass[:seen], ends)
             return self.share(start, start + ends)
         halves = [Profile.from_samples(np.asarray(self.samples)[k::2, :seen]) for k in (0, 1)]

@@ -2,6 +2,8 @@
 
 from posbias.agreement import Agreement, Score
 from posbias.estimate import Estimate
+from posbias.predictors import PREDICTORS
+from posbias.profile import Summary
 from posbias.reports.evidence import Findings
 from posbias.reports.scores import (
     LABELS,
@@ -15,6 +17,7 @@ from posbias.reports.scores import (
     percent,
 )
 
+PREDICTOR = {predictor.key: predictor for predictor in PREDICTORS}
 _PAPERS_OWN = "measured_kernels"
 _SINKS_AT = 5.0
 """Token 0 counts as a sink when it draws so many times the attention of an even spread …"""
@@ -32,7 +35,7 @@ def _looks(found: Findings) -> str:
     s = found.measured.summary
     assert s.verdict is not None  # measured: nothing is left out
     opening = {
-        "U": "favours both ends over what lies between (U-shaped)",
+        "U": _both_ends(s),
         "recency": "favours the most recent tokens (recency)",
         "primacy": "favours the earliest tokens (primacy)",
         "middle": "favours the middle over both ends (middle)",
@@ -44,6 +47,16 @@ def _looks(found: Findings) -> str:
         f"{percent(found.shape.last)} ({_against(found.shape.last, found)}) and the first {ends} "
         f"{percent(found.shape.first)} ({_against(found.shape.first, found)})."
     )
+
+
+def _both_ends(s: Summary) -> str:
+    """What a U says of the ends: one may hold less than an even share and stand out from the trough alone."""
+    even = s.ends / s.tokens
+    if s.first_mass < even:
+        return "favours its last tokens; its first stand out from the trough alone (U-shaped)"
+    if s.last_mass < even:
+        return "favours its first tokens; its last stand out from the trough alone (U-shaped)"
+    return "favours both ends over what lies between (U-shaped)"
 
 
 def _against(share: Estimate, found: Findings) -> str:
@@ -77,21 +90,35 @@ def _best(found: Findings) -> str:
     if order[0] == mass[0]:
         verdict = (
             f"{_label(order[0])} explains it best: {_score(found, SPEARMAN, order[0])}, "
-            f"{_score(found, WASSERSTEIN, mass[0])}."
+            f"{_score(found, WASSERSTEIN, mass[0])}{_even(found, mass[0])}."
         )
     else:
         verdict = (
             f"none is best in both respects: {_label(order[0])} orders the positions best "
-            f"({_score(found, SPEARMAN, order[0])}), {_label(mass[0])} puts the influence nearest to where it "
-            f"is ({_score(found, WASSERSTEIN, mass[0])})."
+            f"({_score(found, SPEARMAN, order[0])}; {_score(found, WASSERSTEIN, order[0])}"
+            f"{_even(found, order[0])}), {_label(mass[0])} puts the influence nearest to where it is "
+            f"({_score(found, WASSERSTEIN, mass[0])}{_even(found, mass[0])}; "
+            f"{_score(found, SPEARMAN, mass[0])})."
         )
     how = (
-        "each fitted on one half of the prompts and judged on the other"
+        "each taking its statistics from one half of the prompts and judged on the other"
         if found.judged.held_out
         else "each judged on the very prompts whose statistics it uses, which flatters it"
     )
     opening = f"Of {len(agreements)} predictors, {how}, {verdict}"
-    return opening + _rivals(found, SPEARMAN, order[0]) + _rivals(found, WASSERSTEIN, mass[0])
+    chosen = [PREDICTOR[key].chosen for key in dict.fromkeys((order[0], mass[0])) if key in PREDICTOR]
+    rivals = _rivals(found, SPEARMAN, order[0]) + _rivals(found, WASSERSTEIN, mass[0])
+    return " ".join([opening + rivals, *filter(None, chosen)])
+
+
+def _even(found: Findings, key: str) -> str:
+    """What an even spread scores beside a Wasserstein distance, and that it does better where it does."""
+    even = found.judged.baselines.get("uniform")
+    if even is None:
+        return ""
+    own, scored = found.judged.agreements[key].wasserstein.value, even.wasserstein.value
+    written = number(scored, WASSERSTEIN.digits_in(found.comparison))
+    return f", an even spread is nearer with {written}" if own > scored else f", {written} for an even spread"
 
 
 def _rivals(found: Findings, measure: Measure, best: str) -> str:
@@ -111,7 +138,23 @@ def _rivals(found: Findings, measure: Measure, best: str) -> str:
         listed = " and ".join(filter(None, [", ".join(near[:-1]), near[-1]]))
         return f"{opening} not told apart from {listed}."
     nearest, one = rivals[0]
-    return f"{opening} better than every other: than the nearest, {_label(nearest)}, {_by(one, measure)}."
+    return (
+        f"{opening} better than every other predictor (each at 95 %): than the nearest, {_label(nearest)}, "
+        f"{_by(one, measure)}{_but_for_first(found, measure, best)}."
+    )
+
+
+def _but_for_first(found: Findings, measure: Measure, best: str) -> str:
+    """Whom the best is not better than once token 0 is left out of the comparison."""
+    field = f"{measure.field}_without_first"
+    open_ = [
+        _label(key)
+        for key in found.judged.agreements
+        if key != best
+        and (one := found.judged.difference(best, key, field)) is not None
+        and (not decided(one) or (one.value > 0) != measure.more_is_better)
+    ]
+    return f"; without token 0 it is not shown to be better than {' or '.join(open_)}" if open_ else ""
 
 
 def _by(difference: Score, measure: Measure) -> str:
@@ -126,8 +169,8 @@ def _by(difference: Score, measure: Measure) -> str:
 
 
 def _noise(found: Findings) -> str:
-    noise, judged = found.comparison.reliability, found.judged
-    if noise is None or judged.ceiling is None:
+    judged = found.judged
+    if judged.ceiling is None:
         return "With fewer than four prompts it is not known how much noise they leave in the measured influence."
 
     def both(row: Agreement) -> str:
@@ -140,21 +183,20 @@ def _noise(found: Findings) -> str:
     ]
     against = "half the prompts, as here," if judged.held_out else "these prompts"
     return (
-        f"Noise: one half of the prompts agrees with the other to {both(noise.split_half)}; "
-        f"a second measurement of as many would agree with this one to about {both(noise.second_measurement)}. "
-        f"Against {against} a noiseless predictor would score about {both(judged.ceiling)} (the noise ceiling)"
+        f"Noise: against {against} a noiseless predictor would score about {both(judged.ceiling)} (the noise "
+        "ceiling)"
         f"{': ' if verdicts else ''}{'; '.join(verdicts)}."
     )
 
 
 def _against_ceiling(found: Findings, measure: Measure, best: Score, ceiling: Score) -> str:
-    """Whether noise alone could explain what the best predictor lacks."""
+    """Whether these prompts can tell the best predictor from a noiseless one."""
     best_of = f"the best {measure.name}, {number(best.value, measure.digits_in(found.comparison))},"
     if ceiling.interval is None:
         return f"{best_of} cannot be held against it"
     low, high = ceiling.interval
     if low <= best.value <= high:
-        return f"{best_of} lies within its interval, so noise could be all that it lacks"
+        return f"{best_of} lies within its interval and is not to be told from it"
     if (best.value < low) == measure.more_is_better:
         return f"{best_of} falls short of it: noise alone hardly explains what it lacks"
     return f"{best_of} is beyond it, so it owes something to these very prompts or to chance"
@@ -165,13 +207,10 @@ def _papers_own(found: Findings) -> str:
     if agreement is None:
         return ""
     sentence = (
-        f"The paper's own predictor from measured attention, {_label(_PAPERS_OWN)}, scores "
+        f"The predictor of Herasimchyk et al. 2026 from measured attention, {_label(_PAPERS_OWN)}, scores "
         f"{_score(found, SPEARMAN, _PAPERS_OWN)}, {_score(found, WASSERSTEIN, _PAPERS_OWN)}"
     )
-    ignorant = found.judged.baselines.get("uniform")
-    if ignorant is not None and agreement.wasserstein.value > ignorant.wasserstein.value:
-        sentence += f"; a plain even spread has {_written(found, WASSERSTEIN, ignorant.wasserstein)}"
-    return f"{sentence}.{_spoiled(found)}"
+    return f"{sentence}{_even(found, _PAPERS_OWN)}.{_spoiled(found)}"
 
 
 def _spoiled(found: Findings) -> str:
@@ -183,11 +222,11 @@ def _spoiled(found: Findings) -> str:
     norm = ""
     if one.norm_ratio >= _SPOILS_AT:
         norm = (
-            f". The rollout takes no account of the normalisation, which divides its huge norm (up to "
+            f". The rollout takes no account of the normalisation, which divides that token's huge norm (up to "
             f"{one.norm_ratio:.0f} times the median of the other tokens') away before each layer reads it"
         )
     return (
-        f" A sink spoils it: token 0 draws {_whole(one.share)} of the attention (evenly spread: "
+        f" Part of that is a sink: token 0 draws {_whole(one.share)} of the attention (evenly spread: "
         f"{_whole(one.even)}; more than half in {one.ruled} of {one.heads} heads), so the rollout gives it "
         f"{_whole(given)} of the influence where {100 * measured:.1f} % is measured{norm}.{_without_it(found)}"
     )
@@ -197,7 +236,12 @@ def _without_it(found: Findings) -> str:
     own = found.judged.agreements[_PAPERS_OWN].wasserstein_without_first
     even = found.judged.baselines.get("uniform")
     beside = f" (even spread: {_written(found, WASSERSTEIN, even.wasserstein_without_first)})" if even else ""
-    return f" With token 0 left out of the comparison it scores {_written(found, WASSERSTEIN, own)}{beside}."
+    sentence = (
+        f" With token 0 left out of the comparison it scores {_written(found, WASSERSTEIN, own)}{beside}"
+    )
+    if even is not None and own.value >= even.wasserstein_without_first.value:
+        sentence += ": the sink is not all of it"
+    return f"{sentence}."
 
 
 def _whole(share: float) -> str:

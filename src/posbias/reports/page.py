@@ -37,6 +37,7 @@ def render(found: Findings, sentences: Sequence[str], plates: Sequence[tuple[Ill
         scores=tables.scores(found.comparison),
         held_out=tables.held_out(found.comparison),
         splits=SPLITS,
+        cross_fitted=found.measured.cross_fitted,
         differences=tables.differences(found.judged),
         shape_columns=tables.SHAPE_COLUMNS,
         shapes=tables.shapes(found),

@@ -16,6 +16,8 @@ from posbias.reports.scores import LABELS, MEASURES, Measure, decided, digits_of
 if TYPE_CHECKING:
     import xarray as xr
 
+_NEGLIGIBLE = 1e-4
+"""Half an interval below which a difference is shown as known."""
 _BASELINES = {"uniform": "even spread", "recency_only": "recency only, 1/(distance + 1)"}
 
 
@@ -83,8 +85,11 @@ def differences(judged: Judged) -> list[Row]:
         for measure in MEASURES:
             score = measure.of(pair.scores)
             reach = (score.interval[1] - score.interval[0]) / 2 if score.interval else 0.0
-            digits = digits_of(reach) if reach else measure.digits
-            cells.append(Cell(number(score.value, digits), interval(score, digits), decided(score)))
+            digits, around = measure.digits, ""
+            if reach > _NEGLIGIBLE:
+                digits = digits_of(reach)
+                around = interval(score, digits)
+            cells.append(Cell(number(score.value, digits), around, decided(score)))
         rows.append(Row(f"{LABELS.get(pair.more, pair.more)} − {LABELS.get(pair.less, pair.less)}", cells))
     return rows
 

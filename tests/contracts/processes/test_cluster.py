@@ -297,6 +297,7 @@ def test_a_study_survives_a_machine_that_is_killed(here, tmp_path):
     assert len(sums) == 8
 
 
+@pytest.mark.slow
 def test_cells_are_trained_on_a_cluster_as_they_are_here(here, tmp_path):
     here.have(2)
     (tmp_path / "small.toml").write_text(CELLS)
