@@ -514,7 +514,7 @@ def test_the_page_has_a_row_for_every_cell_and_every_effect():
 
 # --- the whole ---------------------------------------------------------------------------------------------
 
-BRIEF = Effort("brief", (0, 1), {2: 30}, 40)
+BRIEF = Effort("brief", (0, 1), {2: 6}, 40)
 
 
 @pytest.fixture(scope="module")

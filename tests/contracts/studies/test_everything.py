@@ -27,7 +27,7 @@ def brief(monkeypatch):
     """Efforts of seconds in the place of minutes, and nothing on record."""
     monkeypatch.setattr(recorded, "FOLDER", Path("none"))
     monkeypatch.setitem(EFFORT, "quick", 5000)
-    monkeypatch.setitem(settings.EFFORT, "quick", Effort("quick", (0, 1), {2: 20}, 40))
+    monkeypatch.setitem(settings.EFFORT, "quick", Effort("quick", (0, 1), {2: 4}, 40))
     monkeypatch.setitem(EFFORTS, "quick", Prompts("quick", 4, 4, 96))
 
 

@@ -20,9 +20,9 @@ from posbias.training.cells import run_cells
 from posbias.training.records import load_record, record_cells
 from posbias.training.repetition import repetition
 
-EFFORT = effort_of(30, 2, 60)
+EFFORT = effort_of(6, 2, 60)
 FIG10 = STUDIES["wu2025/fig10"]
-BASIS = "30 iterations × 2 networks × 60 test sequences"
+BASIS = "6 iterations × 2 networks × 60 test sequences"
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_claims_of_a_fresh_folder_are_judged_on_recorded_results(trained, record
         assert one.as_dict()["number"] == other.as_dict()["number"]
         assert one.why == other.why.replace("made here: ", "recorded: ")
         assert f"; recorded: {BASIS}" in one.why
-        assert one.more["effort"] == f"30 iterations, 2 networks: {BASIS}"
+        assert one.more["effort"] == f"6 iterations, 2 networks: {BASIS}"
     assert not (tmp_path / "fresh").exists()
 
 
@@ -82,10 +82,10 @@ def test_what_was_made_with_more_effort_counts_and_with_less_does_not(trained, r
     folder = tmp_path / "results"
     shutil.copytree(trained, folder)
     assert FIG10.state(folder).made
-    made_at(folder, 31)
-    assert all("made here: 31 iterations × 2 networks" in one.why for one in judged(folder))
+    made_at(folder, 7)
+    assert all("made here: 7 iterations × 2 networks" in one.why for one in judged(folder))
     assert FIG10.state(folder).made
-    made_at(folder, 29)
+    made_at(folder, 5)
     assert all(f"recorded: {BASIS}" in one.why for one in judged(folder))
     assert not FIG10.state(folder).made
     FIG10.file(folder).write_text("{")
@@ -111,7 +111,7 @@ def test_nothing_is_said_where_nothing_is_recorded(tmp_path, monkeypatch):
 
 
 def test_the_greatest_effort_that_is_whole_counts(trained, records, tmp_path):
-    more = effort_of(40, 2, 60)
+    more = effort_of(8, 2, 60)
     cells = [more.experiment(setting) for setting in FIG10.cells]
     run_cells(cells[:1], tmp_path / "more", sequences=60, workers=1)
     record_cells(tmp_path / "more", records)
@@ -119,13 +119,13 @@ def test_the_greatest_effort_that_is_whole_counts(trained, records, tmp_path):
     run_cells(cells, tmp_path / "more", sequences=60, workers=1)
     record_cells(tmp_path / "more", records)
     assert FIG10.recorded(FIG10).effort == more
-    assert "40 iterations" in judged(tmp_path)[0].why
+    assert "8 iterations" in judged(tmp_path)[0].why
 
 
 def test_a_recorded_effort_is_drawn_without_training(records, trained, tmp_path):
     with logged() as lines:
         made = reproduce("fig10", out=tmp_path / "drawn", effort=EFFORT, workers=1)
-    assert "2 of 2 cells are taken from recorded results (30 iterations, 2 networks)" in "\n".join(lines)
+    assert "2 of 2 cells are taken from recorded results (6 iterations, 2 networks)" in "\n".join(lines)
     assert made.new == {}
     assert not list((tmp_path / "drawn").rglob("*.nc"))
     page = (tmp_path / "drawn" / "fig10.md").read_text()
@@ -141,8 +141,8 @@ def test_more_sequences_than_recorded_or_another_effort_are_not_taken(records):
     setting = FIG10.cells[0]
     assert find_recorded(EFFORT, setting).cell.evaluation.sequences == 60
     assert find_recorded(replace(EFFORT, sequences=61), setting) is None
-    assert find_recorded(effort_of(31, 2, 60), setting) is None
-    assert find_recorded(effort_of(30, 3, 60), setting) is None
+    assert find_recorded(effort_of(7, 2, 60), setting) is None
+    assert find_recorded(effort_of(6, 3, 60), setting) is None
 
 
 @pytest.mark.slow
@@ -154,7 +154,7 @@ def test_rerun_trains_what_is_on_record(records, tmp_path):
 
 
 def test_all_papers_are_drawn_from_greater_recorded_results(records, tmp_path, monkeypatch):
-    monkeypatch.setitem(settings.EFFORT, "quick", Effort("quick", (0, 1), {2: 20}, 40))
+    monkeypatch.setitem(settings.EFFORT, "quick", Effort("quick", (0, 1), {2: 4}, 40))
     with logged() as lines:
         ran = make_all(tmp_path, "wu2025/fig10", engine=InProcess())
     assert ran.made == ("wu2025/fig10",)

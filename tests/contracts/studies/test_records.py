@@ -25,7 +25,7 @@ from posbias.training.repetition import repetition
 from posbias.training.results import KIND, SCHEMA, TrainingCell, measure_cell, save_cell
 from posbias.training.sweep import read_experiments
 
-BRIEF = Effort("brief", (0, 1), {2: 30}, 60)
+BRIEF = Effort("brief", (0, 1), {2: 6}, 60)
 SETTINGS = STUDIES["fig10"].cells
 ROUNDING = 0.5001e-4
 
