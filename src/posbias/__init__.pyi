@@ -47,9 +47,9 @@ from .theory.mixing import ConstantMixing as ConstantMixing
 from .theory.mixing import PerLayer as PerLayer
 from .theory.mixing import PowerDecay as PowerDecay
 from .theory.mixing import PreNormInit as PreNormInit
+from .theory.prediction import predict as predict
 from .theory.presets import preset as preset
 from .theory.rollout import influence as influence
-from .theory.rollout import predict as predict
 from .theory.rollout import rollout as rollout
 from .theory.rollout import trajectory as trajectory
 from .theory.variation import vary as vary

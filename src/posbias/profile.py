@@ -161,6 +161,14 @@ class Profile:
         return cls.from_weights(mean, samples=samples, se=se, **fields)
 
     @property
+    def remainder(self) -> str:
+        """What the profile is where a prediction leaves out what decides it, in words; empty where it does not."""
+        said = ["mask and residual only"] if any(not part.startswith("λ") for part in self.left_out) else []
+        said += ["λ as at initialisation"] if "λ" in self.left_out else []
+        said += ["λ of another length"] if any(part.startswith("λ at") for part in self.left_out) else []
+        return ", ".join(said)
+
+    @property
     def tokens(self) -> int:
         """The number of positions."""
         return self.mass.size

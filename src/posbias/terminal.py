@@ -1,6 +1,7 @@
 """Answers as text for a terminal: a profile in blocks and words, a comparison as a table."""
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,13 +20,14 @@ def describe(profile: "Profile") -> list[str]:
     s = profile.summary
     first, middle, last = s.ratio
     reach = "token" if s.effective_range == 1 else "tokens"
+    shape, verdict = blocks(profile.mass[: profile.query + 1]), verdict_line(profile)
     return [
-        blocks(profile.mass[: profile.query + 1]),
-        verdict_line(profile),
+        *((verdict, shape) if profile.left_out else (shape, verdict)),
         f"share of the first {s.ends}: {s.first_mass:.2%}, of the last {s.ends}: {s.last_mass:.2%}",
         f"density first : middle : last = {first:.2f} : {middle:.2f} : {last:.2f} (uniform = 1)",
         f"trough at position {s.trough} of 0 … {s.query}, {s.trough_depth:.0%} below uniform",
         f"90 % of the mass within {s.effective_range} {reach} of the query; entropy {s.entropy:.2f} nats",
+        *_band(profile),
         *([f"learned sinks took {profile.missing_mass:.2%}"] if profile.missing_mass else []),
         *_engines(profile),
     ]
@@ -35,10 +37,26 @@ def verdict_line(profile: "Profile") -> str:
     """'verdict: U', or why there is none."""
     if not profile.left_out:
         return f"verdict: {profile.summary.verdict}"
+    lacks = any(not part.startswith("λ") for part in profile.left_out)
+    settles = "`posbias measure` settles it" if lacks else "--mixing gives it"
     parts = " and ".join(profile.left_out)
-    return (
-        f"no verdict: {parts} positions are left out (mask and residual only); `posbias measure` settles it"
-    )
+    return f"no verdict: {parts} not known, this is {profile.remainder}; {settles}"
+
+
+def _band(profile: "Profile") -> list[str]:
+    """What would be predicted with the λ of models that were measured."""
+    band = profile.attrs.get("band")
+    if band is None:
+        return []
+    shapes = [one.summary for one in band.profiles.values()]
+    first, last = ([getattr(one, end) for one in shapes] for end in ("first_mass", "last_mass"))
+    told = Counter(one.verdict for one in shapes if one.verdict)
+    verdicts = ", ".join(f"{verdict} {count}" for verdict, count in told.most_common())
+    return [
+        f"with λ of {len(shapes)} pretrained models instead: the first {shapes[0].ends} hold {min(first):.2%} to "
+        f"{max(first):.2%}, the last {shapes[0].ends} {min(last):.2%} to {max(last):.2%}"
+        + (f"; verdicts: {verdicts}" if told else "")
+    ]
 
 
 def _engines(profile: "Profile") -> list[str]:

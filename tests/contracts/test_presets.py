@@ -10,6 +10,7 @@ from posbias.store import save_json
 from posbias.terminal import describe
 from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, alibi_slopes
 from posbias.theory.huggingface import from_huggingface
+from posbias.theory.known_mixing import known_mixing
 from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.presets import PRESETS, preset
 from posbias.theory.rollout.dispatch import influence, trajectory
@@ -212,10 +213,10 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, words):
 def test_what_needs_measurement_gets_no_verdict(name: str):
     architecture = preset(name)
     left_out = {
-        layer.positional.encoding
+        f"{layer.positional.encoding} positions"
         for layer in architecture.layers
         if isinstance(layer.positional, NeedsMeasurement)
-    }
+    } | ({"λ"} - {"λ" for known in known_mixing() if known == name})
     profile = influence(architecture, 64)
     assert set(profile.left_out) == left_out
     assert (profile.summary.verdict is None) == bool(left_out)
@@ -229,7 +230,7 @@ def test_no_verdict_outlives_a_file_and_stands_in_the_picture(tmp_path):
     profile = influence(preset("smollm2-135m"), 64)
     save_json(profile_as_dict(profile), tmp_path / "p.json")
     read = load_profile(tmp_path / "p.json")
-    assert read.left_out == ("rotary",)
+    assert read.left_out == ("rotary positions",)
     assert read.summary.verdict is None
     assert read.without_first().summary.verdict is None
     title = draw_profile(new_figure().subplots(), read).get_title()

@@ -11,6 +11,8 @@ from posbias.errors import InputFileError, InvalidValueError, nearest
 from posbias.terminal import describe, describe_variation
 
 log = logging.getLogger(__name__)
+BUNDLED = Path(__file__).parents[1] / "measurement" / "models" / "bundled"
+"""The small models that come along, each a folder with its configuration."""
 
 
 @shared.options
@@ -24,8 +26,9 @@ class Options:
     query
         The position that is influenced, counted from 0; negative counts from the end.
     mixing
-        Weight of attention in every layer instead of the file's: a number from 0 to 1, attention_only,
-        abnar_zuidema or at_initialisation.
+        Weight of attention in every layer instead of the file's: a number from 0 to 1, `published` (of this model,
+        where it is known), `init` (a network at initialisation), attention_only, abnar_zuidema, a measurement's
+        .nc, or an architecture file that has it.
     vary
         What if: the profile for many values of one quantity, for instance depth=1:64, mixing=0:1,
         window=64:4096:12 (so many values) or tokens=256,1024,4096. Quantities: depth, mixing, window, decay,
@@ -59,7 +62,8 @@ def predict(architecture: str, *, options: Options = Options()) -> None:
     ----------
     architecture
         A TOML, YAML or JSON file: ours, a Hugging Face config.json (or its folder), or a rollout file of
-        Herasimchyk et al. Or the name of a preset, such as bloom-176b (`posbias presets` lists them).
+        Herasimchyk et al. Or the name of a preset, such as bloom-176b (`posbias presets` lists them), or of a
+        small model that comes along, such as tiny-alibi.
     """
     import dataclasses
 
@@ -74,12 +78,13 @@ def predict(architecture: str, *, options: Options = Options()) -> None:
         check_kind(options.plot)
     chosen, written_for = _architecture(architecture)
     if options.mixing is not None:
-        chosen = dataclasses.replace(chosen, mixing=_mixing(options.mixing))
+        chosen = dataclasses.replace(chosen, mixing=_mixing(options.mixing, chosen))
     tokens = options.tokens if options.tokens is not None else written_for or 256
     with notice(COMPILING):
         quantity, profiles = _profiles(chosen, tokens, options)
     answers = [profile_as_dict(profile) for _, profile in profiles]
-    about: dict[str, Any] = {"architecture": encode(chosen), "assumptions": list(chosen.assumptions)}
+    assumptions = chosen.assumptions if quantity == "tokens" else chosen.assumptions_at(tokens)
+    about: dict[str, Any] = {"architecture": encode(chosen), "assumptions": list(assumptions)}
     if quantity:
         answer = {"varied": quantity, "values": [value for value, _ in profiles], "profiles": answers} | about
     else:
@@ -87,7 +92,7 @@ def predict(architecture: str, *, options: Options = Options()) -> None:
         answer = answers[0] | about | {name: attrs[name] for name in ("exact", "method")}
     if options.plot is not None:
         _draw(quantity, profiles, options.plot)
-    for assumption in chosen.assumptions:
+    for assumption in assumptions:
         log.info("assumed: %s", assumption)
     lines = (lambda: describe_variation(quantity, profiles)) if quantity else lambda: describe(profiles[0][1])
     answer_with("predict-varied/1" if quantity else "predict/1", answer, lines, options.json, options.out)
@@ -100,7 +105,10 @@ def _architecture(given: str) -> tuple[Any, int | None]:
 
     if given in PRESETS and not Path(given).exists():
         return preset(given), None
+    bundled = BUNDLED / given / "config.json"
     try:
+        if not Path(given).exists() and bundled.is_file():
+            return _with_known_mixing(read_architecture(bundled).architecture), None
         read = read_architecture(given)
     except InputFileError as error:
         close = nearest(given, PRESETS)
@@ -110,15 +118,26 @@ def _architecture(given: str) -> tuple[Any, int | None]:
     return read.architecture, read.tokens
 
 
+def _with_known_mixing(architecture: Any) -> Any:
+    """An architecture with the λ that was measured of the model of its name, if any was."""
+    import dataclasses
+
+    from posbias.theory.known_mixing import known_mixing
+
+    mixing = known_mixing().get(architecture.name, architecture.mixing)
+    return dataclasses.replace(architecture, mixing=mixing)
+
+
 def _profiles(architecture: Any, tokens: int, options: Options) -> tuple[str, Sequence[tuple[float, Any]]]:
     """The name of what varies ("": nothing), and (value, profile) for each value."""
-    from posbias.theory.rollout.dispatch import influence, trajectory
+    from posbias.theory.prediction import predict
+    from posbias.theory.rollout.dispatch import trajectory
 
     how: dict[str, Any] = {"method": options.method, "threads": options.threads}
     if options.depth_trajectory:
         return "layers passed", list(enumerate(trajectory(architecture, tokens, options.query, **how)))
     if options.vary is None:
-        return "", [(tokens, influence(architecture, tokens, options.query, **how))]
+        return "", [(tokens, predict(architecture, tokens, options.query, **how))]
     from posbias.theory import variation
 
     quantity, values = variation.values_of(options.vary)
@@ -137,22 +156,57 @@ def _draw(quantity: str, varied: Sequence[tuple[float, Any]], path: Path) -> Non
     plots.save_figure(figure, path)
 
 
-def _mixing(given: str) -> Any:
-    """A mixing schedule from a word or a number."""
+def _mixing(given: str, architecture: Any) -> Any:
+    """A mixing schedule from a word, a number, or a file that has one."""
     from posbias.theory.mixing import AbnarZuidema, AttentionOnly, ConstantMixing, PreNormInit
 
-    named = {cls.kind: cls for cls in (AttentionOnly, AbnarZuidema, PreNormInit)}
+    named: dict[str, Any] = {cls.kind: cls for cls in (AttentionOnly, AbnarZuidema, PreNormInit)}
+    named |= {"init": PreNormInit, "published": lambda: _published(architecture)}
     word = given.replace("-", "_")
     if word in named:
         return named[word]()
+    if Path(given).suffix == ".nc":
+        return _measured(given)
     try:
         number = float(given)
     except ValueError:
+        if Path(given).exists():
+            from posbias.theory.configs import read_architecture
+
+            return read_architecture(given).architecture.mixing
         raise InvalidValueError(
-            f"mixing: {given!r} given, a number from 0 to 1 or one of {', '.join(named)} needed"
+            f"mixing: {given!r} given, a number from 0 to 1, a file or one of {', '.join(named)} needed"
             f"{nearest(word, named)}"
         ) from None
     try:
         return ConstantMixing(number)
     except InvalidValueError:
         raise InvalidValueError(f"mixing: {given} given, a number from 0 to 1 needed") from None
+
+
+def _published(architecture: Any) -> Any:
+    """λ of a model by its name."""
+    from posbias.theory.known_mixing import known_mixing
+
+    known = known_mixing()
+    if architecture.name not in known:
+        raise InvalidValueError(
+            f"mixing: 'published' given, and no λ of {architecture.name or 'this architecture'} is known, "
+            f"only of {', '.join(known)}"
+        )
+    return known[architecture.name]
+
+
+def _measured(path: str) -> Any:
+    """λ of a measurement: the mean over its prompts, with their length."""
+    from posbias.predictors import measured_mixing
+    from posbias.store import load_measurement
+    from posbias.theory.mixing import MeasuredMixing
+
+    measurement = load_measurement(path)
+    about = {
+        "text": str(measurement.attrs.get("text", "")),
+        "source": str(measurement.attrs.get("model", "")),
+    }
+    values = tuple(measured_mixing(measurement).tolist())
+    return MeasuredMixing(values, tokens=measurement.sizes["position"], **about)

@@ -52,6 +52,9 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
     style.dress(ax, POSITION, INFLUENCE)
     height = density(profile)
     _mark_ends(ax, profile)
+    if (band := profile.attrs.get("band")) is not None:
+        low, high = (edge[: height.size] * height.size for edge in (band.low, band.high))
+        ax.fill_between(np.arange(height.size), low, high, color=style.ACCENT, alpha=0.15, linewidth=0)
     ax.plot(height, color=style.ACCENT, linewidth=style.LINE)
     _scale(ax, [height], height)
     _mark_first(ax, height, style.ACCENT)
@@ -62,8 +65,7 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
 
 def note_left_out(ax: "Axes", profile: Profile) -> "Axes":
     """Say above an axes what a prediction does not cover."""
-    parts = " and ".join(profile.left_out)
-    note = f"mask and residual only: {parts} positions left out, no verdict"
+    note = f"{profile.remainder}: {' and '.join(profile.left_out)} not known, no verdict"
     ax.set_title(note, fontsize=style.SMALL, color=style.ACCENT, pad=14)
     return ax
 

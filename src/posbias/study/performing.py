@@ -72,7 +72,7 @@ def predict(verb: Predict, seed: int, cores: int, on_event: OnEvent) -> Found:
         architecture = replace(architecture, mixing=verb.mixing)
     profile = influence(architecture, verb.tokens, verb.query, threads=cores)
     found = shape(profile) | {"lost": quantity(profile.missing_mass), "profile": quantity(profile.mass)}
-    about = {"verdict": profile.summary.verdict, "assumptions": list(architecture.assumptions)}
+    about = {"verdict": profile.summary.verdict, "assumptions": profile.attrs["assumptions"]}
     return found, about | {"exact": profile.attrs["exact"], "method": profile.attrs["method"]}
 
 

@@ -19,7 +19,10 @@ from posbias.theory.content import Content, NoContent
 from posbias.theory.distance import DenseLogits, Tabulated, spread
 from posbias.theory.encodings import NeedsMeasurement, NoPE, Positional
 from posbias.theory.masks import Causal, Mask
-from posbias.theory.mixing import Mixing, PreNormInit
+from posbias.theory.mixing import REACH, MeasuredMixing, Mixing, PreNormInit
+
+LAMBDA = "λ"
+"""What is left out where no mixing was given."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,11 +176,31 @@ class Architecture:
         """λ of every layer, bottom first."""
         return self.mixing.values(self.depth)
 
-    @property
-    def left_out(self) -> tuple[str, ...]:
-        """The encodings that act through queries and keys alone, so that only a measurement gives their part."""
+    def left_out(self, tokens: int) -> tuple[str, ...]:
+        """What decides the shape of a profile of so many tokens and is not known, in words; nothing if all is.
+
+        Encodings that act through queries and keys alone, so that only a measurement gives their part; λ where
+        none was given, or where it was measured at less than 1/`REACH` of this length.
+        """
         encodings = (layer.positional for layer in self.layers)
-        return tuple(sorted({one.encoding for one in encodings if isinstance(one, NeedsMeasurement)}))
+        parts = {f"{one.encoding} positions" for one in encodings if isinstance(one, NeedsMeasurement)}
+        said = sorted(parts)
+        if self.mixing.assumed:
+            said.append(LAMBDA)
+        if isinstance(self.mixing, MeasuredMixing) and tokens > REACH * self.mixing.tokens:
+            said.append(f"{LAMBDA} at {tokens:,} tokens (measured at {self.mixing.tokens:,})")
+        return tuple(said)
+
+    def assumptions_at(self, tokens: int) -> tuple[str, ...]:
+        """`assumptions`, and that λ is extrapolated where it was measured at another length."""
+        one = self.mixing
+        if not isinstance(one, MeasuredMixing) or tokens == one.tokens:
+            return self.assumptions
+        of = f" of {one.text}" if one.text else ""
+        return (
+            *self.assumptions,
+            f"mixing: λ was measured at {one.tokens:,} tokens{of}, and is extrapolated to {tokens:,}",
+        )
 
     @property
     def assumptions(self) -> tuple[str, ...]:

@@ -43,6 +43,17 @@ def _falcon(config: dict[str, Any]) -> Positional:
     return ALiBi(scale=1.0 / math.sqrt(width // heads))
 
 
+def _tiny(config: dict[str, Any]) -> Positional:
+    """The small models that come along: an encoding by its word; a window has none beside it."""
+    words = {"alibi": ALiBi(), "rope": NeedsMeasurement("rotary"), "learned": NeedsMeasurement("learned")}
+    words |= dict.fromkeys(("nope", "window"), NoPE())
+    if config.get("encoding") not in words:
+        raise InvalidValueError(
+            f"encoding: {config.get('encoding')!r} given, one of {', '.join(words)} needed"
+        )
+    return words[config["encoding"]]
+
+
 def _flag(config: dict[str, Any], key: str, default: bool) -> bool:
     given = config.get(key, default)
     if not isinstance(given, bool):
@@ -62,6 +73,7 @@ FAMILIES: dict[str, Callable[[dict[str, Any]], Positional]] = {
     "falcon": _falcon,
     "RefinedWeb": _falcon,
     "RefinedWebModel": _falcon,
+    "posbias_tiny": _tiny,
     **dict.fromkeys(_ROTARY, lambda config: NeedsMeasurement("rotary")),
 }
 """Hugging Face `model_type` → how its configuration spells the positional encoding."""
@@ -96,6 +108,7 @@ def from_huggingface(config: dict[str, Any], name: str = "") -> Architecture:
 
 _LOCAL = {  # model_type → which layers (from 0) a configuration without layer_types makes sliding
     "mistral": lambda t, config: True,
+    "posbias_tiny": lambda t, config: True,
     "mixtral": lambda t, config: True,
     "phi3": lambda t, config: True,
     "starcoder2": lambda t, config: True,

@@ -4,6 +4,7 @@
 counted from 0 at the bottom.
 """
 
+from dataclasses import field
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -12,10 +13,14 @@ from pydantic import Field
 
 from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
-from posbias.spec import Fraction, Fractions, NonNegative, Open, tag, value
+from posbias.spec import Count, Fraction, Fractions, NonNegative, Open, tag, value
 
 Layers = Float[np.ndarray, "layer"]
 """A number per layer, bottom first."""
+
+
+REACH = 2
+"""Up to this many times the length at which λ was measured a prediction has a verdict."""
 
 
 class _Known:
@@ -66,6 +71,20 @@ class PerLayer(_Known):
 
 
 @value
+class MeasuredMixing(PerLayer):
+    """One λ per layer as measured on a model, with the length of its texts in `tokens`; λ changes with it.
+
+    `text` and `source` say what was measured, and by whom. Predictions for another length say that λ is
+    extrapolated, and those beyond `REACH` times the length have no verdict.
+    """
+
+    tokens: Count = field(kw_only=True)
+    text: str = ""
+    source: str = ""
+    kind: Literal["measured"] = tag(default="measured")  # type: ignore[assignment]
+
+
+@value
 class AttentionOnly(_Known):
     """λ = 1: no residual connection, the setting of Wu et al. 2025."""
 
@@ -107,13 +126,13 @@ class PreNormInit:
 
 
 Mixing = Annotated[
-    ConstantMixing | PowerDecay | PerLayer | AttentionOnly | AbnarZuidema | PreNormInit,
+    ConstantMixing | PowerDecay | PerLayer | MeasuredMixing | AttentionOnly | AbnarZuidema | PreNormInit,
     Field(discriminator="kind"),
     Open("values"),
 ]
 """The mixing schedules; one's own, with `values` and the words `assumed`, is one too."""
 
-MIXINGS = (ConstantMixing, PowerDecay, PerLayer, AttentionOnly, AbnarZuidema, PreNormInit)
+MIXINGS = (ConstantMixing, PowerDecay, PerLayer, MeasuredMixing, AttentionOnly, AbnarZuidema, PreNormInit)
 """Every class of the union, for tests, menus and tables."""
 
 __getattr__ = or_moved(__name__)

@@ -5,7 +5,8 @@
 
 A preset is depth, heads, masks by layer and positional encoding. Under ALiBi and without an encoding that gives
 the positional logits; rotary and learned encodings act through weights that no configuration holds, and are
-left out with a word (`NeedsMeasurement`). λ is assumed, and what tokens say plays no part.
+left out with a word (`NeedsMeasurement`). λ is what was published or measured (`known_mixing`), else assumed, and
+what tokens say plays no part.
 """
 
 import math
@@ -15,7 +16,9 @@ from dataclasses import dataclass
 from posbias.errors import InvalidValueError, nearest
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, Positional
+from posbias.theory.known_mixing import known_mixing
 from posbias.theory.masks import Causal, SlidingWindow
+from posbias.theory.mixing import MeasuredMixing, PreNormInit
 
 ROTARY, LEARNED = NeedsMeasurement("rotary"), NeedsMeasurement("learned absolute")
 
@@ -45,8 +48,13 @@ class Preset:
     @property
     def architecture(self) -> Architecture:
         """The value that predictions are made from."""
-        stack = [self._layer(t) for t in range(self.depth)]
-        return Architecture(self.depth, shortest_pattern(stack), name=self.name, remarks=self.remarks)
+        layers = shortest_pattern([self._layer(t) for t in range(self.depth)])
+        return Architecture(self.depth, layers, self.mixing or PreNormInit(), self.name, self.remarks)
+
+    @property
+    def mixing(self) -> MeasuredMixing | None:
+        """λ as it was published or measured of this model; None where it was not."""
+        return known_mixing().get(self.name)
 
     @property
     def exact(self) -> str:

@@ -15,7 +15,7 @@ from project import ROOT
 from posbias.cli import app, main
 from posbias.papers.registry import PAPERS
 
-ADDED = {"left_out", "unit"}
+ADDED = {"left_out", "mixing", "profile_is", "unit"}
 """Keys that answers of 0.1, which are those recorded, do not have."""
 CHANGED = {
     "compare-itself",

@@ -22,7 +22,7 @@ from posbias.verify import STATEMENTS, select, verify
 TASK = {"items": 4, "dimension": 16, "classes": 64, "labels": 4, "burstiness": 2}
 SPECS = {
     "predict": {"architecture": {"depth": 3, "layers": [{"heads": 2, "positional": {"kind": "alibi"}}]},
-                "tokens": 40},
+                "mixing": {"kind": "constant", "value": 0.2}, "tokens": 40},
     "simulate": {"model": {"depth": 2, "tokens": 5}, "samples": 300},
     "train": {"task": TASK, "network": {"depth": 1}, "iterations": 20, "batch": 8, "sequences": 40},
     "measure": {"model": "tiny-alibi", "prompts": 2, "tokens": 32},
@@ -95,7 +95,7 @@ def test_a_simulation_is_the_simulation(performed):
 
 
 def test_a_prediction_is_the_rollout(performed):
-    architecture = Architecture(3, (Layer(heads=2, positional=ALiBi()),))
+    architecture = Architecture(3, (Layer(heads=2, positional=ALiBi()),), ConstantMixing(0.2))
     quantities = performed("predict")[0]["result"]["quantities"]
     profile = influence(architecture, 40)
     np.testing.assert_array_equal(quantities["profile"]["value"], profile.mass)

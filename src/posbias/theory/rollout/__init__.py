@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 if TYPE_CHECKING:
-    from posbias.theory.rollout.dispatch import influence, predict, rollout, trajectory
+    from posbias.theory.rollout.dispatch import influence, rollout, trajectory
 
-__all__ = ["influence", "predict", "rollout", "trajectory"]
+__all__ = ["influence", "rollout", "trajectory"]
 # the dense reference alone needs no compiler
 __getattr__, __dir__, _ = lazy_loader.attach(__name__, submod_attrs={"dispatch": __all__})

@@ -12,6 +12,7 @@ from the top layer to the bottom, each layer by the fastest engine that is exact
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -59,7 +60,7 @@ def influence(
     mass, lost, used = _row(architecture, tokens, place, method, cores(threads))
     attrs = {
         "architecture": architecture.name,
-        "assumptions": list(architecture.assumptions),
+        "assumptions": list(architecture.assumptions_at(tokens)),
         "exact": all(layer.positional.exact for layer in architecture.layers),
         "method": used,
     }
@@ -69,12 +70,8 @@ def influence(
         measures="rollout",
         attrs=attrs,
         missing_mass=lost,
-        left_out=architecture.left_out,
+        left_out=architecture.left_out(tokens),
     )
-
-
-predict = influence
-"""The verb: `posbias.predict` and `posbias.influence` are one function."""
 
 
 def rollout(
@@ -123,15 +120,16 @@ def trajectory(
     attrs = {"architecture": architecture.name, "method": {}}
     assumed = architecture.mixing.assumed
     remarks = (*architecture.remarks, assumed) if assumed else architecture.remarks
+    left_out = architecture.left_out(tokens)
 
     def after(depth: int) -> Profile:
         mixing = PerLayer(tuple(architecture.coefficients[:depth].tolist()))
         part = Architecture(depth, architecture.stack[:depth], mixing, architecture.name, remarks)
-        return influence(part, tokens, place, method=method, threads=1)
+        return replace(influence(part, tokens, place, method=method, threads=1), left_out=left_out)
 
     with ThreadPoolExecutor(cores(threads)) as pool:
         return [
-            Profile(alone, query=place, attrs=attrs, left_out=architecture.left_out),
+            Profile(alone, query=place, attrs=attrs, left_out=left_out),
             *pool.map(after, range(1, architecture.depth + 1)),
         ]
 

@@ -1,0 +1,194 @@
+"""What a prediction says where something that decides it is not known."""
+
+import json
+
+import numpy as np
+import pytest
+from command import called
+from hypothesis import given
+from hypothesis import strategies as st
+from measured import DEPTH, TOKENS, measurement
+
+import posbias
+from posbias.errors import InvalidValueError
+from posbias.predictors import profile_as_dict
+from posbias.store import save_measurement
+from posbias.terminal import describe
+from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.encodings import ALiBi, NeedsMeasurement
+from posbias.theory.known_mixing import known_mixing, plausible_mixing
+from posbias.theory.mixing import REACH, ConstantMixing, MeasuredMixing
+from posbias.theory.prediction import predict
+from posbias.theory.presets import PRESETS, preset
+from posbias.theory.rollout.dispatch import influence, trajectory
+
+TINY_MODELS = ("tiny-alibi", "tiny-learned", "tiny-nope", "tiny-rope", "tiny-window")
+PRETRAINED = {"bloom-176b", "bloom-7b1", "mpt-7b", "mpt-30b", "falcon-rw-7b", "smollm2-135m"}
+
+
+def answered(*words):
+    told = called("predict", *words, "--json")
+    assert not told.returncode, told.stderr
+    return json.loads(told.stdout)
+
+
+# ── λ that is known ──
+
+
+def test_known_mixing_has_a_coefficient_for_every_layer_and_says_where_from():
+    assert {*known_mixing()} == PRETRAINED | set(TINY_MODELS)
+    for name, mixing in known_mixing().items():
+        depth = PRESETS[name].depth if name in PRESETS else answered(name)["architecture"]["depth"]
+        assert len(mixing.coefficients) == depth
+        assert mixing.tokens
+        assert mixing.text
+        assert mixing.source
+        assert name in TINY_MODELS or preset(name).mixing == mixing
+
+
+def test_a_model_that_comes_along_is_predicted_by_its_name():
+    told = answered("tiny-alibi")
+    assert told["summary"]["verdict"] == "recency"
+    assert told["architecture"]["mixing"]["text"] == "sotu"
+    assert answered("tiny-rope")["left_out"] == ["rotary positions"]
+
+
+def test_published_mixing_gives_the_u_of_the_papers_figure():
+    """BLOOM-176B at 256 tokens; with λ at initialisation it would be primacy."""
+    told = answered("bloom-176b", "--tokens", "256")
+    assert told["summary"]["verdict"] == "U"
+    assert (told["left_out"], told["profile_is"]) == ([], "")
+    at_first = answered("bloom-176b", "--tokens", "256", "--mixing", "init")
+    assert at_first["profile"][0] > 3 * told["profile"][0]
+    assert at_first["summary"]["verdict"] is None
+
+
+@pytest.mark.parametrize(("tokens", "known"), [(256, True), (512, True), (513, False), (64, True)])
+def test_measured_mixing_reaches_twice_its_length(tokens, known):
+    architecture = preset("bloom-7b1")
+    assert architecture.mixing.tokens * REACH == 512
+    profile = influence(architecture, tokens)
+    assert (profile.summary.verdict is not None) == known
+    assert known or profile.left_out == ("λ at 513 tokens (measured at 256)",)
+    said = [line for line in profile.attrs["assumptions"] if "extrapolated" in line]
+    assert len(said) == (tokens != 256)
+    assert all((one.summary.verdict is not None) == known for one in trajectory(architecture, tokens)[::10])
+
+
+def test_mixing_can_be_published_measured_or_another_files(tmp_path):
+    told = answered("bloom-7b1", "--mixing", "published")
+    assert told["architecture"]["mixing"]["tokens"] == 256
+    found = measurement(text="some text")
+    save_measurement(found, tmp_path / "m.nc")
+    (tmp_path / "a.toml").write_text(f'depth = {DEPTH}\n[mixing]\nkind = "constant"\nvalue = 0.3\n')
+    told = answered(str(tmp_path / "a.toml"), "--mixing", str(tmp_path / "m.nc"))
+    assert told["architecture"]["mixing"]["coefficients"] == found["mixing"].values.mean(0).tolist()
+    assert (told["architecture"]["mixing"]["tokens"], told["architecture"]["mixing"]["text"]) == (
+        TOKENS,
+        "some text",
+    )
+    (tmp_path / "b.toml").write_text("depth = 2\n")
+    told = answered(str(tmp_path / "b.toml"), "--mixing", str(tmp_path / "a.toml"))
+    assert told["architecture"]["mixing"] == {"kind": "constant", "value": 0.3}
+
+
+def test_what_is_not_published_is_said():
+    told = called("predict", "bloom-3b", "--mixing", "published")
+    assert (told.returncode, len(told.stderr.splitlines())) == (2, 1)
+    assert "no λ of bloom-3b is known, only of bloom-176b" in told.stderr
+    with pytest.raises(InvalidValueError, match="30 given, 2"):
+        Architecture(2, mixing=known_mixing()["smollm2-135m"])
+
+
+# ── λ that is not ──
+
+
+def test_plausible_mixing_is_that_of_models_at_the_same_relative_depth():
+    for depth in (1, 7, 30, 200):
+        found = plausible_mixing(depth)
+        assert {*found} == PRETRAINED
+        for name, mixing in found.items():
+            known = known_mixing()[name].coefficients
+            assert min(known) <= min(mixing.coefficients) <= max(mixing.coefficients) <= max(known)
+    assert plausible_mixing(30)["bloom-7b1"].coefficients == pytest.approx(
+        known_mixing()["bloom-7b1"].coefficients
+    )
+
+
+@given(tokens=st.integers(3, 80), heads=st.integers(1, 4), depth=st.integers(1, 8))
+def test_a_band_is_what_each_known_mixing_would_give(tokens, heads, depth):
+    """Profile by profile the rollout with that λ; a verdict only where all of them and the profile share it."""
+    architecture = Architecture(depth, (Layer(heads=heads, positional=ALiBi()),))
+    profile = predict(architecture, tokens)
+    band = profile.attrs["band"]
+    each = [
+        influence(Architecture(depth, architecture.layers, mixing), tokens)
+        for mixing in plausible_mixing(depth).values()
+    ]
+    np.testing.assert_array_equal(band.low, np.min([one.mass for one in each], axis=0))
+    np.testing.assert_array_equal(band.high, np.max([one.mass for one in each], axis=0))
+    np.testing.assert_array_equal(profile.mass, influence(architecture, tokens).mass)
+    settled = Architecture(
+        depth, architecture.layers, MeasuredMixing(architecture.coefficients, tokens=tokens)
+    )
+    verdicts = {influence(settled, tokens).summary.verdict, *(one.summary.verdict for one in each)}
+    assert profile.summary.verdict == (verdicts.pop() if len(verdicts) == 1 else None)
+    assert profile.left_out == (() if profile.summary.verdict else ("λ",))
+
+
+def test_both_kinds_of_answer_occur():
+    steep = Layer(positional=ALiBi(slopes=(2.0,)))
+    assert predict(Architecture(6, (steep,)), 200).summary.verdict == "recency"
+    assert predict(Architecture(24, (Layer(heads=16, positional=ALiBi()),)), 256).summary.verdict is None
+
+
+def test_beyond_the_length_at_which_models_were_measured_there_is_no_verdict():
+    steep = Architecture(6, (Layer(positional=ALiBi(slopes=(2.0,))),))
+    assert predict(steep, 512).summary.verdict == "recency"
+    assert predict(steep, 513).summary.verdict is None
+
+
+def test_given_mixing_has_a_verdict_and_no_band():
+    profile = predict(Architecture(6, mixing=ConstantMixing(0.2)), 40)
+    assert profile.summary.verdict == "U"
+    assert "band" not in profile.attrs
+    assert "band" not in profile_as_dict(profile)
+
+
+# ── encodings that are not known ──
+
+
+def test_the_first_line_says_what_is_left_out_and_what_settles_it():
+    layer = Layer(heads=2, positional=NeedsMeasurement("rotary"))
+    first, *others = describe(predict(Architecture(4, (layer,)), 64))
+    assert first == (
+        "no verdict: rotary positions and λ not known, this is mask and residual only, λ as at initialisation; "
+        "`posbias measure` settles it"
+    )
+    assert any("with λ of 6 pretrained models instead" in line for line in others)
+    assert not any("verdict" in line for line in others)
+    only, *_ = describe(predict(Architecture(24, (Layer(heads=16, positional=ALiBi()),)), 256))
+    assert only == "no verdict: λ not known, this is λ as at initialisation; --mixing gives it"
+
+
+def test_no_rotary_preset_has_a_verdict_whatever_its_mixing():
+    for words in ([], ["--mixing", "0.2"], ["--mixing", "init"]):
+        told = answered("smollm2-135m", "--tokens", "64", *words)
+        assert told["summary"]["verdict"] is None
+        assert "rotary positions" in told["left_out"]
+        assert told["profile_is"].startswith("mask and residual only")
+
+
+def test_the_band_is_drawn_and_written(tmp_path):
+    from posbias.plots import draw_profile, new_figure
+
+    profile = posbias.predict(Architecture(24, (Layer(heads=16, positional=ALiBi()),)), 256)
+    axes = draw_profile(new_figure().subplots(), profile)
+    (band,) = axes.collections[:1]
+    drawn = band.get_paths()[0].vertices[:, 1]
+    assert drawn.max() == pytest.approx(profile.attrs["band"].high.max() * 256)
+    assert "λ not known" in axes.get_title()
+    told = answered("bloom-560m", "--tokens", "40", "-o", str(tmp_path / "p.json"))
+    assert told == json.loads((tmp_path / "p.json").read_text())
+    assert len(told["band"]["low"]) == 40
+    assert {*told["band"]["verdicts"]} == PRETRAINED
