@@ -219,7 +219,7 @@ class Profile:
         """
         seen = _seen(self)
         ends = _ends(seen)
-        if not self.cross_fitted:
+        if self.samples is None or not self.cross_fitted:
             start = _least_stretch(self.mass[:seen], ends)
             return self.share(start, start + ends)
         halves = [Profile.from_samples(np.asarray(self.samples)[k::2, :seen]) for k in (0, 1)]

@@ -204,9 +204,6 @@ def _measured(path: str) -> Any:
     from posbias.theory.mixing import MeasuredMixing
 
     measurement = load_measurement(path)
-    about = {
-        "text": str(measurement.attrs.get("text", "")),
-        "source": str(measurement.attrs.get("model", "")),
-    }
+    text, source = (str(measurement.attrs.get(name, "")) for name in ("text", "model"))
     values = tuple(measured_mixing(measurement).tolist())
-    return MeasuredMixing(values, tokens=measurement.sizes["position"], **about)
+    return MeasuredMixing(values, tokens=measurement.sizes["position"], text=text, source=source)
