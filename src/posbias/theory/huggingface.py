@@ -44,9 +44,9 @@ def _falcon(config: dict[str, Any]) -> Positional:
 
 
 def _tiny(config: dict[str, Any]) -> Positional:
-    """The small models that come along: an encoding by its word; a window has none beside it."""
-    words = {"alibi": ALiBi(), "rope": NeedsMeasurement("rotary"), "learned": NeedsMeasurement("learned")}
-    words |= dict.fromkeys(("nope", "window"), NoPE())
+    """The small models that come along: an encoding by its word; a window is rotary."""
+    words = {"alibi": ALiBi(), "nope": NoPE(), "learned": NeedsMeasurement("learned")}
+    words |= dict.fromkeys(("rope", "window"), NeedsMeasurement("rotary"))
     if config.get("encoding") not in words:
         raise InvalidValueError(
             f"encoding: {config.get('encoding')!r} given, one of {', '.join(words)} needed"
