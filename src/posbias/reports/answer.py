@@ -50,12 +50,12 @@ def _looks(found: Findings) -> str:
 
 
 def _both_ends(s: Summary) -> str:
-    """What a U says of the ends: one may hold less than an even share and stand out from the trough alone."""
+    """What a U says of the ends: one may hold less than an even share, and still more than what lies between."""
     even = s.ends / s.tokens
     if s.first_mass < even:
-        return "favours its last tokens; its first stand out from the trough alone (U-shaped)"
+        return "favours its last tokens; its first hold less than an even share, but more than the trough (U-shaped)"
     if s.last_mass < even:
-        return "favours its first tokens; its last stand out from the trough alone (U-shaped)"
+        return "favours its first tokens; its last hold less than an even share, but more than the trough (U-shaped)"
     return "favours both ends over what lies between (U-shaped)"
 
 
@@ -222,11 +222,11 @@ def _spoiled(found: Findings) -> str:
     norm = ""
     if one.norm_ratio >= _SPOILS_AT:
         norm = (
-            f". The rollout takes no account of the normalisation, which divides that token's huge norm (up to "
+            f". This rollout takes no account of the normalisation, which divides that token's huge norm (up to "
             f"{one.norm_ratio:.0f} times the median of the other tokens') away before each layer reads it"
         )
     return (
-        f" Part of that is a sink: token 0 draws {_whole(one.share)} of the attention (evenly spread: "
+        f" Part of that distance is a sink: token 0 draws {_whole(one.share)} of the attention (evenly spread: "
         f"{_whole(one.even)}; more than half in {one.ruled} of {one.heads} heads), so the rollout gives it "
         f"{_whole(given)} of the influence where {100 * measured:.1f} % is measured{norm}.{_without_it(found)}"
     )

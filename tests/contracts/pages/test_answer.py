@@ -51,7 +51,7 @@ def test_shares_in_the_words_are_those_of_the_profile(make_measurement):
 
 
 def test_sink_is_blamed_only_where_there_is_one(make_measurement):
-    assert "Part of that is a sink" in answered(make_measurement("recency", sink=True))[-1]
+    assert "Part of that distance is a sink" in answered(make_measurement("recency", sink=True))[-1]
     assert "normalisation" in answered(make_measurement("recency", sink=True))[-1]
     assert "sink" not in answered(make_measurement("U", sink=False))[-1]
 
@@ -59,7 +59,7 @@ def test_sink_is_blamed_only_where_there_is_one(make_measurement):
 def test_large_norm_is_named_only_when_large(make_measurement):
     measurement = make_measurement("recency", sink=True)
     measurement["residual_norm"][:] = 10.0
-    assert "Part of that is a sink" in answered(measurement)[-1]
+    assert "Part of that distance is a sink" in answered(measurement)[-1]
     assert "normalisation" not in answered(measurement)[-1]
 
 
@@ -140,7 +140,10 @@ def test_an_end_below_an_even_share_is_not_said_to_be_favoured(make_measurement)
     measurement["influence"][:] = np.where(np.arange(40) < 2, 0.7, np.where(np.arange(40) < 38, 0.3, 12.0))
     s = measured_influence(measurement).summary
     assert (s.verdict, s.first_mass < s.ends / s.tokens < s.last_mass) == ("U", True)
-    assert "favours its last tokens; its first stand out from the trough alone" in answered(measurement)[0]
+    assert (
+        "favours its last tokens; its first hold less than an even share, but more than the trough"
+        in answered(measurement)[0]
+    )
 
 
 def test_a_lead_that_token_0_makes_is_said_to_be_one(make_measurement):
