@@ -52,11 +52,11 @@ def _looks(found: Findings) -> str:
 def _both_ends(s: Summary) -> str:
     """What a U says of the ends: one may hold less than an even share, and still more than what lies between."""
     even = s.ends / s.tokens
-    if s.first_mass < even:
-        return "favours its last tokens; its first hold less than an even share, but more than the trough (U-shaped)"
-    if s.last_mass < even:
-        return "favours its first tokens; its last hold less than an even share, but more than the trough (U-shaped)"
-    return "favours both ends over what lies between (U-shaped)"
+    if min(s.first_mass, s.last_mass) >= even:
+        return "favours both ends over what lies between (U-shaped)"
+    more, less = ("last", "first") if s.first_mass < even else ("first", "last")
+    rest = f"its {less} hold less than an even share, but more than the trough"
+    return f"favours its {more} tokens; {rest} (U-shaped)"
 
 
 def _against(share: Estimate, found: Findings) -> str:
