@@ -1,6 +1,7 @@
 """Architectures from files: what is read, what is assumed in the open, and what is refused with which words."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -165,7 +166,7 @@ def test_a_window_that_is_switched_off_is_causal(write):
 def test_every_registered_family_is_a_family_of_transformers():
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
-    assert set(FAMILIES) - {"RefinedWeb", "RefinedWebModel"} <= set(CONFIG_MAPPING_NAMES)
+    assert set(FAMILIES) - {"RefinedWeb", "RefinedWebModel", "posbias_tiny"} <= set(CONFIG_MAPPING_NAMES)
 
 
 def test_the_assumed_schedule_is_that_of_a_network_at_initialisation():
@@ -232,3 +233,102 @@ def test_a_missing_file_names_its_neighbour(write):
 def test_direct_construction_is_as_strict(build):
     with pytest.raises(InvalidValueError):
         build()
+
+
+# ── configurations are read strictly ──
+
+
+LLAMA = {"model_type": "llama", "num_hidden_layers": 4, "num_attention_heads": 4}
+EXAONE = {"model_type": "exaone4", "num_hidden_layers": 8, "num_attention_heads": 4, "sliding_window": 16}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"layer_types": ["banana"] * 4}, "layer_types: 'banana' given, full_attention or sliding_attention"),
+        ({"layer_types": ["chunked_attention"] * 4}, "'chunked_attention' given"),
+        ({"layer_types": ["linear_attention"] * 4}, "'linear_attention' given"),
+        ({"layer_types": 7}, "layer_types: 7 given, a list of 4"),
+        ({"layer_types": ["full_attention"]}, "layer_types: 1 given, a list of 4"),
+        ({"text_config": "x"}, "text_config: 'x' given, keys with values needed"),
+        ({"attention_chunk_size": 8192}, "attention_chunk_size: 8192 given, null needed"),
+        ({"use_bidirectional_attention": True}, "use_bidirectional_attention: True given, false needed"),
+        ({"is_causal": False}, "is_causal: False given, true needed"),
+        (
+            {"model_type": "exaone4", "sliding_window": 8, "sliding_window_pattern": "LXG"},
+            "'LXG' given, a number",
+        ),
+        (
+            {"model_type": "mpt", "n_heads": 4, "attn_config": {"sliding_window_size": 0}},
+            "0 given, an integer ≥ 1",
+        ),
+    ],
+)
+def test_what_is_not_predicted_is_refused_by_its_key(write, changes, words):
+    with pytest.raises(InvalidValueError, match=words) as caught:
+        load_architecture(write("config.json", LLAMA | changes))
+    assert "\n" not in str(caught.value)
+
+
+def test_full_layers_between_sliding_ones_have_no_encoding_where_the_model_gives_them_none(write):
+    for family in ("cohere2", "exaone4"):
+        stack = load_architecture(write("config.json", EXAONE | {"model_type": family})).stack
+        assert [_window(layer) for layer in stack] == [16, 16, 16, None] * 2
+        assert [layer.positional == NoPE() for layer in stack] == [False, False, False, True] * 2
+
+
+def test_a_pattern_of_letters_is_one_of_windows(write):
+    stack = load_architecture(write("config.json", EXAONE | {"sliding_window_pattern": "LLG"})).stack
+    assert [_window(layer) for layer in stack] == [16, 16, None, 16, 16, None, 16, 16]
+
+
+def test_the_window_of_mpt_is_read(write):
+    mpt = {"model_type": "mpt", "n_layers": 2, "n_heads": 4, "attn_config": {"sliding_window_size": 128}}
+    assert {_window(layer) for layer in load_architecture(write("config.json", mpt)).stack} == {128}
+    mpt["attn_config"]["sliding_window_size"] = -1
+    assert {_window(layer) for layer in load_architecture(write("config.json", mpt)).stack} == {None}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"sliding_window": 4096}, "sliding_window = 4096 is not used by models of family llama"),
+        ({"alibi": True, "window_size": 7}, "window_size = 7 is in the configuration, and not read"),
+        (
+            {"model_type": "granite", "residual_multiplier": 0.22},
+            "residual_multiplier = 0.22: scales every update",
+        ),
+        ({"model_type": "gemma2", "attn_logit_softcapping": 50.0}, "attn_logit_softcapping = 50.0: caps"),
+        ({"model_type": "gpt_oss"}, "learned sinks: every head has"),
+        (
+            {"no_rope_layers": [1, 1, 1, 0]},
+            r"no_rope_layers = \[1, 1, 1, 0\] is in the configuration, and not",
+        ),
+    ],
+)
+def test_what_is_not_used_is_named(write, changes, words):
+    remarks = "\n".join(load_architecture(write("config.json", LLAMA | changes)).assumptions)
+    assert re.search(words, remarks)
+
+
+def test_defaults_that_a_file_leaves_out_are_the_familys_and_said(write):
+    gemma = load_architecture(
+        write("config.json", {"model_type": "gemma3", "text_config": {"hidden_size": 2304}})
+    )
+    assert (gemma.depth, gemma.layers[0].heads, _window(gemma.layers[0])) == (26, 8, 4096)
+    assert any("num_attention_heads: 8, the default of gemma3_text" in line for line in gemma.remarks)
+    for family in ("gpt2", "opt"):
+        config = {"model_type": family, "num_hidden_layers": 2, "num_attention_heads": 2}
+        assert load_architecture(write("config.json", config)).layers[0].positional == NeedsMeasurement(
+            "learned"
+        )
+
+
+def test_a_plain_configuration_says_nothing_more(write):
+    config = LLAMA | {
+        "rope_theta": 1e4,
+        "rope_scaling": None,
+        "attention_bias": False,
+        "residual_dropout": 0.1,
+    }
+    assert load_architecture(write("config.json", config)).remarks == ()

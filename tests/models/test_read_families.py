@@ -1,0 +1,90 @@
+"""Configurations are read as the models are that transformers builds from them."""
+
+from pathlib import Path
+
+import pytest
+import transformers
+from project import ROOT
+
+from families import DEPTH, PAGE, build, captured, families, page, plain, read, row
+from posbias.theory.huggingface import CONTAINERS, FAMILIES
+
+FEW = (
+    "cohere2",
+    "exaone4",
+    "falcon",
+    "gemma2",
+    "gpt2",
+    "gpt_oss",
+    "llama",
+    "mpt",
+    "qwen2",
+    "qwen3_moe",
+    "smollm3",
+)
+BUILT = [name for name in families() if name in FAMILIES]
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return [row(name) for name in families()]
+
+
+@pytest.mark.parametrize("family", FEW)
+def test_mask_and_encoding_of_each_layer_are_the_models_own(family):
+    found = row(family)
+    assert found.verdict == "equal", (found.read, found.captured, found.reason)
+    assert len(found.read) == DEPTH
+
+
+@pytest.mark.slow
+def test_no_family_is_read_wrong(rows):
+    """All causal families of transformers: what is read is what is seen, or the family is refused."""
+    verdicts = {one.family: one.verdict for one in rows}
+    assert not [name for name, verdict in verdicts.items() if verdict == "wrong"]
+    assert {verdicts[name] for name in BUILT} <= {"equal", "named"}
+    assert len(BUILT) >= 65
+    # a name of another family's models may be read as that family
+    others = {name: verdicts[name] for name in families() if name not in FAMILIES}
+    assert {name for name, verdict in others.items() if verdict == "read alone"} <= {*CONTAINERS}
+    assert {*others.values()} == {"refused", "equal", "read alone"}
+
+
+@pytest.mark.slow
+def test_the_page_is_this_table(rows):
+    assert PAGE == ROOT / "docs" / "families.md"
+    assert PAGE.read_text(encoding="utf-8") == page(rows), "python tools/families.py writes it anew"
+
+
+@pytest.mark.parametrize(
+    "family", [*FEW, *(pytest.param(one, marks=pytest.mark.slow) for one in BUILT if one not in FEW)]
+)
+def test_a_file_may_leave_out_what_the_family_knows(family):
+    """Without `layer_types`, and as transformers saves it, without what is the default."""
+    config, _ = build(family)
+    whole = plain(config)
+    found, _ = read(whole)
+    bare = {key: value for key, value in whole.items() if key not in ("layer_types", "no_rope_layers")}
+    assert read(bare)[0] == found
+    saved = config.to_diff_dict()
+    assert read(saved)[0] == found
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt_neox", pytest.param("olmo2", marks=pytest.mark.slow)])
+def test_a_window_that_a_family_does_not_use_is_named(family):
+    config, model = build(family, sliding_window=5)
+    found, remarks = read(plain(config))
+    assert found == captured(model, family)
+    assert f"sliding_window = 5 is not used by models of family {family}" in remarks
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_models_with_more_than_text_are_read_by_their_text(container, tmp_path: Path):
+    """As they are saved, where the text's defaults are left out, and with the text's keys beside the others."""
+    config = transformers.AutoConfig.for_model(container)
+    inner = plain(config.get_text_config())
+    expected, _ = read(inner)
+    for given in (plain(config), config.to_diff_dict(), {**inner, "model_type": container}):
+        found, remarks = read(given)
+        assert found == expected
+        assert any(line.startswith(f"{container}: text alone is meant") for line in remarks)

@@ -1,0 +1,265 @@
+"""How configurations are read, against the models that transformers builds from them.
+
+python tools/families.py            write docs/families.md
+python tools/families.py llama opt  print the rows of some families
+
+Every causal family of transformers is built tiny, with random weights, from its own configuration; one prompt runs
+through it; and mask and encoding of each layer, as its attention shows them, are held against what
+`posbias.theory.huggingface` reads from the same configuration.
+"""
+
+import json
+import re
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from posbias.errors import PosbiasError
+from posbias.measurement.capture.forward import Capture
+from posbias.measurement.models.families import FAMILIES as MEASURED
+from posbias.measurement.models.families import generic
+from posbias.measurement.quantities.influence import predict
+from posbias.theory.architecture import Architecture
+from posbias.theory.encodings import ALiBi, NoPE
+from posbias.theory.huggingface import CONTAINERS, FAMILIES, from_huggingface
+from posbias.theory.masks import SlidingWindow
+
+PAGE = Path(__file__).parents[1] / "docs" / "families.md"
+PROMPT = torch.tensor([17, 4, 33, 8, 60, 21, 5, 5, 48, 12, 39, 7, 26, 3, 55, 30, 41, 9, 14, 62])
+DEPTH, WINDOW, VOCABULARY, LARGEST = 8, 5, 64, 3_000_000
+SIZES = {
+    8: r"head_dim$|^d_kv$|lora_rank$|^(num_hidden_layers|n_layers?|num_layers|decoder_layers)$",
+    32: r"^(hidden_size|d_model|n_embd|embedding_size|word_embed_proj_dim|dim|embed_dim)$",
+    4: r"^(num_attention_heads|n_heads?|num_heads|decoder_attention_heads)$|experts$",
+    2: r"^(num_key_value_heads|num_kv_heads|n_head_kv)$|per_tok$",
+    48: r"intermediate|^(ffn_dim|n_inner|d_ff|decoder_ffn_dim|ffn_hidden_size)$",
+    VOCABULARY: r"^(vocab_size|max_position_embeddings|n_positions|max_seq_len|n_ctx)$",
+    WINDOW: r"^(sliding_window|window_size)$",
+    16: r"^qk_head_dim$",
+}
+"""Size → the keys that are made so small."""
+SPECIAL: dict[str, dict[str, Any]] = {
+    "codegen": {"rotary_dim": 4},
+    "gptj": {"rotary_dim": 4},
+    "deepseek_v2": {"num_key_value_heads": 4, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 2},
+    "deepseek_v3": {"num_key_value_heads": 4, "n_group": 1, "topk_group": 1},
+    "ernie4_5_moe": {"moe_k": 2},
+    "mpt": {"expansion_ratio": 2},
+}
+"""What some families need beside this to be built."""
+NAMED = {"codegen": "it rotates by a table of its own, which the capture does not see"}
+"""Families where reading and capture differ for a known reason."""
+
+Layers = list[tuple[str, str]]
+"""Mask and encoding of each layer, in words."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was read of a family and what was captured; empty with a reason where either could not be."""
+
+    family: str
+    read: Layers
+    captured: Layers
+    remarks: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """equal, named, wrong, refused (the reader says so), or read alone (no model could be built or seen)."""
+        if not self.read:
+            return "refused"
+        if not self.captured:
+            return "read alone"
+        if self.read == self.captured:
+            return "equal"
+        return "named" if self.family in NAMED else "wrong"
+
+
+def small(config: dict[str, Any]) -> dict[str, Any]:
+    """The keys of a default configuration that make it tiny."""
+    made: dict[str, Any] = {}
+    for key, given in config.items():
+        if isinstance(given, bool) or not isinstance(given, int):
+            continue
+        sizes = [size for size, keys in SIZES.items() if re.search(keys, key)]
+        if sizes and not ("experts" in key and given <= 1):
+            made[key] = sizes[-1]
+        elif key.endswith("token_id"):
+            made[key] = min(given, 3)
+        elif given > 64:
+            made[key] = 32
+    if "sliding_window" in config:
+        made["sliding_window"] = WINDOW
+    if "use_sliding_window" in config:
+        made |= {"use_sliding_window": True, "max_window_layers": 1}
+    return made
+
+
+def build(family: str, **changes: Any) -> tuple[Any, Any]:
+    """A tiny configuration of a family and its model, with drawn weights. Raises whatever transformers raises."""
+    kind = transformers.AutoConfig.for_model(family).__class__
+    config = kind(**small(kind().to_dict()) | SPECIAL.get(family, {}) | changes)
+    with torch.device("meta"):
+        sketch = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    size = sum(parameter.numel() for parameter in sketch.parameters())
+    if size > LARGEST:
+        raise ValueError(f"{size:,} parameters: not tiny")
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(0)
+        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+        for parameter in model.parameters():
+            if parameter.dim() >= 2:
+                parameter.normal_(0, 0.5 if parameter.shape[0] == VOCABULARY else 0.25)
+    return config, model.eval().requires_grad_(False)
+
+
+def captured(model: Any, family: str) -> Layers:
+    """Mask and encoding of every layer as its attention shows them. Raises `ModelError` where it is not seen."""
+    layers = []
+    with Capture(model, MEASURED.get(family) or generic(family), layers.append):
+        predict(model, PROMPT)
+    return [(_seen(layer.attention), _turned(layer)) for layer in sorted(layers, key=lambda one: one.layer)]
+
+
+def _seen(attention: torch.Tensor) -> str:
+    seen = (attention > 0).any(0)
+    position = torch.arange(len(seen))
+    distance = position[:, None] - position
+    if torch.equal(seen, distance >= 0):
+        return "causal"
+    for width in range(1, len(seen)):
+        if torch.equal(seen, (distance >= 0) & (distance < width)):
+            return f"window {width}"
+    return "other"
+
+
+def _turned(layer: Any) -> str:
+    if layer.turned:
+        return "rotary"
+    if layer.content is None:
+        return "none"
+    bias = layer.logits - layer.content.dense()[0]
+    bias = bias - bias.diagonal(dim1=1, dim2=2)[:, :, None]
+    return "bias" if bias[torch.isfinite(bias)].abs().max() > 1e-3 else "none"
+
+
+def read(config: dict[str, Any]) -> tuple[Layers, tuple[str, ...]]:
+    """The same as the configuration is read, and the remarks. Raises `InvalidValueError` where it is refused."""
+    architecture = from_huggingface(config)
+    return words(architecture), architecture.remarks
+
+
+def words(architecture: Architecture) -> Layers:
+    """Mask and encoding of each layer; a learned encoding is no part of attention."""
+    told = []
+    for layer in architecture.stack:
+        mask = f"window {layer.mask.width}" if isinstance(layer.mask, SlidingWindow) else "causal"
+        positional: Any = layer.positional
+        added = isinstance(positional, NoPE) or getattr(positional, "encoding", "") == "learned"
+        told.append((mask, "bias" if isinstance(positional, ALiBi) else "none" if added else "rotary"))
+    return told
+
+
+def plain(config: Any) -> dict[str, Any]:
+    """A configuration as its file has it."""
+    return json.loads(json.dumps(config.to_dict(), default=str))
+
+
+def row(family: str, **changes: Any) -> Row:
+    """Build, read and capture one family."""
+    seen: Layers = []
+    reason, given = "", {"model_type": family}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            config, model = build(family, **changes)
+            given = plain(config)
+            seen = captured(model, family)
+        except Exception as error:  # whatever keeps a family from being built or seen is its reason
+            reason = _line(error)
+    if family in CONTAINERS and not seen:
+        given = plain(transformers.AutoConfig.for_model(family))
+    try:
+        found, remarks = read(given)
+    except PosbiasError as error:
+        return Row(family, [], seen, reason=_line(error))
+    return Row(family, found, seen, remarks, reason or NAMED.get(family, ""))
+
+
+def _line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:77]}{'…' * (len(text) > 77)}"
+
+
+def families() -> list[str]:
+    """Every model type with a causal head in the installed transformers."""
+    return sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
+
+
+def page(rows: Sequence[Row]) -> str:
+    """The table as Markdown."""
+    counts = Counter(one.verdict for one in rows)
+    known = sorted({*FAMILIES} - {one.family for one in rows})
+    head = [
+        "# Families: how configurations are read",
+        "",
+        f"Every causal family of transformers {transformers.__version__} ({len(rows)}), built tiny with "
+        f"{DEPTH} layers from its own configuration: what `posbias predict config.json` reads, against what the "
+        "model's attention shows (mask by layer, rotation, bias by distance). Made by `python tools/families.py`, "
+        "held by `make test-all`.",
+        "",
+        ", ".join(f"{counts[kind]} {kind}" for kind in ("equal", "named", "read alone", "refused", "wrong"))
+        + ". "
+        "*Refused* names the family: nothing is guessed. *Named*: the difference has a known reason. "
+        "*Read alone*: no tiny model of it could be built or seen here. Of other models than text alone, "
+        f"{', '.join(sorted(CONTAINERS))} are read by their text's family; further names: {', '.join(known)}.",
+        "",
+        "| family | read as | captured as | | remarks |",
+        "|---|---|---|---|---|",
+    ]
+    shown = [one for one in rows if one.verdict != "refused"]
+    lines = [
+        f"| {one.family} | {_brief(one.read)} | {_brief(one.captured)} | {one.verdict} | "
+        f"{'; '.join(filter(None, [*one.remarks, one.reason]))} |"
+        for one in shown
+    ]
+    refused = [one.family for one in rows if one.verdict == "refused"]
+    tail = ["", "Refused: " + ", ".join(refused) + "."]
+    return "\n".join([*head, *lines, *tail]) + "\n"
+
+
+def _brief(layers: Iterable[tuple[str, str]]) -> str:
+    """'0-2, 4-6 window 5 rotary; 3, 7 causal none'."""
+    places: dict[tuple[str, str], list[int]] = {}
+    for number, layer in enumerate(layers):
+        places.setdefault(layer, []).append(number)
+    if len(places) == 1:
+        return " ".join(next(iter(places)))
+    return "; ".join(f"{', '.join(map(str, at))}: {mask} {kind}" for (mask, kind), at in places.items())
+
+
+def main(names: Sequence[str]) -> None:
+    """Write the page, or print some rows."""
+    transformers.logging.set_verbosity_error()
+    rows = [row(name) for name in names or families()]
+    if names:
+        for one in rows:
+            print(
+                one.family, one.verdict, _brief(one.read), "|", _brief(one.captured), one.remarks, one.reason
+            )
+    else:
+        PAGE.write_text(page(rows), encoding="utf-8")
+        print(Counter(one.verdict for one in rows))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
