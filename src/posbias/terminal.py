@@ -39,8 +39,12 @@ def verdict_line(profile: "Profile") -> str:
         return f"verdict: {profile.summary.verdict}"
     lacks = any(not part.startswith("λ") for part in profile.left_out)
     settles = "`posbias measure` settles it" if lacks else "--mixing gives it"
-    parts = " and ".join(profile.left_out)
-    return f"no verdict: {parts} not known, this is {profile.remainder}; {settles}"
+    return f"no verdict: {left_out_note(profile)}; {settles}"
+
+
+def left_out_note(profile: "Profile") -> str:
+    """What a prediction leaves out, and what it is instead."""
+    return f"{' and '.join(profile.left_out)} not known, this is {profile.remainder}"
 
 
 def _band(profile: "Profile") -> list[str]:

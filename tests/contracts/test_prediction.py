@@ -192,3 +192,15 @@ def test_the_band_is_drawn_and_written(tmp_path):
     assert told == json.loads((tmp_path / "p.json").read_text())
     assert len(told["band"]["low"]) == 40
     assert {*told["band"]["verdicts"]} == PRETRAINED
+
+
+def test_what_is_left_out_follows_the_profile_into_a_comparison(tmp_path):
+    save_measurement(measurement(), tmp_path / "m.nc")
+    answered("tiny-rope", "--tokens", str(TOKENS), "-o", str(tmp_path / "rope.json"))
+    answered("tiny-alibi", "--tokens", str(TOKENS), "-o", str(tmp_path / "alibi.json"))
+    told = called("compare", tmp_path / "rope.json", tmp_path / "m.nc")
+    note = "rope.json: rotary positions not known, this is mask and residual only"
+    assert told.stdout.startswith(note)
+    assert "not known" not in called("compare", tmp_path / "alibi.json", tmp_path / "m.nc").stdout
+    read = called("compare", tmp_path / "rope.json", tmp_path / "m.nc", "--json")
+    assert json.loads(read.stdout)["left_out"] == ["rotary positions"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with
-from posbias.terminal import comparison_table
+from posbias.terminal import comparison_table, left_out_note
 
 
 def compare(p: Path, q: Path, *, seed: shared.Seed = 0, json: shared.Json = False) -> None:
@@ -20,11 +20,16 @@ def compare(p: Path, q: Path, *, seed: shared.Seed = 0, json: shared.Json = Fals
     from posbias.comparison import compare
     from posbias.predictors import load_profile
 
-    comparison = compare(load_profile(p), load_profile(q), seed=seed)
+    profile, reference = load_profile(p), load_profile(q)
+    comparison = compare(profile, reference, seed=seed)
     agreement = comparison.agreements["p"].as_dict()
     answer = {name: score["value"] for name, score in agreement.items()}
     answer["intervals"] = {name: score["interval"] for name, score in agreement.items()}
     answer |= {
         key: value for key, value in comparison.as_dict().items() if key in ("baselines", "reliability")
     }
-    answer_with("compare/1", answer, lambda: comparison_table(comparison, {"p": p.name}), json)
+    answer["left_out"] = [*profile.left_out, *reference.left_out]
+    notes = [
+        f"{path.name}: {left_out_note(one)}" for path, one in ((p, profile), (q, reference)) if one.left_out
+    ]
+    answer_with("compare/1", answer, lambda: [*notes, *comparison_table(comparison, {"p": p.name})], json)
