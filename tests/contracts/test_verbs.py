@@ -54,11 +54,23 @@ def run(code: str) -> list[str]:
     return done.stdout.split()
 
 
+@pytest.mark.slow
 def test_verbs_work_when_every_module_was_imported():
     """And callbacks of 0.1 are called, with a warning."""
     answers = run(SETTING + "".join(f"print({call})\n" for call in CALLS.values()) + OLD_CALLBACKS)
     assert answers[:7] == ["1.0", "1.0", "tiny-nope", "report.html", "retrieval", "100", "cpu"]
     assert answers[7:] == ["0", "1", "1", "1", "True", "1"]
+
+
+def test_verbs_are_functions_when_the_packages_that_do_their_work_were_imported():
+    code = "import importlib, posbias\n"
+    code += "".join(
+        f"importlib.import_module('posbias.{name}')\n" for name in ("theory", "study", "retrieval")
+    )
+    code += "".join(f"importlib.import_module('{place}')\n" for place, _ in deprecated.VERBS.values())
+    assert run(code + f"print(*(callable(getattr(posbias, verb)) for verb in {[*CALLS]}))") == ["True"] * len(
+        CALLS
+    )
 
 
 def test_every_verb_of_the_table_is_called():

@@ -107,6 +107,7 @@ def compare_processes(names, folder):
     assert elsewhere(names, folder / "second", shuffled=2, source=copy) == compiling
 
 
+@pytest.mark.slow
 def test_a_process_that_compiles_gives_the_bytes_of_one_that_loads(tmp_path):
     compare_processes(FEW, tmp_path)
 

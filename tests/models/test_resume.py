@@ -100,7 +100,10 @@ def test_another_jobs_checkpoint_is_refused(tiny, job, tmp_path):
     assert checkpoint.read_bytes() == before
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "garbage", "empty"])
+@pytest.mark.parametrize(
+    "damage",
+    ["cut", "flipped", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("garbage", "empty"))],
+)
 def test_a_damaged_checkpoint_is_said_and_started_over(tiny, job, tmp_path, damage):
     checkpoint = tmp_path / "job.safetensors"
     whole = measure(tiny, **job, checkpoint=checkpoint)

@@ -53,7 +53,7 @@ def test_a_command_stops_in_time_and_says_what_is_kept(tmp_path, command):
 
 
 def test_a_training_in_budgets_ends_with_the_same_bits(tmp_path):
-    words = f"train {TRAINING} --effort 300 --threads 1 --json --out".split()
+    words = f"train {TRAINING} --effort 160 --threads 1 --json --out".split()
     whole = called(*words, tmp_path / "whole")
     assert not whole.returncode, whole.stderr
     codes = []

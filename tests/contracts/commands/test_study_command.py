@@ -164,6 +164,7 @@ def test_export_is_the_numbers_in_full(here, capsys):
     assert float(row["value"]) == record["content"]["quantities"]["recency_probability"]["value"][1]
 
 
+@pytest.mark.slow
 def test_processes_find_what_one_finds(slow, tmp_path):
     path, whole = slow
     code, out, err = call("run", path, "--out", tmp_path / "o", "--workers", 2)
