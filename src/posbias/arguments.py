@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from decimal import Decimal, InvalidOperation
 from numbers import Integral
 from typing import Any, TypeVar
 
@@ -46,3 +47,15 @@ def one_of(name: str, given: Name, choices: Iterable[str]) -> Name:
         hint = nearest(str(given), choices)
         raise InvalidValueError(f"{name}: {given!r} given, one of {', '.join(choices)} needed{hint}")
     return given
+
+
+def typed_integer(word: str) -> int | None:
+    """An integer as people type it: 250000, 1e7, 2.5e6, 8k (8,000), 1M (1,000,000); None for anything else."""
+    factor = {"k": 1_000, "M": 1_000_000}.get(word[-1:], 1)
+    try:
+        number = Decimal(word if factor == 1 else word[:-1]) * factor
+    except InvalidOperation:
+        return None
+    if not number.is_finite() or number.adjusted() >= 30 or number != int(number):
+        return None
+    return int(number)

@@ -1,14 +1,13 @@
 """Options that several commands share, each declared once; a command composes them in a dataclass of its own."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, dataclass_transform
 
 from cyclopts import Parameter
 
+from posbias.arguments import typed_integer
 from posbias.errors import InvalidValueError
 
 if TYPE_CHECKING:
@@ -30,21 +29,17 @@ def options(fields: type[T]) -> type[T]:
 
 
 def _whole(type_: Any, tokens: Any) -> int:
-    """An integer as it was typed: 2.5 is not rounded, 1e6 is refused."""
-    try:
-        return int(tokens[0].value)
-    except ValueError:
-        raise ValueError(f"{tokens[0].value!r} given, an integer needed") from None
+    """An integer as it was typed, in powers of ten or with k and M: 1e6, 8k; 2.5 is not rounded."""
+    if (number := typed_integer(tokens[0].value)) is None:
+        raise ValueError(f"{tokens[0].value!r} given, an integer needed")
+    return number
 
 
 def _many(type_: Any, tokens: Any) -> int:
-    """A large integer, as it was typed or in powers of ten: 1e7, 2.5e6; 2.5 is not rounded."""
-    word = tokens[0].value
-    with suppress(InvalidOperation):
-        number = Decimal(word)
-        if number.is_finite() and number.adjusted() < 30 and number == int(number):
-            return int(number)
-    raise ValueError(f"{word!r} given, an integer such as 250000 or 1e7 needed")
+    """The same of a number that is large as a rule."""
+    if (number := typed_integer(tokens[0].value)) is None:
+        raise ValueError(f"{tokens[0].value!r} given, an integer such as 250000 or 1e7 needed")
+    return number
 
 
 def _effort(type_: Any, tokens: Any) -> str | int:

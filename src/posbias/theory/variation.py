@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from posbias.arguments import one_of
+from posbias.arguments import one_of, typed_integer
 from posbias.errors import InvalidValueError, nearest
 from posbias.profile import Profile
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
@@ -154,6 +154,8 @@ def values_of(spelling: str) -> tuple[str, list[float]]:
 
 
 def _number(name: str, word: str, whole: bool) -> float:
+    if whole and (number := typed_integer(word)) is not None:
+        return number
     try:
         return int(word) if whole else float(word)
     except ValueError:

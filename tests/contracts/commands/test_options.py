@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from command import called
 
+from posbias.arguments import typed_integer
 from posbias.cli import app, main
 from posbias.cli.old_options import BY_COMMAND, EVERYWHERE, renewed
 from posbias.cli.output import progress
@@ -234,3 +236,22 @@ def test_the_shell_completes_commands_and_options(tmp_path):
     )
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["--effort"]
+
+
+@pytest.mark.parametrize(
+    ("word", "number"),
+    [
+        ("250000", 250_000), ("1e7", 10**7), ("2.5e6", 2_500_000), ("8k", 8000), ("128k", 128_000), ("1M", 10**6),
+        ("1.5k", 1500), ("-3", -3), ("2.5", None), ("1.0005k", None), ("k", None), ("8K", None), ("1e99", None),
+        ("inf", None), ("nan", None), ("", None), ("many", None),
+    ],
+)  # fmt: skip
+def test_an_integer_is_read_as_people_type_it(word, number):
+    assert typed_integer(word) == number
+
+
+def test_every_whole_number_may_be_typed_so(tmp_path):
+    told = called("predict", "tiny-alibi", "--tokens", "1k", "--json")
+    assert json.loads(told.stdout)["tokens"] == 1000
+    told = called("predict", "tiny-alibi", "--vary", "tokens=64,0.1k", "--json")
+    assert json.loads(told.stdout)["values"] == [64, 100]
