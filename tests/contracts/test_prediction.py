@@ -204,3 +204,27 @@ def test_what_is_left_out_follows_the_profile_into_a_comparison(tmp_path):
     assert "not known" not in called("compare", tmp_path / "alibi.json", tmp_path / "m.nc").stdout
     read = called("compare", tmp_path / "rope.json", tmp_path / "m.nc", "--json")
     assert json.loads(read.stdout)["left_out"] == ["rotary positions"]
+
+
+# ── names ──
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("llama-3.1-8b", "llama-3.1-8b: no such file and no preset; did you mean 'llama-3-8b'?"),
+        ("meta-llama/Llama-3.1-8B", "no such file and no preset; did you mean 'llama-3-8b'?"),
+        ("tiny-rop", "no such file and no preset; did you mean 'tiny-rope'?"),
+        ("zz/qqqq", "no such file and no preset, its config.json (or the folder of it) needed"),
+        ("nowhere.toml", "nowhere.toml: no such file"),
+    ],
+)
+def test_an_unknown_name_gets_the_right_hint(given, words, tmp_path):
+    told = called("predict", given, cwd=tmp_path)
+    assert told.returncode == 2
+    assert told.stderr.rstrip().endswith(words)
+
+
+def test_a_name_of_the_hub_is_the_preset():
+    for name in ("bigscience/bloom-7b1", "BigScience/BLOOM-7B1"):
+        assert answered(name)["architecture"] == answered("bloom-7b1")["architecture"]

@@ -13,6 +13,8 @@ from posbias.terminal import describe, describe_variation
 log = logging.getLogger(__name__)
 BUNDLED = Path(__file__).parents[1] / "measurement" / "models" / "bundled"
 """The small models that come along, each a folder with its configuration."""
+FILES = (".toml", ".tml", ".yaml", ".yml", ".json", ".nc")
+"""Suffixes of what is meant as a file; anything else that is not there is taken for a name."""
 
 
 @shared.options
@@ -62,8 +64,8 @@ def predict(architecture: str, *, options: Options = Options()) -> None:
     ----------
     architecture
         A TOML, YAML or JSON file: ours, a Hugging Face config.json (or its folder), or a rollout file of
-        Herasimchyk et al. Or the name of a preset, such as bloom-176b (`posbias presets` lists them), or of a
-        small model that comes along, such as tiny-alibi.
+        Herasimchyk et al. Or the name of a preset, such as bloom-176b (`posbias presets` lists them), its name on
+        the Hugging Face Hub, or that of a small model that comes along, such as tiny-alibi.
     """
     import dataclasses
 
@@ -99,22 +101,26 @@ def predict(architecture: str, *, options: Options = Options()) -> None:
 
 
 def _architecture(given: str) -> tuple[Any, int | None]:
-    """An architecture from a file or folder, else from a preset's name, and the length its file names."""
+    """An architecture from a file or folder, else from a name, and the length its file names."""
     from posbias.theory.configs import read_architecture
     from posbias.theory.presets import PRESETS, preset
 
-    if given in PRESETS and not Path(given).exists():
-        return preset(given), None
-    bundled = BUNDLED / given / "config.json"
-    try:
-        if not Path(given).exists() and bundled.is_file():
+    if not Path(given).exists():
+        by_name = {one.source.lower(): name for name, one in PRESETS.items()} | {
+            name: name for name in PRESETS
+        }
+        bundled = BUNDLED / given / "config.json"
+        if given.lower() in by_name:
+            return preset(by_name[given.lower()]), None
+        if bundled.is_file():
             return _with_known_mixing(read_architecture(bundled).architecture), None
-        read = read_architecture(given)
-    except InputFileError as error:
-        close = nearest(given, PRESETS)
-        if close and not Path(given).exists() and not Path(given).suffix:
-            raise InputFileError(f"{given}: no such file and no preset{close}") from None
-        raise error
+        if Path(given).suffix.lower() not in FILES:
+            small = [folder.name for folder in BUNDLED.iterdir() if folder.is_dir()]
+            close = nearest(given.rpartition("/")[2].lower(), [*PRESETS, *small])
+            raise InputFileError(
+                f"{given}: no such file and no preset{close or ', its config.json (or the folder of it) needed'}"
+            )
+    read = read_architecture(given)
     return read.architecture, read.tokens
 
 
