@@ -301,6 +301,10 @@ def test_the_window_of_mpt_is_read(write):
         ({"model_type": "gemma2", "attn_logit_softcapping": 50.0}, "attn_logit_softcapping = 50.0: caps"),
         ({"model_type": "gpt_oss"}, "learned sinks: every head has"),
         (
+            {"model_type": "gpt_neox", "use_parallel_residual": True},
+            "read the same stream, which changes λ alone",
+        ),
+        (
             {"no_rope_layers": [1, 1, 1, 0]},
             r"no_rope_layers = \[1, 1, 1, 0\] is in the configuration, and not",
         ),

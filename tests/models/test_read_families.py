@@ -88,3 +88,16 @@ def test_models_with_more_than_text_are_read_by_their_text(container, tmp_path: 
         found, remarks = read(given)
         assert found == expected
         assert any(line.startswith(f"{container}: text alone is meant") for line in remarks)
+
+
+@pytest.mark.parametrize("family", [name for name, known in FAMILIES.items() if known.defaults])
+def test_defaults_are_those_of_transformers(family):
+    theirs = transformers.AutoConfig.for_model(family).__class__
+    default = (
+        theirs(use_sliding_window=True) if "use_sliding_window" in FAMILIES[family].defaults else theirs()
+    )
+    for key, value in FAMILIES[family].defaults.items():
+        if key != "use_sliding_window":
+            assert getattr(default, key) == value, key
+        else:
+            assert theirs().use_sliding_window is value

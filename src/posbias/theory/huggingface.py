@@ -142,9 +142,11 @@ _SINKS = (
 _SIZES_32 = {"num_hidden_layers": 32, "num_attention_heads": 32}
 _PLAIN = Family()
 _ALL = Family(slides=_all_slide)
-_QWEN = Family(slides=_from_layer)
+_QWEN_WINDOWS = {"use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
+_QWEN = Family(slides=_from_layer, defaults=_SIZES_32 | _QWEN_WINDOWS)
 _VISION = replace(
-    _QWEN, defaults={"num_hidden_layers": 80, "num_attention_heads": 64, "max_window_layers": 80}
+    _QWEN,
+    defaults=_QWEN_WINDOWS | {"num_hidden_layers": 80, "num_attention_heads": 64, "max_window_layers": 80},
 )
 
 _ROTARY = (  # noqa: SIM905
@@ -164,13 +166,14 @@ FAMILIES: dict[str, Family] = {
     **dict.fromkeys(_ROTARY, _PLAIN),
     "llama": Family(defaults=_SIZES_32),
     "mistral": Family(slides=_all_slide, defaults=_SIZES_32 | {"sliding_window": 4096}),
-    **dict.fromkeys(("mixtral", "phi3", "phimoe", "starcoder2", "qwen3_moe"), _ALL),
+    **dict.fromkeys(("mixtral", "phi3", "phimoe", "starcoder2"), _ALL),
+    "qwen3_moe": Family(slides=_all_slide, defaults={"use_sliding_window": False, "sliding_window": 4096}),
     "ministral3": Family(
         slides=_all_slide,
         remarks=("logits grow with the query's position (rope_parameters.llama_4_scaling_beta); left out",),
     ),
-    **dict.fromkeys(("qwen2", "qwen3"), replace(_QWEN, defaults=_SIZES_32)),
-    "qwen2_moe": Family(slides=_even_below),
+    **dict.fromkeys(("qwen2", "qwen3"), _QWEN),
+    "qwen2_moe": Family(slides=_even_below, defaults=_QWEN_WINDOWS),
     **dict.fromkeys(("qwen2_vl_text", "qwen2_5_vl_text"), _VISION),
     "gemma2": Family(slides=_but_every(2), defaults={"num_hidden_layers": 26, "num_attention_heads": 8}),
     "gemma3_text": Family(
@@ -349,7 +352,9 @@ def _unread(config: Config, family: str, row: Family, slides: bool) -> list[str]
             raise InvalidValueError(f"{key}: {given!r} given, {right} needed; such a mask is not predicted")
     told = []
     for key, given in config.items():
-        if not _CONCERNS.search(key) or key in _INERT or given in (None, False, 0, 1.0, "", [], {}):
+        if not given or not _CONCERNS.search(key) or key in _INERT:
+            continue
+        if isinstance(given, float) and given == 1.0:  # a factor that does nothing
             continue
         if key in _EFFECTS:
             told.append(f"{key} = {given}: {_EFFECTS[key]}")
