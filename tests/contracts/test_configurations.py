@@ -293,7 +293,16 @@ def test_the_window_of_mpt_is_read(write):
     ("changes", "words"),
     [
         ({"sliding_window": 4096}, "sliding_window = 4096 is not used by models of family llama"),
-        ({"alibi": True, "window_size": 7}, "window_size = 7 is in the configuration, and not read"),
+        ({"alibi": True}, "alibi = True is in the configuration, and not read for family llama"),
+        (
+            {"position_embedding_type": "nope"},
+            "position_embedding_type = 'nope' is in the configuration, and not",
+        ),
+        (
+            {"layer_types": ["sliding_attention"] * 4, "sliding_window": 8},
+            "layer_types is in the configuration, and not read for family llama",
+        ),
+        ({"window_size": 7}, "window_size = 7 is in the configuration, and not read"),
         (
             {"model_type": "granite", "residual_multiplier": 0.22},
             "residual_multiplier = 0.22: scales every update",

@@ -21,6 +21,7 @@ from posbias.theory.mixing import REACH, ConstantMixing, MeasuredMixing
 from posbias.theory.prediction import predict
 from posbias.theory.presets import PRESETS, preset
 from posbias.theory.rollout.dispatch import influence, trajectory
+from posbias.theory.variation import vary
 
 TINY_MODELS = ("tiny-alibi", "tiny-learned", "tiny-nope", "tiny-rope", "tiny-window")
 PRETRAINED = {"bloom-176b", "bloom-7b1", "mpt-7b", "mpt-30b", "falcon-rw-7b", "smollm2-135m"}
@@ -73,6 +74,12 @@ def test_measured_mixing_reaches_twice_its_length(tokens, known):
     said = [line for line in profile.attrs["assumptions"] if "extrapolated" in line]
     assert len(said) == (tokens != 256)
     assert all((one.summary.verdict is not None) == known for one in trajectory(architecture, tokens)[::10])
+
+
+def test_measured_mixing_stays_measured_at_another_depth():
+    variants = vary(preset("bloom-7b1"), "depth", [10, 30], 1000)
+    assert [one.summary.verdict for _, one in variants] == [None, None]
+    assert [one.summary.verdict for _, one in vary(preset("bloom-7b1"), "depth", [30], 256)] == ["U"]
 
 
 def test_mixing_can_be_published_measured_or_another_files(tmp_path):

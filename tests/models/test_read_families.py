@@ -101,3 +101,12 @@ def test_defaults_are_those_of_transformers(family):
             assert getattr(default, key) == value, key
         else:
             assert theirs().use_sliding_window is value
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral"])
+def test_types_of_layers_that_a_family_does_not_look_at_are_named(family):
+    types = ["sliding_attention", "full_attention"] * (DEPTH // 2)
+    config, model = build(family, sliding_window=5, layer_types=types)
+    found, remarks = read(plain(config))
+    assert found == captured(model, family)
+    assert f"layer_types is in the configuration, and not read for family {family}" in remarks

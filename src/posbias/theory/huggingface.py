@@ -7,6 +7,7 @@ how one spells its positions, which of its layers slide where the file does not 
 no configuration shows. That the rows are right is tested on models that transformers builds (docs/families.md).
 """
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -105,7 +106,7 @@ def _even_below(t: int, config: Config) -> bool:
 
 
 def _full_layers(slides: bool, t: int, config: Config) -> bool:
-    """Cohere 2, EXAONE 4: layers that see everything have no encoding, where others slide."""
+    """EXAONE 4: layers that see everything have no encoding, where others slide."""
     return not slides and bool(config.get("sliding_window"))
 
 
@@ -123,16 +124,20 @@ class Family:
     """How a family's configurations are read.
 
     `slides` says of layer t (from 0) whether it slides where the file has a window and no `layer_types` (None: no
-    layer does), `bare` whether it has no encoding; `window` is the key of the window; `remarks` say what models of
-    the family have that no configuration shows; `defaults` are what the file may leave out.
+    layer does), `bare` whether it has no encoding; `remarks` say what models of the family have that no
+    configuration shows; `defaults` are what the file may leave out.
     """
 
     positional: Callable[[Config], Positional] = _rotary
     slides: Callable[[int, Config], bool] | None = None
     bare: Callable[[bool, int, Config], bool] | None = None
-    window: str = "sliding_window"
     remarks: tuple[str, ...] = ()
     defaults: Config = field(default_factory=dict)
+
+    @property
+    def reads_types(self) -> bool:
+        """Whether its models look at `layer_types`: those whose layers are of two kinds."""
+        return self.slides not in (None, _all_slide)
 
 
 _SINKS = (
@@ -181,7 +186,7 @@ FAMILIES: dict[str, Family] = {
         defaults={"num_hidden_layers": 26, "num_attention_heads": 8, "sliding_window": 4096},
     ),
     "vaultgemma": Family(slides=_but_every(2)),
-    "cohere2": Family(slides=_but_every(4), bare=_full_layers),
+    "cohere2": Family(slides=_but_every(4), bare=lambda slides, t, config: not slides),
     **dict.fromkeys(("exaone4", "exaone_moe"), Family(slides=_but_every(4), bare=_full_layers)),
     "olmo3": Family(slides=_but_every(4)),
     "smollm3": Family(slides=lambda t, config: _listed(False, t, config), bare=_listed),
@@ -214,7 +219,7 @@ _CONCERNS = re.compile(
 )
 """Keys that concern positions, masks or residuals."""
 _USED = {
-    *("alibi", "sliding_window", "use_sliding_window", "max_window_layers", "layer_types", "no_rope_layers"),
+    *("sliding_window", "use_sliding_window", "max_window_layers", "layer_types", "no_rope_layers"),
     *(
         "no_rope_layer_interval",
         "sliding_window_pattern",
@@ -227,7 +232,6 @@ _INERT = {
     "qk_nope_head_dim",
     "residual_dropout",
     "final_logit_softcapping",
-    "position_embedding_type",
 }
 """Keys that match and say nothing of attention."""
 _EFFECTS = {
@@ -236,7 +240,7 @@ _EFFECTS = {
     "parallel_attn": "attention and feed-forward read the same stream, which changes λ alone",
     "attn_logit_softcapping": "caps attention logits by a tanh, which acts on content; left out",
 }
-_REFUSED = {"attention_chunk_size": "null", "use_bidirectional_attention": "false", "is_causal": "true"}
+_REFUSED = {"attention_chunk_size": None, "use_bidirectional_attention": False, "is_causal": True}
 """Keys of masks that are not predicted → what would be right."""
 
 
@@ -260,11 +264,11 @@ def from_huggingface(config: dict[str, Any], name: str = "") -> Architecture:
     depth = _integer(config, "num_hidden_layers", "n_layer", "n_layers")
     heads = _integer(config, "num_attention_heads", "n_head", "n_heads")
     positional = row.positional(config)
-    sliding = _sliding(config, family, row, depth)
-    window = SlidingWindow(_window(config, row) or 1) if any(sliding) else None
+    width = _window(config)
+    sliding = _sliding(config, row, depth, width)
     bare = _bare(config, row, depth, sliding)
     stack = [
-        Layer(heads=heads, mask=_mask(window, slides), positional=NoPE() if without else positional)
+        Layer(heads=heads, mask=_mask(width, slides), positional=NoPE() if without else positional)
         for slides, without in zip(sliding, bare, strict=True)
     ]
     remarks += [*row.remarks, *_unread(config, family, row, any(sliding))]
@@ -299,17 +303,17 @@ def _text(config: dict[str, Any]) -> tuple[str, dict[str, Any], list[str]]:
     return family, config, remarks
 
 
-def _window(config: Config, row: Family) -> int | None:
+def _window(config: Config) -> int | None:
     """The width of sliding layers; None without. MPT's stands in `attn_config`, where −1 is none."""
     if config.get("use_sliding_window") is False:
         return None
     attention = _inner(config, "attn_config")
     if attention.get("sliding_window_size") not in (None, -1):
         return _integer(attention, "sliding_window_size")
-    return _integer(config, row.window) if config.get(row.window) else None
+    return _integer(config, "sliding_window") if config.get("sliding_window") else None
 
 
-def _sliding(config: Config, family: str, row: Family, depth: int) -> list[bool]:
+def _sliding(config: Config, row: Family, depth: int, width: int | None) -> list[bool]:
     """Which layers slide: what the configuration lists (`layer_types`), else its family's rule."""
     types = config.get("layer_types")
     if types is not None:
@@ -321,11 +325,11 @@ def _sliding(config: Config, family: str, row: Family, depth: int) -> list[bool]
                 raise InvalidValueError(
                     f"layer_types: {kind!r} given, {FULL} or {SLIDING} needed; other layers are not predicted"
                 )
-    if _window(config, row) is None:
+    if width is None:
         return [False] * depth
     if _inner(config, "attn_config").get("sliding_window_size") not in (None, -1):
         return [True] * depth
-    if types is not None:
+    if types is not None and row.reads_types:
         return [kind == SLIDING for kind in types]
     return [row.slides is not None and row.slides(t, config) for t in range(depth)]
 
@@ -340,16 +344,18 @@ def _bare(config: Config, row: Family, depth: int, sliding: list[bool]) -> list[
     return [rule is not None and rule(slides, t, config) for t, slides in enumerate(sliding)]
 
 
-def _mask(window: SlidingWindow | None, slides: bool) -> Mask:
-    return window if window is not None and slides else Causal()
+def _mask(width: int | None, slides: bool) -> Mask:
+    return SlidingWindow(width) if width is not None and slides else Causal()
 
 
 def _unread(config: Config, family: str, row: Family, slides: bool) -> list[str]:
     """A remark for every key on positions, masks or residuals that is not used; unknown masks are refused."""
     for key, right in _REFUSED.items():
         given = config.get(key)
-        if given not in (None, right == "true"):
-            raise InvalidValueError(f"{key}: {given!r} given, {right} needed; such a mask is not predicted")
+        if given not in (None, right):
+            raise InvalidValueError(
+                f"{key}: {given!r} given, {json.dumps(right)} needed; such a mask is not predicted"
+            )
     told = []
     for key, given in config.items():
         if not given or not _CONCERNS.search(key) or key in _INERT:
@@ -358,11 +364,15 @@ def _unread(config: Config, family: str, row: Family, slides: bool) -> list[str]
             continue
         if key in _EFFECTS:
             told.append(f"{key} = {given}: {_EFFECTS[key]}")
+        elif key == "layer_types":
+            if not row.reads_types and any((kind == SLIDING) != slides for kind in given):
+                told.append(f"layer_types is in the configuration, and not read for family {family}")
+        elif key == "alibi" and row.positional in (_falcon, _mpt):
+            continue
         elif key not in _USED or (key in ("no_rope_layers", "no_rope_layer_interval") and row.bare is None):
             told.append(f"{key} = {_brief(given)} is in the configuration, and not read for family {family}")
     if config.get("sliding_window") and not slides and config.get("use_sliding_window") is not False:
-        types = config.get("layer_types")
-        if row.slides is None and (types is None or SLIDING in types):
+        if row.slides is None:
             told.append(
                 f"sliding_window = {config['sliding_window']} is not used by models of family {family}"
             )

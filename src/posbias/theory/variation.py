@@ -48,7 +48,7 @@ def _depth(architecture: Architecture, depth: int) -> Architecture:
             raise InvalidValueError(
                 f"depth: {depth} given, at most the {architecture.depth} layers whose λ is known needed"
             )
-        mixing = PerLayer(mixing.coefficients[:depth])
+        mixing = replace(mixing, coefficients=mixing.coefficients[:depth])
     return replace(architecture, depth=depth, layers=shortest_pattern(stack), mixing=mixing)
 
 
@@ -154,9 +154,9 @@ def values_of(spelling: str) -> tuple[str, list[float]]:
 
 
 def _number(name: str, word: str, whole: bool) -> float:
-    if whole and (number := typed_integer(word)) is not None:
-        return number
     try:
+        if whole and (number := typed_integer(word)) is not None:
+            return number
         return int(word) if whole else float(word)
     except ValueError:
         kind = "an integer" if whole else "a number"
