@@ -29,7 +29,8 @@ from posbias.measurement.models.families import generic
 from posbias.measurement.quantities.influence import predict
 from posbias.theory.architecture import Architecture
 from posbias.theory.encodings import ALiBi, NoPE
-from posbias.theory.huggingface import CONTAINERS, FAMILIES, from_huggingface
+from posbias.theory.huggingface import from_huggingface
+from posbias.theory.huggingface_families import CONTAINERS, FAMILIES
 from posbias.theory.masks import SlidingWindow
 
 PAGE = Path(__file__).parents[1] / "docs" / "families.md"

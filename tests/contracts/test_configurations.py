@@ -11,7 +11,7 @@ from posbias.spec import encode
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import load_architecture, read_architecture
 from posbias.theory.encodings import ALiBi, DecayBias, NeedsMeasurement, NoPE, alibi_slopes
-from posbias.theory.huggingface import FAMILIES
+from posbias.theory.huggingface_families import FAMILIES
 from posbias.theory.masks import SlidingWindow
 from posbias.theory.mixing import ConstantMixing, PowerDecay, PreNormInit
 

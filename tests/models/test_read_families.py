@@ -7,7 +7,7 @@ import transformers
 from project import ROOT
 
 from families import DEPTH, PAGE, build, captured, families, page, plain, read, row
-from posbias.theory.huggingface import CONTAINERS, FAMILIES
+from posbias.theory.huggingface_families import CONTAINERS, FAMILIES
 
 FEW = (
     "cohere2",

@@ -13,8 +13,6 @@ from posbias.terminal import describe, describe_variation
 log = logging.getLogger(__name__)
 BUNDLED = Path(__file__).parents[1] / "measurement" / "models" / "bundled"
 """The small models that come along, each a folder with its configuration."""
-FILES = (".toml", ".tml", ".yaml", ".yml", ".json", ".nc")
-"""Suffixes of what is meant as a file; anything else that is not there is taken for a name."""
 
 
 @shared.options
@@ -114,7 +112,7 @@ def _architecture(given: str) -> tuple[Any, int | None]:
             return preset(by_name[given.lower()]), None
         if bundled.is_file():
             return _with_known_mixing(read_architecture(bundled).architecture), None
-        if Path(given).suffix.lower() not in FILES:
+        if not Path(given).suffix[1:].isalpha():  # a name, not a file that is not there
             small = [folder.name for folder in BUNDLED.iterdir() if folder.is_dir()]
             close = nearest(given.rpartition("/")[2].lower(), [*PRESETS, *small])
             raise InputFileError(

@@ -1,0 +1,237 @@
+"""Families of Hugging Face models: how each spells its positions, which layers slide, which have no encoding.
+
+Families are data: a row says what a configuration leaves to the family. That the rows are right is tested on
+models that transformers builds (docs/families.md).
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from posbias.errors import InvalidValueError
+from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, Positional, alibi_slopes
+
+Config = Mapping[str, Any]
+
+
+def inner(config: Config, key: str) -> Config:
+    """The keys below a key; none where it is not there."""
+    given = config.get(key) or {}
+    if not isinstance(given, dict):
+        raise InvalidValueError(f"{key}: {given!r} given, keys with values needed")
+    return given
+
+
+def flag(config: Config, key: str, default: bool) -> bool:
+    """What a key says, true or false."""
+    given = config.get(key, default)
+    if not isinstance(given, bool):
+        raise InvalidValueError(f"{key}: {given!r} given, true or false needed")
+    return given
+
+
+def integer(config: Config, *keys: str) -> int:
+    """The first of `keys` that the configuration holds, as an integer of at least one."""
+    for key in keys:
+        if config.get(key) is not None:
+            if isinstance(config[key], bool) or not isinstance(config[key], int) or config[key] < 1:
+                raise InvalidValueError(f"{key}: {config[key]!r} given, an integer ≥ 1 needed")
+            return config[key]
+    raise InvalidValueError(
+        f"key {keys[0]!r} is missing (or its older spelling {', '.join(keys[1:]) or '–'})"
+    )
+
+
+# --- positional encodings ----------------------------------------------------------------------------------
+
+
+def _mpt(config: Config) -> Positional:
+    attention = inner(config, "attn_config")
+    if attention.get("prefix_lm"):
+        raise InvalidValueError("attn_config.prefix_lm: true given, a causal model needed")
+    if not flag(attention, "alibi", True):
+        return NeedsMeasurement("rotary" if flag(attention, "rope", False) else "learned")
+    bias_max = attention.get("alibi_bias_max", 8)
+    if isinstance(bias_max, bool) or not isinstance(bias_max, int | float) or not 0 < bias_max <= 1000:
+        raise InvalidValueError(
+            f"attn_config.alibi_bias_max: {bias_max!r} given, a number from 0 to 1000 needed"
+        )
+    if bias_max == 8:
+        return ALiBi()
+    heads = integer(config, "n_heads", "num_attention_heads")
+    return ALiBi(tuple(alibi_slopes(heads, float(bias_max)).tolist()))
+
+
+def _falcon(config: Config) -> Positional:
+    if not flag(config, "alibi", False):
+        return NeedsMeasurement("rotary")
+    heads, width = integer(config, "num_attention_heads", "n_head"), integer(config, "hidden_size")
+    if width % heads:
+        raise InvalidValueError(f"hidden_size: {width} given, a multiple of the {heads} heads needed")
+    return ALiBi(scale=1.0 / math.sqrt(width // heads))
+
+
+def _tiny(config: Config) -> Positional:
+    """The small models that come along: an encoding by its word; a window is rotary."""
+    words: dict[str, Positional] = {"alibi": ALiBi(), "nope": NoPE(), "learned": NeedsMeasurement("learned")}
+    words |= dict.fromkeys(("rope", "window"), NeedsMeasurement("rotary"))
+    if config.get("encoding") not in words:
+        raise InvalidValueError(
+            f"encoding: {config.get('encoding')!r} given, one of {', '.join(words)} needed"
+        )
+    return words[str(config["encoding"])]
+
+
+def _rotary(config: Config) -> Positional:
+    return NeedsMeasurement("rotary")
+
+
+def _learned(config: Config) -> Positional:
+    return NeedsMeasurement("learned")
+
+
+# --- which layers slide, and which have no encoding ---------------------------------------------------------
+
+
+def _all_slide(t: int, config: Config) -> bool:
+    return True
+
+
+def _but_every(period: int) -> Callable[[int, Config], bool]:
+    """All layers slide but every so-many-th; `sliding_window_pattern` is the period, or letters L and G."""
+
+    def slides(t: int, config: Config) -> bool:
+        pattern = config.get("sliding_window_pattern") or config.get("_sliding_window_pattern") or period
+        if isinstance(pattern, str) and pattern and set(pattern) <= {"L", "G"}:
+            return pattern[t % len(pattern)] == "L"
+        if isinstance(pattern, bool) or not isinstance(pattern, int) or pattern < 1:
+            raise InvalidValueError(
+                f"sliding_window_pattern: {pattern!r} given, a number of layers or letters L and G needed"
+            )
+        return (t + 1) % pattern != 0
+
+    return slides
+
+
+def _from_layer(t: int, config: Config) -> bool:
+    """Qwen 2 and 3: upper layers slide, from `max_window_layers` on."""
+    return t >= (integer(config, "max_window_layers") if config.get("max_window_layers") else 0)
+
+
+def _even_below(t: int, config: Config) -> bool:
+    """Qwen 2's experts: every other layer slides, below `max_window_layers`."""
+    return t % 2 == 0 and t < integer(config, "max_window_layers")
+
+
+def _full_layers(slides: bool, t: int, config: Config) -> bool:
+    """EXAONE 4: layers that see everything have no encoding, where others slide."""
+    return not slides and bool(config.get("sliding_window"))
+
+
+def _listed(slides: bool, t: int, config: Config) -> bool:
+    """Llama 4, SmolLM 3: the layers that `no_rope_layers` lists with 0, else every `no_rope_layer_interval`-th."""
+    given = config.get("no_rope_layers")
+    if given:
+        return not given[t]
+    every = config.get("no_rope_layer_interval") or 4
+    return (t + 1) % every == 0
+
+
+@dataclass(frozen=True)
+class Family:
+    """How a family's configurations are read.
+
+    `slides` says of layer t (from 0) whether it slides where the file has a window and no `layer_types` (None: no
+    layer does), `bare` whether it has no encoding; `remarks` say what models of the family have that no
+    configuration shows; `defaults` are what the file may leave out.
+    """
+
+    positional: Callable[[Config], Positional] = _rotary
+    slides: Callable[[int, Config], bool] | None = None
+    bare: Callable[[bool, int, Config], bool] | None = None
+    remarks: tuple[str, ...] = ()
+    defaults: Config = field(default_factory=dict)
+
+    @property
+    def reads_types(self) -> bool:
+        """Whether its models look at `layer_types`: those whose layers are of two kinds."""
+        return self.slides not in (None, _all_slide)
+
+    @property
+    def reads_alibi(self) -> bool:
+        """Whether a flag of its configurations says that there is ALiBi."""
+        return self.positional in (_falcon, _mpt)
+
+
+_SINKS = (
+    "learned sinks: every head{} has a trained logit beside the keys that draws attention off; it is not in the "
+    "configuration and left out (give it as Layer.sinks)"
+)
+_SIZES_32 = {"num_hidden_layers": 32, "num_attention_heads": 32}
+_PLAIN = Family()
+_ALL = Family(slides=_all_slide)
+_QWEN_WINDOWS = {"use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
+_QWEN = Family(slides=_from_layer, defaults=_SIZES_32 | _QWEN_WINDOWS)
+_VISION = replace(
+    _QWEN,
+    defaults=_QWEN_WINDOWS | {"num_hidden_layers": 80, "num_attention_heads": 64, "max_window_layers": 80},
+)
+
+_ROTARY = (  # noqa: SIM905
+    "apertus arcee aria_text bitnet codegen cohere deepseek_v2 deepseek_v3 ernie4_5 ernie4_5_moe "
+    "flex_olmo gemma glm glm4 glm4_moe gpt_neox gpt_neox_japanese gptj granite granitemoe "
+    "granitemoeshared helium hy_v3 hyperclovax internlm3 iquestcoder jais2 minimax_m2 nanochat olmo olmo2 "
+    "olmoe persimmon phi seed_oss solar_open stablelm"
+).split()
+"""Families whose layers all see everything before them, and rotate."""
+
+FAMILIES: dict[str, Family] = {
+    "bloom": Family(lambda config: ALiBi()),
+    "mpt": Family(_mpt),
+    **dict.fromkeys(("falcon", "RefinedWeb", "RefinedWebModel"), Family(_falcon)),
+    "posbias_tiny": Family(_tiny, slides=_all_slide),
+    **dict.fromkeys(("gpt2", "gpt_bigcode", "openai-gpt", "opt", "biogpt"), Family(_learned)),
+    **dict.fromkeys(_ROTARY, _PLAIN),
+    "llama": Family(defaults=_SIZES_32),
+    "mistral": Family(slides=_all_slide, defaults=_SIZES_32 | {"sliding_window": 4096}),
+    **dict.fromkeys(("mixtral", "phi3", "phimoe", "starcoder2"), _ALL),
+    "qwen3_moe": Family(slides=_all_slide, defaults={"use_sliding_window": False, "sliding_window": 4096}),
+    "ministral3": Family(
+        slides=_all_slide,
+        remarks=("logits grow with the query's position (rope_parameters.llama_4_scaling_beta); left out",),
+    ),
+    **dict.fromkeys(("qwen2", "qwen3"), _QWEN),
+    "qwen2_moe": Family(slides=_even_below, defaults=_QWEN_WINDOWS),
+    **dict.fromkeys(("qwen2_vl_text", "qwen2_5_vl_text"), _VISION),
+    "gemma2": Family(slides=_but_every(2), defaults={"num_hidden_layers": 26, "num_attention_heads": 8}),
+    "gemma3_text": Family(
+        slides=_but_every(6),
+        defaults={"num_hidden_layers": 26, "num_attention_heads": 8, "sliding_window": 4096},
+    ),
+    "vaultgemma": Family(slides=_but_every(2)),
+    "cohere2": Family(slides=_but_every(4), bare=lambda slides, t, config: not slides),
+    **dict.fromkeys(("exaone4", "exaone_moe"), Family(slides=_but_every(4), bare=_full_layers)),
+    "olmo3": Family(slides=_but_every(4)),
+    "smollm3": Family(slides=lambda t, config: _listed(False, t, config), bare=_listed),
+    "cwm": Family(slides=lambda t, config: t % 4 != 0),
+    "gpt_oss": Family(slides=lambda t, config: t % 2 == 0, remarks=(_SINKS.format(""),)),
+    **dict.fromkeys(
+        ("granite_swa", "granitemoe_swa"),
+        Family(slides=lambda t, config: t % 4 != 0, remarks=(_SINKS.format(""),)),
+    ),
+    "mimo_v2_flash": Family(
+        slides=lambda t, config: t > 0 and (t + 1) % 6 != 0,
+        remarks=(_SINKS.format(" of a sliding layer"),),
+    ),
+}
+"""Hugging Face `model_type` → how its configuration is read."""
+
+CONTAINERS = {
+    "gemma3": "gemma3_text",
+    "mistral3": "mistral",
+    "llava": "llama",
+    "qwen2_vl": "qwen2_vl_text",
+    "qwen2_5_vl": "qwen2_5_vl_text",
+}
+"""Models with more than text → the family of their text, in `text_config` or, in older files, beside it."""
