@@ -47,7 +47,8 @@ def draw_depths(results: Results, caption: Caption = ()) -> "Figure":
     _draw_gap_rows(bars, rows)
     for ax, _, groups, first in _axes(lines, rows, "first–last gap", "in-context accuracy", sharex=True):
         curves = {group: outcome.trained.curves for group, outcome in groups.items()}
-        draw_trajectories(ax, {g: (c["in_context_accuracy"], c["first-last"]) for g, c in curves.items()})
+        runs = {g: (c["in_context_accuracy"], c["first-last"]) for g, c in curves.items()}
+        draw_trajectories(ax, runs, among=_groups(rows))
         if not first and (legend := ax.get_legend()):
             legend.remove()
     return settle(figure)
@@ -63,7 +64,7 @@ def draw_curves(results: Results, caption: Caption = ()) -> "Figure":
         for ax, title, groups, first in _axes(own, rows, name, "iteration", sharex=True):
             curves = {group: outcome.trained.curves for group, outcome in groups.items()}
             runs = {g: (np.broadcast_to(c["iteration"], c[curve].shape), c[curve]) for g, c in curves.items()}
-            draw_trajectories(ax, runs, vertical=name, horizontal="iteration")
+            draw_trajectories(ax, runs, vertical=name, horizontal="iteration", among=_groups(rows))
             ax.set_xscale("log")
             ax.set_title(title if own is parts[0] else "", fontsize=TEXT, color=INK, pad=4)
             if not (first and own is parts[0]) and (legend := ax.get_legend()):
@@ -134,6 +135,11 @@ def _panels(results: Results, words: Callable[[Setting], tuple[str, str, str]]) 
         row, title, group = words(setting)
         rows.setdefault(row, {}).setdefault(title, {})[group] = outcome
     return rows
+
+
+def _groups(rows: Panels) -> list[str]:
+    """The groups of all panels."""
+    return sorted({group for panels in rows.values() for groups in panels.values() for group in groups})
 
 
 def _draw_gap_rows(part: "SubFigure", rows: Panels) -> None:
