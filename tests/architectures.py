@@ -13,6 +13,7 @@ from posbias.theory.encodings import (
     ALiBi,
     DecayBias,
     DenseLogits,
+    DistanceFunction,
     KerpleLog,
     KerplePower,
     NeedsMeasurement,
@@ -20,7 +21,7 @@ from posbias.theory.encodings import (
     RoPE,
     Tabulated,
 )
-from posbias.theory.masks import MASKS, Causal, Full, Prefix, SlidingWindow
+from posbias.theory.masks import MASKS, Causal, CustomMask, Full, Prefix, SlidingWindow
 from posbias.theory.mixing import (
     MIXINGS,
     AbnarZuidema,
@@ -91,7 +92,11 @@ def _positionals(heads: int) -> dict[type, st.SearchStrategy]:
         KerpleLog: st.builds(KerpleLog, each(st.floats(0, 10)), each(st.floats(0.001, 10))),
         KerplePower: st.builds(KerplePower, each(st.floats(0, 2)), each(st.floats(0.1, 2))),
         Tabulated: st.builds(_table, each(st.lists(moderate, min_size=4, max_size=4)), st.booleans()),
-        DenseLogits: st.builds(_matrix, st.integers(0, 4), st.sampled_from([1.0, 30.0, 800.0])),
+        DistanceFunction: st.just(DistanceFunction(wave)),
+        DenseLogits: st.one_of(
+            st.builds(_matrix, st.integers(0, 4), st.sampled_from([1.0, 30.0, 800.0])),
+            st.builds(_biases, st.integers(0, 4), st.just(heads)),
+        ),
         NeedsMeasurement: st.just(NeedsMeasurement("rotary")),
     }
 
@@ -106,6 +111,36 @@ def _table(rows, steep: bool) -> Tabulated:
 @functools.cache
 def _matrix(seed: int, spread: float) -> DenseLogits:
     return DenseLogits(np.random.default_rng(seed).uniform(-spread, spread, (LONGEST, LONGEST)))
+
+
+@functools.cache
+def _biases(seed: int, heads: int) -> DenseLogits:
+    """A bias per head in which a third of the pairs is masked, but no token from itself."""
+    rng = np.random.default_rng(seed)
+    biases = rng.uniform(-5, 5, (heads, LONGEST, LONGEST))
+    biases[(rng.random(biases.shape) < 1 / 3) & ~np.eye(LONGEST, dtype=bool)] = -np.inf
+    return DenseLogits(biases)
+
+
+def wave(distance):
+    """A function of distance that is the same for all heads."""
+    return 3.0 * np.sin(distance / 3.0)
+
+
+@functools.cache
+def _drawn_mask(seed: int) -> CustomMask:
+    """Any pairs, and every token with itself."""
+    return CustomMask(np.random.default_rng(seed).random((LONGEST, LONGEST)) < 0.1 + np.eye(LONGEST))
+
+
+def in_blocks(query, key):
+    """Blocks of seven tokens that see each other."""
+    return key // 7 == query // 7
+
+
+def dilated(query, key):
+    """Every third earlier token, and the token itself."""
+    return (key <= query) & ((query - key) % 3 == 0)
 
 
 def contents(heads: int) -> st.SearchStrategy:
@@ -129,6 +164,10 @@ def masks() -> st.SearchStrategy:
         ),
         Prefix: st.builds(Prefix, st.integers(1, SHORTEST)),
         Full: st.just(Full()),
+        CustomMask: st.one_of(
+            st.builds(_drawn_mask, st.integers(0, 4)),
+            st.builds(CustomMask, st.sampled_from([in_blocks, dilated])),
+        ),
     }
     assert set(every) == set(MASKS), "a new mask needs a strategy here"
     return st.one_of(*every.values())

@@ -2,11 +2,14 @@
 
 import os
 import signal
+import sys
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # one thread, here and in the processes that tests start: beside other work, threads waiting for each other
 # make small models several times slower
 os.environ["OMP_NUM_THREADS"] = "1"
+# processes that tests start are many: each would compile our sources anew
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # a command's console takes its width once, from the first test that makes it write
 os.environ["COLUMNS"] = "100"
 # a shell that starts the tests in the background has SIGINT ignored, and so would every process started here
@@ -15,7 +18,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 import pytest
 from hypothesis import HealthCheck, settings
-from jaxtyping import install_import_hook
+from shapes import check_shapes
+
+sys.dont_write_bytecode = False
 
 settings.register_profile(
     "posbias", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -26,6 +31,8 @@ settings.load_profile("posbias")
 # every array signature is checked against its shape; compiled code (sweep) and values (pydantic's) are left out
 _CHECKED = [
     "posbias.profile",
+    "posbias.curves",
+    "posbias.sinks",
     "posbias.estimate",
     "posbias.comparison",
     "posbias.theory.rollout.kernel",
@@ -49,7 +56,7 @@ _CHECKED = [
     "posbias.measurement.selfchecks",
     "posbias.measurement.result",
 ]
-install_import_hook(_CHECKED, "beartype.beartype")
+check_shapes(_CHECKED)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

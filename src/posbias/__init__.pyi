@@ -5,6 +5,7 @@ from .comparison import compare as compare
 from .comparison import compare_all as compare_all
 from .errors import PosbiasError as PosbiasError
 from .estimate import Estimate as Estimate
+from .extrapolation import extrapolate as extrapolate
 from .measurement import measure as measure
 from .measurement import retrieve as retrieve
 from .predictors import PREDICTORS as PREDICTORS
@@ -23,11 +24,13 @@ from .theory import masks as masks
 from .theory import mixing as mixing
 from .theory.architecture import Architecture as Architecture
 from .theory.architecture import Layer as Layer
+from .theory.attention import Attention as Attention
 from .theory.configs import load_architecture as load_architecture
 from .theory.content import ConstantDiagonal as ConstantDiagonal
 from .theory.content import NoContent as NoContent
 from .theory.distance import T5 as T5
 from .theory.distance import DenseLogits as DenseLogits
+from .theory.distance import DistanceFunction as DistanceFunction
 from .theory.distance import KerpleLog as KerpleLog
 from .theory.distance import KerplePower as KerplePower
 from .theory.distance import RoPE as RoPE
@@ -38,6 +41,7 @@ from .theory.encodings import NeedsMeasurement as NeedsMeasurement
 from .theory.encodings import NoPE as NoPE
 from .theory.encodings import alibi_slopes as alibi_slopes
 from .theory.masks import Causal as Causal
+from .theory.masks import CustomMask as CustomMask
 from .theory.masks import Full as Full
 from .theory.masks import Prefix as Prefix
 from .theory.masks import SlidingWindow as SlidingWindow

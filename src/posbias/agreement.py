@@ -6,31 +6,36 @@ either.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from posbias.estimate import Estimate
 from posbias.profile import Profile, spearman, wasserstein
 
 SCORES = ("spearman", "wasserstein", "spearman_without_first", "wasserstein_without_first")
 """The fields of `Agreement`, in the order of every axis called score."""
-NORMAL_95 = 1.96
+LEAST_PROMPTS = 4
+"""With fewer prompts neither resampling them nor leaving them out says how sure a score is: no interval."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """A number and its 95 % interval; NaN where it is undefined, None where there are no prompts.
+    """A number and its 95 % interval; NaN where it is undefined, None with fewer than `LEAST_PROMPTS` prompts.
 
-    Of a prediction: value ± 1.96 bootstrap standard errors over prompts, within what the score can be. It is
-    about the score against a mean of **as many** prompts. Noise in that mean lowers Spearman and raises
-    Wasserstein for every prediction alike; the interval does not reach for the score without noise.
-    Of a row of `Reliability`: where 95 % of such scores lie.
+    Of a prediction: by Student's t from the bootstrap's standard error over prompts (√(n/(n − 1)) times that of
+    the resamples), within what the score can be. It is about the score against a mean of **as many** prompts.
+    Noise in that mean lowers Spearman and raises Wasserstein for every prediction alike; the interval does not
+    reach for the score without noise. Of a row of `Reliability`: where 95 % of such scores lie.
+    `estimate` is the value with that error; None for a row of `Reliability` and without an interval.
     """
 
     value: float
     interval: tuple[float, float] | None = None
+    estimate: Estimate | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON: NaN becomes null."""
@@ -60,6 +65,21 @@ class Agreement:
             ends = None if low is None or high is None else (float(low[place]), float(high[place]))
             defined = ends is not None and not any(map(math.isnan, (value, *ends)))
             scores.append(Score(value, ends if defined else None))
+        return cls(*scores)
+
+    @classmethod
+    def estimated(
+        cls,
+        estimates: Sequence[Estimate],
+        least: Sequence[float] = (-math.inf,) * len(SCORES),
+        most: float = math.inf,
+    ) -> "Agreement":
+        """The four scores in the order of `SCORES`, with the part of each interval from `least` to `most`."""
+        scores = []
+        for one, bound in zip(estimates, least, strict=True):
+            low, high = one.interval
+            whole = Score(one.value, (max(bound, low), min(most, high)), one)
+            scores.append(whole if one.known else Score(one.value))
         return cls(*scores)
 
     def as_dict(self) -> dict[str, Any]:

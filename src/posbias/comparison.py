@@ -7,28 +7,35 @@ out. Predictions made from statistics of the reference's own prompts are also ju
 of the prompts, scored on the other, both ways.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
 from itertools import combinations
-from typing import Any
+from operator import add
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
-from posbias.agreement import NORMAL_95, SCORES, Agreement, Score, counted, means, scores
+from posbias.agreement import LEAST_PROMPTS, SCORES, Agreement, Score, counted, means, scores
 from posbias.errors import InvalidValueError
+from posbias.estimate import Estimate
 from posbias.held_out import Fold
+from posbias.lazy import need
 from posbias.profile import Profile, harmonic, uniform
 from posbias.reliability import Reliability, reliability
 from posbias.seeds import stream
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 __all__ = ["Agreement", "Comparison", "Difference", "HeldOut", "Score", "compare", "compare_all"]
 
 RESAMPLES = 1000
 """Bootstrap resamples of the prompts."""
-_LEAST: Float[np.ndarray, "score"] = np.array(
-    [-1.0 if name.startswith("spearman") else 0.0 for name in SCORES]
-)
+_LEAST = tuple(-1.0 if name.startswith("spearman") else 0.0 for name in SCORES)
 """The least that a score can be; the most is 1."""
 
 
@@ -36,7 +43,8 @@ _LEAST: Float[np.ndarray, "score"] = np.array(
 class Difference:
     """The scores of `more` minus those of `less`, paired: on the same prompts, the same one left out at a time.
 
-    A 95 % interval (jackknife) on one side of zero decides which is better; one that holds zero leaves it open.
+    A 95 % interval (jackknife, Student's t) on one side of zero decides which is better; one that holds zero
+    leaves it open, and `prompts_to_tell` says about how many prompts it would take.
     Where few of some 32 prompts outweigh the others, intervals of Wasserstein hold the truth in 80 % only.
     """
 
@@ -44,9 +52,16 @@ class Difference:
     less: str
     scores: Agreement
 
+    @property
+    def prompts_to_tell(self) -> dict[str, int | None]:
+        """`Estimate.draws_to_tell` of each difference; None where it is decided or its error is not known."""
+        found: dict[str, Score] = {name: getattr(self.scores, name) for name in SCORES}
+        return {name: one.estimate and one.estimate.draws_to_tell() for name, one in found.items()}
+
     def as_dict(self) -> dict[str, Any]:
         """The names and the four differences, ready for JSON."""
-        return {"more": self.more, "less": self.less, **self.scores.as_dict()}
+        about = {"prompts_to_tell": self.prompts_to_tell}
+        return {"more": self.more, "less": self.less, **self.scores.as_dict(), **about}
 
 
 @dataclass(frozen=True)
@@ -70,13 +85,15 @@ class HeldOut:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Agreement of one or more profiles with a reference, beside its baselines and what its noise allows.
 
     `baselines` holds "uniform" (its Spearman is undefined: every rank is tied) and "recency_only" (mass as
     1/(distance + 1)). `reliability` is None with fewer than four prompts; `differences` are those of every pair of
-    profiles; `held_out` is None where no predictions from halves of the prompts were given.
+    profiles; `held_out` is None where no predictions from halves of the prompts were given. `reference` and
+    `profiles` are the curves as they were compared: over positions up to the query or, where lengths differed and
+    it was asked for, over `shares` parts of the context.
     """
 
     agreements: dict[str, Agreement]
@@ -84,49 +101,137 @@ class Comparison:
     reliability: Reliability | None
     differences: tuple[Difference, ...] = ()
     held_out: HeldOut | None = None
+    shares: int | None = None
+    profiles: Mapping[str, Profile] = field(default_factory=dict, compare=False)
+    reference: Profile = field(default_factory=lambda: uniform(1), compare=False)
+
+    @property
+    def prompts(self) -> int | None:
+        """How many prompts the intervals are over; None where the reference has none."""
+        return None if self.reference.samples is None else len(self.reference.samples)
 
     def as_dict(self) -> dict[str, Any]:
         """Everything by name, ready for JSON."""
         return {
+            "prompts": self.prompts,
             "agreements": {name: one.as_dict() for name, one in self.agreements.items()},
             "baselines": {name: one.as_dict() for name, one in self.baselines.items()},
             "reliability": None if self.reliability is None else self.reliability.as_dict(),
             "differences": [one.as_dict() for one in self.differences],
             "held_out": None if self.held_out is None else self.held_out.as_dict(),
-        }
+        } | ({} if self.shares is None else {"shares": self.shares})
+
+    def to_dataframe(self) -> "pd.DataFrame":
+        """A row for each profile, baseline and bound of noise; columns `role` and each score with its interval.
+
+        An interval's ends are named SCORE_low and SCORE_high. Raises `MissingPackageError` without pandas.
+        """
+        need("pandas", work="Comparison.to_dataframe", extra="measure")
+        import pandas as pd
+
+        rows = []
+        for role, name, agreement in self._rows():
+            row: dict[str, Any] = {"name": name, "role": role}
+            for score in SCORES:
+                found: Score = getattr(agreement, score)
+                low, high = found.interval or (math.nan, math.nan)
+                row |= {score: found.value, f"{score}_low": low, f"{score}_high": high}
+            rows.append(row)
+        return pd.DataFrame(rows).set_index("name")
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the curves and their scores (a new figure without `ax`) and return the axes.
+
+        Raises `MissingPackageError` without matplotlib.
+        """
+        from posbias.plots import draw_comparison, new_axes
+
+        return draw_comparison(new_axes() if ax is None else ax, self)
+
+    def __repr__(self) -> str:
+        """A line for what was compared, one for each of up to three profiles, and one for what else there is."""
+        where = f"{self.reference.tokens} positions"
+        if self.shares is not None:
+            where = f"{self.shares} shares of contexts of unlike length"
+        lines = [
+            f"Comparison with a reference{f' of {self.prompts} prompts' if self.prompts else ''} at {where}"
+        ]
+        rows = [(name, one) for role, name, one in self._rows() if role in ("profile", "baseline")]
+        kept = [*list(self.agreements.items())[:3], *rows[len(self.agreements) :]]
+        lines += [
+            f"{name}: Spearman {_said(one.spearman, 2)}, Wasserstein {_said(one.wasserstein, 3)}"
+            for name, one in kept
+        ]
+        hidden = len(self.agreements) - 3
+        return "\n".join(lines) + (f" (and {hidden} more profiles)" if hidden > 0 else "")
+
+    def _rows(self) -> Iterator[tuple[str, str, Agreement]]:
+        """Role, name and scores of everything compared."""
+        for name, one in self.agreements.items():
+            yield "profile", name, one
+        for name, one in self.baselines.items():
+            yield "baseline", name, one
+        if self.reliability is not None:
+            for name in self.reliability.__dataclass_fields__:
+                yield "noise", name, getattr(self.reliability, name)
+        if self.held_out is not None:
+            for name, one in self.held_out.agreements.items():
+                yield "held out", name, one
 
 
-def compare(p: Profile, q: Profile, *, seed: int = 0) -> Comparison:
+def _said(score: Score, digits: int) -> str:
+    """A score in digits; a dash where it is undefined."""
+    return "–" if math.isnan(score.value) else f"{score.value:.{digits}f}"
+
+
+def compare(p: Profile, q: Profile, *, by_share: bool = False, seed: int = 0) -> Comparison:
     """Compare `p` with the reference `q`; the result's only agreement is called "p".
 
     Profiles that are no mass (`Profile.kind`) are compared by rank; Wasserstein is NaN then. Where `q` has
     prompts, they are resampled (1,000 times, from `seed`) with `p` held fixed, and parted in groups to see how
-    noisy they are. Positions after the query are left out. Raises `InvalidValueError` if the profiles differ in
-    length or query, or have fewer than three positions.
+    noisy they are. Positions after the query are left out. With `by_share`, profiles of unlike length are compared
+    by share of the context: each is brought to as many equal shares as the shortest has positions
+    (`Profile.by_share`), and the result says so (`shares`). Raises `InvalidValueError` if the profiles differ in
+    length or query without it, or have fewer than three positions.
     """
-    return compare_all({"p": p}, q, seed=seed)
+    return compare_all({"p": p}, q, by_share=by_share, seed=seed)
 
 
 def compare_all(
-    predictions: Mapping[str, Profile], measured: Profile, *, held_out: Sequence[Fold] = (), seed: int = 0
+    predictions: Mapping[str, Profile],
+    measured: Profile,
+    *,
+    held_out: Sequence[Fold] = (),
+    by_share: bool = False,
+    seed: int = 0,
 ) -> Comparison:
     """Compare each prediction with the reference `measured`, as `compare` does, and with each other.
 
     `held_out` are predictions from a part of the prompts, to be judged on the rest (`posbias.held_out.folds`).
     """
+    shares = None
+    if by_share:
+        predictions, measured, shares = _by_share(predictions, measured)
+        if shares is not None and held_out:
+            raise InvalidValueError(
+                "by_share: given with held_out predictions; profiles of one length needed"
+            )
     _check(predictions, measured)
     measured = _seen(measured, "q")
     if measured.tokens < 3:
         raise InvalidValueError(f"q: {measured.tokens} positions given, at least 3 needed to compare")
     judge = _Judge.of(measured, seed)
-    found = {name: judge.score(one, name) for name, one in predictions.items()}
+    found = {name: [judge.score(one, name)] for name, one in predictions.items()}
     baselines = _baselines(measured.tokens)
     return Comparison(
         {name: _agreement(one) for name, one in found.items()},
-        {name: _agreement(judge.score(one, name)) for name, one in baselines.items()},
+        {name: _agreement([judge.score(one, name)]) for name, one in baselines.items()},
         reliability(measured, seed),
         _differences(found),
         _held_out(held_out, measured, seed) if held_out else None,
+        shares,
+        {name: _seen(one, name) for name, one in predictions.items()},
+        measured,
     )
 
 
@@ -134,11 +239,25 @@ def _baselines(tokens: int) -> dict[str, Profile]:
     return {"uniform": uniform(tokens), "recency_only": harmonic(tokens)}
 
 
+def _by_share(
+    predictions: Mapping[str, Profile], measured: Profile
+) -> tuple[Mapping[str, Profile], Profile, int | None]:
+    """All profiles at the shares of the shortest, and how many; as they are, and None, where lengths are equal."""
+    seen = {name: _seen(one, name) for name, one in predictions.items()}
+    measured = _seen(measured, "q")
+    lengths = {one.tokens for one in (*seen.values(), measured)}
+    if len(lengths) == 1:
+        return seen, measured, None
+    shares = min(lengths)
+    return {name: one.by_share(shares) for name, one in seen.items()}, measured.by_share(shares), shares
+
+
 def _check(predictions: Mapping[str, Profile], measured: Profile) -> None:
     for name, profile in predictions.items():
         if profile.tokens != measured.tokens:
             raise InvalidValueError(
-                f"{name}: {profile.tokens} positions given, {measured.tokens} needed, as in the reference"
+                f"{name}: {profile.tokens} positions given, {measured.tokens} needed, as in the reference; "
+                "by_share=True (--by-share) compares by share of the context"
             )
         if profile.query != measured.query:
             raise InvalidValueError(
@@ -185,46 +304,63 @@ class _Judge:
         masses = prediction.kind == self.profile.kind == "mass"
         value = scores(mass, self.profile.mass, masses)
         if self.resampled is None or self.all_but_one is None:
-            return _Scored(value, None, None)
+            return _Scored(value, np.full(value.size, math.nan), np.empty((value.size, 0)))
         without = scores(mass, self.all_but_one, masses)
         prompts = without.shape[1]
         shifts = np.sqrt((prompts - 1) / prompts) * (without - without.mean(axis=1, keepdims=True))
-        return _Scored(value, scores(mass, self.resampled, masses), shifts)
+        drawn = scores(mass, self.resampled, masses)
+        # resamples of n vary as (n − 1)/n of the prompts' variance does
+        return _Scored(value, drawn.std(axis=1, ddof=1) * np.sqrt(prompts / (prompts - 1)), shifts)
 
 
 @dataclass(frozen=True)
 class _Scored:
-    """The scores of one prediction: `drawn` on each resample, `shifts` by each prompt that is left out.
+    """The scores of one prediction: the bootstrap's standard error, `shifts` by each prompt that is left out.
 
-    The squares of the shifts sum to the jackknife's variance. None without prompts.
+    The squares of the shifts sum to the jackknife's variance; there are none without prompts, and `se` is NaN.
     """
 
     value: Float[np.ndarray, "score"]
-    drawn: Float[np.ndarray, "score resample"] | None
-    shifts: Float[np.ndarray, "score prompt"] | None
+    se: Float[np.ndarray, "score"]
+    shifts: Float[np.ndarray, "score prompt"]
+
+    @property
+    def prompts(self) -> int:
+        return self.shifts.shape[1]
 
 
-def _agreement(found: _Scored) -> Agreement:
-    """value ± 1.96 standard errors of the bootstrap, the part of it that the score can take."""
-    if found.drawn is None:
-        return Agreement.of(found.value)
-    reach = NORMAL_95 * found.drawn.std(axis=1, ddof=1)
-    return Agreement.of(
-        found.value, np.maximum(_LEAST, found.value - reach), np.minimum(1.0, found.value + reach)
-    )
+def _agreement(folds: Sequence[_Scored]) -> Agreement:
+    """The mean of scores over folds (or the only one), with intervals from the bootstrap."""
+    mean = _mean([one.value for one in folds], [one.se for one in folds], [one.prompts for one in folds])
+    return Agreement.estimated(mean, _LEAST, 1.0)
 
 
-def _differences(found: Mapping[str, _Scored]) -> tuple[Difference, ...]:
-    """Those of every pair, the earlier minus the later: value ± 1.96 standard errors of the jackknife."""
+def _differences(found: Mapping[str, Sequence[_Scored]]) -> tuple[Difference, ...]:
+    """Those of every pair, the earlier minus the later, with intervals from the jackknife."""
     differences = []
     for more, less in combinations(found, 2):
-        a, b = found[more], found[less]
-        value, low, high = a.value - b.value, None, None
-        if a.shifts is not None and b.shifts is not None:
-            reach = NORMAL_95 * np.sqrt(((a.shifts - b.shifts) ** 2).sum(axis=1))
-            low, high = value - reach, value + reach
-        differences.append(Difference(more, less, Agreement.of(value, low, high)))
+        pairs = list(zip(found[more], found[less], strict=True))
+        values = [a.value - b.value for a, b in pairs]
+        errors = [np.sqrt(((a.shifts - b.shifts) ** 2).sum(axis=1)) for a, b in pairs]
+        mean = _mean(values, errors, [a.prompts for a, _ in pairs])
+        differences.append(Difference(more, less, Agreement.estimated(mean)))
     return tuple(differences)
+
+
+def _mean(
+    values: Sequence[Float[np.ndarray, "score"]],
+    errors: Sequence[Float[np.ndarray, "score"]],
+    prompts: Sequence[int],
+) -> list[Estimate]:
+    """The mean over folds by score, with Welch's degrees of freedom; no error with fewer than `LEAST_PROMPTS`."""
+    if sum(prompts) < LEAST_PROMPTS or min(prompts) < 2:
+        return [Estimate(float(one), math.nan, 1) for one in np.mean(values, axis=0)]
+    found = []
+    for value, se in zip(np.transpose(values), np.transpose(errors), strict=True):
+        folds = zip(value.tolist(), se.tolist(), prompts, strict=True)
+        mean = reduce(add, (Estimate(*fold) for fold in folds)).scaled(1 / len(values))
+        found.append(Estimate(mean.value, mean.se, sum(prompts), mean.freedom))
+    return found
 
 
 def _held_out(folds: Sequence[Fold], measured: Profile, seed: int) -> HeldOut:
@@ -232,22 +368,11 @@ def _held_out(folds: Sequence[Fold], measured: Profile, seed: int) -> HeldOut:
     if measured.samples is None:
         raise InvalidValueError("q: no prompts given, some to judge held-out predictions on needed")
     samples = np.asarray(measured.samples)
-    by_fold = []
+    found: dict[str, list[_Scored]] = {}
     for number, fold in enumerate(folds):
         judge = _Judge.of(Profile.from_samples(samples[fold.judged]), seed, f"compare.held_out.{number}")
         _check(fold.predictions, judge.profile)
-        profiles = dict(fold.predictions) | _baselines(measured.tokens)
-        by_fold.append({name: judge.score(one, name) for name, one in profiles.items()})
-    found = {name: _mean([scored[name] for scored in by_fold]) for name in by_fold[0]}
+        for name, one in (dict(fold.predictions) | _baselines(measured.tokens)).items():
+            found.setdefault(name, []).append(judge.score(one, name))
     baselines = {name: _agreement(found.pop(name)) for name in _baselines(measured.tokens)}
     return HeldOut({name: _agreement(one) for name, one in found.items()}, baselines, _differences(found))
-
-
-def _mean(found: Sequence[_Scored]) -> _Scored:
-    """The mean of scores on different prompts."""
-    value = np.mean([one.value for one in found], axis=0)
-    drawn = [one.drawn for one in found if one.drawn is not None]
-    shifts = [one.shifts / len(found) for one in found if one.shifts is not None]
-    if len(drawn) < len(found):
-        return _Scored(value, None, None)
-    return _Scored(value, np.mean(drawn, axis=0), np.concatenate(shifts, axis=1))

@@ -156,7 +156,8 @@ def takes_old_callbacks(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def with_old_callbacks(*arguments: Any, progress: Any = None, say: Any = None, **options: Any) -> R:
-        if arguments and callable(arguments[-1]):
+        # the first is never a callback: a model in memory can be called too
+        if arguments[1:] and callable(arguments[-1]):
             arguments, say = arguments[:-1], arguments[-1]
         if progress is None and say is None:
             return function(*arguments, **options)

@@ -12,10 +12,21 @@ from jaxtyping import Float
 
 from posbias.errors import InvalidValueError
 
+NORMAL_95 = 1.96
+"""Standard errors in half a 95 % interval where draws are counted in thousands; `t_95` with fewer."""
+MOST_DRAWS = 10_000
+"""More draws than this are not counted by `Estimate.draws_to_tell`."""
 _EXACT = 1e-12
 """A standard error below this is rounding."""
 _FINE = 1e-9
 """Standard errors below this are not written out."""
+
+
+def t_95(freedom: float) -> float:
+    """Standard errors in half a 95 % interval by Student's t: 12.7 for one degree of freedom, 1.96 for ∞."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, 0.975))
 
 
 @dataclass(frozen=True)
@@ -55,10 +66,30 @@ class Estimate:
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % interval by Student's t."""
+        half = t_95(self.freedom) * self.se if self.se else 0.0
+        return self.value - half, self.value + half
+
+    def tells(self, bound: float = 0.0) -> bool:
+        """Whether the 95 % interval is known and leaves out `bound`."""
+        low, high = self.interval
+        return low > bound or high < bound
+
+    def draws_to_tell(self, bound: float = 0.0) -> int | None:
+        """About how many draws the interval needs to leave out `bound`, were the value as seen.
+
+        The least n with t(n − 1)·σ/√n < |value − bound|, σ = se·√(draws behind se). It is an estimate from an
+        estimate: with so many draws, even odds. None where `tells` is true already or the error is not known;
+        `MOST_DRAWS` + 1 stands for every number above `MOST_DRAWS`.
+        """
+        if self.n is None or not self.known or self.tells(bound):
+            return None
         from scipy.special import stdtrit
 
-        half = float(stdtrit(self.freedom, 0.975)) * self.se if self.se else 0.0
-        return self.value - half, self.value + half
+        draws = np.arange(2, MOST_DRAWS + 1)
+        freedom = np.maximum(1.0, (draws - 1) * self.freedom / max(1, self.n - 1))
+        reach = stdtrit(freedom, 0.975) * self.se * np.sqrt(self.n / draws)
+        enough = np.flatnonzero(reach < abs(self.value - bound))
+        return int(draws[enough[0]]) if enough.size else MOST_DRAWS + 1
 
     def p_above(self, bound: float = 0.0) -> float:
         """One-sided p-value against "the true value is at most `bound`", by Student's t."""
@@ -107,6 +138,13 @@ class Estimate:
             return f"{self.value:.3g} ± {self.se:.1g}" if abs(self.value) < _FINE else f"{self.value:.8g}"
         digits = max(0, 1 - math.floor(math.log10(self.se)))
         return f"{self.value:.{digits}f} ± {self.se:.{digits}f}"
+
+
+def about(draws: int) -> str:
+    """A number from `Estimate.draws_to_tell` in words, with two digits: 'about 140', 'more than 10,000'."""
+    if draws > MOST_DRAWS:
+        return f"more than {MOST_DRAWS:,}"
+    return f"about {round(draws, min(0, 2 - len(str(draws)))):,}"
 
 
 class RunningMean:

@@ -192,13 +192,8 @@ def profile_as_dict(profile: Profile) -> dict[str, Any]:
     if profile.kind != "mass":
         return about | {"kind": profile.kind}
     shape = {"summary": profile.summary.as_dict(), "lost": profile.missing_mass}
-    band = profile.attrs.get("band")
-    return (
-        about
-        | shape
-        | {"left_out": list(profile.left_out), "profile_is": profile.remainder}
-        | ({} if band is None else {"band": band.as_dict()})
-    )
+    more = {name: profile.attrs[name].as_dict() for name in ("band", "calibration") if name in profile.attrs}
+    return about | shape | {"left_out": list(profile.left_out), "profile_is": profile.remainder} | more
 
 
 def load_profile(path: str | os.PathLike[str]) -> Profile:

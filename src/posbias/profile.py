@@ -6,21 +6,32 @@ only profiles. A profile's mass is a probability distribution over positions; th
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from jaxtyping import Float
 
+from posbias.arguments import whole
+from posbias.curves import at_shares, blocks, least_stretch, ranks, spearman, wasserstein
 from posbias.deprecated import renamed_fields
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
+from posbias.lazy import need
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["Profile", "Summary", "harmonic", "ranks", "spearman", "uniform", "wasserstein"]
 
 SHARE = 0.05
 """The share of positions that counts as first and as last."""
 RISE = 1.25
 """How much denser than the trough an end must be to count as favoured."""
+FLOOR = 0.1
+"""The share of an even spread's mass that an end must have to count as favoured: next to nothing is no favour."""
 
 Verdict = Literal["primacy", "recency", "U", "flat", "middle"]
 Kind = Literal["mass", "rate", "signed"]
@@ -55,9 +66,17 @@ class Summary:
     """−Σ p ln p, in nats."""
     verdict: Verdict | None
     """An end is favoured when its k positions hold more than 1.25 times the mass of the trough's k
-    (`Profile.trough_share`), and more than k positions of the middle do on average: both ends give U, one gives
-    primacy or recency. With none, it is middle where the middle so exceeds both ends by 1.25, else flat.
-    None for a prediction that leaves out what decides it (`Profile.left_out`)."""
+    (`Profile.trough_share`), more than k positions of the middle do on average, and at least a tenth of an even
+    share: both ends give U, one gives primacy or recency. With none, it is middle where the middle so exceeds both
+    ends by 1.25, else flat. None for a prediction that leaves out what decides it (`Profile.left_out`)."""
+    flatness: float = math.nan
+    """Σ min(p, 1/tokens): 1 minus the total variation distance to an even spread. 1 is flat, 1/tokens all on one
+    position. Noise in a measured profile lowers it."""
+
+    @property
+    def reaches_all(self) -> bool:
+        """Whether it takes all positions to hold 90 % of the mass, so that `effective_range` tells nothing."""
+        return self.effective_range >= self.tokens
 
     def as_dict(self) -> dict[str, Any]:
         """The statistics by name, ready for JSON."""
@@ -65,7 +84,7 @@ class Summary:
 
 
 @renamed_fields(about="attrs", lost="missing_mass")
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Profile:
     """Influence of every position on one token, or what else a position has.
 
@@ -163,10 +182,18 @@ class Profile:
     @property
     def remainder(self) -> str:
         """What the profile is where a prediction leaves out what decides it, in words; empty where it does not."""
-        said = ["mask and residual only"] if any(not part.startswith("λ") for part in self.left_out) else []
+        calibrated = any(part.startswith("what calibrating") for part in self.left_out)
+        said = ["a calibrated curve, untested here"] if calibrated else []
+        if not calibrated and any(not part.startswith("λ") for part in self.left_out):
+            said.append("mask and residual only")
         said += ["λ as at initialisation"] if "λ" in self.left_out else []
         said += ["λ of another length"] if any(part.startswith("λ at") for part in self.left_out) else []
         return ", ".join(said)
+
+    @property
+    def caveat(self) -> str:
+        """What a prediction leaves out, and what it is instead, in words; empty where it leaves out nothing."""
+        return f"{' and '.join(self.left_out)} not known, this is {self.remainder}" if self.left_out else ""
 
     @property
     def tokens(self) -> int:
@@ -220,10 +247,10 @@ class Profile:
         seen = _seen(self)
         ends = _ends(seen)
         if self.samples is None or not self.cross_fitted:
-            start = _least_stretch(self.mass[:seen], ends)
+            start = least_stretch(self.mass[:seen], ends)
             return self.share(start, start + ends)
         halves = [Profile.from_samples(np.asarray(self.samples)[k::2, :seen]) for k in (0, 1)]
-        starts = [_least_stretch(half.mass, ends) for half in halves]
+        starts = [least_stretch(half.mass, ends) for half in halves]
         one, two = (half.share(at, at + ends) for half, at in zip(halves, starts[::-1], strict=True))
         return Estimate((one.value + two.value) / 2, math.hypot(one.se, two.se) / 2, len(self.samples))
 
@@ -245,6 +272,57 @@ class Profile:
             left_out=self.left_out,
         )
 
+    def by_share(self, shares: int) -> "Profile":
+        """The same profile over `shares` stretches of equal length, so that contexts of unlike length compare.
+
+        Stretch k holds what the positions between k/shares and (k + 1)/shares of the context do: a position that
+        lies in two is parted in proportion. Rates and signed numbers are means instead of sums. `attrs` say the
+        number of positions before as "positions"; `se` is left out. Raises `InvalidValueError` for shares < 1 and
+        for a query that is not the last position.
+        """
+        whole("shares", shares, 1)
+        if self.query != self.tokens - 1:
+            raise InvalidValueError(
+                f"query: {self.query} given, the last position ({self.tokens - 1}) needed"
+            )
+        total = self.kind == "mass"
+        samples = None if self.samples is None else at_shares(np.asarray(self.samples), shares, total=total)
+        about = dict(self.attrs) | {"positions": self.tokens}
+        about.pop("band", None)
+        mass = at_shares(self.mass, shares, total=total)
+        return replace(self, mass=mass, query=shares - 1, samples=samples, se=None, attrs=about)
+
+    def to_series(self) -> "pd.Series":
+        """The numbers as a pandas Series over positions. Raises `MissingPackageError` without pandas."""
+        need("pandas", work="Profile.to_series", extra="measure")
+        import pandas as pd
+
+        return pd.Series(self.mass, pd.RangeIndex(self.tokens, name="position"), name=self.measures)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the profile (a new figure without `ax`) and return the axes.
+
+        Raises `MissingPackageError` without matplotlib.
+        """
+        from posbias.plots import draw_profile, new_axes
+
+        return draw_profile(new_axes() if ax is None else ax, self)
+
+    def __repr__(self) -> str:
+        """What it is of, its shape in blocks, its verdict and statistics: four lines."""
+        of = next(
+            (self.attrs[key] for key in ("architecture", "model", "predictor") if self.attrs.get(key)), ""
+        )
+        prompts = "" if self.samples is None else f", {len(self.samples)} prompts"
+        head = f"Profile: {self.measures}{f' of {of}' if of else ''}, {self.tokens} positions{prompts}"
+        if self.kind != "mass":
+            return f"{head}\n{self.kind}: {self.mass.min():.4g} to {self.mass.max():.4g}"
+        s = self.summary
+        verdict = f"no verdict: {self.caveat}" if self.left_out else f"verdict: {s.verdict}"
+        ends = f"the first {s.ends} hold {s.first_mass:.1%}, the last {s.ends} {s.last_mass:.1%}"
+        shape = blocks(self.mass[: self.query + 1])
+        return f"{head}\n{shape}\n{verdict}\n{ends}; trough at {s.trough}; flatness {s.flatness:.2f}"
+
 
 def _summarise(profile: Profile) -> Summary:
     mass = profile.mass[: _seen(profile)]
@@ -253,7 +331,7 @@ def _summarise(profile: Profile) -> Summary:
     tokens = mass.size
     ends = _ends(tokens)
     first, last = float(mass[:ends].sum()), float(mass[-ends:].sum())
-    start = _least_stretch(mass, ends)
+    start = least_stretch(mass, ends)
     least = profile.trough_share.value / held
     middle = mass[ends:-ends]
     uniform = 1.0 / tokens
@@ -277,7 +355,10 @@ def _summarise(profile: Profile) -> Summary:
         entropy=abs(float((positive * np.log(positive)).sum())),
         verdict=None
         if profile.left_out
-        else _verdict(first, last, least, float(middle.mean()) * ends if middle.size else 0.0),
+        else _verdict(
+            first, last, least, float(middle.mean()) * ends if middle.size else 0.0, ends * uniform
+        ),
+        flatness=float(np.minimum(mass, uniform).sum()),
     )
 
 
@@ -286,65 +367,20 @@ def _ends(tokens: int) -> int:
     return max(1, round(SHARE * tokens))
 
 
-def _least_stretch(mass: Float[np.ndarray, "position"], length: int) -> int:
-    """Where the neighbouring positions with the least mass begin (the earliest such place).
-
-    Every stretch is the end of one block of that length and the start of the next, so that its sum is found
-    without subtracting, in O(positions).
-    """
-    blocks = np.pad(mass, (0, -mass.size % length)).reshape(-1, length)
-    ends = np.cumsum(blocks[:, ::-1], axis=1)[:, ::-1].reshape(-1)
-    starts = np.cumsum(blocks, axis=1).reshape(-1)
-    begin = np.arange(mass.size - length + 1)
-    sums = ends[begin] + np.where(begin % length, starts[begin + length - 1], 0.0)
-    return int(np.argmin(sums))
-
-
 def _seen(profile: Profile) -> int:
     """Positions up to the query, or up to the last that has influence (under masks that look ahead)."""
     after = np.flatnonzero(profile.mass[profile.query + 1 :])
     return profile.query + 1 + (int(after[-1]) + 1 if after.size else 0)
 
 
-def _verdict(first: float, last: float, least: float, middle: float) -> Verdict:
-    primacy, recency = (end > RISE * least and end > middle for end in (first, last))
+def _verdict(first: float, last: float, least: float, middle: float, even: float) -> Verdict:
+    above = max(RISE * least, middle)
+    primacy, recency = (end > above and end >= FLOOR * even for end in (first, last))
     if primacy and recency:
         return "U"
     if primacy or recency:
         return "primacy" if primacy else "recency"
     return "middle" if middle > RISE * max(first, last) else "flat"
-
-
-def ranks(values: Float[np.ndarray, "*batch position"]) -> Float[np.ndarray, "*batch position"]:
-    """Ranks along the last axis, ties sharing the mean of theirs."""
-    from scipy.stats import rankdata
-
-    return rankdata(values, axis=-1)
-
-
-def spearman(
-    p: Float[np.ndarray, "*#batch position"], q: Float[np.ndarray, "*#batch position"]
-) -> Float[np.ndarray, "*batch"]:
-    """Spearman's rank correlation along the last axis; NaN where either side is constant."""
-    a, b = ranks(p), ranks(q)
-    a = a - a.mean(axis=-1, keepdims=True)
-    b = b - b.mean(axis=-1, keepdims=True)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray((a * b).sum(axis=-1) / np.sqrt((a * a).sum(axis=-1) * (b * b).sum(axis=-1)))
-
-
-def wasserstein(
-    p: Float[np.ndarray, "*#batch position"], q: Float[np.ndarray, "*#batch position"]
-) -> Float[np.ndarray, "*batch"]:
-    """1-Wasserstein distance of two mass functions on positions divided by n − 1 (so between 0 and 1).
-
-    Source: Herasimchyk et al. 2026, Appendix B.2. Zero for a single position.
-    """
-    tokens = np.shape(p)[-1]
-    if tokens < 2:
-        return np.zeros(np.broadcast_shapes(np.shape(p)[:-1], np.shape(q)[:-1]))
-    gap = np.abs(np.cumsum(p, axis=-1) - np.cumsum(q, axis=-1))
-    return np.asarray(gap[..., :-1].sum(axis=-1) / (tokens - 1))
 
 
 def harmonic(tokens: int) -> Profile:

@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from posbias.agreement import NORMAL_95, SCORES, Agreement, counted, means, scores
+from posbias.agreement import LEAST_PROMPTS, SCORES, Agreement, counted, means, scores
+from posbias.estimate import t_95
 from posbias.profile import Profile
 from posbias.seeds import stream
 
@@ -73,7 +74,7 @@ def reliability(measured: Profile, seed: int = 0) -> Reliability | None:
 
     Groups of prompts are drawn from `seed`.
     """
-    if measured.samples is None or len(measured.samples) < 4:
+    if measured.samples is None or len(measured.samples) < LEAST_PROMPTS:
         return None
     prompts = len(measured.samples)
     random = stream(seed, "compare.halves")
@@ -86,7 +87,7 @@ def reliability(measured: Profile, seed: int = 0) -> Reliability | None:
     parts = np.array_split(random.permutation(prompts), min(prompts, _LEFT_OUT))
     without = np.array([_extrapolated(measured, few, _all_but(part, prompts)) for part in parts])
     own = (len(parts) - 1) * without.var(axis=0)
-    reach = NORMAL_95 * np.sqrt(own + halves.var(axis=1, ddof=1))
+    reach = t_95(prompts - 1.0) * np.sqrt(own + halves.var(axis=1, ddof=1))
     ends = [_unscaled(value - reach), _unscaled(value + reach)]
     return Reliability(*(Agreement.of(*row) for row in zip(_unscaled(value), *ends, strict=True)))
 

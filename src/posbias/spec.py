@@ -22,6 +22,7 @@ from typing import Annotated, Any, Literal, TypeVar, dataclass_transform, get_ar
 import numpy as np
 import pydantic
 from pydantic import BeforeValidator, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError, nearest
@@ -147,8 +148,14 @@ def decode(cls: type[T], data: Any) -> T:
 
 
 def encode(given: Any) -> Any:
-    """A value as plain dictionaries, lists, numbers and strings, ready for JSON."""
-    return _adapter(type(given)).dump_python(given, mode="json")
+    """A value as plain dictionaries, lists, numbers and strings, ready for JSON.
+
+    Raises `InvalidValueError` for what has no spelling: a function without a name (`posbias.theory.custom`).
+    """
+    try:
+        return _adapter(type(given)).dump_python(given, mode="json")
+    except PydanticSerializationError as error:
+        raise InvalidValueError(str(error).rpartition(f"{InvalidValueError.__name__}: ")[2]) from None
 
 
 def fingerprint(given: Any) -> str:

@@ -1,14 +1,17 @@
 """Answers as text for a terminal: a profile in blocks and words, a comparison as a table."""
 
 import itertools
+import shutil
+import sys
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    from jaxtyping import Float
+COLUMNS = 8
+"""Of a table over two quantities."""
 
+if TYPE_CHECKING:
     from posbias.comparison import Agreement, Comparison, Score
     from posbias.profile import Profile
     from posbias.simulation import RecencyResult, VariantResult
@@ -17,19 +20,23 @@ if TYPE_CHECKING:
 
 def describe(profile: "Profile") -> list[str]:
     """A profile for a person: the shape in blocks and the statistics in words."""
+    from posbias.curves import blocks
+
     s = profile.summary
     first, middle, last = s.ratio
     reach = "token" if s.effective_range == 1 else "tokens"
     shape, verdict = blocks(profile.mass[: profile.query + 1]), verdict_line(profile)
+    within = "" if s.reaches_all else f"90 % of the mass within {s.effective_range} {reach} of the query; "
     return [
         *((verdict, shape) if profile.left_out else (shape, verdict)),
         f"share of the first {s.ends}: {s.first_mass:.2%}, of the last {s.ends}: {s.last_mass:.2%}",
         f"density first : middle : last = {first:.2f} : {middle:.2f} : {last:.2f} (uniform = 1)",
         f"trough at position {s.trough} of 0 … {s.query}, {s.trough_depth:.0%} below uniform",
-        f"90 % of the mass within {s.effective_range} {reach} of the query; entropy {s.entropy:.2f} nats",
+        f"{within}entropy {s.entropy:.2f} nats",
         *_band(profile),
         *([f"learned sinks took {profile.missing_mass:.2%}"] if profile.missing_mass else []),
         *_engines(profile),
+        *(profile.attrs["calibration"].lines() if "calibration" in profile.attrs else ()),
     ]
 
 
@@ -37,14 +44,14 @@ def verdict_line(profile: "Profile") -> str:
     """'verdict: U', or why there is none."""
     if not profile.left_out:
         return f"verdict: {profile.summary.verdict}"
-    lacks = any(not part.startswith("λ") for part in profile.left_out)
-    settles = "`posbias measure` settles it" if lacks else "--mixing gives it"
-    return f"no verdict: {left_out_note(profile)}; {settles}"
-
-
-def left_out_note(profile: "Profile") -> str:
-    """What a prediction leaves out, and what it is instead."""
-    return f"{' and '.join(profile.left_out)} not known, this is {profile.remainder}"
+    if "calibration" in profile.attrs:
+        settles = "`posbias measure` at this length tells"
+    elif any(not part.startswith("λ") for part in profile.left_out):
+        known = profile.attrs.get("architecture") == "smollm2-135m"
+        settles = f"a measurement tells more: --calibrate {'smollm2-135m' if known else 'FILE.nc'}"
+    else:
+        settles = "--mixing gives it"
+    return f"no verdict: {profile.caveat}; {settles}"
 
 
 def _band(profile: "Profile") -> list[str]:
@@ -74,6 +81,8 @@ def _engines(profile: "Profile") -> list[str]:
 
 def describe_variation(quantity: str, varied: "Sequence[tuple[float, Profile]]") -> list[str]:
     """Many profiles for a person: one line of blocks and a few numbers for each value."""
+    from posbias.curves import blocks
+
     rows = [
         [
             f"{value:g}",
@@ -86,6 +95,52 @@ def describe_variation(quantity: str, varied: "Sequence[tuple[float, Profile]]")
         for value, profile in varied
     ]
     return table([quantity, "profile", "verdict", "first 5 %", "last 5 %", "trough"], rows)
+
+
+def describe_several(named: "Sequence[tuple[str, Profile]]") -> list[str]:
+    """Profiles by name for a person: a line each, then why some have no verdict."""
+    from posbias.curves import blocks
+
+    rows = [
+        [
+            name,
+            blocks(profile.mass[: profile.query + 1], 32),
+            s.verdict or "–",
+            f"{s.first_mass:.1%}",
+            f"{s.last_mass:.1%}",
+            f"{s.flatness:.3f}",
+        ]
+        for name, profile in named
+        for s in [profile.summary]
+    ]
+    without: dict[str, list[str]] = {}
+    for name, profile in named:
+        if profile.left_out:
+            without.setdefault(verdict_line(profile), []).append(name)
+    head = ["", "profile", "verdict", "first 5 %", "last 5 %", "flatness"]
+    return [*table(head, rows), *(f"{'; '.join(names)}: {line}" for line, names in without.items())]
+
+
+def describe_map(
+    axes: "Sequence[tuple[str, Sequence[float]]]", profiles: "Sequence[Sequence[Profile]]"
+) -> list[str]:
+    """Profiles over two quantities for a person: a table of the shares of both ends, of some columns if many."""
+    (rows, down), (columns, across) = axes
+    step = -(-len(across) // COLUMNS)
+    cells = [
+        [
+            f"{value:g}",
+            *(f"{s.first_mass:.1%} {s.last_mass:.1%}" for s in (one.summary for one in row[::step])),
+        ]
+        for value, row in zip(down, profiles, strict=True)
+    ]
+    left_out = next((one for row in profiles for one in row if one.left_out), None)
+    every = f"; every {step}th of {len(across)} columns, all in --json" if step > 1 else ""
+    return [
+        *([verdict_line(left_out)] if left_out is not None else []),
+        f"share of the first 5 % and of the last 5 % of the text, {rows} down, {columns} across{every}",
+        *table([rows, *(f"{value:g}" for value in across[::step])], cells),
+    ]
 
 
 def findings_table(findings: "list[Finding]") -> list[str]:
@@ -141,17 +196,6 @@ def variants_table(results: "Mapping[str, VariantResult]") -> list[str]:
     return [*lines, "", "recency probability ± standard error (standard deviation over networks); ½: none"]
 
 
-def blocks(mass: "Float[np.ndarray, 'position']", width: int = 64) -> str:
-    """A profile as a line of block characters, on a logarithmic scale of mean mass per position."""
-    import numpy as np
-
-    width = min(width, mass.size)
-    edges = np.linspace(0, mass.size, width + 1).round().astype(int)
-    density = np.array([mass[a:b].mean() for a, b in itertools.pairwise(edges)]) * mass.size
-    level = np.clip((np.log2(np.maximum(density, 2.0**-9)) + 3.0) / 6.0, 0.0, 1.0)
-    return "".join("▁▂▃▄▅▆▇█"[round(x * 7)] for x in level)
-
-
 def comparison_table(comparison: "Comparison", labels: dict[str, str]) -> list[str]:
     """A comparison as aligned lines: profiles, baselines, what noise allows; then the held-out scores, if any."""
     from posbias.reliability import ROWS
@@ -169,7 +213,19 @@ def comparison_table(comparison: "Comparison", labels: dict[str, str]) -> list[s
         ]
         if noise is not None:
             rows.append(["held out: noise ceiling (estimated)", *_cells(noise.noiseless_half)])
-    return table(["", "Spearman", "Wasserstein", "Spearman w/o first", "Wasserstein w/o first"], rows)
+    lines = table(["", "Spearman", "Wasserstein", "Spearman w/o first", "Wasserstein w/o first"], rows)
+    return [*lines, *_over_prompts(comparison.prompts)]
+
+
+def _over_prompts(prompts: int | None) -> list[str]:
+    """What the intervals are over, or why there are none."""
+    from posbias.agreement import LEAST_PROMPTS
+
+    if prompts is None:
+        return []
+    if prompts < LEAST_PROMPTS:
+        return [f"no intervals: {prompts} prompt{'s' * (prompts > 1)}, at least {LEAST_PROMPTS} needed"]
+    return [f"in brackets: 95 % intervals over {prompts} prompts"]
 
 
 def _cells(agreement: "Agreement") -> list[str]:
@@ -185,10 +241,70 @@ def _score(score: "Score", digits: int) -> str:
     return f"{score.value:.{digits}f}{around}"
 
 
+class Row(str):
+    """A line of a table, which `fitted` leaves as it is."""
+
+    __slots__ = ()
+
+
 def table(head: list[str], rows: list[list[str]]) -> list[str]:
-    """Rows under a head, as lines with aligned columns."""
-    widths = [max(len(row[k]) for row in [head, *rows]) for k in range(len(head))]
+    """Rows under a head, as lines with aligned columns.
+
+    On a terminal that is narrower, cells go on in further lines, those of the widest columns first; words are
+    never broken.
+    """
+    every, width = [head, *rows], terminal_width()
+    widths = [max(len(row[k]) for row in every) for k in range(len(head))]
+    if width is not None:
+        least = [max(len(word) for row in every for word in row[k].split() or [""]) for k in range(len(head))]
+        widths = _narrowed(widths, least, width - len(_BETWEEN) * (len(head) - 1))
+        every = [line for row in every for line in _folded(row, widths)]
     return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in [head, *rows]
+        Row(_BETWEEN.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        for row in every
     ]
+
+
+_BETWEEN = "  "
+
+
+def _narrowed(widths: list[int], least: list[int], room: int) -> list[int]:
+    """The widths, the widest made narrower until all fit in `room` or none can be."""
+    widths = list(widths)
+    while sum(widths) > room:
+        spare = [k for k, width in enumerate(widths) if width > least[k]]
+        if not spare:
+            break
+        widths[max(spare, key=widths.__getitem__)] -= 1
+    return widths
+
+
+def _folded(row: list[str], widths: list[int]) -> list[list[str]]:
+    """A row as lines of cells that are at most so wide."""
+    cells = [
+        [cell] if len(cell) <= width else _wrapped(cell, width)
+        for cell, width in zip(row, widths, strict=True)
+    ]
+    return [list(line) for line in itertools.zip_longest(*cells, fillvalue="")]
+
+
+def fitted(lines: list[str]) -> list[str]:
+    """Lines for stdout: on a terminal prose is wrapped to its width; tables and indented lines stay."""
+    width = terminal_width()
+    if width is None:
+        return lines
+    loose = [not isinstance(line, Row) and len(line) > width and not line[0].isspace() for line in lines]
+    return [
+        part
+        for line, wrap in zip(lines, loose, strict=True)
+        for part in (_wrapped(line, width) if wrap else [line])
+    ]
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal that stdout is; None where it is a file or a pipe, whose lines are for programs."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)

@@ -194,7 +194,7 @@ def test_the_assumed_schedule_is_that_of_a_network_at_initialisation():
         ("a.toml", "depth = 3\n[mixing]\nkind='constat'\nvalue=1", "kind 'constat' given.*mean 'constant'"),
         ("a.toml", "depth = '3'", "depth: '3' given, a valid integer needed"),
         ("a.toml", "depth = 3\nlayers = []", "a pattern of 0 given"),
-        ("a.json", {"depth": 3, "layers": [{}, {}]}, "a pattern of 2 given, one that divides the depth 3"),
+        ("a.json", {"depth": 1, "layers": [{}, {}]}, "a pattern of 2 given, 1 to 1"),
         ("a.json", {"depth": 1, "layers": [{"heads": 3, "positional": {"kind": "alibi", "slopes": [1, 2]}}]},
          "slopes: 2 given, one or 3"),
         ("a.json", {"depth": 1, "layers": [{"heads": 2, "head_weights": [0.5, 0.6]}]}, "head_weights: sum to 1.1"),

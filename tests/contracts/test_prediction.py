@@ -11,6 +11,7 @@ from measured import DEPTH, TOKENS, measurement
 
 import posbias
 from posbias.errors import InvalidValueError
+from posbias.extrapolation import BUNDLED
 from posbias.predictors import profile_as_dict
 from posbias.store import save_measurement
 from posbias.terminal import describe
@@ -170,7 +171,7 @@ def test_the_first_line_says_what_is_left_out_and_what_settles_it():
     first, *others = describe(predict(Architecture(4, (layer,)), 64))
     assert first == (
         "no verdict: rotary positions and λ not known, this is mask and residual only, λ as at initialisation; "
-        "`posbias measure` settles it"
+        "a measurement tells more: --calibrate FILE.nc"
     )
     assert any("with λ of 6 pretrained models instead" in line for line in others)
     assert not any("verdict" in line for line in others)
@@ -184,6 +185,42 @@ def test_no_rotary_preset_has_a_verdict_whatever_its_mixing():
         assert told["summary"]["verdict"] is None
         assert "rotary positions" in told["left_out"]
         assert told["profile_is"].startswith("mask and residual only")
+
+
+def test_a_measurement_settles_what_no_configuration_holds(tmp_path):
+    first, *_ = describe(predict(posbias.preset("smollm2-135m"), 64))
+    assert first.endswith("mask and residual only; a measurement tells more: --calibrate smollm2-135m")
+    told = answered(
+        "smollm2-135m", "--calibrate", "smollm2-135m", "--tokens", "1k", "-o", str(tmp_path / "p.json")
+    )
+    assert (told["tokens"], told["summary"]["verdict"], told["left_out"]) == (1000, "U", [])
+    about = told["calibration"]
+    assert (about["model"], about["tokens"], about["rule"]) == ("smollm2-135m", 512, "both")
+    assert (about["trial"]["measured"], about["trial"]["tokens"]) == (512, 1024)
+    assert posbias.load_profile(tmp_path / "p.json").summary.verdict == "U"
+    bare = answered("smollm2-135m", "--calibrate", "smollm2-135m")
+    assert bare["tokens"] == 512
+    np.testing.assert_allclose(
+        bare["profile"], posbias.measured_influence(posbias.load_measurement(BUNDLED)).mass
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--rule", "both"], "rule: 'both' given without --calibrate"),
+        (["--calibrate", "smollm2-135m", "--mixing", "0.2"], "mixing: given together with --calibrate"),
+        (["--calibrate", "smollm2-135m", "--vary", "depth=1:4"], "vary: given together with --calibrate"),
+        (["--calibrate", "smollm2-135m", "--query", "3"], "query: given together with --calibrate"),
+        (["--calibrate", "nothing.nc"], "nothing.nc: no such file"),
+        (["--calibrate", "p.json"], "calibrate: 'p.json' given, a measurement's .nc or smollm2-135m needed"),
+    ],
+)
+def test_options_that_do_not_go_with_a_calibration_are_told(words, said):
+    ended = called("predict", "smollm2-135m", *words)
+    assert ended.returncode == 2
+    assert said in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
 
 
 def test_the_band_is_drawn_and_written(tmp_path):
@@ -235,3 +272,52 @@ def test_an_unknown_name_gets_the_right_hint(given, words, tmp_path):
 def test_a_name_of_the_hub_is_the_preset():
     for name in ("bigscience/bloom-7b1", "BigScience/BLOOM-7B1"):
         assert answered(name)["architecture"] == answered("bloom-7b1")["architecture"]
+
+
+# ── several at once ──
+
+
+def test_several_predictions_are_a_table_with_the_flattest_first(tmp_path):
+    ended = called(
+        "predict", "tiny-alibi", "bloom-176b", "--tokens", "64,256", "--plot", tmp_path / "all.svg"
+    )
+    assert ended.returncode == 0
+    head, *rows = ended.stdout.splitlines()[:5]
+    assert head.split() == ["profile", "verdict", "first", "5", "%", "last", "5", "%", "flatness"]
+    flatness = [float(row.split()[-1]) for row in rows]
+    assert flatness == sorted(flatness, reverse=True)
+    assert sum("bloom-176b, 256 tokens" in row for row in rows) == 1
+    assert "bloom-176b, 64 tokens" in (tmp_path / "all.svg").read_text()
+
+
+def test_several_predictions_are_each_as_alone():
+    told = answered("tiny-alibi", "bloom-176b", "--tokens", "64,256")
+    assert told["schema"] == "predict-several/1"
+    assert len(told["predictions"]) == 4
+    for one in told["predictions"]:
+        alone = answered(one["name"], "--tokens", str(one["tokens"]))
+        assert {key: value for key, value in one.items() if key != "name"} == {
+            key: value for key, value in alone.items() if key != "schema"
+        }
+
+
+def test_one_measurement_is_continued_to_several_lengths():
+    told = answered("smollm2-135m", "--calibrate", "smollm2-135m", "--tokens", "512,1k,100k")
+    assert {one["tokens"]: one["summary"]["verdict"] for one in told["predictions"]} == {
+        512: "U",
+        1000: "U",
+        100_000: None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--tokens", "8k,x"], "tokens: '8k,x' given, an integer needed, or several with commas"),
+        (["--tokens", "64,128", "--vary", "depth=1:4"], "vary: given together with several predictions"),
+    ],
+)
+def test_what_several_predictions_cannot_be_is_told(words, said):
+    ended = called("predict", "tiny-alibi", *words)
+    assert ended.returncode == 2
+    assert said in ended.stderr

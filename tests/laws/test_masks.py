@@ -23,7 +23,7 @@ from posbias.theory.graph import (
     runs_of,
     walks,
 )
-from posbias.theory.masks import MASKS, Causal, Full, Prefix, SlidingWindow
+from posbias.theory.masks import MASKS, Causal, CustomMask, Full, Prefix, SlidingWindow
 
 SHORTEST, LONGEST = 3, 24
 """Prefixes are no longer than the shortest text."""
@@ -33,12 +33,20 @@ DEFINITIONS = {
     SlidingWindow: lambda mask, i, j, n: j <= i and (i - j < mask.width or j < mask.sinks),
     Prefix: lambda mask, i, j, n: j <= i or max(i, j) < mask.length,
     Full: lambda mask, i, j, n: True,
+    CustomMask: lambda mask, i, j, n: bool(mask.rule.content(i, j)),
 }
 DRAWN = {
     Causal: st.just(Causal()),
     SlidingWindow: st.builds(SlidingWindow, st.integers(1, 30), st.sampled_from([0, 0, 1, 2, 7, 40])),
     Prefix: st.builds(Prefix, st.integers(1, SHORTEST)),
     Full: st.just(Full()),
+    CustomMask: st.sampled_from(
+        [
+            CustomMask(lambda query, key: key // 4 == query // 4),
+            CustomMask(lambda query, key: (key <= query) & ((query - key) % 3 == 0)),
+            CustomMask(lambda query, key: (key == query) | ((query == 1) & (key == 2))),
+        ]
+    ),
 }
 masks = st.one_of(*DRAWN.values())
 texts = st.integers(SHORTEST, LONGEST)

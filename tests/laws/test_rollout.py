@@ -5,12 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 from architectures import SHORTEST, architectures, exponential, layers
-from hypothesis import assume, given, settings
+from examples import examples
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from posbias import errors
 from posbias.spec import decode, encode, fingerprint
-from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.content import ConstantDiagonal
 from posbias.theory.encodings import ALiBi, DecayBias, NoPE
 from posbias.theory.masks import Causal, SlidingWindow
@@ -22,7 +23,7 @@ tokens_up_to_300 = st.one_of(st.integers(SHORTEST, 12), st.integers(120, 140), s
 
 
 @given(architectures(), tokens_up_to_300)
-@settings(max_examples=300)
+@examples(300)
 def test_influence_equals_dense_product_within_1e_12_relative(architecture, tokens):
     swept = influence(architecture, tokens).mass
     dense = dense_influence(architecture, tokens)
@@ -73,6 +74,18 @@ def test_engines_agree(architecture, tokens):
     np.testing.assert_allclose(auto.mass, streamed.mass, rtol=1e-12, atol=1e-250)
     np.testing.assert_allclose(auto.missing_mass, streamed.missing_mass, rtol=1e-12, atol=1e-14)
     assert set(streamed.attrs["method"]) == {"stream"}
+
+
+@given(st.integers(1, 20), st.integers(0, 7), st.integers(1, 9))
+def test_a_pattern_repeats_up_to_any_depth(depth, local, window):
+    """Full layers where transformers has them; the shortest pattern of the stack is the stack again."""
+    architecture = Architecture.pattern(depth, local=local, window=window, layer=Layer(2, positional=ALiBi()))
+    near, full = Layer(2, SlidingWindow(window), ALiBi()), Layer(2, positional=ALiBi())
+    expected = tuple(near if (t + 1) % (local + 1) else full for t in range(depth))
+    assert architecture.stack == expected
+    assert Architecture(depth, shortest_pattern(expected)).stack == expected
+    whole = Architecture(depth, expected)
+    np.testing.assert_array_equal(influence(architecture, 12).mass, influence(whole, 12).mass)
 
 
 @given(layers(mask=st.just(Causal())), st.integers(1, 60), st.integers(0, 3))

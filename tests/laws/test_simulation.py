@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -55,7 +56,7 @@ def test_a_longer_run_goes_on_from_a_shorter_one(first, blocks):
     residual=st.booleans(),
     order=st.sampled_from(["pre", "post"]),
 )
-@settings(max_examples=60)
+@examples(60)
 def test_laws_of_every_model(tokens, depth, dimension, anisotropy, norm, residual, order):
     model = RecencyModel(tokens, dimension, anisotropy, norm, residual, depth, order)
     result = simulate_recency(model, 500, threads=1)

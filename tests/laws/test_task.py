@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -101,7 +102,7 @@ def generate(task, world, rng):
 
 
 @given(task=tasks(), seed=st.integers(0, 2**32), iteration=st.integers(0, 100))
-@settings(max_examples=60)
+@examples(60)
 def test_a_training_sequence_shows_each_class_equally_often_with_its_label(task, seed, iteration):
     task = plain(task)
     world = world_of(task, seed)
@@ -117,7 +118,7 @@ def test_a_training_sequence_shows_each_class_equally_often_with_its_label(task,
 
 
 @given(task=tasks(), seed=st.integers(0, 2**32))
-@settings(max_examples=60)
+@examples(60)
 def test_every_sequence_is_finite_and_a_function_of_seed_and_iteration(task, seed):
     one, same = (batch_of(task, seed, 5, 6) for _ in range(2))
     assert one.tokens.isfinite().all()
@@ -237,7 +238,7 @@ def test_embeddings_are_as_long_as_they_are_called(embedding, length):
 
 
 @given(task=tasks(), seed=st.integers(0, 2**20), data=st.data())
-@settings(max_examples=60)
+@examples(60)
 def test_paired_tests_differ_only_where_they_must(task, seed, data):
     places = st.integers(0, task.items - 1)
     first, second = data.draw(places), data.draw(places)

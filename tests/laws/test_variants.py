@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from posbias.errors import InvalidValueError
@@ -120,7 +121,7 @@ def variant_values(draw):
 
 
 @given(variant=variant_values(), seed=st.integers(0, 2**32))
-@settings(max_examples=60)
+@examples(60)
 def test_layers_are_those_of_plain_loops(variant, seed):
     weights = draw_weights(variant, seed, 1)
     (x,) = draw_inputs(variant, seed, 1, 2)

@@ -1,7 +1,12 @@
 """What if: each varied profile is the profile of the varied architecture."""
 
+import itertools
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from posbias.errors import InvalidValueError
 from posbias.theory.architecture import Architecture, Layer
@@ -9,7 +14,7 @@ from posbias.theory.encodings import ALiBi, DecayBias
 from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, PerLayer
 from posbias.theory.rollout.dispatch import influence
-from posbias.theory.variation import QUANTITIES, STEPS, values_of, vary
+from posbias.theory.variation import QUANTITIES, STEPS, values_of, vary, vary_two
 
 LOCAL, GLOBAL = (
     Layer(heads=2, positional=ALiBi(), mask=SlidingWindow(8, 1)),
@@ -113,7 +118,12 @@ def test_a_wrong_spelling_is_named(spelling, words):
         ("window", 0, "width: 0 given"),
         ("depth", 0, "depth: 0 given"),
         ("tokens", 0, "tokens: 0 given"),
-        ("heads", 3, "vary: 'heads' given, one of"),
+        ("head", 3, "vary: 'head' given, one of.*did you mean 'heads'"),
+        ("heads", 2.5, "heads: 2.5 given"),
+        ("full_period", 0, "full_period: 0 given"),
+        ("nope_period", 0, "nope_period: 0 given"),
+        ("sinks", -1, "sinks: -1 given"),
+        ("slopes", 0, "scale: 0"),
     ],
 )
 def test_a_value_that_cannot_be_is_refused(quantity, value, words):
@@ -137,3 +147,84 @@ def test_measured_mixing_ends_where_it_was_measured():
 
 def test_every_quantity_says_what_it_is():
     assert all(quantity.what and quantity.name == name for name, quantity in QUANTITIES.items())
+
+
+def under_windows(*masks: SlidingWindow | Causal, **fields) -> Architecture:
+    layers = tuple(Layer(heads=2, positional=ALiBi(), mask=mask, **fields) for mask in masks)
+    return Architecture(len(masks), layers, ConstantMixing(0.3))
+
+
+def test_full_layers_come_every_so_many():
+    near, full = SlidingWindow(8, 1), Causal()
+    expected = [[full] * 4, [near, near, full, near], [near] * 4]
+    same(vary(interleaved(), "full_period", [1, 3, 9], 50), [under_windows(*masks) for masks in expected])
+    same(vary(under_windows(near, near), "full_period", [2], 50), [under_windows(near, full)])
+
+
+def test_sinks_heads_and_slopes():
+    wide = [SlidingWindow(8, 3), Causal(), SlidingWindow(8, 3), Causal()]
+    same(vary(interleaved(), "sinks", [3], 50), [under_windows(*wide)])
+    bare = Architecture(2, (Layer(heads=2),), ConstantMixing(0.3))
+    same(
+        vary(replace(bare, layers=(GLOBAL,)), "heads", [8], 50),
+        [replace(bare, layers=(Layer(8, positional=ALiBi()),))],
+    )
+    halved = Layer(2, positional=ALiBi(scale=0.25))
+    scaled = replace(bare, layers=(Layer(2, positional=ALiBi(scale=0.5)),))
+    same(vary(scaled, "slopes", [0.5], 50), [replace(bare, layers=(halved,))])
+
+
+def test_layers_without_an_encoding_come_every_so_many():
+    with_it, bare = Layer(2, positional=ALiBi()), Layer(2)
+    stack = Architecture(5, (with_it,), ConstantMixing(0.3))
+    expected = [(bare,) * 5, (with_it, bare, with_it, bare, with_it)]
+    same(vary(stack, "nope_period", [1, 2], 50), [replace(stack, layers=layers) for layers in expected])
+
+
+@pytest.mark.parametrize(
+    ("quantity", "words"),
+    [
+        ("full_period", "2 kinds given, 0 under"),
+        ("nope_period", "2 encodings"),
+        ("sinks", "no layer has a window"),
+    ],
+)
+def test_what_has_nothing_to_vary_is_refused(quantity, words):
+    mixed = Architecture(2, (GLOBAL, Layer(2, positional=DecayBias(1.0))), ConstantMixing(0.3))
+    with pytest.raises(InvalidValueError, match=words):
+        vary(mixed, quantity, [2], 50)
+    with pytest.raises(InvalidValueError, match="slopes: no layer has ALiBi"):
+        vary(Architecture(1), "slopes", [2], 50)
+
+
+@given(st.permutations(["depth", "window", "full_period"]))
+def test_two_at_once_are_one_after_the_other(names):
+    """Whichever is named first: depth is changed before the window, the window before the period."""
+    one, other = names[:2]
+    values = {"depth": [2, 7], "window": [3, 9], "full_period": [1, 3]}
+    profiles = vary_two(interleaved(), [(one, values[one]), (other, values[other])], 40)
+    for i, j in itertools.product(range(2), repeat=2):
+        architecture = interleaved()
+        for name in ("depth", "window", "full_period"):
+            if name in (one, other):
+                architecture = QUANTITIES[name].change(architecture, values[name][i if name == one else j])
+        np.testing.assert_array_equal(profiles[i][j].mass, influence(architecture, 40).mass)
+
+
+def test_two_at_once_may_be_the_length_of_the_text():
+    (row,) = vary_two(interleaved(), [("mixing", [0.5]), ("tokens", [10, 20])], 50)
+    assert [profile.tokens for profile in row] == [10, 20]
+
+
+@pytest.mark.parametrize(
+    ("axes", "words"),
+    [
+        ([("depth", [1]), ("depth", [2])], "two different quantities"),
+        ([("depth", [1])], "two different quantities"),
+        ([("depth", [1]), ("mixing", [0.1]), ("window", [2])], "two different quantities"),
+        ([("depth", [1] * 101), ("mixing", [0.1] * 100)], "101 × 100 values given, 1 to 10,000"),
+    ],
+)
+def test_axes_that_cannot_be_are_refused(axes, words):
+    with pytest.raises(InvalidValueError, match=words):
+        vary_two(interleaved(), axes, 50)

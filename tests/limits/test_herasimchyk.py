@@ -8,7 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from posbias import stochastic_order
@@ -60,7 +61,7 @@ def brute_force_gaps(parts):
 
 
 @given(kernels(), st.sampled_from([0, 1, 5]))
-@settings(max_examples=300)
+@examples(300)
 def test_monotonicity_counts_every_triple(parts, tolerance):
     found = stochastic_order.monotonicity(parts / PARTS, tolerance=tolerance / PARTS)
     gaps = brute_force_gaps(parts)
@@ -74,7 +75,7 @@ def test_monotonicity_counts_every_triple(parts, tolerance):
 
 
 @given(pairs)
-@settings(max_examples=300)
+@examples(300)
 def test_dominance_is_that_of_quantiles(pair):
     """μ ⪰ ν exactly when each quantile of μ is at least that of ν: no prefix masses here."""
     later, earlier = (np.repeat(np.arange(len(parts)), parts) for parts in pair)
@@ -342,7 +343,7 @@ def test_instances_survive_json(reading):
 
 
 @given(st.integers(0, 2**32), st.booleans(), st.booleans())
-@settings(max_examples=300)
+@examples(300)
 def test_drawn_kernels_satisfy_the_hypotheses(seed, edge, positive):
     rng = np.random.default_rng(seed)
     tokens, width = draws.size(rng, edge)

@@ -7,6 +7,7 @@ from itertools import combinations_with_replacement
 import mpmath
 import numpy as np
 import pytest
+from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -55,7 +56,7 @@ def brute_rollout(kernels, query, key):
 
 @pytest.mark.parametrize(("statement", "reading"), STANDING, ids=names(WU))
 @given(seed=SEEDS, edge=st.booleans())
-@settings(max_examples=60)
+@examples(60)
 def test_standing_readings_hold(statement, reading, seed, edge):
     assert reading.slack(reading.draw(np.random.default_rng(seed), edge)) >= -reading.tolerance
 
@@ -171,7 +172,7 @@ def test_a_lower_rate_of_least_instead_of_largest_is_caught():
 
 
 @given(SEEDS, st.integers(2, 9), st.integers(1, 25), st.floats(0, 6))
-@settings(max_examples=60)
+@examples(60)
 def test_collapse_bound_covers_every_suffix(seed, tokens, depth, spread):
     kernels = random_stack(seed, Causal(), tokens, depth, spread)
     floors = np.array([smallest_admitted(kernel, Causal().allowed(tokens)) for kernel in kernels])

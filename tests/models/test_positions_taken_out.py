@@ -7,9 +7,9 @@ from transformers.models.bloom.modeling_bloom import build_alibi_tensor as bloom
 from transformers.models.mpt.modeling_mpt import build_mpt_alibi_tensor as mpt_alibi
 
 from posbias.measurement.models.families import FAMILIES, decoder_layers
-from posbias.measurement.models.tiny_configs import specimen
+from posbias.measurement.models.tiny_configs import specimen_config
 
-KINDS = {case: FAMILIES[case[0]].positional_kind(specimen(*case).config) for case in CASES}
+KINDS = {case: FAMILIES[case[0]].positional_kind(specimen_config(*case)) for case in CASES}
 
 
 @pytest.fixture

@@ -351,6 +351,44 @@ def test_intervals_of_shares_are_wilsons(hits, n):
     np.testing.assert_allclose(share.interval, [middle - half, middle + half], atol=1e-12)
 
 
+@pytest.mark.parametrize(("value", "n"), [(1.0, 2), (1.0, 4), (0.4, 4), (1 / 3, 60)])
+def test_trials_that_all_agree_say_as_much_as_their_number(value, n):
+    """A rare other kind of trial, as common as the interval allows, stays unseen in 5 % of samples."""
+    share = Share.alike(value, n)
+    others = share.interval[1] - share.interval[0]
+    assert (1 - others) ** n == pytest.approx(0.05)
+    assert share.interval == pytest.approx((value * (1 - others), value * (1 - others) + others))
+
+
+def test_four_prompts_decide_by_students_t_and_say_how_many_would_tell(loaded):
+    """A gap of .42 ± .21 nats over four prompts: 2 standard errors, and no verdict."""
+    found = retrieve(loaded, retrieval_job("keys", pairs=4, positions=3, prompts=4))
+    spread = 0.21 * 2 * np.array([-1.0, -1.0, 1.0, 1.0]) * np.sqrt(3) / 2
+    margin = np.stack([0.42 + spread, np.zeros(4), 0.42 - spread], axis=1)
+    scores = {"margin": margin, "margin_mean": margin + 1, "choice": np.ones((4, 3))}
+    scores["control_margin_mean"] = margin - 1 + 0.01 * spread[:, None]
+    made = retrieval_curve(found.assign({k: (("prompt", "position"), v) for k, v in scores.items()}))
+    assert made.able
+    assert str(made.gaps["margin"]["first - middle"]) == "0.42 ± 0.21"
+    assert made.verdict == "none told"
+    assert made.as_dict()["prompts_to_tell"] == {"first - middle": 7, "last - middle": 7}
+    assert "first - middle: 0.42 ± 0.21 nats (95 % interval -0.25 to 1.09), " in made.sentences()[1]
+    assert "no difference told (about 7 prompts would take the interval off 0, were" in made.sentences()[1]
+
+
+def test_four_prompts_above_chance_are_not_said_to_be_at_chance(loaded):
+    """Choices of 1, 1, 1 and 0 of all places, chance .25: three of four is no proof, and no disproof."""
+    found = retrieve(loaded, retrieval_job("keys", pairs=4, positions=3, prompts=4))
+    choice = np.repeat([[1.0], [1.0], [1.0], [0.0]], 3, axis=1)
+    margin = np.arange(12.0).reshape(4, 3) / 100
+    scores = {"choice": choice, "margin_mean": margin + 1, "control_margin_mean": -margin}
+    made = retrieval_curve(found.assign({k: (("prompt", "position"), v) for k, v in scores.items()}))
+    assert not made.able
+    needed = made.overall["choice"].draws_to_tell(0.25)
+    assert needed > 4
+    assert f"not told apart from chance by 4 prompts (about {needed} would, " in made.sentences()[-1]
+
+
 def test_the_file_holds_the_whole(loaded, job, tmp_path):
     found = retrieve(loaded, job)
     path = save_retrieval(found, tmp_path / "r.nc")

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import tiny_model
 
+from posbias import sinks
 from posbias.errors import InvalidValueError
 from posbias.measurement.accumulate import EVEN, HALVED, State, merged
 from posbias.measurement.capture.forward import SeenLayer
@@ -23,7 +24,7 @@ from posbias.measurement.prompt_meter import PromptMeter, layer_means
 from posbias.measurement.quantities.content import ByDistance, constant_diagonal
 from posbias.measurement.quantities.jacobian import gains_of
 from posbias.measurement.quantities.mixing import head_norms, mixing_by_head
-from posbias.measurement.quantities.sinks import massive
+from posbias.measurement.quantities.sinks import Received, massive
 from posbias.measurement.result import dataset
 
 EVERYTHING = Request(tokens=512, dense_logits=True, head_kernels=True)
@@ -394,3 +395,14 @@ def test_the_kept_means_are_as_large_as_estimated():
     held = 2 * sum(array.nbytes for array in kept.values()) + kept["kernel"].nbytes
     estimated = memory_parts(loaded.model.config, request)["means"]
     assert held == pytest.approx(estimated, rel=0.1)
+
+
+def test_received_block_by_block_is_what_the_arrays_give():
+    """`posbias.sinks` defines both; blocks of queries in any order sum to it."""
+    allowed = np.tri(9, dtype=bool) & ~np.tri(9, k=-4, dtype=bool)
+    weights = torch.rand(2, 9, 9, dtype=torch.float64) * torch.from_numpy(allowed)
+    received = Received(2, 9, 0.3)
+    for block in (slice(5, 9), slice(0, 2), slice(2, 5)):
+        received.add(block.start, weights[:, block], torch.from_numpy(~allowed[block]))
+    np.testing.assert_allclose(received.mean(), sinks.received(weights.numpy(), allowed), rtol=1e-14)
+    np.testing.assert_array_equal(received.metric(), sinks.sink_metric(weights.numpy(), allowed, 0.3))

@@ -5,7 +5,8 @@ Dense products are `kernel.layer_kernel`; the raw sums of the levels are done ag
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from examples import examples
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from posbias.theory.architecture import Architecture, Layer
@@ -119,7 +120,7 @@ def agree(layer: Layer, lam: float, row: np.ndarray) -> None:
     st.sampled_from(ROWS),
     st.integers(0, 99),
 )
-@settings(max_examples=120)
+@examples(120)
 def test_every_entry_is_within_the_tolerance(layer, lam, tokens, kind, seed):
     agree(layer, lam, row_of(kind, tokens, seed))
 
@@ -158,7 +159,7 @@ def prepared(layer: Layer, tokens: int) -> convolution.Prepared:
 
 
 @given(layers(), st.integers(257, LONGEST), st.sampled_from(ROWS), st.integers(0, 99))
-@settings(max_examples=60)
+@examples(60)
 def test_the_bound_holds_for_raw_transforms(layer, tokens, kind, seed):
     made = convolution.prepare(layer, tokens)
     assume(made is not None and made.levels)

@@ -12,7 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from posbias.errors import InvalidValueError
@@ -171,7 +172,7 @@ def blur(one, other) -> float:
     return float(np.median(rounding(one, other)[0] / np.abs(one[0]).max(axis=(2, 3))))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(models(), st.integers(0, 2**32), st.integers(0, 5), st.sampled_from([1, 2, 63, 64, 65, 100, 150]))
 def test_both_engines_agree_on_the_same_draw(model, seed, block, samples):
     samples = min(samples, 70) if model.tokens > 12 else samples
@@ -263,7 +264,7 @@ def by_hand(model: RecencyModel, x: list[list[float]]) -> tuple[list, list]:
     return scores, attention
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(models().filter(lambda model: model.tokens < 6 and model.dimension < 20), st.integers(0, 2**32))
 def test_token_space_is_what_the_equations_say(model, seed):
     x = token_space.embeddings(np.random.default_rng(seed), model, 1)

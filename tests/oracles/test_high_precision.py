@@ -3,7 +3,8 @@
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from posbias.theory.architecture import Architecture, Layer
@@ -53,7 +54,7 @@ def worst_relative_deviation(architecture: Architecture, tokens: int) -> tuple[f
     st.lists(st.tuples(st.floats(0, 25), st.floats(-40, 40)), min_size=1, max_size=3),
     st.lists(st.floats(0.001, 1), min_size=1, max_size=3),
 )
-@settings(max_examples=60)
+@examples(60)
 def test_every_entry_is_right_to_1e_12(tokens, heads, mixing):
     slopes, diagonal = zip(*heads, strict=True)
     layer = Layer(heads=len(heads), positional=ALiBi(slopes), content=ConstantDiagonal(diagonal))

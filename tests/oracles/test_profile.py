@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from posbias.comparison import compare
+from posbias.curves import least_stretch
 from posbias.errors import InvalidValueError
 from posbias.predictors import load_profile, profile_as_dict
-from posbias.profile import Profile, _least_stretch, harmonic, spearman, uniform, wasserstein
+from posbias.profile import Profile, harmonic, spearman, uniform, wasserstein
 from posbias.store import save_json
 
 weights = st.integers(1, 120).flatmap(
@@ -40,6 +41,8 @@ def test_summary_by_plain_loops(given_weights):
     assert s.entropy == pytest.approx(-sum(p * math.log(p) for p in mass if p > 0), abs=1e-9)
     reached = next(d for d in range(1, n + 1) if sum(mass[n - d :]) >= 0.9 - 1e-12)
     assert abs(s.effective_range - reached) <= 1
+    distance = sum(abs(p - 1 / n) for p in mass) / 2
+    assert s.flatness == pytest.approx(1 - distance, abs=1e-12)
     assert s.ratio[0] == pytest.approx(s.first_mass / k * n)
     assert s.ratio[2] == pytest.approx(s.last_mass / k * n)
 
@@ -130,9 +133,9 @@ def test_mass_cannot_be_changed():
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=90), st.integers(1, 90))
-def test_the_least_stretch_is_the_least_of_all_sums(mass, length):
+def test_theleast_stretch_is_the_least_of_all_sums(mass, length):
     mass, length = np.array(mass), min(length, len(mass))
-    start = _least_stretch(mass, length)
+    start = least_stretch(mass, length)
     sums = [mass[k : k + length].sum() for k in range(len(mass) - length + 1)]
     assert 0 <= start < len(sums)
     np.testing.assert_allclose(sums[start], min(sums), rtol=1e-12)
@@ -143,7 +146,7 @@ def test_a_tiny_stretch_between_huge_ones_is_found():
     mass = np.full(1000, 1.0)
     mass[400:480] = 1e-30
     mass[430:480] = 1e-31
-    assert _least_stretch(mass, 50) == 430
+    assert least_stretch(mass, 50) == 430
 
 
 @pytest.mark.parametrize(
@@ -156,6 +159,8 @@ def test_a_tiny_stretch_between_huge_ones_is_found():
         ([1, 9, 9, 1], "middle"),
         # more than its trough, and yet what is lost
         ([40, 4, 4, 4, 4, 4, 0.5, 1], "primacy"),
+        # the first is far denser than the trough, and holds next to nothing
+        ([0.01, 1e-9, 1e-9, 1e-9, 1e-9, 1e-9, 1e-9, 1], "recency"),
     ],
 )
 def test_the_verdict_in_plain_cases(mass, verdict):

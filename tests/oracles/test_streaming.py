@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from architectures import LONGEST, SHORTEST, layers
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from posbias.theory.architecture import Layer
@@ -47,7 +48,7 @@ def agree(layer: Layer, lam: float, row: np.ndarray) -> None:
     st.integers(0, 9),
     kinds,
 )
-@settings(max_examples=300)
+@examples(300)
 def test_a_row_equals_its_product_with_the_kernel(layer, lam, tokens, seed, kind):
     agree(layer, lam, rows(tokens, seed, kind))
 

@@ -6,7 +6,8 @@ import mpmath
 import numpy as np
 import pytest
 from architectures import exponential, fractions
-from hypothesis import given, settings
+from examples import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from posbias.errors import InvalidValueError
@@ -93,7 +94,7 @@ def agree(layer: Layer, lam: float, row: np.ndarray) -> None:
 
 
 @given(cases(), fractions, st.integers(0, 9), kinds)
-@settings(max_examples=400)
+@examples(400)
 def test_a_row_equals_its_product_with_the_kernel(case, lam, seed, kind):
     layer, tokens = case
     agree(layer, lam, rows(tokens, seed, kind))
@@ -139,7 +140,7 @@ def test_what_a_token_hardly_keeps_keeps_its_digits():
 
 
 @given(cases(), fractions, st.integers(0, 9), st.integers(0, 3))
-@settings(max_examples=60)
+@examples(60)
 def test_a_window_of_the_whole_text_is_causal(case, lam, seed, more):
     layer, tokens = case
     row = rows(tokens, seed, "wide")

@@ -11,6 +11,7 @@ import xarray as xr
 from cyclopts import App
 from measured import DEPTH, HEADS, TOKENS, measurement
 from project import ROLLOUT_FILES, needs_rollout_files
+from scipy.special import stdtrit
 
 from posbias.cli.paper import paper
 from posbias.comparison import compare
@@ -501,7 +502,8 @@ def test_printed_scores_stand_beside_ours_with_the_tolerance_used(of_the_paper, 
         low, high = ours["interval"]
         assert one["printed"] == table["bloom-7b"][one["corpus"]]["abc".index(letter)]
         assert one["here"] == pytest.approx(ours["value"])
-        assert one["se"] == pytest.approx((high - low) / 2 / 1.96)
+        prompts = rows[texts[one["corpus"]]]["prompts"]
+        assert one["se"] == pytest.approx((high - low) / 2 / stdtrit(prompts - 1, 0.975))
         # six numbers of the row are compared: 5 % for all of them together
         errors = NormalDist().inv_cdf(1 - 0.025 / 6)
         assert one["tolerance"] == pytest.approx(0.005 + errors * one["se"])

@@ -1,13 +1,26 @@
 """`posbias compare`: a profile against a reference."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with
-from posbias.terminal import comparison_table, left_out_note
+from posbias.terminal import comparison_table
+
+if TYPE_CHECKING:
+    from posbias.comparison import Comparison
 
 
-def compare(p: Path, q: Path, *, seed: shared.Seed = 0, json: shared.Json = False) -> None:
+def compare(
+    p: Path,
+    q: Path,
+    *,
+    by_share: shared.Flag = False,
+    plot: Path | None = None,
+    seed: shared.Seed = 0,
+    json: shared.Json = False,
+) -> None:
     """Compare a profile with a reference: Spearman and 1-Wasserstein, beside baselines and noise.
 
     Parameters
@@ -16,20 +29,49 @@ def compare(p: Path, q: Path, *, seed: shared.Seed = 0, json: shared.Json = Fals
         The profile in question: a prediction's JSON, a JSON list of weights, or a measurement's .nc.
     q
         The reference, in any of the same forms; a .nc brings its prompts, and so intervals and what noise allows.
+    by_share
+        Compare profiles of unlike length by share of the context, at as many shares as the shorter has positions.
+    plot
+        Draw both curves with their scores to this file (.png, .svg or .pdf).
     """
     from posbias.comparison import compare
     from posbias.predictors import load_profile
 
+    if plot is not None:
+        from posbias.plots import check_kind
+
+        check_kind(plot)
     profile, reference = load_profile(p), load_profile(q)
-    comparison = compare(profile, reference, seed=seed)
+    comparison = compare(profile, reference, by_share=by_share, seed=seed)
+    if plot is not None:
+        _draw(comparison, p.name, plot)
     agreement = comparison.agreements["p"].as_dict()
     answer = {name: score["value"] for name, score in agreement.items()}
     answer["intervals"] = {name: score["interval"] for name, score in agreement.items()}
     answer |= {
-        key: value for key, value in comparison.as_dict().items() if key in ("baselines", "reliability")
+        key: value
+        for key, value in comparison.as_dict().items()
+        if key in ("prompts", "baselines", "reliability", "shares")
     }
     answer["left_out"] = [*profile.left_out, *reference.left_out]
-    notes = [
-        f"{path.name}: {left_out_note(one)}" for path, one in ((p, profile), (q, reference)) if one.left_out
+    notes = [f"{path.name}: {one.caveat}" for path, one in ((p, profile), (q, reference)) if one.left_out]
+    if comparison.shares is not None:
+        lengths = f"{profile.tokens:,} and {reference.tokens:,} positions"
+        notes.append(f"{lengths}: compared at {comparison.shares:,} equal shares of the context")
+    mine = comparison.agreements["p"]
+    notes += [
+        f"{p.name}: no better than the baseline {name.replace('_', ' ')}, by either score"
+        for name, one in comparison.baselines.items()
+        if one.spearman.value >= mine.spearman.value and one.wasserstein.value <= mine.wasserstein.value
     ]
     answer_with("compare/1", answer, lambda: [*notes, *comparison_table(comparison, {"p": p.name})], json)
+
+
+def _draw(comparison: "Comparison", name: str, path: Path) -> None:
+    """Draw a comparison, its one profile under the name of its file."""
+    from posbias.plots import draw_comparison, new_figure, save_figure
+
+    agreements, profiles = ({name: of["p"]} for of in (comparison.agreements, comparison.profiles))
+    figure = new_figure()
+    draw_comparison(figure.subplots(), replace(comparison, agreements=agreements, profiles=profiles))
+    save_figure(figure, path)

@@ -58,9 +58,22 @@ def _words(type_: Any, tokens: Any) -> tuple[str, ...]:
     return tuple(word.strip() for word in tokens[0].value.split(",") if word.strip())
 
 
+def _lengths(type_: Any, tokens: Any) -> tuple[int, ...]:
+    """Lengths as they were typed, with commas between them."""
+    words = _words(type_, tokens)
+    lengths = tuple(number for word in words if (number := typed_integer(word)) is not None)
+    if not lengths or len(lengths) < len(words):
+        several = ", or several with commas" if len(words) > 1 else ""
+        raise ValueError(f"{tokens[0].value!r} given, an integer needed{several}")
+    return lengths
+
+
 Flag = Annotated[bool, Parameter(negative="")]
 Whole = Annotated[int, Parameter(converter=_whole, n_tokens=1)]
 Many = Annotated[int, Parameter(converter=_many, n_tokens=1)]
+Lengths = Annotated[
+    tuple[int, ...], Parameter(converter=_lengths, n_tokens=1, negative="", show_default=False)
+]
 Names = Annotated[tuple[str, ...], Parameter(converter=_words, n_tokens=1, negative="", show_default=False)]
 
 
@@ -183,6 +196,8 @@ class Loading:
         The attention implementation. Default: eager, sdpa above 1,024 tokens, where transformers has it right.
     trust_remote_code
         Run Python files that come with the model.
+    tokenizer
+        A folder with the tokenizer, where the model's own has none or another is wanted.
     """
 
     revision: str | None = None
@@ -191,6 +206,7 @@ class Loading:
     device_map: str | None = None
     attention: Literal["eager", "sdpa"] | None = None
     trust_remote_code: Flag = False
+    tokenizer: Path | None = None
 
     def load(self, model: str, tokens: int, local_rank: int = 0, speak: bool = True) -> "LoadedModel":
         """Load a model for prompts of this length, on the device of this process. Raises as `load_model`."""

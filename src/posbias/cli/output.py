@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from posbias.events import Event, OnEvent
+from posbias.terminal import fitted
 
 log = logging.getLogger(__name__)
 COMPILING = "loading compiled code (compiled on first use, which takes some seconds)"
@@ -23,7 +24,9 @@ def answer_with(
     json: bool,
     out: Path | None = None,
 ) -> None:
-    """Print `data` as JSON, or without `json` the lines; write it to `out` too. Raises `OutputFileError`.
+    """Print `data` as JSON, or without `json` the lines, wrapped on a terminal; write it to `out` too.
+
+    Raises `OutputFileError`.
 
     The JSON begins with `schema`, the answer's name and version in schemas.json.
     """
@@ -32,7 +35,7 @@ def answer_with(
     data = {"schema": schema, **data}
     if out is not None:
         save_json(data, out)
-    sys.stdout.write((dump_json(data) if json else "\n".join(lines())) + "\n")
+    sys.stdout.write((dump_json(data) if json else "\n".join(fitted(lines()))) + "\n")
     sys.stdout.flush()
 
 

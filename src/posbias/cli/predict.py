@@ -2,17 +2,20 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from cyclopts import Parameter
 
 from posbias.cli import options as shared
+from posbias.cli.architectures import architecture_from, mixing_from
 from posbias.cli.output import COMPILING, answer_with, notice
-from posbias.errors import InputFileError, InvalidValueError, nearest
-from posbias.terminal import describe, describe_variation
+from posbias.errors import InvalidValueError
+from posbias.terminal import describe, describe_map, describe_several, describe_variation
 
 log = logging.getLogger(__name__)
-BUNDLED = Path(__file__).parents[1] / "measurement" / "models" / "bundled"
-"""The small models that come along, each a folder with its configuration."""
 
 
 @shared.options
@@ -22,17 +25,24 @@ class Options:
     Parameters
     ----------
     tokens
-        Length of the text. Default: what the file says, else 256.
+        Length of the text, or several with commas: 8k,128k,1M. Default: what the file says, else 256.
     query
         The position that is influenced, counted from 0; negative counts from the end.
     mixing
         Weight of attention in every layer instead of the file's: a number from 0 to 1, `published` (of this model,
         where it is known), `init` (a network at initialisation), attention_only, abnar_zuidema, a measurement's
         .nc, or an architecture file that has it.
+    calibrate
+        A measurement of the model (.nc) at this length or a shorter one, or the name of one that comes along,
+        smollm2-135m: the curve it gives at `tokens`, for models whose positions act through queries and keys.
+    rule
+        How --calibrate goes on to longer texts: stretched (by share of the context), continued (by distance to the
+        query), both (from the one to the other, by place; the default) or logits.
     vary
         What if: the profile for many values of one quantity, for instance depth=1:64, mixing=0:1,
-        window=64:4096:12 (so many values) or tokens=256,1024,4096. Quantities: depth, mixing, window, decay,
-        temperature, tokens.
+        window=64:4096:12 (so many values) or tokens=256,1024,4096; given twice, a map of the shares of both ends
+        over two. Quantities: depth, mixing, window, full_period (every so many layers a full one), sinks (first
+        tokens that windows see), heads, slopes (factor on ALiBi's), decay, nope_period, temperature, tokens.
     depth_trajectory
         The profile after every layer, from none to all.
     method
@@ -43,10 +53,12 @@ class Options:
         Draw the profile (or profiles) to this file (.png, .svg or .pdf).
     """
 
-    tokens: shared.Whole | None = None
+    tokens: shared.Lengths = ()
     query: shared.Whole = -1
     mixing: str | None = None
-    vary: str | None = None
+    calibrate: str | None = None
+    rule: str | None = None
+    vary: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
     depth_trajectory: shared.Flag = False
     method: str = "auto"
     out: shared.Out | None = None
@@ -54,9 +66,14 @@ class Options:
     threads: shared.Threads = None
     json: shared.Json = False
 
+    @property
+    def how(self) -> dict[str, Any]:
+        """How layers are computed."""
+        return {"method": self.method, "threads": self.threads}
 
-def predict(architecture: str, *, options: Options = Options()) -> None:
-    """Predict the influence of every position from an architecture.
+
+def predict(architecture: str, *more: str, options: Options = Options()) -> None:
+    """Predict the influence of every position from an architecture, or from several.
 
     Parameters
     ----------
@@ -64,150 +81,175 @@ def predict(architecture: str, *, options: Options = Options()) -> None:
         A TOML, YAML or JSON file: ours, a Hugging Face config.json (or its folder), or a rollout file of
         Herasimchyk et al. Or the name of a preset, such as bloom-176b (`posbias presets` lists them), its name on
         the Hugging Face Hub, or that of a small model that comes along, such as tiny-alibi.
+    more
+        More of them, for a table with the flattest profile first.
     """
-    import dataclasses
-
-    from posbias.predictors import profile_as_dict
-    from posbias.spec import encode
-
-    if options.vary is not None and options.depth_trajectory:
+    if options.vary and options.depth_trajectory:
         raise InvalidValueError("depth_trajectory: given together with --vary, one of the two needed")
     if options.plot is not None:
         from posbias.plots import check_kind
 
         check_kind(options.plot)
-    chosen, written_for = _architecture(architecture)
-    if options.mixing is not None:
-        chosen = dataclasses.replace(chosen, mixing=_mixing(options.mixing, chosen))
-    tokens = options.tokens if options.tokens is not None else written_for or 256
-    with notice(COMPILING):
-        quantity, profiles = _profiles(chosen, tokens, options)
-    answers = [profile_as_dict(profile) for _, profile in profiles]
-    assumptions = chosen.assumptions if quantity == "tokens" else chosen.assumptions_at(tokens)
-    about: dict[str, Any] = {"architecture": encode(chosen), "assumptions": list(assumptions)}
-    if quantity:
-        answer = {"varied": quantity, "values": [value for value, _ in profiles], "profiles": answers} | about
+    measurement = _calibration(options)
+    cases = [case for given in (architecture, *more) for case in _cases(given, options, measurement)]
+    if len(cases) > 1:
+        _several(cases, options, measurement)
+    elif len(options.vary) > 1:
+        _map(cases[0], options)
+    elif options.vary or options.depth_trajectory:
+        _varied(cases[0], options)
     else:
-        attrs = profiles[0][1].attrs
-        answer = answers[0] | about | {name: attrs[name] for name in ("exact", "method")}
+        _one(cases[0], options, measurement)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """An architecture with a length, and what a table calls it."""
+
+    name: str
+    architecture: Any
+    tokens: int
+
+    def about(self, any_length: bool = False, assumes: bool = True) -> dict[str, Any]:
+        """The architecture and what it assumes, at this length or at any, ready for JSON; the log hears it too."""
+        from posbias.spec import encode
+
+        one = self.architecture
+        assumptions = one.assumptions if any_length else one.assumptions_at(self.tokens)
+        assumptions = list(assumptions) if assumes else []
+        for assumption in assumptions:
+            log.info("assumed: %s", assumption)
+        return {"architecture": encode(one), "assumptions": assumptions}
+
+    def answer(self, profile: Any) -> dict[str, Any]:
+        """The prediction, ready for JSON."""
+        from posbias.predictors import profile_as_dict
+
+        how = {name: profile.attrs[name] for name in ("exact", "method")}
+        return profile_as_dict(profile) | self.about(assumes="calibration" not in profile.attrs) | how
+
+    def profile(self, options: Options, measurement: Any = None) -> Any:
+        """Predicted, or continued from a measurement."""
+        if measurement is not None:
+            from posbias.extrapolation import extrapolate
+
+            return extrapolate(measurement, self.tokens, options.rule or "both", self.architecture)
+        from posbias.theory.prediction import predict
+
+        return predict(self.architecture, self.tokens, options.query, **options.how)
+
+
+def _cases(given: str, options: Options, measurement: Any) -> list[_Case]:
+    """What was named, at every length that was asked for."""
+    chosen, written_for = architecture_from(given)
+    if options.mixing is not None:
+        chosen = replace(chosen, mixing=mixing_from(options.mixing, chosen))
+    usual = written_for or 256 if measurement is None else measurement.sizes["position"]
+    path = Path(given)
+    name = chosen.name or (path.resolve().parent.name if path.name == "config.json" else path.stem)
+    return [_Case(name, chosen, tokens) for tokens in options.tokens or (usual,)]
+
+
+def _one(case: _Case, options: Options, measurement: Any) -> None:
+    with notice(COMPILING):
+        profile = case.profile(options, measurement)
     if options.plot is not None:
-        _draw(quantity, profiles, options.plot)
-    for assumption in assumptions:
-        log.info("assumed: %s", assumption)
-    lines = (lambda: describe_variation(quantity, profiles)) if quantity else lambda: describe(profiles[0][1])
-    answer_with("predict-varied/1" if quantity else "predict/1", answer, lines, options.json, options.out)
+        from posbias import plots
+
+        figure = plots.new_figure()
+        plots.draw_profile(figure.subplots(), profile)
+        plots.save_figure(figure, options.plot)
+    answer_with("predict/1", case.answer(profile), lambda: describe(profile), options.json, options.out)
 
 
-def _architecture(given: str) -> tuple[Any, int | None]:
-    """An architecture from a file or folder, else from a name, and the length its file names."""
-    from posbias.theory.configs import read_architecture
-    from posbias.theory.presets import PRESETS, preset
+def _several(cases: Sequence[_Case], options: Options, measurement: Any) -> None:
+    """Answer with a table of all, the flattest first."""
+    if taken := "vary" if options.vary else "depth_trajectory" if options.depth_trajectory else "":
+        raise InvalidValueError(f"{taken}: given together with several predictions, a single one needed")
+    with notice(COMPILING):
+        found = [(case, case.profile(options, measurement)) for case in cases]
+    found.sort(key=lambda one: one[1].summary.flatness, reverse=True)
+    named = [(f"{case.name}, {case.tokens:,} tokens", profile) for case, profile in found]
+    if options.plot is not None:
+        from posbias import plots
 
-    if not Path(given).exists():
-        by_name = {one.source.lower(): name for name, one in PRESETS.items()} | {
-            name: name for name in PRESETS
-        }
-        bundled = BUNDLED / given / "config.json"
-        if given.lower() in by_name:
-            return preset(by_name[given.lower()]), None
-        if bundled.is_file():
-            return _with_known_mixing(read_architecture(bundled).architecture), None
-        if not Path(given).suffix[1:].isalpha():  # a name, not a file that is not there
-            small = [folder.name for folder in BUNDLED.iterdir() if folder.is_dir()]
-            close = nearest(given.rpartition("/")[2].lower(), [*PRESETS, *small])
-            raise InputFileError(
-                f"{given}: no such file and no preset{close or ', its config.json (or the folder of it) needed'}"
-            )
-    read = read_architecture(given)
-    return read.architecture, read.tokens
+        figure = plots.new_figure(6.4, 3.6)
+        plots.draw_profiles(figure.subplots(), named)
+        plots.save_figure(figure, options.plot)
+    answers = [{"name": case.name, **case.answer(profile)} for case, profile in found]
+    answer, lines = {"predictions": answers}, partial(describe_several, named)
+    answer_with("predict-several/1", answer, lines, options.json, options.out)
 
 
-def _with_known_mixing(architecture: Any) -> Any:
-    """An architecture with the λ that was measured of the model of its name, if any was."""
-    import dataclasses
+def _calibration(options: Options) -> Any:
+    """The measurement to go on from, or None. Raises `InvalidValueError` for options that do not go with it."""
+    if options.calibrate is None:
+        if options.rule is not None:
+            raise InvalidValueError(f"rule: {options.rule!r} given without --calibrate, both needed")
+        return None
+    others = {
+        "vary": options.vary or None,
+        "depth_trajectory": options.depth_trajectory or None,
+        "mixing": options.mixing,
+        "query": None if options.query == -1 else options.query,
+    }
+    if taken := [name for name, value in others.items() if value is not None]:
+        raise InvalidValueError(f"{taken[0]}: given together with --calibrate, which has its own")
+    from posbias.extrapolation import BUNDLED
+    from posbias.store import load_measurement
 
-    from posbias.theory.known_mixing import known_mixing
+    named = options.calibrate == BUNDLED.stem
+    if not named and not options.calibrate.endswith(".nc"):
+        raise InvalidValueError(
+            f"calibrate: {options.calibrate!r} given, a measurement's .nc or {BUNDLED.stem} needed"
+        )
+    return load_measurement(BUNDLED if named else options.calibrate)
 
-    mixing = known_mixing().get(architecture.name, architecture.mixing)
-    return dataclasses.replace(architecture, mixing=mixing)
 
-
-def _profiles(architecture: Any, tokens: int, options: Options) -> tuple[str, Sequence[tuple[float, Any]]]:
-    """The name of what varies ("": nothing), and (value, profile) for each value."""
-    from posbias.theory.prediction import predict
+def _varied(case: _Case, options: Options) -> None:
+    """Answer with a profile for every value of a quantity, or after every layer."""
+    from posbias.predictors import profile_as_dict
+    from posbias.theory import variation
     from posbias.theory.rollout.dispatch import trajectory
 
-    how: dict[str, Any] = {"method": options.method, "threads": options.threads}
-    if options.depth_trajectory:
-        return "layers passed", list(enumerate(trajectory(architecture, tokens, options.query, **how)))
-    if options.vary is None:
-        return "", [(tokens, predict(architecture, tokens, options.query, **how))]
+    with notice(COMPILING):
+        if options.depth_trajectory:
+            after = trajectory(case.architecture, case.tokens, options.query, **options.how)
+            quantity, profiles = "layers passed", list(enumerate(after))
+        else:
+            quantity, values = variation.values_of(options.vary[0])
+            profiles = variation.vary(
+                case.architecture, quantity, values, case.tokens, options.query, **options.how
+            )
+    if options.plot is not None:
+        from posbias import plots
+
+        plots.save_figure(plots.variation_figure(quantity, profiles), options.plot)
+    answer = {
+        "varied": quantity,
+        "values": [value for value, _ in profiles],
+        "profiles": [profile_as_dict(profile) for _, profile in profiles],
+    } | case.about(any_length=quantity == "tokens")
+    lines = partial(describe_variation, quantity, profiles)
+    answer_with("predict-varied/1", answer, lines, options.json, options.out)
+
+
+def _map(case: _Case, options: Options) -> None:
+    """Answer with the shares of both ends over two quantities."""
     from posbias.theory import variation
 
-    quantity, values = variation.values_of(options.vary)
-    return quantity, variation.vary(architecture, quantity, values, tokens, options.query, **how)
+    axes = [variation.values_of(spelling) for spelling in options.vary]
+    with notice(COMPILING):
+        profiles = variation.vary_two(case.architecture, axes, case.tokens, options.query, **options.how)
+    if options.plot is not None:
+        from posbias import plots
 
-
-def _draw(quantity: str, varied: Sequence[tuple[float, Any]], path: Path) -> None:
-    """Draw a predicted profile, or many, to a picture file of the kind the suffix names."""
-    from posbias import plots
-
-    if quantity:
-        figure = plots.variation_figure(quantity, varied)
-    else:
-        figure = plots.new_figure()
-        plots.draw_profile(figure.subplots(), varied[0][1])
-    plots.save_figure(figure, path)
-
-
-def _mixing(given: str, architecture: Any) -> Any:
-    """A mixing schedule from a word, a number, or a file that has one."""
-    from posbias.theory.mixing import AbnarZuidema, AttentionOnly, ConstantMixing, PreNormInit
-
-    named: dict[str, Any] = {cls.kind: cls for cls in (AttentionOnly, AbnarZuidema, PreNormInit)}
-    named |= {"init": PreNormInit, "published": lambda: _published(architecture)}
-    word = given.replace("-", "_")
-    if word in named:
-        return named[word]()
-    if Path(given).suffix == ".nc":
-        return _measured(given)
-    try:
-        number = float(given)
-    except ValueError:
-        if Path(given).exists():
-            from posbias.theory.configs import read_architecture
-
-            return read_architecture(given).architecture.mixing
-        raise InvalidValueError(
-            f"mixing: {given!r} given, a number from 0 to 1, a file or one of {', '.join(named)} needed"
-            f"{nearest(word, named)}"
-        ) from None
-    try:
-        return ConstantMixing(number)
-    except InvalidValueError:
-        raise InvalidValueError(f"mixing: {given} given, a number from 0 to 1 needed") from None
-
-
-def _published(architecture: Any) -> Any:
-    """λ of a model by its name."""
-    from posbias.theory.known_mixing import known_mixing
-
-    known = known_mixing()
-    if architecture.name not in known:
-        raise InvalidValueError(
-            f"mixing: 'published' given, and no λ of {architecture.name or 'this architecture'} is known, "
-            f"only of {', '.join(known)}"
-        )
-    return known[architecture.name]
-
-
-def _measured(path: str) -> Any:
-    """λ of a measurement: the mean over its prompts, with their length."""
-    from posbias.predictors import measured_mixing
-    from posbias.store import load_measurement
-    from posbias.theory.mixing import MeasuredMixing
-
-    measurement = load_measurement(path)
-    text, source = (str(measurement.attrs.get(name, "")) for name in ("text", "model"))
-    values = tuple(measured_mixing(measurement).tolist())
-    return MeasuredMixing(values, tokens=measurement.sizes["position"], text=text, source=source)
+        plots.save_figure(plots.map_figure(axes, profiles), options.plot)
+    answer = {
+        "varied": [name for name, _ in axes],
+        "values": [values for _, values in axes],
+        "summaries": [[profile.summary.as_dict() for profile in row] for row in profiles],
+        "left_out": [[list(profile.left_out) for profile in row] for row in profiles],
+    } | case.about(any_length="tokens" in {name for name, _ in axes})
+    lines = partial(describe_map, axes, profiles)
+    answer_with("predict-map/1", answer, lines, options.json, options.out)

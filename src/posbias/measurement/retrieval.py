@@ -20,10 +20,11 @@ from posbias.events import OnEvent
 from posbias.measurement.accumulate import State
 from posbias.measurement.continuations import Reader, common, reuse_is_exact
 from posbias.measurement.job import fingerprint_of, job_of
-from posbias.measurement.models.loading import LoadedModel, load_model
+from posbias.measurement.models.in_memory import ready
+from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.sharing import Group
 from posbias.measurement.streaming import Stream
-from posbias.measurement.texts.prompts import read_text
+from posbias.measurement.texts.prompts import Text, read_text
 from posbias.retrieval.job import RetrievalJob, retrieval_job
 from posbias.retrieval.trials import Keys, Needle, Trial, Trials
 from posbias.spec import encode
@@ -62,15 +63,20 @@ _ROWS: dict[str, tuple[tuple[str, ...], str, str]] = {
 
 def retrieval_fingerprint(model: LoadedModel, job: RetrievalJob, text: str | Path | None = None) -> str:
     """SHA-256 of all that decides the numbers of a job: name its checkpoint after it. Raises as `retrieve`."""
-    lies_in = {"text": read_text(text).sha256} if job.task == "needle" else {}
-    return fingerprint_of(job_of(model, job=encode(job), **lies_in))
+    return _fingerprint(model, job, read_text(text if job.task == "needle" else None))
+
+
+def _fingerprint(loaded: LoadedModel, job: RetrievalJob, source: Text) -> str:
+    lies_in = {"text": source.sha256} if job.task == "needle" else {}
+    return fingerprint_of(job_of(loaded, job=encode(job), **lies_in))
 
 
 @takes_old_callbacks
 def retrieve(
-    model: LoadedModel | str | Path = "smollm2-135m",
+    model: Any = "smollm2-135m",
     job: RetrievalJob | None = None,
     *,
+    tokenizer: Any = None,
     text: str | Path | None = None,
     checkpoint: str | Path | None = None,
     threads: int | None = None,
@@ -78,7 +84,7 @@ def retrieve(
 ) -> xr.Dataset:
     """Ask a causal language model for a fact at every position, in `job.prompts` trials.
 
-    `model`: a registered name, a folder, a `.gguf` file, or a `LoadedModel`. `text`: what a needle lies in,
+    `model` and `tokenizer`: as of `posbias.measure`, a model in memory among them. `text`: what a needle lies in,
     None for the bundled addresses. `checkpoint`: a file that lets an interrupted run go on with the same bits; it
     stays until `discard_checkpoint`. `threads` are those of torch (default: the cores but one). `on_event` hears
     of finished prompts.
@@ -92,7 +98,20 @@ def retrieve(
     if job.task == "keys" and text is not None:
         raise InvalidValueError("text: given with the task keys, which has none; leave it out")
     source = read_text(text)
-    loaded = model if isinstance(model, LoadedModel) else load_model(model)
+    with ready(model, tokenizer) as loaded:
+        return _asked(
+            loaded, job, source, None if checkpoint is None else Path(checkpoint), threads, on_event
+        )
+
+
+def _asked(
+    loaded: LoadedModel,
+    job: RetrievalJob,
+    source: Text,
+    checkpoint: Path | None,
+    threads: int | None,
+    on_event: OnEvent | None,
+) -> xr.Dataset:
     if job.task == "keys":
         trials: Trials = Keys(
             loaded.tokenizer, job.wording, job.positions, job.seed, pairs=job.pairs, length=job.length
@@ -102,15 +121,14 @@ def retrieve(
             loaded.tokenizer, job.wording, job.positions, job.seed,
             text=source.content, name=source.name, length=job.length or 0,
         )  # fmt: skip
-    fingerprint = retrieval_fingerprint(loaded, job, text)
+    fingerprint = _fingerprint(loaded, job, source)
     asker = _Asker(loaded, trials)
     log.info("asking %s in %d prompts at %d positions", loaded.name, job.prompts, job.positions)
-    path = None if checkpoint is None else Path(checkpoint)
     stream = Stream(
         lambda index: ({}, asker.ask(index)), job.prompts, Group(), on_event or (lambda event: None)
     )
     with torch_threads(leaving_a_core() if threads is None else threads):
-        state, _ = stream.run(path, fingerprint)
+        state, _ = stream.run(checkpoint, fingerprint)
     about = {"text": source.name, "text_sha256": source.sha256} if job.task == "needle" else {}
     return _dataset(
         state, loaded, job, about | {"fingerprint": fingerprint, "reuse": str(asker.reader.reuse)}

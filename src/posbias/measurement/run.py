@@ -6,6 +6,8 @@ prompt, then streams, and can be interrupted and resumed at any prompt, by as ma
 
 import logging
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,8 @@ from posbias.measurement.accumulate import State
 from posbias.measurement.job import Request, TextSource, fingerprint_of
 from posbias.measurement.memory import check_memory, estimate_cost
 from posbias.measurement.models.families import decoder_layers, need_causal
-from posbias.measurement.models.loading import LoadedModel, load_model
+from posbias.measurement.models.in_memory import ready
+from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.prompt_meter import PromptMeter
 from posbias.measurement.quantities.influence import Economy, economy
 from posbias.measurement.quantities.jacobian import HeadGains, gains_of
@@ -39,22 +42,24 @@ LONG = KERNEL_TOKENS
 """Above so many tokens fused attention is taken where the family has it, and layers are computed again."""
 
 
-def job_fingerprint(model: LoadedModel | str | Path = "smollm2-135m", **asked: Any) -> str:
+def job_fingerprint(model: Any = "smollm2-135m", *, tokenizer: Any = None, **asked: Any) -> str:
     """Return the SHA-256 of everything that decides a measurement's numbers: name its checkpoint after it.
 
-    `asked` are the arguments of `measure` that are fields of `posbias.measurement.job.Request`. Pass the
-    `LoadedModel` that goes to `measure`; a name is loaded only for its checksum. Raises what `measure` raises
-    for the same arguments.
+    `model` and `tokenizer` as of `measure`; `asked` are those of its arguments that are fields of
+    `posbias.measurement.job.Request`. Pass the `LoadedModel` that goes to `measure`; a name is loaded only for its
+    checksum. Raises what `measure` raises for the same arguments.
     """
     request = Request(**asked)
     _ = request.source
-    return fingerprint_of(request.of(_loaded(model, request)))
+    with _ready(model, tokenizer, request) as loaded:
+        return fingerprint_of(request.of(loaded))
 
 
 @takes_old_callbacks
 def measure(
-    model: LoadedModel | str | Path = "smollm2-135m",
+    model: Any = "smollm2-135m",
     *,
+    tokenizer: Any = None,
     text: TextSource = None,
     tokens: int = 256,
     prompts: int = 32,
@@ -73,7 +78,9 @@ def measure(
 ) -> xr.Dataset:
     """Measure attention, mixing, logits and influence of a language model on prompts cut from a text.
 
-    `model`: what `load_model` takes, or a `LoadedModel`. What is measured of it and on what: see the fields of
+    `model`: what `load_model` takes, a `LoadedModel`, or a model of transformers that is in memory, with its
+    `tokenizer` (or the folder of one); it is given back as it was, and called what its configuration was loaded
+    from, else its class. What is measured of it and on what: see the fields of
     `posbias.measurement.job.Request`. `checkpoint`: a file that lets an interrupted measurement go on with
     bit-identical results; it stays, so that nothing is lost before the result is stored, then call
     `discard_checkpoint`. `threads` are those of torch (default: the cores but one). `on_event` hears of finished
@@ -104,14 +111,16 @@ def measure(
     with group() as processes, muted(not processes.first):
         heard = on_event if on_event is not None and processes.first else lambda event: None
         path = None if checkpoint is None else Path(checkpoint)
-        with torch_threads(leaving_a_core() if threads is None else threads):
-            return _measured(_loaded(model, request), request, path, processes, heard)
+        running = torch_threads(leaving_a_core() if threads is None else threads)
+        with running, _ready(model, tokenizer, request) as loaded:
+            return _measured(loaded, request, path, processes, heard)
 
 
-def _loaded(model: LoadedModel | str | Path, request: Request) -> LoadedModel:
-    if isinstance(model, LoadedModel):
-        return model
-    return for_length(load_model(model), request.tokens)
+@contextmanager
+def _ready(model: Any, tokenizer: Any, request: Request) -> Iterator[LoadedModel]:
+    """The model for these prompts; the attention of a `LoadedModel` was chosen by who made it."""
+    with ready(model, tokenizer) as loaded:
+        yield loaded if isinstance(model, LoadedModel) else for_length(loaded, request.tokens)
 
 
 def for_length(loaded: LoadedModel, tokens: int) -> LoadedModel:
@@ -153,8 +162,9 @@ def _measured(
 ) -> xr.Dataset:
     drawn = prepared(loaded, request)
     job = request.of(loaded)
-    for line in estimate_cost(loaded, request).lines():
-        log.info(line)
+    if log.isEnabledFor(logging.INFO):
+        for line in estimate_cost(loaded, request).lines():
+            log.info(line)
     short = torch.from_numpy(drawn.ids[0][:_SELFCHECK_TOKENS])
     check = selfcheck(loaded, short)
     if not check["causal"]:

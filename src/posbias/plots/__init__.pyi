@@ -1,8 +1,10 @@
 from .closed_forms import draw_deviation as draw_deviation
 from .closed_forms import draw_reading_key as draw_reading_key
+from .comparison import draw_comparison as draw_comparison
 from .influence import draw_cumulative as draw_cumulative
 from .influence import draw_influence as draw_influence
 from .influence import draw_profile as draw_profile
+from .influence import draw_profiles as draw_profiles
 from .influence import scale_influence as scale_influence
 from .layers import draw_kernels as draw_kernels
 from .layers import draw_mixing as draw_mixing
@@ -20,10 +22,13 @@ from .style import COLOURS as COLOURS
 from .style import FILE_KINDS as FILE_KINDS
 from .style import THEMED as THEMED
 from .style import check_kind as check_kind
+from .style import new_axes as new_axes
 from .style import new_figure as new_figure
 from .style import picture_bytes as picture_bytes
 from .style import save_figure as save_figure
 from .variants import draw_variants as draw_variants
 from .variation import draw_growth as draw_growth
+from .variation import draw_map as draw_map
 from .variation import draw_variation as draw_variation
+from .variation import map_figure as map_figure
 from .variation import variation_figure as variation_figure

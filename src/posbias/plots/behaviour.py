@@ -93,6 +93,8 @@ def retrieval_figure(
         draw_places(axes[2], measured, others)
     if not curve.able:
         figure.suptitle(
-            "at chance: where it copies from, not what it finds", fontsize=style.SMALL, color=style.MUTED
+            "at chance, or not told from it: where it copies from, not what it finds",
+            fontsize=style.SMALL,
+            color=style.MUTED,
         )
     return figure

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from posbias.estimate import NORMAL_95
 from posbias.plots.style import ACCENT, COLOURS, INK, LEGEND, LINE, MUTED, SMALL, THIN, dress, plain_numbers
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def draw_deviation(
         ax.plot(curve.dimension, size, color=colour, linestyle=line, linewidth=LINE, label=name)
     for reading, curve in sampled.items():
         _, colour, _ = READINGS[reading]
-        size, error, known = abs(curve.deviation), 1.96 * curve.se, curve.known
+        size, error, known = abs(curve.deviation), NORMAL_95 * curve.se, curve.known
         look = {"fmt": "o", "markersize": 3, "linewidth": THIN, "capsize": 0}
         ax.errorbar(curve.dimension[known], size[known], error[known], color=colour, **look)
         look = {"marker": "v", "linestyle": "none", "fillstyle": "none", "markersize": 4}

@@ -1,11 +1,14 @@
 """Influence by position: what was measured, with its error, and what was predicted."""
 
+import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
 
+from posbias.estimate import t_95
 from posbias.plots import style
 from posbias.profile import Profile
 
@@ -13,10 +16,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 POSITION, INFLUENCE = "position of the token", "influence (even spread = 1)"
+NOTE = 90
+"""Letters of a line above an axes."""
 FAINTEST = 1e-4
 """Influence below this, in units of an even spread, lies outside the picture."""
-CLEAR = 0.14
-"""Share of the picture's width that the name of an end needs, and half of the trough's."""
+CLEAR = 0.7
+"""Inches of the picture's width that the name of an end needs, and half of the trough's."""
 
 
 def draw_influence(ax: "Axes", measured: Profile, predictions: Mapping[str, Profile] | None = None) -> "Axes":
@@ -48,13 +53,21 @@ def draw_influence(ax: "Axes", measured: Profile, predictions: Mapping[str, Prof
 
 
 def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
-    """Draw one profile (a prediction) by position, in units of an even spread, on a logarithmic scale."""
+    """Draw one profile by position, in units of an even spread, on a logarithmic scale.
+
+    Rates and signed numbers are drawn as they are.
+    """
+    if profile.kind != "mass":
+        style.dress(ax, POSITION, profile.kind)
+        ax.plot(profile.mass, color=style.ACCENT, linewidth=style.LINE)
+        return ax
     style.dress(ax, POSITION, INFLUENCE)
     height = density(profile)
     _mark_ends(ax, profile)
     if (band := profile.attrs.get("band")) is not None:
         low, high = (edge[: height.size] * height.size for edge in (band.low, band.high))
         ax.fill_between(np.arange(height.size), low, high, color=style.ACCENT, alpha=0.15, linewidth=0)
+    draw_band(ax, profile, style.ACCENT, 0.15)
     ax.plot(height, color=style.ACCENT, linewidth=style.LINE)
     _scale(ax, [height], height)
     _mark_first(ax, height, style.ACCENT)
@@ -63,10 +76,31 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
     return ax
 
 
+def draw_profiles(ax: "Axes", named: Sequence[tuple[str, Profile]]) -> "Axes":
+    """Draw profiles of any lengths by share of the text, told apart by colour and marker.
+
+    The name of one that leaves out what decides it says that it has no verdict.
+    """
+    style.dress(ax, "place in the text (0 first, 1 the query)", INFLUENCE)
+    heights = [density(profile) for _, profile in named]
+    for place, ((name, profile), height) in enumerate(zip(named, heights, strict=True)):
+        label = f"{name} (no verdict)" if profile.left_out else name
+        every = max(1, height.size // 9)
+        look = {"linewidth": style.LINE, "markersize": 3.5, "markevery": (every * place // len(named), every)}
+        ax.plot(np.linspace(0, 1, height.size), height, label=label, **look, **style.series(place))
+    style.level_line(ax, 1)
+    high = max(4.0, *(float(height.max()) for height in heights)) * 1.3
+    low = min(float(height[height > 0].min()) for height in heights)
+    scale_influence(ax, max(FAINTEST, min(0.1, low / 1.3)), high)
+    ax.set_xlim(-0.01, 1.01)
+    style.key(ax, 1 if len(named) < 4 else 2)
+    return ax
+
+
 def note_left_out(ax: "Axes", profile: Profile) -> "Axes":
     """Say above an axes what a prediction does not cover."""
     note = f"{profile.remainder}: {' and '.join(profile.left_out)} not known, no verdict"
-    ax.set_title(note, fontsize=style.SMALL, color=style.ACCENT, pad=14)
+    ax.set_title(textwrap.fill(note, NOTE), fontsize=style.SMALL, color=style.ACCENT, pad=14)
     return ax
 
 
@@ -95,10 +129,11 @@ def density(profile: Profile) -> Float[np.ndarray, "position"]:
 
 
 def draw_band(ax: "Axes", profile: Profile, colour: str, alpha: float, label: str | None = None) -> None:
-    """Draw the 95 % interval of a measured profile's influence, as far as it lies in the picture."""
+    """Draw the 95 % interval of a measured profile's influence over prompts, as far as it lies in the picture."""
     if profile.se is not None:
         height = density(profile)
-        spread = 1.96 * np.asarray(profile.se)[: height.size] * height.size
+        freedom = math.inf if profile.samples is None else len(profile.samples) - 1.0
+        spread = t_95(freedom) * np.asarray(profile.se)[: height.size] * height.size
         low = np.maximum(height - spread, FAINTEST)
         look = {"color": colour, "alpha": alpha, "linewidth": 0, "label": label}
         ax.fill_between(np.arange(height.size), low, height + spread, **look)
@@ -109,6 +144,7 @@ def _mark_ends(ax: "Axes", profile: Profile) -> None:
     s = profile.summary
     style.level_line(ax, 1)
     start = s.trough - (s.ends - 1) // 2
+    clear = CLEAR / (ax.get_window_extent().width / ax.figure.dpi)
     places = (
         (0, "first 5 %", "left"),
         (start, "trough", "center"),
@@ -118,7 +154,7 @@ def _mark_ends(ax: "Axes", profile: Profile) -> None:
         ax.axvspan(left - 0.5, left + s.ends - 0.5, color=style.RULE, alpha=0.6, linewidth=0, zorder=0)
         anchor = {"left": left, "center": left + (s.ends - 1) / 2, "right": left + s.ends - 1}[side]
         # a trough near an end is named within the picture, where the end's own name does not stand
-        inside = text == "trough" and not CLEAR * s.query < anchor < (1 - CLEAR) * s.query
+        inside = text == "trough" and not clear * s.query < anchor < (1 - clear) * s.query
         y, below = (0.99, "top") if inside else (1.01, "bottom")
         look = {"ha": side, "va": below, "fontsize": style.SMALL, "color": style.MUTED}
         ax.text(anchor, y, text, transform=ax.get_xaxis_transform(), **look)

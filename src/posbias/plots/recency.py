@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from posbias.estimate import Estimate
+from posbias.estimate import NORMAL_95, Estimate
 from posbias.plots import style
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def draw_key_factors(
         for level, points in simulated.items():
             # the first point is 1 by definition
             j = np.flatnonzero(np.isfinite(points.value))[1:]
-            error = 1.96 * points.se[j]
+            error = NORMAL_95 * points.se[j]
             ax.errorbar(j, points.value[j], error, color=colours[level], markeredgewidth=0, **look)
         look = {"marker": "o", "markersize": 3.2, "linewidth": 0, "label": "simulated, 95 %"}
         handles.append(Line2D([], [], color=style.MUTED, **look))

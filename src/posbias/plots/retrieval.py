@@ -4,7 +4,7 @@ A gap of networks that have not learnt means nothing: such groups of bars are dr
 what its networks can do. Every network is a dot, since a mean of three hides as much as it shows.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,20 +75,25 @@ def draw_trajectories(
     *,
     vertical: str = "first–last gap",
     horizontal: str = "in-context accuracy",
+    among: Sequence[str] | None = None,
 ) -> "Axes":
     """Draw a gap against in-context accuracy along training: a line per network, darker from run to run.
 
     `runs` has, by name, accuracies and gaps at the same moments. Where two runs overlap sideways they can be
-    compared at equal accuracy. Other curves than these are `horizontal` and `vertical`.
+    compared at equal accuracy. Other curves than these are `horizontal` and `vertical`. `among` are the names of
+    all runs of a figure, so that a name has one shade in all its panels.
     """
     from matplotlib import colormaps
 
+    names = list(among or runs)
+    shades = dict(zip(names, np.linspace(0.85, 0.0, len(names)), strict=True))
+
     style.dress(ax, horizontal, vertical)
     ax.axhline(0, color=style.MUTED, linewidth=style.THIN)
-    for shade, (name, (accuracy, gap)) in zip(np.linspace(0.85, 0.0, len(runs)), runs.items(), strict=True):
+    for name, (accuracy, gap) in runs.items():
         # a line per network, of which the first is named
         labels = [name, *[None] * (len(accuracy) - 1)]
-        look = {"color": colormaps["viridis"](shade), "linewidth": style.THIN * 1.5, "markersize": 3}
+        look = {"color": colormaps["viridis"](shades[name]), "linewidth": style.THIN * 1.5, "markersize": 3}
         ax.plot(np.transpose(accuracy), np.transpose(gap), ".-", label=labels, **look)
     ax.legend(handlelength=1.4, **style.LEGEND)
     return ax

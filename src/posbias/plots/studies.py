@@ -13,7 +13,7 @@ WIDE = 10.0
 
 
 class Drawn(Protocol):
-    """A line: its label ("" for none), and value and standard error (0: exact) at every x."""
+    """A line: its label ("" for none), and value and half of its 95 % interval (0: exact) at every x."""
 
     @property
     def label(self) -> str: ...
@@ -22,17 +22,16 @@ class Drawn(Protocol):
     @property
     def value(self) -> Sequence[float]: ...
     @property
-    def se(self) -> Sequence[float]: ...
+    def reach(self) -> Sequence[float]: ...
 
 
 def draw_study(ax: "Axes", lines: Sequence[Drawn], axis: str, quantity: str) -> "Axes":
-    """Draw the lines over `axis` with their 95 % intervals (± 1.96 standard errors)."""
-    drawn = any(error > 0 for line in lines for error in line.se)
+    """Draw the lines over `axis` with their 95 % intervals."""
+    drawn = any(reach > 0 for line in lines for reach in line.reach)
     dress(ax, axis, f"{quantity} ± 95 %" if drawn else quantity)
     for place, line in enumerate(lines):
-        error = [1.96 * se for se in line.se] if drawn else None
         look = {"markersize": 3, "linewidth": LINE, "capsize": 2, "label": line.label}
-        ax.errorbar(line.x, line.value, error, **look, **series(place))
+        ax.errorbar(line.x, line.value, line.reach if drawn else None, **look, **series(place))
     values = sorted({x for line in lines for x in line.x})
     if values[0] > 0 and values[-1] > WIDE * values[0]:
         ax.set_xscale("log")

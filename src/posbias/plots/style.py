@@ -10,6 +10,7 @@ import numpy as np
 from posbias.arguments import one_of
 from posbias.errors import MissingPackageError
 from posbias.files import write_bytes
+from posbias.lazy import need
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -59,6 +60,17 @@ def new_figure(width: float = 6.4, height: float = 3.2) -> "Figure":
             f"{error.name}: not installed, needed to draw; run: pip install 'posbias[report]'"
         ) from None
     return Figure(figsize=(width, height), layout="constrained", facecolor=PAPER)
+
+
+def new_axes(width: float = 6.4, height: float = 3.2) -> "Axes":
+    """The axes of a new figure of so many inches, as pyplot makes one: a notebook shows it.
+
+    Raises `MissingPackageError` when matplotlib is not installed.
+    """
+    need("matplotlib", work="drawing", extra="report")
+    from matplotlib import pyplot
+
+    return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
 
 
 def check_kind(path: str | os.PathLike[str]) -> str:

@@ -66,9 +66,8 @@ def _draw_row(ax: "Axes", place: float, networks: "OverNetworks") -> None:
         if variance.value > 0:
             width = 2.0 * variance.value**0.5
             ax.barh(height, width, APART, left=value - width / 2, color=colour, alpha=0.22, linewidth=0)
-        ax.errorbar(
-            value, height, xerr=1.96 * probability.se, fmt="o", color=colour, markersize=2.6, linewidth=LINE
-        )
+        reach = probability.interval[1] - probability.value
+        ax.errorbar(value, height, xerr=reach, fmt="o", color=colour, markersize=2.6, linewidth=LINE)
 
 
 def _group(variant: "Variant") -> int:

@@ -12,6 +12,7 @@ from posbias.profile import Profile
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 BINS = 256
@@ -19,6 +20,8 @@ BINS = 256
 LEAST, MOST = 1 / 32, 32.0
 """Influence, in units of an even spread, at the ends of the colour scale."""
 Varied = Sequence[tuple[float, Profile]]
+Axes2 = Sequence[tuple[str, Sequence[float]]]
+"""Both quantities that were varied, each with its values: rows, columns."""
 
 
 def variation_figure(quantity: str, varied: Varied) -> "Figure":
@@ -54,7 +57,6 @@ def variation_figure(quantity: str, varied: Varied) -> "Figure":
 def draw_variation(ax: "Axes", quantity: str, varied: Varied) -> "Axes":
     """Draw every profile as a row of colours: blue below an even spread, red above, one row per value."""
     from matplotlib.colors import LogNorm
-    from matplotlib.ticker import LogLocator
 
     style.dress(ax, "place in the text (0 first, 1 the query)", quantity)
     ax.grid(False)
@@ -66,8 +68,7 @@ def draw_variation(ax: "Axes", quantity: str, varied: Varied) -> "Axes":
     drawn = ax.pcolormesh(places, edges, shown, norm=LogNorm(LEAST, MOST), **look)
     if _geometric(values):
         ax.set_yscale("log")
-        ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        style.plain_numbers(ax.yaxis)
+        _number(ax.yaxis)
     ax.set_ylim(edges[0], edges[-1])
     bar = ax.figure.colorbar(drawn, ax=ax, pad=0.02, ticks=[1 / 32, 1 / 8, 1 / 2, 1, 2, 8, 32])
     bar.ax.set_yticklabels(
@@ -76,6 +77,44 @@ def draw_variation(ax: "Axes", quantity: str, varied: Varied) -> "Axes":
     bar.ax.minorticks_off()
     bar.outline.set_edgecolor(style.RULE)  # type: ignore[union-attr]
     bar.set_label("influence (even spread = 1)", fontsize=style.SMALL, color=style.INK)
+    return ax
+
+
+def map_figure(axes: Axes2, profiles: Sequence[Sequence[Profile]]) -> "Figure":
+    """Heat maps of the shares of the first and of the last 5 %, over both quantities that were varied."""
+    figure = style.new_figure(9.6, 3.8)
+    left, right = figure.subplots(1, 2).flat
+    for ax, name, words in ((left, "first_mass", "first 5 %"), (right, "last_mass", "last 5 %")):
+        shares = [[getattr(profile.summary, name) for profile in row] for row in profiles]
+        draw_map(ax, axes, np.array(shares), f"share of the {words}")
+    noted = next((profile for row in profiles for profile in row if profile.left_out), None)
+    if noted is not None:
+        note_left_out(left, noted)
+    return figure
+
+
+def draw_map(ax: "Axes", axes: Axes2, shares: Float[np.ndarray, "row column"], words: str) -> "Axes":
+    """Draw a share as colours, from 0 to its largest, over two quantities: the first upwards, the second right."""
+    (vertical, rows), (horizontal, columns) = axes
+    style.dress(ax, horizontal, vertical)
+    ax.grid(False)
+    at = [np.array(values, dtype=np.float64) for values in (columns, rows)]
+    drawn = ax.pcolormesh(
+        *map(_edges, at),
+        shares,
+        vmin=0,
+        vmax=float(shares.max()) or 1.0,
+        cmap="viridis",
+        rasterized=True,
+        linewidth=0,
+    )
+    for values, scale, axis in zip(at, (ax.set_xscale, ax.set_yscale), (ax.xaxis, ax.yaxis), strict=True):
+        if _geometric(values):
+            scale("log")
+            _number(axis)
+    bar = ax.figure.colorbar(drawn, ax=ax, pad=0.02)
+    bar.ax.tick_params(labelsize=style.SMALL)
+    bar.set_label(words, fontsize=style.SMALL, color=style.INK)
     return ax
 
 
@@ -97,6 +136,14 @@ def _resampled(height: Float[np.ndarray, "position"]) -> Float[np.ndarray, "plac
     total = np.concatenate([[0.0], np.cumsum(height)])
     edges = np.linspace(0, height.size, BINS + 1)
     return np.diff(np.interp(edges, np.arange(height.size + 1), total)) / np.diff(edges)
+
+
+def _number(axis: "Axis") -> None:
+    """Ticks at 1, 2, 5, 10, … as plain numbers."""
+    from matplotlib.ticker import LogLocator
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    style.plain_numbers(axis)
 
 
 def _geometric(values: Float[np.ndarray, "value"]) -> bool:

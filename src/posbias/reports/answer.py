@@ -1,7 +1,7 @@
 """The answer in plain words: sentences that follow from the numbers and from nothing else."""
 
 from posbias.agreement import Agreement, Score
-from posbias.estimate import Estimate
+from posbias.estimate import Estimate, about
 from posbias.predictors import PREDICTORS
 from posbias.profile import Summary
 from posbias.reports.evidence import Findings
@@ -75,7 +75,7 @@ def _loses(found: Findings) -> str:
     where = f"around position {s.trough} of 0 … {s.query}"
     if found.shape.trough_range is not None:
         low, high = found.shape.trough_range
-        where += f" ({low} to {high} in 95 % of resamples of the prompts)"
+        where += f" ({low} to {high} in 95 % of resamples of the {found.shape.last.n} prompts)"
     below = f"{percent(found.shape.depth)} below an even spread"
     if s.verdict == "flat":
         return f"No part of the context is lost: even at its least, {where}, influence is only {below}."
@@ -133,10 +133,16 @@ def _rivals(found: Findings, measure: Measure, best: str) -> str:
         return ""
     rivals.sort(key=lambda rival: abs(rival[1].value))
     opening = f" By {measure.name}, {_label(best)} is"
-    near = [f"{_label(key)} ({_by(one, measure)})" for key, one in rivals if not decided(one)]
+    near = [f"{_label(key)} ({_by(one, measure)}{_needed(one)})" for key, one in rivals if not decided(one)]
     if near:
         listed = " and ".join(filter(None, [", ".join(near[:-1]), near[-1]]))
-        return f"{opening} not told apart from {listed}."
+        counted = any(_needed(one) for _, one in rivals if not decided(one))
+        seen = (
+            "; with so many prompts the interval would leave out 0, were the difference as seen"
+            if counted
+            else ""
+        )
+        return f"{opening} not told apart from {listed}{seen}."
     nearest, one = rivals[0]
     return (
         f"{opening} better than every other predictor (each at 95 %): than the nearest, {_label(nearest)}, "
@@ -166,6 +172,12 @@ def _by(difference: Score, measure: Measure) -> str:
     digits = digits_of((high - low) / 2) if high > low else measure.digits
     around = interval(Score(value, (low, high)), digits)
     return f"by {number(value, digits)} {around}"
+
+
+def _needed(difference: Score) -> str:
+    """About how many prompts would tell."""
+    prompts = difference.estimate and difference.estimate.draws_to_tell()
+    return f"; {about(prompts)} prompts" if prompts else ""
 
 
 def _noise(found: Findings) -> str:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 RESAMPLES = 1000
+LEAST_RESAMPLED = 8
+"""Fewer prompts are not resampled for a range: its ends would be those of single prompts drawn again and again."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Shape:
 
     `first` and `last` are the shares of the first and last 5 %; `depth` how far the mean of the trough lies
     below an even spread (cross-fitted, see `Profile.trough_share`); `trough_range` holds the trough in 95 % of
-    resamples of the prompts (None without prompts).
+    resamples of the prompts (None with fewer than `LEAST_RESAMPLED`).
     """
 
     first: Estimate
@@ -79,7 +81,7 @@ class Judged:
                 return score
             if (one.more, one.less) == (less, more):
                 ends = None if score.interval is None else (-score.interval[1], -score.interval[0])
-                return Score(-score.value, ends)
+                return Score(-score.value, ends, score.estimate and -score.estimate)
         return None
 
 
@@ -137,7 +139,7 @@ def sink(measurement: "xr.Dataset") -> Sink:
 
 
 def _trough_range(profile: Profile, seed: int) -> tuple[int, int] | None:
-    if profile.samples is None or len(profile.samples) < 2:
+    if profile.samples is None or len(profile.samples) < LEAST_RESAMPLED:
         return None
     samples = np.asarray(profile.samples)
     drawn = stream(seed, "report.trough").integers(len(samples), size=(RESAMPLES, len(samples)))

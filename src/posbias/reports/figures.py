@@ -41,8 +41,8 @@ def illustrations(
             "influence",
             "Where it looks",
             "Measured influence of every token on the prediction at the last one, in units of an even spread "
-            "(dashed). The band is the 95 % interval over prompts at each position (mean ± 1.96 standard "
-            "errors); shaded are the two ends and the trough that the answer speaks of. Logarithmic scale. "
+            "(dashed). The band is the 95 % interval over prompts at each position (by Student's "
+            "t); shaded are the two ends and the trough that the answer speaks of. Logarithmic scale. "
             "Method: Herasimchyk et al. 2026, Eq. (6).",
             _figure(3.1, draw_influence, measured),
         ),
@@ -59,7 +59,7 @@ def illustrations(
             "mixing",
             "How much attention changes the stream",
             "Weight of attention against the residual, by layer: mean over prompts with its 95 % interval "
-            "(± 1.96 standard errors). Where the two definitions part, one token of huge norm rules the norm "
+            "(by Student's t). Where the two definitions part, one token of huge norm rules the norm "
             "of the sequence. The rollouts use the first, Herasimchyk et al. 2026, Eqs. (1) and (5); the "
             "second is what their code averages.",
             _figure(2.9, draw_mixing, measurement),

@@ -137,7 +137,7 @@ def _shape_cells(profile: Profile) -> list[Cell]:
         " : ".join(f"{one:.2f}" for one in s.ratio),
         str(s.trough),
         f"{100 * s.trough_depth:.1f} %",
-        f"{s.effective_range} tokens",
+        "–" if s.reaches_all else f"{s.effective_range} tokens",
         f"{s.entropy:.2f}",
     )
     return [Cell(text) for text in texts]

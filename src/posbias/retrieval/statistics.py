@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from posbias.arguments import one_of
 from posbias.errors import InvalidValueError
-from posbias.estimate import Estimate
+from posbias.estimate import Estimate, about
 from posbias.profile import Profile
 
 if TYPE_CHECKING:
@@ -42,6 +42,15 @@ class Share:
         low, high = binomtest(k, n).proportion_ci(method="wilson")
         return cls(k / n, (float(low), float(high)), n)
 
+    @classmethod
+    def alike(cls, value: float, n: int) -> "Share":
+        """The share that each of `n` trials had: their spread is 0 and says nothing, their number does.
+
+        Other trials may be of other shares, but make up at most 1 − .05^(1/n) of all ("rule of three").
+        """
+        others = 1.0 - 0.05 ** (1.0 / n)
+        return cls(value, (value * (1.0 - others), value * (1.0 - others) + others), n)
+
 
 @dataclass(frozen=True)
 class RetrievalCurve:
@@ -62,7 +71,7 @@ class RetrievalCurve:
     tokens: float
     curves: dict[str, list[Share | Estimate]]
     gaps: dict[str, dict[str, Estimate]]
-    overall: dict[str, Estimate]
+    overall: dict[str, Share | Estimate]
 
     @property
     def chance(self) -> float:
@@ -81,7 +90,7 @@ class RetrievalCurve:
     def verdict(self) -> str:
         """`U`, `primacy`, `recency`, `middle`, `none told`, or `at chance`: by the margins' gaps.
 
-        An end is favoured (or not) when its gap's 95 % interval leaves 0 out.
+        An end is favoured (or not) when its gap's 95 % interval (Student's t, paired) leaves 0 out.
         """
         if not self.able:
             return "at chance"
@@ -91,6 +100,11 @@ class RetrievalCurve:
         if first > 0 or last > 0:
             return "primacy" if first > 0 else "recency"
         return "middle" if first < 0 or last < 0 else "none told"
+
+    @property
+    def prompts_to_tell(self) -> dict[str, int | None]:
+        """`Estimate.draws_to_tell` of the margins' gaps; None where the gap is told already."""
+        return {name: gap.draws_to_tell() for name, gap in self.gaps["margin"].items()}
 
     def profile(self, quantity: str = "accuracy") -> Profile:
         """A curve as a profile over places, ready for `posbias.compare`. Raises `InvalidValueError` for none."""
@@ -112,11 +126,29 @@ class RetrievalCurve:
             f"{greedy:.0%}; asking for it rather than for somebody else adds {lift} nats"
         ]
         if not self.able:
-            return [*said, "at chance: the curve shows where it copies from, not what it can find"]
+            return [*said, self._not_able()]
         for name, gap in self.gaps["margin"].items():
             told = {1: "favoured", -1: "at a disadvantage", 0: "no difference told"}[_sign(gap)]
-            said.append(f"{name}: {gap} nats, {self.gaps['accuracy'][name]} in accuracy: {told}")
+            low, high = gap.interval
+            said.append(
+                f"{name}: {gap} nats (95 % interval {low:.2f} to {high:.2f}), "
+                f"{self.gaps['accuracy'][name]} in accuracy: {told}{_needed(self.prompts_to_tell[name])}"
+            )
         return [*said, f"verdict: {_VERDICTS[self.verdict]}"]
+
+    def _not_able(self) -> str:
+        """That it is at chance, or with too few prompts to say so of what lies above."""
+        asked = [(self.overall["choice"], self.chance)]
+        asked += [] if self.job["task"] == "needle" else [(self.overall["lift"], 0.0)]
+        if any(one.value <= level for one, level in asked):
+            return "at chance: the curve shows where it copies from, not what it can find"
+        needed = [one.draws_to_tell(level) for one, level in asked if isinstance(one, Estimate)]
+        count = max(filter(None, needed), default=None)
+        enough = "" if count is None else f" ({about(count)} would, were its shares as seen)"
+        return (
+            f"not told apart from chance by {self.prompts} prompts{enough}: the curve may show where it copies "
+            "from, not what it can find"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as plain dictionaries and lists, ready for JSON."""
@@ -140,6 +172,7 @@ class RetrievalCurve:
                 quantity: {name: _plain(gap) for name, gap in gaps.items()}
                 for quantity, gaps in self.gaps.items()
             },
+            "prompts_to_tell": self.prompts_to_tell,
             "answer": self.sentences(),
         }
 
@@ -179,6 +212,7 @@ def retrieval_curve(retrieval: "xr.Dataset") -> RetrievalCurve:
         }
         for name in QUANTITIES
     }
+    choice = Estimate.of(held["choice"].mean(axis=1))
     return RetrievalCurve(
         model=str(retrieval.attrs["model"]),
         job=json.loads(retrieval.attrs["job"]),
@@ -189,13 +223,22 @@ def retrieval_curve(retrieval: "xr.Dataset") -> RetrievalCurve:
         tokens=float(retrieval["tokens"].values.mean()),
         curves=curves,
         gaps=gaps,
-        overall={name: Estimate.of(held[name].mean(axis=1)) for name in ("choice", "lift")},
+        overall={
+            "choice": Share.alike(choice.value, choice.n or 1) if choice.se == 0 else choice,
+            "lift": Estimate.of(held["lift"].mean(axis=1)),
+        },
     )
 
 
 def _sign(gap: Estimate) -> int:
     low, high = gap.interval
     return int(low > 0) - int(high < 0)
+
+
+def _needed(prompts: int | None) -> str:
+    if prompts is None:
+        return ""
+    return f" ({about(prompts)} prompts would take the interval off 0, were the difference as seen)"
 
 
 def _percent(interval: tuple[float, float]) -> str:

@@ -224,11 +224,8 @@ def _over_prompts(values: np.ndarray) -> dict[str, Any]:
 
 
 def _se_of(score: "Score") -> float:
-    """A score's bootstrap error, from the side of its interval that the score's range does not cut."""
-    if score.interval is None:
-        return math.nan
-    low, high = score.interval
-    return max(score.value - low, high - score.value) / 1.96
+    """A score's bootstrap error; NaN where it is not known."""
+    return math.nan if score.estimate is None else score.estimate.se
 
 
 _PERFORM: dict[type, Any] = {

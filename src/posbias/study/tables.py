@@ -21,12 +21,12 @@ WIDEST = 8
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a figure: its label, and value and standard error at every x."""
+    """One line of a figure: its label, and value and half of its 95 % interval (Student's t) at every x."""
 
     label: str
     x: tuple[float, ...]
     value: tuple[float, ...]
-    se: tuple[float, ...]
+    reach: tuple[float, ...]
 
 
 def rows(outcome: Outcome) -> list[dict[str, Any]]:
@@ -129,8 +129,8 @@ def lines(outcome: Outcome, quantity: str) -> tuple[str, list[Line]]:
     made = []
     for label, those in points.items():
         x, numbers = zip(*sorted(those, key=lambda one: one[0]), strict=True)
-        errors = tuple(0.0 if one.exact or math.isnan(one.se) else one.se for one in numbers)
-        made.append(Line(label, x, tuple(one.value for one in numbers), errors))
+        reach = tuple(0.0 if math.isnan(one.se) else one.interval[1] - one.value for one in numbers)
+        made.append(Line(label, x, tuple(one.value for one in numbers), reach))
     return axis, made
 
 

@@ -10,6 +10,7 @@ registry: another verb is another class in it.
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field
@@ -40,7 +41,7 @@ def _texts(given: Any) -> Any:
 
 @value
 class Predict:
-    """Predict the influence of every position on `query` from an architecture; a file may name a preset.
+    """Predict the influence of every position on `query` from an architecture; a file may name a preset or a file.
 
     `tokens` is the length of the text; `mixing`, if given, stands instead of the architecture's. Exact.
     Raises `InvalidValueError` for a query outside the text. Source: Herasimchyk et al. 2026, Eqs. (2) to (4).
@@ -229,9 +230,12 @@ def decode_verb(data: Mapping[str, Any]) -> Any:
     """A verb from what a file holds. Raises `InvalidValueError` naming key, value and what fits."""
     cls = class_of(data)
     if cls is Predict and isinstance(data.get("architecture"), str):
+        from posbias.theory.configs import load_architecture
         from posbias.theory.presets import preset
 
-        data = {**data, "architecture": encode(preset(data["architecture"]))}
+        named = data["architecture"]
+        read = load_architecture if Path(named).exists() else preset
+        data = {**data, "architecture": encode(read(named))}
     return decode(cls, dict(data))
 
 

@@ -7,18 +7,20 @@ an argument of the computation, not of the architecture.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from posbias.arguments import whole
 from posbias.errors import InvalidValueError
 from posbias.spec import Count, Fractions, Numbers, Positive, Size, value
 from posbias.theory.content import Content, NoContent
-from posbias.theory.distance import DenseLogits, Tabulated, spread
+from posbias.theory.distance import DenseLogits, DistanceFunction, Tabulated, spread
 from posbias.theory.encodings import NeedsMeasurement, NoPE, Positional
-from posbias.theory.masks import Causal, Mask
+from posbias.theory.masks import Causal, Mask, SlidingWindow, lookahead
 from posbias.theory.mixing import REACH, MeasuredMixing, Mixing, PreNormInit
 
 LAMBDA = "λ"
@@ -66,7 +68,8 @@ class Layer:
                 f"groups: {self.groups} given, a number that divides the {self.heads} heads needed"
             )
         self.head_logits()
-        if not isinstance(self.positional, DenseLogits | Tabulated):
+        # those of a table or a user's own are asked for at the distances of a text alone
+        if not isinstance(self.positional, DenseLogits | DistanceFunction | Tabulated):
             self.positional.logits_at(np.zeros(1, dtype=np.int64), self.heads, self.groups)
         if self.head_weights is not None:
             if len(self.head_weights) != self.heads:
@@ -130,10 +133,9 @@ class Layer:
         """All logits of the layer for a text of `tokens` tokens, dense; mask and sink not yet applied."""
         position = np.arange(tokens)
         if isinstance(self.positional, DenseLogits):
-            one = self.positional.logits_of(tokens) / self.temperature
-            logits = np.repeat(one[None], self.heads, axis=0)
+            logits = self.positional.logits_of(position, position, self.heads, self.groups) / self.temperature
         else:
-            behind = self.mask.reach(0, tokens)
+            behind = lookahead(self.mask, tokens)
             far = self.mask.farthest(tokens)
             bias = self.bias(np.arange(-behind, far + 1))
             distance = position[:, None] - position[None, :]
@@ -146,11 +148,11 @@ class Layer:
 
 @value
 class Architecture:
-    """`depth` layers, bottom first: the pattern `layers` repeated, with the mixing coefficient of each.
+    """`depth` layers, bottom first: the pattern `layers` repeated up to there, with each one's mixing coefficient.
 
     Without `mixing` the schedule of a pre-norm network at initialisation is assumed and said. `remarks` are
-    what a reader of configurations has to say about the choice. Raises `InvalidValueError` if the pattern
-    does not divide the depth or the mixing does not fit it.
+    what a reader of configurations has to say about the choice. Raises `InvalidValueError` for a pattern of no
+    layer or of more than the depth, and a mixing that does not fit the depth.
     """
 
     depth: Size
@@ -160,16 +162,59 @@ class Architecture:
     remarks: tuple[str, ...] = ()
 
     def __post_init__(self):
-        if not self.layers or self.depth % len(self.layers):
+        if not 1 <= len(self.layers) <= self.depth:
             raise InvalidValueError(
-                f"layers: a pattern of {len(self.layers)} given, one that divides the depth {self.depth} needed"
+                f"layers: a pattern of {len(self.layers)} given, 1 to {self.depth} (the depth) needed"
             )
         self.mixing.values(self.depth)
+
+    def __str__(self) -> str:
+        """What it is, its kinds of layers, λ and what decides a profile and is not known: up to five lines."""
+        kinds = dict.fromkeys(self.layers)
+        heads = "/".join(dict.fromkeys(str(layer.heads) for layer in kinds))
+        lines = [f"Architecture {self.name}".rstrip() + f": {self.depth} layers of {heads} heads"]
+        for name in ("mask", "positional"):
+            said = dict.fromkeys(type(getattr(layer, name)).__name__ for layer in kinds)
+            lines.append(f"{name}: {', '.join(said)}")
+        least, most = self.coefficients.min(), self.coefficients.max()
+        spread = f"{least:.3g}" if least == most else f"{least:.3g} to {most:.3g}"
+        lines.append(f"{LAMBDA}: {spread} ({type(self.mixing).__name__})")
+        unknown = self.left_out(0)
+        return "\n".join([*lines, f"not known: {', '.join(unknown)}"] if unknown else lines)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What a notebook shows."""
+        printer.text(str(self))
+
+    @classmethod
+    def pattern(
+        cls,
+        depth: int,
+        *,
+        local: int,
+        window: int,
+        layer: Layer | None = None,
+        full: Layer | None = None,
+        mixing: Mixing | None = None,
+        name: str = "",
+    ) -> "Architecture":
+        """`local` layers under a window of `window` tokens, then a full one, and again up to any depth.
+
+        Layer t (from 0) is full where t + 1 is a multiple of `local` + 1, as transformers builds Gemma 2 and 3,
+        GPT-OSS and Cohere 2. `layer` is each of them but for its mask, `full` the full ones where they differ
+        (Cohere 2's have no encoding). Raises `InvalidValueError` for a number that cannot be.
+
+            Architecture.pattern(62, local=5, window=1024, layer=Layer(heads=32))
+        """
+        layer = Layer() if layer is None else layer
+        near = replace(layer, mask=SlidingWindow(window))
+        period = [near] * whole("local", local, 0) + [layer if full is None else full]
+        return cls(depth, tuple(period[: whole("depth", depth, 1)]), mixing or PreNormInit(), name)
 
     @property
     def stack(self) -> tuple[Layer, ...]:
         """All layers, bottom first."""
-        return self.layers * (self.depth // len(self.layers))
+        return (self.layers * -(-self.depth // len(self.layers)))[: self.depth]
 
     @property
     def coefficients(self) -> Float[np.ndarray, "layer"]:
@@ -214,9 +259,8 @@ class Architecture:
 
 
 def shortest_pattern(stack: Sequence[Layer]) -> tuple[Layer, ...]:
-    """The shortest pattern whose repetition is the whole stack."""
-    depth = len(stack)
-    for period in range(1, depth + 1):
-        if depth % period == 0 and all(stack[t] == stack[t % period] for t in range(depth)):
+    """The shortest pattern whose repetition, cut at the depth, is the whole stack."""
+    for period in range(1, len(stack)):
+        if all(stack[t] == stack[t - period] for t in range(period, len(stack))):
             return tuple(stack[:period])
     return tuple(stack)

@@ -11,6 +11,7 @@ from posbias.errors import InputFileError, InvalidValueError, PosbiasError
 from posbias.input_files import read_mapping
 from posbias.spec import decode
 from posbias.theory.architecture import Architecture
+from posbias.theory.custom import code_of
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.rollout_files import ArchitectureFile, from_published
 
@@ -37,7 +38,14 @@ def read_architecture(path: str | os.PathLike[str]) -> ArchitectureFile:
             return ArchitectureFile(from_huggingface(data, name), None)
         if "lambda_schedule_config" in data or "attention_config" in data:
             return from_published(data, path.stem)
-        return ArchitectureFile(decode(Architecture, data), None)
+        architecture = decode(Architecture, data)
+        parts = [part for layer in architecture.layers for part in (layer.mask, layer.positional)]
+        code = [name for part in parts for name in code_of(part)]
+        if code and path.name == "config.json":
+            raise InvalidValueError(
+                f"{code[0]!r} given; a config.json may come with a model and names no code, another file needed"
+            )
+        return ArchitectureFile(architecture, None)
     except InputFileError:
         raise
     except PosbiasError as error:

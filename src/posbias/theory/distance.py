@@ -12,13 +12,14 @@ from jaxtyping import Float, Int
 
 from posbias.errors import InvalidValueError
 from posbias.spec import Count, NonNegatives, Positive, Positives, Rows, tag, value
+from posbias.theory.custom import Biases, OfDistance
 
 Distances = Int[np.ndarray, "distance"]
 Logits = Float[np.ndarray, "head distance"]
 
 
 def spread(
-    name: str, given: tuple, heads: int, groups: int | None = None
+    name: str, given: tuple | np.ndarray, heads: int, groups: int | None = None
 ) -> Float[np.ndarray, "head *entries"]:
     """One entry (a number or a row of them) per head, from one for all, one per group of heads, or one each.
 
@@ -219,29 +220,63 @@ class Tabulated(_ByDistance):
 
 
 @value
-class DenseLogits:
-    """Any logits by query and key: `matrix[i][j]`, the same for all heads.
+class DistanceFunction(_ByDistance):
+    """Any logits by distance: `function` of an integer array of distances, or its name "module:name".
 
-    For measured or invented logits that follow no law of distance. The text may be shorter than the matrix.
+    It gives one logit per distance for all heads, or a row of them per head (or group of heads); it is called with
+    the distances of the text at hand, d < 0 (keys after the query) only under masks that look ahead.
+
+        DistanceFunction(lambda distance: -0.5 * np.log1p(distance))
     """
 
-    matrix: Rows
+    function: OfDistance
+    kind: Literal["function"] = tag(default="function")
+
+    def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
+        """Logits at the given distances i − j, one row per head. Raises `InvalidValueError` for another shape."""
+        logits = self.function.at("function", np.asarray(distance))
+        if logits.ndim > 2 or logits.shape[-1:] not in ((), (len(distance),)):
+            raise InvalidValueError(
+                f"function: logits of shape {logits.shape} given, ({len(distance)},) or a row of so many per head "
+                "needed"
+            )
+        rows = logits if logits.ndim == 2 else np.broadcast_to(logits, (1, len(distance)))
+        return spread("function", rows, heads, groups)
+
+
+@value
+class DenseLogits:
+    """Any logits by query and key: `matrix` [query, key] for all heads or [head, query, key], −∞ allowed.
+
+    An array (which may be larger than the text), a function of two integer arrays of positions, or its name
+    "module:name". A function is called for one query at a time, in O(tokens) memory, and what it gives for a pair
+    may depend on nothing else. For measured or invented logits that follow no law of distance.
+
+        DenseLogits(lambda query, key: -0.1 * abs(query - key) + 2.0 * (key % 16 == 0))
+    """
+
+    matrix: Biases
     kind: Literal["dense"] = tag(default="dense")
     exact: ClassVar[bool] = True
-
-    def __post_init__(self):
-        if any(len(row) != len(self.matrix) for row in self.matrix):
-            raise InvalidValueError(
-                f"matrix: {len(self.matrix)} rows given, each of {len(self.matrix)} numbers needed"
-            )
 
     def slopes_of(self, heads: int, groups: int | None = None) -> None:
         """None: the logit is not linear in the distance."""
 
-    def logits_of(self, tokens: int) -> Float[np.ndarray, "query key"]:
-        """The logits of the first `tokens` tokens. Raises `InvalidValueError` for a matrix too small."""
-        if tokens > len(self.matrix):
+    def logits_of(
+        self,
+        query: Int[np.ndarray, "query"],
+        key: Int[np.ndarray, "key"],
+        heads: int,
+        groups: int | None = None,
+    ) -> Float[np.ndarray, "head query key"]:
+        """The logits of these queries and keys. Raises `InvalidValueError` for a matrix too small."""
+        logits = self.matrix.at("matrix", query[:, None], key[None, :])
+        shape = (logits.shape[0] if logits.ndim == 3 else 1, len(query), len(key))
+        try:
+            return spread("matrix", np.broadcast_to(logits, shape), heads, groups)
+        except ValueError as error:
+            if isinstance(error, InvalidValueError):
+                raise
             raise InvalidValueError(
-                f"matrix: {len(self.matrix)} tokens given, at least {tokens} needed for this text"
-            )
-        return np.array(self.matrix, dtype=np.float64)[:tokens, :tokens]
+                f"matrix: logits of shape {logits.shape} given, {shape[1:]} (query, key) needed, or so per head"
+            ) from None

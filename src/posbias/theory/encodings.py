@@ -20,6 +20,7 @@ from posbias.spec import NonNegative, NonNegatives, Open, Positive, tag, value
 from posbias.theory.distance import (
     T5,
     DenseLogits,
+    DistanceFunction,
     Distances,
     KerpleLog,
     KerplePower,
@@ -128,6 +129,7 @@ Positional = Annotated[
     | KerpleLog
     | KerplePower
     | Tabulated
+    | DistanceFunction
     | DenseLogits
     | NeedsMeasurement,
     Field(discriminator="kind"),
@@ -136,7 +138,8 @@ Positional = Annotated[
 """The positional encodings; one's own, with these methods and `exact`, is one too."""
 
 POSITIONALS = (
-    NoPE, ALiBi, DecayBias, RoPE, T5, KerpleLog, KerplePower, Tabulated, DenseLogits, NeedsMeasurement
+    NoPE, ALiBi, DecayBias, RoPE, T5, KerpleLog, KerplePower, Tabulated, DistanceFunction, DenseLogits,
+    NeedsMeasurement
 )  # fmt: skip
 """Every class of the union, for tests, menus and tables."""
 

@@ -3,92 +3,26 @@
     for value, profile in vary(architecture, "depth", [1, 2, 4, 8], tokens=512):
         print(value, profile.summary.verdict)
 
-A quantity is a row of `QUANTITIES`: how it changes an architecture, and how a range of it is spaced.
+`vary_two` varies two at once. A quantity is a row of `QUANTITIES`: how it changes an architecture, and how a range
+of it is spaced.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from posbias import memory
 from posbias.arguments import one_of, typed_integer
 from posbias.errors import InvalidValueError, nearest
 from posbias.profile import Profile
-from posbias.theory.architecture import Architecture, Layer, shortest_pattern
-from posbias.theory.encodings import DecayBias
-from posbias.theory.masks import Causal, SlidingWindow
-from posbias.theory.mixing import ConstantMixing, PerLayer
+from posbias.theory.architecture import Architecture
+from posbias.theory.quantities import QUANTITIES
 from posbias.theory.rollout.dispatch import cores, influence
 
 STEPS, MOST = 33, 10_000
 """Values that a range gives when it does not say how many, and that it may ask for at most."""
-
-
-@dataclass(frozen=True)
-class Quantity:
-    """Something of an architecture that can be varied: `change` makes the variant for a value."""
-
-    name: str
-    what: str
-    whole: bool
-    """Whether its values are integers."""
-    geometric: bool
-    """Whether a range is spaced by ratios."""
-    change: Callable[[Architecture, Any], Architecture]
-
-
-def _depth(architecture: Architecture, depth: int) -> Architecture:
-    """The pattern repeated to another depth; measured mixing only as far as it goes."""
-    stack = [architecture.layers[t % len(architecture.layers)] for t in range(depth)]
-    mixing = architecture.mixing
-    if isinstance(mixing, PerLayer):
-        if depth > architecture.depth:
-            raise InvalidValueError(
-                f"depth: {depth} given, at most the {architecture.depth} layers whose λ is known needed"
-            )
-        mixing = replace(mixing, coefficients=mixing.coefficients[:depth])
-    return replace(architecture, depth=depth, layers=shortest_pattern(stack), mixing=mixing)
-
-
-def _window(architecture: Architecture, width: int) -> Architecture:
-    """Another width where the architecture has windows; a window in every causal layer where it has none."""
-    sliding = any(isinstance(layer.mask, SlidingWindow) for layer in architecture.layers)
-
-    def changed(layer: Layer) -> Layer:
-        if isinstance(layer.mask, SlidingWindow):
-            return replace(layer, mask=SlidingWindow(width, layer.mask.sinks))
-        return (
-            replace(layer, mask=SlidingWindow(width))
-            if isinstance(layer.mask, Causal) and not sliding
-            else layer
-        )
-
-    return replace(architecture, layers=tuple(changed(layer) for layer in architecture.layers))
-
-
-def _each_layer(**fields: Callable[[Any], Any]) -> Callable[[Architecture, Any], Architecture]:
-    def change(architecture: Architecture, given: Any) -> Architecture:
-        made = {name: make(given) for name, make in fields.items()}
-        return replace(architecture, layers=tuple(replace(layer, **made) for layer in architecture.layers))
-
-    return change
-
-
-QUANTITIES = {
-    quantity.name: quantity
-    for quantity in (
-        Quantity("depth", "number of layers", True, False, _depth),
-        Quantity("mixing", "weight of attention λ in every layer", False, False,
-                 lambda architecture, lam: replace(architecture, mixing=ConstantMixing(lam))),
-        Quantity("window", "width of the sliding window", True, True, _window),
-        Quantity("decay", "rate of a decay mask in every layer", False, True, _each_layer(positional=DecayBias)),
-        Quantity("temperature", "temperature of every softmax", False, True, _each_layer(temperature=float)),
-        Quantity("tokens", "length of the text", True, True, lambda architecture, tokens: architecture),
-    )
-}  # fmt: skip
-"""Name → quantity, for `vary` and the command line."""
 
 
 def vary(
@@ -106,16 +40,69 @@ def vary(
     `tokens`, `query`, `method` and `threads` as in `influence`; values are independent and share the cores.
     Raises `InvalidValueError` for an unknown quantity or a value that the architecture cannot take.
     """
-    chosen = QUANTITIES[one_of("vary", quantity, QUANTITIES)]
+    how: dict[str, Any] = {"method": method, "threads": threads}
+    varied = _at_points(architecture, [{quantity: value} for value in values], tokens, query, **how)
+    return [(_number_of(quantity, value), profile) for value, profile in zip(values, varied, strict=True)]
 
-    def at(value: float) -> tuple[float, Profile]:
-        number = int(value) if chosen.whole and float(value).is_integer() else value
-        variant = chosen.change(architecture, number)
-        length = int(number) if quantity == "tokens" else tokens
-        return number, influence(variant, length, query, method=method, threads=1)
+
+def vary_two(
+    architecture: Architecture,
+    axes: Sequence[tuple[str, Sequence[float]]],
+    tokens: int,
+    query: int = -1,
+    *,
+    method: str = "auto",
+    threads: int | None = None,
+) -> list[list[Profile]]:
+    """The profile at each value of a quantity (rows) and each of another (columns), everything else as it is.
+
+    `axes` holds both quantities of `QUANTITIES` with their values, the rest is as in `vary`. Raises
+    `InvalidValueError` as `vary` does, for another number of axes, one quantity twice, more than `MOST` profiles,
+    and more than memory holds.
+    """
+    names = [name for name, _ in axes]
+    if len(axes) != 2 or names[0] == names[1]:
+        raise InvalidValueError(f"vary: {', '.join(names)} given, two different quantities needed")
+    (one, rows), (other, columns) = axes
+    if not 1 <= len(rows) * len(columns) <= MOST:
+        raise InvalidValueError(
+            f"vary: {len(rows)} × {len(columns)} values given, 1 to {MOST:,} in all needed"
+        )
+    longest = max([tokens, *(max(map(int, values)) for name, values in axes if name == "tokens")])
+    memory.require(8 * longest * len(rows) * len(columns), "tokens", longest)
+    points = [{one: row, other: column} for row in rows for column in columns]
+    varied = _at_points(architecture, points, tokens, query, method=method, threads=threads)
+    return [varied[k : k + len(columns)] for k in range(0, len(varied), len(columns))]
+
+
+def _at_points(
+    architecture: Architecture,
+    points: Sequence[Mapping[str, float]],
+    tokens: int,
+    query: int,
+    *,
+    method: str,
+    threads: int | None,
+) -> list[Profile]:
+    """The profile where each quantity has its value, for each point; points share the cores."""
+    for name in points[0] if points else ():
+        one_of("vary", name, QUANTITIES)
+
+    def at(point: Mapping[str, float]) -> Profile:
+        variant, length = architecture, tokens
+        for name in sorted(point, key=list(QUANTITIES).index):
+            value = _number_of(name, point[name])
+            variant = QUANTITIES[name].change(variant, value)
+            length = int(value) if name == "tokens" else length
+        return influence(variant, length, query, method=method, threads=1)
 
     with ThreadPoolExecutor(cores(threads)) as pool:
-        return list(pool.map(at, values))
+        return list(pool.map(at, points))
+
+
+def _number_of(quantity: str, value: float) -> float:
+    """A value as the quantity wants it: whole numbers as integers."""
+    return int(value) if QUANTITIES[quantity].whole and float(value).is_integer() else value
 
 
 def values_of(spelling: str) -> tuple[str, list[float]]:

@@ -21,13 +21,12 @@ from torch import Tensor
 from posbias.arguments import whole
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
+from posbias.sinks import THRESHOLD
 from posbias.training.averages import estimate_members, estimates_dict, plain
 from posbias.training.loop import Trained
 from posbias.training.network import initial_weights
 from posbias.training.trials import attention_blocks, running
 
-THRESHOLD = 0.2
-"""τ of Wu et al. 2025."""
 THRESHOLDS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """The τ of curves."""
 LATER = 5

@@ -15,7 +15,7 @@ from project import ROOT
 from posbias.cli import app, main
 from posbias.papers.registry import PAPERS
 
-ADDED = {"left_out", "mixing", "profile_is", "unit"}
+ADDED = {"flatness", "left_out", "mixing", "profile_is", "prompts_to_tell", "unit"}
 """Keys that answers of 0.1, which are those recorded, do not have."""
 CHANGED = {
     "compare-itself",
@@ -119,6 +119,16 @@ def test_an_answer_begins_with_its_schema(tmp_path, monkeypatch, capsys):
         answer = json.loads(capsys.readouterr().out)
         assert next(iter(answer)) == "schema"
         assert not faults(answer), words
+
+
+def test_a_map_over_two_quantities_fits_its_schema(capsys):
+    main(
+        ["predict", "bloom-560m", "--tokens", "16", "--vary", "depth=2,4", "--vary", "slopes=1:4:3", "--json"]
+    )
+    answer = json.loads(capsys.readouterr().out)
+    assert not faults(answer)
+    assert answer["varied"] == ["depth", "slopes"]
+    assert [len(row) for row in answer["summaries"]] == [len(answer["values"][1])] * 2
 
 
 def test_an_answer_is_read_with_and_without_its_schema(tmp_path, monkeypatch, capsys):

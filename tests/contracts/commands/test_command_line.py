@@ -94,8 +94,15 @@ def test_predict_writes_and_compare_reads(architecture, tmp_path):
     same = json.loads(run("compare", tmp_path / "p.json", tmp_path / "p.json", "--json").stdout)
     assert same["spearman"] == pytest.approx(1)
     assert same["wasserstein"] == 0
-    table = run("compare", tmp_path / "p.json", tmp_path / "q.json").stdout
+    picture = tmp_path / "both.svg"
+    table = run("compare", tmp_path / "p.json", tmp_path / "q.json", "--plot", picture).stdout
+    assert "p.json: Spearman" in picture.read_text()
     assert "baseline: recency only" in table
+    (tmp_path / "r.json").write_text(json.dumps([1.0 + j % 3 for j in range(50)]))
+    (tmp_path / "s.json").write_text(json.dumps([1 / (50 - j) for j in range(50)]))
+    told = run("compare", tmp_path / "r.json", tmp_path / "s.json").stdout
+    assert "r.json: no better than the baseline recency only, by either score" in told
+    assert "no better" not in run("compare", tmp_path / "r.json", tmp_path / "r.json").stdout
 
 
 @pytest.mark.parametrize(

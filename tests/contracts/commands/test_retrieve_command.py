@@ -103,9 +103,9 @@ def test_what_is_there_is_not_asked_again_and_other_jobs_go_beside_it(model, her
     assert sorted(path.name for path in here.iterdir()) == ["o", "o-2", "o-3"]
 
 
-def test_a_random_model_is_said_to_be_at_chance(model, here, capsys):
+def test_a_random_model_is_not_told_from_chance(model, here, capsys):
     told = run(capsys, model, "--pairs", 6, "--positions", 3, "--prompts", 8)
-    assert "at chance: the curve shows where it copies from" in told.out
+    assert "not told apart from chance by 8 prompts (" in told.out
     assert told.out.splitlines()[0].split()[:4] == ["position", "place", "token", "written"]
     assert "verdict" not in told.out
 

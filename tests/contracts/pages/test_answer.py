@@ -7,6 +7,7 @@ import pytest
 
 from posbias.agreement import Agreement, Score
 from posbias.comparison import Comparison, Difference, HeldOut, compare_all
+from posbias.estimate import Estimate
 from posbias.held_out import folds
 from posbias.predictors import measured_influence, predictions
 from posbias.profile import harmonic
@@ -198,3 +199,16 @@ def test_errors_of_shares_are_those_of_the_bootstrap(make_measurement):
     assert found.depth.value == pytest.approx(measured.summary.trough_depth, rel=1e-9)
     assert found.trough_range is not None
     assert found.trough_range[0] <= measured.summary.trough <= found.trough_range[1]
+
+
+def test_an_open_difference_says_about_how_many_prompts_would_tell(make_measurement):
+    """Of the best and its rival: by .02 ± .04 over 32 prompts, and by nothing at all."""
+    agreements = {"fitted": scored(0.8, 0.1), "energy": scored(0.78, 0.1)}
+    seen, tie = (Agreement.estimated([Estimate(value, 0.04, 32)] * 4) for value in (0.02, 0.0))
+    for difference, told in ((seen, "about 500 prompts)"), (tie, "more than 10,000 prompts)")):
+        text = " ".join(words(make_measurement, agreements, scored(0.9, 0.05), difference))
+        assert told in text
+        assert "; with so many prompts the interval would leave out 0, were the difference as seen." in text
+    assert "so many prompts" not in " ".join(
+        words(make_measurement, agreements, scored(0.9, 0.05), Agreement(*[Score(0.0, (-0.1, 0.1))] * 4))
+    )

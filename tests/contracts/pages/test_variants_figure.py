@@ -38,8 +38,8 @@ def test_points_intervals_and_bars_are_the_numbers():
     means = [p.value - 0.5 for p in given.score.recency_probability[1:]]
     np.testing.assert_allclose(points(ax)[:, 0], means)
     lines = [ends for c in ax.containers if hasattr(c, "has_xerr") for ends in c.lines[2][0].get_segments()]
-    for ends, mean, p in zip(lines, means, given.score.recency_probability[1:], strict=True):
-        np.testing.assert_allclose(ends[:, 0], [mean - 1.96 * p.se, mean + 1.96 * p.se])
+    for ends, p in zip(lines, given.score.recency_probability[1:], strict=True):
+        np.testing.assert_allclose(ends[:, 0], np.array(p.interval) - 0.5)
     for bar, mean, v in zip(ax.patches, means, given.score.variance[1:], strict=True):
         ends = (bar.get_x(), bar.get_x() + bar.get_width())
         np.testing.assert_allclose(ends, [mean - v.value**0.5, mean + v.value**0.5])

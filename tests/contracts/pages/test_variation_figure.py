@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from posbias.plots import draw_variation, new_figure, picture_bytes, variation_figure
+from posbias.plots import draw_variation, map_figure, new_figure, picture_bytes, variation_figure
 from posbias.plots.variation import BINS
 from posbias.profile import Profile
 
@@ -42,4 +42,17 @@ def test_small_multiples_show_the_first_and_the_last(count):
     assert titles[0] == "depth = 1"
     assert titles[-1] == f"depth = {count}"
     assert len(titles) == min(6, count)
+    assert picture_bytes(figure, "png").startswith(b"\x89PNG")
+
+
+def test_a_map_shows_both_ends_over_two_quantities():
+    profiles = [[profile for _, profile in varied([1, 2, 3])] for _ in range(2)]
+    figure = map_figure([("depth", [2, 4]), ("window", [10, 100, 1000])], profiles)
+    left, right = figure.axes[:2]
+    for ax, name in ((left, "first_mass"), (right, "last_mass")):
+        (mesh,) = ax.collections
+        expected = [[getattr(profile.summary, name) for profile in row] for row in profiles]
+        np.testing.assert_allclose(np.asarray(mesh.get_array()).reshape(2, 3), expected)
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("window", "depth")
+        assert (ax.get_xscale(), ax.get_yscale()) == ("log", "linear")
     assert picture_bytes(figure, "png").startswith(b"\x89PNG")

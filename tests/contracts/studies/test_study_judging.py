@@ -190,10 +190,12 @@ def test_lines_are_over_the_first_axis_of_numbers():
     records = tuple(SimpleNamespace(quantities=one) for one in quantities)
     axis, found = lines(Outcome(study, "nowhere", (*records, None)), "recency_probability.1")
     assert axis == "model.dimension"
-    assert [(line.label, line.x, line.value, line.se) for line in found] == [
-        ("model.residual = True", (16.0, 64.0), (2.0, 1.0), (0.01, 0.01)),
-        ("model.residual = False", (64.0,), (3.0,), (0.01,)),
+    assert [(line.label, line.x, line.value) for line in found] == [
+        ("model.residual = True", (16.0, 64.0), (2.0, 1.0)),
+        ("model.residual = False", (64.0,), (3.0,)),
     ]
+    # nine samples: t has eight degrees of freedom
+    assert [line.reach for line in found] == [pytest.approx((0.02306,) * n, abs=1e-6) for n in (2, 1)]
     with pytest.raises(InvalidValueError, match="no axis of the sweep has numbers"):
         lines(
             Outcome(small(sweep={"model.residual": [True]}), "nowhere", (None, None)), "recency_probability.1"

@@ -282,6 +282,23 @@ def test_claims_select_by_what_was_chosen_and_by_what_the_spec_holds():
         pairs(of={"model.residual": 1})
 
 
+def test_a_prediction_may_sweep_patterns_files_and_presets(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "bloom", "n_layer": 3, "n_head": 2}')
+    (tmp_path / "own.toml").write_text('depth = 2\n[mixing]\nkind = "constant"\nvalue = 0.2')
+    base = {"question": QUESTION, "base": {"kind": "predict", "tokens": 8}}
+    made = study_of({**base, "sweep": {"architecture": ["config.json", "own.toml", "bloom-560m"]}})
+    assert [cell.spec.architecture.depth for cell in made.cells()] == [3, 2, 24]
+    near = {"mask": {"kind": "sliding_window", "width": 2}}
+    base["base"]["architecture"] = {"depth": 5}
+    made = study_of({**base, "sweep": {"architecture.layers": [[near], [near, {}], [near, near, {}]]}})
+    windows = [
+        [layer.mask.kind == near["mask"]["kind"] for layer in cell.spec.architecture.stack]
+        for cell in made.cells()
+    ]
+    assert windows == [[True] * 5, [True, False, True, False, True], [True, True, False, True, True]]
+
+
 def test_a_prediction_may_vary_the_layers_of_a_pattern():
     made = study_of(
         {

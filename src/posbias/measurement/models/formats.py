@@ -6,6 +6,7 @@ leaves as one line.
 """
 
 import io
+import re
 import shutil
 import sys
 import tempfile
@@ -30,29 +31,40 @@ from posbias.measurement.models.tiny.model import register
 register()
 
 _AS_THEY_COME = Placement()
+_TOKENIZER_FILE = re.compile(r"tokenizer|vocab|merges|spiece|sentencepiece|.*\.(model|tiktoken|spm)$")
+"""Names of files that a tokenizer is kept in."""
 
 
 def from_folder(
-    folder: Path, placement: Placement = _AS_THEY_COME, attention: str | None = None, trusted: bool = False
+    folder: Path,
+    placement: Placement = _AS_THEY_COME,
+    attention: str | None = None,
+    trusted: bool = False,
+    tokenizer: str | Path | None = None,
 ) -> tuple[Any, Any]:
     """Return model and tokenizer of a folder that `save_pretrained` wrote.
 
     `attention`: "eager" or "sdpa", None for the family's default; `trusted`: run Python files of the folder if
-    it has any. Raises `ModelError`, `InvalidValueError` for an attention that is wrong for the family.
+    it has any; `tokenizer`: the folder of another tokenizer.
+
+    Raises `ModelError`, `InvalidValueError` for an attention that is wrong for the family.
     """
     where: dict[str, Any] = {"local_files_only": True, "trust_remote_code": trusted}
     with quiet_transformers(), _as_model_error(folder):
-        config, chosen, tokenizer = _described(folder, attention, where)
+        config, chosen, made = _described(folder, attention, where, tokenizer)
         missing = missing_weights(folder)
         if missing is not None:
             raise ModelError(f"model: {folder} could not be loaded: it has no {missing}")
         placement.need_memory(folder, getattr(config, "dtype", None))
         where |= {"config": config, "use_safetensors": has_safetensors(folder)}
-        return _load(_auto_class(config), folder, placement, attn_implementation=chosen, **where), tokenizer
+        return _load(_auto_class(config), folder, placement, attn_implementation=chosen, **where), made
 
 
 def from_gguf(
-    file: Path, placement: Placement = _AS_THEY_COME, attention: str | None = None
+    file: Path,
+    placement: Placement = _AS_THEY_COME,
+    attention: str | None = None,
+    tokenizer: str | Path | None = None,
 ) -> tuple[Any, Any]:
     """Return model (unpacked) and tokenizer of a GGUF file. Arguments and errors as of `from_folder`.
 
@@ -63,18 +75,43 @@ def from_gguf(
     # transformers shows a bar here that its own switch does not reach
     bar = nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO())
     with bar, quiet_transformers(), _as_model_error(file):
-        _, chosen, tokenizer = _described(file.parent, attention, where)
+        _, chosen, made = _described(file.parent, attention, where, tokenizer)
         where |= {"quantization_config": transformers.GgufConfig(dequantize=True)}
         kind = transformers.AutoModelForCausalLM
-        return _load(kind, file.parent, placement, attn_implementation=chosen, **where), tokenizer
+        return _load(kind, file.parent, placement, attn_implementation=chosen, **where), made
 
 
-def _described(folder: Path, attention: str | None, where: dict[str, Any]) -> tuple[Any, str, Any]:
-    """The configuration of a model, the attention to take, and the tokenizer."""
+def tokenizer_of_folder(folder: str | Path) -> Any:
+    """Return the tokenizer of a folder that its `save_pretrained` wrote. Raises `ModelError`."""
+    path = Path(folder).expanduser()
+    if not path.is_dir():
+        raise ModelError(f"tokenizer: {path} is no folder, one written by tokenizer.save_pretrained needed")
+    with quiet_transformers(), _as_model_error(path, "tokenizer"):
+        return _tokenizer(path, {"local_files_only": True}, "tokenizer", "")
+
+
+def _tokenizer(folder: Path, where: dict[str, Any], what: str, otherwise: str) -> Any:
+    """The tokenizer in a folder, given as `what`; one line says that there is none, and what to do `otherwise`."""
+    try:
+        return transformers.AutoTokenizer.from_pretrained(folder, **where)
+    except Exception as error:
+        if "gguf_file" in where or any(_TOKENIZER_FILE.match(file.name) for file in folder.iterdir()):
+            raise
+        remedy = f"write one there with tokenizer.save_pretrained{otherwise}"
+        raise ModelError(f"{what}: {folder} has no tokenizer; {remedy}") from error
+
+
+def _described(
+    folder: Path, attention: str | None, where: dict[str, Any], tokenizer: str | Path | None
+) -> tuple[Any, str, Any]:
+    """The configuration of a model, the attention to take, and the tokenizer: its own or that of a folder."""
     config = transformers.AutoConfig.from_pretrained(folder, **where)
     check_config(config)
     chosen = attention_for(config, attention)
-    return config, chosen, transformers.AutoTokenizer.from_pretrained(folder, **where)
+    if tokenizer is not None:
+        return config, chosen, tokenizer_of_folder(tokenizer)
+    otherwise = ", or name the folder of one: tokenizer=FOLDER (--tokenizer FOLDER)"
+    return config, chosen, _tokenizer(folder, where, "model", otherwise)
 
 
 def _load(kind: Any, folder: Path, placement: Placement, **how: Any) -> Any:
@@ -176,15 +213,15 @@ def _whole(loaded: Any) -> Any:
 
 
 @contextmanager
-def _as_model_error(path: Path) -> Iterator[None]:
-    """Turn what a third party raises into one line."""
+def _as_model_error(path: Path, what: str = "model") -> Iterator[None]:
+    """Turn what a third party raises into one line; `what` the path is given as."""
     try:
         yield
     except PosbiasError:
         raise
     except ImportError as error:
         if error.name is None:  # a sentence, not a package: what the files themselves ask for
-            raise _could_not(path, error) from error
+            raise _could_not(path, error, what) from error
         raise MissingPackageError(
             f"{error.name}: not installed, loading {path.name} needs it; run: pip install 'posbias[measure]'"
         ) from error
@@ -194,14 +231,16 @@ def _as_model_error(path: Path) -> Iterator[None]:
                 f"model: {path.name} needs Python files of its own, which are not run unasked: read those in "
                 f"{path}, then pass trust_remote_code=True (--trust-remote-code)"
             ) from error
-        raise _could_not(path, error) from error
+        raise _could_not(path, error, what) from error
     except BaseException as error:
         # what the tokenizers' Rust code raises on nonsense is no Exception
         if type(error).__name__ != "PanicException":
             raise
-        raise _could_not(path, error) from error
+        raise _could_not(path, error, what) from error
 
 
-def _could_not(path: Path, error: BaseException) -> ModelError:
-    first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return ModelError(f"model: {path} could not be loaded: {first}")
+def _could_not(path: Path, error: BaseException, what: str) -> ModelError:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    # a line that ends at a colon says nothing without those behind it
+    first = " ".join(lines) if lines[0].endswith(":") else lines[0]
+    return ModelError(f"{what}: {path} could not be loaded: {first}")

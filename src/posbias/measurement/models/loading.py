@@ -103,8 +103,7 @@ class LoadedModel:
         for key, tensor in sorted(model.state_dict().items()):
             digest.update(key.encode())
             digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
-        vocabulary = getattr(tokenizer, "get_vocab", dict)()
-        digest.update(json.dumps(sorted(vocabulary.items())).encode())
+        digest.update(_spelling(tokenizer))
         return _prepared(model, tokenizer, name, digest.hexdigest(), attention)
 
 
@@ -128,13 +127,15 @@ def load_model(
     device_map: DeviceMap = None,
     attention: str | None = None,
     trust_remote_code: bool = False,
+    tokenizer: str | Path | None = None,
 ) -> LoadedModel:
     """Load a model by name, folder, `.gguf` file or hub id; what is not here yet is fetched first.
 
     `revision`: branch, tag or commit of a hub id. `dtype`: "float32", "bfloat16", "float16", or "auto" for the
     one stored. `device`: "cpu", "cuda", "cuda:1", "mps". `device_map`: "auto" or another strategy of accelerate,
     a map from modules to devices ("disk" is one), or a JSON file of one. `attention`: "eager" or "sdpa", None
-    for the family's default. `trust_remote_code`: run Python files that come with the model.
+    for the family's default. `trust_remote_code`: run Python files that come with the model. `tokenizer`: a folder
+    with another tokenizer than the model's files have.
 
     A family outside the table loads with `verified` False. Raises `ModelError` when the model is unknown,
     missing, damaged, cannot be downloaded, needs code that is not trusted, has no decoder layers or a tokenizer
@@ -145,12 +146,15 @@ def load_model(
     begin = time.perf_counter()
     if found.path.suffix == ".gguf":
         log.info("%s: unpacking weights, this takes half a minute", found.name)
-        model, tokenizer = from_gguf(found.path, placement, attention)
+        model, own = from_gguf(found.path, placement, attention, tokenizer)
     else:
         log.info("%s: loading", found.name)
-        model, tokenizer = from_folder(found.path, placement, attention, trust_remote_code)
-    _check_vocabulary(model, tokenizer)
-    loaded = _prepared(model, tokenizer, found.name, found.checksum, attention)
+        model, own = from_folder(found.path, placement, attention, trust_remote_code, tokenizer)
+    check_vocabulary(model, own)
+    checksum = found.checksum
+    if tokenizer is not None:
+        checksum = hashlib.sha256(checksum.encode() + _spelling(own)).hexdigest()
+    loaded = _prepared(model, own, found.name, checksum, attention)
     return replace(loaded, seconds=time.perf_counter() - begin, revision=found.revision)
 
 
@@ -222,10 +226,20 @@ def _prepared(model: Any, tokenizer: Any, name: str, checksum: str, attention: s
     return LoadedModel(model, tokenizer, family, name, checksum)
 
 
-def _check_vocabulary(model: Any, tokenizer: Any) -> None:
+def _spelling(tokenizer: Any) -> bytes:
+    """All that decides how a tokenizer splits a text, as far as it says: its rules, or its vocabulary alone."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return json.dumps(sorted(getattr(tokenizer, "get_vocab", dict)().items())).encode()
+    rules = json.loads(backend.to_str())
+    # these are of the last call, not of the tokenizer
+    return json.dumps({name: rules[name] for name in rules if name not in ("truncation", "padding")}).encode()
+
+
+def check_vocabulary(model: Any, tokenizer: Any) -> None:
     """Refuse a tokenizer of another model. (Tokens added to a vocabulary may well have no embedding.)"""
     rows = model.get_input_embeddings().weight.shape[0]
-    if tokenizer.vocab_size > rows:
+    if getattr(tokenizer, "vocab_size", 0) > rows:
         raise ModelError(
             f"model: its tokenizer knows {tokenizer.vocab_size} tokens, its embeddings end at {rows - 1}: "
             "the two do not belong together"

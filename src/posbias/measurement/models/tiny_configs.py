@@ -137,17 +137,22 @@ def specimen(model_type: str, variant: int = 0, attention: str | None = None, **
     configuration. The same arguments give the same weights.
     """
     family = FAMILIES[model_type]
-    kind = transformers.AutoConfig.for_model(model_type).__class__
-    own = _CHANGES[model_type][variant]
-    common: dict[str, Any] = {
-        name: size for name, size in _COMMON.items() if not own.keys() & _SPELLINGS.get(name, ())
-    }
-    config = kind(**common | own | changes)
+    config = specimen_config(model_type, variant, **changes)
     head = transformers.AutoModelForCausalLM if family.causal else transformers.AutoModelForMaskedLM
     with torch.random.fork_rng(devices=[]):
         model = head.from_config(config, attn_implementation=attention or family.attention[0])
     _draw(model, model_type)
     return model.eval().requires_grad_(False)
+
+
+def specimen_config(model_type: str, variant: int = 0, **changes: Any) -> Any:
+    """Return the configuration of a `specimen`."""
+    kind = transformers.AutoConfig.for_model(model_type).__class__
+    own = _CHANGES[model_type][variant]
+    common: dict[str, Any] = {
+        name: size for name, size in _COMMON.items() if not own.keys() & _SPELLINGS.get(name, ())
+    }
+    return kind(**common | own | changes)
 
 
 def _draw(model: Any, name: str) -> None:

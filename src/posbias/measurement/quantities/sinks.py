@@ -1,12 +1,8 @@
 """Attention sinks: tokens that draw more than their share, and the massive activations behind them.
 
 A sink shows in the columns of the attention: how much a key receives, and in how many rows it receives more
-than τ. Both are shares of the queries that can see the key, so that uniform attention and windows compare:
-
-    sink_j(τ) = Σ_i 1{A_ij > τ} / Σ_i M_ij,  M the mask  (Wu et al. 2025, Appendix K.4, after Gu et al. 2025)
-
-Uniform causal attention is no zero of the metric: at τ = .2 its first four rows exceed τ. Sinks go with a
-residual stream whose norm at one token is many times that of the others.
+than τ (`posbias.sinks` defines both). Here they are summed block by block of the queries. Sinks go with a residual
+stream whose norm at one token is many times that of the others.
 """
 
 import numpy as np
@@ -14,8 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-THRESHOLD = 0.2
-"""τ of Wu et al. 2025."""
+from posbias.sinks import THRESHOLD, over_seers
 
 
 class Received:
@@ -44,11 +39,11 @@ class Received:
 
     def mean(self) -> Float[np.ndarray, "head key"]:
         """Return the attention each key receives, mean over the queries that see it; NaN where none does."""
-        return self._share(self._total)
+        return over_seers(self._total, self._seers)
 
     def metric(self) -> Float[np.ndarray, "head key"]:
         """Return the share of the queries seeing a key that give it more than τ; NaN where none does."""
-        return self._share(self._above)
+        return over_seers(self._above, self._seers)
 
     def first_token(self) -> Float[np.ndarray, "head"]:
         """Return the attention that token 0 receives, mean over all queries that have a choice (i ≥ 1)."""
@@ -57,10 +52,6 @@ class Received:
     def missing(self) -> Float[np.ndarray, "head"]:
         """Return 1 − the mean row sum: what goes to learned sinks; without them rounding, about 1e-7."""
         return 1 - self._total.sum(axis=1) / self._total.shape[1]
-
-    def _share(self, sums: Float[np.ndarray, "head key"]) -> Float[np.ndarray, "head key"]:
-        empty = np.full_like(sums, np.nan)
-        return np.divide(sums, self._seers, out=empty, where=np.broadcast_to(self._seers > 0, sums.shape))
 
 
 def massive(norms: Float[np.ndarray, "position"]) -> tuple[float, int]:

@@ -239,14 +239,12 @@ def _data(name: str, score: str, shown: list[Curves]) -> dict[str, Any]:
 
 
 def _ours(shown: Iterable[Curves], score: str) -> Ours:
-    """The scores, half of the 95 % interval being 1.96 standard errors."""
+    """The scores, as far as their errors are known."""
     for curves in shown:
         for letter, by in curves.comparison.agreements.items():
             found: Score = getattr(by, score)
-            if found.interval is not None:
-                low, high = found.interval
-                estimate = Estimate(found.value, (high - low) / 2 / 1.96, len(curves.samples))
-                yield curves.model, curves.corpus, f"({letter})", estimate
+            if found.estimate is not None:
+                yield curves.model, curves.corpus, f"({letter})", found.estimate
 
 
 def _row_words(score: str, row: dict[str, printed.Row]) -> str:

@@ -24,7 +24,7 @@ from posbias.errors import InvalidValueError
 from posbias.profile import Profile
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.encodings import DenseLogits
-from posbias.theory.masks import MASKS, Causal, SlidingWindow
+from posbias.theory.masks import INTERVALS, Causal, SlidingWindow
 from posbias.theory.mixing import PerLayer
 from posbias.theory.rollout import sweep
 from posbias.theory.rollout.kernel import Kernel, Row
@@ -144,7 +144,7 @@ def engine(layer: Layer, tokens: int) -> str:
 
 def engines(layer: Layer) -> list[str]:
     """The engines that can take a layer, the fastest for long texts first."""
-    if isinstance(layer.positional, DenseLogits) or not isinstance(layer.mask, MASKS):
+    if isinstance(layer.positional, DenseLogits) or not isinstance(layer.mask, INTERVALS):
         return ["stream"]
     fixed = layer.head_logits()
     if fixed.slopes is not None:
@@ -157,12 +157,12 @@ def _row(
     architecture: Architecture, tokens: int, place: int, method: str, threads: int
 ) -> tuple[Row, float, dict[str, int]]:
     """Mass over positions, mass lost to learned sinks, and how many layers each engine took."""
-    reach = max(layer.mask.reach(place, tokens) for layer in architecture.layers)
+    reach = _reach(architecture, tokens, place)
     # what no token that matters can see plays no part
     row = np.zeros(reach + 1)
     row[place] = 1.0
     chosen = [_choose(layer, reach + 1, method) for layer in architecture.layers]
-    repeated = chosen * (architecture.depth // len(chosen))
+    repeated = [chosen[t % len(chosen)] for t in range(architecture.depth)]
     layers = list(zip(architecture.stack, repeated, architecture.coefficients, strict=True))[::-1]
     lost = 0.0
     for fused, group in groupby(
@@ -180,6 +180,14 @@ def _row(
     mass = np.zeros(tokens)
     mass[: reach + 1] = row
     return mass, lost, dict(Counter(repeated))
+
+
+def _reach(architecture: Architecture, tokens: int, place: int) -> int:
+    """The last position that matters to a token: what one layer's mask lets it see, another's may lead on."""
+    masks = {layer.mask for layer in architecture.layers}
+    while (further := max(mask.reach(place, tokens) for mask in masks)) > place:
+        place = further
+    return place
 
 
 def _engine(name: str) -> Any:

@@ -24,16 +24,16 @@ def masked_softmax(
 ) -> Float[np.ndarray, "*heads query key"]:
     """Softmax over keys where `allowed`, zero elsewhere (Herasimchyk et al. 2026, §3), in float64.
 
-    `sink` is the logit of a learned sink beside the keys: rows then sum to less than one.
+    `sink` is the logit of a learned sink beside the keys: rows then sum to less than one. A logit of −∞ is masked.
 
-    Raises `InvalidValueError` for an admissible logit that is not finite or a query that may see no key.
+    Raises `InvalidValueError` for an admissible logit that is NaN or +∞, or a query that may see no key.
     """
     logits = np.asarray(logits, dtype=np.float64)
-    if not np.isfinite(logits[..., allowed]).all():
-        raise InvalidValueError("logits: not finite where the mask admits them, finite numbers needed")
-    if not allowed.any(axis=-1).all():
-        raise InvalidValueError("allowed: a query may attend to no key, at least one needed")
     masked = np.where(allowed, logits, -np.inf)
+    if not (masked < np.inf).all():
+        raise InvalidValueError("logits: NaN or +∞ where the mask admits them, finite numbers or −∞ needed")
+    if not (masked > -np.inf).any(axis=-1).all():
+        raise InvalidValueError("allowed: a query may attend to no key, at least one needed")
     largest = np.maximum(masked.max(axis=-1, keepdims=True), sink)
     weights = np.exp(masked - largest)
     return weights / (weights.sum(axis=-1, keepdims=True) + np.exp(sink - largest))

@@ -14,9 +14,10 @@ from jaxtyping import Float, Int
 
 from posbias import memory
 from posbias.compiling import compiled
+from posbias.errors import InvalidValueError
 from posbias.theory.architecture import Layer
 from posbias.theory.encodings import DenseLogits
-from posbias.theory.masks import MASKS
+from posbias.theory.masks import INTERVALS, lookahead
 from posbias.theory.rollout.kernel import Row, through
 
 RANGE = 600.0
@@ -48,7 +49,7 @@ def push(layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
     Every entry is a sum of positive terms, within 1e-12 relative of the dense product (below 1e-250 it may
     be 0). Raises `InvalidValueError` for logits that the layer cannot give for this many tokens.
     """
-    spans = isinstance(layer.mask, MASKS) and not isinstance(layer.positional, DenseLogits)
+    spans = isinstance(layer.mask, INTERVALS) and not isinstance(layer.positional, DenseLogits)
     merged = tables(layer, len(row)) if spans else None
     if merged is None:
         drawn, lost = _by_query(layer, row)
@@ -206,8 +207,11 @@ def _one(u, table, place, start, end, drawn):
 
 
 def _keys_of(layer: Layer, tokens: int) -> Callable[[int], Int[np.ndarray, "key"]]:
-    """The keys that each query sees; of a mask that is no member of the union from its matrix."""
-    if not isinstance(layer.mask, MASKS):
+    """The keys that each query sees; of a mask that has no `keys` from its matrix."""
+    by_query = getattr(layer.mask, "keys", None)
+    if by_query is not None:
+        return lambda query: by_query(query, tokens)
+    if not isinstance(layer.mask, INTERVALS):
         memory.require(9 * tokens**2, "tokens", tokens)
         allowed = layer.mask.allowed(tokens)
         return lambda query: np.flatnonzero(allowed[query])
@@ -225,19 +229,24 @@ def _by_query(layer: Layer, row: Row) -> tuple[Row, float]:
     tokens = len(row)
     fixed = layer.head_logits()
     keys_of = _keys_of(layer, tokens)
-    behind, far = layer.mask.reach(0, tokens), layer.mask.farthest(tokens)
+    behind, far = lookahead(layer.mask, tokens), layer.mask.farthest(tokens)
     dense = layer.positional if isinstance(layer.positional, DenseLogits) else None
-    known = layer.bias(np.arange(-behind, far + 1)) if dense is None else dense.logits_of(tokens)
+    known = layer.bias(np.arange(-behind, far + 1)) if dense is None else np.empty((0, 0))
     drawn, lost = np.zeros(tokens), 0.0
     for query in np.flatnonzero(row).tolist():
         keys = keys_of(query)
         if dense is None:
             logits = known[:, query - keys + behind]
         else:
-            logits = np.repeat(known[None, query, keys] / layer.temperature, layer.heads, axis=0)
+            logits = dense.logits_of(np.array([query]), keys, layer.heads, layer.groups)[:, 0]
+            logits = logits / layer.temperature
         logits[:, keys == query] += fixed.diagonal[:, None]
         logits[:, keys == 0] += fixed.first[:, None]
-        largest = np.maximum(logits.max(axis=1), fixed.sinks)
+        if not np.isfinite(highest := logits.max(axis=1)).all():
+            raise InvalidValueError(
+                f"logits: those of query {query} hold NaN or +∞, or no finite one; numbers or −∞ needed"
+            )
+        largest = np.maximum(highest, fixed.sinks)
         shares = np.exp(logits - largest[:, None])
         sinks = np.exp(fixed.sinks - largest)
         u = row[query] * fixed.weights / (shares.sum(axis=1) + sinks)

@@ -1,0 +1,96 @@
+"""What `posbias predict` is given: an architecture by its file or name, and λ by a word, a number or a file."""
+
+from pathlib import Path
+from typing import Any
+
+from posbias.errors import InputFileError, InvalidValueError, nearest
+
+BUNDLED = Path(__file__).parents[1] / "measurement" / "models" / "bundled"
+"""The small models that come along, each a folder with its configuration."""
+
+
+def architecture_from(given: str) -> tuple[Any, int | None]:
+    """An architecture from a file or folder, else from a name, and the length its file names."""
+    from posbias.theory.configs import read_architecture
+    from posbias.theory.presets import PRESETS, preset
+
+    if not Path(given).exists():
+        by_name = {one.source.lower(): name for name, one in PRESETS.items()} | {
+            name: name for name in PRESETS
+        }
+        bundled = BUNDLED / given / "config.json"
+        if given.lower() in by_name:
+            return preset(by_name[given.lower()]), None
+        if bundled.is_file():
+            return _with_known_mixing(read_architecture(bundled).architecture), None
+        if not Path(given).suffix[1:].isalpha():  # a name, not a file that is not there
+            small = [folder.name for folder in BUNDLED.iterdir() if folder.is_dir()]
+            close = nearest(given.rpartition("/")[2].lower(), [*PRESETS, *small])
+            raise InputFileError(
+                f"{given}: no such file and no preset{close or ', its config.json (or the folder of it) needed'}"
+            )
+    read = read_architecture(given)
+    return read.architecture, read.tokens
+
+
+def _with_known_mixing(architecture: Any) -> Any:
+    """An architecture with the λ that was measured of the model of its name, if any was."""
+    import dataclasses
+
+    from posbias.theory.known_mixing import known_mixing
+
+    mixing = known_mixing().get(architecture.name, architecture.mixing)
+    return dataclasses.replace(architecture, mixing=mixing)
+
+
+def mixing_from(given: str, architecture: Any) -> Any:
+    """A mixing schedule from a word, a number, or a file that has one."""
+    from posbias.theory.mixing import AbnarZuidema, AttentionOnly, ConstantMixing, PreNormInit
+
+    named: dict[str, Any] = {cls.kind: cls for cls in (AttentionOnly, AbnarZuidema, PreNormInit)}
+    named |= {"init": PreNormInit, "published": lambda: _published(architecture)}
+    word = given.replace("-", "_")
+    if word in named:
+        return named[word]()
+    if Path(given).suffix == ".nc":
+        return _measured(given)
+    try:
+        number = float(given)
+    except ValueError:
+        if Path(given).exists():
+            from posbias.theory.configs import read_architecture
+
+            return read_architecture(given).architecture.mixing
+        raise InvalidValueError(
+            f"mixing: {given!r} given, a number from 0 to 1, a file or one of {', '.join(named)} needed"
+            f"{nearest(word, named)}"
+        ) from None
+    try:
+        return ConstantMixing(number)
+    except InvalidValueError:
+        raise InvalidValueError(f"mixing: {given} given, a number from 0 to 1 needed") from None
+
+
+def _published(architecture: Any) -> Any:
+    """λ of a model by its name."""
+    from posbias.theory.known_mixing import known_mixing
+
+    known = known_mixing()
+    if architecture.name not in known:
+        raise InvalidValueError(
+            f"mixing: 'published' given, and no λ of {architecture.name or 'this architecture'} is known, "
+            f"only of {', '.join(known)}"
+        )
+    return known[architecture.name]
+
+
+def _measured(path: str) -> Any:
+    """λ of a measurement: the mean over its prompts, with their length."""
+    from posbias.predictors import measured_mixing
+    from posbias.store import load_measurement
+    from posbias.theory.mixing import MeasuredMixing
+
+    measurement = load_measurement(path)
+    text, source = (str(measurement.attrs.get(name, "")) for name in ("text", "model"))
+    values = tuple(measured_mixing(measurement).tolist())
+    return MeasuredMixing(values, tokens=measurement.sizes["position"], text=text, source=source)

@@ -1,0 +1,41 @@
+"""The page "Your own model, mask, arrays" runs from top to bottom."""
+
+import pytest
+from matplotlib import pyplot
+from project import ROOT
+from test_readme import blocks
+
+PAGE = ROOT / "docs" / "own.md"
+
+
+def test_every_block_runs_after_those_before_it(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    place: dict[str, object] = {}
+    codes = blocks("python", PAGE)
+    assert len(codes) >= 10
+    for code in codes:
+        exec(compile(code, str(PAGE), "exec"), place)
+    printed = capsys.readouterr().out
+    for words in (
+        "cannot be saved",
+        "Attention: 4 layers × 8 heads",
+        "at 6 shares of contexts",
+        "Architecture bloom-176b: 70 layers",
+    ):
+        assert words in printed
+    assert (tmp_path / "profile.csv").read_text().startswith("position,rollout")
+    pyplot.close("all")
+
+
+def test_its_file_predicts(tmp_path, monkeypatch):
+    from posbias.cli import app
+
+    (text,) = blocks("toml", PAGE)
+    (tmp_path / "own.toml").write_text(text, encoding="utf-8")
+    (tmp_path / "mymodule.py").write_text(
+        "def mymask(query, key): return key <= query\ndef mylogits(distance): return -0.1 * distance\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        app(["predict", "own.toml", "--tokens", "64", "--json"])
+    assert not ended.value.code

@@ -1,0 +1,190 @@
+"""Extrapolated profiles against plain loops, exact cases and the trials on record."""
+
+import itertools
+
+import numpy as np
+import pytest
+import xarray as xr
+from hypothesis import given
+from hypothesis import strategies as st
+from project import ROOT
+
+import calibration
+import posbias
+from posbias.errors import InvalidValueError
+from posbias.extrapolation import BUNDLED, RULES, continued, extrapolate, stretched
+from posbias.extrapolation_trials import trials, won_up_to
+from posbias.theory.rollout.kernel import dense_influence
+
+CURVES = st.lists(st.floats(0.01, 10.0), min_size=32, max_size=48).map(np.array)
+
+
+def measurement(influence, model="", **more):
+    """A measurement of one prompt with this influence."""
+    about = {"influence": (("prompt", "position"), np.asarray(influence)[None])}
+    return xr.Dataset(about | more, attrs={"model": model})
+
+
+@given(CURVES, st.integers(1, 5))
+def test_a_stretched_share_keeps_its_mass(curve, times):
+    tokens = curve.size * times
+    mass = stretched(curve, tokens)
+    plain = [curve[j // times] / times / curve.sum() for j in range(tokens)]  # each position becomes `times`
+    np.testing.assert_allclose(mass, plain, rtol=1e-9)
+
+
+@given(CURVES, st.integers(0, 90))
+def test_stretching_to_any_length_is_a_distribution_with_the_same_shares(curve, more):
+    mass = stretched(curve, curve.size + more)
+    assert mass.min() > 0
+    assert mass.sum() == pytest.approx(1.0, abs=1e-12)
+    half = mass.size // 2  # up to the position that the middle cuts
+    plain = np.interp(
+        half / mass.size, np.linspace(0, 1, curve.size + 1), np.cumsum([0, *curve]) / curve.sum()
+    )
+    assert mass[:half].sum() == pytest.approx(plain, abs=1e-12)
+
+
+@given(st.floats(0.0, 3.0), st.integers(32, 96), st.integers(0, 400))
+def test_a_power_law_of_the_distance_goes_on_as_it_is(power, measured, more):
+    def law(tokens):
+        weights = np.maximum(np.arange(tokens)[::-1], 1.0) ** -power
+        return weights / weights.sum()
+
+    np.testing.assert_allclose(continued(law(measured), measured + more), law(measured + more), rtol=1e-9)
+
+
+@given(CURVES, st.integers(1, 100))
+def test_both_goes_from_one_to_the_other_and_the_measured_length_is_as_measured(curve, more):
+    tokens = curve.size + more
+    share, distance = stretched(curve, tokens), continued(curve, tokens)
+    last = tokens - 1
+    plain = np.array([(share[j] * (last - j) + distance[j] * j) / last for j in range(tokens)])
+    np.testing.assert_allclose(extrapolate(measurement(curve), tokens).mass, plain / plain.sum(), rtol=1e-12)
+    np.testing.assert_allclose(
+        extrapolate(measurement(curve), curve.size).mass, curve / curve.sum(), rtol=1e-12
+    )
+
+
+def logarithmic(rng, layers, heads, tokens, window=None):
+    """Logits linear in the logarithm of distance and query, as a measurement of so many tokens has them."""
+    height, slope = rng.normal(size=(2, layers, heads, 1))
+    line = height + slope * np.log(np.maximum(np.arange(tokens), 1))
+    column = slope - height * np.log(np.maximum(np.arange(tokens), 1))
+    if window is not None:
+        line[..., window:] = np.nan
+        column[..., window:] = np.nan
+    return line, column
+
+
+def rolled(line, column, mixing, tokens):
+    """The last row of the rollout, by loops over queries and keys."""
+    row = np.eye(tokens)[-1]
+    for layer in reversed(range(len(line))):
+        kernel = np.zeros((tokens, tokens))
+        for head, i in itertools.product(range(line.shape[1]), range(tokens)):
+            logits = [column[layer, head, i] if j == 0 else line[layer, head, i - j] for j in range(i + 1)]
+            seen = np.isfinite(logits)
+            weights = np.where(seen, np.exp(np.where(seen, logits, 0.0)), 0.0)
+            kernel[i, : i + 1] += weights / weights.sum() / line.shape[1]
+        row = (1 - mixing[layer]) * row + mixing[layer] * row @ kernel
+    row[0] = row[1]
+    return row / row.sum()
+
+
+@pytest.mark.parametrize("window", [None, 9])
+def test_logits_that_are_linear_in_ln_distance_give_the_longer_rollout(window):
+    rng = np.random.default_rng(3)
+    short, long = (logarithmic(np.random.default_rng(8), 2, 3, n, window) for n in (40, 100))
+    mixing = rng.uniform(0.1, 0.9, size=2)
+    known = measurement(
+        np.ones(40),
+        logits_distance=(("layer", "head", "distance"), short[0]),
+        logits_first_column=(("layer", "head", "query"), short[1]),
+        mixing=(("prompt", "layer"), mixing[None]),
+    )
+    found = extrapolate(known, 100, "logits").mass
+    np.testing.assert_allclose(found, rolled(*long, mixing, 100), rtol=1e-9)
+
+
+def test_logits_take_the_masks_of_an_architecture():
+    short = np.zeros((2, 1, 40))
+    known = measurement(
+        np.ones(40),
+        logits_distance=(("layer", "head", "distance"), short),
+        logits_first_column=(("layer", "head", "query"), short),
+        mixing=(("prompt", "layer"), np.full((1, 2), 0.3)),
+    )
+    layer = posbias.Layer(mask=posbias.SlidingWindow(7), positional=posbias.NoPE(), heads=1)
+    architecture = posbias.Architecture(2, (layer,), mixing=posbias.ConstantMixing(0.3))
+    plain = dense_influence(architecture, 70)  # no logits: every key in the window weighs the same
+    plain[0] = plain[1]
+    found = extrapolate(known, 70, "logits", architecture)
+    np.testing.assert_allclose(found.mass, plain / plain.sum(), rtol=1e-12, atol=1e-15)
+    with pytest.raises(InvalidValueError, match="architecture: 3 layers, the 2 of the measurement needed"):
+        extrapolate(known, 70, "logits", posbias.Architecture(3, (layer,)))
+
+
+def test_a_verdict_needs_trials_that_were_won():
+    bundled = posbias.load_measurement(BUNDLED)
+    times, longest = won_up_to("smollm2-135m", "both")
+    assert times >= 2
+    assert extrapolate(bundled, 1024).summary.verdict == "U"
+    beyond = min(int(512 * times), longest) + 1
+    few = bundled.isel(prompt=slice(0, 31))
+    for profile in (
+        extrapolate(bundled, beyond),
+        extrapolate(bundled, 1024, "stretched"),
+        extrapolate(few, 1024),
+        extrapolate(longer(bundled, longest), longest + 1),
+    ):
+        assert profile.summary.verdict is None
+        assert profile.remainder == "a calibrated curve, untested here"
+    assert extrapolate(measurement(np.ones(40), "somebody's"), 80).summary.verdict is None
+    other = extrapolate(bundled, 1024, architecture=posbias.preset("llama-3-8b"))
+    assert other.left_out == ("what calibrating on another model (smollm2-135m) is worth",)
+
+
+def longer(measurement, tokens):
+    """A measurement whose influence was stretched to so many tokens."""
+    influence = np.stack([stretched(one, tokens) for one in measurement["influence"].values])
+    return xr.Dataset({"influence": (("prompt", "position"), influence)}, attrs=measurement.attrs)
+
+
+def test_what_a_reach_says_is_what_the_trials_say():
+    for model, rule in itertools.product({trial.model for trial in trials()}, RULES):
+        times, longest = won_up_to(model, rule)
+        tried = [trial for trial in trials() if trial.model == model]
+        assert all(trial.won(rule) for trial in tried if trial.factor <= times)
+        assert longest == max((trial.tokens for trial in tried if trial.factor <= times), default=0)
+    assert won_up_to("smollm2-135m", "stretched") == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((511,), "tokens: 511 given, the 512 of the measurement or more needed"),
+        ((600, "stretch"), "rule: 'stretch' given"),
+        ((600, "logits"), "variable 'logits_distance' is missing, needed by the rule 'logits'"),
+    ],
+)
+def test_what_cannot_be_extrapolated_is_told(arguments, said):
+    with pytest.raises(InvalidValueError, match=said):
+        extrapolate(posbias.load_measurement(BUNDLED), *arguments)
+    with pytest.raises(InvalidValueError, match="of 16 tokens, 32 or more needed"):
+        extrapolate(measurement(np.ones(16)), 64)
+
+
+def test_the_page_has_the_trials_on_record():
+    page = (ROOT / "docs" / "calibration.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if " → " in line and line.startswith("|")]
+    assert rows[1:] == [calibration._row(trial) for trial in trials()]
+
+
+@pytest.mark.slow
+def test_a_trial_can_be_made_again():
+    short, long = (posbias.measure("tiny-rope", tokens=n, seed=seed) for n, seed in ((64, 0), (128, 1)))
+    again = calibration.trial(short, long)
+    (kept,) = [one for one in trials() if (one.model, one.measured, one.tokens) == ("tiny-rope", 64, 128)]
+    for name, scores in kept.scores.items():
+        assert again.scores[name] == pytest.approx(scores, abs=2e-3)

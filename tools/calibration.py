@@ -1,0 +1,161 @@
+"""How extrapolating from a measurement fares: src/posbias/extrapolation.toml and the table in docs/calibration.md.
+
+python tools/calibration.py influence MODEL TOKENS PROMPTS OUT.nc   measure the influence alone
+python tools/calibration.py score SHORT.nc … --against LONG.nc …    add trials from each to each longer one
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import torch
+import xarray as xr
+
+from posbias.extrapolation import RULES, extrapolate
+from posbias.extrapolation_trials import Trial, trials
+from posbias.measurement.job import Request
+from posbias.measurement.models.families import decoder_layers
+from posbias.measurement.models.loading import load_model
+from posbias.measurement.quantities.influence import economy, gradients, predict
+from posbias.predictors import measured_influence
+from posbias.profile import Profile, harmonic, spearman, uniform, wasserstein
+from posbias.reliability import reliability
+from posbias.store import load_measurement, save_measurement
+
+Score = tuple[float, float]  # Spearman, Wasserstein
+ROOT = Path(__file__).parents[1]
+DATA = ROOT / "src" / "posbias" / "extrapolation.toml"
+PAGE = ROOT / "docs" / "calibration.md"
+HEAD = """# How each rule of `posbias.extrapolation` fared on models that were measured at both lengths: Spearman
+# and Wasserstein against the gradient influence measured at the longer one (other prompts of the same text,
+# whose windows may share tokens with those of the shorter). Made by `tools/calibration.py`.
+"""
+
+
+def influence_alone(model: str, tokens: int, prompts: int, seed: int, out: Path) -> None:
+    """Measure what is held against: the gradient influence, with fused attention and recomputed layers."""
+    loaded = load_model(model)
+    loaded.model.set_attn_implementation("sdpa")
+    request = Request(tokens=tokens, prompts=prompts, seed=seed)
+    drawn = request.draw(loaded)
+    short = torch.from_numpy(drawn.ids[0][:64])
+    saving = economy(loaded.model, decoder_layers(loaded.model, loaded.family), short)
+    rows = []
+    for ids in drawn.ids:
+        given = torch.from_numpy(ids)
+        rows.append(gradients(predict(loaded.model, given, saving), given)["influence"])
+        print(f"{len(rows)} of {prompts}", flush=True)
+    _save(loaded.name, request.source.name, np.array(rows), out)
+
+
+def _save(model: str, text: str, rows: np.ndarray, out: Path) -> None:
+    attrs = {"model": model, "text": text}
+    save_measurement(xr.Dataset({"influence": (("prompt", "position"), rows)}, attrs=attrs), out)
+
+
+def trial(short: xr.Dataset, long: xr.Dataset, most: int = 2048) -> Trial:
+    """Every rule from a short measurement against a longer one; logits, which take minutes, to `most` tokens."""
+    target, tokens = measured_influence(long).mass, long.sizes["position"]
+    known = {
+        rule: Profile(extrapolate(short, tokens, rule).mass)
+        for rule, one in RULES.items()
+        if all(name in short for name in one.needs) and (rule != "logits" or tokens <= most)
+    }
+    even = float(wasserstein(uniform(tokens).mass, target))
+    return Trial(
+        str(short.attrs["model"]),
+        short.sizes["position"],
+        tokens,
+        long.sizes["prompt"],
+        round(even, 4),
+        *noise(measured_influence(long)),
+        {rule: _scores(profile.mass, target) for rule, profile in known.items()},
+        str(measured_influence(long).summary.verdict),
+        {rule: str(profile.summary.verdict) for rule, profile in known.items()},
+    )
+
+
+def noise(measured: Profile) -> tuple[Score, Score, Score]:
+    """Scores of recency alone, of half the prompts against the other half, over many splits, and the ceiling."""
+    found = reliability(measured)
+    assert found is not None
+    rows = (found.split_half, found.noiseless)
+    halves, ceiling = [(round(row.spearman.value, 3), round(row.wasserstein.value, 4)) for row in rows]
+    return _scores(harmonic(measured.tokens).mass, measured.mass), halves, ceiling
+
+
+def _scores(p: np.ndarray, q: np.ndarray) -> Score:
+    return round(float(spearman(p, q)), 3), round(float(wasserstein(p, q)), 4)
+
+
+def write(new: list[Trial]) -> None:
+    """New trials beside those known, as facts, and as a table between the page's marks."""
+    kept = {_place(one): one for one in (*trials(), *new)}
+    ordered = [kept[place] for place in sorted(kept)]
+    DATA.write_text(HEAD + "".join(map(_entry, ordered)), encoding="utf-8")
+    head = "| model | from → to | prompts | measured | even spread | recency only | split halves | "
+    head += "noise ceiling | " + " | ".join(rule.label for rule in RULES.values()) + " |"
+    lines = [head, "|" + "---|" * (8 + len(RULES)), *map(_row, ordered)]
+    mark, end = "<!-- trials -->", "<!-- end -->"
+    before, rest = PAGE.read_text(encoding="utf-8").split(mark)
+    after = rest.split(end)[1]
+    PAGE.write_text(f"{before}{mark}\n\n" + "\n".join(lines) + f"\n\n{end}{after}", encoding="utf-8")
+
+
+def _place(one: Trial) -> tuple[str, int, int]:
+    return one.model, one.measured, one.tokens
+
+
+def _entry(one: Trial) -> str:
+    about = (
+        f'model = "{one.model}"\nmeasured = {one.measured}\ntokens = {one.tokens}\nprompts = {one.prompts}\n'
+    )
+    about += f'even = {one.even}\nverdict = "{one.verdict}"\n'
+    about += "".join(f"{name} = {list(getattr(one, name))}\n" for name in ("recency", "halves", "ceiling"))
+    about += "".join(f'verdicts.{name} = "{said}"\n' for name, said in one.verdicts.items())
+    return f"\n[[trial]]\n{about}" + "".join(
+        f"scores.{name} = {list(two)}\n" for name, two in one.scores.items()
+    )
+
+
+def _row(one: Trial) -> str:
+    cells = [one.model, f"{one.measured:,} → {one.tokens:,}", str(one.prompts), one.verdict]
+    cells += [f"– / {one.even:.3f}", *map(_pair, (one.recency, one.halves, one.ceiling))]
+    for rule in RULES:
+        said = f"{_pair(one.scores[rule])} {one.verdicts[rule]}" if rule in one.scores else ""
+        cells.append(f"**{said}**" if rule in one.scores and one.won(rule) else said)
+    return "| " + " | ".join(cells) + " |"
+
+
+def _pair(scores: tuple[float, float]) -> str:
+    return f"{scores[0]:.2f} / {scores[1]:.3f}"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(required=True, dest="command")
+    one = commands.add_parser("influence")
+    one.add_argument("model")
+    one.add_argument("tokens", type=int)
+    one.add_argument("prompts", type=int)
+    one.add_argument("out", type=Path)
+    one.add_argument("--seed", type=int, default=1)
+    two = commands.add_parser("score")
+    two.add_argument("short", type=Path, nargs="+")
+    two.add_argument("--against", type=Path, nargs="+", required=True)
+    asked = parser.parse_args()
+    if asked.command == "influence":
+        influence_alone(asked.model, asked.tokens, asked.prompts, asked.seed, asked.out)
+    else:
+        short, long = ([load_measurement(path) for path in paths] for paths in (asked.short, asked.against))
+        write(
+            [
+                trial(source, target)
+                for source in short
+                for target in long
+                if source.attrs["model"] == target.attrs["model"]
+                and source.sizes["position"] < target.sizes["position"]
+            ]
+        )
