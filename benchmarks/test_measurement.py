@@ -2,8 +2,8 @@
 
 Each case runs in a process of its own, one thread, one prompt of the bundled text: this file, called with what to
 do and the number of tokens, says how long it took (CPU time, so that other work on the machine matters little)
-and the largest memory the process had while it ran, weights included. Attention is eager up to 1,024 tokens;
-above, it is fused (sdpa) and layers are computed again in the backward pass, as `measure` does.
+and the largest memory the process had while it ran, weights included. Plain passes have fused attention (sdpa);
+what is measured has what `measure` takes at that length.
 """
 
 import json
@@ -54,19 +54,19 @@ def test_measurement(benchmark, what, tokens):
 
 
 def test_measuring_costs_little_more_than_the_passes_it_needs():
-    """At 256 tokens at most 1.3 × a forward pass plus a forward and backward pass."""
-    passes = once("forward", 256)["seconds"] + once("forward_backward", 256)["seconds"]
-    assert once("measure", 256)["seconds"] <= 1.3 * passes
+    """At 256 and 1,024 tokens at most 1.7 × a forward and backward pass with fused attention."""
+    for tokens in (256, 1024):
+        assert once("measure", tokens)["seconds"] <= 1.7 * once("forward_backward", tokens)["seconds"]
 
 
 def test_measuring_takes_less_memory_than_keeping_attention():
     assert once("measure", 2048)["bytes"] < once("output_attentions", 2048)["bytes"]
 
 
-def test_the_estimate_of_memory_is_within_a_factor_of_one_and_a_half():
+def test_announced_memory_is_enough_and_not_much_more():
     for tokens in (256, 1024, 2048, 4096):
-        found = once("measure", tokens)
-        assert found["estimated"] / 1.5 < found["bytes"] - found["before"] < found["estimated"] * 1.5, tokens
+        found = once("whole", tokens)
+        assert 1 / 1.2 < (found["bytes"] - found["before"]) / found["estimated"] <= 1, tokens
 
 
 # --- in the process of one case -------------------------------------------------------------------------------
@@ -82,16 +82,21 @@ def _work(what: str, tokens: int):
     """The model in the attention that the case needs, and what to run."""
     import torch
 
-    from posbias.measurement import Request, load_model, prompts_from, read_text
+    from posbias.measurement import Request, for_length, load_model, measure, prompts_from, read_text
     from posbias.measurement.models.families import decoder_layers
-    from posbias.measurement.prompt_meter import PromptMeter
+    from posbias.measurement.prompt_meter import FUSED, KERNEL_TOKENS, PromptMeter
     from posbias.measurement.quantities.influence import economy, gradients, predict
     from posbias.measurement.quantities.jacobian import gains_of
-    from posbias.measurement.quantities.kernels import KERNEL_TOKENS
 
     torch.set_num_threads(1)
-    long = tokens > KERNEL_TOKENS and what == "measure"
-    loaded = load_model("smollm2-135m", attention="sdpa" if long else "eager")
+    loaded = load_model("smollm2-135m", attention={"output_attentions": "eager"}.get(what, "sdpa"))
+    if what in ("measure", "whole"):
+        loaded = for_length(load_model("smollm2-135m"), tokens)
+    sum(
+        float(weight.detach().sum()) for weight in loaded.model.parameters()
+    )  # weights are in memory from here on
+    if what == "whole":
+        return loaded, lambda: measure(loaded, tokens=tokens, prompts=3, threads=1)
     drawn = prompts_from(loaded.tokenizer, read_text(None), tokens=tokens, prompts=1, seed=0)
     ids = torch.from_numpy(drawn.ids[0])
 
@@ -101,7 +106,7 @@ def _work(what: str, tokens: int):
 
     if what == "measure":
         layers = decoder_layers(loaded.model, loaded.family)
-        saving = economy(loaded.model, layers, ids[:64]) if long else None
+        saving = economy(loaded.model, layers, ids[:64], tokens > KERNEL_TOKENS) if tokens > FUSED else None
         gains = gains_of(loaded.model, loaded.family, ids[:64])
         PromptMeter(loaded, Request(tokens=64), gains=gains, economy=saving).measure(
             drawn.ids[0][:64], "a short prompt"
@@ -124,7 +129,7 @@ def _main(what: str, tokens: int) -> None:
     before = _status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     seconds = []
-    for _ in range(REPEATS[tokens]):
+    for _ in range(1 if what == "whole" else REPEATS[tokens]):
         begin = time.process_time()
         work()
         seconds.append(time.process_time() - begin)

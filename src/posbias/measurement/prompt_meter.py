@@ -21,10 +21,10 @@ from posbias.measurement.capture.scores import Factored, block_size, halvings
 from posbias.measurement.job import Request
 from posbias.measurement.models.families import decoder_layers
 from posbias.measurement.models.loading import LoadedModel
+from posbias.measurement.quantities.block_sums import energy_kernel, head_mean
 from posbias.measurement.quantities.content import ByDistance, diagonal, first_column, hidden, seen_or_nan
 from posbias.measurement.quantities.influence import Economy, gradients, predict
 from posbias.measurement.quantities.jacobian import HeadGains, stretch
-from posbias.measurement.quantities.kernels import KERNEL_TOKENS, energy_kernel, head_mean
 from posbias.measurement.quantities.mixing import (
     head_norms,
     mixing,
@@ -35,6 +35,11 @@ from posbias.measurement.quantities.mixing import (
 from posbias.measurement.quantities.rollouts import Rollouts
 from posbias.measurement.quantities.sinks import Received, massive
 
+FUSED = 256
+"""Above so many tokens fused attention is taken where the family has it, and outputs are made in blocks."""
+KERNEL_TOKENS = 1024
+"""Longest prompts whose averaged kernels are kept: 30 layers of them take 250 MB in float64. Sums over queries and
+rollouts of single prompts serve longer ones."""
 _CACHED_BYTES = 8 * 2**20
 """Logits and attention of one block on a CPU: with a few copies in float64 what caches hold."""
 
@@ -163,7 +168,7 @@ def _content_rows(
     keys = unseen.shape[1]
     mask = None if content.mask is None else content.mask[..., :keys]
     part = replace(content, key=content.key[:, :keys], mask=mask, causal=False)
-    return part.rows(queries.start, queries.stop)[0].masked_fill(unseen, -torch.inf)
+    return part.logits_of(queries.start, queries.stop).masked_fill_(unseen, -torch.inf)
 
 
 def _content(content: "_Logits", logits: "_Logits") -> Arrays:

@@ -25,10 +25,9 @@ from posbias.measurement.memory import check_memory, estimate_cost
 from posbias.measurement.models.families import decoder_layers, need_causal
 from posbias.measurement.models.in_memory import ready
 from posbias.measurement.models.loading import LoadedModel
-from posbias.measurement.prompt_meter import PromptMeter
+from posbias.measurement.prompt_meter import FUSED, KERNEL_TOKENS, PromptMeter
 from posbias.measurement.quantities.influence import Economy, economy
 from posbias.measurement.quantities.jacobian import HeadGains, gains_of
-from posbias.measurement.quantities.kernels import KERNEL_TOKENS
 from posbias.measurement.result import dataset
 from posbias.measurement.selfchecks import selfcheck
 from posbias.measurement.sharing import Group, group
@@ -39,7 +38,7 @@ from posbias.threads import leaving_a_core, torch_threads
 log = logging.getLogger(__name__)
 _SELFCHECK_TOKENS = 64
 LONG = KERNEL_TOKENS
-"""Above so many tokens fused attention is taken where the family has it, and layers are computed again."""
+"""Above so many tokens layers are computed again."""
 
 
 def job_fingerprint(model: Any = "smollm2-135m", *, tokenizer: Any = None, **asked: Any) -> str:
@@ -124,8 +123,8 @@ def _ready(model: Any, tokenizer: Any, request: Request) -> Iterator[LoadedModel
 
 
 def for_length(loaded: LoadedModel, tokens: int) -> LoadedModel:
-    """Return the model with the attention to take at this length: fused above `LONG`, where that is right."""
-    if tokens > LONG and "sdpa" in loaded.family.attention and loaded.attention != "sdpa":
+    """Return the model with the attention to take at this length: fused above `FUSED`, where that is right."""
+    if tokens > FUSED and "sdpa" in loaded.family.attention and loaded.attention != "sdpa":
         loaded.model.set_attn_implementation("sdpa")
     return loaded
 
@@ -162,8 +161,11 @@ def _measured(
 ) -> xr.Dataset:
     drawn = prepared(loaded, request)
     job = request.of(loaded)
+    expected = None
     if log.isEnabledFor(logging.INFO):
-        for line in estimate_cost(loaded, request).lines():
+        cost = estimate_cost(loaded, request)
+        expected = cost.seconds / request.prompts
+        for line in cost.lines():
             log.info(line)
     short = torch.from_numpy(drawn.ids[0][:_SELFCHECK_TOKENS])
     check = selfcheck(loaded, short)
@@ -175,13 +177,13 @@ def _measured(
     gains = _gains(loaded, request, short)
     layers = decoder_layers(loaded.model, loaded.family)
 
-    def spare() -> Economy:
-        found = economy(loaded.model, layers, short)
+    def spare(again: bool = True) -> Economy:
+        found = economy(loaded.model, layers, short, again)
         for note in found.notes:
             log.info(note)
         return found
 
-    saving = spare() if request.tokens > LONG else None
+    saving = spare(request.tokens > LONG) if request.tokens > FUSED else None
     meter = PromptMeter(loaded, request, gains, saving)
     source = request.source.name
     log.info(
@@ -192,7 +194,7 @@ def _measured(
         source,
     )
     measured = Frugal(meter, drawn, spare).measure
-    stream = Stream(measured, request.prompts, processes, on_event)
+    stream = Stream(measured, request.prompts, processes, on_event, expected)
     state, skipped = stream.run(checkpoint, fingerprint_of(job))
     attributes = _attributes(loaded, request, job, drawn, state, skipped, check, processes)
     return dataset(state, None if gains is None else gains.strength, attributes)

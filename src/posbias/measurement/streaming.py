@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 Skipped = dict[int, str]
 """Prompts left out, and why."""
 _NO_MEMORY = re.compile(r"out of memory|not enough memory|can't allocate memory|cannot allocate memory", re.I)
+PATIENCE = 10
+"""Times the expected seconds of a prompt after which a person is told."""
 _HALVINGS = 6
 """Blocks of 64 MB are halved down to 1 MB before giving up."""
 
@@ -59,7 +61,8 @@ class Frugal:
                 torch.cuda.empty_cache()
 
     def _spare_memory(self, prompt: str, error: BaseException) -> None:
-        if self._spare is not None and self._meter.economy is None:
+        saving = self._meter.economy
+        if self._spare is not None and (saving is None or not saving.recompute):
             log.warning("%s: out of memory; from here on layers are computed again, not remembered", prompt)
             spare, self._spare = self._spare, None
             try:
@@ -82,7 +85,8 @@ class Frugal:
 class Stream:
     """Measures those of `total` prompts that a checkpoint lacks, by number, and keeps up the checkpoint.
 
-    `measure` gives a prompt's sample, to be averaged, and its row, to be kept.
+    `measure` gives a prompt's sample, to be averaged, and its row, to be kept. A prompt that takes `PATIENCE`
+    times the `expected` seconds gets a warning, once.
     """
 
     def __init__(
@@ -91,8 +95,10 @@ class Stream:
         total: int,
         group: Group,
         on_event: OnEvent,
+        expected: float | None = None,
     ):
         self._measure, self._total, self._group, self._on_event = measure, total, group, on_event
+        self._expected = expected
 
     def run(self, path: Path | None, fingerprint: str) -> tuple[State, Skipped]:
         """Return the state of all prompts, the same in every process, and the prompts that were skipped.
@@ -135,7 +141,9 @@ class Stream:
                     log.warning("%s: skipped", error)
                 else:
                     # one assignment: an interruption sees the state before this prompt or after it
-                    state = state.extended(sample, row, time.perf_counter() - begin, index)
+                    seconds = time.perf_counter() - begin
+                    state = state.extended(sample, row, seconds, index)
+                    self._compare(seconds, index)
                 self._on_event(Event(done, total, "prompt"))
                 keeper.keep_up(state.tensors)
             keeper.write(state.tensors)
@@ -143,6 +151,19 @@ class Stream:
             keeper.write_after(state.tensors, error)
             raise
         return state, skipped
+
+    def _compare(self, seconds: float, index: int) -> None:
+        """Say once that a prompt took much longer than expected."""
+        if self._expected is None or seconds < PATIENCE * self._expected:
+            return
+        log.warning(
+            "prompt %d took %.1f s, %.1f s were expected: something else may be using the cores (fewer --threads "
+            "then help) or the memory",
+            index,
+            seconds,
+            self._expected,
+        )
+        self._expected = None
 
     def _adopted(self, state: State, path: Path | None, fingerprint: str) -> State:
         """The first process's state with the finished prompts of processes that this run does not have."""

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from posbias.errors import ModelError, NonFiniteError
-from posbias.measurement.capture.scores import Factored, Given, Scores
+from posbias.measurement.capture.scores import Factored, Given, Scores, all_finite
 from posbias.measurement.capture.tags import Twin, set_mark, unrotated
 from posbias.measurement.capture.tracer import Watch, stream_of
 from posbias.measurement.models.families import Family, decoder_layers, part
@@ -61,9 +61,9 @@ class SeenLayer:
     def check_finite(self, prompt: str) -> None:
         """Raise `NonFiniteError`, naming layer and `prompt`, when stream, attention or update is not finite."""
         finite = {
-            "stream": bool(torch.isfinite(self.stream).all()),
+            "stream": all_finite(self.stream),
             "attention": self.scores.finite(),
-            "update": bool(torch.isfinite(self.update).all()),
+            "update": all_finite(self.update),
         }
         for name, right in finite.items():
             if not right:

@@ -48,10 +48,14 @@ class Scores(ABC):
     tokens: int
 
     @abstractmethod
+    def logits_of(self, start: int, stop: int) -> Float[Tensor, "head query key"]:
+        """Return the logits of the queries `start` … `stop` − 1, if causal to keys before `stop`."""
+
+    @abstractmethod
     def rows(
         self, start: int, stop: int
     ) -> tuple[Float[Tensor, "head query key"], Float[Tensor, "head query key"]]:
-        """Return logits and attention of the queries `start` … `stop` − 1 to all keys."""
+        """Return logits and attention of the queries `start` … `stop` − 1, to the keys of `logits_of`."""
 
     @abstractmethod
     def finite(self) -> bool:
@@ -102,20 +106,23 @@ class Given(Scores):
         return self.logits.shape[1]
 
     def finite(self) -> bool:
-        return bool(torch.isfinite(self.attention).all())
+        return all_finite(self.attention)
 
     def diagonal(self) -> Float[Tensor, "head query"]:
         own = single(self.logits.diagonal(dim1=1, dim2=2))
         return own if self.shift is None else own - self.shift
 
-    def rows(
-        self, start: int, stop: int
-    ) -> tuple[Float[Tensor, "head query key"], Float[Tensor, "head query key"]]:
+    def logits_of(self, start: int, stop: int) -> Float[Tensor, "head query key"]:
         given = self.logits[:, start:stop]
         logits = single(given)
         if self.shift is not None:
             logits = logits - self.shift[:, start:stop, None]
-        return logits.masked_fill(hidden_by(given), -torch.inf), single(self.attention[:, start:stop])
+        return logits.masked_fill(hidden_by(given), -torch.inf)
+
+    def rows(
+        self, start: int, stop: int
+    ) -> tuple[Float[Tensor, "head query key"], Float[Tensor, "head query key"]]:
+        return self.logits_of(start, stop), single(self.attention[:, start:stop])
 
 
 @dataclass(frozen=True)
@@ -146,22 +153,29 @@ class Factored(Scores):
         return self.query.shape[1]
 
     def finite(self) -> bool:
-        return bool(torch.isfinite(self.query).all() and torch.isfinite(self.key).all())
+        return all_finite(self.query) and all_finite(self.key)
+
+    def logits_of(self, start: int, stop: int) -> Float[Tensor, "head query key"]:
+        shared, keys = self.key.shape[0], stop if self.causal else self.tokens
+        query = single(self.query[:, start:stop]).unflatten(0, (shared, -1)) * self.scale
+        key = single(self.key[:, :keys])[:, None].transpose(2, 3)
+        logits = self._capped((query @ key).flatten(0, 1))
+        if self.shift is not None:
+            logits = logits - self.shift[:, start:stop, None]
+        return self._masked(logits, start, stop)
 
     def rows(
         self, start: int, stop: int
     ) -> tuple[Float[Tensor, "head query key"], Float[Tensor, "head query key"]]:
-        shared = self.key.shape[0]
-        query = single(self.query[:, start:stop]).unflatten(0, (shared, -1))
-        logits = self._capped((query @ single(self.key)[:, None].transpose(2, 3)).flatten(0, 1) * self.scale)
-        sinks = None if self.sinks is None else single(self.sinks)[:, None, None]
-        if self.shift is not None:
-            shift = self.shift[:, start:stop, None]
-            logits, sinks = logits - shift, None if sinks is None else sinks - shift
-        logits = self._masked(logits, start, stop)
-        total = logits.logsumexp(dim=2, keepdim=True)
-        total = total if sinks is None else torch.logaddexp(total, sinks)
-        # a row that sees nothing has attention zero, not NaN
+        logits = self.logits_of(start, stop)
+        if self.sinks is None:
+            blind = logits.amax(dim=2, keepdim=True).isneginf()
+            attention = logits.softmax(dim=2)
+            # a row that sees nothing has attention zero, not NaN
+            return logits, attention.masked_fill_(blind, 0) if bool(blind.any()) else attention
+        sinks = single(self.sinks)[:, None, None]
+        sinks = sinks if self.shift is None else sinks - self.shift[:, start:stop, None]
+        total = torch.logaddexp(logits.logsumexp(dim=2, keepdim=True), sinks)
         return logits, (logits - total.clamp(min=torch.finfo(total.dtype).min)).exp_()
 
     def _capped(self, logits: Tensor) -> Tensor:
@@ -170,12 +184,14 @@ class Factored(Scores):
     def _masked(self, logits: Tensor, start: int, stop: int) -> Tensor:
         if self.mask is not None:
             mask = self.mask if self.mask.shape[1] == 1 else self.mask[:, start:stop]
+            mask = mask[..., : logits.shape[2]]
             if mask.dtype != torch.bool and not self.only_hides:
                 logits = logits + single(mask)
             logits = logits.masked_fill(~mask if mask.dtype == torch.bool else hidden_by(mask), -torch.inf)
         if self.causal:
-            keys = torch.arange(self.tokens, device=logits.device)
-            logits = logits.masked_fill(keys > keys[start:stop, None], -torch.inf)
+            # up to the first query nothing is hidden
+            keys = torch.arange(start, logits.shape[2], device=logits.device)
+            logits[..., start:].masked_fill_(keys > keys[: stop - start, None], -torch.inf)
         return logits
 
     def diagonal(self) -> Float[Tensor, "head query"]:
@@ -190,6 +206,11 @@ class Factored(Scores):
 def single(values: Tensor) -> Tensor:
     """Return `values` in float32, or as they are when in float64."""
     return values if values.dtype == torch.float64 else values.float()
+
+
+def all_finite(values: Tensor) -> bool:
+    """Whether all numbers are finite: by their sum in float64, which is sooner had than a look at each."""
+    return bool(values.sum(dtype=torch.float64).isfinite())
 
 
 def hidden_by(values: Tensor) -> Tensor:

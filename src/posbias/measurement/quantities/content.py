@@ -1,9 +1,7 @@
 """Logits by where they stand: by distance, on the diagonal, in the first column.
 
 Averages over prompts of whole n × n logit matrices are large and mostly redundant; what the theory uses are
-their means along diagonals. They are taken from blocks of queries, so that no n × n matrix is ever held. A
-diagonal sum is a column sum after shearing: in a buffer of q rows, W columns wide, written with a row stride
-of W − 1, the r-th row of a block stands r places further left, and each distance has one column.
+their means along diagonals. They are taken from blocks of queries, so that no n × n matrix is ever held.
 
 Blocks of several queries are put together by Chan's update of count, mean and summed squared deviations.
 """
@@ -16,6 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from posbias.errors import InvalidValueError
+from posbias.measurement.quantities.block_sums import by_distance, numbers
 
 
 def hidden(logits: Float[Tensor, "head query key"]) -> Bool[Tensor, "query key"]:
@@ -43,24 +42,12 @@ class ByDistance:
         stop = start + logits.shape[1]
         unseen = unseen[:, :stop].clone()
         unseen[:, 0] = True
-        table = _sheared(logits[:, :, :stop].masked_fill(unseen, 0))
-        seen = _sheared((~unseen)[None])
-        count = seen[0].sum(dim=0)
-        mean = table.sum(dim=1) / count.clamp(min=1)
-        if self._squares is not None:
-            squares = table.sub_(mean[:, None]).mul_(seen).square_().sum(dim=1)
-            self._join(stop, _numbers(count), _numbers(mean), _numbers(squares))
-        else:
-            self._join(stop, _numbers(count), _numbers(mean), None)
-
-    def _join(self, stop: int, count: np.ndarray, mean: np.ndarray, squares: np.ndarray | None) -> None:
-        # columns of the sheared table run from the longest distance to the shortest
-        count, mean = count[::-1], mean[:, ::-1]
+        count, mean, squares = by_distance(start, logits[:, :, :stop], unseen, self._squares is not None)
         total = self.count[:stop] + count
         share = count / np.maximum(total, 1)
         change = mean - self._mean[:, :stop]
         if self._squares is not None and squares is not None:
-            self._squares[:, :stop] += squares[:, ::-1] + change**2 * (self.count[:stop] * share)
+            self._squares[:, :stop] += squares + change**2 * (self.count[:stop] * share)
         self._mean[:, :stop] += change * share
         self.count[:stop] = total
 
@@ -128,7 +115,7 @@ def constant_diagonal(matrix: Float[np.ndarray, "head query key"]) -> ConstantDi
 
 def diagonal(start: int, logits: Float[Tensor, "head query key"]) -> Float[np.ndarray, "head query"]:
     """Return logits_ii of the queries from `start` on, in float64."""
-    return _numbers(logits.diagonal(offset=start, dim1=1, dim2=2))
+    return numbers(logits.diagonal(offset=start, dim1=1, dim2=2))
 
 
 def first_column(logits: Float[Tensor, "head query key"]) -> Float[np.ndarray, "head query"]:
@@ -138,23 +125,6 @@ def first_column(logits: Float[Tensor, "head query key"]) -> Float[np.ndarray, "
 
 def seen_or_nan(logits: Float[Tensor, "*shape"]) -> Float[np.ndarray, "*shape"]:
     """Return logits in float64 with NaN in place of −∞, which stands where a query cannot see a key."""
-    values = _numbers(logits)
+    values = numbers(logits)
     values[np.isneginf(values)] = np.nan
     return values
-
-
-def _sheared(block: Tensor) -> Float[Tensor, "any query column"]:
-    """Shift row r of a block whose last key is its last query's: column c holds distance keys − 1 − c.
-
-    Entries above the diagonal leave the table, places without an entry are 0; float64.
-    """
-    heads, queries, keys = block.shape
-    width = keys + queries - 1
-    table = torch.zeros(heads, queries, width, dtype=torch.float64, device=block.device)
-    strides = (queries * width, width - 1, 1)
-    table.as_strided(block.shape, strides, queries - 1).copy_(block)
-    return table[:, :, :keys]
-
-
-def _numbers(values: Tensor) -> np.ndarray:
-    return values.to("cpu", torch.float64, copy=True).numpy()

@@ -31,7 +31,7 @@ KINDS = {
     "input": "influence_input",
 }
 """What can be differentiated, and the name of the result among a measurement's variables."""
-_BLOCK = 512
+BLOCK = 64
 """How many positions' outputs are made at a time for the loss."""
 _HALF_SCALES = (2.0**12, 2.0**6, 1.0, 2.0**-6)
 """Factors on what is differentiated in float16: the first that leaves the gradient finite is used."""
@@ -131,19 +131,18 @@ def gradients(
     return row
 
 
-def economy(model: Any, layers: Sequence[Any], ids: Int[Tensor, "position"]) -> Economy:
+def economy(model: Any, layers: Sequence[Any], ids: Int[Tensor, "position"], again: bool = True) -> Economy:
     """Find out on one short prompt which economies leave outputs and gradients as they are.
 
-    `layers` are the model's decoder layers. An economy that fails or changes a result by more than rounding
-    is left out, with a word about it in `notes`.
+    `layers` are the model's decoder layers; without `again` they are not to be computed again. An economy that
+    fails or changes a result by more than rounding is left out, with a word about it in `notes`.
     """
     plain = predict(model, ids)
     reference = plain.outputs[-1].detach(), gradients(plain, ids)
     found, notes = Economy(), []
-    tries = {
-        "its layers are not recomputed": Economy(recompute=tuple(layers)),
-        "its outputs are not made in blocks": Economy(trunk=owner_of(model, layers)),
-    }
+    tries = {"its outputs are not made in blocks": Economy(trunk=owner_of(model, layers))}
+    if again:
+        tries["its layers are not recomputed"] = Economy(recompute=tuple(layers))
     for word, attempt in tries.items():
         if problem := _difference(model, ids, attempt, reference):
             notes.append(f"{word}: {problem}")
@@ -190,8 +189,8 @@ def _loss(prediction: Prediction, ids: Int[Tensor, "position"]) -> float:
     given = prediction.outputs.detach()
     others = prediction.others or (lambda start, stop: given[start:stop])
     total = 0.0
-    for start in range(0, pairs, _BLOCK):
-        stop = min(start + _BLOCK, pairs)
+    for start in range(0, pairs, BLOCK):
+        stop = min(start + BLOCK, pairs)
         rows = others(start, stop).float()
         said = rows.gather(1, ids[start + 1 : stop + 1, None].to(rows.device))[:, 0]
         total += float((rows.logsumexp(dim=1).cpu().double() - said.cpu().double()).sum())

@@ -158,12 +158,13 @@ def _through(layer: _Kept, rows: dict[str, Tensor]) -> dict[str, Tensor]:
     for start in range(int(holding[0]), scores.tokens, size):
         block = slice(start, min(start + size, scores.tokens))
         attention = scores.rows(block.start, block.stop)[1].double()
+        keys = slice(attention.shape[2])
         for kind, row in rows.items():
             here = row[block] if layer.stretch is None or kind != "energy" else (row * layer.stretch)[block]
             here = here.to(attention.device)
             weights = layer.weights.get(kind)
-            weights = weights if weights is None else weights.to(attention.device)
-            passed[kind] += _PUSH[kind](here, attention, weights).cpu()
+            weights = weights if weights is None else weights[:, keys].to(attention.device)
+            passed[kind][keys] += _PUSH[kind](here, attention, weights).cpu()
     for kind in {"kernel", "value"} & rows.keys():
         passed[kind] *= layer.mixing
     return {kind: stays[kind] * row + passed[kind] for kind, row in rows.items()}

@@ -6,10 +6,10 @@ stream whose norm at one token is many times that of the others.
 """
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from posbias.measurement.quantities.block_sums import received
 from posbias.sinks import THRESHOLD, over_seers
 
 
@@ -31,8 +31,9 @@ class Received:
         A block may end with the last key that any of its queries sees.
         """
         keys = attention.shape[2]
-        self._total[:, :keys] += attention.sum(dim=1, dtype=torch.float64).cpu().numpy()
-        self._above[:, :keys] += (attention > self._threshold).sum(dim=1).cpu().numpy()
+        total, above = received(attention, self._threshold)
+        self._total[:, :keys] += total
+        self._above[:, :keys] += above
         self._seers[:keys] += (~unseen).sum(dim=0).cpu().numpy()
         if start == 0:
             self._of_first_query = attention[:, 0, 0].double().cpu().numpy()
