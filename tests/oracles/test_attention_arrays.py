@@ -68,6 +68,20 @@ def test_uniform_attention_has_the_known_sinks():
     np.testing.assert_allclose(found[0, 0, :5], [4 / 17, 3 / 16, 2 / 15, 1 / 14, 0], rtol=1e-15)
 
 
+@given(sizes, st.integers(1, 3), st.integers(0, 99), st.floats(0, 1))
+def test_what_learned_sinks_take_is_missing(size, texts, seed, lam):
+    """Substochastic rows: the rollout is the dense product of the rows as they are, and loses what they lack."""
+    kept = np.random.default_rng(seed).uniform(0.1, 1.0, (size[0], texts, size[1], size[2], 1))
+    layers = np.stack([weights(size, seed=seed + text) for text in range(texts)], axis=1) * kept
+    profile = Attention.from_arrays(layers, learned_sinks=True).rollout(lam)
+    rows = np.stack([rollout(layers[:, text], [lam] * size[0], -1) for text in range(texts)])
+    np.testing.assert_allclose(profile.mass, rows.mean(axis=0), rtol=1e-12, atol=1e-15)
+    assert profile.missing_mass == pytest.approx(1 - rows.sum(axis=1).mean(), abs=1e-12)
+    if lam and kept.min() < 0.99:
+        with pytest.raises(InvalidValueError, match="learned_sinks=True"):
+            Attention.from_arrays(layers)
+
+
 def test_texts_are_samples():
     layers = weights((3, 5, 2, 8))
     attention = Attention.from_arrays(list(layers))

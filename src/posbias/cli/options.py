@@ -193,7 +193,7 @@ class Loading:
     device_map
         Spread the model over several devices: auto, or a JSON file of modules and devices.
     attention
-        The attention implementation. Default: eager, sdpa above 1,024 tokens, where transformers has it right.
+        The attention implementation. Default: eager, sdpa above 256 tokens, where transformers has it right.
     trust_remote_code
         Run Python files that come with the model.
     tokenizer

@@ -4,7 +4,8 @@
     profile = attention.rollout(0.3)
 
 Rows of attention sum to one. Numbers that were kept in half precision do so up to its rounding: how far they are
-off is said (`row_error`), and rows are divided by their sums; what is further off is refused.
+off is said (`row_error`), and rows are divided by their sums; what is further off is refused. In a model with
+learned sinks they sum to less: what a sink takes is passed on to no token.
 """
 
 from collections.abc import Sequence
@@ -35,16 +36,22 @@ class Attention:
     """Attention of every layer, bottom first, as `from_arrays` checked it.
 
     `layers` holds the numbers as they came, `masks` who may see whom in each layer, `row_error` the largest
-    distance of a row's sum from one.
+    distance of a row's sum from one, with `learned_sinks` the most by which one exceeds it.
     """
 
     layers: tuple[Float[np.ndarray, "text head query key"], ...]
     masks: tuple[Mask, ...]
     row_error: float
+    learned_sinks: bool = False
 
     @classmethod
     def from_arrays(
-        cls, arrays: Any, *, mask: Mask | Sequence[Mask] | None = None, row_error: float | None = None
+        cls,
+        arrays: Any,
+        *,
+        mask: Mask | Sequence[Mask] | None = None,
+        row_error: float | None = None,
+        learned_sinks: bool = False,
     ) -> "Attention":
         """Check attention weights and hold them.
 
@@ -53,7 +60,8 @@ class Attention:
         `output_attentions` gives, [head, query, key] or [query, key]. NumPy's, torch's, or what NumPy can read.
         Several texts are of one length, without padding. `mask`: who may see whom, one for all layers or one for
         each (None: causal). `row_error`: how far from one a row may sum; by default 1e-5, and two roundings of
-        float16 or bfloat16 where every number is one of theirs.
+        float16 or bfloat16 where every number is one of theirs. `learned_sinks`: rows may sum to less, the rest
+        goes to a sink that is no token (as in gpt-oss) and is lost.
 
         Raises `InvalidValueError` for other shapes, numbers that are negative or not finite, weight that the mask
         does not allow, and rows that sum to anything but one.
@@ -66,8 +74,8 @@ class Attention:
                 f"mask: {len(masks)} given, one for all or {len(layers)} (one per layer) needed"
             )
         seen = zip(layers, masks, _allowed(masks, layers[0].shape[-1]), strict=True)
-        errors = [check_layer(number, *each, row_error) for number, each in enumerate(seen)]
-        return cls(layers, masks, max(errors))
+        errors = [check_layer(number, *each, row_error, learned_sinks) for number, each in enumerate(seen)]
+        return cls(layers, masks, max(errors), learned_sinks)
 
     @property
     def depth(self) -> int:
@@ -90,7 +98,10 @@ class Attention:
         return self.layers[0].shape[1]
 
     def kernels(self) -> Float[np.ndarray, "layer query key"]:
-        """Attention of each layer, mean over texts and heads (Herasimchyk et al. 2026, Eq. 4); rows sum to one."""
+        """Attention of each layer, mean over texts and heads (Herasimchyk et al. 2026, Eq. 4).
+
+        Rows sum to one, or to less by what learned sinks take.
+        """
         by_text = ([self._kernel(layer, text) for text in range(self.texts)] for layer in self.layers)
         return np.stack([np.mean(kernels, axis=0) for kernels in by_text])
 
@@ -102,7 +113,8 @@ class Attention:
         `mixing` is λ, the weight of attention beside the residual: a number for all layers, one per layer (bottom
         first), a schedule of `posbias.mixing`, or "none": attention only, without residual. `query` is a position,
         negative ones count from the end. With several texts the profile is the mean of their rollouts and has them
-        as samples. Raises `InvalidValueError` for a λ that does not fit and a query outside.
+        as samples; what learned sinks take on the way is its `missing_mass`. Raises `InvalidValueError` for a λ
+        that does not fit and a query outside.
         """
         schedule = _schedule(mixing)
         coefficients = schedule.values(self.depth)[::-1]
@@ -123,7 +135,12 @@ class Attention:
             "attrs": {"predictor": "attention arrays", "assumptions": assumed, "row_error": self.row_error},
             "left_out": (LAMBDA,) if schedule.assumed else (),
         }
-        return Profile(rows[0], **about) if len(rows) == 1 else Profile.from_samples(np.stack(rows), **about)
+        samples = np.stack(rows)
+        if self.learned_sinks:
+            about["missing_mass"] = max(0.0, 1.0 - float(samples.sum(axis=1).mean()))
+        if len(rows) > 1:
+            about |= {"samples": samples, "se": samples.std(axis=0, ddof=1) / len(rows) ** 0.5}
+        return Profile(samples.mean(axis=0), **about)
 
     def received(self) -> Float[np.ndarray, "layer head key"]:
         """The attention each key receives, mean over the queries that see it and over texts; NaN if none does."""
@@ -144,7 +161,8 @@ class Attention:
 
     def _kernel(self, layer: Float[np.ndarray, "text head query key"], text: int) -> Kernel:
         weights = layer[text].astype(np.float64)
-        return (weights / weights.sum(axis=-1, keepdims=True)).mean(axis=0)
+        sums = weights.sum(axis=-1, keepdims=True)
+        return (weights / (np.maximum(sums, 1.0) if self.learned_sinks else sums)).mean(axis=0)
 
     def _by_key(self, statistic: Any) -> Float[np.ndarray, "layer head key"]:
         pairs = zip(self.layers, _allowed(self.masks, self.tokens), strict=True)
@@ -161,7 +179,7 @@ class Attention:
         several = f"{self.texts} texts" if self.texts > 1 else "a text"
         return (
             f"Attention: {self.depth} layers × {self.heads} heads, {several} of {self.tokens} tokens, {masks}\n"
-            f"rows sum to one up to {self.row_error:.1e}"
+            f"rows sum to {'at most ' * self.learned_sinks}one up to {self.row_error:.1e}"
         )
 
 

@@ -83,8 +83,12 @@ def check_layer(
     mask: Mask,
     allowed: Bool[np.ndarray, "query key"],
     row_error: float | None,
+    learned_sinks: bool,
 ) -> float:
-    """The largest distance of a row's sum from one; raises where the layer is no attention under its mask."""
+    """The largest distance of a row's sum from one, or above it where learned sinks take a part.
+
+    Raises where the layer is no attention under its mask.
+    """
     if not np.isfinite(layer).all() or (layer < 0).any():
         raise InvalidValueError(
             f"attention: layer {number}: negative or not finite somewhere, numbers ≥ 0 needed"
@@ -96,13 +100,15 @@ def check_layer(
             f"attention: layer {number}, head {head}: query {query} gives weight to key {key}, which "
             f"{brief(mask)} does not allow; another mask= needed, if this is meant"
         )
-    off = np.abs(layer.sum(axis=-1, dtype=np.float64) - 1.0)
+    over = layer.sum(axis=-1, dtype=np.float64) - 1.0
+    off = np.maximum(over, 0.0) if learned_sinks else np.abs(over)
     limit = _rounding(layer) if row_error is None else row_error
     if off.max() > limit:
         _, head, query = np.unravel_index(off.argmax(), off.shape)
+        hint = "; learned_sinks=True, if a learned sink takes the rest" if over.max() <= limit else ""
         raise InvalidValueError(
             f"attention: layer {number}, head {head}: the row of query {query} is {off.max():.2g} away from "
-            f"summing to one, at most row_error = {limit:.2g} needed"
+            f"summing to one, at most row_error = {limit:.2g} needed{hint}"
         )
     return float(off.max())
 
