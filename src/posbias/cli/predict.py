@@ -111,15 +111,12 @@ class _Case:
     tokens: int
 
     def about(self, any_length: bool = False, assumes: bool = True) -> dict[str, Any]:
-        """The architecture and what it assumes, at this length or at any, ready for JSON; the log hears it too."""
+        """The architecture and what it assumes, at this length or at any, ready for JSON."""
         from posbias.spec import encode
 
         one = self.architecture
         assumptions = one.assumptions if any_length else one.assumptions_at(self.tokens)
-        assumptions = list(assumptions) if assumes else []
-        for assumption in assumptions:
-            log.info("assumed: %s", assumption)
-        return {"architecture": encode(one), "assumptions": assumptions}
+        return {"architecture": encode(one), "assumptions": list(assumptions) if assumes else []}
 
     def answer(self, profile: Any) -> dict[str, Any]:
         """The prediction, ready for JSON."""
@@ -159,7 +156,9 @@ def _one(case: _Case, options: Options, measurement: Any) -> None:
         figure = plots.new_figure()
         plots.draw_profile(figure.subplots(), profile)
         plots.save_figure(figure, options.plot)
-    answer_with("predict/1", case.answer(profile), lambda: describe(profile), options.json, options.out)
+    answer = case.answer(profile)
+    _tell(answer)
+    answer_with("predict/1", answer, lambda: describe(profile), options.json, options.out)
 
 
 def _several(cases: Sequence[_Case], options: Options, measurement: Any) -> None:
@@ -177,8 +176,20 @@ def _several(cases: Sequence[_Case], options: Options, measurement: Any) -> None
         plots.draw_profiles(figure.subplots(), named)
         plots.save_figure(figure, options.plot)
     answers = [{"name": case.name, **case.answer(profile)} for case, profile in found]
+    _tell(*answers)
     answer, lines = {"predictions": answers}, partial(describe_several, named)
     answer_with("predict-several/1", answer, lines, options.json, options.out)
+
+
+def _tell(*answers: dict[str, Any]) -> None:
+    """Let the log hear what predictions assume, each assumption of an architecture once."""
+    lines = [
+        f"assumed{' of ' + one['name'] if 'name' in one else ''}: {assumption}"
+        for one in answers
+        for assumption in one["assumptions"]
+    ]
+    for line in dict.fromkeys(lines):
+        log.info("%s", line)
 
 
 def _calibration(options: Options) -> Any:
@@ -230,6 +241,7 @@ def _varied(case: _Case, options: Options) -> None:
         "values": [value for value, _ in profiles],
         "profiles": [profile_as_dict(profile) for _, profile in profiles],
     } | case.about(any_length=quantity == "tokens")
+    _tell(answer)
     lines = partial(describe_variation, quantity, profiles)
     answer_with("predict-varied/1", answer, lines, options.json, options.out)
 
@@ -251,5 +263,6 @@ def _map(case: _Case, options: Options) -> None:
         "summaries": [[profile.summary.as_dict() for profile in row] for row in profiles],
         "left_out": [[list(profile.left_out) for profile in row] for row in profiles],
     } | case.about(any_length="tokens" in {name for name, _ in axes})
+    _tell(answer)
     lines = partial(describe_map, axes, profiles)
     answer_with("predict-map/1", answer, lines, options.json, options.out)

@@ -35,11 +35,11 @@ def results(tmp_path_factory):
         patch.setattr(theorems, "try_one", lambda key, instances, **more: TRY_ONE(key, 2, **more))
         try_statements(folder, instances=1000, engine=InProcess())
     claims = [
-        judged(Claim("wu2025/fig2/1", "", "It rises"), (Evidence("here", Estimate(0.2, 0.01, 10)),)),
-        judged(Claim("wu2025/fig2/2", "", "It falls"), (Evidence("x", Estimate(-0.3, 0.01, 10)),)),
+        judged(Claim("wu2025/fig3/1", "", "It rises"), (Evidence("here", Estimate(0.2, 0.01, 10)),)),
+        judged(Claim("wu2025/fig3/2", "", "It falls"), (Evidence("x", Estimate(-0.3, 0.01, 10)),)),
     ]
-    about = {"name": "fig2", "version": __version__, "effort": "quick"}
-    save_json(about | {"claims": [one.as_dict() for one in claims]}, folder / "wu2025" / "fig2.json")
+    about = {"name": "fig3", "version": __version__, "effort": "quick"}
+    save_json(about | {"claims": [one.as_dict() for one in claims]}, folder / "wu2025" / "fig3.json")
     return folder
 
 
@@ -64,23 +64,23 @@ def test_list_has_every_study_and_its_state(capsys, results):
     assert [one["study"] for one in told] == [*STUDIES]
     states = {one["study"]: one["state"]["made"] for one in told}
     assert {key for key, made in states.items() if made} == {
-        "wu2025/fig2",
+        "wu2025/fig3",
         *(key for key in STUDIES if key.endswith("/statements")),
     }
     shown = answer(capsys, "list", "wu2025", "--out", results).splitlines()
     assert shown[0].split()[:1] == ["study"]
-    (row,) = (line for line in shown if line.startswith("wu2025/fig2 "))
-    assert "18 cells" in row
-    assert "quick, 1 holds, 1 fails" in row
     (row,) = (line for line in shown if line.startswith("wu2025/fig3 "))
+    assert "6 cells" in row
+    assert "quick, 1 holds, 1 fails" in row
+    (row,) = (line for line in shown if line.startswith("wu2025/fig6 "))
     assert row.endswith("not made")
 
 
 def test_list_names_what_cannot_be_used(capsys, tmp_path):
-    save_json({"version": __version__, "claims": 3}, tmp_path / "wu2025" / "fig2.json")
-    shown = answer(capsys, "list", "wu2025/fig2", "--out", tmp_path).splitlines()
+    save_json({"version": __version__, "claims": 3}, tmp_path / "wu2025" / "fig3.json")
+    shown = answer(capsys, "list", "wu2025/fig3", "--out", tmp_path).splitlines()
     assert shown[1].endswith("cannot be used")
-    assert "fig2.json: holds no list of claims; `posbias paper wu2025 fig2` makes it" in shown[-1]
+    assert "fig3.json: holds no list of claims; `posbias paper wu2025 fig3` makes it" in shown[-1]
 
 
 def test_statements_are_shown_with_their_folder(capsys, results):
@@ -103,9 +103,9 @@ def test_claims_are_json_on_stdout_and_progress_on_stderr(results):
         assert {"id", "paper", "claim", "number", "se", "verdict", "why"} <= one.keys()
     verdicts = [one["verdict"] for one in told["claims"]]
     assert told["counts"] == {kind: verdicts.count(kind) for kind in ("holds", "fails", "undecided")}
-    assert {one["id"]: one["verdict"] for one in told["claims"] if one["study"] == "wu2025/fig2"} == {
-        "wu2025/fig2/1": "holds",
-        "wu2025/fig2/2": "fails",
+    assert {one["id"]: one["verdict"] for one in told["claims"] if one["study"] == "wu2025/fig3"} == {
+        "wu2025/fig3/1": "holds",
+        "wu2025/fig3/2": "fails",
     }
 
 
@@ -115,8 +115,8 @@ def test_claims_can_be_those_of_one_verdict(capsys, results):
     assert {one["verdict"] for one in told["claims"]} == {"fails"}
     assert told["counts"]["holds"] > 0
     shown = answer(capsys, *words, "--verdict", "fails")
-    assert "wu2025/fig2/2  −0.3 ± 0.01" in shown
-    assert "wu2025/fig2/1" not in shown
+    assert "wu2025/fig3/2  −0.3 ± 0.01" in shown
+    assert "wu2025/fig3/1" not in shown
     for counts in told["tallies"]["wu2025"].values():
         words = f"{counts['holds']} hold, {counts['fails']} fail, {counts['undecided']} undecided"
         assert words in shown.splitlines()[0]
@@ -125,13 +125,13 @@ def test_claims_can_be_those_of_one_verdict(capsys, results):
 def test_a_paper_s_own_command_prints_its_claims(capsys, results, tmp_path):
     elsewhere = tmp_path / "mine"
     elsewhere.mkdir()
-    shutil.copy(results / "wu2025" / "fig2.json", elsewhere)
+    shutil.copy(results / "wu2025" / "fig3.json", elsewhere)
     shutil.copytree(results / theorems.STATEMENTS, tmp_path / theorems.STATEMENTS)
     told = json.loads(answer(capsys, "wu2025", "claims", "--out", elsewhere, "--json"))
     assert {one["paper"] for one in told["claims"]} == {"wu2025"}
-    assert "wu2025/fig2/1" in {one["id"] for one in told["claims"]}
+    assert "wu2025/fig3/1" in {one["id"] for one in told["claims"]}
     for paper in ("wu2025", "herasimchyk2026", "kim2026"):
-        assert "claims alone needed" in refused(capsys, paper, "fig2", "claims", "--out", elsewhere)
+        assert "claims alone needed" in refused(capsys, paper, "fig3", "claims", "--out", elsewhere)
 
 
 def test_wrong_words_are_refused(capsys, tmp_path):
@@ -178,7 +178,7 @@ def test_all_counts_the_verdicts_and_names_what_failed(capsys, parts, results):
     whole = json.loads(answer(capsys, "all", "--out", results, "--json"))
     assert not faults(whole)
     assert whole["failed"] == {}
-    there = {"wu2025/fig2", *(key for key in STUDIES if key.endswith("/statements"))}
+    there = {"wu2025/fig3", *(key for key in STUDIES if key.endswith("/statements"))}
     assert {*whole["found"]} == there
     assert {*whole["made"]} == {key for key, one in STUDIES.items() if not one.parts} - there
     assert sum(whole["counts"].values()) >= 60

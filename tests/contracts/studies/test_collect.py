@@ -41,8 +41,9 @@ def tried(tmp_path_factory):
 
 
 @pytest.fixture
-def folder(tried, tmp_path):
-    """The same, to write to."""
+def folder(tried, tmp_path, monkeypatch):
+    """The same, to write to, and nothing on record."""
+    monkeypatch.setattr(recorded, "FOLDER", tmp_path / "none")
     shutil.copytree(tried / theorems.STATEMENTS, tmp_path / theorems.STATEMENTS)
     return tmp_path
 
@@ -93,8 +94,7 @@ def test_everything_has_an_id_a_verdict_and_a_reason(folder):
     assert {one.study for one in rulings} == {key for key, study in STUDIES.items() if not study.parts}
 
 
-def test_what_is_not_made_is_undecided_and_says_what_makes_it(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(recorded, "FOLDER", tmp_path / "none")
+def test_what_is_not_made_is_undecided_and_says_what_makes_it(folder):
     claims = collect(folder, papers=["wu2025/fig5"], **FEW)
     assert [one.id for one in claims] == [claim.id for claim in STUDIES["wu2025/fig5"].claims]
     for one in claims:

@@ -137,8 +137,13 @@ def test_minutes_in_words(minutes, told):
 # --- results -----------------------------------------------------------------------------------------------
 
 
-def test_the_state_of_a_study(tmp_path, monkeypatch):
+@pytest.fixture
+def nothing_recorded(tmp_path, monkeypatch):
     monkeypatch.setattr(recorded, "FOLDER", tmp_path / "none")
+
+
+@pytest.mark.usefixtures("nothing_recorded")
+def test_the_state_of_a_study(tmp_path):
     study = STUDIES["wu2025/fig2"]
     assert str(study.state(tmp_path)) == "not made"
     result(study.file(tmp_path))
@@ -180,6 +185,7 @@ def test_a_result_that_cannot_be_used_is_damaged_and_says_how(tmp_path, content,
         read_result(path, "fig2")
 
 
+@pytest.mark.usefixtures("nothing_recorded")
 def test_a_group_is_made_when_its_parts_are(tmp_path):
     group = STUDIES["wu2025/fig24"]
     for part in group.parts:
@@ -189,6 +195,7 @@ def test_a_group_is_made_when_its_parts_are(tmp_path):
     assert [row["study"] for row in group.rows(tmp_path)] == [part.key for part in group.parts]
 
 
+@pytest.mark.usefixtures("nothing_recorded")
 def test_rows_are_flat(tmp_path):
     study = STUDIES["wu2025/fig2"]
     cells = [
