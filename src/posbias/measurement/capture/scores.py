@@ -156,10 +156,11 @@ class Factored(Scores):
         return all_finite(self.query) and all_finite(self.key)
 
     def logits_of(self, start: int, stop: int) -> Float[Tensor, "head query key"]:
-        shared, keys = self.key.shape[0], stop if self.causal else self.tokens
-        query = single(self.query[:, start:stop]).unflatten(0, (shared, -1)) * self.scale
-        key = single(self.key[:, :keys])[:, None].transpose(2, 3)
-        logits = self._capped((query @ key).flatten(0, 1))
+        shared, keys = self.key.shape[0], stop if self.causal else self.key.shape[1]
+        # heads that share a key are rows of one product
+        query = (single(self.query[:, start:stop]) * self.scale).reshape(shared, -1, self.query.shape[2])
+        products = query @ single(self.key[:, :keys]).transpose(1, 2)
+        logits = self._capped(products.view(self.heads, stop - start, keys))
         if self.shift is not None:
             logits = logits - self.shift[:, start:stop, None]
         return self._masked(logits, start, stop)
