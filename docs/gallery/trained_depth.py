@@ -17,8 +17,8 @@ def named(word, residual):
 
 
 def gap(outcome):
-    values = outcome.gaps.of("first-last")
-    return f"{quantities.signed('', outcome.gaps, 'first-last').estimate} ({outcome.gaps.accuracy.mean():.2f}, {len(values)})"
+    found = quantities.signed("", outcome.gaps, "first-last").estimate
+    return f"{found} ({outcome.gaps.accuracy.mean():.2f}, {len(outcome.gaps.of('first-last'))})"
 
 
 def within(evidence):
@@ -30,14 +30,20 @@ def within(evidence):
 
 
 def outcomes(iterations):
-    return {cell: outcome_of(record.cell) for cell, record in records(effort_of(iterations, 3, 0), CELLS).items()}
+    return {
+        cell: outcome_of(record.cell) for cell, record in records(effort_of(iterations, 3, 0), CELLS).items()
+    }
 
 
 known, longer = outcomes(25_000), outcomes(100_000)
 save_figure(draw_curves(known), "trained_depth.png")
 print("gap first-last (accuracy, networks) by depth")
 for word, residual in KINDS:
-    print(f"{named(word, residual):24}", *(gap(known[Setting(d, residual, positional=word)]) for d in DEPTHS), sep=" | ")
+    print(
+        f"{named(word, residual):24}",
+        *(gap(known[Setting(d, residual, positional=word)]) for d in DEPTHS),
+        sep=" | ",
+    )
 print("\ndepth 6 minus depth 2: as it is, relative to accuracy, at equal accuracy, at equal loss")
 for word, residual in KINDS:
     shallow, *_, deep = (known[Setting(depth, residual, positional=word)] for depth in DEPTHS)
@@ -52,9 +58,17 @@ print("\ndepth 2 after 25,000 and 100,000 iterations, and how much the gap chang
 for cell, outcome in longer.items():
     settled = within(quantities.settled("", outcome.trained, "first-last"))
     print(f"{named(cell.positional, cell.residual):24}", gap(known[cell]), gap(outcome), settled, sep=" | ")
-print("\nsink metric (tau .2) of the first token: trained, even attention, untrained; the token with the largest")
+print(
+    "\nsink metric (tau .2) of the first token: trained, even attention, untrained; the token with the largest"
+)
 for cell, outcome in known.items():
     sinks = outcome.sinks
     numbers = (sinks.trained[:, 0].mean(), sinks.uniform[0], sinks.untrained[:, 0].mean())
     shown = ", ".join(f"{number:.3f}" for number in numbers)
-    print(f"{named(cell.positional, cell.residual):24}", cell.depth, shown, sinks.trained.mean(axis=0).argmax(), sep=" | ")
+    print(
+        f"{named(cell.positional, cell.residual):24}",
+        cell.depth,
+        shown,
+        sinks.trained.mean(axis=0).argmax(),
+        sep=" | ",
+    )
