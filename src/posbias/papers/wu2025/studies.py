@@ -252,12 +252,15 @@ def _once(number: int, stated: Sequence[Claim]) -> Iterator[Claim]:
         yield replace(claim, alias_of=other and f"wu2025/{other}")
 
 
+EMBEDDED = "embeddings of variance 1/d as in the text (the authors' code: of standard deviation 1/d)"
+
+
 def _maker(number: int, cells: Sequence[Setting]) -> Maker:
     """What makes the claims of a figure: of the networks it shows, at the paper's effort."""
     depths = sorted({cell.depth for cell in cells})
     layers = f"{', '.join(map(str, depths))} layers" if max(depths) <= DEPTHS[-1] else "2 layers and more"
     inputs = "a fixed vocabulary" if cells[0].inputs == "fixed_vocabulary" else "the Gaussian mixture"
-    scope = f"attention-only networks of {layers} on the retrieval task with {inputs}"
+    scope = f"attention-only networks of {layers} on the retrieval task with {inputs}, {EMBEDDED}"
     place = f"{PLACES.get(number, 'Appendix L')}, Figure {number}"
     # of single findings with a fixed vocabulary the text says only that most hold, but for what it names
     whose: dict[str, Any] = {} if number in PLACES else {"provenance": "ours"}
