@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from importlib import import_module
+from itertools import permutations
 from statistics import NormalDist
 
 import numpy as np
@@ -335,12 +336,12 @@ def test_one_layer_apart_among_many_is_found():
 
 
 def test_the_papers_own_numbers_are_counted_as_they_are():
-    poorly, often = STUDIES["table4"].judged(Measurements({}))
+    poorly, often, *_ = STUDIES["table4"].judged(Measurements({}))
     count = sum(b > max(a, c) for by in TABLE4.values() for a, b, c in by.values())
     assert count == 9
     assert often.estimate.value == pytest.approx(count / 15, abs=1e-3)
     assert "9 of 15" in often.why
-    poorly_too, content = STUDIES["table5"].judged(Measurements({}))
+    poorly_too, content, *_ = STUDIES["table5"].judged(Measurements({}))
     assert [claim.id.rpartition("/")[2] for claim in (poorly_too, content)] == ["4", "5"]
     count = sum(c < b for by in TABLE5.values() for _, b, c in by.values())
     most, larger = content.evidence
@@ -352,6 +353,79 @@ def test_the_papers_own_numbers_are_counted_as_they_are():
     assert moderate.estimate.value == 0.45
     found = poorly, often, poorly_too, content, moderate, pronounced
     assert {(one.verdict, one.claim.provenance) for one in found} == {("holds", "paper")}
+
+
+def judged_numbers(table):
+    """The claims of a table that rest on the paper's own numbers alone, by number."""
+    return {int(one.id.rpartition("/")[2]): one for one in STUDIES[table].judged(Measurements({}))}
+
+
+def by_model(table, level):
+    """The mean over corpora of what is printed of a level, by model."""
+    return {model: np.mean([row["abc".index(level)] for row in by.values()]) for model, by in table.items()}
+
+
+def test_printed_scores_are_high_and_small_on_average_and_not_in_every_case():
+    spearmans, distances = judged_numbers("table4"), judged_numbers("table5")
+    cells = [row[place] for by in TABLE4.values() for row in by.values() for place in (1, 2)]
+    assert sum(value > 0.5 for value in cells) == 26
+    assert spearmans[6].estimate.value == min(cells) == 0.41
+    means = [
+        np.mean([by[corpus][place] for by in TABLE4.values()])
+        for corpus in ("FineWeb-Edu", "DCLM-Baseline", "Wikipedia")
+        for place in (1, 2)
+    ]
+    assert spearmans[7].estimate.value == pytest.approx(min(means))
+    cells = [row[place] for by in TABLE5.values() for row in by.values() for place in (1, 2)]
+    assert distances[6].estimate.value == max(cells) == 0.21
+    large = [row[2] for model in ("mpt-30b", "bloom-176b") for row in TABLE5[model].values()]
+    assert distances[11].estimate.value == max(large) == 0.09
+    found = spearmans[6], spearmans[7], distances[6], distances[11]
+    assert [one.verdict for one in found] == ["fails", "holds", "fails", "holds"]
+    # high and small have no number in the text
+    assert {one.claim.provenance for one in found} == {"ours"}
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "number", "level", "sign", "verdict", "provenance"),
+    [
+        ("table4", TABLE4, 8, "c", 1, "holds", "paper"),
+        ("table4", TABLE4, 9, "b", 1, "fails", "ours"),
+        ("table5", TABLE5, 7, "c", -1, "holds", "paper"),
+        ("table5", TABLE5, 8, "b", -1, "fails", "ours"),
+    ],
+)
+def test_larger_models_agree_better_with_content(name, table, number, level, sign, verdict, provenance):
+    means = by_model(table, level)
+    large = [means.pop("mpt-30b"), means.pop("bloom-176b")]
+    found = judged_numbers(name)[number]
+    assert found.estimate.value == pytest.approx(sign * (np.mean(large) - np.mean([*means.values()])))
+    assert (found.verdict, found.claim.provenance) == (verdict, provenance)
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "number", "level", "sign", "correlation", "verdict"),
+    [
+        ("table4", TABLE4, 10, "c", 1, 0.7, "undecided"),
+        ("table4", TABLE4, 11, "b", 1, 0.1, "undecided"),
+        ("table5", TABLE5, 9, "c", -1, 0.9, "holds"),
+        ("table5", TABLE5, 10, "b", -1, -0.3, "undecided"),
+    ],
+)
+def test_agreement_by_depth_is_a_rank_correlation_of_five(
+    name, table, number, level, sign, correlation, verdict
+):
+    means = by_model(table, level)
+    depths = [TABLE1[model][1] for model in means]
+    ranks = [np.argsort(np.argsort(values)) for values in (depths, sign * np.array([*means.values()]))]
+    found = judged_numbers(name)[number]
+    assert found.estimate.value == pytest.approx(np.corrcoef(*ranks)[0, 1])
+    assert found.estimate.value == pytest.approx(correlation)
+    # the deviation of the rank correlation over all orders of five
+    orders = [np.corrcoef(ranks[0], order)[0, 1] for order in permutations(range(5))]
+    assert found.estimate.se == pytest.approx(np.std(orders))
+    assert found.verdict == verdict
+    assert by_model(TABLE4, "b")["mpt-30b"] == min(by_model(TABLE4, "b").values())
 
 
 # --- content and order -------------------------------------------------------------------------------------
@@ -435,17 +509,28 @@ def test_the_published_check_of_monotonicity_counts_little_but_alibi():
 
 
 @pytest.mark.parametrize(
-    ("rate", "floor", "verdict"),
-    [(0.02, 0.03, "undecided"), (0.02, 0.01, "fails"), (1e-7, 0.01, "holds"), (0.02, np.nan, "fails")],
+    ("rate", "floor", "size", "verdict", "gap"),
+    [
+        (0.02, 0.03, 1e-3, "undecided", "undecided"),
+        (0.02, 0.01, 1e-3, "fails", "fails"),
+        (1e-7, 0.01, 1e-3, "holds", "undecided"),
+        (0.02, np.nan, 1e-3, "fails", "fails"),
+        (1e-7, np.nan, 1e-6, "holds", "holds"),
+        (1e-7, np.nan, 1e-7, "holds", "fails"),
+        (0.0, np.nan, 0.0, "holds", "undecided"),
+    ],
 )
-def test_a_rate_within_its_noise_floor_is_undecided(rate, floor, verdict):
+def test_a_rate_within_its_noise_floor_is_undecided_and_its_gap_too(rate, floor, size, verdict, gap):
     violations = {
         "monotonicity_rate": (("layer", "tolerance"), [[rate]]),
-        "monotonicity_gap": ("layer", [1e-3]),
+        "monotonicity_gap": ("layer", [size]),
         "monotonicity_floor": ("layer", [floor]),
     }
     cells = {Key("m", "t", TOKENS): xr.Dataset(violations)}
-    assert verdicts("section4", Measurements(cells, tokens=TOKENS)) == [verdict]
+    # the printed shortfall is the product of the printed share and gap to within a factor of 2
+    assert verdicts("section4", Measurements(cells, tokens=TOKENS)) == [verdict, gap, "holds"]
+    *_, shortfall = STUDIES["section4"].judged(Measurements(cells, tokens=TOKENS))
+    assert shortfall.estimate.value == pytest.approx(np.log10(1e-6 * 2e-6 / 1e-12))
 
 
 def test_gaps_are_averaged_over_violations():
