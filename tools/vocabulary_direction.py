@@ -1,6 +1,6 @@
 """A fixed vocabulary under the shared direction of training and under another: table of docs/depth.md.
 
-python docs/gallery/vocabulary_direction.py CELL.safetensors …   weights that `posbias train` left
+python tools/vocabulary_direction.py CELL.safetensors …   weights that `posbias train` left
 """
 
 import sys

@@ -8,7 +8,7 @@ from posbias.files import write_between
 from posbias.papers.collect import collect
 from posbias.papers.registry import STUDIES
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 SEEN = {True: "yes", False: "no", None: "open"}
 
 
