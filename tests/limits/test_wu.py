@@ -27,6 +27,7 @@ from posbias.verify.margins import log_softmax
 from posbias.verify.run import check, plain, verify
 from posbias.verify.statement import Reading
 from posbias.verify.wu import WU
+from posbias.verify.wu.extensions import EXTENSIONS, decays
 
 SEEDS = st.integers(0, 2**32 - 1)
 STANDING = [(one, one.corrected or one.as_printed) for one in WU]
@@ -456,3 +457,79 @@ def test_figures_show_their_data():
 def test_refusals_name_the_argument(call, message):
     with pytest.raises(InvalidValueError, match=message):
         call()
+
+
+# --- beyond the numbered statements --------------------------------------------------------------------------
+
+EXTENDED = {statement.key: statement.as_printed for statement in EXTENSIONS}
+
+
+def test_bounds_on_a_sink_against_walks():
+    # window of two and one sink, uniform weights: every token attends to token 0, with a third at the least
+    allowed = SlidingWindow(2, sinks=1).allowed(4)
+    kernel = masked_softmax(np.zeros((4, 4)), allowed)
+    slack = EXTENDED["wu-4.1-masks"].slack({"kernels": [kernel.tolist()], "depth": 3})
+    least, margins = kernel[allowed].min(), []
+    for t in range(3):
+        rows = [[brute_rollout([kernel] * (t + 1), i, j) for j in range(4)] for i in range(4)]
+        margins += [1 - math.fsum(row[1:]) / (1 - least) ** (t + 1) for row in rows]
+        margins += [1 - least / row[0] for row in rows]
+    assert slack == pytest.approx(min(margins), abs=1e-12)
+
+
+def test_center_nodes_that_attend_to_each_other_are_one_center():
+    # token 0 attends to token 1 as well: then both are the center, and token 2 alone escapes
+    two = [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]]
+    assert EXTENDED["wu-4.1-masks"].slack({"kernels": [two], "depth": 8}) >= 0
+    apart = [[[1.0, 0.0], [0.0, 1.0]]]
+    assert EXTENDED["wu-4.1-masks"].slack({"kernels": apart, "depth": 8}) == 1.0  # no center, nothing claimed
+
+
+def test_masks_that_have_a_center_only_together():
+    first = [[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]
+    second = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.5, 0.5]]
+    assert EXTENDED["wu-3.2-masks"].slack({"kernels": [first, second], "depth": 20}) >= -1e-12
+    # from token 2 down four layers: to 1 in the top layer or the third, then to 0 in one below
+    assert brute_rollout([np.array(first), np.array(second)] * 2, 2, 0) == pytest.approx(
+        0.5 * 0.75 + 0.25 * 0.5
+    )
+    lost = [first, [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]]  # token 2 sees itself alone
+    assert EXTENDED["wu-3.2-masks"].slack({"kernels": lost, "depth": 20}) == 1.0
+
+
+@pytest.mark.parametrize(("kind", "second"), [("log", 0.7), ("power", 0.4), ("power", 1.7)])
+def test_kerple_envelopes_against_walks(kind, second):
+    tokens, scale, depth = 4, 1.3, 3
+    content = np.random.default_rng(3).uniform(-0.4, 0.4, (depth, tokens, tokens))
+
+    def bias(d):
+        return scale * (math.log1p(second * d) if kind == "log" else d**second)
+
+    def row(layer, i):
+        weights = [math.exp(content[layer, i, j] - bias(i - j)) for j in range(i + 1)]
+        return [w / math.fsum(weights) for w in weights] + [0.0] * (tokens - i - 1)
+
+    kernels = [np.array([row(layer, i) for i in range(tokens)]) for layer in range(depth)]
+    seen = [content[layer, i, j] for layer in range(depth) for i in range(tokens) for j in range(i + 1)]
+    span = max(seen) - min(seen)
+    least = math.exp(-span) / math.fsum(math.exp(-bias(d)) for d in range(tokens))
+    margins = []
+    for T in range(1, depth + 1):
+        for i in range(tokens):
+            for j in range(i + 1):
+                value, d = brute_rollout(kernels[:T], i, j), i - j
+                costs = bias(d), T * bias(d / T)
+                walks = math.comb(T - 1 + d, d)
+                margins.append(1 - walks * least**T * math.exp(-max(costs)) / value)
+                margins.append(1 - value / (walks * math.exp(T * span - min(costs))))
+    instance = {"content": content, "kind": kind, "scale": scale, "second": second}
+    assert EXTENDED["wu-4.5-kerple"].slack(instance) == pytest.approx(min(margins), abs=1e-12)
+    assert EXTENDED["wu-4.4-kerple"].slack(instance) >= 0
+
+
+def test_rotary_decay_of_one_layer_beside_the_decay_mask():
+    rotary, decay = decays(256, 1.0, 1e-4, -math.log(0.8))
+    with mpmath.workdps(40):
+        assert rotary == pytest.approx(float(1 - mpmath.cos(mpmath.mpf(255) / 10_000)), rel=1e-9)
+    assert (round(math.exp(rotary), 4), f"{math.exp(decay):.0e}") == (1.0003, "5e+24")
+    assert EXTENDED["wu-4.6-decay"].slack({"tokens": 2048, "product": 10.0, "angle": 1e-2, "rate": 0.05}) < 0

@@ -8,6 +8,7 @@ from posbias.verify.statement import Statement
 from posbias.verify.wu.collapse import COLLAPSE, PROOFS
 from posbias.verify.wu.decay import DECAY
 from posbias.verify.wu.distances import DECAY_DISTANCE, ROPE_DISTANCE
+from posbias.verify.wu.extensions import EXTENSIONS
 from posbias.verify.wu.floor import FLOOR
 from posbias.verify.wu.rotary import PAIRS, ROPE
 
@@ -20,7 +21,8 @@ WU: tuple[Statement, ...] = (
     *FLOOR,
     *PROOFS,
     *PAIRS,
+    *EXTENSIONS,
 )
-"""The statements of the paper: main text, then appendices."""
+"""The statements of the paper: main text, then appendices, then what is said without a number."""
 
 __all__ = ["WU"]

@@ -15,7 +15,7 @@ from posbias.verify.statement import Instance, Statement, statement
 from posbias.verify.wu import draws
 
 
-def _draw_network(rng: Generator, edge: bool) -> Instance:
+def draw_network(rng: Generator, edge: bool) -> Instance:
     """Value matrices with bounded products: rotations, scaled up and down again, sometimes singular."""
     tokens, dim, depth = draws.length(rng, edge), int(rng.integers(1, 4)), int(rng.integers(1, 9))
     scales = rng.choice([0.5, 1.0, 2.0], depth + 1) if edge else rng.uniform(0.5, 1.0, depth + 1)
@@ -55,7 +55,7 @@ FLOOR: tuple[Statement, ...] = (
         "Lemma A.1",
         "A_ij ≥ 1/(1 + (k − 1)e^(2M)) with M = (max‖X_i⁽⁰⁾‖·C_V·C)² and k the most keys a query sees; "
         "‖X_i⁽ᵗ⁾‖ ≤ max‖X_i⁽⁰⁾‖·C_V",
-        _draw_network,
+        draw_network,
         _slack_floor,
         note="Holds, and the floor is attained. The C of Eq. (6) is not that of A1: it is max‖X_i‖·C_V·C. "
         "Eq. (3)'s second line prints R_i for R_(i−j).",
