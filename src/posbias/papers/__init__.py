@@ -11,7 +11,10 @@ from collections.abc import Iterable
 
 from posbias.errors import InvalidValueError, nearest
 
-__all__ = ["find_figures"]
+__all__ = ["PAPERS", "find_figures"]
+
+PAPERS = ("wu2025", "herasimchyk2026", "kim2026")
+"""The papers, by citation key, in the order of all lists."""
 
 
 def find_figures(what: str, known: Iterable[str]) -> tuple[str, ...]:

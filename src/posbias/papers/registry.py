@@ -13,13 +13,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from posbias.errors import InvalidValueError, nearest
-from posbias.papers import herasimchyk2026, kim2026, wu2025
+from posbias.papers import PAPERS, herasimchyk2026, kim2026, wu2025
 from posbias.papers.study import Study
 from posbias.papers.theorems import STATED
-
-PAPERS = ("wu2025", "herasimchyk2026", "kim2026")
-"""The papers, by citation key, in the order of the registry."""
-
 
 STUDIES: Mapping[str, Study] = MappingProxyType(
     {

@@ -1,0 +1,88 @@
+"""The inventory of the papers: whole entries, commands and claims that are there, and a page made of it."""
+
+import importlib
+import json
+import shlex
+
+import pytest
+from project import ROOT
+
+from posbias.cli import app, main
+from posbias.cli.old_options import renewed
+from posbias.errors import InvalidValueError
+from posbias.files import between_marks
+from posbias.papers import PAPERS
+from posbias.papers.coverage import BEGIN, END, PYTHON, Item, items, page_text, tally
+from posbias.papers.registry import STUDIES
+from posbias.papers.theorems import claims_of_statement
+from posbias.verify import STATEMENTS
+
+PAGE = ROOT / "docs" / "coverage.md"
+REGENERATE = """from posbias.papers.coverage import update_page; update_page("docs/coverage.md")"""
+IDS = {claim.id for study in STUDIES.values() for claim in (*study.claims, *study.row_claims)} | {
+    claim.id for statement in STATEMENTS for claim in claims_of_statement(statement)
+}
+COMMANDS = sorted({item.command for item in items()} - {""})
+
+
+def test_there_are_more_than_a_hundred_items_of_all_papers():
+    listed = items()
+    assert len(listed) >= 130
+    assert tuple(dict.fromkeys(item.paper for item in listed)) == PAPERS
+    counts = tally(listed)
+    assert sum(sum(count.values()) for count in counts.values()) == len(listed)
+
+
+def test_no_item_stands_twice():
+    places = [(item.paper, item.place, item.what) for item in items()]
+    assert len(set(places)) == len(places)
+
+
+@pytest.mark.parametrize("item", items(), ids=lambda item: f"{item.paper} {item.place}: {item.what}")
+def test_an_item_is_whole_and_its_claims_are_there(item):
+    assert item.place
+    assert item.what
+    assert item.parameters or not item.command
+    assert (item.covered == "missing") == (not item.command)
+    assert (item.covered == "whole") == (not item.left)
+    assert len(set(item.claims)) == len(item.claims)
+    assert set(item.claims) <= IDS, sorted(set(item.claims) - IDS)
+    assert not item.claims or all(claim.startswith(f"{item.paper}/") for claim in item.claims)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_is_one_that_is_understood(command):
+    if command.startswith(PYTHON):
+        name = command.removeprefix(PYTHON)
+        module, _, attribute = name.rpartition(".")
+        try:
+            assert hasattr(importlib.import_module(module), attribute)
+        except ModuleNotFoundError:  # an attribute of a class
+            owner, _, kind = module.rpartition(".")
+            assert hasattr(getattr(importlib.import_module(owner), kind), attribute)
+        return
+    program, *words = shlex.split(command)
+    assert program == "posbias"
+    assert renewed(words) == words
+    app.parse_args(words, exit_on_error=False, print_error=False)
+
+
+def test_the_page_is_what_the_data_say():
+    page = PAGE.read_text(encoding="utf-8")
+    assert REGENERATE in page
+    assert between_marks(page, BEGIN, END)[1] == page_text()
+
+
+def test_the_command_answers_with_what_is_left(capsys):
+    main(["paper", "coverage", "kim2026", "--left", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    left = [item for item in items(["kim2026"]) if item.covered != "whole"]
+    assert told["items"] == [item.as_dict() for item in left]
+    assert told["counts"] == tally(items(["kim2026"]))
+
+
+def test_wrong_words_are_refused():
+    with pytest.raises(InvalidValueError, match="kim2062"):
+        items(["kim2062"])
+    with pytest.raises(InvalidValueError, match="covered"):
+        Item("kim2026", "Section 3", "figure", "x", "", "", (), "half", "")  # pyright: ignore[reportArgumentType]
