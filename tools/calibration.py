@@ -5,14 +5,17 @@ python tools/calibration.py score SHORT.nc … --against LONG.nc …    add tria
 """
 
 import argparse
+import math
 from pathlib import Path
 
 import numpy as np
 import torch
 import xarray as xr
 
+from posbias.agreement import Score
+from posbias.comparison import Comparison, compare_all
 from posbias.extrapolation import RULES, extrapolate
-from posbias.extrapolation_trials import Trial, trials
+from posbias.extrapolation_trials import Interval, Trial, trials
 from posbias.measurement.job import Request
 from posbias.measurement.models.families import decoder_layers
 from posbias.measurement.models.loading import load_model
@@ -22,7 +25,7 @@ from posbias.profile import Profile, harmonic, spearman, uniform, wasserstein
 from posbias.reliability import reliability
 from posbias.store import load_measurement, save_measurement
 
-Score = tuple[float, float]  # Spearman, Wasserstein
+Pair = tuple[float, float]  # Spearman, Wasserstein
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "src" / "posbias" / "extrapolation.toml"
 PAGE = ROOT / "docs" / "calibration.md"
@@ -55,27 +58,48 @@ def _save(model: str, text: str, rows: np.ndarray, out: Path) -> None:
 
 def trial(short: xr.Dataset, long: xr.Dataset, most: int = 2048) -> Trial:
     """Every rule from a short measurement against a longer one; logits, which take minutes, to `most` tokens."""
-    target, tokens = measured_influence(long).mass, long.sizes["position"]
+    target, tokens = measured_influence(long), long.sizes["position"]
     known = {
         rule: Profile(extrapolate(short, tokens, rule).mass)
         for rule, one in RULES.items()
         if all(name in short for name in one.needs) and (rule != "logits" or tokens <= most)
     }
-    even = float(wasserstein(uniform(tokens).mass, target))
+    compared = compare_all(known | {"recency": harmonic(tokens)}, target)
     return Trial(
         str(short.attrs["model"]),
         short.sizes["position"],
         tokens,
         long.sizes["prompt"],
-        round(even, 4),
-        *noise(measured_influence(long)),
-        {rule: _scores(profile.mass, target) for rule, profile in known.items()},
-        str(measured_influence(long).summary.verdict),
+        round(float(wasserstein(uniform(tokens).mass, target.mass)), 4),
+        *noise(target),
+        {rule: _scores(profile.mass, target.mass) for rule, profile in known.items()},
+        str(target.summary.verdict),
         {rule: str(profile.summary.verdict) for rule, profile in known.items()},
+        {rule: _leads(compared, rule) for rule in known if rule != "stretched"},
     )
 
 
-def noise(measured: Profile) -> tuple[Score, Score, Score]:
+def _leads(compared: Comparison, rule: str) -> dict[str, tuple[Interval, Interval]]:
+    """By how much a rule was better than the stretched curve and recency alone: 95 % intervals of both scores."""
+    found = {}
+    for other in ("stretched", "recency"):
+        pair = next(one for one in compared.differences if {one.more, one.less} == {rule, other})
+        sign = 1 if pair.more == rule else -1
+        rank, distance = (
+            _interval(score, sign * better)
+            for score, better in ((pair.scores.spearman, 1), (pair.scores.wasserstein, -1))
+        )
+        found[other] = (rank, distance)
+    return found
+
+
+def _interval(score: Score, sign: int) -> Interval:
+    low, high = score.interval or (-math.inf, math.inf)
+    ends = sorted((sign * low, sign * high))
+    return round(ends[0], 4), round(ends[1], 4)
+
+
+def noise(measured: Profile) -> tuple[Pair, Pair, Pair]:
     """Scores of recency alone, of half the prompts against the other half, over many splits, and the ceiling."""
     found = reliability(measured)
     assert found is not None
@@ -84,7 +108,7 @@ def noise(measured: Profile) -> tuple[Score, Score, Score]:
     return _scores(harmonic(measured.tokens).mass, measured.mass), halves, ceiling
 
 
-def _scores(p: np.ndarray, q: np.ndarray) -> Score:
+def _scores(p: np.ndarray, q: np.ndarray) -> Pair:
     return round(float(spearman(p, q)), 3), round(float(wasserstein(p, q)), 4)
 
 
@@ -113,9 +137,10 @@ def _entry(one: Trial) -> str:
     about += f'even = {one.even}\nverdict = "{one.verdict}"\n'
     about += "".join(f"{name} = {list(getattr(one, name))}\n" for name in ("recency", "halves", "ceiling"))
     about += "".join(f'verdicts.{name} = "{said}"\n' for name, said in one.verdicts.items())
-    return f"\n[[trial]]\n{about}" + "".join(
-        f"scores.{name} = {list(two)}\n" for name, two in one.scores.items()
-    )
+    about += "".join(f"scores.{name} = {list(two)}\n" for name, two in one.scores.items())
+    for rule, leads in one.leads.items():
+        about += "".join(f"leads.{rule}.{other} = {[*map(list, two)]}\n" for other, two in leads.items())
+    return f"\n[[trial]]\n{about}"
 
 
 def _row(one: Trial) -> str:

@@ -10,6 +10,7 @@ each rule fared on models that were measured at both lengths. Only where a rule 
 spread and than the stretched curve, and its verdict right, does a profile have a verdict.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ from posbias.extrapolation_trials import Calibration, nearest_trial, won_up_to
 from posbias.predictors import measured_influence, measured_mixing
 from posbias.profile import Profile
 from posbias.theory.architecture import Architecture
+from posbias.theory.encodings import NeedsMeasurement
+from posbias.theory.huggingface_families import rope_words
 from posbias.theory.masks import Causal, Mask
 from posbias.theory.rollout.kernel import masked_softmax, through
 
@@ -63,7 +66,8 @@ def extrapolate(
 
     `rule` is the key of one of `RULES`. With `architecture`, masks are its own, for the rule "logits"; another
     name or shape than the measured model's makes the measurement a stand-in. `attrs["calibration"]` is a
-    `Calibration`. No verdict (`left_out`) for a stand-in, beyond the factor and the tokens to which every trial of
+    `Calibration`. No verdict (`left_out`) for a stand-in, for another rotary base or scaling than was measured
+    (taken to change nothing), beyond the factor and the tokens to which every trial of
     this model was won, and from fewer than 32 prompts.
 
     Raises `InvalidValueError` for an unknown rule, fewer tokens than were measured, fewer than 32 measured, more
@@ -96,7 +100,7 @@ def _left_out(
 ) -> tuple[str, ...]:
     """Why an extrapolated profile has no verdict; nothing where trials were won."""
     model, measured = str(measurement.attrs.get("model", "")), measurement.sizes["position"]
-    said = []
+    said = _other_rope(measurement, architecture)
     if architecture is not None and not is_of(measurement, architecture):
         said.append(f"what calibrating on another model ({model or 'unnamed'}) is worth")
     elif tokens > measured:
@@ -109,6 +113,14 @@ def _left_out(
         elif (prompts := measurement.sizes["prompt"]) < TRIED:
             said.append(f"what calibrating with {prompts} prompts is worth (trials went on from {TRIED})")
     return tuple(said)
+
+
+def _other_rope(measurement: "xr.Dataset", architecture: Architecture | None) -> list[str]:
+    """What other rotary positions than were measured do; nothing where they are the same or not known."""
+    measured = rope_words(json.loads(measurement.attrs.get("rope", "{}")))
+    encodings = [] if architecture is None else [layer.positional for layer in architecture.layers]
+    asked = {one.rope for one in encodings if isinstance(one, NeedsMeasurement)} - {"", measured}
+    return [f"rotary positions of {one} (measured with {measured})" for one in sorted(asked) if measured]
 
 
 def is_of(measurement: "xr.Dataset", architecture: Architecture) -> bool:

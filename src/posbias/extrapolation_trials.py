@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+Interval = tuple[float, float]
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -16,7 +18,9 @@ class Trial:
 
     `verdict` is that of the measurement, `even` the Wasserstein distance of an even spread, `recency` the scores
     of mass as 1/(distance + 1), `halves` those of half the target's prompts against the other half (noise alone),
-    and `ceiling` the noise ceiling.
+    and `ceiling` the noise ceiling. `leads`: by rule and by what it is held against ("stretched", "recency"), how
+    much higher its Spearman and how much smaller its Wasserstein distance is, 95 % intervals over the target's
+    prompts (`posbias.comparison.Difference`).
     """
 
     model: str
@@ -30,6 +34,11 @@ class Trial:
     scores: Mapping[str, tuple[float, float]]
     verdict: str
     verdicts: Mapping[str, str]
+    leads: Mapping[str, Mapping[str, tuple[Interval, Interval]]]
+
+    def surely(self, rule: str) -> bool:
+        """Whether a rule that won did so beyond the noise of the target's prompts: no interval reaches zero."""
+        return self.won(rule) and all(low > 0 for two in self.leads[rule].values() for low, _ in two)
 
     @property
     def factor(self) -> float:
@@ -110,6 +119,11 @@ def trials() -> tuple[Trial, ...]:
             **row
             | {name: tuple(row[name]) for name in ("recency", "halves", "ceiling")}
             | {"scores": {rule: tuple(two) for rule, two in row["scores"].items()}}
+            | {"leads": {rule: _intervals(leads) for rule, leads in row.get("leads", {}).items()}}
         )
         for row in read["trial"]
     )
+
+
+def _intervals(leads: Mapping[str, Any]) -> dict[str, tuple[Interval, Interval]]:
+    return {other: (tuple(rank), tuple(distance)) for other, (rank, distance) in leads.items()}

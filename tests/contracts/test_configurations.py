@@ -112,7 +112,7 @@ def test_bloom_mpt_and_falcon(write):
 def test_rotary_families_say_what_is_missing(write):
     llama = {"model_type": "llama", "num_hidden_layers": 30, "num_attention_heads": 9, "rope_theta": 1e5}
     architecture = load_architecture(write("config.json", llama))
-    assert architecture.layers[0].positional == NeedsMeasurement("rotary")
+    assert architecture.layers[0].positional == NeedsMeasurement("rotary", rope="base 100,000")
     assert architecture.mixing == PreNormInit()
     mixing, positional = architecture.assumptions
     assert "no λ was given" in mixing

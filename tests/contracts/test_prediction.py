@@ -17,6 +17,7 @@ from posbias.store import save_measurement
 from posbias.terminal import describe
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.encodings import ALiBi, NeedsMeasurement
+from posbias.theory.huggingface import from_huggingface
 from posbias.theory.known_mixing import known_mixing, plausible_mixing
 from posbias.theory.mixing import REACH, ConstantMixing, MeasuredMixing
 from posbias.theory.prediction import predict
@@ -106,6 +107,35 @@ def test_what_is_not_published_is_said():
     assert "no λ of bloom-3b is known, only of bloom-176b" in told.stderr
     with pytest.raises(InvalidValueError, match="30 given, 2"):
         Architecture(2, mixing=known_mixing()["smollm2-135m"])
+
+
+def test_learned_positions_end_where_the_model_has_no_more():
+    assert preset("gpt2").left_out(1024) == ("learned absolute positions", "λ")
+    beyond = "(the model has 1,024, 1,025 asked)"
+    assert preset("gpt2").left_out(1025) == (f"learned absolute positions {beyond}", "λ")
+    assert answered("tiny-learned", "--tokens", "257")["left_out"] == [
+        "learned positions (the model has 256, 257 asked)"
+    ]
+    assert from_huggingface(GPT2).left_out(10**6) == ("learned positions", "λ")
+    told = from_huggingface(GPT2 | {"n_positions": 64}).left_out(65)
+    assert told == ("learned positions (the model has 64, 65 asked)", "λ")
+    with pytest.raises(InvalidValueError, match="n_positions: 0 given"):
+        from_huggingface(GPT2 | {"n_positions": 0})
+
+
+GPT2 = {"model_type": "gpt2", "n_layer": 2, "n_head": 2}
+
+
+def test_long_work_tells_of_every_layer_and_short_work_of_nothing():
+    layer = Layer(mask=posbias.CustomMask(lambda query, key: (key <= query) & (query - key < 4)))
+    slow = Architecture(3, (layer,), ConstantMixing(0.3))
+    heard = []
+    predict(slow, 2049, on_event=heard.append)
+    assert [(one.done, one.total, one.unit) for one in heard] == [(done, 3, "layers") for done in range(4)]
+    heard.clear()
+    predict(slow, 2048, on_event=heard.append)
+    predict(preset("bloom-7b1"), 4096, on_event=heard.append)
+    assert not heard
 
 
 # ── λ that is not ──

@@ -1,6 +1,7 @@
 """Extrapolated profiles against plain loops, exact cases and the trials on record."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import posbias
 from posbias.errors import InvalidValueError
 from posbias.extrapolation import BUNDLED, RULES, continued, extrapolate, stretched
 from posbias.extrapolation_trials import trials, won_up_to
+from posbias.theory.huggingface import from_huggingface
 from posbias.theory.rollout.kernel import dense_influence
 
 CURVES = st.lists(st.floats(0.01, 10.0), min_size=32, max_size=48).map(np.array)
@@ -143,6 +145,39 @@ def test_a_verdict_needs_trials_that_were_won():
     assert extrapolate(measurement(np.ones(40), "somebody's"), 80).summary.verdict is None
     other = extrapolate(bundled, 1024, architecture=posbias.preset("llama-3-8b"))
     assert other.left_out == ("what calibrating on another model (smollm2-135m) is worth",)
+
+
+def rotary(**keys):
+    """A configuration of the bundled model with these keys."""
+    shape = {"num_hidden_layers": 30, "num_attention_heads": 9}
+    return replace(from_huggingface({"model_type": "llama", **shape, **keys}), name="smollm2-135m")
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"rope_theta": 1e5}, ""),
+        ({}, ""),
+        ({"rope_parameters": {"rope_theta": 100000, "rope_type": "default"}}, ""),
+        ({"rope_theta": 1e6}, "base 1,000,000"),
+        ({"rope_theta": 1e5, "rope_scaling": {"type": "linear", "factor": 2.0}}, "base 100,000, linear × 2"),
+        (
+            {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e5, "factor": 4}},
+            "base 100,000, yarn × 4",
+        ),
+        ({"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}, ""),
+        ({"rope_theta": "far", "rope_scaling": {"factor": None, "type": 7}}, "base 'far', 7"),
+    ],
+)
+def test_other_rotary_positions_than_measured_are_named_and_have_no_verdict(keys, words):
+    measured = posbias.load_measurement(BUNDLED)
+    measured.attrs["rope"] = '{"rope_parameters": {"rope_theta": 100000.0, "rope_type": "default"}}'
+    profile = extrapolate(measured, 1024, architecture=rotary(**keys))
+    said = (f"rotary positions of {words} (measured with base 100,000)",) if words else ()
+    assert profile.left_out == said
+    assert profile.summary.verdict == (None if words else "U")
+    del measured.attrs["rope"]
+    assert not extrapolate(measured, 1024, architecture=rotary(**keys)).left_out
 
 
 def longer(measurement, tokens):

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from posbias.cli import options as shared
 from posbias.cli.architectures import architecture_from, mixing_from
-from posbias.cli.output import COMPILING, answer_with, notice
+from posbias.cli.output import COMPILING, answer_with, notice, progress
 from posbias.errors import InvalidValueError
 from posbias.terminal import describe, describe_map, describe_several, describe_variation
 
@@ -126,14 +126,15 @@ class _Case:
         return profile_as_dict(profile) | self.about(assumes="calibration" not in profile.attrs) | how
 
     def profile(self, options: Options, measurement: Any = None) -> Any:
-        """Predicted, or continued from a measurement."""
+        """Predicted, with a bar for long work, or continued from a measurement."""
         if measurement is not None:
             from posbias.extrapolation import extrapolate
 
             return extrapolate(measurement, self.tokens, options.rule or "both", self.architecture)
         from posbias.theory.prediction import predict
 
-        return predict(self.architecture, self.tokens, options.query, **options.how)
+        with progress() as on_event:
+            return predict(self.architecture, self.tokens, options.query, **options.how, on_event=on_event)
 
 
 def _cases(given: str, options: Options, measurement: Any) -> list[_Case]:

@@ -37,6 +37,8 @@ from posbias.threads import leaving_a_core, torch_threads
 
 log = logging.getLogger(__name__)
 _SELFCHECK_TOKENS = 64
+ROPE = ("rope_parameters", "rope_theta", "rope_scaling")
+"""Keys of a configuration that say how rotary positions turn."""
 LONG = KERNEL_TOKENS
 """Above so many tokens layers are computed again."""
 
@@ -251,6 +253,8 @@ def _attributes(
     }
     if drawn.documents is not None:
         attributes["documents"] = drawn.documents.tolist()
+    if rope := {key: given for key in ROPE if (given := getattr(config, key, None)) is not None}:
+        attributes["rope"] = rope
     if loaded.revision is not None:
         attributes["revision"] = loaded.revision
     return attributes

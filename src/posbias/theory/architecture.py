@@ -228,7 +228,7 @@ class Architecture:
         none was given, or where it was measured at less than 1/`REACH` of this length.
         """
         encodings = (layer.positional for layer in self.layers)
-        parts = {f"{one.encoding} positions" for one in encodings if isinstance(one, NeedsMeasurement)}
+        parts = {one.unknown_at(tokens) for one in encodings if isinstance(one, NeedsMeasurement)}
         said = sorted(parts)
         if self.mixing.assumed:
             said.append(LAMBDA)

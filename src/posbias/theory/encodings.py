@@ -16,7 +16,7 @@ from pydantic import Field
 
 from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
-from posbias.spec import NonNegative, NonNegatives, Open, Positive, tag, value
+from posbias.spec import Count, NonNegative, NonNegatives, Open, Positive, tag, value
 from posbias.theory.distance import (
     T5,
     DenseLogits,
@@ -100,16 +100,26 @@ class NeedsMeasurement(_Exponential):
     """An encoding that acts through queries and keys; without a measured model its part is left out.
 
     Rotary and learned encodings have no logit by distance that the configuration alone would give. What is
-    computed with this is mask and residual mixing only, and every output says so.
+    computed with this is mask and residual mixing only, and every output says so. `positions`: how many the model
+    has, where it holds a vector for each; None where there is no such end, or it is not known. `rope`: base and
+    scaling of rotary positions in words, where they are known.
     """
 
     encoding: str
+    positions: Count | None = None
+    rope: str = ""
     kind: Literal["needs_measurement"] = tag(default="needs_measurement")
     exact: ClassVar[bool] = False
 
     def slopes_of(self, heads: int, groups: int | None = None) -> PerHead:
         """Decay of the logit per token of distance: zero, the part that is known."""
         return np.zeros(heads)
+
+    def unknown_at(self, tokens: int) -> str:
+        """What is not known of a text of so many tokens, in words."""
+        beyond = self.positions is not None and tokens > self.positions
+        ending = f" (the model has {self.positions:,}, {tokens:,} asked)" if beyond else ""
+        return f"{self.encoding} positions{ending}"
 
     @property
     def caveat(self) -> str:

@@ -51,7 +51,7 @@ def _mpt(config: Config) -> Positional:
     if attention.get("prefix_lm"):
         raise InvalidValueError("attn_config.prefix_lm: true given, a causal model needed")
     if not flag(attention, "alibi", True):
-        return NeedsMeasurement("rotary" if flag(attention, "rope", False) else "learned")
+        return _rotary(config) if flag(attention, "rope", False) else _learned(config)
     bias_max = attention.get("alibi_bias_max", 8)
     if isinstance(bias_max, bool) or not isinstance(bias_max, int | float) or not 0 < bias_max <= 1000:
         raise InvalidValueError(
@@ -65,7 +65,7 @@ def _mpt(config: Config) -> Positional:
 
 def _falcon(config: Config) -> Positional:
     if not flag(config, "alibi", False):
-        return NeedsMeasurement("rotary")
+        return _rotary(config)
     heads, width = integer(config, "num_attention_heads", "n_head"), integer(config, "hidden_size")
     if width % heads:
         raise InvalidValueError(f"hidden_size: {width} given, a multiple of the {heads} heads needed")
@@ -74,8 +74,8 @@ def _falcon(config: Config) -> Positional:
 
 def _tiny(config: Config) -> Positional:
     """The small models that come along: an encoding by its word; a window is rotary."""
-    words: dict[str, Positional] = {"alibi": ALiBi(), "nope": NoPE(), "learned": NeedsMeasurement("learned")}
-    words |= dict.fromkeys(("rope", "window"), NeedsMeasurement("rotary"))
+    words: dict[str, Positional] = {"alibi": ALiBi(), "nope": NoPE(), "learned": _learned(config)}
+    words |= dict.fromkeys(("rope", "window"), _rotary(config))
     if config.get("encoding") not in words:
         raise InvalidValueError(
             f"encoding: {config.get('encoding')!r} given, one of {', '.join(words)} needed"
@@ -84,11 +84,34 @@ def _tiny(config: Config) -> Positional:
 
 
 def _rotary(config: Config) -> Positional:
-    return NeedsMeasurement("rotary")
+    return NeedsMeasurement("rotary", rope=rope_words(config))
+
+
+def rope_words(config: Config) -> str:
+    """Base and scaling of rotary positions in words, for instance "base 10,000, yarn × 4".
+
+    `config` has `rope_parameters`, or the older `rope_theta` and `rope_scaling`. "" where nothing is given, and
+    where types of layers have bases of their own.
+    """
+    given = {**inner(config, "rope_parameters"), **inner(config, "rope_scaling")}
+    if "rope_local_base_freq" in config or any(isinstance(one, dict) for one in given.values()):
+        return ""
+    base, kind = given.get("rope_theta", config.get("rope_theta")), given.get("rope_type", given.get("type"))
+    words = [] if base is None else [f"base {_number(base)}"]
+    if kind not in (None, "default"):
+        factor = given.get("factor")
+        words.append(str(kind) if factor is None else f"{kind} × {_number(factor)}")
+    return ", ".join(words)
+
+
+def _number(given: Any) -> str:
+    return f"{given:,.10g}" if isinstance(given, int | float) else repr(given)
 
 
 def _learned(config: Config) -> Positional:
-    return NeedsMeasurement("learned")
+    keys = ("n_positions", "max_position_embeddings", "max_seq_len")
+    known = any(config.get(key) is not None for key in keys)
+    return NeedsMeasurement("learned", integer(config, *keys) if known else None)
 
 
 # --- which layers slide, and which have no encoding ---------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from posbias.events import OnEvent
 from posbias.profile import Profile
 from posbias.theory.architecture import LAMBDA, Architecture
 from posbias.theory.known_mixing import plausible_mixing
@@ -50,16 +51,24 @@ def predict(
     *,
     method: str = "auto",
     threads: int | None = None,
+    on_event: OnEvent | None = None,
 ) -> Profile:
     """`influence`, and where λ was not given a `Band` in `.attrs["band"]` and the verdict that all of it shares.
 
     Arguments and errors as in `influence`. Without λ this takes as many times longer as models were measured.
     """
-    profile = influence(architecture, tokens, query, method=method, threads=threads)
+    profile = influence(architecture, tokens, query, method=method, threads=threads, on_event=on_event)
     if not architecture.mixing.assumed:
         return profile
     others = {
-        name: influence(replace(architecture, mixing=mixing), tokens, query, method=method, threads=threads)
+        name: influence(
+            replace(architecture, mixing=mixing),
+            tokens,
+            query,
+            method=method,
+            threads=threads,
+            on_event=on_event,
+        )
         for name, mixing in plausible_mixing(architecture.depth).items()
     }
     band = Band(others)

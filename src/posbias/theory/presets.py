@@ -20,7 +20,7 @@ from posbias.theory.known_mixing import known_mixing
 from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.mixing import MeasuredMixing, PreNormInit
 
-ROTARY, LEARNED = NeedsMeasurement("rotary"), NeedsMeasurement("learned absolute")
+ROTARY = NeedsMeasurement("rotary")
 
 
 @dataclass(frozen=True)
@@ -103,8 +103,9 @@ def _falcon() -> Iterator[Preset]:
 
 def _gpt2() -> Iterator[Preset]:
     sizes = (("", 12, 12), ("-medium", 24, 16), ("-large", 36, 20), ("-xl", 48, 25))
+    learned = NeedsMeasurement("learned absolute", positions=1024)
     for size, depth, heads in sizes:
-        yield Preset(f"gpt2{size}", f"openai-community/gpt2{size}", 1024, depth, heads, LEARNED)
+        yield Preset(f"gpt2{size}", f"openai-community/gpt2{size}", 1024, depth, heads, learned)
 
 
 def _pythia() -> Iterator[Preset]:

@@ -21,6 +21,7 @@ import numpy as np
 from posbias import memory
 from posbias.arguments import one_of, position, whole
 from posbias.errors import InvalidValueError
+from posbias.events import Event, OnEvent
 from posbias.profile import Profile
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.encodings import DenseLogits
@@ -44,20 +45,22 @@ def influence(
     *,
     method: str = "auto",
     threads: int | None = None,
+    on_event: OnEvent | None = None,
 ) -> Profile:
     """The rollout's row of one token: the influence p(j) of every position j on `query`.
 
     `tokens` is the length of the text, `query` a 0-based position (negative counts from the end), `threads`
     the number of cores to use (default: all; the result does not depend on it). `method` forces an engine
-    (see the module) for all layers; what was used stands in `.attrs["method"]`. The profile's mass is
-    float64; with what learned sinks took (`.missing_mass`) it sums to 1. Entries are within 1e-12 relative of the
-    dense product (below 1e-250 they may be 0), within `convolution.TOLERANCE` per layer that `fft` took. Raises
+    (see the module) for all layers; what was used stands in `.attrs["method"]`. `on_event` hears of each
+    layer beyond 2,048 tokens, unless all are swept in one go. The profile's mass is float64; with what learned
+    sinks took (`.missing_mass`) it sums to 1. Entries are within 1e-12 relative of the dense product (below 1e-250
+    they may be 0), within `convolution.TOLERANCE` per layer that `fft` took. Raises
     `InvalidValueError` for tokens < 1, a query outside, a size that memory cannot hold, or a method that a
     layer does not allow. Source: Herasimchyk et al. 2026, Eqs. (2) to (4).
     """
     memory.require(plan_bytes(architecture.stack, whole("tokens", tokens, 1)), "tokens", tokens)
     place = position("query", query, tokens)
-    mass, lost, used = _row(architecture, tokens, place, method, cores(threads))
+    mass, lost, used = _row(architecture, tokens, place, method, cores(threads), on_event)
     attrs = {
         "architecture": architecture.name,
         "assumptions": list(architecture.assumptions_at(tokens)),
@@ -154,9 +157,21 @@ def engines(layer: Layer) -> list[str]:
 
 
 def _row(
-    architecture: Architecture, tokens: int, place: int, method: str, threads: int
+    architecture: Architecture,
+    tokens: int,
+    place: int,
+    method: str,
+    threads: int,
+    on_event: OnEvent | None = None,
 ) -> tuple[Row, float, dict[str, int]]:
     """Mass over positions, mass lost to learned sinks, and how many layers each engine took."""
+
+    def tell(done: int) -> None:
+        if on_event is not None and tokens > FEW and not at_once:
+            on_event(Event(done, architecture.depth, "layers"))
+
+    at_once = method != "stream" and all(map(_fused, architecture.layers))
+    tell(0)
     reach = _reach(architecture, tokens, place)
     # what no token that matters can see plays no part
     row = np.zeros(reach + 1)
@@ -164,7 +179,7 @@ def _row(
     chosen = [_choose(layer, reach + 1, method) for layer in architecture.layers]
     repeated = [chosen[t % len(chosen)] for t in range(architecture.depth)]
     layers = list(zip(architecture.stack, repeated, architecture.coefficients, strict=True))[::-1]
-    lost = 0.0
+    lost, done = 0.0, 0
     for fused, group in groupby(
         layers, key=lambda one: one[1] == "sweep" and isinstance(one[0].mask, Causal)
     ):
@@ -173,13 +188,22 @@ def _row(
             stack, _, mixing = zip(*together[::-1], strict=True)
             row, taken = sweep.sweep(plan(stack, np.array(mixing), len(row)), row, threads)
             lost += taken
+            done += len(together)
+            tell(done)
             continue
         for layer, name, lam in together:
             row, taken = _engine(name)(layer, float(lam), row)
             lost += taken
+            done += 1
+            tell(done)
     mass = np.zeros(tokens)
     mass[: reach + 1] = row
     return mass, lost, dict(Counter(repeated))
+
+
+def _fused(layer: Layer) -> bool:
+    """Whether the sweep may take a layer together with its neighbours, in one go."""
+    return isinstance(layer.mask, Causal) and engines(layer)[0] == "sweep"
 
 
 def _reach(architecture: Architecture, tokens: int, place: int) -> int:
