@@ -120,10 +120,12 @@ def write(new: list[Trial]) -> None:
     head = "| model | from → to | prompts | measured | even spread | recency only | split halves | "
     head += "noise ceiling | " + " | ".join(rule.label for rule in RULES.values()) + " |"
     lines = [head, "|" + "---|" * (8 + len(RULES)), *map(_row, ordered)]
-    mark, end = "<!-- trials -->", "<!-- end -->"
-    before, rest = PAGE.read_text(encoding="utf-8").split(mark)
-    after = rest.split(end)[1]
-    PAGE.write_text(f"{before}{mark}\n\n" + "\n".join(lines) + f"\n\n{end}{after}", encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
+    for mark, table in (("trials", lines), ("leads", _leads_rows(ordered))):
+        before, rest = page.split(f"<!-- {mark} -->")
+        after = rest.split(f"<!-- end of {mark} -->")[1]
+        page = f"{before}<!-- {mark} -->\n\n" + "\n".join(table) + f"\n\n<!-- end of {mark} -->{after}"
+    PAGE.write_text(page, encoding="utf-8")
 
 
 def _place(one: Trial) -> tuple[str, int, int]:
@@ -148,8 +150,25 @@ def _row(one: Trial) -> str:
     cells += [f"– / {one.even:.3f}", *map(_pair, (one.recency, one.halves, one.ceiling))]
     for rule in RULES:
         said = f"{_pair(one.scores[rule])} {one.verdicts[rule]}" if rule in one.scores else ""
-        cells.append(f"**{said}**" if rule in one.scores and one.won(rule) else said)
+        mark = "" if rule not in one.scores or not one.won(rule) else "**" if one.surely(rule) else "*"
+        cells.append(f"{mark}{said}{mark}")
     return "| " + " | ".join(cells) + " |"
+
+
+def _leads_rows(rows: list[Trial]) -> list[str]:
+    """What the default rule leads by, with intervals, as a table."""
+    rule = next(iter(RULES))
+    sides = ("the stretched curve", "recency alone")
+    head = [f"{score} over {side}" for side in sides for score in ("Spearman", "Wasserstein")]
+    lines = ["| model | from → to | " + " | ".join(head) + " |", "|" + "---|" * 6]
+    for one in rows:
+        ends = [
+            f"{low:+.2f} to {high:+.2f}" if place == 0 else f"{low:+.3f} to {high:+.3f}"
+            for two in one.leads[rule].values()
+            for place, (low, high) in enumerate(two)
+        ]
+        lines.append(f"| {one.model} | {one.measured:,} → {one.tokens:,} | " + " | ".join(ends) + " |")
+    return lines
 
 
 def _pair(scores: tuple[float, float]) -> str:

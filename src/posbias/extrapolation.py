@@ -12,7 +12,7 @@ spread and than the stretched curve, and its verdict right, does a profile have 
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from posbias.arguments import one_of
 from posbias.curves import at_shares
 from posbias.errors import InvalidValueError
 from posbias.extrapolation_trials import Calibration, nearest_trial, won_up_to
-from posbias.predictors import measured_influence, measured_mixing
+from posbias.predictors import PREDICTORS, measured_influence, measured_mixing, prediction
 from posbias.profile import Profile
 from posbias.theory.architecture import Architecture
 from posbias.theory.encodings import NeedsMeasurement
@@ -40,6 +40,7 @@ BUNDLED = Path(__file__).parent / "measurement" / "models" / "bundled" / "smollm
 """A measurement of SmolLM2-135M at 512 tokens, of what extrapolating needs."""
 FITTED = slice(0.1, 0.5)
 """Between these shares of the measured length, counted back from the query, a power law is fitted."""
+_PREDICTORS = {one.key: one for one in PREDICTORS}
 LEAST = 32
 """Tokens that a measurement must have: on fewer nothing can be fitted."""
 TRIED = 32
@@ -64,35 +65,49 @@ def extrapolate(
 ) -> Profile:
     """The influence expected on the last of `tokens` tokens of a model that was measured on fewer.
 
-    `rule` is the key of one of `RULES`. With `architecture`, masks are its own, for the rule "logits"; another
-    name or shape than the measured model's makes the measurement a stand-in. `attrs["calibration"]` is a
-    `Calibration`. No verdict (`left_out`) for a stand-in, for another rotary base or scaling than was measured
-    (taken to change nothing), beyond the factor and the tokens to which every trial of
+    `rule` is the key of one of `RULES`, or that of a predictor (`posbias.predictors.PREDICTORS`), which speaks for
+    the measured length alone and has no verdict: hold it against what was measured. With `architecture`, masks are
+    its own, for the rule "logits"; another name or shape than the measured model's makes this a stand-in.
+    `attrs["calibration"]` is a `Calibration`. No verdict (`left_out`) for a stand-in, for another rotary base or
+    scaling than was measured (taken to change nothing), beyond the factor and the tokens to which every trial of
     this model was won, and from fewer than 32 prompts.
 
     Raises `InvalidValueError` for an unknown rule, fewer tokens than were measured, fewer than 32 measured, more
-    than memory holds, or a measurement without what the rule needs.
+    than memory holds, a measurement without what the rule needs, or a predictor at another length.
     """
-    chosen = RULES[one_of("rule", rule, RULES)]
+    one_of("rule", rule, (*RULES, *_PREDICTORS))
     measured = measurement.sizes["position"]
     if measured < LEAST:
         raise InvalidValueError(f"measurement: of {measured} tokens, {LEAST} or more needed to extrapolate")
     if tokens < measured:
         raise InvalidValueError(f"tokens: {tokens} given, the {measured} of the measurement or more needed")
-    missing = [name for name in chosen.needs if name not in measurement]
-    if missing:
+    left_out = _left_out(measurement, tokens, rule, architecture)
+    if rule in RULES:
+        profile = _continued(measurement, tokens, RULES[rule], architecture)
+    elif tokens == measured:
+        profile = prediction(measurement, _PREDICTORS[rule])
+        worth = f"how near the predictor {rule!r} comes (`posbias compare` tells)"
+        left_out = (*left_out, worth)
+    else:
         raise InvalidValueError(
-            f"measurement: variable {missing[0]!r} is missing, needed by the rule {rule!r}"
+            f"tokens: {tokens} given, the {measured} measured needed by the rule {rule!r}"
         )
     model, text = (str(measurement.attrs.get(name, "")) for name in ("model", "text"))
-    weights = chosen.weights(measurement, tokens, architecture)
-    calibration = Calibration(model, text, measured, rule, nearest_trial(model, measured, tokens))
-    return Profile.from_weights(
-        weights,
-        measures="extrapolated",
-        attrs={"calibration": calibration, "assumptions": [], "exact": False, "method": {}},
-        left_out=_left_out(measurement, tokens, rule, architecture),
-    )
+    trial = nearest_trial(model, measured, tokens) if rule in RULES else None
+    calibration = Calibration(model, text, measured, rule, trial)
+    attrs = {"calibration": calibration, "assumptions": [], "exact": False, "method": {}}
+    return replace(profile, measures="extrapolated", attrs=dict(profile.attrs) | attrs, left_out=left_out)
+
+
+def _continued(
+    measurement: "xr.Dataset", tokens: int, rule: Rule, architecture: Architecture | None
+) -> Profile:
+    missing = [name for name in rule.needs if name not in measurement]
+    if missing:
+        raise InvalidValueError(
+            f"measurement: variable {missing[0]!r} is missing, needed by the rule {rule.key!r}"
+        )
+    return Profile.from_weights(rule.weights(measurement, tokens, architecture))
 
 
 def _left_out(

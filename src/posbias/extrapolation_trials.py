@@ -69,7 +69,7 @@ class Calibration:
         of = f" of {self.text}" if self.text else ""
         said = f"calibrated by {self.model or 'a model'} on {self.tokens:,} tokens{of}, rule {self.rule!r}"
         if self.trial is None:
-            return [f"{said}; never tried on this model"]
+            return [f"{said}; no trial of it on this model"]
         trial = self.trial
         scores = {name: trial.scores[name] for name in (self.rule, "stretched") if name in trial.scores}
         scores |= {"recency only": trial.recency, "noise ceiling": trial.ceiling}

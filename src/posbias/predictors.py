@@ -43,17 +43,18 @@ def predictions(measurement: "xr.Dataset") -> dict[str, Profile]:
 
     Raises `InvalidValueError` if the measurement lacks a variable that a predictor needs.
     """
-    profiles = {}
-    for predictor in PREDICTORS:
-        missing = [name for name in predictor.needs if name not in measurement]
-        if missing:
-            raise InvalidValueError(
-                f"measurement: variable {missing[0]!r} is missing, needed by the predictor {predictor.label!r}"
-            )
-        attrs = {"predictor": predictor.label, "source": predictor.source}
-        weights = predictor.predict(measurement)
-        profiles[predictor.key] = Profile.from_weights(weights, measures="rollout", attrs=attrs)
-    return profiles
+    return {predictor.key: prediction(measurement, predictor) for predictor in PREDICTORS}
+
+
+def prediction(measurement: "xr.Dataset", predictor: Predictor) -> Profile:
+    """One predictor applied to a measurement. Raises as `predictions`."""
+    missing = [name for name in predictor.needs if name not in measurement]
+    if missing:
+        raise InvalidValueError(
+            f"measurement: variable {missing[0]!r} is missing, needed by the predictor {predictor.label!r}"
+        )
+    attrs = {"predictor": predictor.label, "source": predictor.source}
+    return Profile.from_weights(predictor.predict(measurement), measures="rollout", attrs=attrs)
 
 
 def measured_influence(measurement: "xr.Dataset") -> Profile:

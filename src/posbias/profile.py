@@ -182,8 +182,8 @@ class Profile:
     @property
     def remainder(self) -> str:
         """What the profile is where a prediction leaves out what decides it, in words; empty where it does not."""
-        calibrated = any(part.startswith("what calibrating") for part in self.left_out)
-        said = ["a calibrated curve, untested here"] if calibrated else []
+        calibrated = self.measures == "extrapolated"
+        said = ["a calibrated curve, untested here"] if calibrated and self.left_out else []
         if not calibrated and any(not part.startswith("λ") for part in self.left_out):
             said.append("mask and residual only")
         said += ["λ as at initialisation"] if "λ" in self.left_out else []

@@ -8,6 +8,7 @@ import pytest
 import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
+from measured import measurement as make_measurement
 from project import ROOT
 
 import calibration
@@ -15,6 +16,7 @@ import posbias
 from posbias.errors import InvalidValueError
 from posbias.extrapolation import BUNDLED, RULES, continued, extrapolate, stretched
 from posbias.extrapolation_trials import trials, won_up_to
+from posbias.predictors import predictions
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.rollout.kernel import dense_influence
 
@@ -145,6 +147,20 @@ def test_a_verdict_needs_trials_that_were_won():
     assert extrapolate(measurement(np.ones(40), "somebody's"), 80).summary.verdict is None
     other = extrapolate(bundled, 1024, architecture=posbias.preset("llama-3-8b"))
     assert other.left_out == ("what calibrating on another model (smollm2-135m) is worth",)
+
+
+def test_every_predictor_can_be_asked_for_at_the_measured_length():
+    known = make_measurement(prompts=2)
+    known["energy_kernel"] = known["kernel"]
+    for name, profile in predictions(known).items():
+        asked = extrapolate(known, known.sizes["position"], name)
+        np.testing.assert_array_equal(asked.mass, profile.mass)
+        assert asked.summary.verdict is None
+        assert repr(name) in asked.left_out[0]
+        with pytest.raises(InvalidValueError, match=f"needed by the rule '{name}'"):
+            extrapolate(known, known.sizes["position"] + 1, name)
+    with pytest.raises(InvalidValueError, match="rule: 'enrgy' given"):
+        extrapolate(known, 64, "enrgy")
 
 
 def rotary(**keys):

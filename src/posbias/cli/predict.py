@@ -37,7 +37,8 @@ class Options:
         smollm2-135m: the curve it gives at `tokens`, for models whose positions act through queries and keys.
     rule
         How --calibrate goes on to longer texts: stretched (by share of the context), continued (by distance to the
-        query), both (from the one to the other, by place; the default) or logits.
+        query), both (from the one to the other, by place; the default) or logits. At the measured length also a
+        report's predictor: attention_only, positional, fitted, measured_kernels or energy.
     vary
         What if: the profile for many values of one quantity, for instance depth=1:64, mixing=0:1,
         window=64:4096:12 (so many values) or tokens=256,1024,4096; given twice, a map of the shares of both ends
