@@ -79,7 +79,15 @@ def tag(*, default: str, kw_only: Literal[True] = True) -> Any:
     return Field(default=default, kw_only=kw_only, repr=False)
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(Field, tag))
+def later(*, default: Any) -> Any:
+    """The default of a field that came after files were written: left out of them while it has this value.
+
+    What was written before keeps its fingerprint, and reads as it did.
+    """
+    return Field(default=default, exclude_if=lambda given: given == default)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(Field, tag, later))
 def value(cls: type[T]) -> type[T]:
     """Make `cls` a frozen, strictly checked value whose constructor raises `InvalidValueError`."""
     made = pydantic.dataclasses.dataclass(

@@ -28,6 +28,7 @@ from posbias.verify.run import check, plain, verify
 from posbias.verify.statement import Reading
 from posbias.verify.wu import WU
 from posbias.verify.wu.extensions import EXTENSIONS, decays
+from posbias.verify.wu.normalisers import SOFTMAX
 
 SEEDS = st.integers(0, 2**32 - 1)
 STANDING = [(one, one.corrected or one.as_printed) for one in WU]
@@ -495,6 +496,50 @@ def test_masks_that_have_a_center_only_together():
     )
     lost = [first, [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]]  # token 2 sees itself alone
     assert EXTENDED["wu-3.2-masks"].slack({"kernels": lost, "depth": 20}) == 1.0
+
+
+NORMALISED = {statement.key: statement.as_printed for statement in SOFTMAX}
+
+
+def relu_rows(logits):
+    """Rows of one causal layer in plain Python: positive logits over their sum."""
+    rows = []
+    for i, row in enumerate(logits):
+        kept = [max(row[j], 0.0) if j <= i else 0.0 for j in range(len(row))]
+        rows.append([each / sum(kept) if sum(kept) else 0.0 for each in kept])
+    return np.array(rows)
+
+
+def test_a_token_apart_never_sees_the_first_under_relu_and_does_under_softmax():
+    layer = [[1.0, 0.0, 0.0], [-1.0, 2.0, 0.0], [-3.0, 1.0, 0.5]]
+    assert NORMALISED["wu-4.1-relu-apart"].slack({"logits": [layer] * 12}) >= -1e-12
+    rows = relu_rows(layer)
+    assert [brute_rollout([rows] * 12, i, 0) for i in range(3)] == [1.0, 0.0, 0.0]
+    soft = masked_softmax(np.array(layer), np.tri(3, dtype=bool))
+    left = [1 - brute_rollout([soft] * 12, i, 0) for i in range(3)]
+    assert max(left) <= (1 - soft[np.tri(3, dtype=bool)].min()) ** 12
+
+
+def test_where_every_token_keeps_an_edge_backwards_relu_collapses():
+    layer = [[1.0, 0.0, 0.0], [1.0, 2.0, 0.0], [-3.0, 1.0, 1.0]]
+    slack = NORMALISED["wu-4.1-relu-reach"].slack({"logits": [layer] * 6})
+    rows, least = relu_rows(layer), 1 / 3
+    margins = []
+    for t in range(6):
+        left = max(1 - brute_rollout([rows] * (t + 1), i, 0) for i in range(3))
+        margins.append(1 - left / (1 - least**2) ** ((t + 1) // 2))
+    assert slack == pytest.approx(min(margins), abs=1e-12)
+    # a claim that edges suffice without reaching the first token would fail
+    apart = [[1.0, 0.0, 0.0], [-1.0, 2.0, 0.0], [-3.0, 1.0, 1.0]]
+    assert NORMALISED["wu-4.1-relu-reach"].slack({"logits": [apart] * 8}) < 0
+    # and where every token reaches the first there is nothing to show of tokens apart
+    assert NORMALISED["wu-4.1-relu-apart"].slack({"logits": [layer] * 6}) == -1
+
+
+def test_a_softmax_keeps_edges_that_underflow():
+    logits = np.zeros((1, 3, 3))
+    logits[0, 2, 0] = -5000.0
+    assert NORMALISED["wu-4.1-softmax"].slack({"logits": logits.tolist(), "kind": "causal", "size": 1}) >= 0
 
 
 @pytest.mark.parametrize(("kind", "second"), [("log", 0.7), ("power", 0.4), ("power", 1.7)])

@@ -11,6 +11,7 @@ from torch import nn
 from posbias.errors import InvalidValueError
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.training.network import ENCODINGS, HIDDEN, Network, forward, initial_weights, wire
+from posbias.training.normalisers import NORMALISERS, SinkSoftmax
 from posbias.training.task import RetrievalTask
 
 MASKS = {
@@ -34,6 +35,7 @@ class Reference(nn.Module):
             setattr(self, name, nn.ModuleList(layers))
         self.hidden = nn.ModuleList([nn.Linear(DIMENSION, DIMENSION) for _ in range(HIDDEN)])
         self.output = nn.Linear(DIMENSION, LABELS)
+        self.sink = nn.Parameter(torch.full((network.depth,), getattr(network.normaliser, "logit", 0.0)))
         self.double()
 
     def load(self, weights):
@@ -49,6 +51,8 @@ class Reference(nn.Module):
                 layer.bias.copy_(bias)
             self.output.weight.copy_(weights["output"].T)
             self.output.bias.copy_(weights["output_bias"])
+            if "sink" in weights:
+                self.sink.copy_(weights["sink"])
         return self
 
     def gradients(self):
@@ -58,6 +62,8 @@ class Reference(nn.Module):
             for name in ("query", "key", "value", "hidden")
         }
         found["hidden_bias"] = torch.stack([layer.bias.grad for layer in self.hidden])
+        if getattr(self.network.normaliser, "learned", False):
+            found["sink"] = self.sink.grad
         return found | {"output": self.output.weight.grad.T, "output_bias": self.output.bias.grad}
 
     def forward(self, x):
@@ -72,7 +78,7 @@ class Reference(nn.Module):
                     turn[:, i, k], turn[:, i, k + 1] = math.sin(angle), math.cos(angle)
                     x = x + turn
         attentions = []
-        for query, key, value in zip(self.query, self.key, self.value, strict=True):
+        for query, key, value, sink in zip(self.query, self.key, self.value, self.sink, strict=True):
             q, k = query(x), key(x)
             if kind == "rotary":
                 q, k = self.rotate(q), self.rotate(k)
@@ -80,7 +86,7 @@ class Reference(nn.Module):
             if kind == "decay":
                 i = torch.arange(tokens, dtype=torch.float64)
                 scores = scores + math.log(0.8) * (i[:, None] - i).clamp(min=0)
-            attention = torch.softmax(scores.masked_fill(~mask, -math.inf), dim=-1)
+            attention = self.rows(scores.masked_fill(~mask, -math.inf), sink)
             attentions.append(attention)
             update = attention @ value(x)
             x = x + update if self.network.residual else update
@@ -88,6 +94,20 @@ class Reference(nn.Module):
         for layer in self.hidden:
             y = torch.relu(layer(y))
         return self.output(y), attentions
+
+    def rows(self, scores, sink):
+        match self.network.normaliser.kind:
+            case "softmax":
+                return torch.softmax(scores, dim=-1)
+            case "sink_softmax":
+                beside = torch.cat([sink.expand(*scores.shape[:-1], 1), scores], dim=-1)
+                return torch.softmax(beside, dim=-1)[..., 1:]
+            case "sigmoid":
+                return torch.sigmoid(scores - math.log(scores.shape[-1]))
+            case "relu":
+                kept = scores.clamp(min=0)
+                return kept / kept.sum(dim=-1, keepdim=True).clamp(min=1e-300)
+        raise ValueError(self.network.normaliser.kind)
 
     @staticmethod
     def rotate(x):
@@ -109,9 +129,9 @@ def doubled(networks):
     return wiring
 
 
-def stacked(depth, members):
+def stacked(depth, members, *normaliser):
     """Weights of several members in float64, large enough that attention is far from uniform."""
-    weights = initial_weights(depth, task_of(DIMENSION, LABELS), range(members))
+    weights = initial_weights(depth, task_of(DIMENSION, LABELS), range(members), *normaliser)
     return {name: each.double().mul_(1.5).requires_grad_() for name, each in weights.items()}
 
 
@@ -139,7 +159,7 @@ def compare_in(dtype, tolerance, networks, short):
     """The same in one precision; the reference is in float64."""
     weights = {
         name: one.detach().to(dtype).requires_grad_()
-        for name, one in stacked(networks[0].depth, len(networks)).items()
+        for name, one in stacked(networks[0].depth, len(networks), networks[0].normaliser).items()
     }
     rng = torch.Generator().manual_seed(1)
     x = torch.randn(len(networks), 6, TOKENS, DIMENSION, generator=rng, dtype=torch.float64)
@@ -157,7 +177,8 @@ def compare_in(dtype, tolerance, networks, short):
         for layer, theirs in zip(attention or [], expected_attention, strict=not short):
             close(layer[member], theirs, tolerance)
             assert torch.equal(layer[member] == 0, theirs == 0)
-            close(layer[member].sum(-1), torch.ones(6, TOKENS), 8 * torch.finfo(dtype).eps)
+            if network.normaliser.kind == "softmax":
+                close(layer[member].sum(-1), torch.ones(6, TOKENS), 8 * torch.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("residual", [False, True])
@@ -167,6 +188,18 @@ def test_logits_attention_and_gradients_are_the_plain_networks(mask, encoding, r
     for depth in (1, 2, 3):
         network = Network(depth, residual, MASKS[mask], ENCODINGS[encoding])
         compare([network], short=depth != 2)
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("normaliser", [*NORMALISERS.values(), SinkSoftmax(-0.7, learned=True)])
+def test_every_normaliser_gives_the_plain_networks_logits_attention_and_gradients(normaliser, residual):
+    for mask, encoding in zip(MASKS.values(), [*ENCODINGS.values(), ENCODINGS["none"]], strict=True):
+        network = Network(2, residual, mask, encoding, normaliser)
+        # a ReLU's row may be all but empty, and then float32 keeps few digits of its gradient
+        alike = ((torch.float64, 1e-9), (torch.float32, 2e-2 if normaliser.kind == "relu" else 2e-4))
+        for dtype, tolerance in alike:
+            for short in (False, True):
+                compare_in(dtype, tolerance, [network, network], short)
 
 
 @pytest.mark.parametrize("short", [False, True])
@@ -252,6 +285,23 @@ def test_a_mask_wider_than_the_sequence_is_refused(mask, said):
     with pytest.raises(InvalidValueError, match=said):
         wire([Network(mask=mask)], TOKENS, DIMENSION)
     wire([Network(mask=dataclasses.replace(mask, **{next(iter(vars(mask))): 9}))], TOKENS, DIMENSION)
+
+
+def test_the_theory_knows_what_makes_rows_of_attention():
+    def layer(normaliser):
+        return Network(normaliser=normaliser).architecture().layers[0]
+
+    assert layer(NORMALISERS["off_by_one"]).sinks == (0.0,)
+    assert layer(SinkSoftmax(1.5, learned=True)).sinks == (1.5,)
+    assert layer(NORMALISERS["sigmoid"]).normaliser == NORMALISERS["sigmoid"]
+    assert layer(NORMALISERS["relu"]).constant.tolist() == [1.0]
+    assert layer(NORMALISERS["softmax"]).sinks is None
+    assert "ReLU" in Network(normaliser=NORMALISERS["relu"]).architecture().assumptions[0]
+
+
+def test_networks_of_different_normalisers_do_not_fit_side_by_side():
+    with pytest.raises(InvalidValueError, match="networks: different normalisers given"):
+        wire([Network(2), Network(2, normaliser=NORMALISERS["relu"])], TOKENS, DIMENSION)
 
 
 def test_networks_of_different_depth_do_not_fit_side_by_side():

@@ -28,6 +28,9 @@ class Experiment:
         causal (the default), full, window=WIDTH or prefix=LENGTH, in tokens; a sequence has 2·items + 1.
     positional
         The positional encoding: none (the default), sinusoidal, rope or decay.
+    normaliser
+        What makes rows of attention: softmax (the default), off_by_one (a softmax beside a sink of logit 0),
+        learned_sink, relu (rows divided by their sums) or sigmoid (bias −ln n).
     depth
         Number of attention layers. Default: 2.
     residual
@@ -70,6 +73,7 @@ class Experiment:
 
     mask: str | None = None
     positional: str | None = None
+    normaliser: str | None = None
     depth: shared.Whole | None = None
     residual: bool | None = None
     networks: shared.Networks = None
@@ -197,11 +201,11 @@ def _check(spec: Path | None, experiment: Experiment, options: Options) -> None:
 def _experiments(spec: Path | None, given: dict[str, Any]) -> "tuple[list[Trained], bool]":
     """What to train, from a file or from options, and whether it is a sweep."""
     from posbias.training import Experiment, Network, RetrievalTask, read_experiments
-    from posbias.training.shorthand import answers_of, encoding_of, mask_of
+    from posbias.training.shorthand import answers_of, encoding_of, mask_of, normaliser_of
 
     if spec is not None:
         return read_experiments(spec)
-    words = {"mask": mask_of, "positional": encoding_of}
+    words = {"mask": mask_of, "positional": encoding_of, "normaliser": normaliser_of}
     values = {name: words[name](value) if name in words else value for name, value in given.items()}
     task, network, training = (
         {name: value for name, value in values.items() if name in part.__dataclass_fields__}

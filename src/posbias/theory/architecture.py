@@ -16,12 +16,13 @@ from jaxtyping import Float, Int
 
 from posbias.arguments import whole
 from posbias.errors import InvalidValueError
-from posbias.spec import Count, Fractions, Numbers, Positive, Size, value
+from posbias.spec import Count, Fractions, Numbers, Positive, Size, later, value
 from posbias.theory.content import Content, NoContent
 from posbias.theory.distance import DenseLogits, DistanceFunction, Tabulated, spread
 from posbias.theory.encodings import NeedsMeasurement, NoPE, Positional
 from posbias.theory.masks import Causal, Mask, SlidingWindow, lookahead
 from posbias.theory.mixing import REACH, MeasuredMixing, Mixing, PreNormInit
+from posbias.theory.normalisers import Normaliser, Softmax
 
 LAMBDA = "λ"
 """What is left out where no mixing was given."""
@@ -50,7 +51,8 @@ class Layer:
     grouped-query attention, which divide the heads), one per group. `head_weights` (one per head, summing to
     one) replace the uniform mean over heads of Herasimchyk et al. 2026, Eq. (4); `temperature` divides the
     logits. `sinks` are logits of a learned sink beside the keys (GPT-OSS): what it draws is lost to the
-    tokens. Raises `InvalidValueError` where counts do not fit.
+    tokens. `normaliser` makes rows of logits; only a softmax has sinks. Raises `InvalidValueError` where counts
+    do not fit.
     """
 
     heads: Size = 1
@@ -61,8 +63,13 @@ class Layer:
     temperature: Positive = 1.0
     groups: Count | None = None
     sinks: Numbers | None = None
+    normaliser: Normaliser = later(default=Softmax())
 
     def __post_init__(self):
+        if self.sinks is not None and not isinstance(self.normaliser, Softmax):
+            raise InvalidValueError(
+                f"sinks: given with the normaliser {self.normaliser.kind}, softmax needed beside them"
+            )
         if self.groups is not None and self.heads % self.groups:
             raise InvalidValueError(
                 f"groups: {self.groups} given, a number that divides the {self.heads} heads needed"
@@ -98,9 +105,7 @@ class Layer:
         sinks = np.full(self.heads, -np.inf)
         if self.sinks is not None:
             # a constant content logit lifts every key against the sink
-            constant = getattr(self.content, "constant", (0.0,))
-            sinks = spread("sinks", self.sinks, self.heads, self.groups)
-            sinks = sinks - spread("constant", constant, self.heads, self.groups) / self.temperature
+            sinks = spread("sinks", self.sinks, self.heads, self.groups) - self.constant
         diagonal = self.content.diagonal_of(self.heads, self.groups)
         first = self.content.first_column_of(self.heads, self.groups)
         with np.errstate(over="ignore"):
@@ -116,6 +121,12 @@ class Layer:
                 )
         return made
 
+    @property
+    def constant(self) -> Float[np.ndarray, "head"]:
+        """The content logit that all pairs have, divided by the temperature: it cancels in a softmax alone."""
+        constant = getattr(self.content, "constant", (0.0,))
+        return spread("constant", constant, self.heads, self.groups) / self.temperature
+
     def bias(self, distance: Int[np.ndarray, "distance"]) -> Float[np.ndarray, "head distance"]:
         """The positional logits at distances i − j, divided by the temperature, one row per head.
 
@@ -130,7 +141,10 @@ class Layer:
         return logits
 
     def logits(self, tokens: int) -> Float[np.ndarray, "head query key"]:
-        """All logits of the layer for a text of `tokens` tokens, dense; mask and sink not yet applied."""
+        """All logits of the layer for a text of `tokens` tokens, dense; mask and sink not yet applied.
+
+        Without the constant that a softmax does not see.
+        """
         position = np.arange(tokens)
         if isinstance(self.positional, DenseLogits):
             logits = self.positional.logits_of(position, position, self.heads, self.groups) / self.temperature
@@ -143,7 +157,7 @@ class Layer:
         fixed = self.head_logits()
         logits[:, position, position] += fixed.diagonal[:, None]
         logits[:, :, 0] += fixed.first[:, None]
-        return logits
+        return logits if isinstance(self.normaliser, Softmax) else logits + self.constant[:, None, None]
 
 
 @value
@@ -169,11 +183,12 @@ class Architecture:
         self.mixing.values(self.depth)
 
     def __str__(self) -> str:
-        """What it is, its kinds of layers, λ and what decides a profile and is not known: up to five lines."""
+        """What it is, its kinds of layers, λ and what decides a profile and is not known: up to six lines."""
         kinds = dict.fromkeys(self.layers)
         heads = "/".join(dict.fromkeys(str(layer.heads) for layer in kinds))
         lines = [f"Architecture {self.name}".rstrip() + f": {self.depth} layers of {heads} heads"]
-        for name in ("mask", "positional"):
+        plain = all(isinstance(layer.normaliser, Softmax) for layer in kinds)
+        for name in ("mask", "positional", *(() if plain else ("normaliser",))):
             said = dict.fromkeys(type(getattr(layer, name)).__name__ for layer in kinds)
             lines.append(f"{name}: {', '.join(said)}")
         least, most = self.coefficients.min(), self.coefficients.max()

@@ -48,10 +48,8 @@ class Ensemble:
         tasks, seeds = [member.task for member, _ in self.members], [seed for _, seed in self.members]
         networks = [member.network for member, _ in self.members]
         self._wiring = wire(networks, shape.task.tokens, shape.task.dimension, device)
-        self.weights = {
-            name: weights.to(device).requires_grad_()
-            for name, weights in initial_weights(shape.network.depth, shape.task, seeds).items()
-        }
+        began = initial_weights(shape.network.depth, shape.task, seeds, shape.network.normaliser)
+        self.weights = {name: weights.to(device).requires_grad_() for name, weights in began.items()}
         self._optimiser = torch.optim.AdamW(
             list(self.weights.values()),
             lr=shape.learning_rate,

@@ -1,6 +1,6 @@
 """The attention-only network, many of them at once: weights stacked along a first axis `member`.
 
-    X ← A·X·W_V (+ X),   A = softmax(X·W_Q·(X·W_K)ᵀ/√d + bias) under the mask
+    X ← A·X·W_V (+ X),   A = softmax(X·W_Q·(X·W_K)ᵀ/√d + bias) under the mask, or another normaliser's
 
 then a classifier at the last token: three hidden ReLU layers of width d and an output layer (Wu et al. 2025,
 Section 3 and Appendix J; one head, no output projection).
@@ -14,7 +14,7 @@ else is read.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeGuard
 
 import numpy as np
 import torch
@@ -23,12 +23,15 @@ from pydantic import Field
 from torch import Tensor
 
 from posbias.errors import InvalidValueError
-from posbias.spec import Positive, Size, tag, value
+from posbias.spec import Positive, Size, later, tag, value
 from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.content import ConstantDiagonal, NoContent
 from posbias.theory.encodings import DecayBias, NeedsMeasurement, NoPE
 from posbias.theory.masks import Causal, Mask, Prefix, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, PreNormInit
-from posbias.training.attention import attend
+from posbias.theory.normalisers import ReLU, Softmax
+from posbias.training.attention import SOFTMAX, attend
+from posbias.training.normalisers import Normaliser, SinkSoftmax
 from posbias.training.philox import Draws
 from posbias.training.task import RetrievalTask
 
@@ -63,23 +66,40 @@ HIDDEN = 3
 
 @value
 class Network:
-    """An attention-only network: depth, residual connections, mask and encoding."""
+    """An attention-only network: depth, residual connections, mask, encoding, and what makes rows of attention."""
 
     depth: Size = 2
     residual: bool = False
     mask: Mask = Causal()
     positional: Encoding = NoPE()
+    normaliser: Normaliser = later(default=Softmax())
 
     def architecture(self) -> Architecture:
         """What the theory knows of it: mask, encoding by distance, mixing at initialisation.
 
-        Rotary and sinusoidal encodings act through content and need a measurement, which the architecture says.
+        Rotary and sinusoidal encodings act through content and need a measurement, which the architecture says. A
+        learned sink has the logit it begins with. ReLU sees what content is common to all pairs, taken to be 1.
         """
         known = self.positional
         if not isinstance(known, NoPE | DecayBias):
             known = NeedsMeasurement(known.kind)
         mixing = PreNormInit() if self.residual else AttentionOnly()
-        return Architecture(self.depth, (Layer(mask=self.mask, positional=known),), mixing)
+        rows, sinks, content = self.normaliser, None, NoContent()
+        if isinstance(rows, SinkSoftmax):
+            rows, sinks = Softmax(), (rows.logit,)
+        if isinstance(rows, ReLU):
+            content = ConstantDiagonal((0.0,), (1.0,))
+        layer = Layer(mask=self.mask, positional=known, content=content, sinks=sinks, normaliser=rows)
+        return Architecture(self.depth, (layer,), mixing, remarks=self._remarks)
+
+    @property
+    def _remarks(self) -> tuple[str, ...]:
+        """What `architecture` takes for granted of the normaliser."""
+        if isinstance(self.normaliser, ReLU):
+            return ("normaliser: ReLU needs the content logit that all pairs share, taken to be 1",)
+        if isinstance(self.normaliser, SinkSoftmax) and self.normaliser.learned:
+            return (f"normaliser: the learned sink's logit was taken to be {self.normaliser.logit:g}",)
+        return ()
 
     def check(self, tokens: int) -> None:
         """Raise `InvalidValueError` for a window or prefix that is longer than the sequence."""
@@ -103,6 +123,7 @@ class Wiring:
     residual: Float[Tensor, "member"] | None
     residuals: bool
     depth: int
+    normaliser: Normaliser
 
 
 def wire(
@@ -112,9 +133,11 @@ def wire(
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Wiring:
-    """Put networks of equal depth side by side. Raises `InvalidValueError` if they cannot be."""
+    """Put networks of equal depth and normaliser side by side. Raises `InvalidValueError` if they cannot be."""
     if len({network.depth for network in networks}) != 1:
         raise InvalidValueError("networks: different depths given, equal ones needed to train together")
+    if len({network.normaliser for network in networks}) != 1:
+        raise InvalidValueError("networks: different normalisers given, one needed to train together")
     for network in networks:
         network.check(tokens)
     angles = torch.stack([_angles(network.positional, tokens, dimension) for network in networks])
@@ -136,13 +159,16 @@ def wire(
         residual=None if residual.all() or not residual.any() else ready(residual),
         residuals=bool(residual.any()),
         depth=networks[0].depth,
+        normaliser=networks[0].normaliser,
     )
 
 
-def initial_weights(depth: int, task: RetrievalTask, seeds: Sequence[int]) -> dict[str, Float[Tensor, "..."]]:
+def initial_weights(
+    depth: int, task: RetrievalTask, seeds: Sequence[int], normaliser: Normaliser = SOFTMAX
+) -> dict[str, Float[Tensor, "..."]]:
     """The weights that members with these seeds begin with, along a first axis; deeper networks add layers.
 
-    Uniform within ±1/√fan-in, as `torch.nn.Linear` has them.
+    Uniform within ±1/√fan-in, as `torch.nn.Linear` has them; a sink has its logit, one "sink" per layer.
     """
     d = task.dimension
 
@@ -156,7 +182,7 @@ def initial_weights(depth: int, task: RetrievalTask, seeds: Sequence[int]) -> di
         "hidden_bias": uniform("hidden_bias", HIDDEN, d),
         "output": uniform("output", 1, d, task.labels)[:, 0],
         "output_bias": uniform("output_bias", 1, task.labels)[:, 0],
-    }
+    } | ({"sink": torch.full((len(seeds), depth), normaliser.logit)} if _learns_sink(normaliser) else {})
 
 
 def finite_members(weights: Mapping[str, Tensor]) -> Bool[np.ndarray, "member"]:
@@ -174,10 +200,12 @@ def forward(
     """Logits of the labels. With a list `attention`, every layer's full attention is appended to it."""
     y, carried = tokens if wiring.added is None else tokens + wiring.added[:, None], None
     stacks = (weights[name].unbind(1) for name in ("query", "key", "value"))
+    sinks = _sinks(weights, wiring, y)
     for t, (query, key, value_) in enumerate(zip(*stacks, strict=True)):
         short = t == wiring.depth - 1 and attention is None
         asking, answering = _projections(_times(carried, query), _times(carried, key), wiring)
-        mixed, asker, weight = attend(y, asking, answering, wiring.bias, wiring.rotation, short)
+        given = y, asking, answering, wiring.bias, wiring.rotation, short, wiring.normaliser, sinks[t]
+        mixed, asker, weight = attend(*given)
         if attention is not None:
             attention.append(weight)
         y, carried = mixed, _times(carried, value_)
@@ -188,6 +216,19 @@ def forward(
     for matrix, bias in zip(weights["hidden"].unbind(1), weights["hidden_bias"].unbind(1), strict=True):
         y = torch.relu(torch.baddbmm(bias[:, None], y, matrix))
     return torch.baddbmm(weights["output_bias"][:, None], y, weights["output"])
+
+
+def _learns_sink(normaliser: Normaliser) -> TypeGuard[SinkSoftmax]:
+    return isinstance(normaliser, SinkSoftmax) and normaliser.learned
+
+
+def _sinks(weights: dict[str, Tensor], wiring: Wiring, y: Tensor) -> Sequence[Tensor | None]:
+    """The logit of every layer's sink, if it has one."""
+    if "sink" in weights:
+        return weights["sink"].unbind(1)
+    if isinstance(wiring.normaliser, SinkSoftmax):
+        return [y.new_full((len(y),), wiring.normaliser.logit)] * wiring.depth
+    return [None] * wiring.depth
 
 
 def _projections(query: Tensor, key: Tensor, wiring: Wiring) -> tuple[Tensor, Tensor | None]:

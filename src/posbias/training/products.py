@@ -8,6 +8,8 @@ spends most of its time elsewhere for matrices this small. `mix_plain` and `unmi
 operations, for other devices and as the reference. Shapes are those of `attention.attend`.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from jaxtyping import Complex, Float
@@ -89,19 +91,33 @@ def rotate(rows: Rows, rotation: Complex[Tensor, "member token pair"] | None) ->
 
 def mix_plain(query: Rows, key: Tokens, y: Tokens, bias: Bias) -> tuple[Rows, Weights]:
     """As `mix`."""
-    scores = _product(query, key.transpose(2, 3))
+    weight = torch.softmax(scores_of(query, key, bias), dim=-1)
+    return product(weight, y), weight
+
+
+def scores_of(query: Rows, key: Tokens, bias: Bias) -> Weights:
+    """Q·Kᵀ + bias, −∞ where the mask forbids."""
+    scores = product(query, key.transpose(2, 3))
     scores += bias[:, None, -query.shape[2] :]
-    weight = torch.softmax(scores, dim=-1)
-    return _product(weight, y), weight
+    return scores
 
 
 def unmix_plain(
-    grad: Rows, query: Rows, key: Tokens, y: Tokens, weight: Weights, wanted: bool
+    grad: Rows,
+    query: Rows,
+    key: Tokens,
+    y: Tokens,
+    weight: Weights,
+    wanted: bool,
+    through: Callable[[Weights], Weights] | None = None,
 ) -> tuple[Rows, Tokens | None, Tokens | None]:
-    """As `unmix`."""
-    weight_grad = _product(grad, y.transpose(2, 3))
-    scores_grad = torch.ops.aten._softmax_backward_data(weight_grad, weight, -1, weight.dtype)
-    query_grad = _product(scores_grad, key)
+    """As `unmix`; `through` is the way from A's gradient to that of the scores, by default that of a softmax."""
+    weight_grad = product(grad, y.transpose(2, 3))
+    if through is None:
+        scores_grad = torch.ops.aten._softmax_backward_data(weight_grad, weight, -1, weight.dtype)
+    else:
+        scores_grad = through(weight_grad)
+    query_grad = product(scores_grad, key)
     y_grad = _spread(None, weight, grad) if wanted else None
     if key is not y:
         return query_grad, _spread(None, scores_grad, query), y_grad
@@ -119,7 +135,7 @@ def _sequences(x: Tensor) -> np.ndarray:
     return x.detach().contiguous().flatten(0, 1).numpy()
 
 
-def _product(a: Tensor, b: Tensor) -> Tensor:
+def product(a: Tensor, b: Tensor) -> Tensor:
     """Matrix products over two leading axes."""
     return torch.bmm(a.flatten(0, 1), b.flatten(0, 1)).unflatten(0, a.shape[:2])
 

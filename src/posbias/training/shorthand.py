@@ -2,9 +2,11 @@
 
     causal, full, window=9, prefix=4             masks
     none, sinusoidal, rope, decay                encodings
+    softmax, off_by_one, learned_sink, relu, sigmoid    normalisers of attention
     all, first,last, 0,7                         items that training asks for
 
-A spec file may write such words too, or masks and encodings as tables with their `kind`, items as lists.
+A spec file may write such words too, or masks, encodings and normalisers as tables with their `kind`, items as
+lists.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +18,7 @@ from posbias.spec import decode, encode, fingerprint
 from posbias.sweeps import leaves
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
 from posbias.training.network import ENCODINGS, Encoding
+from posbias.training.normalisers import NORMALISERS, Normaliser
 from posbias.training.specification import Experiment
 from posbias.training.task import RetrievalTask
 
@@ -45,6 +48,11 @@ def mask_of(word: str) -> Mask:
 def encoding_of(word: str) -> Encoding:
     """The encoding that a word means. Raises `InvalidValueError` for an unknown word, naming the nearest."""
     return ENCODINGS[one_of("positional", word, ENCODINGS)]
+
+
+def normaliser_of(word: str) -> Normaliser:
+    """The normaliser that a word means. Raises `InvalidValueError` for an unknown word, naming the nearest."""
+    return NORMALISERS[one_of("normaliser", word, NORMALISERS)]
 
 
 def answers_of(word: str, task: RetrievalTask) -> tuple[int, ...] | None:
@@ -83,7 +91,7 @@ def experiment_of(data: Mapping[str, Any]) -> Experiment:
 
 
 def without_words(data: Mapping[str, Any]) -> dict[str, Any]:
-    """An experiment's keys with values for the words of mask and encoding.
+    """An experiment's keys with values for the words of mask, encoding and normaliser.
 
     Answers stay as they are: what their words mean depends on the rest of the task.
     """
@@ -92,7 +100,7 @@ def without_words(data: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(network, dict):
         keys["network"] = network | {
             key: encode(read(network[key]))
-            for key, read in (("mask", mask_of), ("positional", encoding_of))
+            for key, read in (("mask", mask_of), ("positional", encoding_of), ("normaliser", normaliser_of))
             if isinstance(network.get(key), str)
         }
     return keys
@@ -108,6 +116,7 @@ def words_of(experiment: Experiment) -> str:
     task, network = experiment.task, experiment.network
     words = [_mask_word(network.mask), _encoding_word(network.positional), f"depth{network.depth}"]
     words += ["residual"] if network.residual else []
+    words += _normaliser_words(network.normaliser)
     words += ["vocabulary"] if task.inputs == "fixed_vocabulary" else []
     words += ["deviation"] if task.embedding == "deviation" else []
     if task.answers is not None:
@@ -144,3 +153,11 @@ def _encoding_word(positional: Encoding) -> str:
         if known.kind == positional.kind:
             return word if known == positional else word + "+"
     return positional.kind
+
+
+def _normaliser_words(normaliser: Normaliser) -> list[str]:
+    """The name of what is no softmax."""
+    for word, known in NORMALISERS.items():
+        if known == normaliser:
+            return [] if word == "softmax" else [word]
+    return [f"{normaliser.kind}+"]

@@ -206,7 +206,8 @@ def uniform_exceeds(
 def untrained_weights(trained: Trained) -> dict[str, Float[Tensor, "..."]]:
     """The weights that the members began with."""
     experiment = trained.experiment
-    began = initial_weights(experiment.network.depth, experiment.task, experiment.seeds)
+    network = experiment.network
+    began = initial_weights(network.depth, experiment.task, experiment.seeds, network.normaliser)
     return {name: began[name].to(weights.device) for name, weights in trained.weights.items()}
 
 

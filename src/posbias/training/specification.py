@@ -5,7 +5,7 @@
 Every seed is a member: a network with its own initial weights, its own classes and labels and its own batches.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 from posbias.errors import InvalidValueError
 from posbias.spec import Count, NonNegative, Positive, value
@@ -73,12 +73,13 @@ class Experiment:
 def compatible(a: Experiment, b: Experiment) -> bool:
     """Whether two experiments can be trained as one ensemble: equal shapes, depth and optimisation.
 
-    Mask, encoding, residual connections, answers, inputs, number of classes and seeds may differ.
+    Normalisers are equal too. Mask, encoding, residual connections, answers, inputs, number of classes and seeds
+    may differ.
     """
     return _shape(a) == _shape(b)
 
 
-def _shape(one: Experiment) -> tuple[float | str | None, ...]:
+def _shape(one: Experiment) -> tuple[Any, ...]:
     task = (one.task.items, one.task.dimension, one.task.labels)
     steps = (
         one.iterations,
@@ -88,4 +89,4 @@ def _shape(one: Experiment) -> tuple[float | str | None, ...]:
         one.evaluate_every,
         one.precision,
     )
-    return (*task, one.network.depth, *steps)
+    return (*task, one.network.depth, one.network.normaliser, *steps)

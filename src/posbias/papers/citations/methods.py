@@ -30,6 +30,9 @@ KINDS: dict[str, Use] = {
         "herasimchyk2026",
         "mean content as a constant and a diagonal (Proposition 4.5)",
     ),
+    "relu": ("gu2025", "attention that another similarity than the exponential makes"),
+    "sigmoid": ("ramapuram2024", "sigmoid attention"),
+    "sink_softmax": ("miller2023", "a softmax beside a sink"),
     "attention_only": ("wu2025", "rollout without residual connections"),
     "abnar_zuidema": ("abnar2020", "a residual connection of one half"),
     "layernorm": ("ba2016", "LayerNorm"),
@@ -70,7 +73,7 @@ def of_architecture(architecture: Mapping[str, Any], mixing: Mapping[str, Any] |
     kind = (mixing or architecture.get("mixing") or {}).get("kind")
     yield KINDS.get(str(kind), ("herasimchyk2026", "residual-aware rollout"))
     for layer in architecture.get("layers") or []:
-        for name in ("mask", "positional", "content"):
+        for name in ("mask", "positional", "content", "normaliser"):
             yield from of_kind(layer.get(name))
     yield from of_model(str(architecture.get("name", "")))
 
@@ -97,6 +100,7 @@ def of_experiment(experiment: Mapping[str, Any]) -> Uses:
     positional = network.get("positional") or {}
     yield from of_kind(network.get("mask"))
     yield from of_kind(positional)
+    yield from of_kind(network.get("normaliser"))
     if task.get("answers") is not None and positional.get("kind", "nope") == "nope":
         yield "kazemnejad2023", "whether a mask alone can stand in for a positional encoding"
 

@@ -27,6 +27,7 @@ from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.encodings import DenseLogits
 from posbias.theory.masks import INTERVALS, Causal, SlidingWindow
 from posbias.theory.mixing import PerLayer
+from posbias.theory.normalisers import Softmax
 from posbias.theory.rollout import sweep
 from posbias.theory.rollout.kernel import Kernel, Row
 from posbias.theory.rollout.plan import plan, plan_bytes
@@ -53,10 +54,10 @@ def influence(
     the number of cores to use (default: all; the result does not depend on it). `method` forces an engine
     (see the module) for all layers; what was used stands in `.attrs["method"]`. `on_event` hears of each
     layer beyond 2,048 tokens, unless all are swept in one go. The profile's mass is float64; with what learned
-    sinks took (`.missing_mass`) it sums to 1. Entries are within 1e-12 relative of the dense product (below 1e-250
-    they may be 0), within `convolution.TOLERANCE` per layer that `fft` took. Raises
-    `InvalidValueError` for tokens < 1, a query outside, a size that memory cannot hold, or a method that a
-    layer does not allow. Source: Herasimchyk et al. 2026, Eqs. (2) to (4).
+    sinks took, or rows lack of one (`.missing_mass`), it sums to 1. Entries are within 1e-12 relative of the dense
+    product (below 1e-250 they may be 0), within `convolution.TOLERANCE` per layer that `fft` took. Raises
+    `InvalidValueError` for tokens < 1, a query outside, a size that memory cannot hold, a method that a layer does
+    not allow, or a row that sums to more than 1. Source: Herasimchyk et al. 2026, Eqs. (2) to (4).
     """
     memory.require(plan_bytes(architecture.stack, whole("tokens", tokens, 1)), "tokens", tokens)
     place = position("query", query, tokens)
@@ -149,6 +150,8 @@ def engines(layer: Layer) -> list[str]:
     """The engines that can take a layer, the fastest for long texts first."""
     if isinstance(layer.positional, DenseLogits) or not isinstance(layer.mask, INTERVALS):
         return ["stream"]
+    if not isinstance(layer.normaliser, Softmax):
+        return ["stream"]
     fixed = layer.head_logits()
     if fixed.slopes is not None:
         large = max(np.abs(fixed.first).max(), np.where(np.isfinite(fixed.sinks), fixed.sinks, 0.0).max())
@@ -173,6 +176,7 @@ def _row(
     at_once = method != "stream" and all(map(_fused, architecture.layers))
     tell(0)
     reach = _reach(architecture, tokens, place)
+    architecture = _at_length(architecture, tokens)
     # what no token that matters can see plays no part
     row = np.zeros(reach + 1)
     row[place] = 1.0
@@ -201,9 +205,18 @@ def _row(
     return mass, lost, dict(Counter(repeated))
 
 
+<<<<<<< HEAD
 def _fused(layer: Layer) -> bool:
     """Whether the sweep may take a layer together with its neighbours, in one go."""
     return isinstance(layer.mask, Causal) and engines(layer)[0] == "sweep"
+=======
+def _at_length(architecture: Architecture, tokens: int) -> Architecture:
+    """The same with normalisers as they are for a text of so many tokens: a row may be cut below."""
+    if all(layer.normaliser.at(tokens) is layer.normaliser for layer in architecture.layers):
+        return architecture
+    layers = (replace(layer, normaliser=layer.normaliser.at(tokens)) for layer in architecture.layers)
+    return replace(architecture, layers=tuple(layers))
+>>>>>>> 06f342d (Make rows of attention by ReLU, sigmoid or a softmax beside a sink, in theory and in training)
 
 
 def _reach(architecture: Architecture, tokens: int, place: int) -> int:

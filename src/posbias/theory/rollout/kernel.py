@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 
 from posbias.errors import InvalidValueError
 from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.normalisers import Softmax
 
 Row = Float[np.ndarray, "key"]
 """What one query draws from every key."""
@@ -34,21 +35,23 @@ def masked_softmax(
         raise InvalidValueError("logits: NaN or +∞ where the mask admits them, finite numbers or −∞ needed")
     if not (masked > -np.inf).any(axis=-1).all():
         raise InvalidValueError("allowed: a query may attend to no key, at least one needed")
-    largest = np.maximum(masked.max(axis=-1, keepdims=True), sink)
-    weights = np.exp(masked - largest)
-    return weights / (weights.sum(axis=-1, keepdims=True) + np.exp(sink - largest))
+    return Softmax().weights_of(masked, sink)
 
 
 def layer_kernel(layer: Layer, tokens: int) -> Kernel:
     """The attention kernel of a layer, heads averaged by their weights: n×n float64.
 
-    Rows sum to one, or to less where a learned sink draws its share.
+    Rows sum to one, or to less where a learned sink draws its share; with another normaliser than softmax to
+    what that gives.
     """
     allowed = layer.mask.allowed(tokens)
     fixed = layer.head_logits()
     kernel = np.zeros((tokens, tokens))
     for logits, sink, weight in zip(layer.logits(tokens), fixed.sinks, fixed.weights, strict=True):
-        kernel += weight * masked_softmax(logits, allowed, sink)
+        if isinstance(layer.normaliser, Softmax):
+            kernel += weight * masked_softmax(logits, allowed, sink)
+        else:
+            kernel += weight * layer.normaliser.at(tokens).weights_of(np.where(allowed, logits, -np.inf))
     return kernel
 
 

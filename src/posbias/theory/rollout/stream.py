@@ -18,6 +18,7 @@ from posbias.errors import InvalidValueError
 from posbias.theory.architecture import Layer
 from posbias.theory.encodings import DenseLogits
 from posbias.theory.masks import INTERVALS, lookahead
+from posbias.theory.normalisers import Softmax
 from posbias.theory.rollout.kernel import Row, through
 
 RANGE = 600.0
@@ -47,9 +48,11 @@ def push(layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
     """row · R for one layer, R = (1 − λ)I + λA, and the mass that its learned sink takes.
 
     Every entry is a sum of positive terms, within 1e-12 relative of the dense product (below 1e-250 it may
-    be 0). Raises `InvalidValueError` for logits that the layer cannot give for this many tokens.
+    be 0). Raises `InvalidValueError` for logits that the layer cannot give for this many tokens, and for a row
+    that sums to more than one.
     """
     spans = isinstance(layer.mask, INTERVALS) and not isinstance(layer.positional, DenseLogits)
+    spans = spans and isinstance(layer.normaliser, Softmax)
     merged = tables(layer, len(row)) if spans else None
     if merged is None:
         drawn, lost = _by_query(layer, row)
@@ -225,13 +228,14 @@ def _keys_of(layer: Layer, tokens: int) -> Callable[[int], Int[np.ndarray, "key"
 
 
 def _by_query(layer: Layer, row: Row) -> tuple[Row, float]:
-    """Σ_i row_i·A_ij with one softmax per query, each against its own largest logit; and what sinks take."""
+    """Σ_i row_i·A_ij query by query, each softmax against its own largest logit; and what reaches no token."""
     tokens = len(row)
     fixed = layer.head_logits()
     keys_of = _keys_of(layer, tokens)
     behind, far = lookahead(layer.mask, tokens), layer.mask.farthest(tokens)
     dense = layer.positional if isinstance(layer.positional, DenseLogits) else None
     known = layer.bias(np.arange(-behind, far + 1)) if dense is None else np.empty((0, 0))
+    normaliser = None if isinstance(layer.normaliser, Softmax) else layer.normaliser.at(tokens)
     drawn, lost = np.zeros(tokens), 0.0
     for query in np.flatnonzero(row).tolist():
         keys = keys_of(query)
@@ -242,6 +246,12 @@ def _by_query(layer: Layer, row: Row) -> tuple[Row, float]:
             logits = logits / layer.temperature
         logits[:, keys == query] += fixed.diagonal[:, None]
         logits[:, keys == 0] += fixed.first[:, None]
+        if normaliser is not None:
+            shares = normaliser.weights_of(logits + layer.constant[:, None])
+            part, rest = _shares_of(query, through(fixed.weights, shares))
+            drawn[keys] += row[query] * part
+            lost += row[query] * rest
+            continue
         if not np.isfinite(highest := logits.max(axis=1)).all():
             raise InvalidValueError(
                 f"logits: those of query {query} hold NaN or +∞, or no finite one; numbers or −∞ needed"
@@ -253,3 +263,13 @@ def _by_query(layer: Layer, row: Row) -> tuple[Row, float]:
         drawn[keys] += through(u, shares)
         lost += float((u * sinks).sum())
     return drawn, lost
+
+
+def _shares_of(query: int, part: Float[np.ndarray, "key"]) -> tuple[Float[np.ndarray, "key"], float]:
+    """A row that no softmax made, and what it lacks of one. Raises for one that is no distribution."""
+    total = float(part.sum())
+    if not total <= 1 + 1e-12:
+        raise InvalidValueError(
+            f"normaliser: the row of query {query} sums to {total:.6g}, at most 1 needed: shares make a profile"
+        )
+    return part, max(0.0, 1.0 - total)

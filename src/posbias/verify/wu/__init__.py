@@ -10,6 +10,7 @@ from posbias.verify.wu.decay import DECAY
 from posbias.verify.wu.distances import DECAY_DISTANCE, ROPE_DISTANCE
 from posbias.verify.wu.extensions import EXTENSIONS
 from posbias.verify.wu.floor import FLOOR
+from posbias.verify.wu.normalisers import SOFTMAX
 from posbias.verify.wu.rotary import PAIRS, ROPE
 
 WU: tuple[Statement, ...] = (
@@ -22,6 +23,7 @@ WU: tuple[Statement, ...] = (
     *PROOFS,
     *PAIRS,
     *EXTENSIONS,
+    *SOFTMAX,
 )
 """The statements of the paper: main text, then appendices, then what is said without a number."""
 

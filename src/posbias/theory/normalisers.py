@@ -1,0 +1,93 @@
+"""How the logits of a query become its row of attention.
+
+Softmax gives every key that the mask admits a part: no edge of the mask is ever lost (Wu et al. 2025, §4.1). ReLU
+gives nothing to keys whose logit is not positive, and so takes edges out; sigmoid weighs each key by itself. A
+row may then sum to less than one, and what is missing reaches no token, as with a learned sink. A softmax with
+such a sink beside the keys is `Layer.sinks`; the sink of logit 0 is "softmax off by one" (Miller 2023).
+"""
+
+import math
+from typing import Annotated, Literal
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import Field, FiniteFloat
+from scipy.special import expit
+
+from posbias.errors import InvalidValueError
+from posbias.spec import tag, value
+
+Logits = Float[np.ndarray, "*heads key"]
+"""Logits of keys, −∞ where the mask admits none."""
+
+
+@value
+class Softmax:
+    """A_ij = exp(s_ij)/Σ_k exp(s_ik): rows sum to one, or to less beside a sink (Wu et al. 2025, §3.1)."""
+
+    kind: Literal["softmax"] = tag(default="softmax")
+
+    def at(self, tokens: int) -> "Softmax":
+        """The same for any length of text."""
+        return self
+
+    def weights_of(self, logits: Logits, sink: float = -np.inf) -> Logits:
+        """Weights of keys; `sink` is the logit of a sink beside them. A row of −∞ alone is not allowed."""
+        largest = np.maximum(logits.max(axis=-1, keepdims=True), sink)
+        weights = np.exp(logits - largest)
+        return weights / (weights.sum(axis=-1, keepdims=True) + np.exp(sink - largest))
+
+
+@value
+class ReLU:
+    """A_ij = max(s_ij, 0)/Σ_k max(s_ik, 0); a row without a positive logit is empty, and its query draws nothing.
+
+    The kernel attention of Gu et al. 2025 (their sim/Z) with max(s, 0) as the similarity. Wortsman et al. 2023
+    divide by the number of tokens instead: their rows have any sum, and are no shares that a rollout could
+    compose. Both keep the same edges, those of positive logits.
+    """
+
+    kind: Literal["relu"] = tag(default="relu")
+
+    def at(self, tokens: int) -> "ReLU":
+        """The same for any length of text."""
+        return self
+
+    def weights_of(self, logits: Logits) -> Logits:
+        """Weights of keys; rows sum to one or are zero."""
+        kept = np.maximum(logits, 0.0)
+        largest = kept.max(axis=-1, keepdims=True)
+        kept = np.divide(kept, largest, out=np.zeros_like(kept), where=largest > 0)
+        total = kept.sum(axis=-1, keepdims=True)
+        return np.divide(kept, total, out=kept, where=total > 0)
+
+
+@value
+class Sigmoid:
+    """A_ij = 1/(1 + exp(−s_ij − b)), with `bias` b = −ln n for a text of n tokens (Ramapuram et al. 2024).
+
+    Rows have any sum: (i + 1)/(n + 1) under the causal mask where all logits are 0, more than one where many are
+    large. None stands for −ln n.
+    """
+
+    bias: FiniteFloat | None = None
+    kind: Literal["sigmoid"] = tag(default="sigmoid")
+
+    def at(self, tokens: int) -> "Sigmoid":
+        """The same with the bias of a text of `tokens` tokens, where none was given."""
+        return self if self.bias is not None else Sigmoid(-math.log(tokens))
+
+    def weights_of(self, logits: Logits) -> Logits:
+        """Weights of keys. Raises `InvalidValueError` without a bias: `at` gives that of a length."""
+        if self.bias is None:
+            raise InvalidValueError(
+                "bias: None given, a number needed, as `at` gives it for a length of text"
+            )
+        return expit(logits + self.bias)
+
+
+Normaliser = Annotated[Softmax | ReLU | Sigmoid, Field(discriminator="kind")]
+"""How rows of attention are made."""
+
+NORMALISERS = (Softmax, ReLU, Sigmoid)
+"""Every class of the union, for tests, menus and tables."""
