@@ -8,6 +8,7 @@ Each block has a generator of its own and is always drawn as a whole: fewer samp
 """
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Float
@@ -28,6 +29,7 @@ HIGHEST = 1e150
 """Scores from here on are refused: their squares would not be finite."""
 
 Embeddings = Float[np.ndarray, "sample token dimension"]
+PerSample = Float[np.ndarray, "sample query key"]
 PerLayer = Float[np.ndarray, "layer sample query key"]
 
 
@@ -79,8 +81,18 @@ def layer_scores(model: RecencyModel, x: Embeddings) -> tuple[PerLayer, PerLayer
     Scores are those before the mask, so symmetric; attention is zero above the diagonal. Raises
     `InvalidValueError` for scores that are not finite, or of 1e150 and more.
     """
+    _, scores, attention = zip(*_layers(model, x), strict=True)
+    return np.stack(scores), np.stack(attention)
+
+
+def hidden_states(model: RecencyModel, x: Embeddings) -> Float[np.ndarray, "layer sample token dimension"]:
+    """The residual stream before every layer, beginning with the embeddings x. Raises as `layer_scores`."""
+    return np.stack([state for state, _, _ in _layers(model, x)])
+
+
+def _layers(model: RecencyModel, x: Embeddings) -> Iterator[tuple[Embeddings, PerSample, PerSample]]:
+    """What every layer is given, its scores and its attention."""
     causal = np.tri(model.tokens, dtype=bool)
-    scores, attention = [], []
     for layer in range(model.depth):
         y = normalised(model, x) if model.order == "pre" else x
         with np.errstate(over="ignore", invalid="ignore"):
@@ -91,13 +103,11 @@ def layer_scores(model: RecencyModel, x: Embeddings) -> tuple[PerLayer, PerLayer
                 "a higher temperature, or a lower gain, bias or depth needed"
             )
         a = masked_softmax(s, causal)
-        scores.append(s)
-        attention.append(a)
+        yield x, s, a
         if layer < model.depth - 1:
             x = a @ y + x if model.residual else a @ y
             if model.order == "post":
                 x = normalised(model, x)
-    return np.stack(scores), np.stack(attention)
 
 
 def run_block(model: RecencyModel, seed: int, block: int, samples: int) -> Tally:

@@ -10,6 +10,7 @@ from typing import Any
 
 from posbias.theory.closed_forms.layernorm import isotropic_scores, scores_without_layernorm
 from posbias.verify.kim import closed_forms, simulations
+from posbias.verify.kim.extensions import EXTENSIONS
 from posbias.verify.statement import ROUNDING, Slack, Statement, statement
 
 _ONE_INPUT = {"seed": 0, "samples": 1, "tokens": 8, "dimension": 1024, "anisotropy": 0.0, "residual": False}
@@ -171,5 +172,6 @@ KIM: tuple[Statement, ...] = (
         witness={**_ONE_INPUT, "samples": 200, "tokens": 10, "dimension": 16, "layer": 3},
         about=_OURS | {"scope": "layers 1 to 4 without LayerNorm, α = 0, no residual connection"},
     ),
+    *EXTENSIONS,
 )
 """The statements of Kim et al. 2026, the numbered ones and the equations and figures they rest on."""
