@@ -160,23 +160,31 @@ def findings_table(findings: "list[Finding]") -> list[str]:
 def recency_table(result: "RecencyResult") -> list[str]:
     """What a simulation says: a line for each layer, then what the words mean."""
     scores, last = result.mean_scores.value, result.model.tokens - 1
-    probabilities = zip(result.recency_probability, result.exhibits_recency(), strict=True)
+    answers = zip(
+        result.recency_probability, result.adjacency_probability, result.exhibits_recency(), strict=True
+    )
     rows = [
         [
             str(layer + 1),
             str(probability),
+            str(adjacent),
             definition.verdict,
             " ".join(f"{scores[layer, last, key]:.3f}" for key in (0, last // 2, last - 1)),
         ]
-        for layer, (probability, definition) in enumerate(probabilities)
+        for layer, (probability, adjacent, definition) in enumerate(answers)
     ]
     head = [
         "layer",
         "recency probability",
+        "adjacency probability",
         "Definition 1",
         "last query's mean scores: first, middle, last key",
     ]
-    return [*table(head, rows), "", f"{result.samples:,} samples; ½ is no preference between two keys"]
+    return [
+        *table(head, rows),
+        "",
+        f"{result.samples:,} samples; ½ is no preference between two keys; adjacency: one is the key before the query",
+    ]
 
 
 def variants_table(results: "Mapping[str, VariantResult]") -> list[str]:

@@ -82,6 +82,18 @@ class RecencyResult:
         return self._estimates(self._plain(self._shares), fitted=1)
 
     @property
+    def adjacency_probability(self) -> tuple[Estimate, ...]:
+        """Per layer, the chance that S_i,i−1 > S_ik for keys k < i − 1: of the neighbour against another key.
+
+        The triples of the recency probability with j = i − 1, controlled like it; ½ is no preference. Under
+        LayerNorm S_ij/√d is the cosine of the centred states of two tokens (before a first "post" norm it is an
+        inner product). Our reading of the adjacency probability of Zuo et al. 2025, by which Kim et al. say that
+        theirs is inspired: they do not repeat its definition. Raises `InvalidValueError` for fewer than 3 tokens.
+        """
+        near = self.by_distance
+        return self._estimates(np.stack([near.value[:, 1:2], near.se[:, 1:2]]), fitted=2)
+
+    @property
     def by_query(self) -> Averages:
         """Recency probability [layer, query]; NaN for the first two queries, which have no two earlier keys."""
         return self._padded(0, (2, 0))
@@ -167,6 +179,10 @@ class RecencyResult:
             "recency_probability": [
                 {"layer": layer + 1, "value": p.value, "se": p.se, "plain": {"value": q.value, "se": q.se}}
                 for layer, (p, q) in enumerate(probabilities)
+            ],
+            "adjacency_probability": [
+                {"layer": layer + 1, "value": p.value, "se": p.se}
+                for layer, p in enumerate(self.adjacency_probability)
             ],
             "definition_1": [
                 {"layer": layer + 1, "verdict": r.verdict, "query": r.query, "key": r.key}
