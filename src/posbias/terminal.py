@@ -183,7 +183,7 @@ def recency_table(result: "RecencyResult") -> list[str]:
     return [
         *table(head, rows),
         "",
-        f"{result.samples:,} samples; ½ is no preference between two keys; adjacency: one is the key before the query",
+        f"{result.samples:,} samples; ½ is no preference; adjacency: the nearer key is the one before the query",
     ]
 
 

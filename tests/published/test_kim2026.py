@@ -22,7 +22,7 @@ from posbias.papers.kim2026.quantities import printed
 from posbias.simulation import InterruptedSimulation, RecencyModel, simulate_recency
 from posbias.simulation.cell import RecencyCell
 from posbias.store import JsonCodec, Store
-from posbias.theory.closed_forms.layernorm import log_key_factors
+from posbias.theory.closed_forms.layernorm import key_factors, log_key_factors
 
 SAMPLES = 20_000
 SMALL = RecencyModel(tokens=4, depth=2)
@@ -110,8 +110,15 @@ def test_rows_are_named_after_their_models(results):
 @pytest.mark.parametrize(("name", "residual"), [("fig2", False), ("fig7", True)])
 def test_key_factors_are_drawn_in_both_readings(results, name, residual, reading):
     axes = kim2026.STUDIES[name].draw(results, reading=reading).axes
-    assert [ax.get_title() for ax in axes] == ["d = 16", "d = 64"]
-    for ax, d in zip(axes, (16, 64), strict=True):
+    assert [ax.get_title() for ax in axes] == ["d = 16", "d = 64", "", ""]
+    assert [ax.get_ylabel() for ax in axes] == ["h(j)"] * 2 + ["h(j) / h(0)"] * 2
+    for ax, d in zip(axes[:2], (16, 64), strict=True):
+        solid = [line for line in ax.lines if line.get_linestyle() == "-"]
+        for line, alpha in zip(solid, ALPHAS, strict=True):
+            expected = key_factors(10, d, alpha, residual=residual, reading=reading)
+            np.testing.assert_allclose(line.get_ydata(), expected, rtol=1e-14)
+        assert not ax.containers
+    for ax, d in zip(axes[2:], (16, 64), strict=True):
         solid = [line for line in ax.lines if line.get_linestyle() == "-" and len(line.get_xdata()) == 10]
         for line, alpha in zip(solid, ALPHAS, strict=True):
             expected = np.exp(log_key_factors(10, d, alpha, residual=residual, reading=reading))
@@ -121,6 +128,26 @@ def test_key_factors_are_drawn_in_both_readings(results, name, residual, reading
         drawn = [container[0].get_xdata().tolist() for container in ax.containers]
         assert drawn[1:] == [list(range(1, 9))] * 4
         assert drawn[0] == ([] if d == 64 else list(range(1, 9)))
+
+
+def test_anisotropies_can_be_chosen(tmp_path):
+    chosen = (0.0, 0.4, 0.8)
+    made = kim2026.reproduce(["fig2", "fig6"], out=tmp_path, samples=2000, threads=1, alphas=chosen)
+    assert {model.anisotropy for model in made.results} == {*chosen}
+    assert len(made.results) == 2 * 2 * 3
+    told = json.loads((tmp_path / "fig2.json").read_text())
+    assert {row["anisotropy"] for row in told["closed_forms"]} == {*chosen}
+    first = [row for row in told["closed_forms"] if row["quantity"] == "h(0)"]
+    for row in first:
+        assert row["published"] == pytest.approx(1 / math.sqrt(row["dimension"]))
+    assert {claim["id"] for claim in told["claims"]} >= {f"kim2026/fig2/{k}" for k in (1, 2, 3, 4, 5, 10)}
+    assert len(list(csv.DictReader(made.table.read_text().splitlines()))) == 4 * 12
+
+
+@pytest.mark.parametrize("alphas", [(), (0.0,), (0.2, 0.5), (0.0, 0.5, 0.5), (0.0, 0.5, 0.4), (0.0, 1.0)])
+def test_anisotropies_that_cannot_be_shown_are_refused(alphas, tmp_path, no_draws):
+    with pytest.raises(InvalidValueError, match=r"^alphas: "):
+        kim2026.reproduce("fig5", out=tmp_path, alphas=alphas)
 
 
 def test_ratios_are_those_of_mean_scores(results):

@@ -224,7 +224,7 @@ def test_what_fails_is_explained_and_nothing_else_is(claims):
 def test_closed_forms_stand_beside_what_is_simulated(results):
     shown = by_anisotropy(residual=True)
     rows = {(row.model, row.key): row for row in key_factor_rows(shown, results)}
-    assert len(rows) == 2 * 5 * 8
+    assert len(rows) == 2 * 5 * 9  # h(0) itself too
     model = RecencyModel(dimension=64, anisotropy=0.5, residual=True)
     about = rows[model, 8].as_dict()
     for reading in ("published", "corrected"):
@@ -277,7 +277,7 @@ def test_a_page_has_the_numbers_and_the_claims(results, claims, tmp_path):
     assert [claim["claim"] for claim in about["claims"]] == [claim.sentence for claim in claims["fig2"]]
     assert all({"claim", "number", "se", "verdict", "why"} <= set(claim) for claim in about["claims"])
     assert len(about["cells"]) == 10
-    assert len(about["closed_forms"]) == 80
+    assert len(about["closed_forms"]) == 90
     assert text.startswith("# Kim et al. 2026")
     for claim in claims["fig2"]:
         assert f"- **{claim.mark}**: {claim.sentence} (" in text

@@ -68,11 +68,22 @@ def _lengths(type_: Any, tokens: Any) -> tuple[int, ...]:
     return lengths
 
 
+def _numbers(type_: Any, tokens: Any) -> tuple[float, ...]:
+    """Numbers with commas between them."""
+    try:
+        return tuple(float(word) for word in _words(type_, tokens))
+    except ValueError:
+        raise ValueError(f"{tokens[0].value!r} given, numbers with commas needed") from None
+
+
 Flag = Annotated[bool, Parameter(negative="")]
 Whole = Annotated[int, Parameter(converter=_whole, n_tokens=1)]
 Many = Annotated[int, Parameter(converter=_many, n_tokens=1)]
 Lengths = Annotated[
     tuple[int, ...], Parameter(converter=_lengths, n_tokens=1, negative="", show_default=False)
+]
+Numbers = Annotated[
+    tuple[float, ...], Parameter(converter=_numbers, n_tokens=1, negative="", show_default=False)
 ]
 Names = Annotated[tuple[str, ...], Parameter(converter=_words, n_tokens=1, negative="", show_default=False)]
 

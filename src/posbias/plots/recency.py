@@ -118,15 +118,16 @@ def draw_key_factors(
     others: Mapping[float, Float[np.ndarray, "key"]] | None = None,
     simulated: "Mapping[float, Averages] | None" = None,
     names: tuple[str, str] = ("closed form", "other reading"),
+    label: str = "h(j) / h(0)",
 ) -> "Axes":
-    """Draw h(j)/h(0) against the key j, one curve per anisotropy α, named at its end.
+    """Draw h(j)/h(0), or what `label` names, against the key j, a curve per anisotropy α, named at its end.
 
     `others` (a second reading) are faint dashes, `simulated` points with 95 % intervals (NaN: left out);
     `names` say in the legend what curves and dashes are. Source: Kim et al. 2026, Eq. 42, Figures 2 and 7.
     """
     from matplotlib.lines import Line2D
 
-    style.dress(ax, "key j", "h(j) / h(0)")
+    style.dress(ax, "key j", label)
     colours = _ramp(sorted(curves))
     handles = [Line2D([], [], color=style.MUTED, linewidth=style.LINE, label=names[0])]
     for level, curve in curves.items():
@@ -148,7 +149,7 @@ def draw_key_factors(
         handles.append(Line2D([], [], color=style.MUTED, **look))
     _name_ends(ax, {f"α = {level:g}": (curves[level], colours[level]) for level in curves})
     style.whole_numbers(ax.xaxis)
-    ax.legend(handles=handles, loc="upper left", handlelength=2.2, **style.LEGEND)
+    ax.legend(handles=handles, loc="best", handlelength=2.2, **style.LEGEND)
     return ax
 
 

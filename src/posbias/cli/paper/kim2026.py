@@ -21,12 +21,16 @@ class Options:
     reading
         The closed form drawn as a line in fig2 and fig7: corrected (the default) or as published. The other is
         dashed.
+    alphas
+        Anisotropies of fig2, fig5, fig6 and fig7, with commas: 0, which all are held against, then rising, below
+        1. Default: 0,0.25,0.5,0.75,0.9, which are ours, as the paper's text gives none.
     out
         The folder to write to.
     """
 
     effort: shared.Effort = "quick"
     reading: Literal["corrected", "published"] | None = None
+    alphas: shared.Numbers | None = None
     out: shared.Out = Path("results/kim2026")
     seed: shared.Seed = 0
     threads: shared.Threads = None
@@ -46,13 +50,15 @@ def kim2026(*what: str, options: Options = Options()) -> None:
     ----------
     what
         fig1 to fig7, section3 (the printed probabilities), or all, the default; claims prints the paper's claims
-        with their verdicts. The anisotropies of fig2, fig5, fig6 and fig7 are ours: the paper's text gives none.
+        with their verdicts. fig2, fig5, fig6 and fig7 show several anisotropies, --alphas.
     """
     if claims_alone(what, "kim2026", options.out, options.json):
         return
     from posbias.papers.kim2026.models import EFFORT
 
     settings: dict[str, Any] = {name: getattr(options, name) for name in ("seed", "threads", "reading")}
+    if options.alphas is not None:
+        settings["alphas"] = options.alphas
     settings["samples"] = shared.amount(options.effort, EFFORT)
     answer_reproduction("kim2026", what or "all", options, _lines, COMPILING, **settings)
 

@@ -13,7 +13,7 @@ import csv
 import io
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,10 @@ from posbias.files import need_writable, write_text
 from posbias.interruption import Pace
 from posbias.papers import reproduction
 from posbias.papers.kim2026.heat_maps import data
-from posbias.papers.kim2026.models import effort_of
-from posbias.papers.kim2026.studies import STUDIES
+from posbias.papers.kim2026.models import ALPHAS, effort_of
+from posbias.papers.kim2026.studies import STUDIES, with_alphas
 from posbias.papers.reproduction import write
+from posbias.papers.study import Studies
 from posbias.seeds import sequence
 from posbias.simulation import RecencyModel, RecencyResult
 from posbias.sources import cite
@@ -70,22 +71,25 @@ def reproduce(
     seed: int = 0,
     threads: int | None = None,
     reading: ReadingName | None = None,
+    alphas: Sequence[float] = ALPHAS,
     again: bool = False,
     on_event: OnEvent | None = None,
 ) -> Reproduction:
     """Make some of `TARGETS`, or all, in the folder `out`: pictures, pages, JSON, and table.csv and table.json.
 
     `samples` are drawn of every model. The tables hold every cell of `out` with this seed, those of other figures
-    too. `reading` is the closed form drawn as a line in Figures 2 and 7 (default: corrected); `again` draws all
-    samples anew. Raises `InvalidValueError` for an unknown name, fewer than 3 samples, a seed that is no
-    integer ≥ 0, threads < 1, or a reading that is none or where no closed form is drawn; `OutputFileError`, before
-    any work if `out` cannot be written; `MissingPackageError` without matplotlib; KeyboardInterrupt on Ctrl-C,
-    saying what is kept; and as `simulate_recency` does.
+    too. `reading` is the closed form drawn as a line in Figures 2 and 7 (default: corrected); `alphas` are the
+    anisotropies of Figures 2, 5, 6 and 7, 0 first and rising; `again` draws all samples anew. Raises
+    `InvalidValueError` for an unknown name, fewer than 3 samples, a seed that is no integer ≥ 0, threads < 1,
+    alphas that cannot be shown, or a reading that is none or where no closed form is drawn; `OutputFileError`,
+    before any work if `out` cannot be written; `MissingPackageError` without matplotlib; KeyboardInterrupt on
+    Ctrl-C, saying what is kept; and as `simulate_recency` does.
     """
     from posbias.plots.style import new_figure
     from posbias.theory.rollout.dispatch import cores
 
-    began, folder, names = time.monotonic(), Path(out), STUDIES.find(what)
+    began, folder, asked = time.monotonic(), Path(out), with_alphas(alphas)
+    names = asked.find(what)
     whole("samples", samples, LEAST_SAMPLES)
     if reading is not None and not set(names) & set(CLOSED_FORMS):
         raise InvalidValueError(
@@ -98,14 +102,14 @@ def reproduce(
     need_writable(folder / "cells" / "cell.json")
     new_figure()
     store = Store(folder / "cells")
-    models = dict.fromkeys(model for name in names for model in STUDIES[name].cells)
+    models = dict.fromkeys(model for name in names for model in asked[name].cells)
     results, new = _simulated(models, store, samples, seed, threads, again, on_event)
     made = {}
     for name in names:
         options = {"reading": reading or "corrected"} if name in CLOSED_FORMS else {}
-        least = min(results[model].samples for model in STUDIES[name].cells)
-        made[name] = write(STUDIES[name], results, effort_of(least), folder, **options)
-    table = _write_table(store, seed, folder)
+        least = min(results[model].samples for model in asked[name].cells)
+        made[name] = write(asked[name], results, effort_of(least), folder, **options)
+    table = _write_table(store, seed, folder, (STUDIES, asked))
     return Reproduction(made, results, dict.fromkeys(new, 1.0), time.monotonic() - began, table)
 
 
@@ -146,11 +150,11 @@ def _simulated(
     return {model: stored.result for model, stored in kept.items() if stored is not None}, missing
 
 
-def _write_table(store: Store, seed: int, folder: Path) -> Path:
-    """Write the recency probability of every layer of every cell to table.csv (a line each) and table.json."""
+def _write_table(store: Store, seed: int, folder: Path, of: Iterable[Studies]) -> Path:
+    """Write the recency probability of every layer of every cell of some studies to table.csv and table.json."""
     from posbias.simulation.cell import RecencyCell
 
-    known = dict.fromkeys(model for name in TARGETS for model in STUDIES[name].cells)
+    known = dict.fromkeys(model for each in of for study in each.values() for model in study.cells)
     stored = {model: store.find(RecencyCell(model, seed)) for model in known}
     numbers = data({model: one.result for model, one in stored.items() if one is not None})
     about = {"source": cite("kim2026").short, "version": VERSION}

@@ -23,6 +23,7 @@ from posbias.simulation import Averages, RecencyModel, RecencyResult
 from posbias.theory.closed_forms.layernorm import (
     ReadingName,
     isotropic_scores,
+    key_factors,
     log_key_factors,
     scores_without_layernorm,
     second_layer_scores,
@@ -180,8 +181,10 @@ def key_factor_ratios(result: RecencyResult, query: int = -1) -> Averages:
 
 
 def key_factor_rows(models: Sequence[RecencyModel], results: Results) -> Iterator[Compared]:
-    """h(j)/h(0) of every model, for every key before the last query."""
+    """h(0) of every model, and h(j)/h(0) for every key before the last query; h(0) is not simulated."""
     for model in models:
+        first: dict[ReadingName, float] = {one: float(key_factor_curve(model, one)[0]) for one in READINGS}
+        yield Compared(model, "h(0)", 0, first, Estimate(math.nan))
         ratios, curves = key_factor_ratios(results[model]), {one: curve(model, one) for one in READINGS}
         for j in range(1, model.tokens - 1):
             forms: dict[ReadingName, float] = {name: float(curves[name][j]) for name in READINGS}
@@ -195,7 +198,13 @@ def curve(model: RecencyModel, reading: ReadingName) -> Float[np.ndarray, "key"]
     return np.exp(log_key_factors(*place, residual=model.residual, reading=reading))
 
 
-def key_factor_claims(study: str, *, residual: bool) -> Iterator[Claim]:
+def key_factor_curve(model: RecencyModel, reading: ReadingName) -> Float[np.ndarray, "key"]:
+    """h(j) in a reading."""
+    place = model.tokens, model.dimension, model.anisotropy
+    return key_factors(*place, residual=model.residual, reading=reading)
+
+
+def key_factor_claims(study: str, *, residual: bool, alphas: Sequence[float] = ALPHAS) -> Iterator[Claim]:
     """That h rises, faster for anisotropic embeddings; and, of ours, how simulated scores compare with it."""
     figure = "Figure 7" if residual else "Figure 2"
     scope = (
@@ -204,7 +213,7 @@ def key_factor_claims(study: str, *, residual: bool) -> Iterator[Claim]:
     every = {"scope": scope, "effort": "a closed form, no draws"}
     claim = claims_of(study, figure, **every)
     extended = claims_of(study, f"beyond {figure}", **every | {"scope": BEYOND}, provenance="ours")
-    shown, exact = by_anisotropy(residual=residual), Above(least=0.0)
+    shown, exact = by_anisotropy(residual=residual, alphas=alphas), Above(least=0.0)
     curved = [model for model in shown if model.anisotropy]
 
     sentence = "(closed form, as printed) h rises from key to key, at every anisotropy"
@@ -293,24 +302,31 @@ def _last_rise(results: Results, models: Sequence[RecencyModel], reading: Readin
 
 
 def draw_key_factor_figure(
-    results: Results, *, residual: bool, reading: ReadingName = "corrected"
+    results: Results,
+    *,
+    residual: bool,
+    alphas: Sequence[float] = ALPHAS,
+    reading: ReadingName = "corrected",
 ) -> "Figure":
-    """Draw h(j) against j for several anisotropies, one panel per dimension, beside what a simulation gives.
+    """Draw h(j) against j for several anisotropies, and below h(j)/h(0) beside what a simulation gives.
 
-    `reading` is the closed form drawn as a line; the other is dashed.
+    One panel per dimension; `reading` is the closed form drawn as a line, the other is dashed.
     """
-    figure = new_figure(8.0, 3.5)
+    figure = new_figure(8.0, 6.4)
     other: ReadingName = "published" if reading == "corrected" else "corrected"
-    shown = {model: key_factor_ratios(results[model]) for model in by_anisotropy(residual=residual)}
-    for ax, d in zip(figure.subplots(1, 2), (16, 64), strict=True):
-        here = {alpha: RecencyModel(dimension=d, anisotropy=alpha, residual=residual) for alpha in ALPHAS}
-        curves, others = (
-            {alpha: curve(model, one) for alpha, model in here.items()} for one in (reading, other)
-        )
-        simulated = {alpha: shown[model] for alpha, model in here.items()}
-        names = (f"closed form, {reading}", f"closed form, {other}")
-        draw_key_factors(ax, curves, others=others, simulated=simulated, names=names)
-        ax.set_title(f"d = {d}", fontsize=TEXT, color=INK)
+    shown = {
+        model: key_factor_ratios(results[model]) for model in by_anisotropy(residual=residual, alphas=alphas)
+    }
+    names = (f"closed form, {reading}", f"closed form, {other}")
+    for (top, bottom), d in zip(figure.subplots(2, 2).T, (16, 64), strict=True):
+        here = {alpha: RecencyModel(dimension=d, anisotropy=alpha, residual=residual) for alpha in alphas}
+        for ax, form, label in ((top, key_factor_curve, "h(j)"), (bottom, curve, "h(j) / h(0)")):
+            curves, others = (
+                {alpha: form(model, one) for alpha, model in here.items()} for one in (reading, other)
+            )
+            simulated = {alpha: shown[model] for alpha, model in here.items()} if ax is bottom else None
+            draw_key_factors(ax, curves, others=others, simulated=simulated, names=names, label=label)
+        top.set_title(f"d = {d}", fontsize=TEXT, color=INK)
     kind = "with" if residual else "without"
     drawn = samples_text({model: results[model] for model in shown})
     note = f"{kind} residual connection; simulated: S(9, j)/S(9, 0) of layer 2, {drawn}"

@@ -6,15 +6,17 @@ of Figures 2, 5, 6 and 7: `ALPHAS` are ours.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
+from posbias.errors import InvalidValueError
 from posbias.papers.study import Expected, Results
 from posbias.plots.recency import probability_text
 from posbias.reports.pages import Table
 from posbias.simulation import RecencyModel
 
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9)
-"""Anisotropies of Figures 2, 5, 6 and 7: ours."""
+"""Anisotropies of Figures 2, 5, 6 and 7 unless others are asked for: ours."""
 FOUR: tuple[Mapping[str, Any], ...] = (
     {"norm": "none", "anisotropy": 0.0},
     {"anisotropy": 0.0},
@@ -46,10 +48,24 @@ def models(
     return tuple(RecencyModel(dimension=d, **row) for row in rows for d in dimensions)
 
 
-def by_anisotropy(dimensions: Sequence[int] = (16, 64), *, residual: bool) -> tuple[RecencyModel, ...]:
+def check_alphas(alphas: Sequence[float]) -> tuple[float, ...]:
+    """Anisotropies as Figures 2, 5, 6 and 7 can show them: 0, which all are held against, then rising, below 1.
+
+    Raises `InvalidValueError` for others.
+    """
+    rising = all(less < more for less, more in pairwise(alphas))
+    if len(alphas) < 2 or alphas[0] != 0.0 or not rising or not alphas[-1] < 1.0:
+        told = ", ".join(f"{alpha:g}" for alpha in alphas) or "none"
+        raise InvalidValueError(f"alphas: {told} given, 0 and then rising numbers below 1 needed")
+    return tuple(alphas)
+
+
+def by_anisotropy(
+    dimensions: Sequence[int] = (16, 64), *, residual: bool, alphas: Sequence[float] = ALPHAS
+) -> tuple[RecencyModel, ...]:
     """The models of Figures 2, 5, 6 and 7, dimension by dimension."""
     return tuple(
-        RecencyModel(dimension=d, anisotropy=alpha, residual=residual) for d in dimensions for alpha in ALPHAS
+        RecencyModel(dimension=d, anisotropy=alpha, residual=residual) for d in dimensions for alpha in alphas
     )
 
 

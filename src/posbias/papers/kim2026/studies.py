@@ -18,6 +18,7 @@ from posbias.papers.kim2026.models import (
     FOUR,
     PRINTED,
     by_anisotropy,
+    check_alphas,
     models,
     note,
     probabilities,
@@ -31,10 +32,6 @@ BARE, ISOTROPIC, ANISOTROPIC, RESIDUAL = (models(row) for row in FOUR)
 """The four models at 16 and 64 dimensions."""
 WIDE = (256, 1024)
 """Dimensions of Figure 4."""
-ROWS, RESIDUAL_ROWS = (
-    [{"anisotropy": alpha, "residual": residual} for alpha in ALPHAS] for residual in (False, True)
-)
-"""The rows of Figures 5 and 6."""
 
 
 def _study(
@@ -218,11 +215,16 @@ def _fig4() -> Iterator[Claim]:
 # --- by anisotropy -----------------------------------------------------------------------------------------
 
 
-def _by_anisotropy(short: str, place: str, *, residual: bool) -> Iterator[Claim]:
+def _rows(alphas: Sequence[float], *, residual: bool) -> list[dict[str, Any]]:
+    """The rows of Figures 5 and 6."""
+    return [{"anisotropy": alpha, "residual": residual} for alpha in alphas]
+
+
+def _by_anisotropy(short: str, place: str, alphas: Sequence[float], *, residual: bool) -> Iterator[Claim]:
     """Claims of Figures 5 and 6, of which the text says no more than the propositions do."""
     scope = f"{TOY}; d = 16 and 64; layers 1 and 2; several α, which the text does not give"
     claim, ours = _claims_of(short, place, scope)
-    shown = by_anisotropy(residual=residual)
+    shown = by_anisotropy(residual=residual, alphas=alphas)
     curved = [model for model in shown if model.anisotropy]
     level = [model for model in shown if not model.anisotropy]
     proven = {"place": f"Proposition 3, and {place}", "strength": "theorem"}
@@ -244,22 +246,25 @@ def _by_anisotropy(short: str, place: str, *, residual: bool) -> Iterator[Claim]
     yield ours(4, sentence, q.probability(shown, 1), Near(0.5, q.FIRST_LAYER), alias_of=again)
     if residual:
         sentence = "A residual connection weakens recency in layer 2, at every anisotropy above 0"
-        pairs = zip(models(ROWS), models(RESIDUAL_ROWS), strict=True)
+        pairs = zip(*(models(_rows(alphas, residual=kind)) for kind in (False, True)), strict=True)
         without, having = zip(*(pair for pair in pairs if pair[0].anisotropy), strict=True)
         yield ours(5, sentence, q.excess(without, having, 2), q.MORE)
 
 
-def _key_factors(short: str, title: str, question: str, *, residual: bool) -> Study:
+def _key_factors(short: str, title: str, question: str, alphas: Sequence[float], *, residual: bool) -> Study:
     """Figure 2 or 7: every anisotropy at 16 and 64 dimensions."""
-    cells = by_anisotropy(residual=residual)
-    claims = forms.key_factor_claims(f"kim2026/{short}", residual=residual)
-    draw = partial(forms.draw_key_factor_figure, residual=residual)
+    cells = by_anisotropy(residual=residual, alphas=alphas)
+    claims = forms.key_factor_claims(f"kim2026/{short}", residual=residual, alphas=alphas)
+    draw = partial(forms.draw_key_factor_figure, residual=residual, alphas=alphas)
     compared = partial(forms.key_factor_rows, cells)
     return _study(short, title, question, cells, claims, draw, layers=(2,), compared=compared)
 
 
-STUDIES = Studies(
-    [
+def with_alphas(alphas: Sequence[float] = ALPHAS) -> Studies:
+    """Figures 1 to 7 and Section 3, those by anisotropy with these. Raises as `check_alphas`."""
+    alphas = check_alphas(alphas)
+    rows, residual_rows = (_rows(alphas, residual=residual) for residual in (False, True))
+    made = [
         _study(
             "fig1",
             "Mean scores of four models, layers 1 and 2, d = 16 and 64",
@@ -274,6 +279,7 @@ STUDIES = Studies(
             "fig2",
             "Key factor h(j) by anisotropy",
             "Does the closed form rise with the key, and faster for anisotropic embeddings?",
+            alphas,
             residual=False,
         ),
         _study(
@@ -297,22 +303,23 @@ STUDIES = Studies(
             "fig5",
             "Mean scores by anisotropy",
             "How does recency depend on the angle between embeddings?",
-            models(ROWS),
-            _by_anisotropy("fig5", "Figure 5", residual=False),
-            partial(draw_heat_maps, rows=ROWS),
+            models(rows),
+            _by_anisotropy("fig5", "Figure 5", alphas, residual=False),
+            partial(draw_heat_maps, rows=rows),
         ),
         _study(
             "fig6",
             "Mean scores by anisotropy, with a residual connection",
             "How does recency depend on the angle between embeddings under a residual connection?",
-            (*models(RESIDUAL_ROWS), *models(ROWS)),
-            _by_anisotropy("fig6", "Figure 6", residual=True),
-            partial(draw_heat_maps, rows=RESIDUAL_ROWS),
+            (*models(residual_rows), *models(rows)),
+            _by_anisotropy("fig6", "Figure 6", alphas, residual=True),
+            partial(draw_heat_maps, rows=residual_rows),
         ),
         _key_factors(
             "fig7",
             "Key factor h(j) by anisotropy, with a residual connection",
             "Does the closed form rise with the key under a residual connection?",
+            alphas,
             residual=True,
         ),
         _study(
@@ -324,5 +331,8 @@ STUDIES = Studies(
             printed=True,
         ),
     ]
-)
+    return Studies(made)
+
+
+STUDIES = with_alphas()
 """Figures 1 to 7, and the probabilities that the text prints."""
