@@ -45,15 +45,15 @@ NUMBERS = 2**19
 class Variant:
     """What is added to `model`. Without any addition this is the model itself.
 
-    `projections` draws W_Q and W_K ("tied": one matrix for both), `values` W_V and W_O. Entries are normal
-    with standard deviation gain/√(rows), which with gain 1 keeps the variance of what they act on (GPT-2's
-    0.02 is gain 0.55 at its d = 768). `heads` split d; `groups` of heads share keys and values (default: none
-    do), drawn for the group where keys or values have a matrix of their own, else the mean of its heads'
-    (Ainslie et al. 2023). `feed_forward` adds a block of width 4d with ReLU, which halves the second moment:
-    W_2 makes up for it. Its residual connection is always there, `model.residual` being that of attention.
-    `positional` is ALiBi with its standard slopes per head, or rotary with base 10,000, dimension l of a head
-    paired with l + d_h/2. `direction` says how often the embeddings' shared direction is drawn; the paper
-    draws it for every input.
+    `projections` draws W_Q and W_K ("tied": one matrix for both), `values` W_V and W_O. Entries are normal with
+    standard deviation gain/√(rows), which with gain 1 keeps the variance of what they act on (GPT-2's 0.02 is
+    gain 0.55 at its d = 768). `heads` split d; `groups` of heads share keys and values (default: none do; 1: all
+    share one key head, Shazeer 2019), drawn for the group where keys or values have a matrix of their own, else
+    the mean of its heads' (Ainslie et al. 2023). `feed_forward` adds a block of width 4d with ReLU, which halves
+    the second moment: W_2 makes up for it. Its residual connection is always there, `model.residual` being that
+    of attention. `positional` is ALiBi with its standard slopes per head, or rotary with base 10,000, dimension
+    l of a head paired with l + d_h/2. `direction` says how often the embeddings' shared direction is drawn; the
+    paper draws it for every input.
 
     Raises `InvalidValueError` for heads that do not divide d, groups that do not divide heads, an odd head
     dimension with "rope", fewer than 3 tokens, order "post", or a gain without weights.
@@ -125,6 +125,7 @@ VARIANTS: dict[str, Variant] = {
     "tied": Variant(projections="tied"),
     "tied-heads": Variant(projections="tied", heads=4),
     "tied-grouped": Variant(projections="tied", heads=4, groups=2),
+    "tied-multi-query": Variant(projections="tied", heads=4, groups=1),
     "values": Variant(values=True),
     "feed-forward": Variant(feed_forward=True),
     "feed-forward-isotropic": Variant(RecencyModel(dimension=64, anisotropy=0.0), feed_forward=True),

@@ -11,6 +11,7 @@ from typing import Any
 from posbias.theory.closed_forms.layernorm import isotropic_scores, scores_without_layernorm
 from posbias.verify.kim import closed_forms, simulations
 from posbias.verify.kim.extensions import EXTENSIONS
+from posbias.verify.kim.variants import VARIANTS
 from posbias.verify.statement import ROUNDING, Slack, Statement, statement
 
 _ONE_INPUT = {"seed": 0, "samples": 1, "tokens": 8, "dimension": 1024, "anisotropy": 0.0, "residual": False}
@@ -173,5 +174,6 @@ KIM: tuple[Statement, ...] = (
         about=_OURS | {"scope": "layers 1 to 4 without LayerNorm, α = 0, no residual connection"},
     ),
     *EXTENSIONS,
+    *VARIANTS,
 )
 """The statements of Kim et al. 2026, the numbered ones and the equations and figures they rest on."""

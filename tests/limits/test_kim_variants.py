@@ -1,0 +1,85 @@
+"""Heads, encodings, parts of a layer and lengths as Kim et al. speak of them; mistakes that are caught."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from posbias.simulation.model import RecencyModel
+from posbias.simulation.variants import Variant, draw_inputs, draw_weights, run_layers
+from posbias.verify.kim import variants
+from posbias.verify.run import check
+
+STATEMENTS = {statement.key: statement for statement in variants.VARIANTS}
+
+
+@given(st.integers(3, 7), st.integers(1, 3), st.integers(0, 99))
+@settings(max_examples=30)
+def test_what_is_beyond_distance_is_the_last_query_less_the_first(tokens, heads, seed):
+    scores = np.random.default_rng(seed).normal(size=(2, heads, tokens, tokens))
+    for one, found in zip(scores, variants.beyond_distance(scores), strict=True):
+        last = tokens - 1
+        apart = [one[h, last, last - away] - one[h, away, 0] for h in range(heads) for away in range(1, last)]
+        assert found == pytest.approx(sum(apart) / len(apart), rel=1e-9, abs=1e-12)
+
+
+@given(st.integers(3, 7), st.integers(0, 99))
+@settings(max_examples=30)
+def test_scores_of_distance_alone_have_nothing_beyond_it(tokens, seed):
+    of_distance = np.random.default_rng(seed).normal(size=2 * tokens)
+    place = np.arange(tokens)
+    scores = of_distance[place[:, None] - place][None, None]
+    assert variants.beyond_distance(scores) == pytest.approx(0.0, abs=1e-12)
+    assert (variants.beyond_distance(scores + 0.1 * place[:, None]) > 0).all()
+
+
+def test_the_second_layer_is_that_of_a_network_given_all_inputs():
+    variant = Variant(RecencyModel(5, 8, depth=2), heads=2, positional="alibi", direction="input")
+    scores, content = variants.second_layer(variant, 3, 9)
+    (x,) = draw_inputs(variant, 3, 0, 9)
+    for layer, (score, bare, _) in enumerate(run_layers(x, variant, draw_weights(variant, 3, 0))):
+        np.testing.assert_array_equal(scores[layer], score)
+        np.testing.assert_array_equal(content[layer], bare)
+
+
+def survives(key):
+    statement = STATEMENTS[key]
+    return check(statement.corrected or statement.as_printed, 30, 0, key).survived
+
+
+def test_recency_turned_around_is_caught(monkeypatch):
+    for name in ("recency_share", "recency_shares"):
+        right = getattr(variants, name)
+        monkeypatch.setattr(variants, name, lambda scores, right=right: 1.0 - right(scores))
+    for key in ("kim-4-heads", "kim-limitations-encodings", "kim-limitations-parts", "kim-4-length"):
+        assert not survives(key)
+
+
+def test_a_first_layer_for_the_second_is_caught(monkeypatch):
+    right = variants.second_layer
+
+    def first(variant, seed, inputs):
+        return [[layers[0], layers[0]] for layers in right(variant, seed, inputs)]
+
+    monkeypatch.setattr(variants, "second_layer", first)
+    for key in ("kim-4-heads", "kim-4-relative", "kim-limitations-encodings", "kim-limitations-parts"):
+        assert not survives(key)
+
+
+def test_heads_of_all_dimensions_are_caught(monkeypatch):
+    right = variants.second_layer
+    monkeypatch.setattr(
+        variants, "second_layer", lambda variant, *sizes: right(Variant(variant.model), *sizes)
+    )
+    assert not survives("kim-4-head-dimension")
+
+
+def test_an_encoding_of_places_is_caught(monkeypatch):
+    right = variants.second_layer
+
+    def by_place(variant, seed, inputs):
+        scores, content = right(variant, seed, inputs)
+        return [scores[0] + np.arange(variant.model.tokens)[:, None], scores[1]], content
+
+    monkeypatch.setattr(variants, "second_layer", by_place)
+    assert not survives("kim-4-relative")
