@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from examples import examples
@@ -16,12 +17,14 @@ from posbias import stochastic_order
 from posbias.errors import InvalidValueError
 from posbias.theory.architecture import Layer
 from posbias.theory.closed_forms import residual_bounds
+from posbias.theory.closed_forms.collapse_bounds import log_collapse_bound
 from posbias.theory.encodings import ALiBi, DecayBias, NoPE
 from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, ConstantMixing, PerLayer, PowerDecay, PreNormInit
 from posbias.theory.rollout.kernel import layer_kernel, push
 from posbias.verify.herasimchyk import HERASIMCHYK, draws
 from posbias.verify.herasimchyk.forces import draw_encoding
+from posbias.verify.herasimchyk.induction import prefix_at, prefix_covariance
 from posbias.verify.herasimchyk.infinite import deep_rollouts
 from posbias.verify.herasimchyk.network import growing, run_network
 from posbias.verify.margins import rollout_row
@@ -405,6 +408,8 @@ def test_the_theory_of_this_package_drifts_as_the_propositions_say(tokens, depth
         ("5.3-ii", "softmax_floor", 1.01),
         ("5.4-i", "self_bound", 1.01),
         ("5.4-ii", "exponential_bound", 0.99),
+        ("5.4-ii-attention-only", "exponential_bound", 0.99),
+        ("5.4-ii-attention-only", "suffix_bound", 1.01),
         ("5.4-ii-window", "window_bound", 0.99),
         ("5.1-values", "hidden_state_bound", 0.99),
     ],
@@ -445,6 +450,38 @@ def test_one_depth_too_few_or_a_rate_too_fast_is_caught():
 
     wrong = replace(BY_KEY["5.4-ii"].as_printed, slack=too_fast)
     assert check(wrong, 200, 0, "rate").counterexample is not None
+
+
+@given(st.integers(0, 2**32))
+def test_the_softmax_step_fails_for_logits_that_favour_early_keys(seed):
+    instance = dict(BY_KEY["A.1.3"].as_printed.draw(np.random.default_rng(seed), False))
+    instance["positional"] = np.arange(len(instance["content"]), dtype=float)
+    instance["strengths"] = np.array([0.0, 0.5])
+    assert BY_KEY["A.1.3"].as_printed.slack(instance) >= -1e-12
+    assert BY_KEY["A.1.3"].as_printed.slack(instance | {"positional": -instance["positional"]}) < -1e-6
+
+
+def test_the_slope_of_a_prefix_is_the_covariance_in_forty_digits():
+    content, positional, strength = [0.3, -1.2, 2.0, 0.7], [-1.0, -1.0, 0.5, 3.0], 0.8
+    slope = [prefix_at(np.array(content), np.array(positional), strength + 1e-30j).imag * 1e30]
+    found = [*slope, prefix_covariance(np.array(content), np.array(positional), strength)]
+    with mpmath.workdps(40):
+
+        def prefix(m, at):
+            weights = [mpmath.exp(s + at * b) for s, b in zip(content, positional, strict=True)]
+            return mpmath.fsum(weights[: m + 1]) / mpmath.fsum(weights)
+
+        exact = [float(mpmath.diff(lambda at, m=m: prefix(m, at), strength)) for m in range(3)]
+    for one in found:
+        np.testing.assert_allclose(one, exact, rtol=1e-12)
+
+
+def test_at_full_mixing_the_bound_of_the_proof_is_the_rate_of_wu():
+    """Π(1 − jελ) at λ = 1 is (1 − jε)^T, and the printed exp(−jεT) lies above it."""
+    for floor, j in ((0.1, 3), (0.25, 1), (0.01, 7)):
+        theirs = np.exp(log_collapse_bound(np.full(40, floor), j))
+        np.testing.assert_allclose(residual_bounds.suffix_bound(np.ones(40), floor, j), theirs, rtol=1e-12)
+        assert (residual_bounds.exponential_bound(np.ones(40), floor, j) > theirs).all()
 
 
 # --- the counterexamples, worked out without the package's code --------------------------------------------

@@ -99,7 +99,7 @@ STATED = {
         _stated(
             "herasimchyk2026",
             "Propositions 4.2 to 4.5, Lemma 5.3, Theorem 5.4 with their proofs",
-            21,
+            23,
             0.1,
             0.5,
         ),

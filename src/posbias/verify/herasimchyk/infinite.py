@@ -25,6 +25,7 @@ from posbias.verify.herasimchyk.network import (
 )
 from posbias.verify.margins import Stack, operator_norm, rollouts, room, suffixes
 from posbias.verify.statement import OURS, Instance, Statement, both_readings, statement
+from posbias.verify.wu.collapse import slack_after
 
 
 def _draw_deep(rng: Generator, edge: bool, exponents: tuple[float, ...], depth: int, widths: str) -> Instance:
@@ -70,6 +71,18 @@ def _slack_collapse(**deep: Any) -> float:
     products, mixing, floor = deep_rollouts(**deep)
     bound = [residual_bounds.exponential_bound(mixing, floor, j) for j in range(1, products.shape[-1])]
     return room(suffixes(products)[:, 1:].T, bound)
+
+
+def _slack_attention_only(**deep: Any) -> float:
+    """The exponential bound against the rollout with λ = 1, Wu et al.'s rate against it, and which is lower.
+
+    Their Theorem 4.1 is tried on the rollout of R, not on the product of the attention kernels.
+    """
+    products, mixing, floor = deep_rollouts(**deep)
+    positions = range(1, products.shape[-1])
+    theirs = [residual_bounds.suffix_bound(mixing, floor, j) for j in positions]
+    exponential = [residual_bounds.exponential_bound(mixing, floor, j) for j in positions]
+    return min(_slack_collapse(**deep), slack_after(products, floor, 1), room(theirs, exponential))
 
 
 def _slack_window(**deep: Any) -> float:
@@ -119,6 +132,18 @@ INFINITE: tuple[Statement, ...] = (
         "hold, for good.",
     ),
     statement(
+        "herasimchyk-5.4-ii-attention-only",
+        "Theorem 5.4 (ii), attention alone",
+        "At λ = 1 in every layer all that positions ≥ j (from 0) hold after T layers is at most exp(−jεT), and at "
+        "most the (1 − jε)^T of Wu et al., which is never above it; their Theorem 4.1 holds of R⁽ᵀ⁾⋯R⁽¹⁾.",
+        lambda rng, edge: {**_draw_deep(rng, edge, (0.0,), 150, "causal"), "initial": 1.0},
+        _slack_attention_only,
+        about={"strength": "observation", "scope": f"{FLOOR}, λ = 1", "effort": "a remark"},
+        note="The collapse of Wu et al. is the case λ ≡ 1, as the text says. Their rate is not: at λ = 1 the "
+        "printed exp(−jεT) is weaker than (1 − jε)^T. Π(1 − jελ), from which the proof takes it, is their rate "
+        "exactly.",
+    ),
+    statement(
         "herasimchyk-5.4-ii-window",
         "Theorem 5.4 (ii), sliding window",
         "The same rate under the sliding-window masks of §3.",
@@ -157,4 +182,4 @@ INFINITE: tuple[Statement, ...] = (
         "and λ = ½ the second token keeps a share for ever although Σλ = ∞. A uniform ε must be assumed.",
     ),
 )
-"""Theorem 5.4 (i), and (ii) for causal masks, for windows and for networks."""
+"""Theorem 5.4 (i), and (ii) for causal masks, attention alone, windows and networks."""

@@ -27,7 +27,7 @@ def _floor(kernels: Stack, size: int, kind: str) -> float:
     return min(smallest_admitted(kernel, allowed) for kernel in kernels)
 
 
-def _slack_after(P: Stack, floor: float, first: int) -> float:
+def slack_after(P: Stack, floor: float, first: int) -> float:
     """C(1 − (j − K)ε)^t with C = 1 − ε for the positions j > K = `first`, and what those before have not drawn."""
     tokens = P.shape[-1]
     t, j = np.arange(len(P))[:, None], np.arange(first, tokens)
@@ -42,7 +42,7 @@ def _slack_after(P: Stack, floor: float, first: int) -> float:
 
 def _slack_causal(kernels: Stack, size: int, depth: int) -> float:
     """The bounds on what the first token has not drawn, and Nε ≤ 1."""
-    return _slack_after(_rollouts(kernels, depth), _floor(kernels, size, "causal"), 1)
+    return slack_after(_rollouts(kernels, depth), _floor(kernels, size, "causal"), 1)
 
 
 def _slack_joined(kernels: Stack, size: int, depth: int) -> float:
@@ -88,7 +88,7 @@ def _slack_prefix(kernels: Stack, size: int, depth: int) -> float:
     P, floor = _rollouts(kernels, depth), _floor(kernels, size, "prefix")
     share = collapse_bounds.prefix_share(kernels[0], size)
     kept = float((1 - share / P[:, :, :size]).min())
-    return min(_slack_after(P, floor, size), kept, float(1 - floor / share.min()))
+    return min(slack_after(P, floor, size), kept, float(1 - floor / share.min()))
 
 
 def _slack_ratio(kernels: Stack, size: int, depth: int, corrected: bool) -> float:
