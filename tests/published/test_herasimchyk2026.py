@@ -21,7 +21,7 @@ from posbias.evidence import NEAR
 from posbias.papers.herasimchyk2026 import STUDIES, TARGETS, reproduce
 from posbias.papers.herasimchyk2026.cells import CONTROL, Effort, Key, check
 from posbias.papers.herasimchyk2026.curves import SCORES, Curves, trough
-from posbias.papers.herasimchyk2026.fig5 import chosen_heads, fit, fits
+from posbias.papers.herasimchyk2026.fig5 import chosen_heads, fit, fits, rows
 from posbias.papers.herasimchyk2026.levels import curves_of, slopes_of
 from posbias.papers.herasimchyk2026.measurements import Measurements
 from posbias.papers.herasimchyk2026.printed import TABLE1, TABLE4, TABLE5, TABLE6, Number, numbers
@@ -472,6 +472,39 @@ def test_figure_5_shows_heads_from_the_worst_to_the_best(measurements):
     assert found.r2.shape == (DEPTH, HEADS)
 
 
+def test_figure_5_shows_the_layers_and_heads_that_were_chosen(measurements):
+    content = measurements.cells[measurements.keys[0]]["content"].values
+    r2 = fit(content).r2
+
+    def places(layers, heads):
+        shown = chosen_heads(content, r2, layers, heads)
+        assert all(np.array_equal(one.matrix, content[place], equal_nan=True) for one, place in
+                   zip(shown, map(place_of, shown), strict=True))  # fmt: skip
+        return [place_of(one) for one in shown]
+
+    def place_of(one):
+        return tuple(int(word) for word in one.title.replace(",", "").split() if word.isdigit())
+
+    assert places([3, 0], [1, 0]) == [(3, 1), (3, 0), (0, 1), (0, 0)]
+    assert {layer for layer, _ in places([2], [])} == {2}
+    assert len(places([2], [])) == HEADS
+    assert {head for _, head in places([], [1])} == {1}
+    assert places([DEPTH, 1], [0]) == [(1, 0)]  # it has no more layers
+    assert places([DEPTH], []) == []
+    beyond = replace(measurements, layers=[DEPTH], kept={})
+    assert STUDIES["fig5"].missing(beyond) == "no model has the layers and heads that were chosen"
+
+
+def test_figure_5_leaves_out_the_model_that_the_paper_leaves_out():
+    names = ["toy", "mosaicml/mpt-7b", "mosaicml/mpt-30b", "tiiuae/falcon-rw-7b"]
+    cells = {Key(name, "noise", TOKENS): measurement(name) for name in names}
+    results = Measurements(cells, tokens=TOKENS)
+    assert [name for name, _ in rows(results)] == ["tiiuae/falcon-rw-7b", "mosaicml/mpt-7b", "toy"]
+    assert STUDIES["fig5"].note(results).count("Not drawn: mosaicml/mpt-30b.") == 1
+    alone = Measurements({key: cell for key, cell in cells.items() if "30b" in key.model}, tokens=TOKENS)
+    assert [name for name, _ in rows(alone)] == ["mosaicml/mpt-30b"]
+
+
 def of_contents(content, noise=None):
     """Mean content logits of a model, with the variance of an entry's mean over prompts where that is known."""
     cell = xr.Dataset({"content": (("layer", "head", "query", "key"), content), "loss": ("prompt", [0.0])})
@@ -680,9 +713,12 @@ def test_figures_have_the_papers_layout(measurements):
         "(a) attention only",
         "(b) residual-aware",
         "(c) with constant content",
+        "(d) measured",
+    ]
+    assert [ax.get_title(loc="left") for ax in drawn("fig3").axes][3:] == [
+        "(d) with fitted logits",
         "measured",
     ]
-    assert len(drawn("fig3").axes) == 5
     four = drawn("fig4")
     assert [row["corpus"] for row in STUDIES["fig4"].data(measurements)["mixing"]] == ["other"]
     assert len(four.axes) == 1
@@ -691,6 +727,37 @@ def test_figures_have_the_papers_layout(measurements):
         line, measurements.cells[Key("toy", "other", TOKENS)]["mixing"].values.mean(axis=0), rtol=1e-12
     )
     assert picture_bytes(four, "svg") == picture_bytes(drawn("fig4"), "svg")
+
+
+def test_the_papers_models_are_in_the_figure_that_has_them_there():
+    names = [
+        "rot",
+        "toy",
+        "tiiuae/falcon-rw-7b",
+        "mosaicml/mpt-7b",
+        "bigscience/bloom",
+        "bigscience/bloom-7b1",
+    ]
+    cells = {
+        Key(name, "fineweb", TOKENS): measurement(name, text="fineweb", additive=name != "rot", seed=seed)
+        for seed, name in enumerate(names)
+    }
+    results = Measurements(cells, tokens=TOKENS)
+
+    def models(name):
+        return [row["model"] for row in STUDIES[name].data(results)["curves"]]
+
+    assert models("fig2") == ["bigscience/bloom", "mosaicml/mpt-7b", "toy"]
+    assert models("fig3") == ["bigscience/bloom-7b1", "tiiuae/falcon-rw-7b", "rot"]
+    assert "is judged with Figure 2" in STUDIES["fig3"].note(results)
+    judged = {claim.id: claim for claim in STUDIES["fig2"].judged(results)}
+    told = " ".join(one.where for one in judged["herasimchyk2026/fig2/3"].evidence)
+    assert [name in told for name in names] == [False, False, True, True, True, True]
+    alone = Measurements({key: cell for key, cell in cells.items() if "falcon" in key.model}, tokens=TOKENS)
+    assert not STUDIES["fig2"].missing(
+        alone
+    )  # what its claims are about is shown, where it has no models of its own
+    assert not STUDIES["fig3"].missing(alone)
 
 
 def test_what_has_nothing_to_show_is_left_out_and_said(files, tmp_path):
@@ -742,6 +809,8 @@ def test_the_published_reading_is_another(files, tmp_path, made):
         ({"prompts": 1}, "prompts: 1 given, at least 2"),
         ({"lengths": [2]}, "lengths: 2 given, integers ≥ 3"),
         ({"tokens": 2.5}, "lengths: 2.5 given"),
+        ({"layers": [-1]}, "layers: -1 given, an integer ≥ 0 needed"),
+        ({"heads": [0, 1.5]}, "heads: 1.5 given"),
     ],
 )
 def test_bad_values_are_named_before_any_work(tmp_path, changes, message):
@@ -808,6 +877,9 @@ def test_a_real_alibi_model_is_measured_once_with_its_slopes_read_off(folder, tm
     )
     assert cell.attrs["parameters"] > 1000
     assert len(data_of(made, "table6")["rows"]) == 1
+
+    four = reproduce("fig4", out=tmp_path, lengths=[16], **given)
+    assert [cell["corpus"] for cell in data_of(four, "fig4")["mixing"]] == [f"words.txt{CONTROL}"]
 
     from posbias import measurement as measuring
 

@@ -34,7 +34,7 @@ def draw_levels(part: "Figure | SubFigure", rows: Sequence[LevelsRow]) -> "Figur
     """Draw a row per model (name, levels by letter, measured curve or None), a column per level and one measured.
 
     Every level stands alone in colour over the measured curve; all panels of a row share their scale. Layout:
-    Herasimchyk et al. 2026, Figures 2 and 3.
+    Herasimchyk et al. 2026, Figures 2 and 3, whose panel (d) is the measured curve unless a level has that letter.
     """
     letters = _letters(rows)
     panels = part.subplots(len(rows), len(letters) + 1, squeeze=False)
@@ -43,7 +43,7 @@ def draw_levels(part: "Figure | SubFigure", rows: Sequence[LevelsRow]) -> "Figur
             _level(ax, letter, levels.get(letter), measured)
             for letter, ax in zip(letters, panels[place], strict=False)
         ]
-        drawn.append(_measured(panels[place][-1], measured))
+        drawn.append(_measured(panels[place][-1], measured, "" if "d" in letters else "(d) "))
         share_scale([ax for ax in drawn if ax is not None])
         for column, ax in enumerate(panels[place]):
             ax.tick_params(labelleft=column == 0)
@@ -89,11 +89,11 @@ def _level(ax: "Axes", letter: str, profile: Profile | None, measured: Profile |
     return ax
 
 
-def _measured(ax: "Axes", measured: Profile | None) -> "Axes | None":
+def _measured(ax: "Axes", measured: Profile | None, letter: str) -> "Axes | None":
     if measured is None:
         return _empty(ax, "not measured here")
     draw_influence(ax, measured, {})
-    style.direct_label(ax, "measured", style.INK)
+    style.direct_label(ax, f"{letter}measured", style.INK)
     return ax
 
 

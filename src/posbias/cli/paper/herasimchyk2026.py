@@ -29,7 +29,12 @@ class Options:
         Texts to cut prompts from (.txt, .jsonl, a folder, datasets:ID), with commas; bundled is the one that is at
         hand. Default: bundled.
     shuffle_tokens
-        Add a control: the first text with the tokens of each prompt shuffled.
+        Add a control: the first text with the tokens of each prompt shuffled. Default with fig4, which wants a
+        second text, where it is asked for by name and one text is given.
+    documents
+        One prompt from the beginning of each document, instead of windows of the running text.
+    loading
+        How models are loaded.
     effort
         Prompts of each model, text and length: quick (32), full (1,000, as in the paper, or as many as the text
         has), or any number.
@@ -43,6 +48,10 @@ class Options:
         corrected: scale, slopes and λ as the model has them. published: as the paper's code takes them.
     bins
         Bins of table6.
+    layers
+        Layers that fig5 draws, from 0, with commas. Default: of all, four heads at even steps of R².
+    heads
+        Heads that fig5 draws, from 0, with commas; with --layers each of them in each of these.
     out
         The folder to write to.
     """
@@ -50,6 +59,8 @@ class Options:
     models: shared.Names = ("tiny-alibi", "smollm2-135m")
     corpora: shared.Names = ()
     shuffle_tokens: shared.Flag = False
+    documents: shared.Flag = False
+    loading: shared.Loading = shared.Loading()
     effort: shared.Effort = "quick"
     prompts: Annotated[shared.Whole | None, Parameter(show=False)] = None
     tokens: shared.Whole = 256
@@ -57,6 +68,8 @@ class Options:
     reading: Literal["corrected", "published"] = "corrected"
     configs: shared.Configs = None
     bins: shared.Whole = 199
+    layers: shared.Lengths = ()
+    heads: shared.Lengths = ()
     out: shared.Out = Path("results/herasimchyk2026")
     seed: shared.Seed = 0
     threads: shared.TorchThreads = None
@@ -89,13 +102,15 @@ def herasimchyk2026(*what: str, options: Options = Options()) -> None:
     settings: dict[str, Any] = {
         "models": [] if options.models == ("none",) else options.models,
         "corpora": [None if text == "bundled" else text for text in options.corpora] or [None],
-        "scramble": options.shuffle_tokens,
+        "scramble": options.shuffle_tokens or None,
+        "documents": options.documents,
+        "loading": vars(options.loading),
         "prompts": options.effort if isinstance(options.effort, int) else options.prompts,
         "lengths": [_length(word) for word in options.lengths] or None,
         "quick": options.effort != "full",
         **{
             name: getattr(options, name)
-            for name in ("tokens", "reading", "configs", "bins", "seed", "threads")
+            for name in ("tokens", "reading", "configs", "bins", "layers", "heads", "seed", "threads")
         },
     }
     answer_reproduction(

@@ -4,6 +4,7 @@ One device, or several through accelerate's device map: a strategy ("auto" fills
 a map from modules to devices. What this machine does not have is refused before anything is loaded.
 """
 
+import gc
 import itertools
 import json
 from collections.abc import Mapping
@@ -68,6 +69,13 @@ def devices() -> list[str]:
         return ["cpu"]
     kind = torch.accelerator.current_accelerator().type  # pyright: ignore[reportOptionalMemberAccess]
     return ["cpu", kind, *(f"{kind}:{number}" for number in range(torch.accelerator.device_count()))]
+
+
+def let_go() -> None:
+    """Give back what models that nobody holds any more have on GPUs, so that the next one finds the room free."""
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def _device(device: str) -> torch.device:

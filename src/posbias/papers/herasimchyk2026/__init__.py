@@ -14,11 +14,12 @@ holds the paper's numbers and `rows` puts them beside ours.
 import logging
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posbias.arguments import whole
 from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
 from posbias.events import OnEvent
@@ -90,13 +91,17 @@ def reproduce(
     out: str | os.PathLike[str],
     models: Sequence[str] = MODELS,
     corpora: Sequence[str | None] = (None,),
-    scramble: bool = False,
+    scramble: bool | None = None,
+    documents: bool = False,
+    loading: Mapping[str, Any] | None = None,
     prompts: int | None = None,
     tokens: int = TOKENS,
     lengths: Sequence[int] | None = None,
     reading: Reading = "corrected",
     configs: str | os.PathLike[str] | None = None,
     bins: int = BINS,
+    layers: Sequence[int] = (),
+    heads: Sequence[int] = (),
     quick: bool = True,
     seed: int = 0,
     again: bool = False,
@@ -108,24 +113,30 @@ def reproduce(
     `what` are names of `TARGETS`, or "all". `models`: names, folders, hub ids or `.nc` of finished measurements;
     none where `configs`, a folder of the authors' rollout files, is enough. `corpora`: texts as `measure` reads
     them (`None`: the bundled one); `scramble` adds a control, the first text with the tokens of each prompt
-    shuffled. `prompts`: of each cell (default: 32 if `quick`, else 1,000, or as many as a text has). `tokens`: of
-    all but Figures 1 and 4, whose `lengths` default to 64, 256, 1,024 and 2,048 (`quick`: up to 512). `bins` are
-    those of Table 6. `threads` as in `measure`; `on_event` hears the prompts of each measurement. What there is
-    nothing to show of is in `Reproduction.left_out`, with the reason.
+    shuffled (default: where fig4, which wants a second text, is asked for by name with one); prompts are windows
+    of the running text, with `documents` the beginnings of documents. `loading`: arguments of
+    `posbias.measurement.load_model`, such as dtype and device_map. `prompts`: of each cell (default: 32 if
+    `quick`, else 1,000, or as many as a text has). `tokens`: of all but Figures 1 and 4, whose `lengths` default
+    to 64, 256, 1,024 and 2,048 (`quick`: up to 512). `bins` are those of Table 6, `layers` and `heads` those of
+    Figure 5 (default: four at even steps of R²). `threads` as in `measure`; `on_event` hears the prompts of each
+    measurement. What there is nothing to show of is in `Reproduction.left_out`, with the reason.
 
     Raises `InvalidValueError` for an unknown name or reading and counts that cannot be right, `OutputFileError`
     before any work if `out` cannot be written, `InputFileError` for `configs` that hold nothing, and as
     `posbias.measure`.
     """
-    began, folder, wanted = time.monotonic(), Path(out), STUDIES.find(what)
+    began, folder, asked = time.monotonic(), Path(out), [what] if isinstance(what, str) else [*what]
+    wanted = STUDIES.find(asked)
     base = EFFORTS["quick" if quick else "full"]
     effort = base if prompts is None else Effort(base.name, prompts, prompts, base.longest)
     if reading not in ("corrected", "published"):
         raise InvalidValueError(f"reading: {reading!r} given, 'corrected' or 'published' needed")
-    if lengths is None:
-        longest = effort.longest or LENGTHS[-1]
-        lengths = [*(one for one in LENGTHS if one < longest), longest]
-    texts = [*map(Corpus, corpora), *(Corpus(text, scramble=True) for text in corpora[:1] if scramble)]
+    _check_chosen(layers=layers, heads=heads)
+    longest = effort.longest or LENGTHS[-1]
+    lengths = [*(one for one in LENGTHS if one < longest), longest] if lengths is None else lengths
+    shuffled = "fig4" in asked and len(corpora) == 1 if scramble is None else scramble
+    texts = [Corpus(text, documents=documents) for text in corpora]
+    texts += [Corpus(text, scramble=True, documents=documents) for text in corpora[:1] if shuffled]
     if models or configs is None:
         check(models, corpora, (tokens, *(one for one in lengths if one != tokens)), effort)
     need_writable(folder / "cells" / "cell.nc")
@@ -135,9 +146,9 @@ def reproduce(
     plan = {text: sizes for text, sizes in plan.items() if sizes}
     new: list[Key] = []
     how: dict[str, Any] = {"seed": seed, "again": again, "threads": threads, "on_event": on_event}
-    cells = gather(models, plan, folder / "cells", effort, new=new, **how)
+    cells = gather(models, plan, folder / "cells", effort, new=new, loading=loading, **how)
     mixings = {} if configs is None else config_mixing(configs)
-    results = Measurements(cells, from_files, tokens, reading, bins, seed, mixings=mixings)
+    results = Measurements(cells, from_files, tokens, reading, bins, seed, layers, heads, mixings=mixings)
     left_out = {name: reason for name in wanted if (reason := STUDIES[name].missing(results))}
     for name, reason in left_out.items():
         log.info("%s: left out, %s", name, reason)
@@ -145,6 +156,13 @@ def reproduce(
     made = {name: write(STUDIES[name], results, effort.name, folder) for name in shown}
     seconds = time.monotonic() - began
     return Reproduction(made, results, dict.fromkeys(new, 1.0), seconds, effort.name, left_out=left_out)
+
+
+def _check_chosen(**numbers: Sequence[int]) -> None:
+    """Raise `InvalidValueError` for what cannot be the number of a layer or a head."""
+    for name, chosen in numbers.items():
+        for one in chosen:
+            whole(name, one, 0)
 
 
 def _wanted(names: Sequence[str], first: bool, tokens: int, lengths: Sequence[int]) -> Lengths:

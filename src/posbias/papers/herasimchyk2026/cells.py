@@ -29,15 +29,30 @@ CONTROL = " (scrambled)"
 
 @dataclass(frozen=True)
 class Corpus:
-    """A text to cut prompts from (`None`: the bundled one), its tokens shuffled prompt by prompt if `scramble`."""
+    """A text to cut prompts from (`None`: the bundled one), its tokens shuffled prompt by prompt if `scramble`.
+
+    Prompts are windows of the running text, or, if `documents`, the beginnings of its documents.
+    """
 
     source: str | None = None
     scramble: bool = False
+    documents: bool = False
 
     @property
     def options(self) -> dict[str, Any]:
         """What `posbias.measure` is told of it."""
-        return {"text": self.source} | ({"scramble": True} if self.scramble else {})
+        told: dict[str, Any] = {"text": self.source}
+        return (
+            told
+            | ({"scramble": True} if self.scramble else {})
+            | ({"packed": False} if self.documents else {})
+        )
+
+    @property
+    def words(self) -> list[str]:
+        """What its files are called after."""
+        name = "bundled" if self.source is None else Path(self.source).name
+        return [name, *["documents"] * self.documents, *["scrambled"] * self.scramble]
 
 
 @dataclass(frozen=True)
@@ -79,17 +94,24 @@ def gather(
     threads: int | None = None,
     on_event: OnEvent | None = None,
     new: list[Key] | None = None,
+    loading: Mapping[str, Any] | None = None,
 ) -> dict[Key, "xr.Dataset"]:
     """The measurement of every model on every corpus at the lengths wanted there, from `folder` where it has them.
 
     Lengths beyond a model's context, and those of which the text has no prompt, are left out, and said. `on_event`
-    hears the prompts of each measurement, `new` gets the keys of those that were not there. Raises as
-    `posbias.measure`, `load_measurement` and `save_measurement`;
-    KeyboardInterrupt on Ctrl-C, saying what is kept.
+    hears the prompts of each measurement, `new` gets the keys of those that were not there; `loading` are
+    arguments of `posbias.measurement.load_model`. Raises as that, `posbias.measure`, `load_measurement` and
+    `save_measurement`; KeyboardInterrupt on Ctrl-C, saying what is kept.
     """
     cells: dict[Key, Any] = {}
     fresh: list[Key] = [] if new is None else new
-    options = {"seed": seed, "again": again, "threads": threads, "on_event": on_event}
+    options = {
+        "seed": seed,
+        "again": again,
+        "threads": threads,
+        "on_event": on_event,
+        "loading": loading or {},
+    }
     pace = Pace()
     try:
         for name in models:
@@ -115,15 +137,31 @@ def _gather_of(
         measurement = load_measurement(name)
         cells[_key(measurement)] = measurement
         return
+    from posbias.measurement.models.device_placement import let_go
+
+    _measure(name, corpora, folder, effort, options, cells, new)
+    let_go()
+
+
+def _measure(
+    name: str,
+    corpora: Mapping[Corpus, Lengths],
+    folder: Path,
+    effort: Effort,
+    options: Mapping[str, Any],
+    cells: dict[Key, Any],
+    new: list[Key],
+) -> None:
+    """The same of a model that is no finished measurement; nothing holds it afterwards."""
     from posbias.measurement import load_model
     from posbias.measurement.run import for_length
 
-    loaded = load_model(name)
+    loaded = load_model(name, **options["loading"])
     attention = loaded.attention
     for corpus, job in _jobs(loaded, corpora, effort, options["seed"]):
         if loaded.attention != attention:
             loaded.model.set_attn_implementation(attention)
-        fit = for_length(loaded, job["tokens"])
+        fit = loaded if options["loading"].get("attention") else for_length(loaded, job["tokens"])
         measurement, measured = _cell(fit, corpus, job, folder, options)
         cells[_key(measurement)] = measurement
         if measured:
@@ -148,29 +186,29 @@ def _jobs(
     """What a model is to be measured on: corpus by corpus the arguments of `posbias.measure`."""
     context = getattr(loaded.model.config, "max_position_embeddings", None)
     for corpus, lengths in corpora.items():
-        text, count = ("", 0) if effort.prompts else _tokens_of(loaded, corpus)
+        text, sizes = ("", [0]) if effort.prompts else _sizes_of(loaded, corpus)
         for tokens, dense in lengths.items():
             if context is not None and tokens > context:
                 log.info("%s: %d tokens left out, its context has %d", loaded.name, tokens, context)
                 continue
-            windows = count // tokens
-            if not effort.prompts and windows < effort.most:
-                all_it_has = f"{windows} prompts of {tokens} tokens are all it has"
-                have = all_it_has if windows else "left out, too short"
+            there = sum(min(size // tokens, 1) if corpus.documents else size // tokens for size in sizes)
+            if not effort.prompts and there < effort.most:
+                all_it_has = f"{there} prompts of {tokens} tokens are all it has"
+                have = all_it_has if there else "left out, too short"
                 log.info("%s on %s at %d tokens: %s", loaded.name, text, tokens, have)
-            if prompts := effort.prompts or min(windows, effort.most):
+            if prompts := effort.prompts or min(there, effort.most):
                 size = {"tokens": tokens, "prompts": prompts, "seed": seed, "dense_logits": dense}
                 yield corpus, corpus.options | size
 
 
-def _tokens_of(loaded: Any, corpus: Corpus) -> tuple[str, int]:
-    """The name of a corpus, and how many tokens it has."""
+def _sizes_of(loaded: Any, corpus: Corpus) -> tuple[str, list[int]]:
+    """The name of a corpus, and how many tokens each stretch has from which prompts are cut."""
     from posbias.measurement import read_text
 
     text = read_text(corpus.source)
-    return text.name, len(
-        loaded.tokenizer(text.content, add_special_tokens=False, verbose=False)["input_ids"]
-    )
+    stretches = text.documents if corpus.documents else [text.content]
+    ids = (loaded.tokenizer(one, add_special_tokens=False, verbose=False)["input_ids"] for one in stretches)
+    return text.name, [len(one) for one in ids]
 
 
 def _cell(
@@ -179,8 +217,7 @@ def _cell(
     """A cell, and whether it was measured now; one with mean content matrices serves a wish without them."""
     from posbias import measurement as measuring
 
-    text = "bundled" if corpus.source is None else Path(corpus.source).name
-    parts = [loaded.name, text, *["scrambled"] * corpus.scramble, f"{job['tokens']}x{job['prompts']}"]
+    parts = [loaded.name, *corpus.words, f"{job['tokens']}x{job['prompts']}"]
     stem = re.sub(r"[^\w.+-]+", "_", "-".join(parts))
     jobs = (job, job | {"dense_logits": True})
     digits = [measuring.job_fingerprint(loaded, **one)[:12] for one in jobs]

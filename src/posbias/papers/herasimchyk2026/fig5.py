@@ -1,6 +1,10 @@
-"""Figure 5: mean content logits, head by head, and the constant and diagonal fitted to them."""
+"""Figure 5: mean content logits, head by head, and the constant and diagonal fitted to them.
 
-from collections.abc import Iterable
+Drawn are the paper's four models, from top to bottom, and models that are none of the paper's; its fifth, which
+the paper leaves out, where there are no others. Claims are about all of them.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +15,10 @@ from posbias.claims import Claim
 from posbias.estimate import Estimate
 from posbias.evidence import Evidence, Near, mean
 from posbias.papers.herasimchyk2026.measurements import Measurements, once, study_of
-from posbias.papers.herasimchyk2026.standing import EFFORT, OURS, SCOPE
+from posbias.papers.herasimchyk2026.printed import FIG5
+from posbias.papers.herasimchyk2026.standing import EFFORT, OURS, SCOPE, model_of
 from posbias.plots.captions import captioned_figure, settle
-from posbias.plots.content import ContentMap, content_size, draw_content_rows
+from posbias.plots.content import ContentMap, ContentRow, content_size, draw_content_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -111,26 +116,61 @@ def _data(results: Measurements) -> dict[str, Any]:
 
 
 def draw(results: Measurements, caption: list[tuple[str, str]]) -> "Figure":
-    """A row per model, heads from the worst to the best described by constant and diagonal."""
-    rows = [
-        (model, chosen_heads(content, fits(results)[model].r2)) for model, content in results.contents.items()
-    ]
-    figure, part = captioned_figure(*content_size(rows), caption)
-    draw_content_rows(part, rows)
+    """A row per model, heads from the worst to the best described by constant and diagonal, or those chosen."""
+    drawn = rows(results)
+    figure, part = captioned_figure(*content_size(drawn), caption)
+    draw_content_rows(part, drawn)
     return settle(figure)
 
 
+def rows(results: Measurements) -> list[ContentRow]:
+    """The models that are drawn, with their heads; without those that have none of the layers and heads chosen."""
+    named = [(model_of(model), model) for model in results.contents]
+    order = [model for paper in FIG5 for called, model in named if called == paper]
+    order += [model for called, model in named if called is None]
+    chosen = {
+        model: chosen_heads(results.contents[model], fits(results)[model].r2, results.layers, results.heads)
+        for model in order or results.contents
+    }
+    return [(model, maps) for model, maps in chosen.items() if maps]
+
+
 def chosen_heads(
-    content: Float[np.ndarray, "layer head query key"], r2: Float[np.ndarray, "layer head"]
+    content: Float[np.ndarray, "layer head query key"],
+    r2: Float[np.ndarray, "layer head"],
+    layers: Sequence[int] = (),
+    heads: Sequence[int] = (),
 ) -> list[ContentMap]:
-    """`PANELS` heads at even steps of R² (fewer where there are fewer heads), each with a title that says it."""
-    order = np.argsort(np.nan_to_num(r2, nan=-1.0), axis=None, kind="stable")
-    steps = dict.fromkeys(np.linspace(0, order.size - 1, PANELS).round().astype(int).tolist())
-    places = [np.unravel_index(order[step], r2.shape) for step in steps]
+    """`PANELS` heads at even steps of R² (fewer where there are fewer heads), each with a title that says it.
+
+    Among `layers` and `heads` (none: all) that the model has; where both are given, each of them in their order.
+    """
+    among = [
+        (layer, head)
+        for layer in (layers or range(r2.shape[0]))
+        for head in (heads or range(r2.shape[1]))
+        if layer < r2.shape[0] and head < r2.shape[1]
+    ]
+    if not (layers and heads):
+        order = np.argsort([np.nan_to_num(r2[place], nan=-1.0) for place in among], kind="stable")
+        steps = dict.fromkeys(np.linspace(0, len(among) - 1, PANELS).round().astype(int).tolist())
+        among = [among[order[step]] for step in steps] if among else []
     return [
         ContentMap(f"layer {layer}, head {head}, R² = {r2[layer, head]:.2f}", content[layer, head])
-        for layer, head in places
+        for layer, head in among
     ]
+
+
+def _missing(results: Measurements) -> str:
+    if not results.contents:
+        return "no measurement with mean content matrices"
+    return "" if rows(results) else "no model has the layers and heads that were chosen"
+
+
+def _note(results: Measurements) -> str:
+    note = f"{results.note} Mean content logits in softmax units; colours end at the 1 and 99 % percentiles."
+    undrawn = [model for model in results.contents if model not in dict(rows(results))]
+    return note + (f" Not drawn: {', '.join(undrawn)}." if undrawn else "")
 
 
 STUDY = study_of(
@@ -140,9 +180,7 @@ STUDY = study_of(
     CLAIMS,
     lambda results: (),
     _data,
-    lambda results: (
-        f"{results.note} Mean content logits in softmax units; colours end at the 1 and 99 % percentiles."
-    ),
+    _note,
     draw=draw,
-    missing=lambda results: "" if results.contents else "no measurement with mean content matrices",
+    missing=_missing,
 )

@@ -44,8 +44,9 @@ class Measurements:
     """Measured models and how they are read.
 
     `from_files` are levels of models that were not measured, `tokens` is the length of all but Figures 1 and 4,
-    `mixings` are λ by layer of such models as in Figure 1, `bins` are those of Table 6; `kept` is what was
-    computed of them already, by cell or `once`. What is a part of others has its curves from `whole`.
+    `mixings` are λ by layer of such models as in Figure 1, `bins` are those of Table 6, `layers` and `heads` those
+    of Figure 5 (none: some of all); `kept` is what was computed of them already, by cell or `once`. What is a part
+    of others has its curves from `whole`.
     """
 
     cells: Cells
@@ -55,6 +56,8 @@ class Measurements:
     reading: Reading = "corrected"
     bins: int = BINS
     seed: int = 0
+    layers: Sequence[int] = ()
+    heads: Sequence[int] = ()
     kept: dict[Any, Any] = field(default_factory=dict)
     whole: "Measurements | None" = None
 

@@ -27,8 +27,12 @@ TABLE1: dict[str, tuple[float, int]] = {
     "bloom-176b": (176, 70),
 }
 """Model → parameters in billions, depth."""
-FEATURED = ("bloom-176b", "mpt-7b")
-"""The models of Tables 2 and 3."""
+FIGURES = {"fig2": ("bloom-176b", "mpt-7b"), "fig3": ("bloom-7b", "mpt-30b", "falcon-rw-7b")}
+"""The models of Figures 2 and 3, from top to bottom."""
+FIG5 = ("falcon-rw-7b", "bloom-7b", "bloom-176b", "mpt-7b")
+"""Those of Figure 5: mpt-30b is not among them."""
+FEATURED = FIGURES["fig2"]
+"""Those of Tables 2 and 3, and of Figure 2."""
 Row = tuple[float, float, float]
 """A number for each level."""
 

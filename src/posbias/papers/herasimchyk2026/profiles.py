@@ -1,7 +1,9 @@
 """Figures 2 and 3: influence on the last token by level and as measured, a row per model; claims, shapes, drawing.
 
-Figure 2 is of models that add a line by distance to their logits (ALiBi), Figure 3 of all others. A rollout
-has no error of its own: what is said of one alone holds or does not. Densities are relative to uniform.
+The paper's models are in the figure that the paper has them in, from top to bottom; of all others, Figure 2 has
+those that add a line by distance to their logits (ALiBi), Figure 3 the rest. The claims of Figure 2 are about all
+models that add such a line, whichever figure shows them. A rollout has no error of its own: what is said of one
+alone holds or does not. Densities are relative to uniform.
 """
 
 import functools
@@ -19,8 +21,8 @@ from posbias.papers.claims import AtHand, Maker, Quantity, claims_of
 from posbias.papers.herasimchyk2026.curves import Curves
 from posbias.papers.herasimchyk2026.levels import profile_of, published_slopes
 from posbias.papers.herasimchyk2026.measurements import LEVELS, Measurements, study_of
-from posbias.papers.herasimchyk2026.printed import HUB, TOKENS
-from posbias.papers.herasimchyk2026.standing import EFFORT, OURS, SCOPE, decided_by
+from posbias.papers.herasimchyk2026.printed import FIGURES, HUB, TOKENS
+from posbias.papers.herasimchyk2026.standing import EFFORT, OURS, SCOPE, decided_by, model_of
 from posbias.papers.study import ELSEWHERE, HERE, Study
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.levels import draw_levels, levels_size
@@ -38,13 +40,17 @@ HEAD = ("model", "corpus", "curve", "token 0", "first 5 %", "last 5 %", "last 10
 Shown = Callable[[Measurements], Sequence[Curves]]
 
 
-def _study(name: str, title: str, question: str, shown: Shown, lacking: str) -> Study:
-    """The study of one of Figures 2 and 3, of the curves `shown`; `lacking` says why there may be none."""
+def _study(name: str, title: str, question: str, about: Shown, lacking: str) -> Study:
+    """The study of one of Figures 2 and 3, with claims `about` some curves; `lacking` says why none is shown."""
+
+    def shown(results: Measurements) -> Sequence[Curves]:
+        return _figure(name, results) or about(results)
+
     return study_of(
         name,
         title,
         question,
-        _claims(name, shown),
+        _claims(name, about),
         lambda results: [_table(shown(results))],
         lambda results: {"curves": [_data(curves) for curves in shown(results)]},
         lambda results: _note(results, shown(results)),
@@ -185,7 +191,10 @@ def _minimum(curves: Curves) -> Iterator[Evidence]:
 
 def _note(results: Measurements, shown: Sequence[Curves]) -> str:
     remarks = dict.fromkeys(f"{curves.model}: {remark}." for curves in shown for remark in curves.remarks)
-    return " ".join([f"{results.note} Influence on the last token, relative to uniform.", *remarks])
+    about = f"{results.note} Influence on the last token, relative to uniform."
+    if any(model_of(curves.model) in FIGURES["fig3"] for curves in shown):
+        about += " What the paper says of its models is judged with Figure 2, for those of both figures."
+    return " ".join([about, *remarks])
 
 
 def _table(shown: Sequence[Curves]) -> Table:
@@ -233,6 +242,14 @@ def _additive(results: Measurements) -> Sequence[Curves]:
 
 def _others(results: Measurements) -> Sequence[Curves]:
     return [curves for key in results.leading if not (curves := results.curves(key)).additive]
+
+
+def _figure(name: str, results: Measurements) -> Sequence[Curves]:
+    """The curves of one of Figures 2 and 3: the paper's models in its order, then others."""
+    additive, others = _additive(results), _others(results)
+    named = [(model_of(curves.model), curves) for curves in (*additive, *others)]
+    own = [curves for model in FIGURES[name] for called, curves in named if called == model]
+    return [*own, *(one for one in (additive if name == "fig2" else others) if model_of(one.model) is None)]
 
 
 STUDIES = (

@@ -1,0 +1,97 @@
+"""Herasimchyk et al. 2026 whole: five models of the paper's families on three corpora, by one command.
+
+The models are random and tiny, of the paper's families and called as on the hub, so that everything that knows
+the paper's models by name takes part.
+"""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import WORDS, word_tokenizer
+
+from posbias.cli import main
+from posbias.measurement.models.tiny_configs import specimen
+from posbias.papers.herasimchyk2026 import STUDIES, TARGETS
+from posbias.papers.herasimchyk2026.printed import CORPORA, TABLE1
+from posbias.store import load_measurement
+
+PAPER = {
+    "bloom": ("bloom-176b", "bloom", 1),
+    "bloom-7b1": ("bloom-7b", "bloom", 0),
+    "mpt-7b": ("mpt-7b", "mpt", 0),
+    "mpt-30b": ("mpt-30b", "mpt", 1),
+    "falcon-rw-7b": ("falcon-rw-7b", "falcon", 0),
+}
+"""Name on the hub → name in the paper, family, which tiny model of it: 176B and 30B are the wider ones."""
+TEXTS = ("fineweb.jsonl", "dclm.jsonl", "wiki.jsonl")
+PROMPTS, TOKENS = 4, 24
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    for name, (_, family, number) in PAPER.items():
+        specimen(family, number).save_pretrained(folder / name)
+        word_tokenizer().save_pretrained(folder / name)
+    return [str(folder / name) for name in PAPER]
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+    """Three texts of eight documents, two of which are shorter than a prompt."""
+    folder, random = tmp_path_factory.mktemp("texts"), np.random.default_rng(5)
+    for name in TEXTS:
+        sizes = [TOKENS + 6] * 6 + [TOKENS // 2] * 2
+        documents = [" ".join(random.choice(WORDS, size)) for size in sizes]
+        lines = [json.dumps({"text": one}) for one in documents]
+        (folder / name).write_text("\n".join(lines), encoding="utf-8")
+    return [str(folder / name) for name in TEXTS]
+
+
+@pytest.fixture(scope="module")
+def command(models, corpora):
+    words = ["paper", "herasimchyk2026", "all", "--models", ",".join(models), "--corpora", ",".join(corpora)]
+    words += [
+        "--documents",
+        "--dtype",
+        "bfloat16",
+        "--device-map",
+        "auto",
+        "--effort",
+        str(PROMPTS),
+        "--tokens",
+    ]
+    return [*words, str(TOKENS), "--lengths", f"16,{TOKENS}", "--threads", "1", "--json", "--out"]
+
+
+@pytest.mark.slow
+def test_one_command_makes_all_of_it_and_again_from_what_it_kept(command, tmp_path, capsys):
+    main([*command, str(tmp_path)])
+    told = json.loads(capsys.readouterr().out)
+    assert [*told["tables"]] == [*TARGETS]
+    assert told["stand_in"] == ""
+    measured = {(cell["model"], cell["corpus"], cell["tokens"]) for cell in told["cells"]}
+    assert len(measured) == len(PAPER) * len(TEXTS) * 2
+    for path in (tmp_path / "cells").glob("*.nc"):
+        attrs = load_measurement(path).attrs
+        assert attrs["dtype"] == "bfloat16"
+        assert "documents" in attrs
+        assert "documents" in path.name
+        assert json.loads(attrs["asked"])["packed"] is False
+    for table in ("table4", "table5"):
+        compared = told["tables"][table]["printed_beside"]
+        assert {(one["model"], one["corpus"]) for one in compared} == {
+            (m, c) for m in TABLE1 for c in CORPORA
+        }
+        assert told["tables"][table]["not_measured"] == []
+    for claim in STUDIES["table4"].row_claims:
+        assert claim.quantity is not None
+        assert len([one for one in claim.quantity(told["tables"]["table4"]) if not one.flaw]) == 9
+    shown = {name: [row["model"] for row in told["tables"][name]["curves"]] for name in ("fig2", "fig3")}
+    assert shown == {"fig2": ["bloom", "mpt-7b"], "fig3": ["bloom-7b1", "mpt-30b", "falcon-rw-7b"]}
+    before = sorted((tmp_path / "cells").iterdir())
+    main([*command, str(tmp_path)])
+    again = json.loads(capsys.readouterr().out)
+    assert sorted((tmp_path / "cells").iterdir()) == before
+    assert again["tables"] == told["tables"]
