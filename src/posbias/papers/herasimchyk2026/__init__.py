@@ -6,7 +6,8 @@
     print(*made.claims["table2"], sep="\n")
 
 `table1`, `scores` (Tables 2 to 5), `table6`, `schedules` (Figures 1 and 4), `profiles` (2 and 3), `fig5` and
-`section4` (the check of Assumption 4.1) hold the studies. Measurements are kept in `cells` and shared.
+`section4` (the check of Assumption 4.1) hold the studies; `agreement_claims` what is said of the printed scores.
+Measurements are kept in `cells` and shared.
 `levels` says what is predicted, `configs` reads the authors' files, `curves` says how well levels agree, `printed`
 holds the paper's numbers and `rows` puts them beside ours.
 """
