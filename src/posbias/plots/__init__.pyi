@@ -14,6 +14,7 @@ from .limits import draw_collapse as draw_collapse
 from .limits import draw_critical_distance as draw_critical_distance
 from .masks import draw_graph as draw_graph
 from .masks import draw_mask as draw_mask
+from .masks import draw_walks as draw_walks
 from .masks import mask_figure as mask_figure
 from .recency import draw_key_factors as draw_key_factors
 from .recency import draw_scores as draw_scores

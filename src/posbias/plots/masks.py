@@ -1,14 +1,16 @@
-"""Masks as pictures: which pairs are admitted, and the directed graph that they are (Wu et al. 2025, Figure 1)."""
+"""Masks as pictures: admitted pairs, the directed graph, walks through layers (Wu et al. 2025, Figure 1)."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from jaxtyping import Bool
 
+from posbias.arguments import whole
 from posbias.errors import InvalidValueError
-from posbias.plots.style import ACCENT, INK, MUTED, PAPER, SMALL, THIN, dress, new_figure
+from posbias.plots.style import ACCENT, INK, MUTED, PAPER, RULE, SMALL, THIN, dress, new_figure
 from posbias.theory.architecture import Architecture
-from posbias.theory.graph import Pattern, centre_nodes, graph, masks_of
+from posbias.theory.graph import Pattern, centre_nodes, graph, masks_of, walks
 from posbias.theory.masks import Full, Prefix, SlidingWindow
 
 if TYPE_CHECKING:
@@ -21,14 +23,17 @@ NAMED = 12
 """Up to this many nodes carry their position; beyond, every fourth is written below."""
 ARCH = 0.32
 """Height of an arc, as a share of its span."""
+RISE = 1.6
+"""Distance of two layers, in distances of two tokens."""
 
 
-def mask_figure(masks: Mapping[str, Pattern] | Sequence[Pattern], tokens: int) -> "Figure":
+def mask_figure(masks: Mapping[str, Pattern] | Sequence[Pattern], tokens: int, layers: int = 0) -> "Figure":
     """Masks side by side, each as a matrix with its graph below, the centre nodes in the accent colour.
 
     `masks` with their titles, or without (then named after their kind); each a mask, a pattern of masks or an
-    architecture. Raises `InvalidValueError` for no mask, more than `MOST_NODES` tokens, or as
-    `posbias.theory.graph.graph` does. After Wu et al. 2025, Figure 1.
+    architecture. With `layers` the walks through so many layers stand above. Raises `InvalidValueError` for no
+    mask, layers < 0, more than `MOST_NODES` tokens, or as `posbias.theory.graph.graph` does. After Wu et al. 2025,
+    Figure 1.
     """
     titled = list(masks.items()) if isinstance(masks, Mapping) else [(_title(one), one) for one in masks]
     if not titled:
@@ -36,13 +41,18 @@ def mask_figure(masks: Mapping[str, Pattern] | Sequence[Pattern], tokens: int) -
     highest, lowest = zip(*(_extent(_edges(one, tokens)) for _, one in titled), strict=True)
     width = max(2.3, 0.15 * tokens)
     tall = width * (max(highest) - min(lowest)) / (tokens + 0.2)
-    figure = new_figure(width * len(titled), width + 0.35 + tall)
-    axes = figure.subplots(2, len(titled), squeeze=False, height_ratios=(width - 0.4, tall))
+    climb = width * (RISE * layers + 1.2) / (tokens + 0.2) if whole("layers", layers, 0) else 0.0
+    heights = [*([climb] if layers else []), width - 0.4, tall]
+    figure = new_figure(width * len(titled), sum(heights) + 0.75 + 0.25 * bool(layers))
+    axes = figure.subplots(len(heights), len(titled), squeeze=False, height_ratios=heights)
     for column, (title, mask) in enumerate(titled):
-        above, below = axes[:, column]
+        above, below = axes[-2:, column]
+        if layers:
+            draw_walks(axes[0, column], mask, tokens, layers)
+            title = f"{title}\n{axes[0, column].get_title()}"
         draw_mask(above, mask, tokens)
         draw_graph(below, mask, tokens).set_ylim(min(lowest), max(highest))
-        above.set_title(title, fontsize=SMALL + 1, color=INK, pad=5)
+        axes[0, column].set_title(title, fontsize=SMALL + 1, color=INK, pad=5)
         if column:
             above.set_ylabel("")
     return figure
@@ -115,6 +125,66 @@ def draw_graph(ax: "Axes", mask: Pattern, tokens: int) -> "Axes":
         _centres_in_words(sorted(centres)), fontsize=SMALL, color=ACCENT if centres else MUTED, pad=3
     )
     return ax
+
+
+def draw_walks(ax: "Axes", mask: Pattern, tokens: int, layers: int) -> "Axes":
+    """Draw `layers` copies of the graph above each other, bottom first, each token attending to itself too.
+
+    In the accent colour is what lies on a walk from a centre node, below, to the last token, above; the title
+    counts these walks. Raises `InvalidValueError` for layers < 1, more than `MOST_NODES` tokens, else as
+    `posbias.theory.graph.walks` does. Source: Wu et al. 2025, §4.1.
+    """
+    from matplotlib.patches import Circle
+
+    whole("layers", layers, 1)
+    _edges(mask, tokens)
+    counted = walks(mask, tokens, layers)[-1]
+    centres = centre_nodes(mask, tokens).tolist()
+    masks = masks_of(mask, tokens)
+    stack = [masks[layer % len(masks)].allowed(tokens) for layer in range(layers)]
+    on_walk = _on_walks(stack, centres)
+    for layer, (allowed, taken) in enumerate(zip(stack, on_walk, strict=True)):
+        for query, key in np.argwhere(allowed).tolist():
+            look = {"color": RULE, "linewidth": THIN, "zorder": 1}
+            if taken[query, key]:
+                look = {"color": ACCENT, "linewidth": THIN * 1.6, "zorder": 2}
+            ax.plot([key, query], [RISE * layer, RISE * (layer + 1)], **look)
+    touched = [{key for _, key in np.argwhere(on_walk[0])}]
+    touched += [{query for query, _ in np.argwhere(taken)} for taken in on_walk]
+    for layer, row in enumerate(touched):
+        for position in range(tokens):
+            centre = layer == 0 and position in centres
+            edge = ACCENT if position in row else MUTED
+            look = {"facecolor": ACCENT if centre else PAPER, "edgecolor": edge, "linewidth": THIN * 1.5}
+            ax.add_patch(Circle((position, RISE * layer), 0.24, zorder=3, **look))
+            if tokens <= NAMED:
+                colour = PAPER if centre else INK
+                where = {"ha": "center", "va": "center_baseline", "zorder": 4, "clip_on": True}
+                ax.text(position, RISE * layer, str(position), fontsize=SMALL - 1.5, color=colour, **where)
+        said = "input" if layer == 0 else f"layer {layer - 1}"
+        ax.text(-0.5, RISE * layer, said, ha="right", va="center", fontsize=SMALL - 1, color=MUTED)
+    told = ", ".join(f"{counted[centre]} from {centre}" for centre in centres)
+    ax.set(xlim=(-1.6, tokens - 0.4), ylim=(-0.5, RISE * layers + 0.5), aspect="equal")
+    ax.axis("off")
+    ax.set_title(f"walks to {tokens - 1}: {told or 'no centre node'}", fontsize=SMALL, color=INK, pad=3)
+    return ax
+
+
+def _on_walks(
+    stack: Sequence[Bool[np.ndarray, "query key"]], sources: Sequence[int]
+) -> list[Bool[np.ndarray, "query key"]]:
+    """Of each layer the pairs that lie on a walk from one of the sources to the last token."""
+    from_below = [np.isin(np.arange(len(stack[0])), sources)]
+    for allowed in stack:
+        from_below.append(np.any(allowed & from_below[-1], axis=1, keepdims=True)[:, 0])
+    to_above = [np.arange(len(stack[0])) == len(stack[0]) - 1]
+    for allowed in reversed(stack):
+        to_above.append(np.any(allowed & to_above[-1][:, None], axis=0, keepdims=True)[0])
+    ends = reversed(to_above[:-1])
+    return [
+        allowed & below & above[:, None]
+        for allowed, below, above in zip(stack, from_below[:-1], ends, strict=True)
+    ]
 
 
 def _edges(mask: Pattern, tokens: int) -> list[tuple[int, int]]:

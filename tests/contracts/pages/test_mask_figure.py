@@ -1,13 +1,18 @@
 """The picture of masks shows their pairs, edges and centre nodes."""
 
+from itertools import pairwise, product
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Circle, FancyArrowPatch
 
 from posbias.errors import InvalidValueError
 from posbias.plots import new_figure, picture_bytes
-from posbias.plots.masks import MOST_NODES, draw_graph, draw_mask, mask_figure
+from posbias.plots.masks import MOST_NODES, _on_walks, draw_graph, draw_mask, draw_walks, mask_figure
 from posbias.plots.style import ACCENT, FILE_KINDS, PAPER
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.graph import centre_nodes
@@ -56,6 +61,54 @@ def test_the_graph_has_an_arc_for_each_edge_and_accents_its_centre(mask):
         box = one.get_window_extent().transformed(ax.transData.inverted())
         assert low <= box.y0
         assert box.y1 <= high
+
+
+def every_walk(stack, sources):
+    """All walks of one edge a layer from a source to the last token, found by trying."""
+    tokens = len(stack[0])
+    for walk in product(range(tokens), repeat=len(stack) + 1):
+        steps = zip(stack, pairwise(walk), strict=True)
+        if walk[0] in sources and walk[-1] == tokens - 1 and all(a[query, key] for a, (key, query) in steps):
+            yield walk
+
+
+@given(
+    arrays(bool, st.tuples(st.integers(1, 3), st.just(4), st.just(4))), st.sets(st.integers(0, 3), max_size=2)
+)
+def test_an_edge_is_on_a_walk_if_trying_all_walks_takes_it(stack, sources):
+    taken = np.zeros(stack.shape, dtype=bool)
+    for walk in every_walk(stack, sources):
+        for layer, (key, query) in enumerate(pairwise(walk)):
+            taken[layer, query, key] = True
+    np.testing.assert_array_equal(_on_walks(list(stack), [*sources]), taken)
+
+
+@pytest.mark.parametrize("mask", [*SHOWN, [SlidingWindow(1), Causal()]])
+def test_walks_have_a_line_for_each_edge_and_are_counted(mask):
+    tokens, layers = 4, 3
+    masks = (mask * layers)[:layers] if isinstance(mask, list) else [mask] * layers
+    stack = [one.allowed(tokens) for one in masks]
+    centres = centre_nodes(mask, tokens).tolist()
+    ax = draw_walks(axes(), mask, tokens, layers)
+    assert len(ax.lines) == sum(one.sum() for one in stack)
+    found = list(every_walk(stack, centres))
+    accented = [line for line in ax.lines if to_hex(line.get_color()) == ACCENT]
+    edges = {(layer, *edge) for walk in found for layer, edge in enumerate(pairwise(walk))}
+    assert len(accented) == len(edges)
+    told = [f"{sum(walk[0] == one for walk in found)} from {one}" for one in centres]
+    assert ax.get_title() == f"walks to 3: {', '.join(told) or 'no centre node'}"
+
+
+def test_walks_stand_above_where_layers_are_given():
+    figure = mask_figure([Causal(), Prefix(2)], 5, 2)
+    assert [ax.get_title() for ax in figure.axes] == [
+        "causal\nwalks to 4: 5 from 0", "prefix, K = 2\nwalks to 4: 5 from 0, 5 from 1", "", "",
+        "centre node 0", "centre nodes 0 to 1",
+    ]  # fmt: skip
+    with pytest.raises(InvalidValueError, match="layers: -1 given"):
+        mask_figure([Causal()], 4, -1)
+    with pytest.raises(InvalidValueError, match="layers: 0 given"):
+        draw_walks(axes(), Causal(), 4, 0)
 
 
 def test_titles_say_what_is_shown_and_centres_are_named():

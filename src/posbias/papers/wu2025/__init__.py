@@ -1,4 +1,4 @@
-"""Wu et al. 2025, Figures 2 to 24: the retrieval experiments trained, drawn and judged.
+"""Wu et al. 2025, Figures 1 to 24: masks as graphs; the retrieval experiments trained, drawn and judged.
 
     from posbias.papers.wu2025 import QUICK, reproduce
 
@@ -34,6 +34,7 @@ from posbias.papers.wu2025.tables import data, tables
 
 if TYPE_CHECKING:
     from posbias.training.records import Record
+    from posbias.training.results import Cell
     from posbias.training.specification import Experiment
 
 log = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ class Reproduction(reproduction.Reproduction):
         return {
             "files": [str(path) for path in self.written],
             "claims": {name: [claim.as_dict() for claim in claims] for name, claims in self.claims.items()},
-            "cells": data(self.results)["cells"],
+            "cells": data(self.results)["cells"] if self.results else [],
             "seconds": self.seconds,
         }
 
@@ -91,7 +92,6 @@ def reproduce(
     written, `MissingPackageError` without matplotlib, and as `run_cells` does.
     """
     from posbias.plots.style import new_figure
-    from posbias.training.cells import run_cells
 
     began, folder, names = time.monotonic(), Path(out), STUDIES.find(what)
     need_writable(folder / "cells" / "cell.nc")
@@ -102,17 +102,21 @@ def reproduce(
     known = _known(effort, missing) if recorded and not again else {}
     missing = [setting for setting in missing if setting not in known]
     trained = [setting for setting in settings if setting not in known]
-    cells = run_cells(
-        [experiments[setting] for setting in trained],
-        folder / "cells",
-        again=again,
-        sequences=effort.sequences,
-        device=device,
-        workers=workers,
-        engine=engine,
-        gpus_per_cell=gpus_per_cell,
-        on_event=on_event,
-    )
+    cells: Sequence[Cell] = ()
+    if settings:  # nothing is trained for Figure 1, and torch need not be there
+        from posbias.training.cells import run_cells
+
+        cells = run_cells(
+            [experiments[setting] for setting in trained],
+            folder / "cells",
+            again=again,
+            sequences=effort.sequences,
+            device=device,
+            workers=workers,
+            engine=engine,
+            gpus_per_cell=gpus_per_cell,
+            on_event=on_event,
+        )
     kept = dict(zip(trained, cells, strict=True)) | {setting: one.cell for setting, one in known.items()}
     results = {setting: outcome_of(kept[setting]) for setting in settings}
     others = beside(effort, settings) if known else {}
@@ -146,6 +150,8 @@ def _experiments(names: Iterable[str], effort: Effort) -> "dict[Setting, Experim
 
 def _missing(experiments: "Mapping[Setting, Experiment]", folder: Path, again: bool) -> list[Setting]:
     """The settings that a folder has no cell of; with `again` all."""
+    if not experiments:
+        return []
     from posbias.training.cells import find_cell
 
     return [
