@@ -12,7 +12,9 @@ from answers import faults
 
 from posbias.errors import InvalidValueError, OutputFileError
 from posbias.evidence import signed_text
+from posbias.papers.coverage import items
 from posbias.papers.study import Study
+from posbias.papers.theorems import claims_of_statement
 from posbias.papers.wu2025 import FULL, QUICK, STUDIES, Effort, Setting, outcome_of, reproduce
 from posbias.papers.wu2025.drawing import draw_depths
 from posbias.papers.wu2025.outcomes import PAIRS, Gaps, Outcome, Sinks
@@ -26,6 +28,7 @@ from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.training.kernels import agreement
 from posbias.training.loop import Trained
 from posbias.training.results import load_cell
+from posbias.verify import STATEMENTS
 
 SEEDS, TOKENS = (0, 1, 2), 17
 REPEATED = ((4, 13), (5, 14), (3, 15), (6, 16), (7, 17), (8, 18), (9, 20), (10, 21), (11, 22), (12, 23))
@@ -36,7 +39,7 @@ REPEATED = ((4, 13), (5, 14), (3, 15), (6, 16), (7, 17), (8, 18), (9, 20), (10, 
 
 
 def test_every_number_is_a_figure_or_the_caption_of_others():
-    assert [*STUDIES] == [*(f"fig{number}" for number in range(1, 25)), "curves"]
+    assert [*STUDIES] == ["table1", *(f"fig{number}" for number in range(1, 25)), "curves"]
     captions = {
         name: tuple(part.name for part in study.parts) for name, study in STUDIES.items() if study.parts
     }
@@ -166,6 +169,28 @@ def test_the_masks_of_figure_1_are_drawn_without_training(tmp_path):
     assert [claim.verdict for claim in done.claims["fig1"]] == ["holds"]
     assert not (tmp_path / "cells").exists()
     assert not faults({"schema": "paper-wu2025/1"} | json.loads(dump_json(done.as_dict())))
+
+
+def test_table_1_leads_from_each_observation_to_claims_that_are_there(tmp_path):
+    done = reproduce("table1", out=tmp_path)
+    rows = json.loads((tmp_path / "table1.json").read_text())["rows"]
+    assert len(rows) == 5
+    known = {claim.id for study in STUDIES.values() for claim in study.claims}
+    known |= {claim.id for one in STATEMENTS for claim in claims_of_statement(one)}
+    for row in rows:
+        assert {*row["claims"]} <= known
+        places = " ".join(item.place for item in items(["wu2025"]) if {*item.claims} & {*row["claims"]})
+        assert all(result in places for result in row["results"])
+    causal, decay, both, sinks, lost = (row["claims"] for row in rows)
+    assert {"wu2025/theorem-4.1", "wu2025/fig3/2"} <= {*causal}
+    assert "wu2025/lemma-4.6" in decay
+    assert "wu2025/theorem-4.5" not in decay
+    assert {"wu2025/theorem-4.7", "wu2025/fig2/9"} <= {*both}
+    assert {"wu2025/theorem-4.3", "wu2025/fig12/3"} <= {*sinks}
+    assert "wu2025/theorem-4.1" not in lost
+    head, shown = done.table()
+    assert head[0] == "observation"
+    assert [row[0] for row in shown] == [row["observation"] for row in rows]
 
 
 def test_a_setting_says_what_it_is():

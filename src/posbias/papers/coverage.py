@@ -105,7 +105,7 @@ def _lines(listed: list[Item]) -> Iterator[str]:
         yield "|---|---|---|---|---|---|"
         for item in own:
             shown = f"`{item.command.removeprefix(PYTHON)}`" if item.command else "–"
-            cells = (item.place, item.kind, item.what, shown, item.parameters, _ids(item))
+            cells = (item.place, item.kind, item.what, shown, item.parameters, ids_text(paper, item.claims))
             yield "| " + " | ".join(cell.replace("|", r"\|") or "–" for cell in cells) + " |"
         if lacking := [item for item in own if item.left]:
             yield from ("", "Not whole:", "")
@@ -119,11 +119,11 @@ def told(counts: dict[str, int]) -> str:
     return f"{sum(counts.values())} items: {parts}"
 
 
-def _ids(item: Item) -> str:
-    """Claims by study, statements by their own ids: `lemma-4.4; fig2/1, 2, 5`."""
+def ids_text(paper: str, claims: Iterable[str]) -> str:
+    """The ids of a paper's claims, figures' by study, statements' as they are: `lemma-4.4; fig2/1, 2, 5`."""
     by_study: dict[str, list[str]] = {}
-    for claim in item.claims:
-        study, _, number = claim.removeprefix(f"{item.paper}/").rpartition("/")
+    for claim in claims:
+        study, _, number = claim.removeprefix(f"{paper}/").rpartition("/")
         by_study.setdefault(study, []).append(number)
     return "; ".join(
         f"{study}/{', '.join(ids)}" if study else ", ".join(ids) for study, ids in by_study.items()

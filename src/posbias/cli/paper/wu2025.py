@@ -53,7 +53,7 @@ def wu2025(*what: str, options: Options = Options()) -> None:
     Parameters
     ----------
     what
-        The figures, fig1 to fig24, curves for learning curves, or all; claims prints the claims with their
+        The figures, fig1 to fig24, table1, curves for learning curves, or all; claims prints the claims with their
         verdicts. Default: fig2.
     """
     if claims_alone(what, "wu2025", options.out, options.json):
@@ -73,7 +73,7 @@ def wu2025(*what: str, options: Options = Options()) -> None:
         what or "fig2",
         options,
         lambda made: [
-            *(table(*made.table()) if made.results else []),
+            *table(*made.table()),
             *claim_lines(made, [f"file: {path}" for path in made.written]),
         ],
         **settings,

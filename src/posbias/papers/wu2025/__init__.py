@@ -1,4 +1,4 @@
-"""Wu et al. 2025, Figures 1 to 24: masks as graphs; the retrieval experiments trained, drawn and judged.
+"""Wu et al. 2025, Table 1, Figures 1 to 24: retrieval experiments are trained, drawn and judged.
 
     from posbias.papers.wu2025 import QUICK, reproduce
 
@@ -57,9 +57,10 @@ class Reproduction(reproduction.Reproduction):
     """What was made: studies by name, and what the trained cells say, by setting."""
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """Head and rows of the gaps of all cells, in words."""
-        gaps = next(tables(self.results))
-        return [*gaps.head], [[*row] for row in gaps.rows]
+        """Head and rows of the gaps of all cells, in words; where nothing is trained, of the first table."""
+        own = (table for page in self.pages.values() for table in page.tables)
+        first = next(tables(self.results) if self.results else own, None)
+        return ([*first.head], [[*row] for row in first.rows]) if first else ([], [])
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the pictures themselves, for JSON."""

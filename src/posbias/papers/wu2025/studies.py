@@ -1,4 +1,4 @@
-"""Figures 1 to 24 as studies: which networks are trained for each, what is claimed of them, how they are drawn.
+"""Table 1 and Figures 1 to 24 as studies: which networks are trained, what is claimed of them, how it is drawn.
 
 Figures 13 to 18 and 20 to 23 repeat others with a fixed vocabulary; 19 and 24 are captions of these.
 """
@@ -35,6 +35,7 @@ from posbias.papers.wu2025.settings import (
     effort_of,
 )
 from posbias.papers.wu2025.settled import decided_by, withholds
+from posbias.papers.wu2025.table1 import TABLE
 from posbias.papers.wu2025.tables import data, note, tables
 from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
 
@@ -306,10 +307,10 @@ def _all() -> Iterator[Study]:
     known["fig19"] = _caption(19, question, (3.8, 631), *(known[f"fig{part}"] for part in range(15, 19)))
     question = "Are there sinks with a fixed vocabulary, under each of the three masks?"
     known["fig24"] = _caption(24, question, (1.7, 283), *(known[f"fig{part}"] for part in range(21, 24)))
-    yield FIGURE
+    yield from (TABLE, FIGURE)
     yield from (known[f"fig{number}"] for number in range(2, 25))
     yield _along_training(known["fig2"])
 
 
 STUDIES = Studies(_all())
-"""Every number from 1 to 24, and the learning curves of Figure 2."""
+"""Table 1, every figure from 1 to 24, and the learning curves of Figure 2."""

@@ -1,0 +1,92 @@
+"""Table 1: what others observed of position bias, the paper's results on it, and the claims that judge these.
+
+Rows name places of the text; the claims are those that the paper's inventory (`coverage.toml`) has at them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from posbias.papers.coverage import Item, ids_text, items
+from posbias.papers.study import Study
+from posbias.papers.wu2025.settings import EFFORT
+from posbias.reports.pages import Table
+
+CAPTION = "Observations on position bias, and the claims that judge the paper's results on each"
+HEAD = ("observation", "observed by", "results", "claims")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row: the observation, who made it, and the places of the results, as parts of a place in the inventory."""
+
+    observation: str
+    observed_by: str
+    results: tuple[str, ...]
+
+    @property
+    def items(self) -> list[Item]:
+        """What the paper contains at these places."""
+        return [item for item in items(["wu2025"]) if {*item.place.split(", ")} & {*self.results}]
+
+    @property
+    def claims(self) -> list[str]:
+        """The ids of the claims there, each once."""
+        return [*dict.fromkeys(claim for item in self.items for claim in item.claims)]
+
+
+ROWS = (
+    Row(
+        "positional information that the causal mask brings",
+        "Barbero et al. 2024, Kazemnejad et al. 2023, Wang et al. 2024",
+        ("Theorem 4.1", "Section 5.2"),
+    ),
+    Row("decay by relative encodings", "Su et al. 2023", ("Lemma 4.4", "Lemma 4.6", "Section 5.1")),
+    Row(
+        "causal mask and relative encodings against each other",
+        "Wang et al. 2024",
+        ("Theorem 4.5", "Theorem 4.7", "Section 5.1"),
+    ),
+    Row(
+        "attention sinks",
+        "Gu et al. 2025, Xiao et al. 2024",
+        ("Theorem 4.1", "Theorem 4.2", "Theorem 4.3", "Appendix K.4"),
+    ),
+    Row("the middle that gets lost", "Guo & Vosoughi 2024, Liu et al. 2024", ("Section 5.2",)),
+)
+"""The five rows; ranges as printed run over lemmas or theorems alone."""
+
+
+def _tables(results: Any) -> Iterator[Table]:
+    rows = [
+        [row.observation, row.observed_by, ", ".join(row.results), ids_text("wu2025", row.claims)]
+        for row in ROWS
+    ]
+    yield Table(CAPTION, HEAD, rows)
+
+
+def _data(results: Any) -> dict[str, Any]:
+    return {"rows": [vars(row) | {"claims": row.claims} for row in ROWS]}
+
+
+TABLE = Study(
+    "wu2025/table1",
+    "Observations on position bias, and the results that bear on them",
+    "Which claims judge the paper's results on each observation?",
+    (),
+    (),
+    EFFORT,
+    "iterations",
+    {"quick": 0.02, "full": 0.02},
+    _tables,
+    _data,
+    lambda results: "`posbias paper wu2025 claims` has the verdicts",
+    uses=(
+        ("kazemnejad2023", "the causal mask without encoding"),
+        ("su2024", "decay by rotation"),
+        ("gu2025", "attention sinks"),
+        ("xiao2024", "attention sinks"),
+        ("liu2024", "the middle that gets lost"),
+    ),
+)
+"""Table 1 as a study without cells."""
