@@ -136,6 +136,22 @@ def test_networks_are_seeds():
         _spent("quick", 0)
 
 
+def test_the_middle_item_is_the_text_s_or_the_code_s():
+    from posbias.cli.paper.wu2025 import _spent
+    from posbias.papers.wu2025 import QUICK, Setting
+
+    text, code = _spent("quick", None, 3), _spent("quick", None, 4)
+    assert code == QUICK
+    assert text.name == "quick, middle item 3"
+    setting = Setting(answers=("middle", "last"))
+    tasks = [effort.experiment(setting).task for effort in (text, code)]
+    assert [task.places["middle"] for task in tasks] == [3, 4]
+    assert [task.answers for task in tasks] == [(3, 7), (4, 7)]
+    for wrong in (0, 7, 8):
+        with pytest.raises(InvalidValueError, match=f"middle: .*{wrong}"):
+            _spent("quick", None, wrong)
+
+
 # --- old names ---------------------------------------------------------------------------------------------
 
 

@@ -27,12 +27,15 @@ class Options:
         quick (minutes of a laptop: 3 networks per cell, 1,000 to 2,500 iterations, 2,000 test sequences), full
         (the paper's: 5 networks, 100,000 iterations, 10,000 sequences), or any number of iterations, otherwise as
         full. Cells on record at this effort are not trained, unless --rerun.
+    middle
+        The item, from 0, that gaps call the middle: 3 is the text's fourth of eight. Default: 4, as the code.
     out
         The folder to write to.
     """
 
     effort: shared.Effort = "quick"
     networks: shared.Networks = None
+    middle: shared.Whole | None = None
     out: shared.Out = Path("results/wu2025")
     device: shared.Device = "cpu"
     threads: shared.TrainingThreads = None
@@ -59,7 +62,7 @@ def wu2025(*what: str, options: Options = Options()) -> None:
     if claims_alone(what, "wu2025", options.out, options.json):
         return
     settings: dict[str, Any] = {
-        "effort": _spent(options.effort, options.networks),
+        "effort": _spent(options.effort, options.networks, options.middle),
         "device": options.device,
         "workers": options.threads,
         "engine": shared.cluster(options.ray, options.threads),
@@ -89,13 +92,18 @@ def _train(what: Sequence[str] | str, options: Options, settings: dict[str, Any]
     tell_untested(options.out / "cells", experiments, options.json)
 
 
-def _spent(effort: str | int, networks: int | None) -> "Spent":
-    """The effort of this name or of so many iterations, with so many networks. Raises `InvalidValueError`."""
+def _spent(effort: str | int, networks: int | None, middle: int | None = None) -> "Spent":
+    """The effort of this name or of so many iterations, with so many networks and this middle item.
+
+    Raises `InvalidValueError`.
+    """
     from posbias.papers.wu2025.settings import EFFORT, effort_of
 
     if isinstance(effort, int):
-        return effort_of(effort, networks)
-    if networks is None:
-        return EFFORT[effort]
-    seeds = tuple(range(whole("networks", networks, 1)))
-    return replace(EFFORT[effort], name=f"{effort}, {networks} networks", seeds=seeds)
+        spent = effort_of(effort, networks)
+    elif networks is None:
+        spent = EFFORT[effort]
+    else:
+        seeds = tuple(range(whole("networks", networks, 1)))
+        spent = replace(EFFORT[effort], name=f"{effort}, {networks} networks", seeds=seeds)
+    return spent if middle is None else spent.with_middle(middle)

@@ -6,7 +6,7 @@ its residual networks have beyond 6, nor which networks its sinks are measured o
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from posbias.arguments import whole
@@ -47,11 +47,15 @@ class Setting:
 
     @property
     def task(self) -> "RetrievalTask":
-        """What it is trained on."""
+        """What it is trained on, the middle item being the code's."""
+        return self.task_of(None)
+
+    def task_of(self, middle: int | None) -> "RetrievalTask":
+        """What it is trained on where this item, from 0, is the middle one (None: the code's, the fifth)."""
         from posbias.training.task import RetrievalTask
 
-        places = RetrievalTask(inputs=self.inputs).places
-        return RetrievalTask(inputs=self.inputs, answers=tuple(places[name] for name in self.answers) or None)
+        task = RetrievalTask(inputs=self.inputs, middle=middle)
+        return replace(task, answers=tuple(task.places[name] for name in self.answers) or None)
 
     @property
     def row(self) -> str:
@@ -76,7 +80,8 @@ class Setting:
 class Effort:
     """How much is spent on a setting: seeds, iterations by depth, test sequences.
 
-    `vocabulary` are the iterations where inputs are a fixed vocabulary, if these are others.
+    `vocabulary` are the iterations where inputs are a fixed vocabulary, if these are others; `middle` is the item,
+    from 0, that is called the middle one (None: the code's, the fifth).
     """
 
     name: str
@@ -84,6 +89,7 @@ class Effort:
     iterations: Mapping[int, int]
     sequences: int
     vocabulary: Mapping[int, int] | None = None
+    middle: int | None = None
 
     def steps(self, setting: Setting) -> int:
         """The iterations that a setting gets."""
@@ -99,7 +105,21 @@ class Effort:
         """The setting as something that can be trained."""
         from posbias.training.specification import Experiment
 
-        return Experiment(setting.task, setting.network, seeds=self.seeds, iterations=self.steps(setting))
+        task, iterations = setting.task_of(self.middle), self.steps(setting)
+        return Experiment(task, setting.network, seeds=self.seeds, iterations=iterations)
+
+    def with_middle(self, middle: int) -> "Effort":
+        """The same where another item, from 0, is the middle one: the text's is 3, the fourth.
+
+        Its name says so. Raises `InvalidValueError` for an item outside, and for the first and the last.
+        """
+        from posbias.training.probes import compared
+        from posbias.training.task import RetrievalTask
+
+        compared(RetrievalTask(middle=middle))
+        if middle == RetrievalTask().places["middle"]:
+            return replace(self, middle=None)
+        return replace(self, name=f"{self.name}, middle item {middle}", middle=middle)
 
 
 QUICK = Effort(

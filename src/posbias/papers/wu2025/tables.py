@@ -40,6 +40,8 @@ def note(results: Results) -> str:
         steps = [f"{count:,} (depth {depth})" for depth, count in spent]
     words = f"{len(trained[0][1].seeds)} networks per cell, {', '.join(steps)} iterations"
     words += f", {min(outcome.sequences for outcome in results.values()):,} test sequences"
+    middle = trained[0][1].task.middle
+    words += f", middle item {middle} (from 0)" if middle is not None else ""
     recorded = sum(outcome.recorded for outcome in results.values())
     return f"{words}; {recorded} of {len(results)} cells are recorded results" if recorded else words
 
