@@ -29,6 +29,7 @@ from posbias.verify.statement import Reading
 from posbias.verify.wu import WU
 from posbias.verify.wu.extensions import EXTENSIONS, decays
 from posbias.verify.wu.normalisers import SOFTMAX
+from posbias.verify.wu.windows import LONGEST, WINDOWS, layers_to_half
 
 SEEDS = st.integers(0, 2**32 - 1)
 STANDING = [(one, one.corrected or one.as_printed) for one in WU]
@@ -578,3 +579,51 @@ def test_rotary_decay_of_one_layer_beside_the_decay_mask():
         assert rotary == pytest.approx(float(1 - mpmath.cos(mpmath.mpf(255) / 10_000)), rel=1e-9)
     assert (round(math.exp(rotary), 4), f"{math.exp(decay):.0e}") == (1.0003, "5e+24")
     assert EXTENDED["wu-4.6-decay"].slack({"tokens": 2048, "product": 10.0, "angle": 1e-2, "rate": 0.05}) < 0
+
+
+BY_WINDOW = {statement.key: statement.as_printed for statement in WINDOWS}
+
+
+def test_narrower_windows_against_walks():
+    logits, rate, tokens = np.array([[0.3, -1.0, 0.7], [1.2, 0.1, -0.4]]), 0.6, 3
+    biased = logits[:, None, :] - rate * np.subtract.outer(np.arange(tokens), np.arange(tokens))
+    prefixes = [
+        [
+            math.fsum(brute_rollout([*kernels[:depth]], i, k) for k in range(j + 1))
+            for depth in (1, 2)
+            for i in range(tokens)
+            for j in range(tokens)
+        ]
+        for kernels in (masked_softmax(biased, SlidingWindow(width).allowed(tokens)) for width in (2, 3))
+    ]
+    margins = [(wide - narrow) / max(wide, narrow) for narrow, wide in zip(*prefixes, strict=True)]
+    told = {"logits": logits.tolist(), "rate": rate, "narrow": 2, "wide": 3}
+    assert BY_WINDOW["wu-4.2-narrower"].slack(told) == pytest.approx(min(margins), abs=1e-12)
+
+
+def test_content_by_query_lets_a_narrow_window_prefer_the_front():
+    # why the statement asks for logits of keys alone: under the wide window token 4 takes token 1, which keeps to
+    # itself, under the narrow one token 2, which takes the first
+    content = np.zeros((5, 5))
+    content[4, 1], content[4, 2], content[1, 1], content[2, 0] = 40.0, 20.0, 20.0, 20.0
+    wide, narrow = (masked_softmax(content, SlidingWindow(width).allowed(5)) for width in (4, 3))
+    assert (narrow @ narrow)[4, 0] > 0.99
+    assert (wide @ wide)[4, 0] < 0.01
+
+
+@given(tokens=st.integers(2, 40), width=st.integers(2, 40))
+def test_layers_to_half_are_those_of_the_rollout(tokens, width):
+    kernel = masked_softmax(np.zeros((tokens, tokens)), SlidingWindow(width).allowed(tokens))
+    product, layers = np.eye(tokens), 0
+    while product[-1, 0] < 0.5 - 1e-9:
+        product, layers = kernel @ product, layers + 1
+    assert layers_to_half(tokens, width) == layers
+
+
+def test_layers_to_half_lie_within_the_bounds_for_every_window_of_many_lengths():
+    for tokens in (*range(2, 24), 64, 175, LONGEST):
+        for width in range(2, tokens + 1):
+            told = {"tokens": tokens, "width": width}
+            assert BY_WINDOW["wu-4.2-rate"].slack(told) >= 0, told
+    # without ln w, N/w alone would say one layer for every window as wide as the text
+    assert (layers_to_half(64, 64), layers_to_half(2, 2)) == (5, 1)

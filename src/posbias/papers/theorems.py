@@ -95,7 +95,7 @@ def _stated(paper: str, title: str, count: int, quick: float, full: float) -> St
 STATED = {
     study.paper: study
     for study in (
-        _stated("wu2025", "Theorems 4.1 to 4.7 with their lemmas and proofs", 24, 0.1, 0.5),
+        _stated("wu2025", "Theorems 4.1 to 4.7 with their lemmas and proofs", 29, 0.1, 0.5),
         _stated(
             "herasimchyk2026",
             "Propositions 4.2 to 4.5, Lemma 5.3, Theorem 5.4 with their proofs",

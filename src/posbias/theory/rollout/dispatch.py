@@ -205,18 +205,17 @@ def _row(
     return mass, lost, dict(Counter(repeated))
 
 
-<<<<<<< HEAD
 def _fused(layer: Layer) -> bool:
     """Whether the sweep may take a layer together with its neighbours, in one go."""
     return isinstance(layer.mask, Causal) and engines(layer)[0] == "sweep"
-=======
+
+
 def _at_length(architecture: Architecture, tokens: int) -> Architecture:
     """The same with normalisers as they are for a text of so many tokens: a row may be cut below."""
     if all(layer.normaliser.at(tokens) is layer.normaliser for layer in architecture.layers):
         return architecture
     layers = (replace(layer, normaliser=layer.normaliser.at(tokens)) for layer in architecture.layers)
     return replace(architecture, layers=tuple(layers))
->>>>>>> 06f342d (Make rows of attention by ReLU, sigmoid or a softmax beside a sink, in theory and in training)
 
 
 def _reach(architecture: Architecture, tokens: int, place: int) -> int:

@@ -12,6 +12,7 @@ from posbias.verify.wu.extensions import EXTENSIONS
 from posbias.verify.wu.floor import FLOOR
 from posbias.verify.wu.normalisers import SOFTMAX
 from posbias.verify.wu.rotary import PAIRS, ROPE
+from posbias.verify.wu.windows import WINDOWS
 
 WU: tuple[Statement, ...] = (
     *COLLAPSE,
@@ -24,6 +25,7 @@ WU: tuple[Statement, ...] = (
     *PAIRS,
     *EXTENSIONS,
     *SOFTMAX,
+    *WINDOWS,
 )
 """The statements of the paper: main text, then appendices, then what is said without a number."""
 
