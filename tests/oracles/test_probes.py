@@ -13,7 +13,7 @@ from posbias.theory.encodings import DecayBias, NoPE
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.training import trials
 from posbias.training.averages import Averages, average, estimate_members, plain
-from posbias.training.kernels import attention_maps
+from posbias.training.kernels import attention_example, attention_maps
 from posbias.training.network import Network, Rotary, Sinusoidal
 from posbias.training.probes import (
     alone,
@@ -104,6 +104,10 @@ def test_attention_maps_are_means_of_plain_attention(network, short_blocks):
     for member, seed in enumerate(made.experiment.seeds):
         found = [plain_forward(made, member, tokens)[1] for tokens, _ in shown(SMALL, seed, SEQUENCES, 4)]
         np.testing.assert_allclose(maps[member], np.mean(found, axis=0), rtol=2e-4, atol=1e-6)
+        if member == 0:
+            for sequence in (0, SEQUENCES - 1):
+                example = attention_example(made, sequence, seed=3)
+                np.testing.assert_allclose(example, found[sequence], rtol=2e-4, atol=1e-6)
     np.testing.assert_allclose(maps.sum(axis=-1), 1.0, rtol=1e-6)
     assert not maps[:, :, ~network.mask.allowed(SMALL.tokens)].any()
 

@@ -1,6 +1,7 @@
 """Figures 1 to 24 of Wu et al. 2025: which cells they need, what is claimed of them, and what is drawn."""
 
 import json
+import math
 import shutil
 from dataclasses import replace
 from itertools import pairwise
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 from answers import faults
+from hypothesis import given
+from hypothesis import strategies as st
 
 from posbias.errors import InvalidValueError, OutputFileError
 from posbias.evidence import signed_text
@@ -16,8 +19,9 @@ from posbias.papers.coverage import items
 from posbias.papers.study import Study
 from posbias.papers.theorems import claims_of_statement
 from posbias.papers.wu2025 import FULL, QUICK, STUDIES, Effort, Setting, outcome_of, reproduce
-from posbias.papers.wu2025.drawing import draw_depths
+from posbias.papers.wu2025.drawing import draw_depths, draw_maps
 from posbias.papers.wu2025.outcomes import PAIRS, Gaps, Outcome, Sinks
+from posbias.papers.wu2025.quantities import _above_even
 from posbias.papers.wu2025.settings import DEEP, DEPTHS
 from posbias.papers.wu2025.tables import data
 from posbias.plots import picture_bytes
@@ -95,6 +99,7 @@ def test_of_findings_with_a_fixed_vocabulary_the_paper_says_that_most_hold():
         "wu2025/fig20/1": "observation",
         "wu2025/fig21/1": "observation",
         "wu2025/fig22/1": "hedged",
+        "wu2025/fig22/4": "hedged",
         "wu2025/fig23/3": "observation",
     }
 
@@ -216,6 +221,11 @@ def trained(setting: Setting, slope: float, steps: int = 100_000, seeds: tuple[i
     return Trained(experiment, {"query": torch.zeros(3, setting.depth, 1, 1)}, curves, {}, {})
 
 
+def even_attention(setting: Setting) -> np.ndarray:
+    allowed = setting.mask.allowed(TOKENS)
+    return np.tile(allowed / allowed.sum(axis=1, keepdims=True), (len(SEEDS), setting.depth, 1, 1))
+
+
 def outcome(
     setting: Setting, gaps: Gaps, slope: float = 0.1, *, sink: float = 0.9, first: int = 1
 ) -> Outcome:
@@ -223,10 +233,9 @@ def outcome(
     networks = np.random.default_rng(setting.depth).normal(0, 0.004, (len(SEEDS), 1))
     shape = np.where(token < first, sink, 0.05) + networks
     nulls = np.where(token < first, 0.2, 0.05)
-    attention = np.tile(np.tri(TOKENS) / (token[:, None] + 1), (setting.depth, 1, 1))
-    return Outcome(
-        gaps, Sinks(shape, np.tile(nulls, (3, 1)), nulls, gaps.learnt), attention, trained(setting, slope), 40
-    )
+    attention = even_attention(setting)
+    sinks = Sinks(shape, np.tile(nulls, (3, 1)), nulls, gaps.learnt)
+    return Outcome(gaps, sinks, attention, np.full((len(SEEDS), 8), 0.5), trained(setting, slope), 40)
 
 
 def pairs(first_middle: float, first_last: float, middle_last: float) -> dict[str, float]:
@@ -456,12 +465,25 @@ def test_networks_that_ignore_their_training_data_fail(name):
     assert found[learns] == "fails"
 
 
-def sink_outcomes(study: Study, level) -> dict[Setting, Outcome]:
+def sink_outcomes(study: Study, level, share: float = 0.3) -> dict[Setting, Outcome]:
     flat = gaps_of(pairs(0.0, 0.0, 0.0))
-    return {
+    outcomes = {
         setting: outcome(setting, flat, sink=level(setting), first=getattr(setting.mask, "length", 1))
         for setting in study.cells
     }
+    # as on record, with attention above even on the first token
+    return {
+        setting: replace(
+            one, trained=replace(one.trained, weights={}), attention=towards_first(one.attention, share)
+        )
+        for setting, one in outcomes.items()
+    }
+
+
+def towards_first(even: np.ndarray, share: float) -> np.ndarray:
+    """Attention of which a part goes to the first token, where it is seen."""
+    first = (even[..., :1] > 0) * np.eye(TOKENS)[0]
+    return np.where(even[..., :1] > 0, (1 - share) * even + share * first, even)
 
 
 PREFIX_STRICT = "Each of the K prefix tokens draws more than any other token"
@@ -472,10 +494,50 @@ def test_sinks_are_judged_beside_both_nulls(name):
     study = STUDIES[name]
     grows = sink_outcomes(study, lambda s: 0.3 + 0.04 * getattr(s.mask, "width", 5))
     assert set(verdicts(study, grows).values()) == {"holds"}
-    none = sink_outcomes(study, lambda s: 0.2)
+    none = sink_outcomes(study, lambda s: 0.2, share=0.0)
     ours = {claim.sentence for claim in study.claims if claim.provenance == "ours"} - {PREFIX_STRICT}
+    ours = {sentence for sentence in ours if not sentence.startswith("No sink")}
     beside = [verdict for sentence, verdict in verdicts(study, none).items() if sentence in ours]
     assert {*beside} == {"fails"}
+
+
+def test_all_three_windows_are_compared():
+    study = STUDIES["fig11"]
+    claims = study.judged(sink_outcomes(study, lambda s: {5: 0.3, 9: 0.2, 13: 0.6}[s.mask.width]))
+    # the widest draws more than the narrowest, but half of the steps go down
+    assert [claim.verdict for claim in claims][:1] == ["holds"]
+    assert "2 of 4" in claims[3].evidence[0].where
+    assert claims[3].verdict != "holds"
+
+
+def test_a_sink_on_the_first_token_within_each_window_is_found():
+    study = STUDIES["fig11"]
+    outcomes = sink_outcomes(study, lambda s: 0.5, share=0.0)
+    for setting, one in outcomes.items():
+        drawn = 0.5 * one.attention
+        for query in range(TOKENS):
+            drawn[..., query, max(0, query - setting.mask.width + 1)] += 0.5
+        outcomes[setting] = replace(one, attention=drawn)
+    verdict = {claim.id: claim.verdict for claim in study.judged(outcomes)}
+    assert (verdict["wu2025/fig11/5"], verdict["wu2025/fig11/6"]) == ("fails", "fails")
+    own = {claim.id: claim for claim in study.judged(sink_outcomes(study, lambda s: 0.5))}
+    assert (own["wu2025/fig11/5"].verdict, own["wu2025/fig11/6"].verdict) == ("holds", "holds")
+
+
+@given(st.integers(2, 6), st.integers(0, 2**32 - 1))
+def test_attention_beyond_even_against_a_loop_over_queries(width, seed):
+    tokens = 7
+    kernels = np.random.default_rng(seed).dirichlet(np.ones(tokens), (2, 3, tokens))
+    for within in (False, True):
+        told = _above_even(kernels, width, within)
+        for network in range(2):
+            beyond = [
+                kernels[network, layer, query, max(0, query - width + 1)] - 1 / min(width, query + 1)
+                for layer in range(3)
+                for query in range(1, tokens)
+                if (query >= width) == within
+            ]
+            assert told[network] == pytest.approx(math.fsum(beyond) / len(beyond), abs=1e-12)
 
 
 # --- what is drawn -----------------------------------------------------------------------------------------
@@ -487,7 +549,7 @@ def words(picture) -> str:
     return "\n".join(text.get_text() for text in picture.findobj(Text))
 
 
-BARS = {"fig2": 12, "fig3": 2, "fig5": 6}
+BARS = {"fig2": 12, "fig3": 4, "fig5": 6}
 """Panels of the figures of gaps, with those of learning curves."""
 CURVES = {"curves": 12}
 
@@ -565,6 +627,18 @@ def test_figures_are_trained_drawn_and_written(made):
         == {p.name for p in result.written}
     )
     assert len(list((folder / "cells").glob("*.nc"))) == 2
+    for outcome in result.results.values():
+        example = outcome.example
+        assert example.shape == outcome.attention.shape[1:]
+        np.testing.assert_allclose(example.sum(axis=-1), 1, atol=1e-5)
+        assert not np.allclose(example, outcome.attention[0], atol=1e-3)
+        bare = replace(outcome, trained=replace(outcome.trained, weights={}))
+        assert bare.example is None
+    mean, own = (len(draw_maps(one).axes) for one in (
+        {s: replace(one, trained=replace(one.trained, weights={})) for s, one in result.results.items()},
+        result.results,
+    ))  # fmt: skip
+    assert (mean, own) == (4, 8)
     about = json.loads((folder / "fig10.json").read_text())
     assert [claim["verdict"] for claim in about["claims"]] == [
         claim.verdict for claim in result.claims["fig10"]

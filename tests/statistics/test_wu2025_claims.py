@@ -228,8 +228,8 @@ def outcome(setting: Setting, cell: Gaps, accuracy: float = 0.6, steps: int = 10
     """What is known of a cell with these gaps, and learning curves up to `accuracy`."""
     tokens = 17
     sinks = Sinks(np.zeros((5, tokens)), np.zeros((5, tokens)), np.zeros(tokens), cell.learnt)
-    attention = np.zeros((setting.depth, tokens, tokens))
-    return Outcome(cell, sinks, attention, trained(setting, accuracy, steps), 40)
+    attention = np.zeros((5, setting.depth, tokens, tokens))
+    return Outcome(cell, sinks, attention, np.full((5, 8), accuracy), trained(setting, accuracy, steps), 40)
 
 
 def verdicts(name: str, cells: dict[Setting, Gaps]) -> dict[str, str]:

@@ -99,6 +99,26 @@ def draw_trajectories(
     return ax
 
 
+def draw_by_position(ax: "Axes", runs: Mapping[str, Float[np.ndarray, "member item"]]) -> "Axes":
+    """Draw accuracy by the item that is asked for: a line per run, the mean over networks, each network a dot.
+
+    A run without networks is named in the legend and has no line. After Wu et al. 2025, Section 5.2.
+    """
+    style.dress(ax, "item", "accuracy")
+    for colour, (name, members) in zip(style.SERIES, runs.items(), strict=False):
+        items = np.arange(members.shape[1])
+        mean = members.mean(axis=0) if len(members) else np.full(len(items), np.nan)
+        ax.plot(
+            items, mean, "-", color=colour, linewidth=style.LINE, label=name if len(members) else f"{name}: –"
+        )
+        dots: dict[str, Any] = _DOT | {"color": colour}
+        ax.plot(np.tile(items, (len(members), 1)).T, members.T, **dots)
+        ax.set_xticks(items)
+    ax.set_ylim(bottom=0)
+    ax.legend(handlelength=1.4, **style.LEGEND)
+    return ax
+
+
 def draw_attention_map(
     ax: "Axes", attention: Float[np.ndarray, "query key"], *, most: float = 1.0, bar: bool = False
 ) -> "Axes":

@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posbias.arguments import one_of
+from posbias.arguments import one_of, whole
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.profile import Profile
@@ -166,6 +166,22 @@ def attention_maps(
     Raises `InvalidValueError` for sequences < 1 or seed < 0. Source: Wu et al. 2025, Appendix K.4, Figure 9.
     """
     return _measure(trained, sequences, seed, mixing=False)[0]
+
+
+def attention_example(
+    trained: Trained, sequence: int = 0, seed: int = 0
+) -> Float[np.ndarray, "layer query key"]:
+    """The first member's attention to one test sequence, by number, that favours no position; rows sum to 1.
+
+    Sequences are those of `attention_maps`. Raises `InvalidValueError` for sequence < 0, seed < 0. Source: Wu et
+    al. 2025, Appendix K.4, Figure 9.
+    """
+    wanted = whole("sequence", sequence, 0)
+    for tokens, (layers,) in attention_blocks(trained, wanted + 1, seed, trained.weights):
+        if wanted < tokens.shape[1]:
+            return torch.stack([layer[0, wanted] for layer in layers]).double().cpu().numpy()
+        wanted -= tokens.shape[1]
+    raise AssertionError
 
 
 def agreement(rollout: Rollout, evaluation: Evaluation, carrier: Carrier = "label") -> dict[str, Agreement]:

@@ -15,6 +15,7 @@ from posbias.papers.wu2025.settings import ABSOLUTE, RELATIVE, Setting
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.retrieval import (
     draw_attention_map,
+    draw_by_position,
     draw_gaps,
     draw_sink_metric,
     draw_trajectories,
@@ -73,11 +74,21 @@ def draw_curves(results: Results, caption: Caption = ()) -> "Figure":
 
 
 def draw_biased_training(results: Results, caption: Caption = ()) -> "Figure":
-    """Gaps after training that asks for certain items: a panel per mask, a group per encoding."""
+    """After training that asks for certain items: a panel per mask, gaps above, below accuracy by position.
+
+    A group or a line per encoding; lines are of the networks that have learnt.
+    """
     titles = {"full": "no mask", "causal": "causal mask"}
     rows = _panels(results, lambda cell: ("", titles[cell.mask.kind], ABSOLUTE[cell.positional]))
-    figure, part = captioned_figure(WIDTH, 2.9, caption)
-    _draw_gap_rows(part, rows)
+    figure, part = captioned_figure(WIDTH, 4.9, caption)
+    grid = part.add_gridspec(2, 1, height_ratios=(1.3, 1))
+    bars, lines = part.add_subfigure(grid[0]), part.add_subfigure(grid[1])
+    _draw_gap_rows(bars, rows)
+    for ax, _, groups, first in _axes(lines, rows, "accuracy", "item that is asked for (from 0)"):
+        shown = {name: one.accuracy_by_position[one.gaps.learnt] for name, one in groups.items()}
+        draw_by_position(ax, shown)
+        if not first and (legend := ax.get_legend()):
+            legend.remove()
     return settle(figure)
 
 
@@ -105,18 +116,28 @@ def draw_sinks(results: Results, caption: Caption = ()) -> "Figure":
 
 
 def draw_maps(results: Results, caption: Caption = ()) -> "Figure":
-    """Attention maps, averaged over sequences, of the first seed: a panel per layer."""
-    figure, part = captioned_figure(WIDTH, 2.6, caption)
-    maps = [
-        (f"{setting.row}, layer {t}", attention)
-        for setting, outcome in results.items()
-        for t, attention in enumerate(outcome.attention)
-    ]
-    axes = part.subplots(1, len(maps), squeeze=False)[0]
-    for ax, (title, attention) in zip(axes, maps, strict=True):
-        draw_attention_map(ax, attention, bar=ax is axes[-1])
-        ax.set_title(title, fontsize=TEXT, color=INK, pad=4)
-        ax.label_outer()
+    """Attention maps of the first seed: a panel per layer, means over sequences above, one sequence below.
+
+    Networks on record have no weights, so that nothing is drawn below where all are.
+    """
+    examples = {setting: outcome.example for setting, outcome in results.items()}
+    means = {setting: outcome.attention[0] for setting, outcome in results.items()}
+    rows = {"mean": means} | (
+        {"one sequence": examples} if any(one is not None for one in examples.values()) else {}
+    )
+    layers = [(setting, t) for setting, mean in means.items() for t in range(len(mean))]
+    figure, part = captioned_figure(WIDTH, 2.2 * len(rows) + 0.4, caption)
+    axes = part.subplots(len(rows), len(layers), squeeze=False)
+    for row, (name, maps) in zip(axes, rows.items(), strict=True):
+        for ax, (setting, t) in zip(row, layers, strict=True):
+            one = maps[setting]
+            if one is None:
+                ax.axis("off")
+                ax.set_title("no weights on record", fontsize=SMALL, color=INK, pad=4)
+                continue
+            draw_attention_map(ax, one[t], bar=ax is row[-1])
+            ax.set_title(f"{setting.row}, layer {t}\n{name}", fontsize=SMALL, color=INK, pad=4)
+            ax.label_outer()
     return settle(figure)
 
 

@@ -70,13 +70,16 @@ class Sinks:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is known of a trained cell: gaps, sinks, the first network's attention, learning curves, the number of
-    test sequences, and what its own kernels and the theory predict of the gaps, by the names of
-    `posbias.training.kernels.LABELS`."""
+    """What is known of a trained cell: gaps, sinks, mean attention, accuracy by position, learning curves, the
+    number of test sequences, and what its own kernels and the theory predict of the gaps, by the names of
+    `posbias.training.kernels.LABELS`.
+
+    Attention and accuracy are NaN for a stopped member; `Evaluation` says what `accuracy_by_position` is."""
 
     gaps: Gaps
     sinks: Sinks
-    attention: Float[np.ndarray, "layer query key"]
+    attention: Float[np.ndarray, "member layer query key"]
+    accuracy_by_position: Float[np.ndarray, "member item"]
     trained: "Trained"
     sequences: int
     agreements: Mapping[str, "Agreement"] = field(default_factory=dict)
@@ -85,6 +88,18 @@ class Outcome:
     def recorded(self) -> bool:
         """Whether it is read from a cell's record, which has no weights."""
         return not self.trained.weights
+
+    @property
+    def kept_attention(self) -> Float[np.ndarray, "network layer query key"]:
+        """The mean attention of the networks that have learnt."""
+        return self.attention[self.gaps.learnt]
+
+    @property
+    def example(self) -> Float[np.ndarray, "layer query key"] | None:
+        """The first network's attention to its first test sequence; None where there are no weights."""
+        from posbias.training.kernels import attention_example
+
+        return None if self.recorded else attention_example(self.trained)
 
 
 def outcome_of(cell: "Cell") -> Outcome:
@@ -102,7 +117,8 @@ def outcome_of(cell: "Cell") -> Outcome:
     metrics = (counted.metric()[whole], counted.metric_untrained()[whole], counted.metric_uniform())
     sinks = Sinks(*metrics, gaps.learnt[whole])
     agreements = agreement(*_learnt_only(cell.rollout, evaluation, gaps.learnt))
-    return Outcome(gaps, sinks, cell.attention[0], cell.trained, evaluation.sequences, agreements)
+    tested = (evaluation.accuracy_by_position, cell.trained, evaluation.sequences)
+    return Outcome(gaps, sinks, cell.attention, *tested, agreements)
 
 
 def _learnt_only(

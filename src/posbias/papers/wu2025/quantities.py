@@ -218,6 +218,33 @@ def wider(
     return difference(where, part(wide), part(narrow))
 
 
+def _above_even(
+    attention: Float[np.ndarray, "network layer query key"], width: int, within: bool
+) -> Float[np.ndarray, "network"]:
+    """Mean attention beyond the even share to the first token in sight, over layers and queries.
+
+    Of queries whose window does not hold token 0, to the first token `within` it; else of those from the second
+    on whose window does, to token 0.
+    """
+    queries = np.arange(width, attention.shape[-1]) if within else np.arange(1, width)
+    keys = np.maximum(queries - width + 1, 0)
+    return (attention[:, :, queries, keys] - 1.0 / (queries - keys + 1)).mean(axis=(1, 2))
+
+
+def none_within(where: str, attention: Float[np.ndarray, "network layer query key"], width: int) -> Evidence:
+    """That the first token within each window draws less than `LEAST` above its even share."""
+    beyond = _above_even(attention, width, True)
+    return mean(where, beyond, draws=NETWORKS, test=Below(LEAST, least=0.0))
+
+
+def absolute_first(
+    where: str, attention: Float[np.ndarray, "network layer query key"], width: int
+) -> Evidence:
+    """By how much token 0 is further above its even share than the first token within each window is."""
+    ahead = _above_even(attention, width, False) - _above_even(attention, width, True)
+    return mean(where, ahead, draws=NETWORKS)
+
+
 # --- quantities --------------------------------------------------------------------------------------------
 
 
@@ -249,6 +276,8 @@ of_training = partial(_each, attrgetter("trained"), False)
 """The same, of learning curves, which are those of all networks."""
 of_sinks = partial(_each, attrgetter("sinks.kept"), True)
 """The same, of the sinks of networks that have learnt."""
+of_attention = partial(_each, attrgetter("kept_attention"), True)
+"""The same, of their mean attention."""
 
 
 @quantity

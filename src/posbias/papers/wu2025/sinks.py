@@ -1,15 +1,17 @@
 """What is said of attention sinks (Figures 9 to 12, 20 to 23): claims on the metric of Gu et al."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from posbias.claims import Claim
+from posbias.evidence import LEAST
 from posbias.papers.claims import Maker, Quantity
 from posbias.papers.wu2025 import quantities as q
 from posbias.papers.wu2025.outcomes import Sinks
 from posbias.papers.wu2025.settings import Setting
-from posbias.theory.masks import Prefix
+from posbias.theory.masks import Prefix, SlidingWindow
 
 BEYOND_NULLS = "than under even attention, and than before training"
 """How claims end that hold trained networks against what masks alone give."""
@@ -44,6 +46,27 @@ def windows(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
     beyond = widening(lambda sinks: sinks.trained[:, 0] - sinks.uniform[0])
     sentence = "The wider the window, the more the first token exceeds what even attention gives it"
     yield claim(3, sentence, beyond, provenance="ours")
+
+    steps = [
+        (f"{narrow.row}, window {narrow.mask.width} to {wide.mask.width}", wide, narrow)
+        for row in (cells[:half], cells[half:])
+        for narrow, wide in pairwise(row)
+        if isinstance(narrow.mask, SlidingWindow) and isinstance(wide.mask, SlidingWindow)
+    ]
+    each = q.of_sinks(q.wider, [(*step, lambda sinks: sinks.trained[:, 0]) for step in steps])
+    sentence = (
+        "Sinks tend to emerge when w is larger: the first token draws more under each wider of the windows"
+    )
+    yield claim(4, sentence, q.mostly(each), provenance="paper", strength="hedged")
+    about = {"place": "Section 4.1, attention sink and center node", "provenance": "ours"}
+    named = [(cell.row, cell.mask.width, cell) for cell in cells if isinstance(cell.mask, SlidingWindow)]
+    places = [(f"{row}, window {width}", cell, width) for row, width, cell in named]
+    sentence = f"No sink stands on the first token within each window: it draws less than {LEAST} above even"
+    yield claim(5, sentence, q.of_attention(q.none_within, places), **about)
+    sentence = (
+        "The absolute first token is further above even attention than the first token within each window"
+    )
+    yield claim(6, sentence, q.of_attention(q.absolute_first, places), **about)
 
 
 def prefixes(claim: Maker, cells: Sequence[Setting]) -> Iterator[Claim]:
