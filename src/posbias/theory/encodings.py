@@ -16,7 +16,7 @@ from pydantic import Field
 
 from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
-from posbias.spec import Count, NonNegative, NonNegatives, Open, Positive, tag, value
+from posbias.spec import Count, NonNegative, NonNegatives, Open, Positive, later, tag, value
 from posbias.theory.distance import (
     T5,
     DenseLogits,
@@ -106,8 +106,8 @@ class NeedsMeasurement(_Exponential):
     """
 
     encoding: str
-    positions: Count | None = None
-    rope: str = ""
+    positions: Count | None = later(default=None)
+    rope: str = later(default="")
     kind: Literal["needs_measurement"] = tag(default="needs_measurement")
     exact: ClassVar[bool] = False
 
