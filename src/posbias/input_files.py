@@ -1,16 +1,30 @@
 """Files that people write: TOML, YAML and JSON as plain mappings, and text, each fault in one line.
 
-`posbias.spec` makes values of what stands in them.
+`posbias.spec` makes values of what stands in them. Only ordinary files are opened (a pipe or a device may never
+end), and depth, size and aliases are counted before anything is built of them: what a file asks for is bounded.
 """
 
 import functools
 import json
 import os
+import re
+import stat
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from posbias.errors import InputFileError, nearest
+
+
+LARGEST = 64 * 2**20
+"""Bytes that a file of values may have."""
+DEEPEST = 100
+"""Levels that lists and keys may be nested."""
+MOST = 2**22
+"""Values that a JSON file may hold."""
+MOST_WRITTEN = 2**18
+"""Values that a YAML file may hold once its aliases are written out."""
+_DOTTED = re.compile(r"""(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){%d}""" % DEEPEST)
 
 
 def read_mapping(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -19,13 +33,15 @@ def read_mapping(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises `InputFileError` when it is missing, unreadable, not of its format, or holds something else.
     """
     path = Path(path)
-    text = read_text(path)
+    text = read_text(path, LARGEST)
     try:
         match path.suffix.lower():
             case ".toml":
+                if _DOTTED.search(text):
+                    raise RecursionError
                 data = tomllib.loads(text)
             case ".json":
-                data = json.loads(text, object_pairs_hook=_once)
+                data = loads_json(text, object_pairs_hook=_once)
             case ".yaml" | ".yml":
                 data = _read_yaml(text)
             case other:
@@ -46,6 +62,13 @@ def read_mapping(path: str | os.PathLike[str]) -> dict[str, Any]:
     return data
 
 
+def loads_json(text: str, **options: Any) -> Any:
+    """What a JSON text holds. Raises `ValueError`, also for more than `MOST` values, and RecursionError."""
+    if text.count(",") + text.count("[") + text.count("{") > MOST:
+        raise ValueError(f"more than {MOST:,} values")
+    return json.loads(text, **options)
+
+
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The pairs as a dictionary. Raises `ValueError` for a key given twice."""
     made: dict[str, Any] = {}
@@ -56,18 +79,36 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def read_text(path: str | os.PathLike[str]) -> str:
-    """Read a UTF-8 file. Raises `InputFileError` when it is missing, a folder, unreadable or not UTF-8."""
+def read_text(path: str | os.PathLike[str], most: int | None = None) -> str:
+    """Read a UTF-8 file, of at most so many bytes.
+
+    Raises `InputFileError` when it is missing, a folder, no ordinary file, unreadable, larger or not UTF-8.
+    """
     path = Path(path)
     try:
+        found = need_ordinary(path)
+        if most is not None and found.st_size > most:
+            raise InputFileError(f"{path}: {found.st_size:,} bytes given, at most {most:,} needed")
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         raise InputFileError(f"{path}: no such file{nearest(path.name, siblings)}") from None
     except UnicodeDecodeError as error:
         raise InputFileError(f"{path}: not UTF-8 text (byte {error.start})") from None
-    except OSError as error:
-        raise InputFileError(f"{path}: cannot be read: {error.strerror}") from None
+    except (OSError, ValueError) as error:
+        raise InputFileError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def need_ordinary(path: Path) -> os.stat_result:
+    """What the system says of a file or folder. Raises `InputFileError` for a pipe, a device or a socket.
+
+    Raises OSError when it cannot be asked, and ValueError for a name that no file has.
+    """
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+        kind = "a pipe" if stat.S_ISFIFO(found.st_mode) else "a device or a socket"
+        raise InputFileError(f"{path}: {kind} given, an ordinary file needed")
+    return found
 
 
 def _yaml_error() -> type[Exception]:
@@ -104,4 +145,35 @@ def _yaml_loader() -> type:
 def _read_yaml(text: str) -> Any:
     import yaml
 
+    _bound_yaml(text)
     return yaml.load(text, Loader=_yaml_loader())
+
+
+def _bound_yaml(text: str) -> None:
+    """Go through the events of a YAML text, building nothing.
+
+    Raises RecursionError for one nested too deeply, `ValueError` for one that is too long with aliases written out
+    or whose alias stands inside what it names.
+    """
+    import yaml
+
+    values, lengths = 0, {}
+    open_: list[tuple[str | None, int]] = []
+    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        if isinstance(event, yaml.AliasEvent):
+            if any(event.anchor == anchor for anchor, _ in open_):
+                raise ValueError(f"alias *{event.anchor} stands inside what it names")
+            values += lengths.get(event.anchor, 1)
+        elif isinstance(event, yaml.ScalarEvent):
+            values += 1
+            lengths[event.anchor] = 1
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_.append((event.anchor, values))
+            values += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = open_.pop()
+            lengths[anchor] = values - before
+        if len(open_) > DEEPEST:
+            raise RecursionError
+        if values > MOST_WRITTEN:
+            raise ValueError(f"more than {MOST_WRITTEN:,} values, aliases written out")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
+from posbias import memory
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.input_files import read_text
 from posbias.profile import Profile
@@ -206,7 +207,9 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
     if path.suffix.lower() == ".nc":
         return measured_influence(load_measurement(path))
     try:
-        data = json.loads(read_text(path))
+        text = read_text(path)
+        memory.require(64 * (text.count(",") + text.count("[")), f"{path}: bytes", len(text))
+        data = json.loads(text)
     except RecursionError:
         raise InputFileError(f"{path}: nested too deeply; a prediction, a list or a .nc needed") from None
     except ValueError as error:

@@ -12,6 +12,7 @@ import numpy as np
 
 from posbias.errors import DamagedError, InputFileError
 from posbias.files import write_text
+from posbias.input_files import need_ordinary
 from posbias.store.header import Header, canonical, check, digest_of
 
 
@@ -47,6 +48,7 @@ def parse_json(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     path = Path(path)
     try:
+        need_ordinary(path)
         data = json.loads(path.read_bytes(), parse_constant=_refuse)
     except FileNotFoundError:
         raise InputFileError(f"{path}: no such file") from None

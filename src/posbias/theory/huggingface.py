@@ -52,6 +52,10 @@ _REFUSED = {"attention_chunk_size": None, "use_bidirectional_attention": False, 
 """Keys of masks that are not predicted → what would be right."""
 
 
+LARGEST = 100_000
+"""Layers and heads at most, as in files of our own (`posbias.spec.Size`)."""
+
+
 def from_huggingface(config: dict[str, Any], name: str = "") -> Architecture:
     """Read depth, heads, masks and positional encoding from the contents of a `config.json`.
 
@@ -69,8 +73,8 @@ def from_huggingface(config: dict[str, Any], name: str = "") -> Architecture:
             config = {**config, key: default}
         elif key not in spelt and key not in config:
             config = {**config, key: default}
-    depth = integer(config, "num_hidden_layers", "n_layer", "n_layers")
-    heads = integer(config, "num_attention_heads", "n_head", "n_heads")
+    depth = integer(config, "num_hidden_layers", "n_layer", "n_layers", most=LARGEST)
+    heads = integer(config, "num_attention_heads", "n_head", "n_heads", most=LARGEST)
     positional = row.positional(config)
     width = _window(config)
     sliding = _sliding(config, row, depth, width)

@@ -31,13 +31,15 @@ def flag(config: Config, key: str, default: bool) -> bool:
     return given
 
 
-def integer(config: Config, *keys: str) -> int:
-    """The first of `keys` that the configuration holds, as an integer of at least one."""
+def integer(config: Config, *keys: str, most: float = math.inf) -> int:
+    """The first of `keys` that the configuration holds, as an integer from one to `most`."""
     for key in keys:
         if config.get(key) is not None:
-            if isinstance(config[key], bool) or not isinstance(config[key], int) or config[key] < 1:
-                raise InvalidValueError(f"{key}: {config[key]!r} given, an integer ≥ 1 needed")
-            return config[key]
+            given = config[key]
+            if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= most:
+                wanted = "≥ 1" if most == math.inf else f"from 1 to {most:,}"
+                raise InvalidValueError(f"{key}: {given!r} given, an integer {wanted} needed")
+            return given
     raise InvalidValueError(
         f"key {keys[0]!r} is missing (or its older spelling {', '.join(keys[1:]) or '–'})"
     )

@@ -27,6 +27,7 @@ class Quantity:
 
 def _depth(architecture: Architecture, depth: int) -> Architecture:
     """The pattern repeated to another depth; measured mixing only as far as it goes."""
+    replace(architecture.layers[0], heads=depth)  # a number of layers is bounded as one of heads is
     stack = [architecture.layers[t % len(architecture.layers)] for t in range(depth)]
     mixing = architecture.mixing
     if isinstance(mixing, PerLayer):
