@@ -115,6 +115,23 @@ def draw_sinks(results: Results, caption: Caption = ()) -> "Figure":
     return settle(figure)
 
 
+def draw_mitigations(results: Results, caption: Caption = ()) -> "Figure":
+    """Gaps with and without a means against them: a row without and with residual connections."""
+    sizes = {"sliding_window": "window", "prefix": "prefix"}
+    by_depth = len({cell.positional for cell in results}) > 1
+
+    def words(cell: Setting) -> tuple[str, str, str]:
+        panel = f"depth {cell.depth}" if by_depth else sizes.get(cell.mask.kind, cell.mask.kind)
+        size = cell.masked.rpartition(" ")[2] if cell.mask.kind in sizes else ""
+        encoding = ABSOLUTE.get(cell.positional, cell.positional) if by_depth else ""
+        return cell.row, panel, size or encoding or cell.normaliser.replace("_", "\n")
+
+    rows = _panels(results, words)
+    figure, part = captioned_figure(WIDTH, 2.9 * len(rows), caption)
+    _draw_gap_rows(part, rows)
+    return settle(figure)
+
+
 def draw_maps(results: Results, caption: Caption = ()) -> "Figure":
     """Attention maps of the first seed: a panel per layer, means over sequences above, one sequence below.
 

@@ -25,6 +25,14 @@ RELATIVE = {"none": "no encoding", "decay": "decay mask", "rope": "RoPE"}
 """Encodings of the depth figures, and what panels call them."""
 ABSOLUTE = {"none": "none", "sinusoidal": "sin", "rope": "RoPE"}
 """Encodings of the figures on biased training."""
+NORMALISERS = {
+    "softmax": "Softmax",
+    "off_by_one": "Softmax beside a sink of logit 0",
+    "learned_sink": "Softmax beside a learned sink",
+    "relu": "ReLU",
+    "sigmoid": "Sigmoid",
+}
+"""What makes rows of attention, and how claims begin; the figures have the softmax."""
 
 
 @dataclass(frozen=True)
@@ -37,13 +45,16 @@ class Setting:
     positional: str = "none"
     answers: tuple[str, ...] = ()
     inputs: Inputs = "gaussian_mixture"
+    normaliser: str = "softmax"
 
     @property
     def network(self) -> "Network":
         """The network to train."""
         from posbias.training.network import ENCODINGS, Network
+        from posbias.training.normalisers import NORMALISERS
 
-        return Network(self.depth, self.residual, self.mask, ENCODINGS[self.positional])
+        rows = NORMALISERS[self.normaliser]
+        return Network(self.depth, self.residual, self.mask, ENCODINGS[self.positional], rows)
 
     @property
     def task(self) -> "RetrievalTask":
@@ -72,6 +83,7 @@ class Setting:
     def __str__(self) -> str:
         residual = "residual" if self.residual else "no residual"
         words = [self.masked, self.positional, f"depth {self.depth}", residual]
+        words += [self.normaliser] if self.normaliser != "softmax" else []
         words += [f"trained on {' and '.join(self.answers)}"] if self.answers else []
         return ", ".join(words + ["fixed vocabulary"] * (self.inputs == "fixed_vocabulary"))
 

@@ -11,7 +11,7 @@ from typing import Any, get_args
 from posbias.claims import Claim
 from posbias.papers.claims import Maker, claims_of
 from posbias.papers.study import Studies, Study, minutes_text
-from posbias.papers.wu2025 import depth, sinks
+from posbias.papers.wu2025 import depth, mitigations, sinks
 from posbias.papers.wu2025 import quantities as q
 from posbias.papers.wu2025.biased_training import training_claims
 from posbias.papers.wu2025.drawing import (
@@ -310,7 +310,8 @@ def _all() -> Iterator[Study]:
     yield from (TABLE, FIGURE)
     yield from (known[f"fig{number}"] for number in range(2, 25))
     yield _along_training(known["fig2"])
+    yield from mitigations.STUDIES
 
 
 STUDIES = Studies(_all())
-"""Table 1, every figure from 1 to 24, and the learning curves of Figure 2."""
+"""Table 1, every figure from 1 to 24, the learning curves of Figure 2, and what mitigates gaps."""
