@@ -91,10 +91,14 @@ def describe_variation(quantity: str, varied: "Sequence[tuple[float, Profile]]")
             f"{profile.summary.first_mass:.1%}",
             f"{profile.summary.last_mass:.1%}",
             str(profile.summary.trough),
+            f"{profile.summary.flatness:.3f}",
         ]
         for value, profile in varied
     ]
-    return table([quantity, "profile", "verdict", "first 5 %", "last 5 %", "trough"], rows)
+    head = [quantity, "profile", "verdict", "first 5 %", "last 5 %", "trough", "flatness"]
+    flattest, its = max(varied, key=lambda one: one[1].summary.flatness)
+    said = f"flattest: {quantity} {flattest:g}, flatness {its.summary.flatness:.3f}"
+    return [*table(head, rows), "", said]
 
 
 def describe_several(named: "Sequence[tuple[str, Profile]]") -> list[str]:

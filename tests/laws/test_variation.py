@@ -1,6 +1,7 @@
 """What if: each varied profile is the profile of the varied architecture."""
 
 import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -9,11 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posbias.errors import InvalidValueError
+from posbias.terminal import describe_variation
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.encodings import ALiBi, DecayBias
-from posbias.theory.masks import Causal, SlidingWindow
-from posbias.theory.mixing import ConstantMixing, PerLayer
+from posbias.theory.content import ConstantDiagonal
+from posbias.theory.encodings import ALiBi, DecayBias, KerpleLog, RoPE
+from posbias.theory.masks import Causal, Prefix, SlidingWindow
+from posbias.theory.mixing import AttentionOnly, ConstantMixing, PerLayer
 from posbias.theory.rollout.dispatch import influence
+from posbias.theory.rollout.kernel import dense_influence
 from posbias.theory.variation import QUANTITIES, STEPS, values_of, vary, vary_two
 
 LOCAL, GLOBAL = (
@@ -60,6 +64,68 @@ def test_decay_and_temperature_reach_every_layer():
     hot = Layer(heads=2, positional=ALiBi(), temperature=2.0)
     same(vary(Architecture(3, (GLOBAL,), ConstantMixing(0.3)), "temperature", [2.0], 50),
          [Architecture(3, (hot,), ConstantMixing(0.3))])  # fmt: skip
+
+
+def test_the_flattest_value_is_named():
+    values = [0.0, 0.2, 0.6, 1.0]
+    varied = vary(interleaved(), "mixing", values, 50)
+    flatness = [1 - 0.5 * float(np.abs(p.mass / p.mass.sum() - 1 / 50).sum()) for _, p in varied]
+    best = values[flatness.index(max(flatness))]
+    assert (
+        describe_variation("mixing", varied)[-1] == f"flattest: mixing {best:g}, flatness {max(flatness):.3f}"
+    )
+
+
+def architecture_with(depth: int = 3, **fields) -> Architecture:
+    return Architecture(depth, (Layer(heads=2, **fields),), ConstantMixing(0.3))
+
+
+ROTARY, PAIR = RoPE(((2.0, 1.0),), dimension=4), RoPE(((3.0,),), frequencies=(0.1,))
+KNOBS = {
+    "prefix": ({}, 7, {"mask": Prefix(7)}),
+    "prefix again": ({"mask": Prefix(3)}, 7, {"mask": Prefix(7)}),
+    "rope_base": ({"positional": ROTARY}, 50.0, {"positional": RoPE(((2.0, 1.0),), dimension=4, base=50.0)}),
+    "rope_angle": ({"positional": PAIR}, 0.4, {"positional": RoPE(((3.0,),), frequencies=(0.4,))}),
+    "kerple": (
+        {"positional": KerpleLog((0.5,), (2.0,))},
+        4.0,
+        {"positional": KerpleLog((2.0,), (2.0,))},
+    ),
+    "slopes": ({"positional": ALiBi(scale=0.5)}, 3.0, {"positional": ALiBi(scale=1.5)}),
+    "diagonal": ({}, -1.5, {"content": ConstantDiagonal((-1.5,))}),
+    "diagonal again": (
+        {"content": ConstantDiagonal((1.0,), first_column=(0.5,))},
+        -1.5,
+        {"content": ConstantDiagonal((-1.5,), first_column=(0.5,))},
+    ),
+    "first_column": ({}, 2.0, {"content": ConstantDiagonal((0.0,), first_column=(2.0,))}),
+    "sink_logit": ({}, 0.0, {"sinks": (0.0,)}),
+}
+
+
+@pytest.mark.parametrize("case", KNOBS)
+def test_a_knob_makes_the_architecture_that_has_its_value(case):
+    before, value, after = KNOBS[case]
+    varied = vary(architecture_with(**before), case.split()[0], [value], 24)
+    naive = dense_influence(architecture_with(**after), 24)
+    np.testing.assert_allclose(varied[0][1].mass, naive, rtol=1e-10, atol=1e-15)
+    unchanged = dense_influence(architecture_with(**before), 24)
+    assert np.abs(naive - unchanged).max() > 1e-4
+
+
+@given(st.floats(0.01, 2), st.floats(0.5, 5), st.integers(1, 5), st.integers(2, 20))
+def test_rotary_pairs_of_any_angle_are_products_of_dense_kernels(angle, amplitude, depth, tokens):
+    pair = RoPE(((amplitude,),), frequencies=(0.1,))
+    architecture = Architecture(depth, (Layer(positional=pair),), AttentionOnly())
+    row = np.eye(tokens)[-1]
+    for _ in range(depth):
+        logits = np.array(
+            [[amplitude * math.cos((i - j) * angle) for j in range(tokens)] for i in range(tokens)]
+        )
+        weights = np.exp(logits) * np.tri(tokens)
+        row = row @ (weights / weights.sum(axis=1, keepdims=True))
+    [(_, profile)] = vary(architecture, "rope_angle", [angle], tokens)
+    np.testing.assert_allclose(profile.mass, row, rtol=1e-9, atol=1e-14)
 
 
 def test_tokens_vary_the_text():
@@ -117,6 +183,10 @@ def test_a_wrong_spelling_is_named(spelling, words):
         ("mixing", 1.5, "value: 1.5 given"),
         ("window", 0, "width: 0 given"),
         ("depth", 0, "depth: 0 given"),
+        ("prefix", 0, "length: 0 given"),
+        ("rope_base", 10.0, "rope_base: no layer has RoPE"),
+        ("rope_angle", 0.1, "rope_angle: no layer has RoPE"),
+        ("kerple", 2.0, "kerple: no layer has KERPLE"),
         ("tokens", 0, "tokens: 0 given"),
         ("head", 3, "vary: 'head' given, one of.*did you mean 'heads'"),
         ("heads", 2.5, "heads: 2.5 given"),

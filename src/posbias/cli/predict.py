@@ -43,9 +43,15 @@ class Options:
         What if: the profile for many values of one quantity, for instance depth=1:64, mixing=0:1,
         window=64:4096:12 (so many values) or tokens=256,1024,4096; given twice, a map of the shares of both ends
         over two. Quantities: depth, mixing, window, full_period (every so many layers a full one), sinks (first
-        tokens that windows see), heads, slopes (factor on ALiBi's), decay, nope_period, temperature, tokens.
+        tokens that windows see), heads, prefix, slopes (factor on ALiBi's), rope_base, rope_angle (of one pair),
+        kerple (factor on its scale), diagonal and first_column (of content), sink_logit, decay, nope_period,
+        temperature, tokens.
     depth_trajectory
         The profile after every layer, from none to all.
+    critical_distance
+        Where depth and decay balance, at every depth up to the architecture's: x* of Wu et al. 2025 and the peak
+        of the rollout itself; with --vary decay=0.1,0.5 or rope_angle=0.01,0.1 for each value. For causal layers
+        of a decay mask or one rotary pair, with --mixing attention_only.
     method
         How layers are computed: auto, sweep, fft or stream. Auto takes the fastest that is exact.
     out
@@ -61,6 +67,7 @@ class Options:
     rule: str | None = None
     vary: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
     depth_trajectory: shared.Flag = False
+    critical_distance: shared.Flag = False
     method: str = "auto"
     out: shared.Out | None = None
     plot: Path | None = None
@@ -93,7 +100,9 @@ def predict(architecture: str, *more: str, options: Options = Options()) -> None
         check_kind(options.plot)
     measurement = _calibration(options)
     cases = [case for given in (architecture, *more) for case in _cases(given, options, measurement)]
-    if len(cases) > 1:
+    if options.critical_distance:
+        _critical(cases, options)
+    elif len(cases) > 1:
         _several(cases, options, measurement)
     elif len(options.vary) > 1:
         _map(cases[0], options)
@@ -203,6 +212,7 @@ def _calibration(options: Options) -> Any:
     others = {
         "vary": options.vary or None,
         "depth_trajectory": options.depth_trajectory or None,
+        "critical_distance": options.critical_distance or None,
         "mixing": options.mixing,
         "query": None if options.query == -1 else options.query,
     }
@@ -217,6 +227,17 @@ def _calibration(options: Options) -> Any:
             f"calibrate: {options.calibrate!r} given, a measurement's .nc or {BUNDLED.stem} needed"
         )
     return load_measurement(BUNDLED if named else options.calibrate)
+
+
+def _critical(cases: Sequence[_Case], options: Options) -> None:
+    """Answer with the critical distances of one architecture."""
+    if len(cases) > 1 or options.depth_trajectory or options.query != -1:
+        taken = "several predictions" if len(cases) > 1 else "--depth-trajectory or --query"
+        raise InvalidValueError(f"critical_distance: given together with {taken}, without them needed")
+    from posbias.cli.critical import critical_distances
+
+    case, where = cases[0], {"plot": options.plot, "json": options.json, "out": options.out}
+    critical_distances(case.architecture, case.tokens, options.vary, case.about(), **where)
 
 
 def _varied(case: _Case, options: Options) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 from posbias.arguments import whole
 from posbias.errors import InvalidValueError
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
-from posbias.theory.encodings import ALiBi, DecayBias, NoPE
-from posbias.theory.masks import Causal, SlidingWindow
+from posbias.theory.content import ConstantDiagonal, NoContent
+from posbias.theory.encodings import ALiBi, DecayBias, KerpleLog, KerplePower, NoPE, RoPE
+from posbias.theory.masks import Causal, Prefix, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, PerLayer
 
 
@@ -84,17 +85,76 @@ def _nope_period(architecture: Architecture, period: int) -> Architecture:
     return replace(architecture, layers=shortest_pattern(stack))
 
 
-def _slopes(architecture: Architecture, factor: float) -> Architecture:
-    """ALiBi's slopes times a factor, in every layer that has them."""
-    layers = tuple(
-        replace(layer, positional=replace(layer.positional, scale=factor * layer.positional.scale))
-        if isinstance(layer.positional, ALiBi)
-        else layer
+def _prefix(architecture: Architecture, length: int) -> Architecture:
+    """Another length where the architecture has prefixes; a prefix in every causal layer where it has none."""
+    wanted = Prefix if any(isinstance(layer.mask, Prefix) for layer in architecture.layers) else Causal
+    if not any(isinstance(layer.mask, wanted) for layer in architecture.layers):
+        raise InvalidValueError("prefix: no layer has a prefix or the causal mask, at least one needed")
+    layers = (
+        replace(layer, mask=Prefix(length)) if isinstance(layer.mask, wanted) else layer
         for layer in architecture.layers
     )
-    if not any(isinstance(layer.positional, ALiBi) for layer in layers):
-        raise InvalidValueError("slopes: no layer has ALiBi, at least one with it needed")
-    return replace(architecture, layers=layers)
+    return replace(architecture, layers=tuple(layers))
+
+
+def _encoding(
+    name: str, needed: str, kinds: type | tuple[type, ...], change: Callable[[Any, float], Any]
+) -> Callable[[Architecture, Any], Architecture]:
+    """Change the encoding of every layer that has one of these `kinds`, of which there must be a layer."""
+
+    def changed(architecture: Architecture, given: float) -> Architecture:
+        if not any(isinstance(layer.positional, kinds) for layer in architecture.layers):
+            raise InvalidValueError(f"{name}: no layer has {needed}, at least one with it needed")
+        layers = (
+            replace(layer, positional=change(layer.positional, given))
+            if isinstance(layer.positional, kinds)
+            else layer
+            for layer in architecture.layers
+        )
+        return replace(architecture, layers=tuple(layers))
+
+    return changed
+
+
+def _slopes(positional: ALiBi, factor: float) -> ALiBi:
+    """ALiBi's slopes times a factor."""
+    return replace(positional, scale=factor * positional.scale)
+
+
+def _rope_base(positional: RoPE, base: float) -> RoPE:
+    """Another base, for frequencies that come from one."""
+    if positional.frequencies is not None:
+        raise InvalidValueError("rope_base: frequencies given one by one, a base with a dimension needed")
+    return replace(positional, base=base)
+
+
+def _rope_angle(positional: RoPE, angle: float) -> RoPE:
+    """Another angle per token, of a single pair of dimensions (Wu et al. 2025, Lemma 4.6)."""
+    if len(positional.angles) != 1:
+        raise InvalidValueError(f"rope_angle: {len(positional.angles)} pairs of dimensions given, one needed")
+    return replace(positional, frequencies=(angle,), dimension=None)
+
+
+def _kerple(positional: KerpleLog | KerplePower, factor: float) -> KerpleLog | KerplePower:
+    """KERPLE's r₁ times a factor."""
+    return replace(positional, scale=tuple(factor * scale for scale in positional.scale))
+
+
+def _content(name: str) -> Callable[[Architecture, Any], Architecture]:
+    """Another number for all heads in the content of every layer, the rest of it as it is."""
+
+    def changed(layer: Layer, given: float) -> Layer:
+        content = ConstantDiagonal((0.0,)) if isinstance(layer.content, NoContent) else layer.content
+        if not isinstance(content, ConstantDiagonal):
+            raise InvalidValueError(
+                f"{name}: content {type(content).__name__} given, a constant diagonal needed"
+            )
+        return replace(layer, content=replace(content, **{name: (float(given),)}))
+
+    def change(architecture: Architecture, given: float) -> Architecture:
+        return replace(architecture, layers=tuple(changed(layer, given) for layer in architecture.layers))
+
+    return change
 
 
 def _sinks(architecture: Architecture, sinks: int) -> Architecture:
@@ -129,7 +189,20 @@ QUANTITIES = {
                  _full_period),
         Quantity("sinks", "number of first tokens that every window sees", True, False, _sinks),
         Quantity("heads", "number of heads in every layer", True, True, _each_layer(heads=lambda heads: heads)),
-        Quantity("slopes", "factor on the slopes of ALiBi", False, True, _slopes),
+        Quantity("prefix", "length of the prefix", True, True, _prefix),
+        Quantity("slopes", "factor on the slopes of ALiBi", False, True,
+                 _encoding("slopes", "ALiBi", ALiBi, _slopes)),
+        Quantity("rope_base", "base of the rotary angles", False, True,
+                 _encoding("rope_base", "RoPE", RoPE, _rope_base)),
+        Quantity("rope_angle", "angle per token of one rotary pair", False, True,
+                 _encoding("rope_angle", "RoPE", RoPE, _rope_angle)),
+        Quantity("kerple", "factor on the scale of KERPLE", False, True,
+                 _encoding("kerple", "KERPLE", (KerpleLog, KerplePower), _kerple)),
+        Quantity("diagonal", "content logit of a token on itself", False, False, _content("diagonal")),
+        Quantity("first_column", "content logit of all tokens on the first", False, False,
+                 _content("first_column")),
+        Quantity("sink_logit", "logit of a sink beside the keys", False, False,
+                 _each_layer(sinks=lambda logit: (float(logit),))),
         Quantity("decay", "rate of a decay mask in every layer", False, True, _each_layer(positional=DecayBias)),
         Quantity("nope_period", "every so many layers one without an encoding", True, False, _nope_period),
         Quantity("temperature", "temperature of every softmax", False, True, _each_layer(temperature=float)),

@@ -261,6 +261,7 @@ _KINDS: tuple[tuple[Callable[[Table], bool], Reader, *tuple[str, ...]], ...] = (
         "predict",
         "predict-varied",
         "predict-map",
+        "predict-critical",
     ),
     (_has("predictions"), _each(methods.of_architecture, "predictions", "architecture"), "predict-several"),
     (_has("experiment", "fingerprint"), _at(methods.of_experiment, "experiment"), "train"),
