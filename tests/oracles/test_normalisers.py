@@ -20,6 +20,8 @@ from posbias.theory.rollout import influence
 from posbias.theory.rollout.kernel import layer_kernel
 from posbias.training.network import Network
 from posbias.training.normalisers import SinkSoftmax, rows, scores_gradient
+from posbias.training.shorthand import experiment_of, words_of
+from posbias.training.specification import compatible
 
 TRAINED = (SinkSoftmax(), SinkSoftmax(-3.0), SinkSoftmax(2.0, learned=True), ReLU(), Sigmoid(), Sigmoid(0.5))
 
@@ -139,6 +141,18 @@ def test_a_softmax_is_written_as_before_there_were_others():
     )
     for value in (Layer(normaliser=ReLU()), Network(normaliser=SinkSoftmax(1.0, True)), Layer(), Network()):
         assert decode(type(value), encode(value)) == value
+
+
+def test_files_name_normalisers_in_words():
+    one, other = (experiment_of({"network": {"normaliser": word}}) for word in ("relu", "off_by_one"))
+    assert one.network.normaliser == ReLU()
+    assert words_of(one) == "causal-none-depth2-relu"
+    assert other.network.normaliser == SinkSoftmax(0.0)
+    assert words_of(experiment_of({})) == "causal-none-depth2"
+    with pytest.raises(InvalidValueError, match="did you mean 'sigmoid'"):
+        experiment_of({"network": {"normaliser": "sigmoyd"}})
+    assert compatible(one, one)
+    assert not compatible(one, other)
 
 
 @st.composite
