@@ -161,6 +161,11 @@ def findings_table(findings: "list[Finding]") -> list[str]:
     return [*lines, "", ", ".join(counts), *(["", *notes] if notes else [])]
 
 
+def _three_digits(score: float) -> str:
+    """'2.931', or a dash for what is not there."""
+    return f"{score:.3f}" if score == score else "–"
+
+
 def recency_table(result: "RecencyResult") -> list[str]:
     """What a simulation says: a line for each layer, then what the words mean."""
     scores, last = result.mean_scores.value, result.model.tokens - 1
@@ -173,7 +178,7 @@ def recency_table(result: "RecencyResult") -> list[str]:
             str(probability),
             str(adjacent),
             definition.verdict,
-            " ".join(f"{scores[layer, last, key]:.3f}" for key in (0, last // 2, last - 1)),
+            " ".join(_three_digits(scores[layer, last, key]) for key in (0, last // 2, last - 1)),
         ]
         for layer, (probability, adjacent, definition) in enumerate(answers)
     ]

@@ -1,13 +1,18 @@
 """Heads, encodings, parts of a layer and lengths as Kim et al. speak of them; mistakes that are caught."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from posbias.seeds import stream
 from posbias.simulation.model import RecencyModel
+from posbias.simulation.token_space import embeddings, layer_scores
 from posbias.simulation.variants import Variant, draw_inputs, draw_weights, run_layers
-from posbias.verify.kim import variants
+from posbias.theory.masks import Causal, Full, SlidingWindow
+from posbias.verify.kim import masks, variants
 from posbias.verify.run import check
 
 STATEMENTS = {statement.key: statement for statement in variants.VARIANTS}
@@ -83,3 +88,24 @@ def test_an_encoding_of_places_is_caught(monkeypatch):
 
     monkeypatch.setattr(variants, "second_layer", by_place)
     assert not survives("kim-4-relative")
+
+
+# --- masks -------------------------------------------------------------------------------------------------
+
+
+def test_shares_by_query_are_those_of_the_pairs_it_sees():
+    model = RecencyModel(9, depth=2, mask=SlidingWindow(3))
+    shares = masks.shares_by_query(model, 1, 20)
+    scores = layer_scores(model, embeddings(stream(1, "verify/kim/masks"), model, 20))[0][1]
+    for query in range(9):
+        seen = list(range(max(0, query - 2), query))
+        expected = scores[:, query, seen[1]] > scores[:, query, seen[0]] if len(seen) == 2 else math.nan
+        np.testing.assert_array_equal(shares[:, query], np.broadcast_to(expected, 20).astype(float))
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"), [("SlidingWindow", lambda width: Causal()), ("Full", Causal), ("Causal", Full)]
+)
+def test_another_mask_is_caught(monkeypatch, name, wrong):
+    monkeypatch.setattr(masks, name, wrong)
+    assert not check(masks.MASKS[0].as_printed, 10, 0, "kim-4-masks").survived

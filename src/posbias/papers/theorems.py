@@ -103,7 +103,7 @@ STATED = {
             0.1,
             0.5,
         ),
-        _stated("kim2026", "Theorem 1, Propositions 1 to 3, Equations 5, 19 and 42", 19, 1, 5),
+        _stated("kim2026", "Theorem 1, Propositions 1 to 3, Equations 5, 19 and 42", 20, 1.2, 6),
     )
 }
 """The studies of numbered statements, by paper."""

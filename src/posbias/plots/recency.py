@@ -65,7 +65,7 @@ def draw_scores(
     from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
     tokens = len(scores)
-    seen = np.tri(tokens, k=0 if diagonal else -1, dtype=bool)
+    seen = np.tri(tokens, k=0 if diagonal else -1, dtype=bool) & np.isfinite(scores)
     low, high = colour_span(scores[seen], se[seen])
     style.dress(ax, "", "")
     if not diagonal:

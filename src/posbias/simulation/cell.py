@@ -12,7 +12,6 @@ import numpy as np
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.result import RecencyResult
 from posbias.simulation.tally import Layout, Tally
-from posbias.spec import encode
 from posbias.store import Header, JsonCodec
 
 MOMENTS = ("mean", "squares", "products")
@@ -32,7 +31,7 @@ class RecencyCell:
     @property
     def specification(self) -> Mapping[str, Any]:
         """Model and seed."""
-        return {"model": encode(self.model), "seed": self.seed}
+        return {"model": self.model.as_dict(), "seed": self.seed}
 
     @property
     def name(self) -> str:
@@ -48,7 +47,7 @@ class RecencyCell:
 
     def from_content(self, header: Header, content: Mapping[str, Any]) -> RecencyResult:
         """The result, every float as it was. Raises `KeyError` or `ValueError` for content that is not whole."""
-        tally = Tally(Layout(self.model.tokens), self.model.depth, int(content["samples"]))
+        tally = Tally(Layout(self.model.tokens, self.model.mask), self.model.depth, int(content["samples"]))
         for name in MOMENTS:
             moments = np.array(content[name], dtype=np.float64)
             if moments.shape != getattr(tally, name).shape or not np.isfinite(moments).all():

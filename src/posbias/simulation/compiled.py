@@ -99,8 +99,8 @@ def normalise(x, factor, length, extra, freedom):
 
 
 @compiled("contract", inlined=True, error_model="numpy")
-def attend(x, v, scratch, scale, top, extra, freedom):
-    """Fill in scores and attention of one layer from its inputs x.
+def attend(x, v, scratch, scale, top, extra, freedom, admits):
+    """Fill in scores and attention of one layer from its inputs x; `admits` [pair] says what is seen.
 
     `top` is the score of a token with itself if that is the highest of its row and the same for all (as among
     normalised tokens), else infinite: then the highest is looked for. `scratch` is as long as the scores.
@@ -121,8 +121,12 @@ def attend(x, v, scratch, scale, top, extra, freedom):
         scores[e] *= scale
         weights[e] = scores[e] - top
     if top == np.inf:
-        below_highest(v, tokens)
+        below_highest(v, tokens, admits)
     exponentials(weights, scratch)
+    for p in range(pairs):
+        if not admits[p]:
+            for s in range(LANES):
+                v[pairs + p, s] = 0.0
     total = np.empty(LANES)
     for i in range(tokens):
         first = pairs + i * (i + 1) // 2
@@ -139,20 +143,21 @@ def attend(x, v, scratch, scale, top, extra, freedom):
 
 
 @compiled(error_model="numpy")
-def below_highest(v, tokens):
-    """Set what is to become weights to the scores less the highest of their row."""
+def below_highest(v, tokens, admits):
+    """Set what is to become weights to the scores less the highest of their row that is seen, or to 0."""
     pairs = tokens * (tokens + 1) // 2
     top = np.empty(LANES)
     for i in range(tokens):
         row = i * (i + 1) // 2
         for s in range(LANES):
-            top[s] = v[row, s]
-        for j in range(1, i + 1):
-            for s in range(LANES):
-                top[s] = max(top[s], v[row + j, s])
+            top[s] = v[row + i, s]
+        for j in range(i):
+            if admits[row + j]:
+                for s in range(LANES):
+                    top[s] = max(top[s], v[row + j, s])
         for j in range(i + 1):
             for s in range(LANES):
-                v[pairs + row + j, s] = v[row + j, s] - top[s]
+                v[pairs + row + j, s] = min(v[row + j, s] - top[s], 0.0)
 
 
 @compiled("contract", inlined=True, error_model="numpy")
@@ -175,7 +180,7 @@ def mix(x, v, own, extra, freedom):
 
 
 @compiled("contract", inlined=True, error_model="numpy")
-def compare(v, tokens, found, counts, triples):
+def compare(v, tokens, found, counts, triples, admits):
     """Fill in steps, rises and shares of one layer from its scores; `triples` as in `Layout`.
 
     `found` [lane] and `counts` [group, lane] are room for integers.
@@ -185,7 +190,7 @@ def compare(v, tokens, found, counts, triples):
     shares = rises + (tokens - 1) * (tokens - 2) // 2
     counts[:] = 0
     for i in range(1, tokens):
-        scores = v[i * (i + 1) // 2 :]
+        scores, sees = v[i * (i + 1) // 2 :], admits[i * (i + 1) // 2 :]
         for j in range(i):
             step, left, right = v[steps + i * (i - 1) // 2 + j], scores[j], scores[j + 1]
             for s in range(LANES):
@@ -194,7 +199,9 @@ def compare(v, tokens, found, counts, triples):
             rise, first, score = v[rises + (i - 1) * (i - 2) // 2 + j - 1], scores[0], scores[j]
             for s in range(LANES):
                 rise[s] = score[s] - first[s]
-            count_below(scores, j, found, counts[tokens - 2 :])
+            if not sees[j]:
+                continue
+            count_below(scores, j, found, counts[tokens - 2 :], sees)
             by_query, by_distance = counts[i - 1], counts[2 * (tokens - 2) + i - j]
             for s in range(LANES):
                 by_query[s] += found[s]
@@ -203,18 +210,20 @@ def compare(v, tokens, found, counts, triples):
         for s in range(LANES):
             counts[0, s] += counts[i - 1, s]
     for g in range(triples.size):
-        share, count, of = v[shares + g], counts[g], 1.0 / triples[g]
+        share, count, of = v[shares + g], counts[g], 1.0 / max(triples[g], 1)
         for s in range(LANES):
             share[s] = count[s] * of
 
 
 @compiled(error_model="numpy")
-def count_below(scores, j, found, by_gap):
-    """found ← how many of the first j keys score below key j; by_gap[j − k] has each added."""
+def count_below(scores, j, found, by_gap, sees):
+    """found ← how many of the first j keys that are seen score below key j; by_gap[j − k] has each added."""
     score = scores[j]
     for s in range(LANES):
         found[s] = 0
     for k in range(j):
+        if not sees[k]:
+            continue
         other, gap = scores[k], by_gap[j - k]
         for s in range(LANES):
             later = np.int64(score[s] > other[s])
@@ -257,12 +266,12 @@ def absorb(v, control, used, seen, mean, squares, products, centre, total, botto
 def run_block(
     normals, chis, used, depth, tokens, extra, freedom,
     shared, unit, length, scale, before, after, residual,
-    triples, mean, squares, products,
+    triples, admits, mean, squares, products,
 ):  # fmt: skip
     """Take the first `used` samples of a block through all layers into the moments of an empty tally.
 
     `length` is that of a normalised token (0: no norm), `before` and `after` say whether the norm comes
-    before or after attention, `scale` what inner products are multiplied with.
+    before or after attention, `scale` what inner products are multiplied with; `admits` is `Layout.seen`.
     """
     x = np.zeros((tokens, extra + min(tokens, freedom), LANES))
     v, control = np.empty((mean.shape[1], LANES)), np.empty((mean.shape[1], LANES))
@@ -284,8 +293,8 @@ def run_block(
             here = control if t == 0 else v
             normed = before or (after and t > 0)
             top = length * length * scale if normed else np.inf
-            attend(x, here, scratch, scale, top, extra, freedom)
-            compare(here, tokens, found, counts, triples)
+            attend(x, here, scratch, scale, top, extra, freedom, admits)
+            compare(here, tokens, found, counts, triples, admits)
             absorb(here, control, lanes, seen, mean[t], squares[t], products[t], centre, total, t == 0)
             if t < depth - 1:
                 mix(x, here, own, extra, freedom)

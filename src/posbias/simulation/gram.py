@@ -43,6 +43,20 @@ def extra_coordinates(model: RecencyModel) -> int:
     return int(model.order == "post" and model.norm == "layernorm")
 
 
+def check_mask(model: RecencyModel) -> None:
+    """Raise `InvalidValueError` for a mask by which a token sees one after it, or not itself.
+
+    The factor stays triangular under all others. Normalised tokens score highest with themselves, so weights are
+    taken relative to that.
+    """
+    allowed = model.mask.allowed(model.tokens)
+    if np.triu(allowed, 1).any() or not allowed.diagonal().all():
+        raise InvalidValueError(
+            f"mask: {model.mask} given with engine 'gram', under which a token sees itself and none after it; "
+            "'token_space' needed"
+        )
+
+
 def draw_block(
     model: RecencyModel, seed: int, block: int
 ) -> tuple[Float[np.ndarray, "entry sample"], Float[np.ndarray, "token sample"]]:
@@ -67,7 +81,7 @@ def run_block(model: RecencyModel, seed: int, block: int, samples: int = BLOCK) 
     """
     if not 1 <= samples <= BLOCK:
         raise InvalidValueError(f"samples: {samples} given, an integer from 1 to {BLOCK} needed")
-    tally = Tally(Layout(model.tokens), model.depth, samples)
+    tally = Tally(Layout(model.tokens, model.mask), model.depth, samples)
     normals, chis = draw_block(model, seed, block)
     length = 0.0 if model.norm == "none" else np.sqrt(model.dimension) * model.gain
     compiled.run_block(
@@ -86,6 +100,7 @@ def run_block(model: RecencyModel, seed: int, block: int, samples: int = BLOCK) 
         model.norm != "none" and model.order == "post",
         model.residual,
         tally.layout.triples,
+        tally.layout.seen,
         tally.mean,
         tally.squares,
         tally.products,

@@ -5,15 +5,17 @@
 
 That is the order "pre" (norm, then attention). With "post", S = XXᵀ/√d and X ← norm(A·X (+ X)), so that the
 first layer sees the embeddings as they were drawn. A norm may have constant affine vectors: Y = gain·Ŷ + bias.
+Another mask than the causal one changes what a token attends to, not how it is scored.
 """
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
 from posbias.errors import InvalidValueError
-from posbias.spec import Count, Positive, Size, value
+from posbias.spec import Count, Positive, Size, encode, value
+from posbias.theory.masks import Causal, Mask
 
 Anisotropy = Annotated[FiniteFloat, Field(ge=0, lt=1)]
 NormName = Literal["layernorm", "rmsnorm", "none"]
@@ -27,8 +29,9 @@ class RecencyModel:
     `dimension` is d, `anisotropy` α, `temperature` divides the scores beside √d, `gain` and `bias` are the
     entries of constant affine vectors (LayerNorm's bias adds bias²·√d to every score and nothing else).
     Raises `InvalidValueError` for α outside [0, 1), counts below 1, gain or bias without a norm that has them,
-    and for a norm of too few dimensions (1 for RMSNorm, 2 for LayerNorm: all its vectors are ± one vector).
-    Source: Kim et al. 2026, Sections 2 and 3, whose simulations have 10 tokens and 4 layers.
+    for a norm of too few dimensions (1 for RMSNorm, 2 for LayerNorm: all its vectors are ± one vector), and for a
+    mask that leaves a query no key. Source: Kim et al. 2026, Sections 2 and 3, whose simulations have 10 tokens, 4
+    layers and the causal mask.
     """
 
     tokens: Annotated[int, Field(ge=2, le=1000)] = 10
@@ -41,6 +44,7 @@ class RecencyModel:
     temperature: Positive = 1.0
     gain: Positive = 1.0
     bias: FiniteFloat = 0.0
+    mask: Mask = Causal()
 
     def __post_init__(self):
         if self.norm == "none" and self.gain != 1.0:
@@ -52,6 +56,13 @@ class RecencyModel:
             raise InvalidValueError(
                 f"dimension: {self.dimension} given, at least {least} needed with norm {self.norm!r}"
             )
+        if not self.mask.allowed(self.tokens).any(axis=1).all():
+            raise InvalidValueError(f"mask: {self.mask} given, one that leaves every query a key needed")
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; the causal mask goes without saying."""
+        told = encode(self)
+        return {name: field for name, field in told.items() if name != "mask" or self.mask != Causal()}
 
     @property
     def shared(self) -> float:
@@ -70,5 +81,5 @@ class RecencyModel:
 
     @property
     def triples(self) -> int:
-        """How many triples of positions i > j > k there are."""
+        """How many triples of positions i > j > k there are, whatever the mask."""
         return math.comb(self.tokens, 3)

@@ -1,7 +1,8 @@
 """What a simulation says: recency probabilities, mean scores and attention, and Definition 1, with errors.
 
 The recency probability of a layer is the chance that S_ij > S_ik for a triple of positions i > j > k, over
-samples and triples (Kim et al. 2026, Section 3); half says no preference. Triples of one sample depend on each
+samples and triples (Kim et al. 2026, Section 3); half says no preference. Under a mask these are the triples whose
+query sees both keys. Triples of one sample depend on each
 other, so errors are over samples. In the first layer it is ½ exactly, and what a sample's share of triples
 there exceeds ½ by, a later layer's share exceeds its mean by, to a part that regression finds. Taking that
 part out (a control variate) leaves the mean where it is and makes the error smaller: 1.3 times at d = 16, a
@@ -19,7 +20,6 @@ from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.tally import Tally
-from posbias.spec import encode
 
 Array = Float[np.ndarray, "..."]
 Pair = Float[np.ndarray, "2 layer feature"]
@@ -110,10 +110,10 @@ class RecencyResult:
 
     @property
     def mean_scores(self) -> Averages:
-        """Mean scores [layer, query, key]; NaN above the diagonal."""
-        return self._triangle(
-            self._plain(slice(0, self.tally.layout.pairs)), *np.tril_indices(self.model.tokens)
-        )
+        """Mean scores [layer, query, key]; NaN above the diagonal and where the mask admits no pair."""
+        scores = self._plain(slice(0, self.tally.layout.pairs))
+        scores[..., ~self.tally.layout.seen] = np.nan
+        return self._triangle(scores, *np.tril_indices(self.model.tokens))
 
     @property
     def mean_attention(self) -> Averages:
@@ -124,7 +124,10 @@ class RecencyResult:
 
     @property
     def steps(self) -> Averages:
-        """Mean of S_i,j+1 − S_ij [layer, query, key j < i], controlled below the diagonal; else NaN."""
+        """Mean of S_i,j+1 − S_ij [layer, query, key j < i], controlled below the diagonal; else NaN.
+
+        Of pairs that the mask does not admit, too.
+        """
         part = slice(self.tally.layout.steps, self.tally.layout.rises)
         row, column = np.tril_indices(self.model.tokens, -1)
         steps = np.where(column + 1 == row, self._plain(part), self._controlled(part, 0.0))
@@ -142,9 +145,9 @@ class RecencyResult:
     def exhibits_recency(self, confidence: float = 0.95) -> tuple[Recency, ...]:
         """Definition 1 of the mean scores, layer by layer, at the given confidence.
 
-        "yes" if every step is surely positive (each on its own: one that is not refutes it), "no" if one is
-        surely not, allowing for the number of steps tried. Raises `InvalidValueError` for a confidence
-        outside (0, 1).
+        "yes" if every step between two keys that the mask admits is surely positive (each on its own: one that
+        is not refutes it), "no" if one is surely not, allowing for the number of steps tried. Raises
+        `InvalidValueError` for a confidence outside (0, 1).
         """
         if not 0.0 < confidence < 1.0:
             raise InvalidValueError(f"confidence: {confidence} given, a number between 0 and 1 needed")
@@ -156,6 +159,8 @@ class RecencyResult:
             with np.errstate(divide="ignore", invalid="ignore"):
                 sure = np.where(se > 0, value / se, np.sign(value) * np.inf)
             sure = np.where(np.isnan(sure), 0.0, sure)
+            allowed = self.model.mask.allowed(self.model.tokens)
+            sure = np.where(allowed[row, column] & allowed[row, column + 1], sure, np.inf)
             worst = int(np.argmin(sure))
             verdict = "undecided"
             if sure[worst] > ndtri(confidence):
@@ -172,7 +177,7 @@ class RecencyResult:
         """Everything as plain dictionaries and lists, for JSON."""
         probabilities = zip(self.recency_probability, self.plain_recency_probability, strict=True)
         return {
-            "model": encode(self.model),
+            "model": self.model.as_dict(),
             "samples": self.samples,
             "seed": self.seed,
             "engine": self.engine,
@@ -226,7 +231,10 @@ class RecencyResult:
     def _controlled_shares(self) -> Pair:
         pair = self._controlled(self._shares, 0.5)
         # no finer than one triple of one sample: none of them changed sides, that does not mean none can
-        pair[1, 1:] = np.maximum(pair[1, 1:], 1.0 / (self.tally.layout.triples * self.samples))
+        triples = self.tally.layout.triples
+        with np.errstate(divide="ignore"):
+            pair[1, 1:] = np.maximum(pair[1, 1:], 1.0 / (triples * self.samples))
+        pair[..., triples == 0] = np.nan
         return pair
 
     def _padded(self, group: int, width: tuple[int, int]) -> Averages:

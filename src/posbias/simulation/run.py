@@ -55,15 +55,18 @@ def simulate_recency(
     what the errors so far let expect, at first None. Memory does not grow with `samples`.
 
     Raises `InvalidValueError` for samples or threads < 1, until_se ≤ 0 or with fewer than 3 tokens, a seed that is
-    no integer ≥ 0, an unknown engine; `InterruptedSimulation` on Ctrl-C, with what was counted.
+    no integer ≥ 0, an unknown engine, a mask that "gram" cannot have; `InterruptedSimulation` on Ctrl-C, with what
+    was counted.
     Source: Kim et al. 2026, Section 3.
     """
     _check(model, samples, until_se)
     sequence(seed, "check")
     module = import_module(f"posbias.simulation.{one_of('engine', engine, ENGINES)}")
+    if engine == "gram":
+        module.check_mask(model)
     workers = cores(threads) if engine == "gram" else 1
     most = samples if samples is not None else (MOST if until_se is not None else 1_000_000)
-    tally = Tally(Layout(model.tokens), model.depth)
+    tally = Tally(Layout(model.tokens, model.mask), model.depth)
     require(module.memory(model) * workers + 5 * workers * tally.nbytes, "tokens", model.tokens)
 
     def result() -> RecencyResult:

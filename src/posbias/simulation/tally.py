@@ -16,14 +16,22 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
+
+from posbias.theory.masks import Causal, Mask
+
+CAUSAL: Mask = Causal()
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the features of `tokens` tokens stand. Positions count from 0; i ≥ j are query and key."""
+    """Where the features of `tokens` tokens stand. Positions count from 0; i ≥ j are query and key.
+
+    Shares are of triples whose query sees both keys under `mask`; a group without any has the share 0.
+    """
 
     tokens: int
+    mask: Mask = CAUSAL
 
     @property
     def pairs(self) -> int:
@@ -56,14 +64,47 @@ class Layout:
         return self.shares + (1 + 3 * (self.tokens - 2) if self.tokens > 2 else 0)
 
     @cached_property
+    def seen(self) -> Bool[np.ndarray, "pair"]:
+        """Which pairs i ≥ j the mask admits, in the order of scores."""
+        return self.mask.allowed(self.tokens)[np.tril_indices(self.tokens)]
+
+    @cached_property
     def triples(self) -> Int[np.ndarray, "group"]:
         """How many triples each share is taken of."""
         n = self.tokens
+        if not self.seen.all():
+            return np.array([group.sum() for group in self.groups(*self.places)], dtype=np.int64)
         by_query = [math.comb(query, 2) for query in range(2, n)]
         along = [math.comb(n - gap, 2) for gap in range(1, n - 1)]
         return np.array(
             [math.comb(n, 3), *by_query, *along, *along][: self.size - self.shares], dtype=np.int64
         )
+
+    @property
+    def places(self) -> tuple[Int[np.ndarray, "triple"], ...]:
+        """Query, nearer and farther key of all triples that the mask admits."""
+        allowed, tokens = self.mask.allowed(self.tokens), range(self.tokens)
+        found = [
+            (i, j, k)
+            for i in tokens
+            for j in range(1, i)
+            for k in range(j)
+            if allowed[i, j] and allowed[i, k]
+        ]
+        return tuple(np.array(found, dtype=np.int64).reshape(-1, 3).T)
+
+    def groups(
+        self,
+        i: Int[np.ndarray, "triple"],
+        j: Int[np.ndarray, "triple"],
+        k: Int[np.ndarray, "triple"],
+    ) -> list[Bool[np.ndarray, "triple"]]:
+        """Which of some triples each share is of: all, by query, by gap, by distance."""
+        if self.tokens < 3:
+            return []
+        groups = [np.ones(len(i), dtype=bool), *(i == query for query in range(2, self.tokens))]
+        groups += [j - k == gap for gap in range(1, self.tokens - 1)]
+        return [*groups, *(i - j == distance for distance in range(1, self.tokens - 1))]
 
 
 @dataclass
@@ -106,11 +147,12 @@ class Tally:
         cls,
         scores: Float[np.ndarray, "layer sample query key"],
         attention: Float[np.ndarray, "layer sample query key"],
+        mask: Mask = CAUSAL,
     ) -> "Tally":
         """The tally of drawn scores and attention, feature by feature: the plain way."""
         depth, samples, tokens, _ = scores.shape
-        tally = cls(Layout(tokens), depth)
-        drawn = np.stack([_features(s, a) for s, a in zip(scores, attention, strict=True)])
+        tally = cls(Layout(tokens, mask), depth)
+        drawn = np.stack([_features(s, a, tally.layout) for s, a in zip(scores, attention, strict=True)])
         tally.count = samples
         tally.mean = drawn.mean(axis=1)
         centred = drawn - tally.mean[:, None]
@@ -121,7 +163,9 @@ class Tally:
 
 
 def _features(
-    scores: Float[np.ndarray, "sample query key"], attention: Float[np.ndarray, "sample query key"]
+    scores: Float[np.ndarray, "sample query key"],
+    attention: Float[np.ndarray, "sample query key"],
+    layout: Layout,
 ) -> Float[np.ndarray, "sample feature"]:
     """The features of one layer in the order of `Layout`."""
     tokens = scores.shape[-1]
@@ -131,12 +175,9 @@ def _features(
     columns = [scores[:, below[0], below[1]], attention[:, below[0], below[1]]]
     columns.append(scores[:, step[0], step[1] + 1] - scores[:, step[0], step[1]])
     columns += [(scores[:, i, j] - scores[:, i, 0])[:, None] for i, j in rise]
-    triples = [(i, j, k) for i in range(2, tokens) for j in range(1, i) for k in range(j)]
-    if triples:
-        i, j, k = np.array(triples).T
-        later = scores[:, i, j] > scores[:, i, k]
-        groups = [np.ones(len(i), dtype=bool), *(i == query for query in range(2, tokens))]
-        groups += [j - k == gap for gap in range(1, tokens - 1)]
-        groups += [i - j == distance for distance in range(1, tokens - 1)]
-        columns += [later[:, group].mean(axis=1)[:, None] for group in groups]
+    i, j, k = layout.places
+    later = scores[:, i, j] > scores[:, i, k]
+    for group in layout.groups(i, j, k):
+        share = later[:, group].mean(axis=1) if group.any() else np.zeros(len(scores))
+        columns.append(share[:, None])
     return np.concatenate(columns, axis=1)

@@ -78,7 +78,7 @@ def normalised(model: RecencyModel, x: Embeddings) -> Embeddings:
 def layer_scores(model: RecencyModel, x: Embeddings) -> tuple[PerLayer, PerLayer]:
     """Scores and attention of all layers for embeddings x (Kim et al. 2026, Eqs. 1, 2 and 20 with γ = 1).
 
-    Scores are those before the mask, so symmetric; attention is zero above the diagonal. Raises
+    Scores are those before the mask, so symmetric; attention is zero where the mask is. Raises
     `InvalidValueError` for scores that are not finite, or of 1e150 and more.
     """
     _, scores, attention = zip(*_layers(model, x), strict=True)
@@ -92,7 +92,7 @@ def hidden_states(model: RecencyModel, x: Embeddings) -> Float[np.ndarray, "laye
 
 def _layers(model: RecencyModel, x: Embeddings) -> Iterator[tuple[Embeddings, PerSample, PerSample]]:
     """What every layer is given, its scores and its attention."""
-    causal = np.tri(model.tokens, dtype=bool)
+    allowed = model.mask.allowed(model.tokens)
     for layer in range(model.depth):
         y = normalised(model, x) if model.order == "pre" else x
         with np.errstate(over="ignore", invalid="ignore"):
@@ -102,7 +102,7 @@ def _layers(model: RecencyModel, x: Embeddings) -> Iterator[tuple[Embeddings, Pe
                 f"model: {model} given, its scores in layer {layer + 1} reach {HIGHEST:.0e} or are not finite; "
                 "a higher temperature, or a lower gain, bias or depth needed"
             )
-        a = masked_softmax(s, causal)
+        a = masked_softmax(s, allowed)
         yield x, s, a
         if layer < model.depth - 1:
             x = a @ y + x if model.residual else a @ y
@@ -119,4 +119,4 @@ def run_block(model: RecencyModel, seed: int, block: int, samples: int) -> Tally
     if not 1 <= samples <= size:
         raise InvalidValueError(f"samples: {samples} given, an integer from 1 to {size} needed")
     rng = default_rng(sequence(seed, STREAM, block))
-    return Tally.of_scores(*layer_scores(model, embeddings(rng, model, size)[:samples]))
+    return Tally.of_scores(*layer_scores(model, embeddings(rng, model, size)[:samples]), model.mask)

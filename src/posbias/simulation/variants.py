@@ -28,6 +28,7 @@ from posbias.simulation.over_networks import OverNetworks
 from posbias.simulation.token_space import normalised
 from posbias.spec import Positive, Size, encode, value
 from posbias.theory.encodings import alibi_slopes
+from posbias.theory.masks import Causal
 from posbias.theory.rollout.kernel import masked_softmax
 
 Array = Float[np.ndarray, "..."]
@@ -75,6 +76,8 @@ class Variant:
             raise InvalidValueError(f"tokens: {tokens} given, at least 3 needed for a recency probability")
         if self.model.order != "pre":
             raise InvalidValueError(f"order: {self.model.order!r} given, 'pre' needed in a variant")
+        if self.model.mask != Causal():
+            raise InvalidValueError(f"mask: {self.model.mask} given, the causal one needed in a variant")
         if d % self.heads:
             raise InvalidValueError(f"heads: {self.heads} given, a divisor of the dimension {d} needed")
         if self.groups is not None and self.heads % self.groups:
@@ -172,7 +175,7 @@ class VariantResult:
     def as_dict(self) -> dict[str, Any]:
         """Everything as plain dictionaries and lists, for JSON."""
         return {
-            "variant": encode(self.variant),
+            "variant": encode(self.variant) | {"model": self.variant.model.as_dict()},
             "networks": self.networks,
             "inputs": self.inputs,
             "seed": self.seed,

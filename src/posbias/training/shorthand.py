@@ -16,33 +16,12 @@ from posbias.arguments import one_of
 from posbias.errors import InvalidValueError, nearest
 from posbias.spec import decode, encode, fingerprint
 from posbias.sweeps import leaves
-from posbias.theory.masks import Causal, Full, Mask, Prefix, SlidingWindow
+from posbias.theory.mask_words import mask_of
+from posbias.theory.masks import Mask, Prefix, SlidingWindow
 from posbias.training.network import ENCODINGS, Encoding
 from posbias.training.normalisers import NORMALISERS, Normaliser
 from posbias.training.specification import Experiment
 from posbias.training.task import RetrievalTask
-
-MASKS = ("causal", "full", "window=WIDTH", "prefix=LENGTH")
-"""The masks as commands write them."""
-
-
-def mask_of(word: str) -> Mask:
-    """The mask that a word means. Raises `InvalidValueError` for an unknown word, naming the nearest."""
-    name, equals, size = word.partition("=")
-    plain, sized = {"causal": Causal(), "full": Full()}, {"window": SlidingWindow, "prefix": Prefix}
-    if name in plain and not equals:
-        return plain[name]
-    if name not in sized or not equals:
-        known = [*plain, *sized]
-        hint = "" if name in known else nearest(name, known)
-        raise InvalidValueError(f"mask: {word!r} given, one of {', '.join(MASKS)} needed{hint}")
-    try:
-        number = int(size)
-    except ValueError:
-        raise InvalidValueError(f"mask: {word!r} given, an integer after {name}= needed") from None
-    if number < 1:
-        raise InvalidValueError(f"mask: {word!r} given, at least {name}=1 needed")
-    return sized[name](number)
 
 
 def encoding_of(word: str) -> Encoding:

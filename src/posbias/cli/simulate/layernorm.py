@@ -39,6 +39,8 @@ class Model:
         Norm before attention (pre) or after it (post).
     temperature
         Divides the scores, beside the root of d.
+    mask
+        causal (the default), window=WIDTH, prefix=LENGTH or full; the last two with --engine token_space.
     """
 
     dimension: Annotated[shared.Whole, Parameter(name=["--d", "--dimension"])] = 16
@@ -49,6 +51,7 @@ class Model:
     tokens: shared.Whole = 10
     order: Literal["pre", "post"] = "pre"
     temperature: float = 1.0
+    mask: str = "causal"
 
 
 @shared.options
@@ -91,8 +94,10 @@ def layernorm(*, model: Model = Model(), options: Options = Options()) -> None:
     if model.tokens < 3:
         raise InvalidValueError(f"tokens: {model.tokens} given, at least 3 needed for a recency probability")
     from posbias.simulation import RecencyModel
+    from posbias.theory.mask_words import mask_of
 
-    result, interrupted = _simulated(RecencyModel(**vars(model)), options)
+    fields: dict[str, Any] = {**vars(model), "mask": mask_of(model.mask)}
+    result, interrupted = _simulated(RecencyModel(**fields), options)
     answer = result.as_dict() | {"interrupted": interrupted is not None}
     if options.plot is not None:
         from posbias import plots

@@ -11,6 +11,7 @@ from typing import Any
 from posbias.theory.closed_forms.layernorm import isotropic_scores, scores_without_layernorm
 from posbias.verify.kim import closed_forms, simulations
 from posbias.verify.kim.extensions import EXTENSIONS
+from posbias.verify.kim.masks import MASKS
 from posbias.verify.kim.variants import VARIANTS
 from posbias.verify.statement import ROUNDING, Slack, Statement, statement
 
@@ -175,5 +176,6 @@ KIM: tuple[Statement, ...] = (
     ),
     *EXTENSIONS,
     *VARIANTS,
+    *MASKS,
 )
 """The statements of Kim et al. 2026, the numbered ones and the equations and figures they rest on."""
