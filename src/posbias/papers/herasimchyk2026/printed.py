@@ -79,19 +79,37 @@ BINS = 199
 
 @dataclass(frozen=True)
 class Hub:
-    """A printed model on the hub: its `preset`, the name of its rollout files, and the size of its heads."""
+    """A printed model on the hub: its `preset`, the name of its rollout files, and the size of its heads.
+
+    `vocabulary` is that of its embedding, padded as it is stored; `biases` says whether its linear maps have them,
+    `embedding_norm` whether a norm follows the embedding.
+    """
 
     preset: str
     stem: str
     head_size: int
+    vocabulary: int
+    biases: bool = True
+    embedding_norm: bool = False
+
+    def parameters(self, depth: int, heads: int) -> int:
+        """How many parameters the model has: embedding and, in each layer, 12d² of attention and feed-forward.
+
+        The output shares the embedding. A layer has two norms of d weights, and where there are biases 9d of the
+        maps and 2d of these norms.
+        """
+        width = heads * self.head_size
+        layer = 12 * width**2 + (13 if self.biases else 2) * width
+        norms = (2 if self.biases else 1) * width * (2 if self.embedding_norm else 1)
+        return self.vocabulary * width + depth * layer + norms
 
 
 HUB: dict[str, Hub] = {
-    "falcon-rw-7b": Hub("falcon-rw-7b", "falcon-rw-7b", 64),
-    "mpt-7b": Hub("mpt-7b", "mpt-7b", 128),
-    "mpt-30b": Hub("mpt-30b", "mpt-30b", 112),
-    "bloom-7b": Hub("bloom-7b1", "bloom-7b1", 128),
-    "bloom-176b": Hub("bloom-176b", "bloom", 128),
+    "falcon-rw-7b": Hub("falcon-rw-7b", "falcon-rw-7b", 64, 65_024),
+    "mpt-7b": Hub("mpt-7b", "mpt-7b", 128, 50_432, biases=False),
+    "mpt-30b": Hub("mpt-30b", "mpt-30b", 112, 50_432, biases=False),
+    "bloom-7b": Hub("bloom-7b1", "bloom-7b1", 128, 250_880, embedding_norm=True),
+    "bloom-176b": Hub("bloom-176b", "bloom", 128, 250_880, embedding_norm=True),
 }
 Reading = Literal["corrected", "published"]
 """`corrected`: what the model does. `published`: what the paper's code takes for it (see `levels`)."""

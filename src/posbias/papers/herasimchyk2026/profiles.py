@@ -18,6 +18,7 @@ from posbias.claims import Claim
 from posbias.estimate import Estimate
 from posbias.evidence import LEAST, Above, Evidence, Near, share, signed_text
 from posbias.papers.claims import AtHand, Maker, Quantity, claims_of
+from posbias.papers.herasimchyk2026 import before_training, splits
 from posbias.papers.herasimchyk2026.curves import Curves
 from posbias.papers.herasimchyk2026.levels import profile_of, published_slopes
 from posbias.papers.herasimchyk2026.measurements import LEVELS, Measurements, study_of
@@ -42,6 +43,7 @@ Shown = Callable[[Measurements], Sequence[Curves]]
 
 def _study(name: str, title: str, question: str, about: Shown, lacking: str) -> Study:
     """The study of one of Figures 2 and 3, with claims `about` some curves; `lacking` says why none is shown."""
+    more = before_training if name == "fig2" else splits
 
     def shown(results: Measurements) -> Sequence[Curves]:
         return _figure(name, results) or about(results)
@@ -50,9 +52,9 @@ def _study(name: str, title: str, question: str, about: Shown, lacking: str) -> 
         name,
         title,
         question,
-        _claims(name, about),
-        lambda results: [_table(shown(results))],
-        lambda results: {"curves": [_data(curves) for curves in shown(results)]},
+        (*_claims(name, about), *more.CLAIMS),
+        lambda results: [_table(shown(results)), *more.table(results)],
+        lambda results: ({"curves": [_data(curves) for curves in shown(results)], **more.data(results)}),
         lambda results: _note(results, shown(results)),
         LEVELS,
         draw=lambda results, caption: _draw(shown(results), caption),

@@ -1,7 +1,8 @@
 """Tables 2 to 5: how well each level agrees with the measured influence, in the paper's layout and beside it.
 
 Tables 2 and 3 show each model's first corpus (and two of the paper's models), Tables 4 and 5 all of them. Scores
-carry their 95 % interval over prompts; the level that agrees best is set in bold.
+carry their 95 % interval over prompts; the level that agrees best is set in bold. Tables 4 and 5 have the levels
+with weighted heads too (`head_weights`).
 """
 
 import math
@@ -12,7 +13,7 @@ from posbias.agreement import Score
 from posbias.claims import Claim
 from posbias.evidence import Above, Below, Evidence, share
 from posbias.papers.claims import claims_of
-from posbias.papers.herasimchyk2026 import printed
+from posbias.papers.herasimchyk2026 import head_weights, printed
 from posbias.papers.herasimchyk2026.agreement_claims import printed_claims
 from posbias.papers.herasimchyk2026.curves import Curves
 from posbias.papers.herasimchyk2026.measurements import LEVELS, Measurements, study_of
@@ -46,8 +47,14 @@ def _study(name: str, score: str, title: str, question: str) -> Study:
         title,
         question,
         _claims(name, score, shown),
-        lambda results: _tables(name, score, shown(results), results.from_files),
-        lambda results: _data(name, score, shown(results)),
+        lambda results: [
+            *_tables(name, score, shown(results), results.from_files),
+            *([] if name in FEATURED else head_weights.tables(results, score)),
+        ],
+        lambda results: (
+            _data(name, score, shown(results))
+            | ({} if name in FEATURED else {"weighted_heads": head_weights.rows(results, score)})
+        ),
         lambda results: f"{results.note} {about}. {NOISE_NOTE}",
         LEVELS,
         expected=expected(name, lambda one: f"{one.model}, {one.corpus}, {one.what}, {score.capitalize()}"),
@@ -92,6 +99,7 @@ def _claims(name: str, score: str, shown: Callable[[Measurements], list[Curves]]
         yield about(3, "(a) is further off than an even spread", each(_beyond_even))
     if name not in FEATURED:
         yield from printed_claims(name, score)
+        yield from head_weights.claims(name, score, 12)
 
 
 def _correlation(curves: Curves) -> Evidence:

@@ -5,7 +5,7 @@ from typing import Any
 
 from posbias.claims import Claim
 from posbias.estimate import Estimate
-from posbias.evidence import Evidence, Printed
+from posbias.evidence import Evidence, Near, Printed
 from posbias.papers.claims import AtHand
 from posbias.papers.herasimchyk2026.levels import slopes_of
 from posbias.papers.herasimchyk2026.measurements import Measurements, study_of
@@ -32,6 +32,30 @@ def _row_claim(model: str) -> Claim:
     return Claim(
         name, "Table 1", sentence, quantity, strength="printed", scope=model, effort="a specification"
     )
+
+
+def counted(model: str) -> int:
+    """The parameters of one of the paper's models, by the configuration that its makers publish."""
+    known, hub = PRESETS[HUB[model].preset], HUB[model]
+    return hub.parameters(known.depth, known.heads)
+
+
+def _parameters() -> Iterator[Evidence]:
+    """By how many billions the printed parameters are off; a name such as 7b is no rounded number."""
+    for model, (size, _) in TABLE1.items():
+        count = counted(model) / 1e9
+        yield Evidence(f"{model}, {count:.2f} for {size:g}", Estimate(count), test=Near(size, 1.0))
+
+
+CLAIM = Claim(
+    "herasimchyk2026/table1/1",
+    "Table 1",
+    "Table 1: the printed parameters are those of the configurations, to within a billion",
+    AtHand(_parameters, "the configurations on the hub"),
+    strength="printed",
+    scope=", ".join(TABLE1),
+    effort="a specification",
+)
 
 
 def _specifications(results: Measurements) -> list[list[Any]]:
@@ -63,10 +87,13 @@ def _ours(results: Measurements) -> Ours:
 def _tables(results: Measurements) -> Iterator[Table]:
     yield Table("Models measured here", HEAD, [_words(row) for row in _specifications(results)])
     printed = [
-        [model, f"{size:g}", str(depth), str(PRESETS[HUB[model].preset].heads), "ALiBi"]
+        [
+            *(model, f"{size:g}", str(depth), str(PRESETS[HUB[model].preset].heads), "ALiBi"),
+            f"{counted(model) / 1e9:.2f}",
+        ]
         for model, (size, depth) in TABLE1.items()
     ]
-    yield Table("Printed in the paper (heads and positions are ours)", HEAD, printed)
+    yield Table("Printed in the paper (the last three are ours)", (*HEAD, "counted (B)"), printed)
     yield beside_table("table1", _ours(results))
 
 
@@ -74,7 +101,7 @@ STUDY = study_of(
     "table1",
     "Models: parameters and depth",
     "What are the models that are compared?",
-    (),
+    (CLAIM,),
     _tables,
     lambda results: {
         "models": [_words(row) for row in _specifications(results)],
