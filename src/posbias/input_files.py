@@ -15,7 +15,6 @@ from typing import Any
 
 from posbias.errors import InputFileError, nearest
 
-
 LARGEST = 64 * 2**20
 """Bytes that a file of values may have."""
 DEEPEST = 100

@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 from itertools import pairwise
 
+import mpmath
 import numpy as np
 import pytest
 import torch
@@ -21,6 +22,7 @@ from posbias.papers.theorems import claims_of_statement
 from posbias.papers.wu2025 import FULL, QUICK, STUDIES, Effort, Setting, outcome_of, reproduce
 from posbias.papers.wu2025.drawing import draw_depths, draw_maps
 from posbias.papers.wu2025.outcomes import PAIRS, Gaps, Outcome, Sinks
+from posbias.papers.wu2025.power import effective_rank
 from posbias.papers.wu2025.quantities import _above_even
 from posbias.papers.wu2025.settings import DEEP, DEPTHS
 from posbias.papers.wu2025.tables import data
@@ -35,6 +37,8 @@ from posbias.training.results import load_cell
 from posbias.verify import STATEMENTS
 
 SEEDS, TOKENS = (0, 1, 2), 17
+SCATTER = np.array([0, 0.001, -0.001])
+"""By how much accuracies of three networks differ."""
 REPEATED = ((4, 13), (5, 14), (3, 15), (6, 16), (7, 17), (8, 18), (9, 20), (10, 21), (11, 22), (12, 23))
 """Figures, and those that repeat them with a fixed vocabulary."""
 MITIGATIONS = ("mitigations", "deep-mitigations", "masks", "normalisers")
@@ -46,7 +50,7 @@ MITIGATIONS = ("mitigations", "deep-mitigations", "masks", "normalisers")
 
 def test_every_number_is_a_figure_or_the_caption_of_others():
     numbers = (f"fig{number}" for number in range(1, 25))
-    assert [*STUDIES] == ["table1", *numbers, "curves", *MITIGATIONS]
+    assert [*STUDIES] == ["table1", *numbers, "curves", *MITIGATIONS, "windows", "anisotropy"]
     captions = {
         name: tuple(part.name for part in study.parts) for name, study in STUDIES.items() if study.parts
     }
@@ -68,7 +72,8 @@ def test_what_is_not_in_the_paper_is_ours():
     ours = {
         claim.sentence for study in STUDIES.values() for claim in study.claims if claim.provenance == "ours"
     }
-    own = {claim.sentence for name in ("curves", *MITIGATIONS[:3]) for claim in STUDIES[name].claims}
+    own = {claim.sentence for claim in STUDIES["curves"].claims[:6]}
+    own |= {claim.sentence for name in MITIGATIONS[:3] for claim in STUDIES[name].claims}
     assert own < ours
     told = {claim.sentence for study in STUDIES.values() for claim in study.claims}
     assert all(
@@ -131,7 +136,7 @@ def test_figures_with_a_fixed_vocabulary_claim_what_the_others_do():
 def test_every_setting_is_one_valid_experiment(effort):
     settings = {setting for study in STUDIES.values() for setting in study.cells}
     experiments = {effort.experiment(setting) for setting in settings}
-    assert len(experiments) == len(settings) == 124
+    assert len(experiments) == len(settings) == 130
     assert {one.seeds for one in experiments} == {effort.seeds}
     if effort is FULL:
         assert {(one.iterations, len(one.seeds)) for one in experiments} == {(100_000, 5)}
@@ -415,7 +420,7 @@ def test_what_tends_to_be_is_a_share_of_the_settings():
 def test_depth_is_told_from_how_much_networks_have_learnt_and_curves_from_settled_ones():
     study = STUDIES["curves"]
     outcomes = depth_outcomes(study)
-    found = [claim.verdict for claim in study.judged(outcomes)]
+    found = [claim.verdict for claim in study.judged(outcomes)[:6]]
     # gaps grow with depth, with residual connections only to depth 6 by .1; all go on growing to the end,
     # the smallest of them by .04, which three networks do not tell from .02
     assert found == ["holds", "holds", "undecided"] * 2
@@ -427,13 +432,87 @@ def test_depth_is_told_from_how_much_networks_have_learnt_and_curves_from_settle
     for one in flat.values():
         for name in ("first-last", "in_context_accuracy"):
             one.trained.curves[name][:, -1] = one.trained.curves[name][:, -2] + 0.001
-    assert [claim.verdict for claim in study.judged(flat)] == ["holds"] * 6
+    assert [claim.verdict for claim in study.judged(flat)[:6]] == ["holds"] * 6
     # the same share of accuracy, the same gap at the same loss: depth adds nothing
     alike = {
         setting: replace(one, gaps=gaps_of(pairs(0.1, 0.1, 0.0)), trained=trained(setting, 0.1))
         for setting, one in outcomes.items()
     }
-    assert "holds" not in [claim.verdict for claim in study.judged(alike)]
+    assert "holds" not in [claim.verdict for claim in study.judged(alike)[:6]]
+
+
+def test_what_depth_costs_and_brings_is_told_apart():
+    study = STUDIES["curves"]
+    outcomes = {}
+    for setting, one in depth_outcomes(study).items():
+        run, steps = one.trained, setting.depth / 2
+        loss = run.curves["loss"] + 0.4 * steps * (1 if not setting.residual else -1)
+        accuracy = run.curves["in_context_accuracy"] - 0.2 * steps
+        even = one.attention[:, :1]
+        # one layer of even attention loses rank, the identity none
+        layers = [even if layer < setting.depth - 2 or setting.residual else np.eye(TOKENS) * np.ones_like(even)
+                  for layer in range(setting.depth)]  # fmt: skip
+        grown = 0.5 + 0.05 * steps * (1 if setting.residual else -1) + SCATTER
+        outcomes[setting] = replace(
+            one,
+            trained=replace(run, curves=run.curves | {"loss": loss, "in_context_accuracy": accuracy}),
+            attention=np.concatenate(layers, axis=1),
+            gaps=replace(one.gaps, accuracy=grown),
+        )
+    verdict = {claim.id.rpartition("/")[2]: claim.verdict for claim in study.judged(outcomes)}
+    # without residual deeper networks lose more and know less; with it they gain accuracy and bias together
+    assert [verdict[number] for number in ("7", "8", "9", "11")] == ["holds", "holds", "fails", "holds"]
+    assert verdict["10"] == "holds"
+
+
+@given(st.integers(1, 6), st.integers(0, 2**32 - 1))
+def test_effective_rank_of_projections_and_against_mpmath(rank, seed):
+    basis = np.linalg.qr(np.random.default_rng(seed).normal(size=(6, 6)))[0][:, :rank]
+    assert effective_rank(basis @ basis.T) == pytest.approx(rank, rel=1e-6)
+    values = np.random.default_rng(seed).uniform(0.1, 1, rank)
+    shares = [mpmath.mpf(value) / mpmath.fsum(map(mpmath.mpf, values)) for value in values]
+    entropy = -mpmath.fsum(share * mpmath.log(share) for share in shares)
+    assert effective_rank(np.diag(values)) == pytest.approx(float(mpmath.exp(entropy)), rel=1e-12)
+
+
+def compared_outcomes(study: Study, level, accuracy=lambda setting: 0.6) -> dict[Setting, Outcome]:
+    gaps = {
+        setting: gaps_of(pairs(*[level(setting)] * 3), accuracy=accuracy(setting)) for setting in study.cells
+    }
+    return {
+        setting: outcome(setting, replace(cell, accuracy=cell.accuracy + SCATTER))
+        for setting, cell in gaps.items()
+    }
+
+
+def test_gaps_are_compared_by_window_up_to_the_causal_mask():
+    study = STUDIES["windows"]
+    assert [setting.masked for setting in study.cells] == ["window 5", "window 9", "window 13", "causal"] * 2
+    wider = {"window 5": 0.05, "window 9": 0.15, "window 13": 0.25, "causal": 0.35}
+    assert {*verdicts(study, compared_outcomes(study, lambda s: wider[s.masked])).values()} == {"holds"}
+    narrower = verdicts(study, compared_outcomes(study, lambda s: -wider[s.masked]))
+    assert {*narrower.values()} == {"fails"}
+    (first, *_) = study.judged(
+        compared_outcomes(study, lambda s: wider[s.masked] if s.masked != "window 9" else 0)
+    )
+    assert first.verdict == "holds"
+    assert study.recorded(study) is not None
+
+
+def test_vocabularies_are_compared_by_the_direction_they_share():
+    study = STUDIES["anisotropy"]
+    mixture = [setting for setting in study.cells if setting.inputs == "gaussian_mixture"]
+    strengths = [setting.task.shared_direction for setting in study.cells if setting not in mixture]
+    assert strengths == [0.0, 0.5, 0.75, 1.0] * 2
+    assert {*mixture} | {replace(one, inputs="fixed_vocabulary") for one in mixture} < {*study.cells}
+
+    def strength(setting):
+        return 0.0 if setting in mixture else setting.shared_direction
+
+    as_told = compared_outcomes(study, lambda s: 0.1 + 0.2 * strength(s), lambda s: 0.7 - 0.2 * strength(s))
+    assert [claim.verdict for claim in study.judged(as_told)] == ["holds"] * 3
+    apart = compared_outcomes(study, lambda s: 0.1 + 0.2 * (s in mixture), lambda s: 0.5 + 0.2 * strength(s))
+    assert [claim.verdict for claim in study.judged(apart)] == ["fails"] * 3
 
 
 BIASED = {
@@ -563,6 +642,8 @@ PANELS = [
     for name, axes in {
         **BARS,
         **CURVES,
+        "windows": 2,
+        "anisotropy": 2,
         "fig9": 4,
         "fig10": 2,
         "fig11": 6,

@@ -56,7 +56,8 @@ def wu2025(*what: str, options: Options = Options()) -> None:
     Parameters
     ----------
     what
-        The figures, fig1 to fig24, table1, curves for learning curves, or all; claims prints the claims with their
+        The figures, fig1 to fig24, table1, curves for learning curves, windows and anisotropy for gaps by
+        window and by what a vocabulary shares, or all; claims prints the claims with their
         verdicts. Default: fig2.
     """
     if claims_alone(what, "wu2025", options.out, options.json):

@@ -92,6 +92,14 @@ def draw_biased_training(results: Results, caption: Caption = ()) -> "Figure":
     return settle(figure)
 
 
+def draw_groups(results: Results, caption: Caption = (), *, groups: Mapping[Setting, str]) -> "Figure":
+    """Gaps by what a study compares: a panel without and with residual connections, a group of bars each."""
+    rows = _panels(results, lambda cell: ("", cell.row, groups[cell]))
+    figure, part = captioned_figure(WIDTH, 2.9, caption)
+    _draw_gap_rows(part, rows)
+    return settle(figure)
+
+
 def draw_sinks(results: Results, caption: Caption = ()) -> "Figure":
     """The sink metric by token: a panel per mask, a row without and with residual connections.
 

@@ -67,6 +67,12 @@ def present(where: str, cell: Gaps, pair: str = "first-last") -> Evidence:
     return gap if gap.flaw else replace(gap, estimate=_size(gap.estimate), picked=2)
 
 
+def differs(where: str, one: Gaps, other: Gaps, pair: str = "first-last") -> Evidence:
+    """That a gap is another in one cell than in another, whichever its sign: the p-value found, twice."""
+    apart = difference(f"{where} |{pair}|", one.of(pair), other.of(pair), draws=NETWORKS, test=Above())
+    return apart if apart.flaw else replace(apart, estimate=_size(apart.estimate), picked=2)
+
+
 def spared(where: str, cell: Gaps) -> Evidence:
     """That a cell is not lost in the middle: that the first or the last item is not ahead of the middle one.
 

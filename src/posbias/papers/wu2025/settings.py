@@ -23,6 +23,8 @@ DEEP = (2, 4, 6, 8, 10)
 """Depths of Figures 5 and 14."""
 RELATIVE = {"none": "no encoding", "decay": "decay mask", "rope": "RoPE"}
 """Encodings of the depth figures, and what panels call them."""
+SHARED = 0.75
+"""λ of the fixed vocabulary."""
 ABSOLUTE = {"none": "none", "sinusoidal": "sin", "rope": "RoPE"}
 """Encodings of the figures on biased training."""
 NORMALISERS = {
@@ -37,7 +39,10 @@ NORMALISERS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting: the network, the items that training asks for (none: all) and the inputs."""
+    """One setting: the network, the items that training asks for (none: all) and the inputs.
+
+    `shared_direction` is λ of a fixed vocabulary, by default the paper's.
+    """
 
     depth: int = 2
     residual: bool = True
@@ -46,6 +51,7 @@ class Setting:
     answers: tuple[str, ...] = ()
     inputs: Inputs = "gaussian_mixture"
     normaliser: str = "softmax"
+    shared_direction: float = SHARED
 
     @property
     def network(self) -> "Network":
@@ -65,7 +71,7 @@ class Setting:
         """What it is trained on where this item, from 0, is the middle one (None: the code's, the fifth)."""
         from posbias.training.task import RetrievalTask
 
-        task = RetrievalTask(inputs=self.inputs, middle=middle)
+        task = RetrievalTask(inputs=self.inputs, middle=middle, shared_direction=self.shared_direction)
         return replace(task, answers=tuple(task.places[name] for name in self.answers) or None)
 
     @property
@@ -85,7 +91,9 @@ class Setting:
         words = [self.masked, self.positional, f"depth {self.depth}", residual]
         words += [self.normaliser] if self.normaliser != "softmax" else []
         words += [f"trained on {' and '.join(self.answers)}"] if self.answers else []
-        return ", ".join(words + ["fixed vocabulary"] * (self.inputs == "fixed_vocabulary"))
+        words += ["fixed vocabulary"] * (self.inputs == "fixed_vocabulary")
+        usual = self.shared_direction == SHARED
+        return ", ".join(words if usual else [*words, f"λ = {self.shared_direction:g}"])
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from posbias.papers.study import Studies, Study, minutes_text
 from posbias.papers.wu2025 import depth, mitigations, sinks
 from posbias.papers.wu2025 import quantities as q
 from posbias.papers.wu2025.biased_training import training_claims
+from posbias.papers.wu2025.compared import by_strength, by_window
 from posbias.papers.wu2025.drawing import (
     draw_biased_training,
     draw_curves,
@@ -22,6 +23,7 @@ from posbias.papers.wu2025.drawing import (
     draw_sinks,
 )
 from posbias.papers.wu2025.masks import FIGURE
+from posbias.papers.wu2025.power import what_depth_does
 from posbias.papers.wu2025.recorded import recorded
 from posbias.papers.wu2025.settings import (
     ABSOLUTE,
@@ -257,12 +259,16 @@ def _once(number: int, stated: Sequence[Claim]) -> Iterator[Claim]:
 EMBEDDED = "embeddings of variance 1/d as in the text (the authors' code: of standard deviation 1/d)"
 
 
+def _scope(layers: str, inputs: str) -> str:
+    return f"attention-only networks of {layers} on the retrieval task with {inputs}, {EMBEDDED}"
+
+
 def _maker(number: int, cells: Sequence[Setting]) -> Maker:
     """What makes the claims of a figure: of the networks it shows, at the paper's effort."""
     depths = sorted({cell.depth for cell in cells})
     layers = f"{', '.join(map(str, depths))} layers" if max(depths) <= DEPTHS[-1] else "2 layers and more"
     inputs = "a fixed vocabulary" if cells[0].inputs == "fixed_vocabulary" else "the Gaussian mixture"
-    scope = f"attention-only networks of {layers} on the retrieval task with {inputs}, {EMBEDDED}"
+    scope = _scope(layers, inputs)
     place = f"{PLACES.get(number, 'Appendix L')}, Figure {number}"
     # of single findings with a fixed vocabulary the text says only that most hold, but for what it names
     whose: dict[str, Any] = {} if number in PLACES else {"provenance": "ours"}
@@ -295,7 +301,10 @@ def _along_training(figure: Study) -> Study:
         key=key,
         title="Learning curves of the networks of Figure 2",
         question="Are gaps settled, and does depth add to them relative to accuracy, and at equal loss?",
-        claims=tuple(depth.along_training(claim, figure.cells)),
+        claims=(
+            *depth.along_training(claim, figure.cells),
+            *what_depth_does(claim, 7, figure.cells),
+        ),
         draw=draw_curves,
     )
 
@@ -311,7 +320,9 @@ def _all() -> Iterator[Study]:
     yield from (known[f"fig{number}"] for number in range(2, 25))
     yield _along_training(known["fig2"])
     yield from mitigations.STUDIES
+    for compared, inputs in ((by_window, "the Gaussian mixture"), (by_strength, "either kind of inputs")):
+        yield compared(known["fig11"], _scope("2 layers", inputs), TRAINING)
 
 
 STUDIES = Studies(_all())
-"""Table 1, every figure from 1 to 24, the learning curves of Figure 2, and what mitigates gaps."""
+"""Table 1, every figure from 1 to 24, the learning curves of Figure 2, what mitigates gaps, and gaps by λ."""
