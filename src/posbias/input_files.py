@@ -23,7 +23,7 @@ MOST = 2**22
 """Values that a JSON file may hold."""
 MOST_WRITTEN = 2**18
 """Values that a YAML file may hold once its aliases are written out."""
-_DOTTED = re.compile(r"""(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){%d}""" % DEEPEST)
+_DOTTED = re.compile(rf"""(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{DEEPEST}}}""")
 
 
 def read_mapping(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -50,7 +50,9 @@ def _as_rows(given: Any) -> Any:
     return (given,) if flat else given
 
 
-Size = Annotated[int, Field(ge=1, le=100_000)]
+MOST_LAYERS = 100_000
+"""Layers, or heads of one, that an architecture may have."""
+Size = Annotated[int, Field(ge=1, le=MOST_LAYERS)]
 """A number of layers or heads: an integer from 1 to 100,000."""
 Count = Annotated[int, Field(ge=1)]
 """An integer of at least one."""

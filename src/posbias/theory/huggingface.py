@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from posbias.errors import InvalidValueError, nearest
+from posbias.spec import MOST_LAYERS
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.encodings import NoPE
 from posbias.theory.huggingface_families import CONTAINERS, FAMILIES, Config, Family, inner, integer
@@ -52,10 +53,6 @@ _REFUSED = {"attention_chunk_size": None, "use_bidirectional_attention": False, 
 """Keys of masks that are not predicted → what would be right."""
 
 
-LARGEST = 100_000
-"""Layers and heads at most, as in files of our own (`posbias.spec.Size`)."""
-
-
 def from_huggingface(config: dict[str, Any], name: str = "") -> Architecture:
     """Read depth, heads, masks and positional encoding from the contents of a `config.json`.
 
@@ -73,8 +70,8 @@ def from_huggingface(config: dict[str, Any], name: str = "") -> Architecture:
             config = {**config, key: default}
         elif key not in spelt and key not in config:
             config = {**config, key: default}
-    depth = integer(config, "num_hidden_layers", "n_layer", "n_layers", most=LARGEST)
-    heads = integer(config, "num_attention_heads", "n_head", "n_heads", most=LARGEST)
+    depth = integer(config, "num_hidden_layers", "n_layer", "n_layers", most=MOST_LAYERS)
+    heads = integer(config, "num_attention_heads", "n_head", "n_heads", most=MOST_LAYERS)
     positional = row.positional(config)
     width = _window(config)
     sliding = _sliding(config, row, depth, width)

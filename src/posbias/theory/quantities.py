@@ -6,6 +6,7 @@ from typing import Any
 
 from posbias.arguments import whole
 from posbias.errors import InvalidValueError
+from posbias.spec import MOST_LAYERS
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.content import ConstantDiagonal, NoContent
 from posbias.theory.encodings import ALiBi, DecayBias, KerpleLog, KerplePower, NoPE, RoPE
@@ -28,7 +29,8 @@ class Quantity:
 
 def _depth(architecture: Architecture, depth: int) -> Architecture:
     """The pattern repeated to another depth; measured mixing only as far as it goes."""
-    replace(architecture.layers[0], heads=depth)  # a number of layers is bounded as one of heads is
+    if depth > MOST_LAYERS:
+        raise InvalidValueError(f"depth: {depth:,} given, at most {MOST_LAYERS:,} layers needed")
     stack = [architecture.layers[t % len(architecture.layers)] for t in range(depth)]
     mixing = architecture.mixing
     if isinstance(mixing, PerLayer):
