@@ -8,7 +8,6 @@ Each block has a generator of its own and is always drawn as a whole: fewer samp
 """
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Float
@@ -29,7 +28,6 @@ HIGHEST = 1e150
 """Scores from here on are refused: their squares would not be finite."""
 
 Embeddings = Float[np.ndarray, "sample token dimension"]
-PerSample = Float[np.ndarray, "sample query key"]
 PerLayer = Float[np.ndarray, "layer sample query key"]
 
 
@@ -75,25 +73,20 @@ def normalised(model: RecencyModel, x: Embeddings) -> Embeddings:
     return gain * x + bias
 
 
-def layer_scores(model: RecencyModel, x: Embeddings) -> tuple[PerLayer, PerLayer]:
+def layer_scores(
+    model: RecencyModel, x: Embeddings, states: list[Embeddings] | None = None
+) -> tuple[PerLayer, PerLayer]:
     """Scores and attention of all layers for embeddings x (Kim et al. 2026, Eqs. 1, 2 and 20 with γ = 1).
 
-    Scores are those before the mask, so symmetric; attention is zero where the mask is. Raises
-    `InvalidValueError` for scores that are not finite, or of 1e150 and more.
+    Scores are those before the mask, so symmetric; attention is zero where the mask is. What every layer is given
+    is appended to `states`, if there is such a list. Raises `InvalidValueError` for scores that are not finite, or
+    of 1e150 and more.
     """
-    _, scores, attention = zip(*_layers(model, x), strict=True)
-    return np.stack(scores), np.stack(attention)
-
-
-def hidden_states(model: RecencyModel, x: Embeddings) -> Float[np.ndarray, "layer sample token dimension"]:
-    """The residual stream before every layer, beginning with the embeddings x. Raises as `layer_scores`."""
-    return np.stack([state for state, _, _ in _layers(model, x)])
-
-
-def _layers(model: RecencyModel, x: Embeddings) -> Iterator[tuple[Embeddings, PerSample, PerSample]]:
-    """What every layer is given, its scores and its attention."""
     allowed = model.mask.allowed(model.tokens)
+    scores, attention = [], []
     for layer in range(model.depth):
+        if states is not None:
+            states.append(x)
         y = normalised(model, x) if model.order == "pre" else x
         with np.errstate(over="ignore", invalid="ignore"):
             s = y @ y.swapaxes(1, 2) / (math.sqrt(model.dimension) * model.temperature)
@@ -103,11 +96,20 @@ def _layers(model: RecencyModel, x: Embeddings) -> Iterator[tuple[Embeddings, Pe
                 "a higher temperature, or a lower gain, bias or depth needed"
             )
         a = masked_softmax(s, allowed)
-        yield x, s, a
+        scores.append(s)
+        attention.append(a)
         if layer < model.depth - 1:
             x = a @ y + x if model.residual else a @ y
             if model.order == "post":
                 x = normalised(model, x)
+    return np.stack(scores), np.stack(attention)
+
+
+def hidden_states(model: RecencyModel, x: Embeddings) -> Float[np.ndarray, "layer sample token dimension"]:
+    """The residual stream before every layer, beginning with the embeddings x. Raises as `layer_scores`."""
+    states: list[Embeddings] = []
+    layer_scores(model, x, states)
+    return np.stack(states)
 
 
 def run_block(model: RecencyModel, seed: int, block: int, samples: int) -> Tally:
