@@ -1,6 +1,17 @@
-"""`python -m posbias` is the command `posbias`."""
+"""`posbias` and `python -m posbias`: the command line, from its first import on."""
 
-from posbias.cli import main
+import sys
+
+
+def main() -> None:
+    """Run the command line; Ctrl-C while it is still being imported ends it as any later one does."""
+    try:
+        from posbias.cli import main as run
+    except KeyboardInterrupt:
+        sys.stderr.write("posbias: interrupted\n")
+        raise SystemExit(130) from None
+    run()
+
 
 if __name__ == "__main__":
     main()

@@ -23,7 +23,8 @@ MOST = 2**22
 """Values that a JSON file may hold."""
 MOST_WRITTEN = 2**18
 """Values that a YAML file may hold once its aliases are written out."""
-_DOTTED = re.compile(rf"""(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{DEEPEST}}}""")
+_QUOTED = re.compile(r"""\"{3}[\s\S]*?\"{3}|'{3}[\s\S]*?'{3}|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+'""")
+_DOTTED = re.compile(rf"""(?<![\w.-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{DEEPEST}}}""")
 
 
 def read_mapping(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -36,7 +37,7 @@ def read_mapping(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         match path.suffix.lower():
             case ".toml":
-                if _DOTTED.search(text):
+                if _DOTTED.search(_QUOTED.sub('""', text)):
                     raise RecursionError
                 data = tomllib.loads(text)
             case ".json":

@@ -9,6 +9,13 @@ import lazy_loader
 from posbias.errors import MissingPackageError
 
 _OPTIONAL = {"torch", "transformers", "safetensors", "gguf", "accelerate", "xarray", "netCDF4"}
+_EXTRAS = {
+    **dict.fromkeys((*sorted(_OPTIONAL), "pandas", "tokenizers"), "measure"),
+    **dict.fromkeys(("matplotlib", "jinja2", "markdown_it"), "report"),
+    "datasets": "texts",
+    "ray": "cluster",
+}
+"""Packages that may be absent → the extra of posbias that brings them."""
 
 
 def attach(
@@ -38,6 +45,12 @@ def need(*packages: str, work: str, extra: str) -> None:
     for package in packages:
         if importlib.util.find_spec(package) is None:
             raise _missing(package, work, extra)
+
+
+def missing(error: ModuleNotFoundError) -> MissingPackageError | None:
+    """What to say of a package that was looked for in vain; None for one that no extra brings."""
+    package = (error.name or "").partition(".")[0]
+    return _missing(package, "this", _EXTRAS[package]) if package in _EXTRAS else None
 
 
 def _missing(package: str, work: str, extra: str) -> MissingPackageError:

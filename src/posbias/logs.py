@@ -5,6 +5,7 @@ was got over, such as a damaged file. Importing posbias installs nothing; used a
 """
 
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,11 +14,27 @@ from contextvars import ContextVar
 _LABEL: ContextVar[str] = ContextVar("label", default="")
 
 
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+MOST = 500
+"""Characters of a message."""
+
+
+def one_line(text: str, most: int | None = MOST) -> str:
+    """A text as one line of at most so many characters, with nothing in it that a terminal would obey.
+
+    What files and names bring along (line breaks, escape sequences, marks that turn the direction of writing,
+    halves of characters) is spelt out.
+    """
+    if _CONTROL.search(text):
+        text = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return text if most is None or len(text) <= most else f"{text[: most - 2]} …"
+
+
 class StderrHandler(logging.Handler):
     """Writes each record as a line on stderr, above the progress bar if one is there."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        line, label = self.format(record), _LABEL.get()
+        line, label = one_line(self.format(record), 4 * MOST), _LABEL.get()
         if label not in line:
             line = f"{label}: {line}"
         if "tqdm" in sys.modules:

@@ -14,9 +14,11 @@ from cyclopts import App, CycloptsError
 from posbias import __version__
 from posbias.cli.old_options import renewed
 from posbias.cli.output import COMPILING, without_bars
+from posbias.cli.surroundings import prepared, silence_output
 from posbias.errors import PosbiasError
 from posbias.interruption import BudgetSpent
-from posbias.logs import on_stderr
+from posbias.lazy import missing
+from posbias.logs import on_stderr, one_line
 
 __all__ = ["COMPILING", "app", "main"]
 
@@ -45,16 +47,22 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in words
     verbose, quiet = (any(word in names for word in words) for names in (VERBOSE, QUIET))
     try:
-        with on_stderr(verbose - quiet), without_bars(quiet):
+        with on_stderr(verbose - quiet), without_bars(quiet), prepared():
             _run(renewed([word for word in words if word not in ("--debug", *VERBOSE, *QUIET)]))
-    except (PosbiasError, CycloptsError, KeyboardInterrupt, MemoryError) as error:
-        if debug and not isinstance(error, CycloptsError):
-            raise
-        _fail(error)
+            sys.stdout.flush()
     except BrokenPipeError:
         # the reader of our output left; there is nobody to tell
         sys.stderr.close()
         raise SystemExit(141) from None
+    except ModuleNotFoundError as error:
+        known = missing(error)
+        if known is None or debug:
+            raise
+        _fail(known)
+    except (PosbiasError, CycloptsError, KeyboardInterrupt, MemoryError, OSError) as error:
+        if debug and not isinstance(error, CycloptsError):
+            raise
+        _fail(error)
 
 
 def _run(words: list[str]) -> None:
@@ -84,6 +92,10 @@ def _fail(error: BaseException) -> None:
         message = f"{why}: {message}".removesuffix(": ")
     elif isinstance(error, MemoryError):
         message = f"out of memory ({message}); fewer tokens or prompts needed"
-    sys.stderr.write(f"posbias: {message}\n")
+    elif isinstance(error, OSError):
+        where = "standard output" if error.filename is None else error.filename
+        message = f"{where}: {error.strerror or error}"
+        silence_output()
+    sys.stderr.write(f"posbias: {one_line(message)}\n")
     codes = {BudgetSpent: 3, KeyboardInterrupt: 130}
     raise SystemExit(next((code for kind, code in codes.items() if isinstance(error, kind)), 2))

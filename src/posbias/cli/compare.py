@@ -37,10 +37,7 @@ def compare(
     from posbias.comparison import compare
     from posbias.predictors import load_profile
 
-    if plot is not None:
-        from posbias.plots import check_kind
-
-        check_kind(plot)
+    shared.check_targets(None, plot, p, q)
     profile, reference = load_profile(p), load_profile(q)
     comparison = compare(profile, reference, by_share=by_share, seed=seed)
     if plot is not None:

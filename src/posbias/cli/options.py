@@ -1,5 +1,6 @@
 """Options that several commands share, each declared once; a command composes them in a dataclass of its own."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from cyclopts import Parameter
 
 from posbias.arguments import typed_integer
 from posbias.errors import InvalidValueError
+from posbias.files import need_writable
 
 if TYPE_CHECKING:
     from posbias.execution import Engine
@@ -23,6 +25,25 @@ RESULTS = Path("results")
 def options(fields: type[T]) -> type[T]:
     """Make a class a frozen dataclass, each of whose fields is an option of the command that takes it."""
     return Parameter(name="*")(dataclass(frozen=True)(fields))
+
+
+def check_targets(out: Path | None, plot: Path | None, *inputs: str | Path | None) -> None:
+    """Say what is known to be wrong with the files to be written before anything is computed.
+
+    Raises `InvalidValueError` for a kind of picture that is not drawn, and for a file that is read as well, or
+    written twice; `OutputFileError` where nothing can be written.
+    """
+    if plot is not None:
+        from posbias.plots import check_kind
+
+        check_kind(plot)
+    taken = {os.path.realpath(one): "read" for one in inputs if one is not None}
+    for name, target in (("out", out), ("plot", plot)):
+        if target is not None:
+            if (what := taken.get(os.path.realpath(target))) is not None:
+                raise InvalidValueError(f"{name}: {str(target)!r} given, which is {what} too; another needed")
+            taken[os.path.realpath(target)] = "written"
+            need_writable(target)
 
 
 # ── what is typed ──

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from posbias.events import Event, OnEvent
+from posbias.logs import one_line
 from posbias.terminal import fitted
 
 log = logging.getLogger(__name__)
@@ -35,7 +36,9 @@ def answer_with(
     data = {"schema": schema, **data}
     if out is not None:
         save_json(data, out)
-    sys.stdout.write((dump_json(data) if json else "\n".join(fitted(lines()))) + "\n")
+    sys.stdout.write(
+        (dump_json(data) if json else "\n".join(fitted(one_line(line, None) for line in lines()))) + "\n"
+    )
     sys.stdout.flush()
 
 

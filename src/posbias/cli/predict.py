@@ -94,10 +94,7 @@ def predict(architecture: str, *more: str, options: Options = Options()) -> None
     """
     if options.vary and options.depth_trajectory:
         raise InvalidValueError("depth_trajectory: given together with --vary, one of the two needed")
-    if options.plot is not None:
-        from posbias.plots import check_kind
-
-        check_kind(options.plot)
+    shared.check_targets(options.out, options.plot, architecture, *more, options.calibrate, options.mixing)
     measurement = _calibration(options)
     cases = [case for given in (architecture, *more) for case in _cases(given, options, measurement)]
     if options.critical_distance:

@@ -8,7 +8,6 @@ from cyclopts import Parameter
 from posbias.cli import options as shared
 from posbias.cli.output import COMPILING, answer_with, progress
 from posbias.errors import InvalidValueError
-from posbias.files import need_writable
 from posbias.terminal import recency_table
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def layernorm(*, model: Model = Model(), options: Options = Options()) -> None:
     of each layer: how often a key scores higher than an earlier one, both before the query; ½ is no
     preference. Ctrl-C keeps what is counted so far and says how precise it is.
     """
-    check_targets(options.out, options.plot)
+    shared.check_targets(options.out, options.plot)
     if model.tokens < 3:
         raise InvalidValueError(f"tokens: {model.tokens} given, at least 3 needed for a recency probability")
     from posbias.simulation import RecencyModel
@@ -127,14 +126,3 @@ def _simulated(
             if stopped.result is None:
                 raise KeyboardInterrupt("before the first samples were counted") from None
             return stopped.result, stopped
-
-
-def check_targets(out: Path | None, plot: Path | None) -> None:
-    """Say what is known to be wrong with the files to be written before anything is drawn."""
-    if plot is not None:
-        from posbias.plots import check_kind
-
-        check_kind(plot)
-    for target in (out, plot):
-        if target is not None:
-            need_writable(target)

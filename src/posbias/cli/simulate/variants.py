@@ -9,7 +9,6 @@ from cyclopts import Parameter
 from posbias.arguments import one_of
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, progress
-from posbias.cli.simulate.layernorm import check_targets
 from posbias.events import Event
 from posbias.terminal import variants_table
 
@@ -77,7 +76,7 @@ def variants(*names: str, model: Model = Model(), options: Options = Options()) 
     """
     from posbias.simulation import simulate_variant
 
-    check_targets(options.out, options.plot)
+    shared.check_targets(options.out, options.plot)
     chosen = _chosen(names, model)
     results: dict[str, Any] = {}
     with progress() as on_event:
