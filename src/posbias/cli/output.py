@@ -37,7 +37,7 @@ def answer_with(
     if out is not None:
         save_json(data, out)
     sys.stdout.write(
-        (dump_json(data) if json else "\n".join(fitted(one_line(line, None) for line in lines()))) + "\n"
+        (dump_json(data) if json else "\n".join(fitted([one_line(line, None) for line in lines()]))) + "\n"
     )
     sys.stdout.flush()
 

@@ -128,39 +128,62 @@ def reproduce(
     """
     began, folder, asked = time.monotonic(), Path(out), [what] if isinstance(what, str) else [*what]
     wanted = STUDIES.find(asked)
-    base = EFFORTS["quick" if quick else "full"]
-    effort = base if prompts is None else Effort(base.name, prompts, prompts, base.longest)
-    if reading not in ("corrected", "published"):
-        raise InvalidValueError(f"reading: {reading!r} given, 'corrected' or 'published' needed")
-    _check_chosen(layers=layers, heads=heads)
-    longest = effort.longest or LENGTHS[-1]
-    lengths = [*(one for one in LENGTHS if one < longest), longest] if lengths is None else lengths
+    effort = _effort(EFFORTS["quick" if quick else "full"], prompts)
+    _check_chosen(reading, layers=layers, heads=heads)
+    lengths = _up_to(effort.longest or LENGTHS[-1]) if lengths is None else lengths
     shuffled = "fig4" in asked and len(corpora) == 1 if scramble is None else scramble
-    texts = [Corpus(text, documents=documents) for text in corpora]
-    texts += [Corpus(text, scramble=True, documents=documents) for text in corpora[:1] if shuffled]
+    texts = _texts(corpora, documents, shuffled)
     if models or configs is None:
         check(models, corpora, (tokens, *(one for one in lengths if one != tokens)), effort)
     need_writable(folder / "cells" / "cell.nc")
     new_figure()  # is matplotlib there?
-    from_files = [] if configs is None else config_curves(configs, reading, tokens)
-    plan = {text: _wanted(wanted, text == texts[0], tokens, lengths) for text in texts}
-    plan = {text: sizes for text, sizes in plan.items() if sizes}
+    from_files, mixings = _of_files(configs, reading, tokens)
+    sizes = ((text, _wanted(wanted, text == texts[0], tokens, lengths)) for text in texts)
+    plan = {text: some for text, some in sizes if some}
     new: list[Key] = []
-    how: dict[str, Any] = {"seed": seed, "again": again, "threads": threads, "on_event": on_event}
-    cells = gather(models, plan, folder / "cells", effort, new=new, loading=loading, **how)
-    mixings = {} if configs is None else config_mixing(configs)
+    how = {"seed": seed, "again": again, "threads": threads, "on_event": on_event, "loading": loading}
+    cells = gather(models, plan, folder / "cells", effort, new=new, **how)
     results = Measurements(cells, from_files, tokens, reading, bins, seed, layers, heads, mixings=mixings)
+    made, left_out = _written(wanted, results, effort.name, folder)
+    costs, took = dict.fromkeys(new, 1.0), time.monotonic() - began
+    return Reproduction(made, results, costs, took, effort.name, left_out=left_out)
+
+
+def _written(
+    wanted: Sequence[str], results: Measurements, effort: str, folder: Path
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """What is written of each study that there is something to show of, and why the others are left out."""
     left_out = {name: reason for name in wanted if (reason := STUDIES[name].missing(results))}
     for name, reason in left_out.items():
         log.info("%s: left out, %s", name, reason)
     shown = [name for name in wanted if name not in left_out]
-    made = {name: write(STUDIES[name], results, effort.name, folder) for name in shown}
-    seconds = time.monotonic() - began
-    return Reproduction(made, results, dict.fromkeys(new, 1.0), seconds, effort.name, left_out=left_out)
+    return {name: write(STUDIES[name], results, effort, folder) for name in shown}, left_out
 
 
-def _check_chosen(**numbers: Sequence[int]) -> None:
-    """Raise `InvalidValueError` for what cannot be the number of a layer or a head."""
+def _of_files(configs: str | os.PathLike[str] | None, reading: Reading, tokens: int) -> tuple[Any, Any]:
+    """Curves and λ of the authors' rollout files; nothing of each without a folder of them."""
+    return ([], {}) if configs is None else (config_curves(configs, reading, tokens), config_mixing(configs))
+
+
+def _effort(base: Effort, prompts: int | None) -> Effort:
+    return base if prompts is None else Effort(base.name, prompts, prompts, base.longest)
+
+
+def _up_to(longest: int) -> list[int]:
+    """The lengths of Figure 1 up to the longest that is measured."""
+    return [*(one for one in LENGTHS if one < longest), longest]
+
+
+def _texts(corpora: Sequence[str | None], documents: bool, shuffled: bool) -> list[Corpus]:
+    """What is measured: every corpus, and the first one shuffled where that is asked for."""
+    texts = [Corpus(text, documents=documents) for text in corpora]
+    return texts + [Corpus(text, scramble=True, documents=documents) for text in corpora[:1] if shuffled]
+
+
+def _check_chosen(reading: str, **numbers: Sequence[int]) -> None:
+    """Raise `InvalidValueError` for an unknown reading, and what cannot be the number of a layer or a head."""
+    if reading not in ("corrected", "published"):
+        raise InvalidValueError(f"reading: {reading!r} given, 'corrected' or 'published' needed")
     for name, chosen in numbers.items():
         for one in chosen:
             whole(name, one, 0)

@@ -260,21 +260,52 @@ def _key_factors(short: str, title: str, question: str, alphas: Sequence[float],
     return _study(short, title, question, cells, claims, draw, layers=(2,), compared=compared)
 
 
+def _the_four() -> Iterator[Study]:
+    """Figures 1, 3 and 4 and Section 3, whose models are the paper's."""
+    yield _study(
+        "fig1",
+        "Mean scores of four models, layers 1 and 2, d = 16 and 64",
+        "Does LayerNorm turn random embeddings towards recent keys, and a residual connection less so?",
+        models(FOUR),
+        _fig1(),
+        partial(draw_heat_maps, rows=FOUR),
+        printed=True,
+        compared=lambda results: [forms.score_row(results[model]) for model in models(FOUR)],
+    )
+    yield _study(
+        "fig3",
+        "Mean scores of the four models, layers 3 and 4",
+        "Does the preference for recent keys persist in further layers?",
+        models(FOUR),
+        _fig3(),
+        partial(draw_heat_maps, rows=FOUR, layers=(3, 4)),
+        layers=(3, 4),
+    )
+    yield _study(
+        "fig4",
+        "Mean scores of the four models, d = 256 and 1,024",
+        "Does the preference for recent keys persist in wide models?",
+        models(FOUR, WIDE),
+        _fig4(),
+        partial(draw_heat_maps, rows=FOUR, dimensions=WIDE),
+    )
+    yield _study(
+        "section3",
+        "The recency probabilities printed in Section 3",
+        "Are the printed recency probabilities those of the model they are said to be of?",
+        (*BARE, *(model for _, model in PRINTED)),
+        _section3(),
+        printed=True,
+    )
+
+
 def with_alphas(alphas: Sequence[float] = ALPHAS) -> Studies:
     """Figures 1 to 7 and Section 3, those by anisotropy with these. Raises as `check_alphas`."""
     alphas = check_alphas(alphas)
     rows, residual_rows = (_rows(alphas, residual=residual) for residual in (False, True))
+    one, three, four, section = _the_four()
     made = [
-        _study(
-            "fig1",
-            "Mean scores of four models, layers 1 and 2, d = 16 and 64",
-            "Does LayerNorm turn random embeddings towards recent keys, and a residual connection less so?",
-            models(FOUR),
-            _fig1(),
-            partial(draw_heat_maps, rows=FOUR),
-            printed=True,
-            compared=lambda results: [forms.score_row(results[model]) for model in models(FOUR)],
-        ),
+        one,
         _key_factors(
             "fig2",
             "Key factor h(j) by anisotropy",
@@ -282,23 +313,8 @@ def with_alphas(alphas: Sequence[float] = ALPHAS) -> Studies:
             alphas,
             residual=False,
         ),
-        _study(
-            "fig3",
-            "Mean scores of the four models, layers 3 and 4",
-            "Does the preference for recent keys persist in further layers?",
-            models(FOUR),
-            _fig3(),
-            partial(draw_heat_maps, rows=FOUR, layers=(3, 4)),
-            layers=(3, 4),
-        ),
-        _study(
-            "fig4",
-            "Mean scores of the four models, d = 256 and 1,024",
-            "Does the preference for recent keys persist in wide models?",
-            models(FOUR, WIDE),
-            _fig4(),
-            partial(draw_heat_maps, rows=FOUR, dimensions=WIDE),
-        ),
+        three,
+        four,
         _study(
             "fig5",
             "Mean scores by anisotropy",
@@ -322,14 +338,7 @@ def with_alphas(alphas: Sequence[float] = ALPHAS) -> Studies:
             alphas,
             residual=True,
         ),
-        _study(
-            "section3",
-            "The recency probabilities printed in Section 3",
-            "Are the printed recency probabilities those of the model they are said to be of?",
-            (*BARE, *(model for _, model in PRINTED)),
-            _section3(),
-            printed=True,
-        ),
+        section,
     ]
     return Studies(made)
 
