@@ -37,9 +37,16 @@ def answer_with(
     if out is not None:
         save_json(data, out)
     sys.stdout.write(
-        (dump_json(data) if json else "\n".join(fitted([one_line(line, None) for line in lines()]))) + "\n"
+        (dump_json(data) if json else "\n".join(fitted([_plain(line) for line in lines()]))) + "\n"
     )
     sys.stdout.flush()
+
+
+def _plain(text: str) -> str:
+    """A line, or several, with nothing in it that a terminal would obey but the ends of lines."""
+    return (
+        "\n".join(one_line(part, None) for part in text.split("\n")) if "\n" in text else one_line(text, None)
+    )
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, FiniteFloat
 
 from posbias.errors import InvalidValueError
-from posbias.spec import Count, Positive, Size, encode, value
+from posbias.spec import Count, Positive, Size, encode, later, value
 from posbias.theory.masks import Causal, Mask
 
 Anisotropy = Annotated[FiniteFloat, Field(ge=0, lt=1)]
@@ -44,7 +44,7 @@ class RecencyModel:
     temperature: Positive = 1.0
     gain: Positive = 1.0
     bias: FiniteFloat = 0.0
-    mask: Mask = Causal()
+    mask: Mask = later(default=Causal())
 
     def __post_init__(self):
         if self.norm == "none" and self.gain != 1.0:
