@@ -163,7 +163,7 @@ def _leads_rows(rows: list[Trial]) -> list[str]:
     lines = ["| model | from → to | " + " | ".join(head) + " |", "|" + "---|" * 6]
     for one in rows:
         ends = [
-            f"{low:+.2f} to {high:+.2f}" if place == 0 else f"{low:+.3f} to {high:+.3f}"
+            f"{low:+.2f} to {high:+.2f}" if place == 0 else f"{low:+.4f} to {high:+.4f}"
             for two in one.leads[rule].values()
             for place, (low, high) in enumerate(two)
         ]

@@ -6,8 +6,8 @@
 Queries and keys decide what a rotary model favours, so that no theory gives its profile from the configuration
 alone. Two things may stay when a context grows: what a share of the context has, or what stands at a distance from
 the query. The default goes from the one at the beginning to the other at the end. `extrapolation.toml` holds how
-each rule fared on models that were measured at both lengths. Only where a rule was better there than an even
-spread and than the stretched curve, and its verdict right, does a profile have a verdict.
+each rule fared on models that were measured at both lengths. Only where a rule was surely better there than an
+even spread and than the stretched curve, and its verdict right, does a profile have a verdict.
 """
 
 import json
@@ -70,7 +70,7 @@ def extrapolate(
     its own, for the rule "logits"; another name or shape than the measured model's makes this a stand-in.
     `attrs["calibration"]` is a `Calibration`. No verdict (`left_out`) for a stand-in, for another rotary base or
     scaling than was measured (taken to change nothing), beyond the factor and the tokens to which every trial of
-    this model was won, and from fewer than 32 prompts.
+    this model was surely won, and from fewer than 32 prompts.
 
     Raises `InvalidValueError` for an unknown rule, fewer tokens than were measured, fewer than 32 measured, more
     than memory holds, a measurement without what the rule needs, or a predictor at another length.
@@ -122,7 +122,7 @@ def _left_out(
         times, longest = won_up_to(model, rule)
         if tokens > min(times * measured, longest):
             tried = (
-                f"won in trials to {times:g} times and {longest:,} tokens" if times else "not won in trials"
+                f"surely won in trials to {times:g} times and {longest:,} tokens" if times else "no trial surely won"
             )
             said.append(f"what calibrating at {measured:,} tokens is worth at {tokens:,} ({tried})")
         elif (prompts := measurement.sizes["prompt"]) < TRIED:

@@ -95,11 +95,11 @@ def nearest_trial(model: str, measured: int, tokens: int) -> Trial | None:
 
 
 def won_up_to(model: str, rule: str) -> tuple[float, int]:
-    """Up to how many times the measured length, and up to how many tokens, a rule won every trial of a model.
+    """Up to how many times the measured length, and up to how many tokens, a rule surely won every trial.
 
     Zeros where the first was lost, or there is none.
     """
-    lost = min((trial.factor for trial in trials_of(model) if not trial.won(rule)), default=np.inf)
+    lost = min((trial.factor for trial in trials_of(model) if not trial.surely(rule)), default=np.inf)
     won = [trial for trial in trials_of(model) if trial.factor < lost]
     factor, tokens = ([getattr(trial, name) for trial in won] for name in ("factor", "tokens"))
     return max(factor, default=0.0), max(tokens, default=0)
