@@ -71,7 +71,7 @@ def from_gguf(
     Raises `MissingPackageError` when a package for GGUF files is not installed.
     """
     need(*GGUF_READERS, work="reading a GGUF file", extra="measure")
-    where: dict[str, Any] = {"local_files_only": True, "gguf_file": file.name}
+    where: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, "gguf_file": file.name}
     # transformers shows a bar here that its own switch does not reach
     bar = nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO())
     with bar, quiet_transformers(), _as_model_error(file):
@@ -87,7 +87,8 @@ def tokenizer_of_folder(folder: str | Path) -> Any:
     if not path.is_dir():
         raise ModelError(f"tokenizer: {path} is no folder, one written by tokenizer.save_pretrained needed")
     with quiet_transformers(), _as_model_error(path, "tokenizer"):
-        return _tokenizer(path, {"local_files_only": True}, "tokenizer", "")
+        where = {"local_files_only": True, "trust_remote_code": False}
+        return _tokenizer(path, where, "tokenizer", "")
 
 
 def _tokenizer(folder: Path, where: dict[str, Any], what: str, otherwise: str) -> Any:
@@ -116,7 +117,8 @@ def _described(
 
 def _load(kind: Any, folder: Path, placement: Placement, **how: Any) -> Any:
     """The model, its weights where and as what `placement` says; those on disk go when the model does."""
-    places: dict[str, Any] = {"dtype": placement.dtype}
+    # pickled weights may hold code: tensors alone are read
+    places: dict[str, Any] = {"dtype": placement.dtype, "weights_only": True}
     if placement.map is not None:
         places["device_map"] = placement.map
     offloaded = tempfile.mkdtemp(prefix="posbias-offloaded-") if placement.to_disk else None
