@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 # a file's tests stay in one process, in the order of collection: tests that wait come first
 TESTS := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: report test test-all lint bench venv
+.PHONY: report test test-all fuzz lint bench venv
 
 ## The main job: measure the bundled model on the bundled text, compare with the theory, write the report
 report: venv
@@ -19,6 +19,10 @@ test: venv
 ## All tests
 test-all: venv
 	$(TESTS)
+
+## Files that nobody would write, thousands of them, other ones every time
+fuzz: venv
+	$(BIN)/python -m pytest tests/fuzz -n 2 --hypothesis-profile=fuzz
 
 lint: venv
 	$(BIN)/ruff format --check

@@ -121,9 +121,8 @@ def _left_out(
     elif tokens > measured:
         times, longest = won_up_to(model, rule)
         if tokens > min(times * measured, longest):
-            tried = (
-                f"surely won in trials to {times:g} times and {longest:,} tokens" if times else "no trial surely won"
-            )
+            reach = f"surely won in trials to {times:g} times and {longest:,} tokens"
+            tried = reach if times else "no trial surely won"
             said.append(f"what calibrating at {measured:,} tokens is worth at {tokens:,} ({tried})")
         elif (prompts := measurement.sizes["prompt"]) < TRIED:
             said.append(f"what calibrating with {prompts} prompts is worth (trials went on from {TRIED})")

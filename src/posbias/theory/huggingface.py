@@ -92,6 +92,8 @@ def from_huggingface(config: dict[str, Any], name: str = "") -> Architecture:
 def _text(config: dict[str, Any]) -> tuple[str, dict[str, Any], list[str]]:
     """The family of a configuration's text, the keys that are about it, and what is to be said of that."""
     family = config.get("model_type")
+    if not isinstance(family, str):
+        raise InvalidValueError(f"model_type: {family!r} given, the name of a family needed")
     text = inner(config, "text_config")
     remarks: list[str] = []
     if text or family in CONTAINERS:
