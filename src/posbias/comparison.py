@@ -149,7 +149,7 @@ class Comparison:
         return draw_comparison(new_axes() if ax is None else ax, self)
 
     def __repr__(self) -> str:
-        """A line for what was compared, one for each of up to three profiles, and one for what else there is."""
+        """A line for what was compared, one for each of up to six profiles, and what else there is."""
         where = f"{self.reference.tokens} positions"
         if self.shares is not None:
             where = f"{self.shares} shares of contexts of unlike length"
@@ -157,12 +157,12 @@ class Comparison:
             f"Comparison with a reference{f' of {self.prompts} prompts' if self.prompts else ''} at {where}"
         ]
         rows = [(name, one) for role, name, one in self._rows() if role in ("profile", "baseline")]
-        kept = [*list(self.agreements.items())[:3], *rows[len(self.agreements) :]]
+        kept = [*list(self.agreements.items())[:6], *rows[len(self.agreements) :]]
         lines += [
             f"{name}: Spearman {_said(one.spearman, 2)}, Wasserstein {_said(one.wasserstein, 3)}"
             for name, one in kept
         ]
-        hidden = len(self.agreements) - 3
+        hidden = len(self.agreements) - 6
         return "\n".join(lines) + (f" (and {hidden} more profiles)" if hidden > 0 else "")
 
     def _rows(self) -> Iterator[tuple[str, str, Agreement]]:

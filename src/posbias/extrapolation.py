@@ -86,7 +86,7 @@ def extrapolate(
         profile = _continued(measurement, tokens, RULES[rule], architecture)
     elif tokens == measured:
         profile = prediction(measurement, _PREDICTORS[rule])
-        worth = f"how near the predictor {rule!r} comes (`posbias compare` tells)"
+        worth = f"how near the predictor {rule!r} comes"
         left_out = (*left_out, worth)
     else:
         raise InvalidValueError(
@@ -115,7 +115,7 @@ def _left_out(
 ) -> tuple[str, ...]:
     """Why an extrapolated profile has no verdict; nothing where trials were won."""
     model, measured = str(measurement.attrs.get("model", "")), measurement.sizes["position"]
-    said = _other_rope(measurement, architecture)
+    said = [*_beyond(architecture, tokens), *_other_rope(measurement, architecture)]
     if architecture is not None and not is_of(measurement, architecture):
         said.append(f"what calibrating on another model ({model or 'unnamed'}) is worth")
     elif tokens > measured:
@@ -129,12 +129,20 @@ def _left_out(
     return tuple(said)
 
 
+def _beyond(architecture: Architecture | None, tokens: int) -> list[str]:
+    """That a model has no positions for so many tokens; nothing where it has, or it is not known."""
+    encodings = () if architecture is None else (layer.positional for layer in architecture.layers)
+    needy = (one for one in encodings if isinstance(one, NeedsMeasurement))
+    return sorted({one.unknown_at(tokens) for one in needy if one.positions and tokens > one.positions})
+
+
 def _other_rope(measurement: "xr.Dataset", architecture: Architecture | None) -> list[str]:
-    """What other rotary positions than were measured do; nothing where they are the same or not known."""
+    """What other rotary positions than were measured do; nothing where they are the same, or none are named."""
     measured = rope_words(json.loads(measurement.attrs.get("rope", "{}")))
-    encodings = [] if architecture is None else [layer.positional for layer in architecture.layers]
+    encodings = () if architecture is None else (layer.positional for layer in architecture.layers)
     asked = {one.rope for one in encodings if isinstance(one, NeedsMeasurement)} - {"", measured}
-    return [f"rotary positions of {one} (measured with {measured})" for one in sorted(asked) if measured]
+    beside = measured or "others, or the same: the measurement does not say"
+    return [f"rotary positions of {one} (measured with {beside})" for one in sorted(asked)]
 
 
 def is_of(measurement: "xr.Dataset", architecture: Architecture) -> bool:

@@ -76,7 +76,9 @@ class Calibration:
         fared = ", ".join(f"{name} {rank:.2f} / {distance:.3f}" for name, (rank, distance) in scores.items())
         expected = trial.verdicts.get(self.rule)
         wrong = f"; its verdict there, {expected}, was wrong: {trial.verdict} was measured"
-        lengths = f"tried from {trial.measured:,} to {trial.tokens:,} tokens (Spearman / Wasserstein)"
+        lengths = (
+            f"nearest trial, from {trial.measured:,} to {trial.tokens:,} tokens (Spearman / Wasserstein)"
+        )
         ending = wrong if expected not in (None, trial.verdict) else ""
         return [said, f"{lengths}: {fared}, even spread – / {trial.even:.3f}{ending}"]
 

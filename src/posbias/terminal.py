@@ -44,8 +44,15 @@ def verdict_line(profile: "Profile") -> str:
     """'verdict: U', or why there is none."""
     if not profile.left_out:
         return f"verdict: {profile.summary.verdict}"
-    if "calibration" in profile.attrs:
-        settles = "`posbias measure` at this length tells"
+    if any("(the model has" in part for part in profile.left_out):
+        settles = "no text of this length fits the model"
+    elif "calibration" in profile.attrs:
+        here = profile.attrs["calibration"].tokens == profile.tokens
+        settles = (
+            "`posbias compare` with the measurement tells"
+            if here
+            else "`posbias measure` at this length tells"
+        )
     elif any(not part.startswith("λ") for part in profile.left_out):
         known = profile.attrs.get("architecture") == "smollm2-135m"
         settles = f"a measurement tells more: --calibrate {'smollm2-135m' if known else 'FILE.nc'}"

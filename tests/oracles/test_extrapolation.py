@@ -17,7 +17,9 @@ from posbias.errors import InvalidValueError
 from posbias.extrapolation import BUNDLED, RULES, continued, extrapolate, stretched
 from posbias.extrapolation_trials import trials, won_up_to
 from posbias.predictors import predictions
+from posbias.terminal import verdict_line
 from posbias.theory.huggingface import from_huggingface
+from posbias.theory.huggingface_families import rope_words
 from posbias.theory.rollout.kernel import dense_influence
 
 CURVES = st.lists(st.floats(0.01, 10.0), min_size=32, max_size=48).map(np.array)
@@ -193,7 +195,23 @@ def test_other_rotary_positions_than_measured_are_named_and_have_no_verdict(keys
     assert profile.left_out == said
     assert profile.summary.verdict == (None if words else "U")
     del measured.attrs["rope"]
-    assert not extrapolate(measured, 1024, architecture=rotary(**keys)).left_out
+    told = extrapolate(measured, 1024, architecture=rotary(**keys)).left_out
+    assert [one.endswith("the measurement does not say)") for one in told] == [True] * bool(rope_words(keys))
+
+
+def test_a_model_has_no_positions_beyond_its_table_whatever_it_is_calibrated_by():
+    layer = posbias.Layer(heads=9, positional=posbias.NeedsMeasurement("learned", positions=700))
+    architecture = posbias.Architecture(30, (layer,), name="smollm2-135m")
+    bundled = posbias.load_measurement(BUNDLED)
+    assert not extrapolate(bundled, 700, architecture=architecture).left_out
+    told = extrapolate(bundled, 701, architecture=architecture)
+    assert told.left_out == ("learned positions (the model has 700, 701 asked)",)
+    assert verdict_line(told).endswith("no text of this length fits the model")
+
+
+def test_the_bundled_measurement_says_what_its_rotary_positions_are():
+    profile = extrapolate(posbias.load_measurement(BUNDLED), 1024, architecture=rotary(rope_theta=1e6))
+    assert profile.left_out == ("rotary positions of base 1,000,000 (measured with base 100,000)",)
 
 
 def longer(measurement, tokens):

@@ -197,7 +197,7 @@ def _tell(*answers: dict[str, Any]) -> None:
         for assumption in one["assumptions"]
     ]
     for line in dict.fromkeys(lines):
-        log.info("%s", line)
+        log.warning("%s", line)  # with -q too: without it an answer says more than is known
 
 
 def _calibration(options: Options) -> Any:

@@ -7,6 +7,7 @@ Comparisons between positions are differences within trials, so what makes a tri
 """
 
 import json
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -57,9 +58,10 @@ class RetrievalCurve:
     """Retrieval by position, over `prompts` trials.
 
     `depth`, `token`: mean place of the fact, as a share of what else there is and in tokens. `curves`: by
-    quantity and position, a `Share` or an `Estimate` (nats). `gaps`: by quantity, first − middle and last −
-    middle, within trials. `overall`: choice and lift over all positions. `chance`: the share that guessing
-    among the `candidates` gets right. `able` says whether the curve means something, `verdict` its shape.
+    quantity and position, a `Share` or an `Estimate` (nats). `gaps`: by quantity, first − middle, last − middle
+    and first − last, within trials; without an error where no two trials differ. `overall`: choice and lift over
+    all positions. `chance`: the share that guessing among the `candidates` gets right. `able` says whether the
+    curve means something, `verdict` its shape.
     """
 
     model: str
@@ -94,12 +96,18 @@ class RetrievalCurve:
         """
         if not self.able:
             return "at chance"
-        first, last = (_sign(gap) for gap in self.gaps["margin"].values())
+        first, last = self._ends
         if first > 0 and last > 0:
             return "U"
         if first > 0 or last > 0:
             return "primacy" if first > 0 else "recency"
         return "middle" if first < 0 or last < 0 else "none told"
+
+    @property
+    def _ends(self) -> tuple[int, int]:
+        """Whether first and last place are surely better (1) or worse (−1) than the middle, or neither (0)."""
+        first, last = (_sign(self.gaps["margin"][name]) for name in ("first - middle", "last - middle"))
+        return first, last
 
     @property
     def prompts_to_tell(self) -> dict[str, int | None]:
@@ -128,13 +136,23 @@ class RetrievalCurve:
         if not self.able:
             return [*said, self._not_able()]
         for name, gap in self.gaps["margin"].items():
-            told = {1: "favoured", -1: "at a disadvantage", 0: "no difference told"}[_sign(gap)]
+            words = ("the last favoured", "the first favoured") if name == ENDS else _AGAINST_MIDDLE
+            told = {-1: words[0], 0: "no difference told", 1: words[1]}[_sign(gap)]
             low, high = gap.interval
             said.append(
                 f"{name}: {gap} nats (95 % interval {low:.2f} to {high:.2f}), "
                 f"{self.gaps['accuracy'][name]} in accuracy: {told}{_needed(self.prompts_to_tell[name])}"
             )
-        return [*said, f"verdict: {_VERDICTS[self.verdict]}"]
+        return [*said, f"verdict: {_VERDICTS[self.verdict]}{self._other_end()}"]
+
+    def _other_end(self) -> str:
+        """What is told of the end that a verdict on one end leaves open."""
+        if self.verdict not in ("primacy", "recency"):
+            return ""
+        place, other = ("last", self._ends[1]) if self.verdict == "primacy" else ("first", self._ends[0])
+        return (
+            f", the {place} worse" if other < 0 else f"; of the {place}, {self.prompts} prompts do not tell"
+        )
 
     def _not_able(self) -> str:
         """That it is at chance, or with too few prompts to say so of what lies above."""
@@ -166,7 +184,10 @@ class RetrievalCurve:
             "tokens": self.tokens,
             "able": self.able,
             "verdict": self.verdict,
-            "overall": {name: _plain(one) for name, one in self.overall.items()},
+            "overall": {
+                "choice": _plain(self.overall["choice"], 0.0, 1.0),
+                "lift": _plain(self.overall["lift"]),
+            },
             "positions": places,
             "differences": {
                 quantity: {name: _plain(gap) for name, gap in gaps.items()}
@@ -177,10 +198,12 @@ class RetrievalCurve:
         }
 
 
+ENDS = "first - last"
+_AGAINST_MIDDLE = ("at a disadvantage", "favoured")
 _VERDICTS = {
     "U": "a U: both ends are found better than the middle",
-    "primacy": "primacy: the first place is found better than the middle, the last is not",
-    "recency": "recency: the last place is found better than the middle, the first is not",
+    "primacy": "primacy: the first place is found better than the middle",
+    "recency": "recency: the last place is found better than the middle",
     "middle": "the middle is found better than an end",
     "none told": "no difference between the ends and the middle can be told",
 }
@@ -207,8 +230,9 @@ def retrieval_curve(retrieval: "xr.Dataset") -> RetrievalCurve:
     }
     gaps = {
         name: {
-            "first - middle": Estimate.of(held[name][:, first] - held[name][:, middle]),
-            "last - middle": Estimate.of(held[name][:, last] - held[name][:, middle]),
+            "first - middle": _difference(held[name][:, first], held[name][:, middle]),
+            "last - middle": _difference(held[name][:, last], held[name][:, middle]),
+            ENDS: _difference(held[name][:, first], held[name][:, last]),
         }
         for name in QUANTITIES
     }
@@ -230,6 +254,12 @@ def retrieval_curve(retrieval: "xr.Dataset") -> RetrievalCurve:
     )
 
 
+def _difference(here: Float[np.ndarray, "prompt"], there: Float[np.ndarray, "prompt"]) -> Estimate:
+    """The mean of paired differences; where all are the same, prompts do not say how sure that is."""
+    found = Estimate.of(here - there)
+    return found if found.se else Estimate(found.value, math.nan, found.n)
+
+
 def _sign(gap: Estimate) -> int:
     low, high = gap.interval
     return int(low > 0) - int(high < 0)
@@ -245,6 +275,8 @@ def _percent(interval: tuple[float, float]) -> str:
     return f"{max(0.0, interval[0]):.0%} to {min(1.0, interval[1]):.0%}"
 
 
-def _plain(one: Share | Estimate) -> dict[str, Any]:
+def _plain(one: Share | Estimate, least: float = -math.inf, most: float = math.inf) -> dict[str, Any]:
+    """Ready for JSON, the interval within what the number can be."""
     about = {"se": one.se} if isinstance(one, Estimate) else {}
-    return {"value": one.value, **about, "interval": list(one.interval), "n": one.n}
+    low, high = one.interval
+    return {"value": one.value, **about, "interval": [max(least, low), min(most, high)], "n": one.n}

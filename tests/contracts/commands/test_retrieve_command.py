@@ -77,7 +77,7 @@ def test_files_and_json_say_the_same(model, here, capsys):
     assert (folder / "retrieval.png").read_bytes().startswith(b"\x89PNG")
     assert (answer["chance"], answer["candidates"], answer["prompts"]) == (0.25, 4, 3)
     assert [list(place) for place in answer["positions"]] == [POSITION] * 3
-    assert set(answer["differences"]["margin"]) == {"first - middle", "last - middle"}
+    assert set(answer["differences"]["margin"]) == {"first - middle", "last - middle", "first - last"}
     from posbias.store import load_retrieval
 
     stored = load_retrieval(folder / "retrieval.nc")
