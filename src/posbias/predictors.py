@@ -205,7 +205,11 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
     """
     path = Path(path)
     if path.suffix.lower() == ".nc":
-        return measured_influence(load_measurement(path))
+        measurement = load_measurement(path)
+        try:
+            return measured_influence(measurement)
+        except InvalidValueError as error:
+            raise InputFileError(f"{path}: {error}") from None
     try:
         text = read_text(path)
         memory.require(64 * (text.count(",") + text.count("[")), f"{path}: bytes", len(text))

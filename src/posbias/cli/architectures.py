@@ -90,7 +90,7 @@ def _measured(path: str) -> Any:
     from posbias.store import load_measurement
     from posbias.theory.mixing import MeasuredMixing
 
-    measurement = load_measurement(path)
+    measurement = load_measurement(path, needs=("mixing",))
     text, source = (str(measurement.attrs.get(name, "")) for name in ("text", "model"))
     values = tuple(measured_mixing(measurement).tolist())
     return MeasuredMixing(values, tokens=measurement.sizes["position"], text=text, source=source)

@@ -8,7 +8,8 @@ import hashlib
 import importlib.metadata
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,8 @@ class Header:
 
     `specification` is all that decides the content, its seed included, in JSON's terms. `amount` is how much was
     drawn (samples, instances, sequences) where more of it serves a smaller wish; it is no part of the
-    specification then. `versions` are those that computed it, `cost` what it took; `companion` is the digest of a
-    second file that belongs to it. `digest` covers all of this and the content; a codec sets it.
+    specification then. `versions` are those that computed it, `cost` what it took; `companion` is the digest of
+    the arrays of a second file that belongs to it. `digest` covers all of this and the content; a codec sets it.
     """
 
     kind: str
@@ -71,16 +72,24 @@ class Header:
         return header
 
 
-def check(header: Mapping[str, Any], path: Any, kind: str, schema: int, made_by: str = "") -> None:
-    """Raise unless a header's `posbias_kind` and `schema` are these; `made_by` is the command that makes such.
+@contextmanager
+def made_again_by(command: str) -> Iterator[None]:
+    """Let a `DamagedError` also name the command that makes such a file; an empty one is not named."""
+    try:
+        yield
+    except DamagedError as error:
+        raise DamagedError(f"{error}; write one with {command!r}" if command else str(error)) from None
+
+
+def check(header: Mapping[str, Any], path: Any, kind: str, schema: int) -> None:
+    """Raise unless a header's `posbias_kind` and `schema` are these.
 
     `DamagedError` for another kind, `SchemaError` for another schema.
     """
     held, version = header.get("posbias_kind"), header.get("schema")
     if held != kind:
         holds = f"a posbias {held}" if held else "no posbias result"
-        hint = f"; write one with {made_by!r}" if made_by else ""
-        raise DamagedError(f"{path}: holds {holds}, not a posbias {kind}{hint}")
+        raise DamagedError(f"{path}: holds {holds}, not a posbias {kind}")
     if version != schema:
         held = "no schema version" if version is None else f"schema version {version}"
         todo = "another file or folder needed"
@@ -96,8 +105,9 @@ def versions_here(packages: tuple[str, ...] = ()) -> dict[str, str]:
 
 
 def canonical(data: Any) -> bytes:
-    """JSON's terms as bytes that are equal for equal data, in any order of keys."""
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    """JSON's terms as bytes that are equal for equal data, in any order of keys; half a character is one too."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return text.encode(errors="surrogatepass")
 
 
 def raw_bytes(array: np.ndarray) -> memoryview:

@@ -13,7 +13,7 @@ import numpy as np
 from posbias.errors import DamagedError, InputFileError
 from posbias.files import write_text
 from posbias.input_files import need_ordinary
-from posbias.store.header import Header, canonical, check, digest_of
+from posbias.store.header import Header, canonical, check, digest_of, made_again_by
 
 
 def dump_json(data: Any) -> str:
@@ -85,13 +85,20 @@ class JsonCodec:
         Raises `DamagedError` for a file of another kind or one whose digest does not match, `SchemaError`,
         `InputFileError` when it is missing or cannot be read.
         """
-        data = parse_json(path)
-        check(data, path, kind, schema, made_by)
-        content = data.pop("content", None)
-        header = Header.of(data, path)
-        if not isinstance(content, dict) or header.digest != _digest(header, content):
-            raise DamagedError(f"{path}: damaged, its content does not match its digest")
-        return header, content
+        with made_again_by(made_by):
+            data = parse_json(path)
+            check(data, path, kind, schema)
+            return verified(data, path)
+
+
+def verified(data: Mapping[str, Any], path: Path) -> tuple[Header, dict[str, Any]]:
+    """Header and content of a file as `parse_json` gave it. Raises `DamagedError` unless the digest matches."""
+    told = dict(data)
+    content = told.pop("content", None)
+    header = Header.of(told, path)
+    if not isinstance(content, dict) or header.digest != _digest(header, content):
+        raise DamagedError(f"{path}: damaged, its content does not match its digest")
+    return header, content
 
 
 def _digest(header: Header, content: Mapping[str, Any]) -> str:

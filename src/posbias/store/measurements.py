@@ -5,7 +5,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posbias.store.header import Header
+from posbias.errors import DamagedError
+from posbias.store.header import Header, made_again_by
 from posbias.store.netcdf_files import NetCDFCodec
 
 if TYPE_CHECKING:
@@ -28,6 +29,29 @@ _CODECS = {
 }
 """Matrices of a measurement are kept as compressed float32; everything else stays float64."""
 _COMMANDS = {MEASUREMENT: "posbias measure", RETRIEVAL: "posbias retrieve"}
+_BY_POSITION = ("prompt", "position")
+_QUADRATIC, _BY_DISTANCE = ("layer", "query", "key"), ("layer", "head", "distance")
+_DIMENSIONS = {
+    MEASUREMENT: {
+        "influence": _BY_POSITION,
+        "mixing": ("prompt", "layer"),
+        "kernel": _QUADRATIC,
+        "energy_kernel": _QUADRATIC,
+        "positional_distance": _BY_DISTANCE,
+        "logits_distance": _BY_DISTANCE,
+        "logits_first_column": ("layer", "head", "position"),
+    },
+    RETRIEVAL: dict.fromkeys(
+        ("accuracy", "choice", "margin", "margin_mean", "control_margin", "control_margin_mean"), _BY_POSITION
+    )
+    | dict.fromkeys(("depth", "token", "tokens"), _BY_POSITION),
+}
+"""The dimensions of the variables that are read; a file may lack some of them, or have more variables."""
+_NEEDED = {MEASUREMENT: ("influence",), RETRIEVAL: tuple(_DIMENSIONS[RETRIEVAL])}
+_ALIKE = {MEASUREMENT: ("position", "query", "key", "distance"), RETRIEVAL: ("position",)}
+"""Dimensions that are as long as the text."""
+_JSON = ("asked", "job", "rope", "selfcheck", "skipped", "versions")
+"""Attributes that are JSON, where a file has them."""
 _DECIDES = ("checksum", "text_sha256", "attention", "dtype", "asked", "job")
 """The attributes that, where a file has them, say what it was computed from."""
 
@@ -37,12 +61,13 @@ def save_measurement(measurement: "xr.Dataset", path: str | os.PathLike[str]) ->
     return _save(measurement, path, MEASUREMENT)
 
 
-def load_measurement(path: str | os.PathLike[str]) -> "xr.Dataset":
-    """Read a measurement back, whole, into memory.
+def load_measurement(path: str | os.PathLike[str], needs: tuple[str, ...] = ()) -> "xr.Dataset":
+    """Read a measurement back, whole, into memory; `needs` are variables that it is to have beside `influence`.
 
-    Raises `InputFileError` when the file is missing, is not NetCDF, does not hold a measurement or is damaged.
+    Raises `InputFileError` when the file is missing, is not NetCDF, does not hold a measurement, lacks a variable
+    or is damaged.
     """
-    return _load(path, MEASUREMENT)
+    return _load(path, MEASUREMENT, needs)
 
 
 def save_retrieval(retrieval: "xr.Dataset", path: str | os.PathLike[str]) -> Path:
@@ -65,6 +90,33 @@ def _save(dataset: "xr.Dataset", path: str | os.PathLike[str], kind: str) -> Pat
     return Path(path)
 
 
-def _load(path: str | os.PathLike[str], kind: str) -> "xr.Dataset":
-    _, dataset = _CODECS[kind].read(Path(path), kind, SCHEMA, made_by=_COMMANDS[kind])
+def _load(path: str | os.PathLike[str], kind: str, needs: tuple[str, ...] = ()) -> "xr.Dataset":
+    with made_again_by(_COMMANDS[kind]):
+        _, dataset = _CODECS[kind].read(Path(path), kind, SCHEMA)
+        if fault := _fault(dataset, kind, (*_NEEDED[kind], *needs)):
+            raise DamagedError(f"{path}: not a whole {kind}, {fault}")
     return dataset
+
+
+def _fault(dataset: "xr.Dataset", kind: str, needs: tuple[str, ...]) -> str:
+    """What keeps a dataset from being what it says it is; empty where nothing does."""
+    for name in needs:
+        if name not in dataset.data_vars:
+            return f"it has no variable {name!r}"
+    for name, dimensions in _DIMENSIONS[kind].items():
+        if name not in dataset.data_vars:
+            continue
+        held = tuple(map(str, dataset[name].dims))
+        if held != dimensions:
+            return f"its {name} is by {', '.join(held) or 'nothing'}, not by {', '.join(dimensions)}"
+        if dataset[name].dtype.kind not in "fiub":
+            return f"its {name} is no numbers"
+    sizes = {name: dataset.sizes[name] for name in _ALIKE[kind] if name in dataset.sizes}
+    if len({*sizes.values()}) > 1:
+        return "it has " + " and ".join(f"{size} along {name!r}" for name, size in sizes.items())
+    for name in _JSON:
+        try:
+            json.loads(dataset.attrs.get(name, "{}"))
+        except (TypeError, ValueError, RecursionError):
+            return f"its attribute {name!r} is not JSON"
+    return ""

@@ -15,7 +15,7 @@ import numpy as np
 
 from posbias.errors import DamagedError, InputFileError, MissingPackageError
 from posbias.files import replacing
-from posbias.store.header import Header, canonical, check, digest_of, raw_bytes
+from posbias.store.header import Header, canonical, check, digest_of, made_again_by, raw_bytes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -52,15 +52,32 @@ class NetCDFCodec:
 
     def read(self, path: Path, kind: str, schema: int, made_by: str = "") -> tuple[Header, "xr.Dataset"]:
         """The header and content of a file, whole in memory. Raises as `JsonCodec.read`; `MissingPackageError`."""
-        dataset = open_netcdf(path)
-        told = _header_keys(dataset.attrs, path)
-        check(told, path, kind, schema, made_by)
-        header = Header.of(told, path)
-        for name in [name for name in dataset.attrs if name.startswith(_PREFIX) and name != _KIND]:
-            del dataset.attrs[name]
-        if header.digest != _digest(header, dataset, ()):
-            raise DamagedError(f"{path}: damaged, its content does not match its digest")
-        return header, dataset
+        with made_again_by(made_by):
+            dataset = open_netcdf(path)
+            check(_header_keys(dataset.attrs, path), path, kind, schema)
+            return verified_dataset(dataset, path)
+
+
+def verified_dataset(dataset: "xr.Dataset", path: Path) -> tuple[Header, "xr.Dataset"]:
+    """The header of what `open_netcdf` gave, of any kind, and the dataset without it.
+
+    Raises `DamagedError` unless the digest matches.
+    """
+    header = Header.of(_header_keys(dataset.attrs, path), path)
+    own = {name: held for name, held in dataset.attrs.items() if name == _KIND or not _of_header(name)}
+    dataset.attrs = own
+    if header.digest != _digest(header, dataset, ()):
+        raise DamagedError(f"{path}: damaged, its content does not match its digest")
+    return header, dataset
+
+
+def has_header(dataset: "xr.Dataset") -> bool:
+    """Whether a dataset has anything of a header beside its kind: files of posbias 0.1 have none."""
+    return any(_of_header(name) and name != _KIND for name in dataset.attrs)
+
+
+def _of_header(name: Any) -> bool:
+    return str(name).startswith(_PREFIX)
 
 
 def open_netcdf(path: Path) -> "xr.Dataset":
@@ -124,12 +141,12 @@ def _attributes(header: Header) -> dict[str, Any]:
 
 def _header_keys(attributes: Any, path: Path) -> dict[str, Any]:
     """What `_attributes` was made from. A file of posbias 0.1 has its schema under that name alone."""
-    told = {name: _plain(held) for name, held in attributes.items() if str(name).startswith(_PREFIX)}
+    told = {name: _plain(held) for name, held in attributes.items() if _of_header(name)}
     keys = {name if name == _KIND else name.removeprefix(_PREFIX): held for name, held in told.items()}
     keys.setdefault("schema", _plain(attributes.get("schema")))
     try:
         return keys | {name: json.loads(keys[name]) for name in _TABLES if name in keys}
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         raise DamagedError(f"{path}: damaged, its header is not whole") from None
 
 

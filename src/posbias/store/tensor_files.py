@@ -3,6 +3,7 @@
 Read and written as NumPy arrays, so that torch is not needed. Needs safetensors.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +15,7 @@ import numpy as np
 from posbias.errors import DamagedError, InputFileError, MissingPackageError
 from posbias.files import replacing
 from posbias.input_files import need_ordinary
-from posbias.store.header import Header, canonical, check, digest_of, raw_bytes
+from posbias.store.header import Header, canonical, check, digest_of, made_again_by, raw_bytes
 from posbias.store.json_files import dump_json
 
 
@@ -54,16 +55,34 @@ class SafetensorsCodec:
 
     def read(self, path: Path, kind: str, schema: int, made_by: str = "") -> tuple[Header, Tensors]:
         """The header and content of a file. Raises as `JsonCodec.read`; `MissingPackageError`."""
-        metadata, arrays = open_tensors(path)
-        try:
-            told, note = json.loads(metadata["posbias"]), json.loads(metadata["note"])
-        except (KeyError, ValueError):
-            told, note = {}, {}
-        check(told, path, kind, schema, made_by)
-        header, content = Header.of(told, path), Tensors(arrays, note)
-        if header.digest != _digest(header, content):
-            raise DamagedError(f"{path}: damaged, its content does not match its digest")
-        return header, content
+        with made_again_by(made_by):
+            metadata, arrays = open_tensors(path)
+            told = header_keys(metadata)
+            check(told, path, kind, schema)
+            return verified_tensors(metadata, arrays, path)
+
+
+def header_keys(metadata: Mapping[str, str]) -> dict[str, Any]:
+    """What the metadata of a file says as its header; nothing where that is none."""
+    try:
+        told = json.loads(metadata["posbias"])
+    except (KeyError, ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
+def verified_tensors(
+    metadata: Mapping[str, str], arrays: Mapping[str, np.ndarray], path: Path
+) -> tuple[Header, Tensors]:
+    """Header and content of a file as `open_tensors` gave it. Raises `DamagedError` unless the digest matches."""
+    header = Header.of(header_keys(metadata), path)
+    try:
+        content = Tensors(arrays, json.loads(metadata["note"]))
+    except (KeyError, ValueError, RecursionError):
+        raise DamagedError(f"{path}: damaged, its note is not whole") from None
+    if header.digest != _digest(header, content):
+        raise DamagedError(f"{path}: damaged, its content does not match its digest")
+    return header, content
 
 
 def open_tensors(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
@@ -90,11 +109,22 @@ def _digest(header: Header, content: Tensors) -> str:
     """SHA-256 over header, note and arrays, one after another."""
     digest = digest_of(header)
     digest.update(canonical(content.note))
-    for name in sorted(content.arrays):
-        array = content.arrays[name]
+    _add(digest, content.arrays)
+    return digest.hexdigest()
+
+
+def digest_of_arrays(arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 over names, types, shapes and bytes of arrays: the same whoever wrote them, and when."""
+    digest = hashlib.sha256()
+    _add(digest, arrays)
+    return digest.hexdigest()
+
+
+def _add(digest: "hashlib._Hash", arrays: Mapping[str, np.ndarray]) -> None:
+    for name in sorted(arrays):
+        array = arrays[name]
         digest.update(canonical([name, array.dtype.str, list(array.shape)]))
         digest.update(raw_bytes(array))
-    return digest.hexdigest()
 
 
 def _need_safetensors() -> Any:

@@ -9,7 +9,6 @@ are kept as counts at τ = 0.2. Attention, and the loss and accuracy of training
 their errors (about .2/√2000 = 4e-3 for a weight averaged over 2,000 sequences).
 """
 
-import hashlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -19,11 +18,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from posbias.errors import InputFileError, InvalidValueError
+from posbias.errors import DamagedError, InputFileError, InvalidValueError
 from posbias.input_files import read_mapping
 from posbias.spec import decode
 from posbias.store import Header, JsonCodec, Store, Stored
-from posbias.store.header import canonical, raw_bytes
+from posbias.store.tensor_files import digest_of_arrays
 from posbias.training.averages import Averages
 from posbias.training.kernels import Rollout
 from posbias.training.loop import Trained
@@ -109,7 +108,9 @@ def load_record(path: Path) -> Record:
         record = _record(decode(Experiment, header.specification), header, content)
     except (InvalidValueError, KeyError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())[:120]
-        raise InputFileError(f"{path}: damaged, not a whole record ({reason})") from None
+        raise DamagedError(
+            f"{path}: damaged, not a whole record ({reason}); write one with {MADE_BY!r}"
+        ) from None
     return replace(record, cell=replace(record.cell, path=Path(path)))
 
 
@@ -131,12 +132,7 @@ def record_in(path: Path) -> Record | None:
 
 def weights_digest(trained: Trained) -> str:
     """SHA-256 over names, shapes and bytes of the weights."""
-    digest = hashlib.sha256()
-    for name in sorted(trained.weights):
-        array = trained.weights[name].cpu().numpy()
-        digest.update(canonical([name, array.dtype.str, list(array.shape)]))
-        digest.update(raw_bytes(array))
-    return digest.hexdigest()
+    return digest_of_arrays({name: tensor.cpu().numpy() for name, tensor in trained.weights.items()})
 
 
 def _finished(folder: Path) -> list[Stored]:

@@ -17,6 +17,8 @@ from jaxtyping import Float
 from posbias.errors import DamagedError, InvalidValueError
 from posbias.spec import encode, fingerprint
 from posbias.store import Header, NetCDFCodec, SafetensorsCodec, Store, Tensors, versions_here
+from posbias.store.header import made_again_by
+from posbias.store.tensor_files import digest_of_arrays
 from posbias.training.arrays import (
     as_dataset,
     evaluation_of,
@@ -90,25 +92,26 @@ class CellCodec:
     def write(self, path: Path, header: Header, content: "tuple[xr.Dataset, Tensors]") -> Header:
         """Write both files, the .nc last, each whole or not at all. Raises `OutputFileError`."""
         dataset, tensors = content
-        weights = SafetensorsCodec().write(
-            weights_path(path), replace(header, kind=WEIGHTS, amount=None), tensors
-        )
-        return NetCDFCodec().write(path, replace(header, companion=weights.digest), dataset)
+        SafetensorsCodec().write(weights_path(path), replace(header, kind=WEIGHTS, amount=None), tensors)
+        # equal trainings that write at once differ in cost alone: either's .nc fits either's weights
+        return NetCDFCodec().write(path, replace(header, companion=digest_of_arrays(tensors.arrays)), dataset)
 
     def read(
         self, path: Path, kind: str, schema: int, made_by: str = ""
     ) -> "tuple[Header, tuple[xr.Dataset, Tensors]]":
         """Read both files. Raises `InputFileError` as the codecs of both do, `DamagedError` for one without the
         other."""
-        header, dataset = NetCDFCodec().read(path, kind, schema, made_by or MADE_BY)
-        if not weights_path(path).is_file():
-            raise DamagedError(f"{path}: damaged, {weights_path(path).name} with its weights is missing")
-        weights, tensors = SafetensorsCodec().read(weights_path(path), WEIGHTS, schema)
-        if weights.specification != header.specification:
-            raise DamagedError(f"{path}: damaged, of another experiment than the weights beside it")
-        if weights.digest != header.companion:
-            raise DamagedError(f"{path}: damaged, measured of other weights than those beside it")
-        return header, (dataset, tensors)
+        with made_again_by(made_by):
+            header, dataset = NetCDFCodec().read(path, kind, schema)
+            if not weights_path(path).is_file():
+                raise DamagedError(f"{path}: damaged, {weights_path(path).name} with its weights is missing")
+            weights, tensors = SafetensorsCodec().read(weights_path(path), WEIGHTS, schema)
+            if weights.specification != header.specification:
+                raise DamagedError(f"{path}: damaged, of another experiment than the weights beside it")
+            # that of the whole file: as cells had it that were written before
+            if header.companion not in (digest_of_arrays(tensors.arrays), weights.digest):
+                raise DamagedError(f"{path}: damaged, measured of other weights than those beside it")
+            return header, (dataset, tensors)
 
 
 @dataclass(frozen=True)
@@ -158,14 +161,20 @@ def save_cell(cell: Cell, path: Path) -> Cell:
     return replace(cell, path=Path(path))
 
 
-def save_beside(cell: Cell, folder: Path, versions: Mapping[str, str] | None = None) -> Cell:
-    """Save a cell beside those of `folder`; `versions` are by default those here. Raises `OutputFileError`."""
+def save_beside(
+    cell: Cell, folder: Path, versions: Mapping[str, str] | None = None, number: int | None = None
+) -> Cell:
+    """Save a cell beside those of `folder`; `versions` are by default those here. Raises `OutputFileError`.
+
+    `number` is that of its file (`Store.save`).
+    """
     saved = Store(folder).save(
         TrainingCell(cell.experiment),
         cell,
         cell.trained.cost,
         versions=versions or versions_here(("torch",)),
         amount=cell.evaluation.sequences,
+        number=number,
     )
     return replace(cell, path=saved.path)
 

@@ -156,7 +156,7 @@ DAMAGE = {
     "another version": (lambda path: rewritten(path, versions={"posbias": "0.0.1"}), "made by posbias 0.0.1"),
     "another kind": (
         lambda path: rewritten(path, kind="measurement"),
-        "not a posbias cell; write one with 'posbias train'",
+        "holds a posbias measurement, not a posbias cell",
     ),
     "another experiment": (
         lambda path: rewritten(path, specification=encode(Experiment())),

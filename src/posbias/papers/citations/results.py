@@ -1,26 +1,35 @@
 """What a file or folder holds, told by its keys, and the sources that stand behind it."""
 
 import json
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from posbias.errors import InputFileError, PosbiasError, nearest
+import numpy as np
+
+from posbias.errors import DamagedError, InputFileError, PosbiasError, nearest
 from posbias.input_files import read_mapping, read_text
 from posbias.papers.citations import methods
 from posbias.papers.citations.methods import Uses, of_study
 from posbias.papers.registry import PAPERS, STUDIES
 from posbias.sources import cite
 from posbias.spec import encode
-from posbias.store import need_xarray, open_tensors
-from posbias.store.netcdf_files import unreadable
+from posbias.store import open_netcdf, open_tensors
+from posbias.store.header import made_again_by
+from posbias.store.json_files import verified
+from posbias.store.netcdf_files import checksum_of_0_1, has_header, verified_dataset
+from posbias.store.tensor_files import header_keys, verified_tensors
 
+log = logging.getLogger(__name__)
 SUFFIXES = (".toml", ".yaml", ".yml", ".json", ".nc", ".safetensors", ".md")
 NEEDED = "a spec or a result of posbias needed"
 _ARCHITECTURE = ("model_type", "lambda_schedule_config", "attention_config", "depth", "layers", "mixing")
 _TRAINING = ("task", "network", "seeds", "iterations", "batch", "learning_rate", "weight_decay")
 _TRAINING += ("evaluate_every", "sweep")
 _OTHER = ("question", "base", "cells", "claims", "architecture", "statements", "experiment", "job")
+_HEADER = {"posbias_kind", "digest", "fingerprint", "specification"}
+_COMMANDS = {"measurement": "posbias measure", "retrieval": "posbias retrieve", "cell": "posbias train"}
 Table = Mapping[str, Any]
 Reader = Callable[[Table, Path], Uses]
 """What a table of keys rests on; the path is for errors."""
@@ -39,7 +48,7 @@ def uses_of_file(path: Path) -> Uses:
         case ".md":
             yield from _of_page(path)
         case ".toml" | ".yaml" | ".yml" | ".json":
-            yield from _of_table(read_mapping(path), path)
+            yield from _of_table(_table(path), path)
         case suffix:
             raise InputFileError(
                 f"{path}: suffix {suffix!r} given, one of {', '.join(SUFFIXES)} or a folder needed"
@@ -51,7 +60,7 @@ def _of_folder(folder: Path) -> Uses:
     """A model's folder, a study's, a report's, or one of results: all that is known in it and in its cells."""
     for name in ("config.json", "study.json"):
         if (folder / name).is_file():
-            yield from _of_table(read_mapping(folder / name), folder / name)
+            yield from _of_table(_table(folder / name), folder / name)
             return
     report, known = (folder / "report.html").is_file(), False
     places = (folder, folder / "cells", folder / "statements")
@@ -61,9 +70,11 @@ def _of_folder(folder: Path) -> Uses:
         reported = report and path.suffix == ".nc" and path.parent == folder
         try:
             uses = list(methods.of_report(*_attributes(path)) if reported else uses_of_file(path))
-        except PosbiasError:
+        except PosbiasError as error:
             if reported:
                 raise
+            if isinstance(error, DamagedError):
+                log.warning("%s; not used", error)
             continue  # beside results may lie what is none
         known = True
         yield from uses
@@ -73,7 +84,7 @@ def _of_folder(folder: Path) -> Uses:
 
 def _of_arrays(path: Path) -> Uses:
     attributes, variables = _attributes(path)
-    match attributes.get("posbias_kind"):
+    match _kind(attributes):
         case "measurement":
             yield from methods.of_measurement(attributes, variables)
         case "retrieval":
@@ -86,20 +97,43 @@ def _of_arrays(path: Path) -> Uses:
 
 
 def _attributes(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """Attributes and names of variables, without the values. Raises `InputFileError`."""
-    try:
-        with need_xarray().open_dataset(path, engine="netcdf4") as opened:
-            return dict(opened.attrs), [str(name) for name in opened.variables]
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise InputFileError(unreadable(path, error)) from None
+    """Attributes and names of variables. Raises `InputFileError`, for a digest that does not match too."""
+    dataset = open_netcdf(path)
+    attributes, variables = dict(dataset.attrs), [str(name) for name in dataset.variables]
+    if has_header(dataset):
+        with made_again_by(_COMMANDS.get(str(_kind(attributes)), "")):
+            verified_dataset(dataset, path)
+        return attributes, variables
+    checksum = dataset.attrs.pop("content_checksum", None)
+    if checksum is not None and checksum != checksum_of_0_1(dataset):
+        raise DamagedError(f"{path}: damaged, its content does not match its checksum")
+    return attributes, variables
+
+
+def _kind(attributes: Mapping[str, Any]) -> Any:
+    """What a file says that it is, which may be anything."""
+    told = attributes.get("posbias_kind")
+    return told.tolist() if isinstance(told, np.ndarray) else told
+
+
+def _table(path: Path) -> dict[str, Any]:
+    """The keys of a file, verified where they are those of a result. Raises `InputFileError`."""
+    data = read_mapping(path)
+    # with one of its keys damaged it still is a result
+    if len(_HEADER & data.keys()) >= len(_HEADER) - 1:
+        verified(data, path)
+    return data
 
 
 def _of_weights(path: Path) -> Uses:
     """Trained weights, whose header has the experiment."""
-    header = open_tensors(path)[0]
-    if "posbias" not in header:
+    metadata, arrays = open_tensors(path)
+    if "posbias" not in metadata:
         raise InputFileError(f"{path}: weights of no training of posbias; {NEEDED}")
-    told = _decoded(path, header["posbias"])
+    if "experiment" not in header_keys(metadata):  # which those of posbias 0.1 have
+        with made_again_by(_COMMANDS["cell"]):
+            verified_tensors(metadata, arrays, path)
+    told = _decoded(path, metadata["posbias"])
     yield from methods.of_experiment(told.get("specification") or told.get("experiment") or {})
 
 

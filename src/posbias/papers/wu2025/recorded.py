@@ -19,7 +19,9 @@ from posbias.papers.study import Study
 from posbias.papers.wu2025.outcomes import Outcome, outcome_of
 from posbias.papers.wu2025.settings import Effort, Setting, effort_of
 from posbias.spec import fingerprint
-from posbias.store import Header, parse_json
+from posbias.store import parse_json
+from posbias.store.header import made_again_by
+from posbias.store.json_files import verified
 
 if TYPE_CHECKING:
     from posbias.training.records import Record
@@ -89,9 +91,8 @@ def entries(folder: Path) -> Mapping[str, Entry]:
 def _entries(files: tuple[tuple[Path, int], ...]) -> Mapping[str, Entry]:
     read = {}
     for path, _ in files:
-        told = parse_json(path)
-        told.pop("content", None)
-        header = Header.of(told, path)
+        with made_again_by("posbias study record"):
+            header, _ = verified(parse_json(path), path)
         iterations, seeds = (header.specification[name] for name in ("iterations", "seeds"))
         finished = str(header.cost.get("finished", ""))
         read[header.fingerprint] = Entry(iterations, tuple(seeds), header.amount or 0, finished)
