@@ -5,6 +5,8 @@ or Ctrl-C leaves the old file or none, never half of one. The temporary name is 
 (`.HOST~PROCESS~NAME…`), so that what a killed writer began can be cleared.
 """
 
+import contextlib
+import errno
 import os
 import platform
 import shutil
@@ -73,9 +75,7 @@ def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         yield temporary
         temporary.chmod(0o777 & ~_umask())
-        if target.exists():
-            target.rename(old)
-        temporary.rename(target)
+        _put(temporary, target, old)
     except OSError as error:
         raise _cannot_write(target, error) from error
     finally:
@@ -136,6 +136,24 @@ def _lives(process: int) -> bool:
     except PermissionError:
         pass
     return True
+
+
+def _put(folder: Path, target: Path, old: Path) -> None:
+    """Give a folder the name `target`, and what has that name now the name `old`.
+
+    Equal writers may do so at once: whatever each finds there is set aside, and the last one stays.
+    """
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            target.rename(old)
+        try:
+            folder.rename(target)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            return
 
 
 def _as_a_plain_file(path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from posbias.cli.output import progress
 from posbias.events import Event, OnEvent
+from posbias.files import clear_leftovers
 from posbias.interruption import Pace
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def computed_once(
             return None
         log.info("already %s: %s (--rerun %s anew)", files.done, file, files.does)
         return files.load(file), file
+    clear_leftovers(file.parent)
     checkpoint = file.with_name(f".{file.stem}-{fingerprint[:12]}.partial.safetensors")
     with _resumable(prompts) as on_event:
         dataset = compute(checkpoint=checkpoint, on_event=on_event)

@@ -51,6 +51,8 @@ class Checkpoint:
             log.warning("checkpoint %s is damaged: starting over", self._path)
             return None
         except InputFileError as error:
+            if not self._path.exists():
+                return None  # an equal run that has finished removed it
             raise InputFileError(f"checkpoint: {error}") from None
         fingerprint = header.specification.get("fingerprint", "")
         if fingerprint != self._fingerprint:

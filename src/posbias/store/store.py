@@ -140,8 +140,12 @@ class Store:
         *,
         versions: Mapping[str, str] | None = None,
         amount: int | None = None,
+        number: int | None = None,
     ) -> Stored:
         """Write the result of a cell to a file of its own, beside those that it has; return it as `find` would.
+
+        `number` is that of the file, by default `next_number`: equal runs that each fixed it before they began
+        leave one file.
 
         `cost` is what computing took, to which the time is added unless it says that; `versions` are those that
         computed it, by default those here; `amount` is how much was drawn, if that is no part of the
@@ -156,13 +160,16 @@ class Store:
             versions=versions_here() if versions is None else versions,
             cost={"finished": finished} | dict(cost or {}),
         )
-        digits = _digits(cell)
-        number = max((taken for taken, _ in self._listing().get(digits, [])), default=0) + 1
+        digits, number = _digits(cell), number or self.next_number(cell)
         ending = "" if number == 1 else f"-{number}"
         path = self.folder / f"{cell.name}-{digits}{ending}{cell.codec.suffix}"
         cell.codec.write(path, header, cell.to_content(result))
         self._listing().setdefault(digits, []).append((number, path))
         return load(cell, path)
+
+    def next_number(self, cell: StoredCell) -> int:
+        """The number that the next file of a cell gets: one more than the greatest when the folder was listed."""
+        return max((taken for taken, _ in self._listing().get(_digits(cell), [])), default=0) + 1
 
     def clear_leftovers(self) -> None:
         """Remove what writers of this machine that were killed had begun."""

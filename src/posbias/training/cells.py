@@ -66,8 +66,11 @@ def run_cells(
     _check_engine(engine, workers, device, gpus_per_cell)
     _check(wanted, folder, sequences, workers)
     cells = {one: None if again else _find_testable(folder, one, sequences) for one in wanted}
+    store = Store(folder)
+    store.clear_leftovers()
+    numbers = {one: store.next_number(TrainingCell(one)) for one in cells}
     missing = [experiment for experiment, cell in cells.items() if cell is None]
-    jobs = _jobs(missing, folder, together=device != "cpu" and engine is None)
+    jobs = _jobs(missing, store, together=device != "cpu" and engine is None)
     jobs = jobs if tests else [job for job in jobs if not all(map(Path.exists, job.weights))]
     if engine is None:
         beside = device == "cpu" and len(jobs) > 1 and (workers or cores()) > 1
@@ -85,7 +88,9 @@ def run_cells(
         for experiment, cell in cells.items():
             if cell is not None and cell.evaluation.sequences < sequences:
                 log.info("testing again, on %s sequences: %s", f"{sequences:,}", cell.path)
-                cells[experiment] = save_beside(measure_cell(cell.trained, sequences), folder)
+                cells[experiment] = save_beside(
+                    measure_cell(cell.trained, sequences), folder, number=numbers[experiment]
+                )
     except KeyboardInterrupt:
         kept = len(cells) - sum(len(job.experiments) for job in jobs) + len(run.paths)
         running = " and the running ones' checkpoints" if engine.shares_disk else ""
@@ -200,16 +205,16 @@ def _check_engine(engine: Engine | None, workers: int | None, device: str, gpus:
         )
 
 
-def _jobs(experiments: Sequence[Experiment], folder: Path, together: bool) -> list[Job]:
+def _jobs(experiments: Sequence[Experiment], store: Store, together: bool) -> list[Job]:
     """The jobs, longest first; with `together`, compatible experiments in one.
 
     What is trained and not tested is a job of its own, unless it belongs to a training that is begun.
     """
-    begun = [job for job in _grouped(experiments, folder, together) if job.checkpoint.exists()]
+    begun = [job for job in _grouped(experiments, store, together) if job.checkpoint.exists()]
     fresh = [one for one in experiments if not any(one in job.experiments for job in begun)]
-    trained = [one for one in fresh if untested(folder, one).exists()]
-    jobs = [*begun, *(Job((one,), folder) for one in trained)]
-    jobs += _grouped([one for one in fresh if one not in trained], folder, together)
+    trained = [one for one in fresh if untested(store.folder, one).exists()]
+    jobs = [*begun, *(Job.of((one,), store) for one in trained)]
+    jobs += _grouped([one for one in fresh if one not in trained], store, together)
     return sorted(jobs, key=lambda job: job.work, reverse=True)
 
 
@@ -219,7 +224,7 @@ def _alike(one: Experiment, other: Experiment) -> bool:
     return compatible(one, other) and needs[0] == needs[1]
 
 
-def _grouped(experiments: Sequence[Experiment], folder: Path, together: bool) -> list[Job]:
+def _grouped(experiments: Sequence[Experiment], store: Store, together: bool) -> list[Job]:
     groups: list[list[Experiment]] = []
     for experiment in experiments:
         for group in groups if together else []:
@@ -229,4 +234,4 @@ def _grouped(experiments: Sequence[Experiment], folder: Path, together: bool) ->
                 break
         else:
             groups.append([experiment])
-    return [Job(tuple(group), folder) for group in groups]
+    return [Job.of(group, store) for group in groups]

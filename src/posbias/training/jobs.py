@@ -3,7 +3,7 @@
 import hashlib
 import logging
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from posbias.spec import decode, fingerprint, value
 from posbias.store import Store, remove_pieces
 from posbias.training.loop import Trained, log_of, train
 from posbias.training.results import (
+    Cell,
     TrainingCell,
     load_trained,
     measure_cell,
@@ -30,10 +31,27 @@ log = logging.getLogger(__name__)
 
 @value
 class Job:
-    """Experiments that train together, and the folder of their cells."""
+    """Experiments that train together, the folder of their cells, and the numbers that their files get there.
+
+    The numbers are fixed before anything is trained, so that equal runs leave one file each; none: the next ones.
+    """
 
     experiments: tuple[Experiment, ...]
     folder: Path
+    numbers: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, experiments: Iterable[Experiment], store: Store) -> "Job":
+        """The job whose files get the next numbers of a store."""
+        together = tuple(experiments)
+        return cls(together, store.folder, tuple(store.next_number(TrainingCell(one)) for one in together))
+
+    def save(
+        self, experiment: Experiment, cell: Cell, versions: Mapping[str, str] | None = None
+    ) -> Path | None:
+        """Save the cell of one of the experiments, and return its file. Raises `OutputFileError`."""
+        number = self.numbers[self.experiments.index(experiment)] if self.numbers else None
+        return save_beside(cell, self.folder, versions, number).path
 
     @property
     def size(self) -> int:
@@ -101,8 +119,8 @@ def finish(
     cells = []
     for path, own in zip(weights, trained, strict=True):
         assert own is not None
-        cells.append(save_beside(measure_cell(own, sequences), job.folder).path)
-        path.unlink()
+        cells.append(job.save(own.experiment, measure_cell(own, sequences)))
+        path.unlink(missing_ok=True)
     return cells
 
 
@@ -134,7 +152,7 @@ def take_files(job: Job, files: Mapping[str, bytes]) -> list[str]:
     for experiment, stored in zip(job.experiments, brought, strict=True):
         if stored is None:
             raise InputFileError(f"{name_of(experiment)}: damaged on its way from another machine")
-        paths.append(str(save_beside(stored.result, job.folder, stored.header.versions).path))
+        paths.append(str(job.save(experiment, stored.result, stored.header.versions)))
     job.discard()
     return paths
 

@@ -184,12 +184,12 @@ def load_cell(path: Path) -> Cell:
 
     Raises `InputFileError` when one of its files is missing or damaged, is no cell's, or is of another version.
     """
-    header, content = TrainingCell.codec.read(Path(path), KIND, SCHEMA)
+    header, content = TrainingCell.codec.read(Path(path), KIND, SCHEMA, MADE_BY)
     try:
         return replace(cell_of(header, content), path=Path(path))
     except (InvalidValueError, KeyError, TypeError, ValueError) as error:
         raise DamagedError(
-            f"{path}: damaged, not a whole cell ({' '.join(str(error).split())[:120]})"
+            f"{path}: damaged, not a whole cell ({' '.join(str(error).split())[:120]}); write one with {MADE_BY!r}"
         ) from None
 
 

@@ -16,6 +16,7 @@ from logged import logged
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.execution import InProcess, Processes
 from posbias.spec import decode, encode
+from posbias.store import Store
 from posbias.store import checkpoint as checkpoints
 from posbias.sweeps import MOST
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
@@ -262,9 +263,9 @@ def test_cells_side_by_side_are_the_cells_one_by_one(tmp_path):
 @pytest.mark.slow
 def test_compatible_cells_train_together_and_become_what_they_are_alone(tmp_path):
     experiments = [tiny(), tiny(network=Network(depth=1, mask=Full()), seeds=(5,)), tiny(depth=2)]
-    made = _jobs(experiments, tmp_path, together=True)
+    made = _jobs(experiments, Store(tmp_path), together=True)
     assert sorted(len(job.experiments) for job in made) == [1, 2]
-    assert len(_jobs(experiments, tmp_path, together=False)) == 3
+    assert len(_jobs(experiments, Store(tmp_path), together=False)) == 3
     (job,) = (job for job in made if len(job.experiments) == 2)
     assert decode(Job, json.loads(json.dumps(encode(job)))) == job
     finish(job, sequences=50, device="cpu", threads=1)
@@ -285,7 +286,7 @@ def test_cells_train_together_that_need_the_same(tmp_path):
         for network in networks
         for base, seeds in ((plain, (0, 1)), (again, (2, 3)))
     ]
-    groups = [job.experiments for job in _jobs(experiments, tmp_path, together=True)]
+    groups = [job.experiments for job in _jobs(experiments, Store(tmp_path), together=True)]
     assert sorted(map(len, groups)) == [2, 2, 2, 2]
     for group in groups:
         assert len({(one.network.residual, one.network.positional) for one in group}) == 1
@@ -394,7 +395,7 @@ def test_wrong_settings_are_refused_before_anything_is_trained(tmp_path):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_one_cell_that_fails_does_not_stop_the_others(tmp_path, workers):
     experiments = [tiny(depth) for depth in (3, 2, 1)]
-    jobs_made = _jobs(experiments, tmp_path, together=False)
+    jobs_made = _jobs(experiments, Store(tmp_path), together=False)
     for job in jobs_made[:2]:  # a folder stands where the first two would go on from
         job.checkpoint.mkdir(parents=True)
     failing = pytest.raises(InputFileError, match=re.escape(str(jobs_made[0].checkpoint)))

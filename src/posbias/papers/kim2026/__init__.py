@@ -22,7 +22,7 @@ from posbias.arguments import whole
 from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
-from posbias.files import need_writable, write_text
+from posbias.files import clear_leftovers, need_writable, write_text
 from posbias.interruption import Pace
 from posbias.papers import reproduction
 from posbias.papers.kim2026.heat_maps import data
@@ -102,6 +102,8 @@ def reproduce(
     need_writable(folder / "cells" / "cell.json")
     new_figure()
     store = Store(folder / "cells")
+    store.clear_leftovers()
+    clear_leftovers(folder)
     models = dict.fromkeys(model for name in names for model in asked[name].cells)
     results, new = _simulated(models, store, samples, seed, threads, again, on_event)
     made = {}
