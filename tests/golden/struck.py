@@ -6,6 +6,7 @@ import shlex
 import shutil
 import signal
 import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from posbias.files import is_leftover
@@ -43,8 +44,8 @@ class Command:
         self._context.set_forkserver_preload(PRELOADED)
         self.line, self.folder = line, folder
 
-    def start(self) -> multiprocessing.Process:
-        process = self._context.Process(target=run, args=(self.line, str(self.folder)))  # type: ignore[attr-defined]
+    def start(self) -> BaseProcess:
+        process = self._context.Process(target=run, args=(self.line, str(self.folder)))
         process.start()
         return process
 
@@ -56,13 +57,14 @@ class Command:
         return time.monotonic() - began
 
     def strike(self, after: float, writing: bool) -> bool:
-        """Kill it after so many seconds, or later while it writes a file; return whether it was alive until then."""
+        """Kill it after so many seconds, or later while it writes a file; return whether it lived until then."""
         process, moment = self.start(), time.monotonic() + after
         while time.monotonic() < moment and process.is_alive():
             time.sleep(0.002)
         while writing and process.is_alive() and not self.begun():
             pass
         if alive := process.is_alive():
+            assert process.pid is not None
             os.killpg(process.pid, signal.SIGKILL)
         process.join()
         assert process.exitcode in (0, -signal.SIGKILL), (self.folder / "err").read_text()
