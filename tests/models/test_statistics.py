@@ -278,6 +278,7 @@ def test_the_dataset_keeps_its_contract(measured):
         "mixing": ("prompt", "layer"),
         "mixing_token": ("prompt", "layer"),
         "mixing_head": ("prompt", "layer", "head"),
+        "feed_forward_share": ("prompt", "layer"),
         "massive_ratio": ("prompt", "layer"),
         "massive_token": ("prompt", "layer"),
         "residual_norm": ("layer", "position"),

@@ -19,13 +19,14 @@ from posbias.measurement.accumulate import Arrays
 from posbias.measurement.capture.forward import Capture, SeenLayer
 from posbias.measurement.capture.scores import Factored, block_size, halvings
 from posbias.measurement.job import Request
-from posbias.measurement.models.families import decoder_layers
+from posbias.measurement.models.families import adds_to_stream, decoder_layers
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.quantities.block_sums import energy_kernel, head_mean
 from posbias.measurement.quantities.content import ByDistance, diagonal, first_column, hidden, seen_or_nan
 from posbias.measurement.quantities.influence import Economy, gradients, predict
 from posbias.measurement.quantities.jacobian import HeadGains, stretch
 from posbias.measurement.quantities.mixing import (
+    feed_forward_share,
     head_norms,
     mixing,
     mixing_by_head,
@@ -74,17 +75,25 @@ class PromptMeter:
         sample: Arrays = {}
         row: Arrays = {}
         rollouts = self._rollouts()
+        additive = adds_to_stream(self._loaded.family, model.config)
+        written: dict[int, tuple[Tensor, Tensor]] = {}
 
         def see(seen: SeenLayer) -> None:
             seen.check_finite(prompt)
             norms = _Norms(seen)
             self._keep(seen.layer, sample, self._means(seen, norms))
             self._keep(seen.layer, row, norms.mixings())
+            if additive:
+                written[seen.layer] = seen.stream, seen.update
             if rollouts is not None:
                 rollouts.see(seen)
 
+        def left(layer: int, stream: Tensor) -> None:
+            share = feed_forward_share(*written.pop(layer), stream)
+            self._keep(layer, row, {"feed_forward_share": np.array(share)})
+
         given = torch.from_numpy(ids)
-        with rollouts or nullcontext(), Capture(model, self._loaded.family, see):
+        with rollouts or nullcontext(), Capture(model, self._loaded.family, see, left if additive else None):
             prediction = predict(model, given, self.economy)
         row |= rollouts.rows() if rollouts is not None else {}
         row |= gradients(prediction, given, ("probability", *request.influences), request.target)

@@ -34,6 +34,7 @@ _ABOUT: dict[str, _About] = {
     "mixing": (_BY_LAYER, "weight of attention, Frobenius norms over the sequence", "1"),
     "mixing_token": (_BY_LAYER, "weight of attention, mean over tokens of the per-token ratio", "1"),
     "mixing_head": ((*_BY_LAYER, "head"), "each head's part of the weight of attention", "1"),
+    "feed_forward_share": (_BY_LAYER, "part of a layer's updates that the feed-forward block adds", "1"),
     "massive_ratio": (_BY_LAYER, "largest norm of the residual stream over the median one", "1"),
     "massive_token": (_BY_LAYER, "position of the largest norm, -1 where a layer was not seen", "1"),
     "residual_norm": (("layer", "position"), "norm of the residual stream entering the layer", "1"),

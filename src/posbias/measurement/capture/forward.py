@@ -73,19 +73,28 @@ class SeenLayer:
 class Capture(TorchFunctionMode):
     """Calls `see(SeenLayer)` once for each decoder layer while the block runs one forward pass of one prompt.
 
-    Eager and fused (sdpa) attention are seen; gradients may be on. On leaving the block, raises `ModelError`
-    when a layer was not seen. Use a new one for each forward pass.
+    After that `left(layer, stream)` is called with the stream [position hidden] that leaves the layer. Eager and
+    fused (sdpa) attention are seen; gradients may be on. On leaving the block, raises `ModelError` when a layer
+    was not seen. Use a new one for each forward pass.
     """
 
-    def __init__(self, model: Any, family: Family, see: Callable[[SeenLayer], None]):
+    def __init__(
+        self,
+        model: Any,
+        family: Family,
+        see: Callable[[SeenLayer], None],
+        left: Callable[[int, Tensor], None] | None = None,
+    ):
         super().__init__()
         self._layers = decoder_layers(model, family)
         self._family = family
         self._kind = family.positional_kind(model.config)
         self._see = see
+        self._left = left
         self._seen: set[int] = set()
         self._hooks: list[Any] = []
         self._index = 0
+        self._just_seen: int | None = None
         self._watch: Watch | None = None
         self._rotates = _mentions_rotation(model.config)
         self._rotations: list[Tensor] = []
@@ -125,6 +134,10 @@ class Capture(TorchFunctionMode):
 
     def _leaving(self, module, positional, output):
         self._watch = None
+        if self._left is not None and self._just_seen is not None:
+            stream = output if isinstance(output, Tensor) else output[0]
+            self._left(self._just_seen, stream.detach()[0])
+        self._just_seen = None
 
     def _mark_rotations(self, layer: Any, given: Any) -> None:
         """Give the rotations that this layer will use their twins, which turn by no angle."""
@@ -173,6 +186,7 @@ class Capture(TorchFunctionMode):
                 )
             )
         self._seen.add(self._index)
+        self._just_seen = self._index
 
     def _told_apart(self, watch: Watch) -> tuple[Scores, Factored | None]:
         """The scores, and what they are without positions when the kind of encoding lets that be told."""

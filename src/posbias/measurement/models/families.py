@@ -161,6 +161,19 @@ def decoder_layers(model: Any, family: Family | None = None) -> list[Any]:
     return list(max(right, key=lambda layers: sum(weight.numel() for weight in layers.parameters())))
 
 
+def adds_to_stream(family: Family, config: Any) -> bool:
+    """Whether a layer's output is its input plus what attention and the feed-forward block write, and no more.
+
+    Not where a norm comes after the addition, as in some models of OPT, or stands in the place of the input, as in
+    some of Bloom; of a family without a row nobody knows.
+    """
+    text = config.get_text_config()
+    normed = not getattr(text, "do_layer_norm_before", True)
+    return (
+        family.checked and not normed and not getattr(text, "apply_residual_connection_post_layernorm", False)
+    )
+
+
 def need_causal(family: Family, what: str) -> None:
     """Raise `ModelError` when `what` has meaning for causal models only and the family is not."""
     if not family.causal:

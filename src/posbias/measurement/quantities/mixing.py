@@ -29,6 +29,22 @@ def mixing_per_token(stream: Float[np.ndarray, "position"], update: Float[np.nda
     return float(np.mean(update / (stream + update)))
 
 
+def feed_forward_share(
+    stream: Float[Tensor, "position hidden"],
+    update: Float[Tensor, "position hidden"],
+    left: Float[Tensor, "position hidden"],
+) -> float:
+    """Return ‖M‖ / (‖Attn(X)‖ + ‖M‖), M = X′ − X − Attn(X) what the feed-forward block adds, in float64.
+
+    X enters the layer, X′ leaves it; Frobenius norms over the sequence. It is the form of λ (Eq. 1 of Herasimchyk
+    et al. 2026) with the two updates of a layer in it; NaN where neither adds anything.
+    """
+    attention = update.double()
+    block = left.double().to(attention.device) - stream.double().to(attention.device) - attention
+    written, mixed = float(torch.linalg.norm(block)), float(torch.linalg.norm(attention))
+    return written / (mixed + written) if mixed + written else float("nan")
+
+
 def mixing_by_head(
     stream: Float[np.ndarray, "position"],
     update: Float[np.ndarray, "position"],
