@@ -234,7 +234,7 @@ def _make(asked: Asked, studies: Sequence[Study]) -> tuple[Iterable[Spent], Mapp
     options: dict[str, Any] = {"out": asked.folder / paper, "on_event": asked.on_event}
     match paper:
         case "kim2026":
-            options["samples"] = amount
+            options["prompts" if studies[0].needs == "models" else "samples"] = amount
         case "wu2025":
             options |= {"effort": amount, "engine": asked.engine, "recorded": not asked.again}
         case _:

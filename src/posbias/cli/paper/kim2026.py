@@ -17,7 +17,8 @@ class Options:
     ----------
     effort
         Draws of all embeddings in every panel: quick (a million), full (ten million, as in the paper), or a number
-        such as 1e5. Simulations that have more are used as they are.
+        such as 1e5. Simulations that have more are used as they are. Of trained: 16 prompts, 64, or a number where
+        it is asked for alone.
     reading
         The closed form drawn as a line in fig2 and fig7: corrected (the default) or as published. The other is
         dashed.
@@ -49,17 +50,23 @@ def kim2026(*what: str, options: Options = Options()) -> None:
     Parameters
     ----------
     what
-        fig1 to fig7, section3 (the printed probabilities), or all, the default; claims prints the paper's claims
-        with their verdicts. fig2, fig5, fig6 and fig7 show several anisotropies, --alphas.
+        fig1 to fig7, section3 (the printed probabilities), trained (models of ours with and without positional
+        encoding; needs torch), or all, the default; claims prints the paper's claims with their verdicts. fig2,
+        fig5, fig6 and fig7 show several anisotropies, --alphas.
     """
     if claims_alone(what, "kim2026", options.out, options.json):
         return
     from posbias.papers.kim2026.models import EFFORT
+    from posbias.papers.kim2026.trained import EFFORT as PROMPTS
 
     settings: dict[str, Any] = {name: getattr(options, name) for name in ("seed", "threads", "reading")}
     if options.alphas is not None:
         settings["alphas"] = options.alphas
-    settings["samples"] = shared.amount(options.effort, EFFORT)
+    if what != ("trained",):
+        settings["samples"] = shared.amount(options.effort, EFFORT)
+    # a number among figures counts draws
+    if what == ("trained",) or not isinstance(options.effort, int):
+        settings["prompts"] = shared.amount(options.effort, PROMPTS)
     answer_reproduction("kim2026", what or "all", options, _lines, COMPILING, **settings)
 
 
@@ -69,7 +76,8 @@ def _lines(made: Any) -> list[str]:
     from posbias.papers.kim2026.models import describe
     from posbias.plots.recency import probability_text
 
-    depth = max(model.depth for model in made.results)
+    simulated = made.simulated
+    depth = max((model.depth for model in simulated), default=0)
     head = ["recency probability", "d", *(f"layer {layer + 1}" for layer in range(depth)), "samples"]
     rows = [
         [
@@ -78,9 +86,9 @@ def _lines(made: Any) -> list[str]:
             *map(probability_text, result.recency_probability),
             f"{result.samples:,}",
         ]
-        for model, result in made.results.items()
+        for model, result in simulated.items()
     ]
-    lines = table(head, rows)
+    lines = table(head, rows) if rows else []
     if published := made.as_dict()["published"]:
         head = ["printed in the paper", "printed", "ours", "standard errors of the difference", "within 4"]
         rows = [

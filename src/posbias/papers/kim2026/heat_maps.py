@@ -66,7 +66,7 @@ def data(results: Results, *, printed: bool = True, compared: Iterable[Any] = ()
     """The simulations, for JSON, with the `printed` numbers beside ours, and closed forms `compared` with them."""
     told = [result.as_dict() for result in results.values()]
     return {
-        "samples": min(result.samples for result in results.values()),
+        "samples": min((result.samples for result in results.values()), default=0),
         "cells": [{name: result[name] for name in CELL} for result in told],
         "published": [beside(piece) for piece in printed_numbers(results)] if printed else [],
         "closed_forms": [row.as_dict() for row in compared],

@@ -24,6 +24,7 @@ from posbias.papers.kim2026.models import (
     probabilities,
     where_of,
 )
+from posbias.papers.kim2026.trained import STUDY as TRAINED
 from posbias.papers.study import Results, Studies, Study
 from posbias.reports.pages import Table
 from posbias.simulation import RecencyModel
@@ -300,7 +301,7 @@ def _the_four() -> Iterator[Study]:
 
 
 def with_alphas(alphas: Sequence[float] = ALPHAS) -> Studies:
-    """Figures 1 to 7 and Section 3, those by anisotropy with these. Raises as `check_alphas`."""
+    """Figures 1 to 7, Section 3 and trained models, those by anisotropy with these. Raises as `check_alphas`."""
     alphas = check_alphas(alphas)
     rows, residual_rows = (_rows(alphas, residual=residual) for residual in (False, True))
     one, three, four, section = _the_four()
@@ -339,9 +340,12 @@ def with_alphas(alphas: Sequence[float] = ALPHAS) -> Studies:
             residual=True,
         ),
         section,
+        TRAINED,
     ]
     return Studies(made)
 
 
 STUDIES = with_alphas()
-"""Figures 1 to 7, and the probabilities that the text prints."""
+"""Figures 1 to 7, the probabilities that the text prints, and trained models beside them."""
+SIMULATED = Studies(study for study in STUDIES.values() if study is not TRAINED)
+"""Those whose cells are simulated models."""

@@ -1,0 +1,200 @@
+"""How alike the hidden states of near tokens are, which keys score higher, and what that does to the prediction.
+
+One forward pass a prompt and no gradient, so that texts longer than the context can be tried where the encoding
+has no end: models without any, and ALiBi. Everything is by layer and kept for each prompt: cosines of the residual
+stream by distance, before the norm of attention and after it (Zuo et al. 2025 find near ones alike), the recency
+probability of Kim et al. 2026 and the adjacency probability of logits, with positions and without, and beside them
+the loss of the next token by position.
+"""
+
+import datetime
+import json
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from posbias.errors import InvalidValueError, NonFiniteError
+from posbias.events import OnEvent
+from posbias.measurement.accumulate import Arrays, State
+from posbias.measurement.capture.forward import Capture, SeenLayer
+from posbias.measurement.capture.scores import Scores
+from posbias.measurement.job import Request, TextSource, fingerprint_of
+from posbias.measurement.memory import check_memory
+from posbias.measurement.models.families import decoder_layers, need_causal, part
+from posbias.measurement.models.in_memory import ready
+from posbias.measurement.models.loading import LoadedModel
+from posbias.measurement.quantities.block_sums import numbers
+from posbias.measurement.quantities.content import ByDistance
+from posbias.measurement.quantities.recency import Wins, wins
+from posbias.measurement.selfchecks import selfcheck
+from posbias.measurement.sharing import Group
+from posbias.measurement.streaming import Stream
+from posbias.threads import leaving_a_core, torch_threads
+
+ENDLESS = ("none", "alibi")
+"""Encodings that any position has, beyond the context too."""
+_SELFCHECK_TOKENS = 64
+_BY_LAYER = ("prompt", "layer")
+_ABOUT: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "cosine": ((*_BY_LAYER, "distance"), "mean cosine of states entering the layer, keys from 1", "1"),
+    "cosine_normed": ((*_BY_LAYER, "distance"), "the same behind the norm before attention", "1"),
+    "recency": ((*_BY_LAYER, "head"), "share of triples i > j > k with a higher logit of j than of k", "1"),
+    "adjacency": ((*_BY_LAYER, "head"), "the same of triples with j = i - 1", "1"),
+    "recency_query": ((*_BY_LAYER, "query"), "recency of each query, over all heads", "1"),
+    "recency_content": ((*_BY_LAYER, "head"), "recency of content logits", "1"),
+    "adjacency_content": ((*_BY_LAYER, "head"), "adjacency of content logits", "1"),
+    "loss_position": (("prompt", "position"), "cross-entropy of the token behind this one", "nat"),
+}
+
+
+def nearness(
+    model: Any = "tiny-nope",
+    *,
+    tokenizer: Any = None,
+    text: TextSource = None,
+    tokens: int = 256,
+    prompts: int = 32,
+    seed: int = 0,
+    threads: int | None = None,
+    on_event: OnEvent | None = None,
+) -> xr.Dataset:
+    """Measure cosines by distance, recency and adjacency by layer, and the loss by position, prompt by prompt.
+
+    Arguments as of `measure`; `tokens` may be more than the context where the encoding is one of `ENDLESS`.
+    Returns a dataset with the variables and dimensions of `_ABOUT`, indices from 0, layer 0 at the bottom.
+    `cosine_normed` is left out where the family's row does not name the norm, NaN stands for content that cannot
+    be told and for pairs that are not there. Raises as `measure`, but for checkpoints: there are none.
+    """
+    request = Request(text=text, tokens=tokens, prompts=prompts, seed=seed)
+    heard = on_event if on_event is not None else lambda event: None
+    running = torch_threads(leaving_a_core() if threads is None else threads)
+    with running, ready(model, tokenizer) as loaded:
+        ids = _prompts(loaded, request)
+        selfcheck(loaded, torch.from_numpy(ids[0][:_SELFCHECK_TOKENS]))
+        stream = Stream(
+            lambda index: ({}, prompt_nearness(loaded, ids[index], f"prompt {index}")),
+            prompts,
+            Group(),
+            heard,
+        )
+        state, _ = stream.run(None, fingerprint_of(request.of(loaded)))
+        return _dataset(state, loaded, request)
+
+
+def _prompts(loaded: LoadedModel, request: Request) -> Int[np.ndarray, "prompt position"]:
+    """The prompts, after what can be known before any of them is run is checked."""
+    need_causal(loaded.family, "comparing earlier keys")
+    config = loaded.model.config.get_text_config()
+    context = getattr(config, "max_position_embeddings", None)
+    endless = loaded.family.positional_kind(loaded.model.config) in ENDLESS
+    if context is not None and request.tokens > context and not endless:
+        raise InvalidValueError(
+            f"tokens: {request.tokens} given, at most {context} fit the context of {loaded.name}; only a model "
+            "without positional encoding or with ALiBi can go beyond"
+        )
+    check_memory(config, request)
+    drawn = request.draw(loaded)
+    loaded.check_ids(int(drawn.ids.max()))
+    return drawn.ids
+
+
+def prompt_nearness(loaded: LoadedModel, ids: Int[np.ndarray, "position"], prompt: str) -> Arrays:
+    """Everything of one prompt. Raises `NonFiniteError`, naming `prompt`, where activations are not finite."""
+    layers = decoder_layers(loaded.model, loaded.family)
+    found: list[Arrays] = [{} for _ in layers]
+    normed: dict[int, Tensor] = {}
+    nothing_to_take_out = loaded.family.positional_kind(loaded.model.config) == "none"
+
+    def see(seen: SeenLayer) -> None:
+        seen.check_finite(prompt)
+        states = {"cosine": seen.stream}
+        if seen.layer in normed:
+            states["cosine_normed"] = normed.pop(seen.layer)[0]
+        cosines = {name: cosines_by_distance(one) for name, one in states.items()}
+        found[seen.layer] = cosines | _wins_of(seen, nothing_to_take_out)
+
+    given = torch.from_numpy(ids)[None].to(loaded.model.get_input_embeddings().weight.device)
+    with torch.no_grad(), ExitStack() as hooks:
+        if loaded.family.gains is not None:
+            for index, layer in enumerate(layers):
+
+                def keep(module: Any, arguments: Any, output: Tensor, index: int = index) -> None:
+                    normed[index] = output.detach()
+
+                norm = part(layer, loaded.family.gains.norm)
+                hooks.enter_context(norm.register_forward_hook(keep))
+        with Capture(loaded.model, loaded.family, see):
+            outputs = loaded.model(input_ids=given, use_cache=False).logits[0]
+    loss = _loss(outputs, given[0])
+    if not np.isfinite(loss[:-1]).all():
+        raise NonFiniteError(f"model: the loss is not finite in {prompt}")
+    return {name: np.stack([one[name] for one in found]) for name in found[0]} | {"loss_position": loss}
+
+
+def cosines_by_distance(states: Float[Tensor, "position hidden"]) -> Float[np.ndarray, "distance"]:
+    """Mean cosine of x_i and x_j by i − j, keys j ≥ 1, in float64; NaN at the last distance, which has no pair."""
+    unit = torch.nn.functional.normalize(states.double(), dim=1)
+    tokens = len(unit)
+    sums = ByDistance(1, tokens, spread=False)
+    later = torch.ones(tokens, tokens, dtype=torch.bool, device=unit.device).triu(1)
+    sums.add(0, (unit @ unit.T)[None], later)
+    return sums.mean()[0]
+
+
+def _wins_of(seen: SeenLayer, alike: bool) -> Arrays:
+    """Wins of logits and of content logits, which are `alike` without an encoding."""
+    counted = _counted(seen.scores)
+    content = counted if alike else None if seen.content is None else _counted(seen.content)
+    nothing = np.full(seen.scores.heads, np.nan)
+    return {
+        "recency": counted.recency,
+        "adjacency": counted.adjacency,
+        "recency_query": counted.by_query,
+        "recency_content": nothing if content is None else content.recency,
+        "adjacency_content": nothing if content is None else content.adjacency,
+    }
+
+
+def _counted(scores: Scores) -> Wins:
+    """The wins among the keys that each query sees; content is masked as the attention is."""
+    return wins(numbers(scores.logits_of(0, scores.tokens)))
+
+
+def _loss(
+    outputs: Float[Tensor, "position vocabulary"], ids: Int[Tensor, "position"]
+) -> Float[np.ndarray, "position"]:
+    """Cross-entropy of each next token in nats, from float64; NaN for the last, which has none."""
+    log_probabilities = outputs[:-1].double().log_softmax(dim=1)
+    loss = -log_probabilities.gather(1, ids[1:, None].to(outputs.device))[:, 0]
+    return np.append(numbers(loss), np.nan)
+
+
+def _dataset(state: State, loaded: LoadedModel, request: Request) -> xr.Dataset:
+    job = request.of(loaded)
+    rows = {name: state.column(name) for name in _ABOUT if name in state.rows[0]}
+    variables = {
+        name: xr.Variable(_ABOUT[name][0], values, {"long_name": _ABOUT[name][1], "units": _ABOUT[name][2]})
+        for name, values in rows.items()
+    }
+    attributes = {
+        "posbias_kind": "nearness",
+        "model": loaded.name,
+        "family": loaded.family.model_type,
+        "positional": loaded.family.positional_kind(loaded.model.config),
+        "checksum": loaded.checksum,
+        "fingerprint": fingerprint_of(job | {"kind": "nearness"}),
+        "text": request.source.name,
+        "text_sha256": request.source.sha256,
+        "tokens": request.tokens,
+        "prompts": request.prompts,
+        "seed": request.seed,
+        "attention": loaded.attention,
+        "versions": json.dumps(job["versions"]),
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+    return xr.Dataset(variables, {"prompt": state.column("index")}, attributes)
