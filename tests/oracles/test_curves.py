@@ -135,15 +135,15 @@ def test_a_comparison_shows_draws_and_tabulates_itself():
 
     measured = Profile.from_samples(np.random.default_rng(3).random((8, 20)))
     predictions = {
-        f"p{number}": Profile.from_weights(np.arange(1.0, 21.0) ** number) for number in range(1, 6)
+        f"p{number}": Profile.from_weights(np.arange(1.0, 21.0) ** number) for number in range(1, 8)
     }
     found = posbias.compare_all(predictions, measured)
     lines = repr(found).splitlines()
-    assert len(lines) == 6
+    assert len(lines) == 9
     assert lines[0] == "Comparison with a reference of 8 prompts at 20 positions"
-    assert lines[-1].endswith("(and 2 more profiles)")
+    assert lines[-1].endswith("(and 1 more profiles)")
     frame = found.to_dataframe()
-    assert list(frame.index[:7]) == [*predictions, "uniform", "recency_only"]
+    assert list(frame.index[:9]) == [*predictions, "uniform", "recency_only"]
     assert set(frame["role"]) == {"profile", "baseline", "noise"}
     first = found.agreements["p1"].spearman
     assert first.interval is not None
@@ -154,7 +154,7 @@ def test_a_comparison_shows_draws_and_tabulates_itself():
     ax = found.plot()
     assert [str(line.get_label()).split(":")[0] for line in ax.lines] == ["reference", *predictions]
     np.testing.assert_allclose(np.asarray(ax.lines[1].get_ydata(), float), predictions["p1"].mass * 20)
-    assert len({(line.get_color(), line.get_marker()) for line in ax.lines}) == 6
+    assert len({(line.get_color(), line.get_marker()) for line in ax.lines}) == 8
     rates = Profile(np.linspace(0, 1, 20), kind="rate")
     posbias.compare(rates, measured).plot()
     pyplot.close("all")

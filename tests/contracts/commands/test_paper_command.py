@@ -183,7 +183,7 @@ def test_all_counts_the_verdicts_and_names_what_failed(capsys, parts, results):
     assert {*whole["made"]} == {key for key, one in STUDIES.items() if not one.parts} - there
     assert sum(whole["counts"].values()) >= 60
     parts.add("kim2026")
-    assert "8 of the studies could not be made: kim2026/fig1: kim2026 is broken;" in refused(
+    assert "9 of the studies could not be made: kim2026/fig1: kim2026 is broken;" in refused(
         capsys, "all", "--out", results
     )
     with pytest.raises(SystemExit):

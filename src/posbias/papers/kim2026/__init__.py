@@ -28,7 +28,7 @@ from posbias.files import clear_leftovers, need_writable, write_text
 from posbias.interruption import Pace
 from posbias.papers import reproduction
 from posbias.papers.kim2026.heat_maps import data
-from posbias.papers.kim2026.models import ALPHAS, effort_of
+from posbias.papers.kim2026.models import effort_of
 from posbias.papers.kim2026.studies import SIMULATED, STUDIES, with_alphas
 from posbias.papers.kim2026.trained import CELLS, measured, words_of
 from posbias.papers.kim2026.trained import EFFORT as PROMPTS
@@ -84,7 +84,7 @@ def reproduce(
     seed: int = 0,
     threads: int | None = None,
     reading: ReadingName | None = None,
-    alphas: Sequence[float] = ALPHAS,
+    alphas: Sequence[float] | None = None,
     again: bool = False,
     on_event: OnEvent | None = None,
 ) -> Reproduction:
@@ -104,7 +104,7 @@ def reproduce(
     from posbias.plots.style import new_figure
     from posbias.theory.rollout.dispatch import cores
 
-    began, folder, asked = time.monotonic(), Path(out), with_alphas(alphas)
+    began, folder, asked = time.monotonic(), Path(out), STUDIES if alphas is None else with_alphas(alphas)
     wanted = [what] if isinstance(what, str) else [*what]
     names = asked.find(wanted)
     whole("samples", samples, LEAST_SAMPLES)
