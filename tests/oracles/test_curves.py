@@ -151,10 +151,11 @@ def test_a_comparison_shows_draws_and_tabulates_itself():
         first.value,
         *first.interval,
     )
-    ax = found.plot()
-    assert [str(line.get_label()).split(":")[0] for line in ax.lines] == ["reference", *predictions]
+    few = dict(list(predictions.items())[:5])
+    ax = posbias.compare_all(few, measured).plot()
+    assert [str(line.get_label()).split(":")[0] for line in ax.lines] == ["reference", *few]
     np.testing.assert_allclose(np.asarray(ax.lines[1].get_ydata(), float), predictions["p1"].mass * 20)
-    assert len({(line.get_color(), line.get_marker()) for line in ax.lines}) == 8
+    assert len({(line.get_color(), line.get_marker()) for line in ax.lines}) == 6
     rates = Profile(np.linspace(0, 1, 20), kind="rate")
     posbias.compare(rates, measured).plot()
     pyplot.close("all")
