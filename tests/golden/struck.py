@@ -65,7 +65,10 @@ class Command:
             pass
         if alive := process.is_alive():
             assert process.pid is not None
-            os.killpg(process.pid, signal.SIGKILL)
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:  # it has no group of its own yet, or has just ended
+                process.kill()
         process.join()
         assert process.exitcode in (0, -signal.SIGKILL), (self.folder / "err").read_text()
         return alive and process.exitcode != 0

@@ -1,11 +1,14 @@
 """NetCDF: labelled arrays; the codec of results that are an `xarray.Dataset`.
 
 The header lies in the file's attributes: `posbias_kind`, which a dataset keeps in memory too, and the rest as
-`posbias_schema`, `posbias_specification`, … Needs xarray and netCDF4.
+`posbias_schema`, `posbias_specification`, … Behind the last byte that HDF5 reads lies the SHA-256 of all before
+it: damaged bytes can make that library loop or crash, so they are told before it sees them. Needs xarray and
+netCDF4.
 """
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _KIND, _PREFIX = "posbias_kind", "posbias_"
+_BLOCK = 1 << 20
+_SEAL, _DIGITS = b"\nposbias-sha256 ", 64
 _TABLES = ("specification", "versions", "cost")
 
 
@@ -48,6 +53,7 @@ class NetCDFCodec:
             except RuntimeError as error:
                 # HDF5 reports a failed write (a full disk) this way
                 raise OSError(None, str(error).splitlines()[0]) from error
+            _seal(temporary)
         return header
 
     def read(self, path: Path, kind: str, schema: int, made_by: str = "") -> tuple[Header, "xr.Dataset"]:
@@ -89,12 +95,38 @@ def open_netcdf(path: Path) -> "xr.Dataset":
     if not Path(path).is_file():
         raise InputFileError(f"{path}: no such file")
     try:
+        if _is_broken(Path(path)):
+            raise DamagedError(f"{path}: damaged, its content does not match its digest")
         with xarray.open_dataset(path, engine="netcdf4") as opened:
             return opened.load()
     except PermissionError as error:
         raise InputFileError(f"{path}: cannot be read: {error.strerror}") from None
     except (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
         raise DamagedError(unreadable(path, error)) from None
+
+
+def _seal(path: Path) -> None:
+    """Append the digest of a file to it."""
+    with path.open("rb+") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        file.seek(0, os.SEEK_END)
+        file.write(_SEAL + digest.encode())
+
+
+def _is_broken(path: Path) -> bool:
+    """Whether a file ends with a digest that is not its own; one of posbias 0.1, or cut, ends with none."""
+    size = path.stat().st_size - len(_SEAL) - _DIGITS
+    with path.open("rb") as file:
+        file.seek(max(size, 0))
+        end = file.read()
+        if not end.startswith(_SEAL):
+            return False
+        file.seek(0)
+        digest = hashlib.sha256()
+        while size > 0 and (block := file.read(min(size, _BLOCK))):
+            digest.update(block)
+            size -= len(block)
+    return end != _SEAL + digest.hexdigest().encode()
 
 
 def unreadable(path: Path, error: Exception) -> str:

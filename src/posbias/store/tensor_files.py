@@ -48,7 +48,8 @@ class SafetensorsCodec:
         told = {"posbias": dump_json(header.as_dict()), "note": dump_json(content.note)}
         with replacing(path) as temporary:
             try:
-                package.numpy.save_file(arrays, temporary, metadata=told)
+                # as bytes: `save_file` would begin a file under a name of its own, which nobody clears
+                temporary.write_bytes(package.numpy.save(arrays, metadata=told))
             except package.SafetensorError as error:
                 raise OSError(None, str(error)) from error
         return header

@@ -180,6 +180,12 @@ def judged(read, place, truth):
     return "noticed"
 
 
+def rewritten(place, content):
+    """Write a file anew. HDF5 gives what it remembers of one that it could not open, as long as it is the same."""
+    place.unlink()
+    place.write_bytes(content)
+
+
 def flipped(read, place, count):
     """How often each comes of flipping one bit, at seeded random places."""
     truth, whole, draw = bits(read(place)), place.read_bytes(), random.Random(0)
@@ -187,7 +193,7 @@ def flipped(read, place, count):
     for _ in range(count):
         content, bit = bytearray(whole), draw.randrange(8 * len(whole))
         content[bit // 8] ^= 1 << bit % 8
-        place.write_bytes(content)
+        rewritten(place, content)
         counted[judged(read, place, truth)] += 1
     place.write_bytes(whole)
     return counted
@@ -219,9 +225,10 @@ def test_what_a_damaged_file_rests_on_is_not_cited(files, kind, count, tmp_path)
 def test_a_cut_is_noticed(files, kind, count, tmp_path):
     place = copied(files, kind, tmp_path)
     truth, whole, draw = bits(READ[kind](place)), place.read_bytes(), random.Random(1)
-    # the line break that ends JSON is nothing
-    for length in (0, 1, 8, *(draw.randrange(len(whole) - 1) for _ in range(count))):
-        place.write_bytes(whole[:length])
+    # the line break that ends JSON is nothing, nor is a part of the digest behind what HDF5 reads
+    most = whole.rfind(b"\nposbias-sha256 ") % len(whole)
+    for length in (0, 1, 8, *(draw.randrange(most) for _ in range(count))):
+        rewritten(place, whole[:length])
         assert judged(READ[kind], place, truth) == "noticed", length
 
 
