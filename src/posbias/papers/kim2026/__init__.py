@@ -104,7 +104,7 @@ def reproduce(
     from posbias.plots.style import new_figure
     from posbias.theory.rollout.dispatch import cores
 
-    began, folder, asked = time.monotonic(), Path(out), STUDIES if alphas is None else with_alphas(alphas)
+    began, folder, asked = time.monotonic(), Path(out), with_alphas(alphas)
     wanted = [what] if isinstance(what, str) else [*what]
     names = asked.find(wanted)
     whole("samples", samples, LEAST_SAMPLES)

@@ -300,9 +300,9 @@ def _the_four() -> Iterator[Study]:
     )
 
 
-def with_alphas(alphas: Sequence[float] = ALPHAS) -> Studies:
+def with_alphas(alphas: Sequence[float] | None = None) -> Studies:
     """Figures 1 to 7, Section 3 and trained models, those by anisotropy with these. Raises as `check_alphas`."""
-    alphas = check_alphas(alphas)
+    alphas = check_alphas(ALPHAS if alphas is None else alphas)
     rows, residual_rows = (_rows(alphas, residual=residual) for residual in (False, True))
     one, three, four, section = _the_four()
     made = [
