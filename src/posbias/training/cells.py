@@ -9,7 +9,7 @@ the new one is written as NAME-2, NAME-3, …, and the last good one counts.
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -85,12 +85,7 @@ def run_cells(
         run.raise_failures()
         if not tests:
             return [cell for cell in cells.values() if cell is not None]
-        for experiment, cell in cells.items():
-            if cell is not None and cell.evaluation.sequences < sequences:
-                log.info("testing again, on %s sequences: %s", f"{sequences:,}", cell.path)
-                cells[experiment] = save_beside(
-                    measure_cell(cell.trained, sequences), folder, number=numbers[experiment]
-                )
+        _test_again(cells, sequences, folder, numbers)
     except KeyboardInterrupt:
         kept = len(cells) - sum(len(job.experiments) for job in jobs) + len(run.paths)
         running = " and the running ones' checkpoints" if engine.shares_disk else ""
@@ -99,6 +94,17 @@ def run_cells(
         ) from None
     cells |= {cell.experiment: cell for cell in map(load_cell, run.paths)}
     return [cells[experiment] for experiment in wanted]  # type: ignore[misc]
+
+
+def _test_again(
+    cells: dict[Experiment, Cell | None], sequences: int, folder: Path, numbers: Mapping[Experiment, int]
+) -> None:
+    """Test on so many sequences what was tested on fewer, and keep it beside."""
+    for experiment, cell in cells.items():
+        if cell is not None and cell.evaluation.sequences < sequences:
+            log.info("testing again, on %s sequences: %s", f"{sequences:,}", cell.path)
+            again = measure_cell(cell.trained, sequences)
+            cells[experiment] = save_beside(again, folder, number=numbers[experiment])
 
 
 def find_cell(folder: Path, experiment: Experiment) -> Cell | None:

@@ -88,9 +88,7 @@ FILES = {
 def test_a_file_that_asks_for_too_much_is_refused(name, tmp_path):
     content, said = FILES[name]
     (tmp_path / name).write_text(content, encoding="utf-8")
-    began = time.process_time()
     refused(called("predict", tmp_path / name), said)
-    assert time.process_time() - began < SECONDS
 
 
 def test_a_file_of_more_bytes_than_values_take_is_not_read(tmp_path):
@@ -230,5 +228,8 @@ def test_ctrl_c_while_it_is_imported(moment):
     time.sleep(moment)
     running.send_signal(signal.SIGINT)
     _, told = running.communicate(timeout=SECONDS)
-    ours = running.returncode == 130 and told.splitlines()[-1].startswith("posbias: interrupted")
-    assert ours or "posbias/cli" not in told, (running.returncode, told)
+    if running.returncode == 130:
+        assert told.splitlines()[-1].startswith("posbias: interrupted"), told
+    else:
+        early = running.returncode == -signal.SIGINT or "KeyboardInterrupt" in told
+        assert early and "posbias/cli" not in told, (running.returncode, told)  # noqa: PT018

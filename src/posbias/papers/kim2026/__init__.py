@@ -33,7 +33,7 @@ from posbias.papers.kim2026.studies import SIMULATED, STUDIES, with_alphas
 from posbias.papers.kim2026.trained import CELLS, measured, words_of
 from posbias.papers.kim2026.trained import EFFORT as PROMPTS
 from posbias.papers.reproduction import write
-from posbias.papers.study import Results, Studies
+from posbias.papers.study import Results, Studies, Study
 from posbias.seeds import sequence
 from posbias.simulation import RecencyModel, RecencyResult
 from posbias.sources import cite
@@ -130,18 +130,19 @@ def reproduce(
     if TRAINED in names:
         options = {"seed": seed, "threads": threads, "on_event": on_event}
         trained, left_out = _measured(prompts or PROMPTS["quick"], TRAINED in wanted, options)
-    made = {}
-    for name in (name for name in names if name not in left_out):
-        if name == TRAINED:
-            made[name] = write(asked[name], trained, words_of(prompts or PROMPTS["quick"]), folder)
-            continue
-        options = {"reading": reading or "corrected"} if name in CLOSED_FORMS else {}
-        least = min(results[model].samples for model in asked[name].cells)
-        made[name] = write(asked[name], results, effort_of(least), folder, **options)
+    made = {name: _drawn(asked[name], results, reading, folder) for name in names if name != TRAINED}
+    if TRAINED in names and TRAINED not in left_out:
+        made[TRAINED] = write(asked[TRAINED], trained, words_of(prompts or PROMPTS["quick"]), folder)
     table = _write_table(store, seed, folder, (SIMULATED, asked))
-    cells = dict.fromkeys((*new, *trained), 1.0)
-    seconds = time.monotonic() - began
-    return Reproduction(made, {**results, **trained}, cells, seconds, table, left_out=left_out)
+    costs, seconds = dict.fromkeys((*new, *trained), 1.0), time.monotonic() - began
+    return Reproduction(made, results | trained, costs, seconds, table, left_out=left_out)
+
+
+def _drawn(study: Study, results: Results, reading: ReadingName | None, folder: Path) -> Any:
+    """A study of simulations, written at the least effort of its cells."""
+    options = {"reading": reading or "corrected"} if study.name in CLOSED_FORMS else {}
+    least = min(results[model].samples for model in study.cells)
+    return write(study, results, effort_of(least), folder, **options)
 
 
 def _measured(prompts: int, named: bool, options: Mapping[str, Any]) -> tuple[dict[Any, Any], dict[str, str]]:
