@@ -8,10 +8,10 @@ of the prompts, scored on the other, both ways.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import combinations
+from itertools import combinations, product
 from operator import add
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +53,22 @@ class Difference:
     scores: Agreement
 
     @property
+    def sides(self) -> dict[str, str]:
+        """What `more` is beside `less` by each score: "better", "worse" or "open"; without a score that has none.
+
+        By the interval or, where there is none (`Score.interval`), by the value alone.
+        """
+        told = {}
+        for name in SCORES:
+            one: Score = getattr(self.scores, name)
+            if not math.isnan(one.value):
+                low, high = one.interval or (one.value, one.value)
+                better = low > 0 if name.startswith("spearman") else high < 0
+                worse = high < 0 if name.startswith("spearman") else low > 0
+                told[name] = "better" if better else "worse" if worse else "open"
+        return told
+
+    @property
     def prompts_to_tell(self) -> dict[str, int | None]:
         """`Estimate.draws_to_tell` of each difference; None where it is decided or its error is not known."""
         found: dict[str, Score] = {name: getattr(self.scores, name) for name in SCORES}
@@ -61,7 +77,13 @@ class Difference:
     def as_dict(self) -> dict[str, Any]:
         """The names and the four differences, ready for JSON."""
         about = {"prompts_to_tell": self.prompts_to_tell}
-        return {"more": self.more, "less": self.less, **self.scores.as_dict(), **about}
+        return {
+            "more": self.more,
+            "less": self.less,
+            **self.scores.as_dict(),
+            **about,
+            "verdicts": self.sides,
+        }
 
 
 @dataclass(frozen=True)
@@ -90,10 +112,11 @@ class Comparison:
     """Agreement of one or more profiles with a reference, beside its baselines and what its noise allows.
 
     `baselines` holds "uniform" (its Spearman is undefined: every rank is tied) and "recency_only" (mass as
-    1/(distance + 1)). `reliability` is None with fewer than four prompts; `differences` are those of every pair of
-    profiles; `held_out` is None where no predictions from halves of the prompts were given. `reference` and
-    `profiles` are the curves as they were compared: over positions up to the query or, where lengths differed and
-    it was asked for, over `shares` parts of the context.
+    1/(distance + 1)). `reliability` is None with fewer than four prompts; `differences` are those of every
+    pair of profiles, `leads` those of every profile minus every baseline; `held_out` is None where no
+    predictions from halves of the prompts were given. `reference` and `profiles` are the curves as they were
+    compared: over positions up to the query or, where lengths differed and it was asked for, over `shares`
+    parts of the context.
     """
 
     agreements: dict[str, Agreement]
@@ -104,6 +127,7 @@ class Comparison:
     shares: int | None = None
     profiles: Mapping[str, Profile] = field(default_factory=dict, compare=False)
     reference: Profile = field(default_factory=lambda: uniform(1), compare=False)
+    leads: tuple[Difference, ...] = ()
 
     @property
     def prompts(self) -> int | None:
@@ -118,8 +142,25 @@ class Comparison:
             "baselines": {name: one.as_dict() for name, one in self.baselines.items()},
             "reliability": None if self.reliability is None else self.reliability.as_dict(),
             "differences": [one.as_dict() for one in self.differences],
+            "leads": [one.as_dict() for one in self.leads],
             "held_out": None if self.held_out is None else self.held_out.as_dict(),
         } | ({} if self.shares is None else {"shares": self.shares})
+
+    def sentences(self) -> dict[str, str]:
+        """For each profile whether it is better than an even spread and than recency only, and by which score."""
+        told: dict[str, list[str]] = {name: [] for name in self.agreements}
+        for lead in self.leads:
+            other = {"uniform": "an even spread", "recency_only": "recency only"}[lead.less]
+            for side, words in (
+                ("better", "better than"),
+                ("worse", "worse than"),
+                ("open", "not told apart from"),
+            ):
+                by = [name.capitalize() for name, found in lead.sides.items() if found == side]
+                by = [name for name in by if "_" not in name]
+                if by:
+                    told[lead.more].append(f"{words} {other} by {' and '.join(by)}")
+        return {name: "; ".join(parts) for name, parts in told.items() if parts}
 
     def to_dataframe(self) -> "pd.DataFrame":
         """A row for each profile, baseline and bound of noise; columns `role` and each score with its interval.
@@ -162,6 +203,8 @@ class Comparison:
             f"{name}: Spearman {_said(one.spearman, 2)}, Wasserstein {_said(one.wasserstein, 3)}"
             for name, one in kept
         ]
+        if len(self.agreements) == 1:
+            lines += [f"{name}: {told}" for name, told in self.sentences().items()]
         hidden = len(self.agreements) - 6
         return "\n".join(lines) + (f" (and {hidden} more profiles)" if hidden > 0 else "")
 
@@ -222,16 +265,17 @@ def compare_all(
         raise InvalidValueError(f"q: {measured.tokens} positions given, at least 3 needed to compare")
     judge = _Judge.of(measured, seed)
     found = {name: [judge.score(one, name)] for name, one in predictions.items()}
-    baselines = _baselines(measured.tokens)
+    baselines = {name: [judge.score(one, name)] for name, one in _baselines(measured.tokens).items()}
     return Comparison(
         {name: _agreement(one) for name, one in found.items()},
-        {name: _agreement([judge.score(one, name)]) for name, one in baselines.items()},
+        {name: _agreement(one) for name, one in baselines.items()},
         reliability(measured, seed),
-        _differences(found),
+        _differences(found, combinations(found, 2)),
         _held_out(held_out, measured, seed) if held_out else None,
         shares,
         {name: _seen(one, name) for name, one in predictions.items()},
         measured,
+        _differences(found, product(found, baselines), baselines),
     )
 
 
@@ -278,8 +322,8 @@ def _seen(profile: Profile, name: str) -> Profile:
         )
     samples = None if profile.samples is None else profile.samples[:, :last]
     if profile.kind != "mass":
-        return Profile(profile.mass[:last], samples=samples, kind=profile.kind)
-    return Profile.from_weights(profile.mass[:last], samples=samples)
+        return Profile(profile.mass[:last], samples=samples, kind=profile.kind, measures=profile.measures)
+    return Profile.from_weights(profile.mass[:last], samples=samples, measures=profile.measures)
 
 
 @dataclass(frozen=True)
@@ -335,14 +379,18 @@ def _agreement(folds: Sequence[_Scored]) -> Agreement:
     return Agreement.estimated(mean, _LEAST, 1.0)
 
 
-def _differences(found: Mapping[str, Sequence[_Scored]]) -> tuple[Difference, ...]:
-    """Those of every pair, the earlier minus the later, with intervals from the jackknife."""
+def _differences(
+    found: Mapping[str, Sequence[_Scored]],
+    pairs: Iterable[tuple[str, str]],
+    others: Mapping[str, Sequence[_Scored]] | None = None,
+) -> tuple[Difference, ...]:
+    """Those of the pairs, the first minus the second (of `others`), with intervals from the jackknife."""
     differences = []
-    for more, less in combinations(found, 2):
-        pairs = list(zip(found[more], found[less], strict=True))
-        values = [a.value - b.value for a, b in pairs]
-        errors = [np.sqrt(((a.shifts - b.shifts) ** 2).sum(axis=1)) for a, b in pairs]
-        mean = _mean(values, errors, [a.prompts for a, _ in pairs])
+    for more, less in pairs:
+        folds = list(zip(found[more], (others or found)[less], strict=True))
+        values = [a.value - b.value for a, b in folds]
+        errors = [np.sqrt(((a.shifts - b.shifts) ** 2).sum(axis=1)) for a, b in folds]
+        mean = _mean(values, errors, [a.prompts for a, _ in folds])
         differences.append(Difference(more, less, Agreement.estimated(mean)))
     return tuple(differences)
 
@@ -375,4 +423,5 @@ def _held_out(folds: Sequence[Fold], measured: Profile, seed: int) -> HeldOut:
         for name, one in (dict(fold.predictions) | _baselines(measured.tokens)).items():
             found.setdefault(name, []).append(judge.score(one, name))
     baselines = {name: _agreement(found.pop(name)) for name in _baselines(measured.tokens)}
-    return HeldOut({name: _agreement(one) for name, one in found.items()}, baselines, _differences(found))
+    agreements = {name: _agreement(one) for name, one in found.items()}
+    return HeldOut(agreements, baselines, _differences(found, combinations(found, 2)))

@@ -6,7 +6,7 @@ expects. They differ in what they keep: the residual stream, content, the measur
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -233,10 +233,19 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
             left_out = tuple(map(str, data.get("left_out", ())))
             kind, missing = data.get("kind", "mass"), data.get("lost", 0.0)
             about = {"query": query, "measures": measures, "left_out": left_out, "kind": kind}
+            about["attrs"] = _named(data)
             return Profile(weights, missing_mass=missing, **about)
         return Profile.from_weights(weights, measures=measures)
     except (InvalidValueError, OverflowError) as error:
         raise InputFileError(f"{path}: {error}") from None
+
+
+def _named(prediction: Mapping[str, Any]) -> dict[str, str]:
+    """The model that a prediction's JSON is about, and the one whose measurement calibrated it, by name."""
+    architecture, calibration = (prediction.get(name) for name in ("architecture", "calibration"))
+    names = {"model": isinstance(architecture, dict) and architecture.get("name")}
+    names["calibrated_by"] = isinstance(calibration, dict) and calibration.get("model")
+    return {key: name for key, name in names.items() if name and isinstance(name, str)}
 
 
 def _is_number(entry: Any) -> bool:

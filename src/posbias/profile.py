@@ -153,13 +153,15 @@ class Profile:
             raise InvalidValueError(f"kind: {self.kind!r} given, {what} needs a profile of mass")
 
     @classmethod
-    def from_weights(cls, weights: Float[np.ndarray, "position"], **fields: Any) -> "Profile":
+    def from_weights(
+        cls, weights: Float[np.ndarray, "position"], *, measures: str = "weights", **fields: Any
+    ) -> "Profile":
         """A profile from weights ≥ 0 that are divided by their sum; `fields` as in `Profile`."""
         weights = np.asarray(weights, dtype=np.float64)
         total = weights.sum()
         if not (np.isfinite(total) and total > 0):
             raise InvalidValueError(f"weights: sum to {total}, a finite sum above zero needed")
-        return cls(weights / total, **fields)
+        return cls(weights / total, measures=measures, **fields)
 
     @classmethod
     def from_samples(cls, samples: Float[np.ndarray, "prompt position"], **fields: Any) -> "Profile":

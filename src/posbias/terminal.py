@@ -129,7 +129,8 @@ def describe_several(named: "Sequence[tuple[str, Profile]]") -> list[str]:
         if profile.left_out:
             without.setdefault(verdict_line(profile), []).append(name)
     head = ["", "profile", "verdict", "first 5 %", "last 5 %", "flatness"]
-    return [*table(head, rows), *(f"{'; '.join(names)}: {line}" for line, names in without.items())]
+    bands = [f"{name}: {line}" for name, profile in named for line in _band(profile)]
+    return [*table(head, rows), *(f"{'; '.join(names)}: {line}" for line, names in without.items()), *bands]
 
 
 def describe_map(
@@ -141,16 +142,24 @@ def describe_map(
     cells = [
         [
             f"{value:g}",
-            *(f"{s.first_mass:.1%} {s.last_mass:.1%}" for s in (one.summary for one in row[::step])),
+            *(
+                f"{s.first_mass:.1%} {s.last_mass:.1%}{f' {s.verdict}' if s.verdict else ''}"
+                for s in (one.summary for one in row[::step])
+            ),
         ]
         for value, row in zip(down, profiles, strict=True)
     ]
     left_out = next((one for row in profiles for one in row if one.left_out), None)
     every = f"; every {step}th of {len(across)} columns, all in --json" if step > 1 else ""
+    places = [(value, k, one) for value, row in zip(down, profiles, strict=True) for k, one in enumerate(row)]
+    verdicts = "" if left_out is not None else ", and the verdict"
+    at, k, flattest = max(places, key=lambda place: place[2].summary.flatness)
     return [
         *([verdict_line(left_out)] if left_out is not None else []),
-        f"share of the first 5 % and of the last 5 % of the text, {rows} down, {columns} across{every}",
+        f"share of the first 5 % and of the last 5 % of the text{verdicts}, {rows} down, {columns} across{every}",
         *table([rows, *(f"{value:g}" for value in across[::step])], cells),
+        "",
+        f"flattest: {rows} {at:g}, {columns} {across[k]:g}, flatness {flattest.summary.flatness:.3f}",
     ]
 
 

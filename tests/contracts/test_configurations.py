@@ -11,9 +11,11 @@ from posbias.spec import encode
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import load_architecture, read_architecture
 from posbias.theory.encodings import ALiBi, DecayBias, NeedsMeasurement, NoPE, alibi_slopes
+from posbias.theory.huggingface import from_huggingface
 from posbias.theory.huggingface_families import FAMILIES
 from posbias.theory.masks import SlidingWindow
 from posbias.theory.mixing import ConstantMixing, PowerDecay, PreNormInit
+from posbias.theory.prediction import predict
 
 OURS = """
 depth = 12
@@ -345,3 +347,21 @@ def test_a_plain_configuration_says_nothing_more(write):
         "residual_dropout": 0.1,
     }
     assert load_architecture(write("config.json", config)).remarks == ()
+
+
+def test_a_scaling_of_rotary_positions_that_nobody_has_is_refused():
+    config = {"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16}
+    for key in ("rope_scaling", "rope_parameters"):
+        with pytest.raises(InvalidValueError, match="rope_type: 'banana' given, one of default, linear"):
+            from_huggingface({**config, key: {"rope_type": "banana", "factor": 2}})
+    with pytest.raises(InvalidValueError, match="rope_type: 'banana'"):
+        from_huggingface({**config, "rope_parameters": {"full_attention": {"rope_type": "banana"}}})
+
+
+def test_texts_beyond_a_rotary_model_s_configured_positions_are_named():
+    config = {"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16}
+    architecture = from_huggingface({**config, "max_position_embeddings": 128})
+    assert architecture.layers[0].positional.unknown_at(128) == "rotary positions"
+    said = architecture.layers[0].positional.unknown_at(129)
+    assert said == "rotary positions (the model is configured for 128, 129 asked)"
+    assert said in predict(architecture, 129).left_out

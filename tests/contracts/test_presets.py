@@ -77,8 +77,8 @@ HIDDEN_SIZES = {"falcon-rw-1b": 2048, "falcon-rw-7b": 4096}
 def configuration(name):
     """The contents of a config.json with these facts."""
     family = max((one for one in FAMILIES if name.startswith(one)), key=len)
-    depth, heads, _, _ = CONFIGURATIONS[name]
-    counts = {"num_hidden_layers": depth, "num_attention_heads": heads}
+    depth, heads, _, context = CONFIGURATIONS[name]
+    counts = {"num_hidden_layers": depth, "num_attention_heads": heads, "max_position_embeddings": context}
     return FAMILIES[family] | counts | {"hidden_size": HIDDEN_SIZES.get(name)}
 
 

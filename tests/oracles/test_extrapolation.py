@@ -184,7 +184,7 @@ def rotary(**keys):
             "base 100,000, yarn × 4",
         ),
         ({"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}, ""),
-        ({"rope_theta": "far", "rope_scaling": {"factor": None, "type": 7}}, "base 'far', 7"),
+        ({"rope_theta": "far", "rope_scaling": {"factor": None, "type": "su"}}, "base 'far', su"),
     ],
 )
 def test_other_rotary_positions_than_measured_are_named_and_have_no_verdict(keys, words):

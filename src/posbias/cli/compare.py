@@ -10,6 +10,7 @@ from posbias.terminal import comparison_table
 
 if TYPE_CHECKING:
     from posbias.comparison import Comparison
+    from posbias.profile import Profile
 
 
 def compare(
@@ -48,20 +49,28 @@ def compare(
     answer |= {
         key: value
         for key, value in comparison.as_dict().items()
-        if key in ("prompts", "baselines", "reliability", "shares")
+        if key in ("prompts", "baselines", "reliability", "leads", "shares")
     }
     answer["left_out"] = [*profile.left_out, *reference.left_out]
     notes = [f"{path.name}: {one.caveat}" for path, one in ((p, profile), (q, reference)) if one.left_out]
     if comparison.shares is not None:
         lengths = f"{profile.tokens:,} and {reference.tokens:,} positions"
         notes.append(f"{lengths}: compared at {comparison.shares:,} equal shares of the context")
-    mine = comparison.agreements["p"]
-    notes += [
-        f"{p.name}: no better than the baseline {name.replace('_', ' ')}, by either score"
-        for name, one in comparison.baselines.items()
-        if one.spearman.value >= mine.spearman.value and one.wasserstein.value <= mine.wasserstein.value
-    ]
-    answer_with("compare/1", answer, lambda: [*notes, *comparison_table(comparison, {"p": p.name})], json)
+    notes += _provenance(p.name, profile, q.name, reference)
+    told = [f"{p.name}: {words}" for words in comparison.sentences().values()]
+    answer_with(
+        "compare/1", answer, lambda: [*notes, *told, *comparison_table(comparison, {"p": p.name})], json
+    )
+
+
+def _provenance(p: str, profile: "Profile", q: str, reference: "Profile") -> list[str]:
+    """That the two files are of unlike models, or that one was calibrated by a measurement such as the other."""
+    of = {name: one.attrs.get("model") for name, one in ((p, profile), (q, reference))}
+    if None not in of.values() and len(set(of.values())) == 2:
+        return ["names of models differ: " + ", ".join(f"{name} of {model}" for name, model in of.items())]
+    if "calibrated_by" in profile.attrs and profile.attrs["calibrated_by"] == of[q]:
+        return [f"{p}: calibrated by a measurement of {of[q]}; if that is {q}, they agree by construction"]
+    return []
 
 
 def _draw(comparison: "Comparison", name: str, path: Path) -> None:

@@ -112,6 +112,10 @@ def _asked(
     threads: int | None,
     on_event: OnEvent | None,
 ) -> xr.Dataset:
+    if job.length is not None and loaded.context is not None and job.length > loaded.context:
+        raise InvalidValueError(
+            f"length: {job.length} given, at most {loaded.context} fit the context of {loaded.name}"
+        )
     if job.task == "keys":
         trials: Trials = Keys(
             loaded.tokenizer, job.wording, job.positions, job.seed, pairs=job.pairs, length=job.length

@@ -71,6 +71,10 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
     ax.plot(height, color=style.ACCENT, linewidth=style.LINE)
     _scale(ax, [height], height)
     _mark_first(ax, height, style.ACCENT)
+    if (calibration := profile.attrs.get("calibration")) is not None:
+        ax.set_title(
+            textwrap.fill(calibration.lines()[0], NOTE), fontsize=style.SMALL, color=style.INK, pad=14
+        )
     if profile.left_out:
         note_left_out(ax, profile)
     return ax

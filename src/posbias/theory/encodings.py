@@ -101,8 +101,8 @@ class NeedsMeasurement(_Exponential):
 
     Rotary and learned encodings have no logit by distance that the configuration alone would give. What is
     computed with this is mask and residual mixing only, and every output says so. `positions`: how many the model
-    has, where it holds a vector for each; None where there is no such end, or it is not known. `rope`: base and
-    scaling of rotary positions in words, where they are known.
+    has a vector for or, where they are rotary, how many its configuration names; None where it is not known.
+    `rope`: base and scaling of rotary positions in words, where they are known.
     """
 
     encoding: str
@@ -118,7 +118,8 @@ class NeedsMeasurement(_Exponential):
     def unknown_at(self, tokens: int) -> str:
         """What is not known of a text of so many tokens, in words."""
         beyond = self.positions is not None and tokens > self.positions
-        ending = f" (the model has {self.positions:,}, {tokens:,} asked)" if beyond else ""
+        has = "is configured for" if self.encoding == "rotary" else "has"
+        ending = f" (the model {has} {self.positions:,}, {tokens:,} asked)" if beyond else ""
         return f"{self.encoding} positions{ending}"
 
     @property

@@ -5,7 +5,7 @@ models that transformers builds (docs/families.md).
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -85,8 +85,25 @@ def _tiny(config: Config) -> Positional:
     return words[str(config["encoding"])]
 
 
+ROPE_TYPES = (
+    "default", "linear", "dynamic", "yarn", "longrope", "su", "llama3", "proportional", "axial", "xdrope", "mrope"
+)  # fmt: skip
+"""Scalings of rotary positions by the name that transformers has for them, or that files of its models have."""
+
+
 def _rotary(config: Config) -> Positional:
-    return NeedsMeasurement("rotary", rope=rope_words(config))
+    for given in _ropes(config):
+        kind = given.get("rope_type", given.get("type"))
+        if kind is not None and kind not in ROPE_TYPES:
+            raise InvalidValueError(f"rope_type: {kind!r} given, one of {', '.join(ROPE_TYPES)} needed")
+    return NeedsMeasurement("rotary", _positions(config), rope_words(config))
+
+
+def _ropes(config: Config) -> Iterator[Config]:
+    """The settings of rotary positions: of all layers or, where types of layers have their own, each."""
+    given = {**inner(config, "rope_parameters"), **inner(config, "rope_scaling")}
+    yield given
+    yield from (one for one in given.values() if isinstance(one, dict))
 
 
 def rope_words(config: Config) -> str:
@@ -111,9 +128,13 @@ def _number(given: Any) -> str:
 
 
 def _learned(config: Config) -> Positional:
+    return NeedsMeasurement("learned", _positions(config))
+
+
+def _positions(config: Config) -> int | None:
+    """How many positions a model has or is configured for; None where its configuration does not say."""
     keys = ("n_positions", "max_position_embeddings", "max_seq_len")
-    known = any(config.get(key) is not None for key in keys)
-    return NeedsMeasurement("learned", integer(config, *keys) if known else None)
+    return integer(config, *keys) if any(config.get(key) is not None for key in keys) else None
 
 
 # --- which layers slide, and which have no encoding ---------------------------------------------------------

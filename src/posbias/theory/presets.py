@@ -11,7 +11,7 @@ what tokens say plays no part.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from posbias.errors import InvalidValueError, nearest
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
@@ -74,10 +74,13 @@ class Preset:
     def _layer(self, t: int) -> Layer:
         full = self.window is None or (self.full_every is not None and (t + 1) % self.full_every == 0)
         bare = self.bare_every is not None and (t + 1) % self.bare_every == 0
+        positional = self.positional
+        if isinstance(positional, NeedsMeasurement):
+            positional = replace(positional, positions=self.context)
         return Layer(
             heads=self.heads,
             mask=Causal() if full else SlidingWindow(self.window),  # type: ignore[arg-type]
-            positional=NoPE() if bare else self.positional,
+            positional=NoPE() if bare else positional,
             groups=self.groups,
         )
 
@@ -103,7 +106,7 @@ def _falcon() -> Iterator[Preset]:
 
 def _gpt2() -> Iterator[Preset]:
     sizes = (("", 12, 12), ("-medium", 24, 16), ("-large", 36, 20), ("-xl", 48, 25))
-    learned = NeedsMeasurement("learned absolute", positions=1024)
+    learned = NeedsMeasurement("learned absolute")
     for size, depth, heads in sizes:
         yield Preset(f"gpt2{size}", f"openai-community/gpt2{size}", 1024, depth, heads, learned)
 
