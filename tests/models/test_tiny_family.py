@@ -17,7 +17,7 @@ from posbias.measurement.models.tiny.config import ENCODINGS, TinyConfig, alibi_
 from posbias.measurement.models.tiny.model import TinyForCausalLM, register
 from posbias.measurement.texts.prompts import read_text
 from tiny_models import corpus as texts
-from tiny_models.recipe import Training, batches, fresh_model, held_out_loss, loss_of
+from tiny_models.recipe import Training, batches, fresh_model, held_out_loss, loss_of, sink_shares
 from tiny_models.train import Run, main
 
 register()
@@ -254,6 +254,18 @@ def test_a_training_that_was_stopped_ends_with_the_same_bits(material, tmp_path)
     other = Run(Training("learned", steps=10, **QUICK), corpus, tokenizer, tmp_path / "cut.safetensors")
     with pytest.raises(InputFileError, match="another training"):
         other.go(lambda line: None)
+
+
+@torch.no_grad()
+def test_the_share_of_the_first_token_is_the_mean_over_later_queries(material):
+    corpus, tokenizer = material
+    model = fresh_model(Training("rope", **QUICK)).eval()
+    stream = texts.tokens_of(tokenizer, corpus.held_out)
+    rows = []
+    for start in (0, 16, 32):
+        seen = model(torch.from_numpy(stream[start : start + 16])[None], output_attentions=True).attentions
+        rows.append([[[head[i, 0].item() for i in range(1, 16)] for head in layer[0]] for layer in seen])
+    np.testing.assert_allclose(sink_shares(model, stream, 3), np.mean(rows, axis=(0, 3)), atol=1e-6)
 
 
 @torch.no_grad()

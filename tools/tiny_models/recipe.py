@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
@@ -119,12 +119,30 @@ def loss_of(model: TinyForCausalLM, windows: Int[Tensor, "batch position"]) -> T
 
 
 @torch.no_grad()
+def sink_shares(
+    model: TinyForCausalLM, ids: Int[np.ndarray, "position"], limit: int
+) -> Float[np.ndarray, "layer head"]:
+    """Attention that token 0 receives, mean over queries i ≥ 1 and the text's first `limit` windows."""
+    windows = _held_out(model, ids, limit)[:, :-1]
+    seen = [model(part, output_attentions=True).attentions for part in windows.split(8)]
+    by_part = [torch.stack([layer[:, :, 1:, 0].mean(dim=2).sum(dim=0) for layer in part]) for part in seen]
+    return (torch.stack(by_part).sum(dim=0) / len(windows)).numpy()
+
+
+@torch.no_grad()
 def held_out_loss(
     model: TinyForCausalLM, ids: Int[np.ndarray, "position"], limit: int | None = None
 ) -> float:
     """Mean cross-entropy over the text's windows that do not overlap, the first `limit` of them (None: all)."""
+    windows = _held_out(model, ids, limit)
+    return sum(float(loss_of(model, part)) * len(part) for part in windows.split(8)) / len(windows)
+
+
+def _held_out(
+    model: TinyForCausalLM, ids: Int[np.ndarray, "position"], limit: int | None
+) -> Int[Tensor, "window position"]:
+    """The text's windows that do not overlap, of context + 1 tokens, the first `limit` of them."""
     context = model.config.max_position_embeddings
     count = min((ids.size - 1) // context, limit or ids.size)
     starts = context * np.arange(count)
-    windows = torch.from_numpy(ids[starts[:, None] + np.arange(context + 1)])
-    return sum(float(loss_of(model, part)) * len(part) for part in windows.split(8)) / count
+    return torch.from_numpy(ids[starts[:, None] + np.arange(context + 1)])

@@ -38,11 +38,13 @@ from tiny_models.corpus import (
     tokens_of,
     train_tokenizer,
 )
-from tiny_models.recipe import Training, batches, fresh_model, held_out_loss, loss_of
+from tiny_models.recipe import Training, batches, fresh_model, held_out_loss, loss_of, sink_shares
 
 _SAVE_EVERY = 60.0
 _OFTEN = 32
 """Held-out windows looked at while training; all of them at the end."""
+_SINKS_EVERY = 500
+"""Steps between looks at how much attention the first token gets."""
 
 
 class Run:
@@ -124,6 +126,9 @@ class Run:
                 "cpu_seconds": round(self.seconds, 1),
             }
         )
+        if self.step % _SINKS_EVERY == 0:
+            shares = sink_shares(self.model, self.held_out, _OFTEN)
+            self.log[-1]["sink_share"] = np.round(shares, 4).tolist()
         self.losses = []
         self.model.train()
 
