@@ -1,51 +1,93 @@
 """What is asked of an argument: each check returns it, or says what was given and what would be right."""
 
 import math
+import reprlib
 from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, TypeVar
 
 from posbias.errors import InvalidValueError, nearest
 
 Name = TypeVar("Name", bound=str)
+LIMIT = 2**63
+"""Integers stay below this: arrays and files hold 64 bits."""
+LONGEST = 60
+"""Characters of a value that an error repeats."""
+
+
+def shortened(given: Any) -> str:
+    """A value as an error repeats it: on one line, with at most `LONGEST` characters; an array by its shape."""
+    if hasattr(given, "shape") and hasattr(given, "dtype") and given.shape:
+        return f"an array of shape {tuple(given.shape)} and type {given.dtype}"
+    if isinstance(given, int) and not isinstance(given, bool) and given.bit_length() > 1000:
+        return f"{'-' if given < 0 else ''}2**{given.bit_length() - 1} or more"
+    try:
+        text = " ".join((repr(given) if isinstance(given, Real) else _SHORT.repr(given)).split())
+    except Exception:
+        # a class may fail at showing itself
+        text = f"a {type(given).__name__}"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = LONGEST
 
 
 def whole(name: str, given: Any, least: int) -> int:
-    """`given`, if it is a whole number ≥ `least`. Raises `InvalidValueError` naming the argument."""
-    if not isinstance(given, Integral) or isinstance(given, bool) or given < least:
-        raise InvalidValueError(f"{name}: {given!r} given, an integer ≥ {least} needed")
+    """`given`, if it is a whole number ≥ `least` of 64 bits. Raises `InvalidValueError` naming the argument."""
+    if not is_integer(given) or given < least:
+        most = " and below 2**63" if isinstance(given, Integral) and int(given) >= LIMIT else ""
+        raise InvalidValueError(f"{name}: {shortened(given)} given, an integer ≥ {least}{most} needed")
     return int(given)
 
 
 def position(name: str, given: Any, tokens: int) -> int:
     """A position of a text, negative ones from its end, counted from 0. Raises `InvalidValueError`."""
-    if not isinstance(given, Integral) or isinstance(given, bool) or not -tokens <= int(given) < tokens:
+    if not is_integer(given) or not -tokens <= int(given) < tokens:
         raise InvalidValueError(
-            f"{name}: {given!r} given, a position from {-tokens} to {tokens - 1} needed for {tokens} tokens"
+            f"{name}: {shortened(given)} given, "
+            f"a position from {-tokens} to {tokens - 1} needed for {tokens} tokens"
         )
     return int(given) % tokens
 
 
+def is_integer(given: Any) -> bool:
+    """Whether something is an integer of 64 bits, and no truth value."""
+    return isinstance(given, Integral) and not isinstance(given, bool) and -LIMIT <= int(given) < LIMIT
+
+
+def is_number(given: Any) -> bool:
+    """Whether something is one real number that float64 reaches, and no truth value."""
+    if not isinstance(given, Real) or isinstance(given, bool):
+        return False
+    try:
+        float(given)
+    except OverflowError:
+        return False
+    return True
+
+
 def non_negative(name: str, given: float) -> float:
     """`given`, if it is finite and ≥ 0. Raises `InvalidValueError` naming the argument."""
-    if not 0 <= given < math.inf:
-        raise InvalidValueError(f"{name}: {given} given, a finite number ≥ 0 needed")
+    if not is_number(given) or not 0 <= given < math.inf:
+        raise InvalidValueError(f"{name}: {shortened(given)} given, a finite number ≥ 0 needed")
     return given
 
 
 def positive(name: str, given: float) -> float:
     """`given`, if it is finite and above 0. Raises `InvalidValueError` naming the argument."""
-    if not 0 < given < math.inf:
-        raise InvalidValueError(f"{name}: {given} given, a finite number above 0 needed")
+    if not is_number(given) or not 0 < given < math.inf:
+        raise InvalidValueError(f"{name}: {shortened(given)} given, a finite number above 0 needed")
     return given
 
 
 def one_of(name: str, given: Name, choices: Iterable[str]) -> Name:
     """`given`, if it is one of the choices. Raises `InvalidValueError` listing them, and naming the nearest."""
-    if given not in choices:
+    choices = tuple(choices)
+    if not isinstance(given, str) or given not in choices:
         hint = nearest(str(given), choices)
-        raise InvalidValueError(f"{name}: {given!r} given, one of {', '.join(choices)} needed{hint}")
+        raise InvalidValueError(f"{name}: {shortened(given)} given, one of {', '.join(choices)} needed{hint}")
     return given
 
 

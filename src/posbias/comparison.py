@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.agreement import LEAST_PROMPTS, SCORES, Agreement, Score, counted, means, scores
+from posbias.arguments import whole
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.held_out import Fold
@@ -26,6 +27,7 @@ from posbias.lazy import need
 from posbias.profile import Profile, harmonic, uniform
 from posbias.reliability import Reliability, reliability
 from posbias.seeds import stream
+from posbias.signatures import typed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -227,6 +229,7 @@ def _said(score: Score, digits: int) -> str:
     return "–" if math.isnan(score.value) else f"{score.value:.{digits}f}"
 
 
+@typed
 def compare(p: Profile, q: Profile, *, by_share: bool = False, seed: int = 0) -> Comparison:
     """Compare `p` with the reference `q`; the result's only agreement is called "p".
 
@@ -240,6 +243,7 @@ def compare(p: Profile, q: Profile, *, by_share: bool = False, seed: int = 0) ->
     return compare_all({"p": p}, q, by_share=by_share, seed=seed)
 
 
+@typed
 def compare_all(
     predictions: Mapping[str, Profile],
     measured: Profile,
@@ -263,6 +267,7 @@ def compare_all(
     measured = _seen(measured, "q")
     if measured.tokens < 3:
         raise InvalidValueError(f"q: {measured.tokens} positions given, at least 3 needed to compare")
+    whole("seed", seed, 0)
     judge = _Judge.of(measured, seed)
     found = {name: [judge.score(one, name)] for name, one in predictions.items()}
     baselines = {name: [judge.score(one, name)] for name, one in _baselines(measured.tokens).items()}

@@ -4,11 +4,16 @@ Profiles are made of them; nothing here knows a profile.
 """
 
 import itertools
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from posbias.errors import InvalidValueError
+from posbias.signatures import typed
 
+
+@typed
 def ranks(values: Float[np.ndarray, "*batch position"]) -> Float[np.ndarray, "*batch position"]:
     """Ranks along the last axis, ties sharing the mean of theirs."""
     from scipy.stats import rankdata
@@ -16,10 +21,12 @@ def ranks(values: Float[np.ndarray, "*batch position"]) -> Float[np.ndarray, "*b
     return rankdata(values, axis=-1)
 
 
+@typed
 def spearman(
     p: Float[np.ndarray, "*#batch position"], q: Float[np.ndarray, "*#batch position"]
 ) -> Float[np.ndarray, "*batch"]:
     """Spearman's rank correlation along the last axis; NaN where either side is constant."""
+    _same_positions(p, q)
     a, b = ranks(p), ranks(q)
     a = a - a.mean(axis=-1, keepdims=True)
     b = b - b.mean(axis=-1, keepdims=True)
@@ -27,6 +34,7 @@ def spearman(
         return np.asarray((a * b).sum(axis=-1) / np.sqrt((a * a).sum(axis=-1) * (b * b).sum(axis=-1)))
 
 
+@typed
 def wasserstein(
     p: Float[np.ndarray, "*#batch position"], q: Float[np.ndarray, "*#batch position"]
 ) -> Float[np.ndarray, "*batch"]:
@@ -34,11 +42,21 @@ def wasserstein(
 
     Source: Herasimchyk et al. 2026, Appendix B.2. Zero for a single position.
     """
-    tokens = np.shape(p)[-1]
+    tokens = _same_positions(p, q)
     if tokens < 2:
         return np.zeros(np.broadcast_shapes(np.shape(p)[:-1], np.shape(q)[:-1]))
     gap = np.abs(np.cumsum(p, axis=-1) - np.cumsum(q, axis=-1))
     return np.asarray(gap[..., :-1].sum(axis=-1) / (tokens - 1))
+
+
+def _same_positions(p: Any, q: Any) -> int:
+    """The length of the last axis of both. Raises `InvalidValueError` where they differ or have none."""
+    one, other = np.shape(p)[-1], np.shape(q)[-1]
+    if one != other or not one:
+        raise InvalidValueError(
+            f"p, q: {one} and {other} positions given, as many of each needed, one at least"
+        )
+    return one
 
 
 def at_shares(

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.errors import InvalidValueError
+from posbias.signatures import typed
 
 NORMAL_95 = 1.96
 """Standard errors in half a 95 % interval where draws are counted in thousands; `t_95` with fewer."""
@@ -29,6 +30,7 @@ def t_95(freedom: float) -> float:
     return float(stdtrit(freedom, 0.975))
 
 
+@typed
 @dataclass(frozen=True)
 class Estimate:
     """A value with its standard error from `n` independent draws; exact, with `se` 0, where `n` is None.

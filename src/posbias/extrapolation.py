@@ -26,6 +26,7 @@ from posbias.errors import InvalidValueError
 from posbias.extrapolation_trials import Calibration, nearest_trial, won_up_to
 from posbias.predictors import PREDICTORS, measured_influence, measured_mixing, prediction
 from posbias.profile import Profile
+from posbias.signatures import typed
 from posbias.theory.architecture import Architecture
 from posbias.theory.encodings import NeedsMeasurement
 from posbias.theory.huggingface_families import rope_words
@@ -60,6 +61,7 @@ class Rule:
     weights: "Callable[[xr.Dataset, int, Architecture | None], Weights]"
 
 
+@typed
 def extrapolate(
     measurement: "xr.Dataset", tokens: int, rule: str = "both", architecture: Architecture | None = None
 ) -> Profile:
@@ -81,6 +83,7 @@ def extrapolate(
         raise InvalidValueError(f"measurement: of {measured} tokens, {LEAST} or more needed to extrapolate")
     if tokens < measured:
         raise InvalidValueError(f"tokens: {tokens} given, the {measured} of the measurement or more needed")
+    memory.length("tokens", tokens, each=64)
     left_out = _left_out(measurement, tokens, rule, architecture)
     if rule in RULES:
         profile = _continued(measurement, tokens, RULES[rule], architecture)

@@ -13,6 +13,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from posbias.arguments import shortened
 from posbias.errors import InputFileError, nearest
 
 LARGEST = 64 * 2**20
@@ -45,7 +46,9 @@ def read_mapping(path: str | os.PathLike[str]) -> dict[str, Any]:
             case ".yaml" | ".yml":
                 data = _read_yaml(text)
             case other:
-                raise InputFileError(f"{path}: suffix {other!r} given, .toml, .yaml, .yml or .json needed")
+                raise InputFileError(
+                    f"{path}: suffix {shortened(other)} given, .toml, .yaml, .yml or .json needed"
+                )
     except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
         raise InputFileError(f"{path}: not valid {path.suffix[1:].upper()}: {error}") from None
     except _yaml_error() as error:

@@ -2,7 +2,9 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
+from posbias.arguments import shortened, whole
 from posbias.errors import InvalidValueError
 
 
@@ -16,9 +18,20 @@ def require(needed: int, argument: str, given: object) -> None:
     """Raise `InvalidValueError` naming `argument` if `needed` bytes are more than can be had."""
     free = available()
     if free is not None and needed > free:
+        taken = f"about {needed / 1e9:,.1f}" if needed < 1e15 else "more than a million"
         raise InvalidValueError(
-            f"{argument}: {given} given; that takes about {needed / 1e9:,.1f} GB and {free / 1e9:,.1f} GB are free"
+            f"{argument}: {shortened(given)} given; that takes {taken} GB and {free / 1e9:,.1f} GB are free"
         )
+
+
+def length(name: str, given: Any, least: int = 1, *, each: int = 8, squared: bool = False) -> int:
+    """A whole number ≥ `least` of entries that take `each` bytes, or of rows and columns of such (`squared`).
+
+    Raises `InvalidValueError` naming the argument for another, and for more than can be had.
+    """
+    count = whole(name, given, least)
+    require(each * count * (count if squared else 1), name, given)
+    return count
 
 
 def cores() -> int:

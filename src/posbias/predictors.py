@@ -15,9 +15,11 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias import memory
+from posbias.arguments import shortened
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.input_files import read_text
 from posbias.profile import Profile
+from posbias.signatures import typed
 from posbias.store import load_measurement
 from posbias.theory.rollout.kernel import masked_softmax, push, through
 
@@ -39,6 +41,7 @@ class Predictor:
     chosen: str = ""
 
 
+@typed
 def predictions(measurement: "xr.Dataset") -> dict[str, Profile]:
     """All predictors applied to a measurement: key → the profile expected of the last token.
 
@@ -58,6 +61,7 @@ def prediction(measurement: "xr.Dataset", predictor: Predictor) -> Profile:
     return Profile.from_weights(predictor.predict(measurement), measures="rollout", attrs=attrs)
 
 
+@typed
 def measured_influence(measurement: "xr.Dataset") -> Profile:
     """The gradient influence of the last token, averaged over prompts and normalised.
 
@@ -198,6 +202,7 @@ def profile_as_dict(profile: Profile) -> dict[str, Any]:
     return about | shape | {"left_out": list(profile.left_out), "profile_is": profile.remainder} | more
 
 
+@typed
 def load_profile(path: str | os.PathLike[str]) -> Profile:
     """Read a profile: the JSON of a prediction, a plain JSON list of weights, or a measurement's `.nc`.
 
@@ -226,7 +231,7 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
     query = data.get("query", -1) if isinstance(data, dict) else -1
     measures = str(data.get("measures", "rollout")) if isinstance(data, dict) else "weights"
     if isinstance(query, bool) or not isinstance(query, int):
-        raise InputFileError(f"{path}: query: {query!r} given, an integer needed")
+        raise InputFileError(f"{path}: query: {shortened(query)} given, an integer needed")
     try:
         weights = np.array([float(entry) for entry in listed])
         if isinstance(data, dict):

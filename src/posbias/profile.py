@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from jaxtyping import Float
 
-from posbias.arguments import whole
+from posbias import memory
+from posbias.arguments import shortened
 from posbias.curves import at_shares, blocks, least_stretch, ranks, spearman, wasserstein
 from posbias.deprecated import renamed_fields
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.lazy import need
+from posbias.signatures import typed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,6 +86,7 @@ class Summary:
 
 
 @renamed_fields(about="attrs", lost="missing_mass")
+@typed
 @dataclass(frozen=True, eq=False, repr=False)
 class Profile:
     """Influence of every position on one token, or what else a position has.
@@ -123,7 +126,9 @@ class Profile:
             )
         whole = isinstance(self.query, int | np.integer) and not isinstance(self.query, bool)
         if not whole or not -mass.size <= self.query < mass.size:
-            raise InvalidValueError(f"query: {self.query!r} given, a position of the {mass.size} needed")
+            raise InvalidValueError(
+                f"query: {shortened(self.query)} given, a position of the {mass.size} needed"
+            )
         for name in ("samples", "se"):
             given = getattr(self, name)
             if given is not None and (
@@ -138,7 +143,9 @@ class Profile:
 
     def _check_numbers(self, mass: np.ndarray) -> None:
         if self.kind not in get_args(Kind):
-            raise InvalidValueError(f"kind: {self.kind!r} given, one of {', '.join(get_args(Kind))} needed")
+            raise InvalidValueError(
+                f"kind: {shortened(self.kind)} given, one of {', '.join(get_args(Kind))} needed"
+            )
         low, high, needed = {
             "mass": (0.0, math.inf, "numbers ≥ 0"),
             "rate": (0.0, 1.0, "numbers between 0 and 1"),
@@ -150,9 +157,10 @@ class Profile:
 
     def _need_mass(self, what: str) -> None:
         if self.kind != "mass":
-            raise InvalidValueError(f"kind: {self.kind!r} given, {what} needs a profile of mass")
+            raise InvalidValueError(f"kind: {shortened(self.kind)} given, {what} needs a profile of mass")
 
     @classmethod
+    @typed
     def from_weights(
         cls, weights: Float[np.ndarray, "position"], *, measures: str = "weights", **fields: Any
     ) -> "Profile":
@@ -164,6 +172,7 @@ class Profile:
         return cls(weights / total, measures=measures, **fields)
 
     @classmethod
+    @typed
     def from_samples(cls, samples: Float[np.ndarray, "prompt position"], **fields: Any) -> "Profile":
         """The normalised mean of the prompts' influences, with a standard error for each position.
 
@@ -214,6 +223,7 @@ class Profile:
         self._need_mass("summary")
         return _summarise(self)
 
+    @typed
     def share(self, left: int, right: int) -> Estimate:
         """Mass of positions left … right − 1, with its standard error over prompts (NaN without prompts).
 
@@ -274,6 +284,7 @@ class Profile:
             left_out=self.left_out,
         )
 
+    @typed
     def by_share(self, shares: int) -> "Profile":
         """The same profile over `shares` stretches of equal length, so that contexts of unlike length compare.
 
@@ -282,7 +293,7 @@ class Profile:
         number of positions before as "positions"; `se` is left out. Raises `InvalidValueError` for shares < 1 and
         for a query that is not the last position.
         """
-        whole("shares", shares, 1)
+        memory.length("shares", shares, each=64)
         if self.query != self.tokens - 1:
             raise InvalidValueError(
                 f"query: {self.query} given, the last position ({self.tokens - 1}) needed"
@@ -385,11 +396,15 @@ def _verdict(first: float, last: float, least: float, middle: float, even: float
     return "middle" if middle > RISE * max(first, last) else "flat"
 
 
+@typed
 def harmonic(tokens: int) -> Profile:
     """The recency-only baseline: mass in proportion to 1/(distance + 1) from the last token."""
-    return Profile.from_weights(1.0 / np.arange(tokens, 0, -1), measures="baseline")
+    count = memory.length("tokens", tokens, each=16)
+    return Profile.from_weights(1.0 / np.arange(count, 0, -1), measures="baseline")
 
 
+@typed
 def uniform(tokens: int) -> Profile:
     """The baseline that knows nothing: the same mass everywhere."""
-    return Profile(np.full(tokens, 1.0 / tokens), measures="baseline")
+    count = memory.length("tokens", tokens, each=16)
+    return Profile(np.full(count, 1.0 / count), measures="baseline")

@@ -17,13 +17,14 @@ import dataclasses
 import functools
 import hashlib
 import json
-from typing import Annotated, Any, Literal, TypeVar, dataclass_transform, get_args
+from typing import Annotated, Any, Literal, TypeVar, dataclass_transform, get_args, get_origin
 
 import numpy as np
 import pydantic
 from pydantic import BeforeValidator, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
+from posbias.arguments import shortened
 from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError, nearest
 
@@ -96,7 +97,9 @@ def value(cls: type[T]) -> type[T]:
         frozen=True, config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
     )(cls)
     checked = made.__init__
-    in_order = [field.name for field in dataclasses.fields(made) if not field.kw_only]  # type: ignore[arg-type]
+    fields = dataclasses.fields(made)  # type: ignore[arg-type]
+    in_order = [field.name for field in fields if not field.kw_only]
+    tuples = {field.name for field in fields if _is_tuple(field.type)}
 
     @functools.wraps(checked)
     def __init__(self, *args, **kwargs):  # noqa: N807
@@ -104,14 +107,23 @@ def value(cls: type[T]) -> type[T]:
             raise InvalidValueError(
                 f"{cls.__name__}: {len(args)} values given, {len(in_order)} needed at most"
             )
+        given = dict(zip(in_order, args, strict=False))
+        if twice := given.keys() & kwargs:
+            raise InvalidValueError(f"{cls.__name__}: {min(twice)} given twice, one value needed")
+        given |= kwargs
         try:
-            checked(self, **dict(zip(in_order, args, strict=False)), **kwargs)
+            checked(self, **given | {name: _as_tuple(given[name]) for name in tuples & given.keys()})
         except ValidationError as error:
             raise InvalidValueError(f"{cls.__name__}: {_explain(error, cls)}") from None
 
     made.__init__ = __init__
     _CLASSES[getattr(made, "kind", cls.__name__)] = made
     return made  # type: ignore[return-value]
+
+
+def _is_tuple(hint: Any) -> bool:
+    """Whether a field holds a tuple, or may."""
+    return get_origin(hint) is tuple or any(_is_tuple(one) for one in get_args(hint))
 
 
 class Open:
@@ -202,16 +214,16 @@ def _explain_one(problem: Any, cls: type) -> str:
         case "union_tag_invalid":
             given = problem["ctx"]["tag"]
             kinds = [kind.strip(" '") for kind in problem["ctx"]["expected_tags"].split(",")]
-            return f"{key}: kind {given!r} given, one of {', '.join(kinds)} needed{nearest(given, kinds)}"
+            return f"{key}: kind {shortened(given)} given, one of {', '.join(kinds)} needed{nearest(given, kinds)}"
         case "value_error":
             message = str(problem["ctx"]["error"])
             return f"{key}: {message}" if key else message
         case "too_short" if isinstance(problem["input"], list | tuple) and problem["input"]:
-            return f"{key}: {_shorten(problem['input'])} given, finite numbers needed"
+            return f"{key}: {shortened(problem['input'])} given, finite numbers needed"
         case "too_short":
             return f"{key}: an empty list given, at least one entry needed"
         case _:
-            return f"{key}: {_shorten(problem['input'])} given, {_needed(problem['msg'])} needed"
+            return f"{key}: {shortened(problem['input'])} given, {_needed(problem['msg'])} needed"
 
 
 def _needed(message: str) -> str:
@@ -225,10 +237,10 @@ def _needed(message: str) -> str:
 def _spell(place: list[Any]) -> str:
     """`('layers', 0, 'positional', 'alibi', 'slopes')` as `layers[0].positional.slopes`."""
     text = ""
-    for step in place:
+    for step, after in zip(place, [*place[1:], 0], strict=False):
         if isinstance(step, int):
             text += f"[{step}]"
-        elif "[" not in step and (step not in _CLASSES or step == place[-1]):
+        elif "[" not in step and (step not in _CLASSES or isinstance(after, int)):
             text += f".{step}" if text else step
     return text
 
@@ -245,11 +257,6 @@ def _fields_beside(place: list[Any], cls: type) -> list[str]:
 
 def _names(cls: type) -> list[str]:
     return list(getattr(cls, "__dataclass_fields__", {}))
-
-
-def _shorten(given: Any) -> str:
-    text = repr(given)
-    return text if len(text) <= 60 else text[:57] + "..."
 
 
 __getattr__ = or_moved(__name__)

@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from posbias.arguments import shortened
 from posbias.errors import InputFileError, InvalidValueError, PosbiasError, nearest
 from posbias.input_files import read_mapping
 
@@ -144,7 +145,7 @@ def _put(place: dict[str, Any], steps: list[str], given: Any) -> None:
     inner = place.get(step, {})
     for table in inner if isinstance(inner, list) else [inner]:
         if not isinstance(table, Mapping):
-            raise InvalidValueError(f"{step}: {table!r} given, a table needed")
+            raise InvalidValueError(f"{step}: {shortened(table)} given, a table needed")
     place[step] = [dict(table) for table in inner] if isinstance(inner, list) else dict(inner)
     for table in place[step] if isinstance(inner, list) else [place[step]]:
         _put(table, rest, given)
@@ -160,7 +161,7 @@ def _classes(hint: Any) -> list[type]:
 def _axes(sweep: Any, base: Mapping[str, Any], known: Collection[str] | None) -> dict[str, list[Any]]:
     """The lists of a sweep by path, checked."""
     if not isinstance(sweep, Mapping):
-        raise InvalidValueError(f"sweep: {sweep!r} given, a table of paths with lists needed")
+        raise InvalidValueError(f"sweep: {shortened(sweep)} given, a table of paths with lists needed")
     axes: dict[str, list[Any]] = {}
     for path, values in leaves(sweep):
         if known is not None and path not in known:
@@ -168,12 +169,12 @@ def _axes(sweep: Any, base: Mapping[str, Any], known: Collection[str] | None) ->
         for other in axes:
             if f"{path}.".startswith(f"{other}.") or f"{other}.".startswith(f"{path}."):
                 raise InvalidValueError(
-                    f"sweep: {other!r} and {path!r} given, one axis on one path needed"
+                    f"sweep: {other!r} and {shortened(path)} given, one axis on one path needed"
                     if other != path
                     else f"sweep: path {path!r} is given twice, one axis on one path needed"
                 )
         if not isinstance(values, list | tuple):
-            raise InvalidValueError(f"sweep.{path}: {values!r} given, a list needed")
+            raise InvalidValueError(f"sweep.{path}: {shortened(values)} given, a list needed")
         if not values:
             raise InvalidValueError(f"sweep.{path}: an empty list given, at least one value needed")
         if values_at(base, path):

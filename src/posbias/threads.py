@@ -11,7 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from posbias.arguments import whole
+from posbias.errors import InvalidValueError
 from posbias.memory import cores
+
+MOST = 4096
+"""Threads that torch is asked for at most."""
 
 
 def sleep_while_waiting() -> None:
@@ -21,11 +25,16 @@ def sleep_while_waiting() -> None:
 
 @contextmanager
 def torch_threads(count: int | None) -> Iterator[None]:
-    """So many threads of torch in the block, as many as before for None. Raises `InvalidValueError` below 1."""
+    """So many threads of torch in the block, as many as before for None.
+
+    Raises `InvalidValueError` below 1 and above `MOST`.
+    """
     import torch
 
     before = torch.get_num_threads()
-    torch.set_num_threads(before if count is None else whole("threads", count, 1))
+    if count is not None and whole("threads", count, 1) > MOST:
+        raise InvalidValueError(f"threads: {count} given, at most {MOST:,} needed")
+    torch.set_num_threads(before if count is None else count)
     try:
         yield
     finally:

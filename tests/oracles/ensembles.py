@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from posbias.theory.masks import SlidingWindow
+from posbias.training.loop import Trained
 from posbias.training.network import Network, Sinusoidal, initial_weights, wire
 from posbias.training.specification import Experiment
 from posbias.training.task import RetrievalTask, make_world, novel_sequences
@@ -15,11 +16,9 @@ SMALL = RetrievalTask(items=4, dimension=16, classes=64, labels=4, burstiness=2)
 
 
 @dataclass(frozen=True)
-class Ensemble:
+class Ensemble(Trained):
     """What the measures read of a trained ensemble."""
 
-    experiment: Experiment
-    weights: dict[str, torch.Tensor]
     curves: dict[str, Any] = field(default_factory=dict)
     stopped: dict[int, int] = field(default_factory=dict)
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from posbias.arguments import shortened
 from posbias.errors import InputFileError, InvalidValueError, nearest
 
 BUNDLED = Path(__file__).parents[1] / "measurement" / "models" / "bundled"
@@ -62,7 +63,7 @@ def mixing_from(given: str, architecture: Any) -> Any:
 
             return read_architecture(given).architecture.mixing
         raise InvalidValueError(
-            f"mixing: {given!r} given, a number from 0 to 1, a file or one of {', '.join(named)} needed"
+            f"mixing: {shortened(given)} given, a number from 0 to 1, a file or one of {', '.join(named)} needed"
             f"{nearest(word, named)}"
         ) from None
     try:

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from posbias.arguments import shortened
 from posbias.cli import options as shared
 from posbias.cli.jobs import JobFiles, computed_once
 from posbias.cli.output import answer_with
@@ -85,7 +86,9 @@ class Options:
         if self.target is None and "target" in self.influences:
             raise InvalidValueError("target: none given, --target TEXT needed with the influence 'target'")
         if self.target is not None and "target" not in self.influences:
-            raise InvalidValueError(f"target: {self.target!r} given, --influences target needed with it")
+            raise InvalidValueError(
+                f"target: {shortened(self.target)} given, --influences target needed with it"
+            )
         own = ("tokens", "prompts", "seed", "influences", "rollouts", "dense_logits", "head_kernels")
         return {name: getattr(self, name) for name in own} | self.prompting.as_job()
 
@@ -97,7 +100,7 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
     `torchrun --nproc-per-node N -m posbias measure …`, N processes share the prompts.
     """
     if options.out is not None and options.out.suffix != ".nc":
-        raise InvalidValueError(f"out: {str(options.out)!r} given, a name ending in .nc needed")
+        raise InvalidValueError(f"out: {shortened(str(options.out))} given, a name ending in .nc needed")
     job = options.job
     if options.dry_run:
         cost = _cost(model, options.loading, job, options.target)
@@ -185,6 +188,6 @@ def _with_target(job: Job, loaded: "LoadedModel", target: str | None) -> Job:
     ids = loaded.tokenizer(target, add_special_tokens=False)["input_ids"]
     if len(ids) != 1:
         raise InvalidValueError(
-            f"target: {target!r} given, which is {len(ids)} tokens of this model; text that is one needed"
+            f"target: {shortened(target)} given, which is {len(ids)} tokens of this model; text that is one needed"
         )
     return job | {"target": int(ids[0])}

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from posbias.arguments import shortened
 from posbias.cli import options as shared
 from posbias.cli.architectures import architecture_from, mixing_from
 from posbias.cli.output import COMPILING, answer_with, notice, progress
@@ -204,7 +205,7 @@ def _calibration(options: Options) -> Any:
     """The measurement to go on from, or None. Raises `InvalidValueError` for options that do not go with it."""
     if options.calibrate is None:
         if options.rule is not None:
-            raise InvalidValueError(f"rule: {options.rule!r} given without --calibrate, both needed")
+            raise InvalidValueError(f"rule: {shortened(options.rule)} given without --calibrate, both needed")
         return None
     others = {
         "vary": options.vary or None,
@@ -221,7 +222,7 @@ def _calibration(options: Options) -> Any:
     named = options.calibrate == BUNDLED.stem
     if not named and not options.calibrate.endswith(".nc"):
         raise InvalidValueError(
-            f"calibrate: {options.calibrate!r} given, a measurement's .nc or {BUNDLED.stem} needed"
+            f"calibrate: {shortened(options.calibrate)} given, a measurement's .nc or {BUNDLED.stem} needed"
         )
     return load_measurement(BUNDLED if named else options.calibrate)
 

@@ -4,6 +4,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from posbias.arguments import shortened
 from posbias.cli import options as shared
 from posbias.cli.measure import measured, results_of
 from posbias.cli.output import answer_with
@@ -70,7 +71,7 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
 
     if options.out is not None and options.out.suffix == ".nc":
         raise InvalidValueError(
-            f"out: {str(options.out)!r} given, a folder needed (the report is several files)"
+            f"out: {shortened(str(options.out))} given, a folder needed (the report is several files)"
         )
     finished = _measurement(source, options)
     if finished is None:

@@ -4,6 +4,7 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from posbias.arguments import shortened
 from posbias.cli import options as shared
 from posbias.cli.jobs import JobFiles, computed_once
 from posbias.cli.output import answer_with
@@ -82,7 +83,7 @@ def retrieve(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = O
     job = retrieval_job(options.task, **{name: getattr(options, name) for name in names})
     if options.out is not None and options.out.suffix:
         raise InvalidValueError(
-            f"out: {str(options.out)!r} given, a folder needed (the answer is several files)"
+            f"out: {shortened(str(options.out))} given, a folder needed (the answer is several files)"
         )
     shared.need_model(model)
     place = options.out or _results(model, job, options.text)

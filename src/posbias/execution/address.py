@@ -5,6 +5,7 @@ import os
 import re
 import socket
 
+from posbias.arguments import shortened
 from posbias.errors import ClusterError, MissingPackageError, nearest
 
 PATIENCE = 3.0
@@ -58,7 +59,8 @@ def _answering(address: str, name: str) -> str:
     spelt = _ADDRESS.fullmatch(address)
     if spelt is None or not 0 < int(spelt["port"]) < 65536:
         raise ClusterError(
-            f"{name}: {address!r} given, auto, local, HOST:PORT (such as head:6379) or ray://HOST:PORT (such as "
+            f"{name}: {shortened(address)} given, "
+            "auto, local, HOST:PORT (such as head:6379) or ray://HOST:PORT (such as "
             f"ray://head:10001) needed{nearest(address, ['auto', 'local'])}"
         )
     host, port = spelt["host"].strip("[]"), int(spelt["port"])

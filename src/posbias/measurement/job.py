@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from posbias.arguments import shortened
 from posbias.errors import InvalidValueError, nearest
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.quantities.influence import KINDS as INFLUENCES
@@ -51,14 +52,15 @@ class Request:
             for kind in (given,) if isinstance(given, str) else given:
                 if kind not in known:
                     raise InvalidValueError(
-                        f"{name}: {kind!r} given, needed any of {', '.join(known)}{nearest(str(kind), known)}"
+                        f"{name}: {shortened(kind)} given, "
+                        f"needed any of {', '.join(known)}{nearest(str(kind), known)}"
                     )
             # in one order, each once: the same wishes are the same job
             wishes = (given,) if isinstance(given, str) else tuple(given)
             object.__setattr__(self, name, tuple(kind for kind in known if kind in wishes))
         if ("target" in self.influences) != (self.target is not None):
             raise InvalidValueError(
-                f"target: {self.target!r} given with influences {', '.join(self.influences) or 'none'}; "
+                f"target: {shortened(self.target)} given with influences {', '.join(self.influences) or 'none'}; "
                 "a token's number needed with the influence 'target', and only with it"
             )
 

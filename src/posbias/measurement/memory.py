@@ -20,6 +20,7 @@ from posbias.measurement.capture.scores import Factored
 from posbias.measurement.job import Request
 from posbias.measurement.prompt_meter import FUSED, KERNEL_TOKENS, layer_means, queries_at_once
 from posbias.measurement.quantities.influence import BLOCK
+from posbias.signatures import typed
 
 if TYPE_CHECKING:
     from posbias.measurement.models.loading import LoadedModel
@@ -61,6 +62,7 @@ class Cost:
         return {"bytes": self.bytes, "seconds": self.seconds, "parts": dict(self.parts)}
 
 
+@typed
 def estimate_cost(loaded: "LoadedModel", request: Request) -> Cost:
     """Return what measuring `request` on a loaded model will take; runs the model on one short prompt.
 

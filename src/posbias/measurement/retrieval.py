@@ -27,6 +27,7 @@ from posbias.measurement.streaming import Stream
 from posbias.measurement.texts.prompts import Text, read_text
 from posbias.retrieval.job import RetrievalJob, retrieval_job
 from posbias.retrieval.trials import Keys, Needle, Trial, Trials
+from posbias.signatures import typed
 from posbias.spec import encode
 from posbias.store import versions_here
 from posbias.threads import leaving_a_core, torch_threads
@@ -61,6 +62,7 @@ _ROWS: dict[str, tuple[tuple[str, ...], str, str]] = {
 }
 
 
+@typed
 def retrieval_fingerprint(model: LoadedModel, job: RetrievalJob, text: str | Path | None = None) -> str:
     """SHA-256 of all that decides the numbers of a job: name its checkpoint after it. Raises as `retrieve`."""
     return _fingerprint(model, job, read_text(text if job.task == "needle" else None))
@@ -72,6 +74,7 @@ def _fingerprint(loaded: LoadedModel, job: RetrievalJob, source: Text) -> str:
 
 
 @takes_old_callbacks
+@typed
 def retrieve(
     model: Any = "smollm2-135m",
     job: RetrievalJob | None = None,

@@ -33,6 +33,7 @@ from posbias.measurement.selfchecks import selfcheck
 from posbias.measurement.sharing import Group, group
 from posbias.measurement.streaming import Frugal, Skipped, Stream
 from posbias.measurement.texts.prompts import Prompts
+from posbias.signatures import typed
 from posbias.threads import leaving_a_core, torch_threads
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ LONG = KERNEL_TOKENS
 """Above so many tokens layers are computed again."""
 
 
+@typed
 def job_fingerprint(model: Any = "smollm2-135m", *, tokenizer: Any = None, **asked: Any) -> str:
     """Return the SHA-256 of everything that decides a measurement's numbers: name its checkpoint after it.
 
@@ -57,6 +59,7 @@ def job_fingerprint(model: Any = "smollm2-135m", *, tokenizer: Any = None, **ask
 
 
 @takes_old_callbacks
+@typed
 def measure(
     model: Any = "smollm2-135m",
     *,
@@ -124,6 +127,7 @@ def _ready(model: Any, tokenizer: Any, request: Request) -> Iterator[LoadedModel
         yield loaded if isinstance(model, LoadedModel) else for_length(loaded, request.tokens)
 
 
+@typed
 def for_length(loaded: LoadedModel, tokens: int) -> LoadedModel:
     """Return the model with the attention to take at this length: fused above `FUSED`, where that is right."""
     if tokens > FUSED and "sdpa" in loaded.family.attention and loaded.attention != "sdpa":
@@ -131,6 +135,7 @@ def for_length(loaded: LoadedModel, tokens: int) -> LoadedModel:
     return loaded
 
 
+@typed
 def prepared(loaded: LoadedModel, request: Request) -> Prompts:
     """Check what can be known before any prompt is run, and cut the prompts.
 

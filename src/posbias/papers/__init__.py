@@ -9,7 +9,9 @@ A paper's package has `STUDIES` (`study`), by name, and `reproduce`.
 
 from collections.abc import Iterable
 
+from posbias.arguments import shortened
 from posbias.errors import InvalidValueError, nearest
+from posbias.signatures import typed
 
 __all__ = ["PAPERS", "find_figures"]
 
@@ -17,12 +19,13 @@ PAPERS = ("wu2025", "herasimchyk2026", "kim2026")
 """The papers, by citation key, in the order of all lists."""
 
 
+@typed
 def find_figures(what: str, known: Iterable[str]) -> tuple[str, ...]:
     """The figures that `what` means: one, or with "all" all. Raises `InvalidValueError`, naming the nearest."""
     known = tuple(known)
     if what != "all" and what not in known:
         choices = (*known, "all")
         raise InvalidValueError(
-            f"figure: {what!r} given, one of {', '.join(choices)} needed{nearest(what, choices)}"
+            f"figure: {shortened(what)} given, one of {', '.join(choices)} needed{nearest(what, choices)}"
         )
     return known if what == "all" else (what,)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from types import MappingProxyType
 
+from posbias.arguments import shortened
 from posbias.errors import InvalidValueError, nearest
 from posbias.files import write_between
 from posbias.sources import cite
@@ -81,7 +82,9 @@ REMARKS: Mapping[str, str] = MappingProxyType(_REMARKS)
 def find_erratum(key: str) -> Erratum:
     """The entry of this key. Raises `InvalidValueError` naming the nearest."""
     if key not in _BY_KEY:
-        raise InvalidValueError(f"erratum: {key!r} given, a key of errata.toml needed{nearest(key, _BY_KEY)}")
+        raise InvalidValueError(
+            f"erratum: {shortened(key)} given, a key of errata.toml needed{nearest(key, _BY_KEY)}"
+        )
     return _BY_KEY[key]
 
 

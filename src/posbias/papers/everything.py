@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posbias.arguments import whole
+from posbias.arguments import shortened, whole
 from posbias.errors import InputFileError, InvalidValueError, MissingPackageError, ModelError, PosbiasError
 from posbias.events import Event, OnEvent
 from posbias.files import need_writable
@@ -158,7 +158,7 @@ def _check(asked: Asked, wanted: Sequence[Study]) -> None:
             f"effort: {asked.effort} given, quick or full needed: there are several units ({', '.join(units)})"
         )
     if isinstance(asked.effort, str) and asked.effort not in ("quick", "full"):
-        raise InvalidValueError(f"effort: {asked.effort!r} given, quick or full needed")
+        raise InvalidValueError(f"effort: {shortened(asked.effort)} given, quick or full needed")
     need_writable(asked.folder / "papers.json")
     if asked.configs is not None and not asked.configs.is_dir():
         raise InvalidValueError(f"configs: {asked.configs} is no folder, one with the authors' files needed")

@@ -12,6 +12,7 @@ What a study shows, asks, needs and costs stands in its paper's package (stateme
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from posbias.arguments import shortened
 from posbias.errors import InvalidValueError, nearest
 from posbias.papers import PAPERS, herasimchyk2026, kim2026, wu2025
 from posbias.papers.study import Study
@@ -37,7 +38,7 @@ def find_studies(names: str | Iterable[str] = ()) -> list[Study]:
     for name in asked:
         if name not in choices:
             raise InvalidValueError(
-                f"study: {name!r} given, a paper ({', '.join(PAPERS)}) or one of its studies, such as "
+                f"study: {shortened(name)} given, a paper ({', '.join(PAPERS)}) or one of its studies, such as "
                 f"wu2025/fig2, needed{nearest(name, choices)}"
             )
     return [study for study in STUDIES.values() if not asked or {study.key, study.paper} & {*asked}]

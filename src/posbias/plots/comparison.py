@@ -6,6 +6,7 @@ import numpy as np
 
 from posbias.plots import style
 from posbias.plots.influence import FAINTEST, INFLUENCE, POSITION, density, draw_band, scale_influence
+from posbias.signatures import typed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from posbias.comparison import Comparison
 
 
+@typed
 def draw_comparison(ax: "Axes", comparison: "Comparison") -> "Axes":
     """Draw the reference (with its 95 % band) and each profile by position, with Spearman and Wasserstein.
 

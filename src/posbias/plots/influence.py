@@ -11,6 +11,7 @@ from jaxtyping import Float
 from posbias.estimate import t_95
 from posbias.plots import style
 from posbias.profile import Profile
+from posbias.signatures import typed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +25,7 @@ CLEAR = 0.7
 """Inches of the picture's width that the name of an end needs, and half of the trough's."""
 
 
+@typed
 def draw_influence(ax: "Axes", measured: Profile, predictions: Mapping[str, Profile] | None = None) -> "Axes":
     """Draw measured influence with its 95 % band, and predictions over it, on a logarithmic scale.
 
@@ -52,6 +54,7 @@ def draw_influence(ax: "Axes", measured: Profile, predictions: Mapping[str, Prof
     return ax
 
 
+@typed
 def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
     """Draw one profile by position, in units of an even spread, on a logarithmic scale.
 
@@ -80,6 +83,7 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
     return ax
 
 
+@typed
 def draw_profiles(ax: "Axes", named: Sequence[tuple[str, Profile]]) -> "Axes":
     """Draw profiles of any lengths by share of the text, told apart by colour and marker.
 
@@ -108,6 +112,7 @@ def note_left_out(ax: "Axes", profile: Profile) -> "Axes":
     return ax
 
 
+@typed
 def draw_cumulative(ax: "Axes", measured: Profile, predictions: Mapping[str, Profile]) -> "Axes":
     """Draw the mass of all positions up to each one: areas between curves are Wasserstein distances."""
     style.dress(ax, POSITION, "influence up to here")
@@ -181,6 +186,7 @@ def _scale(
     ax.set_xlim(-0.01 * decisive.size, decisive.size * 1.01)
 
 
+@typed
 def scale_influence(ax: "Axes", low: float, high: float) -> "Axes":
     """Give an axes of influence a logarithmic scale from `low` to `high`, with plain numbers on it."""
     from matplotlib.ticker import LogLocator

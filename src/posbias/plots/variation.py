@@ -9,6 +9,7 @@ from jaxtyping import Float
 from posbias.plots import style
 from posbias.plots.influence import density, note_left_out, scale_influence
 from posbias.profile import Profile
+from posbias.signatures import typed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +25,7 @@ Axes2 = Sequence[tuple[str, Sequence[float]]]
 """Both quantities that were varied, each with its values: rows, columns."""
 
 
+@typed
 def variation_figure(quantity: str, varied: Varied) -> "Figure":
     """The heat map of all profiles beside small multiples of six of them."""
     figure = style.new_figure(9.6, 3.8)
@@ -54,6 +56,7 @@ def variation_figure(quantity: str, varied: Varied) -> "Figure":
     return figure
 
 
+@typed
 def draw_variation(ax: "Axes", quantity: str, varied: Varied) -> "Axes":
     """Draw every profile as a row of colours: blue below an even spread, red above, one row per value."""
     from matplotlib.colors import LogNorm
@@ -80,6 +83,7 @@ def draw_variation(ax: "Axes", quantity: str, varied: Varied) -> "Axes":
     return ax
 
 
+@typed
 def map_figure(axes: Axes2, profiles: Sequence[Sequence[Profile]]) -> "Figure":
     """Heat maps of the shares of the first and of the last 5 %, over both quantities that were varied."""
     figure = style.new_figure(9.6, 3.8)
@@ -93,6 +97,7 @@ def map_figure(axes: Axes2, profiles: Sequence[Sequence[Profile]]) -> "Figure":
     return figure
 
 
+@typed
 def draw_map(ax: "Axes", axes: Axes2, shares: Float[np.ndarray, "row column"], words: str) -> "Axes":
     """Draw a share as colours, from 0 to its largest, over two quantities: the first upwards, the second right."""
     (vertical, rows), (horizontal, columns) = axes
@@ -118,6 +123,7 @@ def draw_map(ax: "Axes", axes: Axes2, shares: Float[np.ndarray, "row column"], w
     return ax
 
 
+@typed
 def draw_growth(ax: "Axes", measured: Mapping[str, tuple[Sequence[int], Sequence[float]]]) -> "Axes":
     """Draw seconds against tokens, by name, both logarithmic, with the power that the last two points show."""
     style.dress(ax, "tokens", "seconds")

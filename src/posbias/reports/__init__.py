@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from posbias.arguments import whole
 from posbias.errors import MissingPackageError
 from posbias.files import write_bytes, write_text
+from posbias.signatures import typed
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -33,6 +35,7 @@ class Report:
     predictions: "dict[str, Profile]"
 
 
+@typed
 def write_report(measurement: "xr.Dataset", folder: str | os.PathLike[str], *, seed: int = 0) -> Report:
     """Predict, compare, draw, and write `report.html` and the figures into `folder`, each whole or not at all.
 
@@ -41,6 +44,7 @@ def write_report(measurement: "xr.Dataset", folder: str | os.PathLike[str], *, s
     jinja2, `InvalidValueError` if the measurement lacks something, `OutputFileError` if a file cannot be
     written.
     """
+    whole("seed", seed, 0)
     require("jinja2", "matplotlib")
     from posbias.comparison import compare_all
     from posbias.held_out import folds

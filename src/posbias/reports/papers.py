@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from posbias.arguments import shortened
 from posbias.claims import STRENGTHS, tally
 from posbias.errors import InvalidValueError, nearest
 from posbias.evidence import LEAST, LEVEL, NEAR, VERDICTS, margin_text
@@ -92,7 +93,9 @@ def _check(claims: Sequence[Any], verdicts: Sequence[str]) -> None:
     seen: set[str] = set()
     for claim in claims:
         if anchor(claim.id) in seen:
-            raise InvalidValueError(f"claims: two of id {claim.id!r} given, an id of its own needed for each")
+            raise InvalidValueError(
+                f"claims: two of id {shortened(claim.id)} given, an id of its own needed for each"
+            )
         if claim.verdict not in verdicts:
             raise InvalidValueError(
                 f"claims: verdict {claim.verdict!r} of {claim.id} given, one of {', '.join(verdicts)} needed"

@@ -5,8 +5,10 @@ from typing import Literal
 from pydantic import Field
 
 from posbias import seeds
+from posbias.arguments import shortened
 from posbias.errors import InvalidValueError, nearest
 from posbias.retrieval.templates import WORDINGS
+from posbias.signatures import typed
 from posbias.spec import Count, NaturalNumber, value
 
 _PAIRS, _LENGTH, _POSITIONS = 5, 256, 5
@@ -40,11 +42,13 @@ class RetrievalJob:
         known = WORDINGS[self.task]
         if self.wording not in known:
             raise InvalidValueError(
-                f"wording: {self.wording!r} given, one of {', '.join(known)} needed for the task {self.task}"
+                f"wording: {shortened(self.wording)} given, "
+                f"one of {', '.join(known)} needed for the task {self.task}"
                 f"{nearest(self.wording, known)}"
             )
 
 
+@typed
 def retrieval_job(
     task: str = "keys",
     *,
@@ -60,11 +64,13 @@ def retrieval_job(
     Raises `InvalidValueError` for values that cannot be right.
     """
     if task not in WORDINGS:
-        raise InvalidValueError(f"task: {task!r} given, keys or needle needed{nearest(task, WORDINGS)}")
+        raise InvalidValueError(
+            f"task: {shortened(task)} given, keys or needle needed{nearest(task, WORDINGS)}"
+        )
     if pairs is None and length is None:
         pairs, length = (_PAIRS, None) if task == "keys" else (None, _LENGTH)
     if positions is None:
         positions = _POSITIONS if pairs is None else max(3, min(_POSITIONS, pairs))
     seeds.stream(seed, "retrieval")
     first = next(iter(WORDINGS[task]))
-    return RetrievalJob(task, pairs, length, wording or first, positions, prompts, seed)  # type: ignore[arg-type]
+    return RetrievalJob(task, pairs, length, first if wording is None else wording, positions, prompts, seed)  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ from posbias.arguments import one_of
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate, about
 from posbias.profile import Profile
+from posbias.signatures import typed
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -209,6 +210,7 @@ _VERDICTS = {
 }
 
 
+@typed
 def retrieval_curve(retrieval: "xr.Dataset") -> RetrievalCurve:
     """The curve of a dataset that `retrieve` made: means over prompts, which are independent.
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from posbias import seeds
+from posbias.arguments import shortened
 from posbias.errors import InputFileError, InvalidValueError, ModelError
 from posbias.retrieval.templates import NAMES, QUALITIES, SURNAMES, THINGS, WORDINGS, Pool, Wording
 
@@ -59,7 +60,7 @@ class Trials:
         self._things = Pool(self.encode, THINGS, QUALITIES, "things", before=True, joint=joint)
         if self._wording.chat and not getattr(tokenizer, "chat_template", None):
             raise ModelError(
-                f"wording: {wording!r} given, but the model's tokenizer has no chat template; "
+                f"wording: {shortened(wording)} given, but the model's tokenizer has no chat template; "
                 f"{', '.join(name for name, one in WORDINGS[task].items() if not one.chat)} needed"
             )
 

@@ -19,10 +19,11 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from posbias.arguments import whole
+from posbias.arguments import shortened, whole
 from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
 from posbias.seeds import sequence
+from posbias.signatures import typed
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.over_networks import OverNetworks
 from posbias.simulation.token_space import normalised
@@ -75,7 +76,7 @@ class Variant:
         if tokens < 3:
             raise InvalidValueError(f"tokens: {tokens} given, at least 3 needed for a recency probability")
         if self.model.order != "pre":
-            raise InvalidValueError(f"order: {self.model.order!r} given, 'pre' needed in a variant")
+            raise InvalidValueError(f"order: {shortened(self.model.order)} given, 'pre' needed in a variant")
         if self.model.mask != Causal():
             raise InvalidValueError(f"mask: {self.model.mask} given, the causal one needed in a variant")
         if d % self.heads:
@@ -184,6 +185,7 @@ class VariantResult:
         }
 
 
+@typed
 def simulate_variant(
     variant: Variant,
     networks: int = 100,

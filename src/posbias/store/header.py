@@ -18,6 +18,7 @@ import numpy as np
 
 from posbias import spec
 from posbias.errors import DamagedError, SchemaError
+from posbias.signatures import typed
 
 VERSION = importlib.metadata.version("posbias")
 
@@ -98,6 +99,7 @@ def check(header: Mapping[str, Any], path: Any, kind: str, schema: int) -> None:
         raise SchemaError(f"{path}: {held}, this posbias reads and writes {schema}; {todo}")
 
 
+@typed
 def versions_here(packages: tuple[str, ...] = ()) -> dict[str, str]:
     """The versions of Python, posbias, numpy and `packages`."""
     named = {name: importlib.metadata.version(name) for name in ("posbias", "numpy", *packages)}

@@ -15,6 +15,7 @@ import numpy as np
 from posbias.errors import DamagedError, InputFileError, MissingPackageError
 from posbias.files import replacing
 from posbias.input_files import need_ordinary
+from posbias.signatures import typed
 from posbias.store.header import Header, canonical, check, digest_of, made_again_by, raw_bytes
 from posbias.store.json_files import dump_json
 
@@ -86,6 +87,7 @@ def verified_tensors(
     return header, content
 
 
+@typed
 def open_tensors(path: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
     """The metadata and arrays of any safetensors file, verified by nothing.
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from posbias.arguments import shortened
 from posbias.errors import InvalidValueError, nearest
 from posbias.estimate import Estimate
 
@@ -68,19 +69,23 @@ def check_place(lengths: Lengths, place: str) -> tuple[str, int | None]:
     name = found["name"] if found else place
     if found is None or name not in lengths:
         raise InvalidValueError(
-            f"quantity: {place!r} given, one of {', '.join(lengths)} needed{nearest(name, lengths)}"
+            f"quantity: {shortened(place)} given, one of {', '.join(lengths)} needed{nearest(name, lengths)}"
         )
     length, index = lengths[name], found["index"]
     if length == SINGLE:
         if index is not None:
             raise InvalidValueError(
-                f"quantity: {place!r} given, {name!r} without an index needed, one number"
+                f"quantity: {shortened(place)} given, {name!r} without an index needed, one number"
             )
         return name, None
     if index is None:
-        raise InvalidValueError(f"quantity: {place!r} given, an index needed, it is a list: '{name}.0'")
+        raise InvalidValueError(
+            f"quantity: {shortened(place)} given, an index needed, it is a list: '{name}.0'"
+        )
     if length is not None and not -length <= int(index) < length:
-        raise InvalidValueError(f"quantity: {place!r} given, an index from {-length} to {length - 1} needed")
+        raise InvalidValueError(
+            f"quantity: {shortened(place)} given, an index from {-length} to {length - 1} needed"
+        )
     return name, int(index)
 
 

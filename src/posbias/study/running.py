@@ -15,6 +15,7 @@ from posbias.events import Event, OnEvent
 from posbias.execution import Engine, Failed, InProcess, Last, Result, Task
 from posbias.files import need_writable
 from posbias.interruption import Pace
+from posbias.signatures import typed
 from posbias.store import Store
 from posbias.study.records import Record, check_folder, clear, save_manifest, store_of
 from posbias.study.value import Cell, Study
@@ -61,6 +62,7 @@ class Outcome:
         }
 
 
+@typed
 def run_study(
     study: Study,
     folder: str | os.PathLike[str],
@@ -101,6 +103,7 @@ def run_study(
     return Outcome(study, folder, tuple(found), len(wanted))
 
 
+@typed
 def status(study: Study, folder: str | os.PathLike[str]) -> Outcome:
     """What there is of a study in a folder; changes nothing. Damaged files are named to the log.
 

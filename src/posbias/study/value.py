@@ -28,6 +28,7 @@ from pydantic import BeforeValidator, Field
 
 from posbias import sweeps
 from posbias.errors import InvalidValueError, PosbiasError
+from posbias.signatures import typed
 from posbias.spec import Count, NaturalNumber, NonNegative, decode, encode, fingerprint, value
 from posbias.store import Header, JsonCodec
 from posbias.study.claimed import StatedClaim
@@ -158,6 +159,7 @@ class Study:
         return tuple(dict.fromkeys(path for chosen, _ in self.combinations for path in chosen))
 
 
+@typed
 def study(question: str, base: Any, **fields: Any) -> Study:
     """A study of a verb given as a value; `fields` as in `Study`. Raises as `Study`.
 
@@ -169,6 +171,7 @@ def study(question: str, base: Any, **fields: Any) -> Study:
     return Study(question, mapping, **fields)
 
 
+@typed
 def read_study(path: str | os.PathLike[str]) -> Study:
     """The study of a TOML, YAML or JSON file, called after the file unless it has a name.
 

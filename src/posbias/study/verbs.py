@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 
+from posbias.arguments import shortened
 from posbias.errors import InvalidValueError, nearest
 from posbias.simulation.model import RecencyModel
 from posbias.spec import Count, decode, encode, tag, value
@@ -211,7 +212,7 @@ class Verify:
         keys = [one.key for one in STATEMENTS]
         if self.statement not in keys:
             raise InvalidValueError(
-                f"statement: {self.statement!r} given, a key of `posbias verify` needed"
+                f"statement: {shortened(self.statement)} given, a key of `posbias verify` needed"
                 f"{nearest(self.statement, keys)}"
             )
 
@@ -248,7 +249,7 @@ def class_of(data: Mapping[str, Any]) -> type:
     kind = data["kind"]
     if kind not in tuple(VERBS):
         raise InvalidValueError(
-            f"kind: {kind!r} given, one of {', '.join(VERBS)} needed{nearest(str(kind), VERBS)}"
+            f"kind: {shortened(kind)} given, one of {', '.join(VERBS)} needed{nearest(str(kind), VERBS)}"
         )
     return VERBS[kind]
 

@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 
 from posbias.arguments import whole
 from posbias.errors import InvalidValueError
+from posbias.signatures import typed
 from posbias.spec import Count, Fractions, Numbers, Positive, Size, later, value
 from posbias.theory.content import Content, NoContent
 from posbias.theory.distance import DenseLogits, DistanceFunction, Tabulated, spread
@@ -202,6 +203,7 @@ class Architecture:
         printer.text(str(self))
 
     @classmethod
+    @typed
     def pattern(
         cls,
         depth: int,
@@ -223,8 +225,9 @@ class Architecture:
         """
         layer = Layer() if layer is None else layer
         near = replace(layer, mask=SlidingWindow(window))
-        period = [near] * whole("local", local, 0) + [layer if full is None else full]
-        return cls(depth, tuple(period[: whole("depth", depth, 1)]), mixing or PreNormInit(), name)
+        most = whole("depth", depth, 1)
+        period = [near] * min(whole("local", local, 0), most) + [layer if full is None else full]
+        return cls(depth, tuple(period[:most]), mixing or PreNormInit(), name)
 
     @property
     def stack(self) -> tuple[Layer, ...]:

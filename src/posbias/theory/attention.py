@@ -10,15 +10,15 @@ learned sinks they sum to less: what a sink takes is passed on to no token.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from posbias.arguments import one_of, position
+from posbias.arguments import non_negative, one_of, position, shortened
 from posbias.errors import InvalidValueError
 from posbias.profile import Profile
+from posbias.signatures import typed
 from posbias.sinks import THRESHOLD, received, sink_metric
 from posbias.stochastic_order import ROUNDING, Monotonicity, monotonicity
 from posbias.theory.architecture import LAMBDA
@@ -45,6 +45,7 @@ class Attention:
     learned_sinks: bool = False
 
     @classmethod
+    @typed
     def from_arrays(
         cls,
         arrays: Any,
@@ -66,6 +67,8 @@ class Attention:
         Raises `InvalidValueError` for other shapes, numbers that are negative or not finite, weight that the mask
         does not allow, and rows that sum to anything but one.
         """
+        if row_error is not None:
+            non_negative("row_error", row_error)
         layers = tuple(layers_of(arrays))
         check_shapes(layers)
         masks = tuple(mask) if isinstance(mask, Sequence) else (mask or Causal(),) * len(layers)
@@ -105,6 +108,7 @@ class Attention:
         by_text = ([self._kernel(layer, text) for text in range(self.texts)] for layer in self.layers)
         return np.stack([np.mean(kernels, axis=0) for kernels in by_text])
 
+    @typed
     def rollout(
         self, mixing: float | Sequence[float] | Float[np.ndarray, "layer"] | Mixing | str, query: int = -1
     ) -> Profile:
@@ -146,6 +150,7 @@ class Attention:
         """The attention each key receives, mean over the queries that see it and over texts; NaN if none does."""
         return self._by_key(received)
 
+    @typed
     def sinks(self, threshold: float = THRESHOLD) -> Float[np.ndarray, "layer head key"]:
         """The sink metric of each key (`posbias.sinks`), mean over texts; NaN for keys that no query sees.
 
@@ -153,8 +158,9 @@ class Attention:
         """
         if not 0 <= threshold < 1:
             raise InvalidValueError(f"threshold: {threshold} given, a number from 0 up to below 1 needed")
-        return self._by_key(lambda weights, allowed: sink_metric(weights, allowed, threshold))
+        return self._by_key(lambda weights, allowed: sink_metric(weights, allowed, float(threshold)))
 
+    @typed
     def monotonicity(self, tolerance: float = ROUNDING) -> tuple[Monotonicity, ...]:
         """How far each layer's kernel is from Assumption 4.1 of Herasimchyk et al. 2026; see `Monotonicity`."""
         return tuple(monotonicity(kernel, tolerance) for kernel in self.kernels())
@@ -188,11 +194,14 @@ def _schedule(mixing: Any) -> Mixing:
     if isinstance(mixing, str):
         one_of("mixing", mixing, ("none",))
         return AttentionOnly()
-    if isinstance(mixing, Real):
-        return ConstantMixing(float(mixing))
     if hasattr(mixing, "assumed"):
         return mixing
-    return PerLayer(tuple(as_array(mixing, "mixing").astype(np.float64).ravel().tolist()))
+    coefficients = as_array(mixing, "mixing").astype(np.float64)
+    if not coefficients.size or not ((coefficients >= 0) & (coefficients <= 1)).all():
+        raise InvalidValueError(f"mixing: {shortened(mixing)} given, numbers between 0 and 1 needed")
+    if not coefficients.ndim:
+        return ConstantMixing(float(coefficients))
+    return PerLayer(tuple(coefficients.ravel().tolist()))
 
 
 def _allowed(masks: Sequence[Mask], tokens: int) -> list[Bool[np.ndarray, "query key"]]:

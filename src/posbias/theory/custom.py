@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Shaped
 from pydantic import PlainSerializer, PlainValidator
 
+from posbias.arguments import shortened
 from posbias.errors import InvalidValueError, nearest
 
 _NAME = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)(?:#([0-9a-f]{16}))?")
@@ -104,7 +105,7 @@ def _custom(kind: str, arrays: bool) -> Callable[[Any], Custom]:
             return given
         if isinstance(given, str):
             if not _NAME.fullmatch(given):
-                raise InvalidValueError(f"{given!r} given, for instance mymodule:myname needed")
+                raise InvalidValueError(f"{shortened(given)} given, for instance mymodule:myname needed")
             return Custom(given, None, kind)
         if callable(given):
             return Custom(_name_of(given), given, kind)

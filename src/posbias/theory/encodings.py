@@ -14,8 +14,10 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
+from posbias import memory
+from posbias.arguments import positive
 from posbias.deprecated import or_moved
-from posbias.errors import InvalidValueError
+from posbias.signatures import typed
 from posbias.spec import Count, NonNegative, NonNegatives, Open, Positive, later, tag, value
 from posbias.theory.distance import (
     T5,
@@ -155,14 +157,16 @@ POSITIONALS = (
 """Every class of the union, for tests, menus and tables."""
 
 
+@typed
 def alibi_slopes(heads: int, bias_max: float = 8.0) -> PerHead:
     """The slopes that BLOOM and MPT use for any number of heads.
 
     For H a power of two, 2^(−8h/H) with h = 1 … H (Press et al. 2022, §3). Otherwise the slopes of the next
-    lower power of two, followed by every second one of the next higher. Raises `InvalidValueError` for heads < 1.
+    lower power of two, followed by every second one of the next higher. Raises `InvalidValueError` for heads < 1
+    and for a `bias_max` that is not above 0.
     """
-    if heads < 1:
-        raise InvalidValueError(f"heads: {heads} given, at least one needed")
+    memory.length("heads", heads, each=32)
+    positive("bias_max", bias_max)
     lower = 2 ** math.floor(math.log2(heads))
     slopes = 2.0 ** (-bias_max / lower * np.arange(1, lower + 1))
     between = 2.0 ** (-bias_max / (2 * lower) * np.arange(1, 2 * lower, 2))

@@ -21,8 +21,10 @@ import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
 from posbias import memory
-from posbias.arguments import position, whole
+from posbias.arguments import position, shortened, whole
 from posbias.errors import InvalidValueError, MissingPackageError
+from posbias.signatures import typed
+from posbias.spec import MOST_LAYERS
 from posbias.theory.architecture import Architecture
 from posbias.theory.masks import MASKS, Causal, Full, Mask, Prefix, SlidingWindow
 
@@ -51,6 +53,7 @@ class Runs:
         return int((self.stop - self.start).sum())
 
 
+@typed
 def graph(pattern: Pattern, tokens: int) -> "csr_array":
     """The graph as an adjacency matrix: entry (j, i) is True where query i may attend to key j.
 
@@ -66,6 +69,7 @@ def graph(pattern: Pattern, tokens: int) -> "csr_array":
     return functools.reduce(operator.add, matrices).T.tocsr()
 
 
+@typed
 def networkx_graph(pattern: Pattern, tokens: int) -> Any:
     """The same graph as a `networkx.DiGraph` whose nodes are positions 0 … tokens − 1, self-loops included.
 
@@ -86,6 +90,7 @@ def networkx_graph(pattern: Pattern, tokens: int) -> Any:
     return made
 
 
+@typed
 def reachable(pattern: Pattern, tokens: int, layers: int | None = None) -> Bool[np.ndarray, "query key"]:
     """True where key j can influence query i through the lowest `layers` layers; without them, through any number.
 
@@ -112,6 +117,7 @@ def reachable(pattern: Pattern, tokens: int, layers: int | None = None) -> Bool[
     return reached
 
 
+@typed
 def centre_nodes(pattern: Pattern, tokens: int) -> Int[np.ndarray, "node"]:
     """The positions from which every position can be reached, in order; none for a window of one token.
 
@@ -129,16 +135,19 @@ def centre_nodes(pattern: Pattern, tokens: int) -> Int[np.ndarray, "node"]:
     return np.flatnonzero(component == sources[0]) if len(sources) == 1 else np.zeros(0, dtype=np.int64)
 
 
+@typed
 def walks(pattern: Pattern, tokens: int, depth: int) -> Shaped[np.ndarray, "query key"]:
     """The number of walks from key j to query i through the lowest `depth` layers, as exact integers.
 
     An array of Python integers; a walk takes one edge a layer, so its length is `depth`, which is t + 1 for
     the paper's layers 0 … t: for the causal mask (t + i − j choose i − j). Raises `InvalidValueError` for
-    tokens < 1, depth < 0, a pattern that is none, a prefix longer than the text, or numbers that memory cannot
-    hold. Source: Wu et al. 2025, §4.1.
+    tokens < 1, depth < 0 or above `MOST_LAYERS`, a pattern that is none, a prefix longer than the text, or
+    numbers that memory cannot hold. Source: Wu et al. 2025, §4.1.
     """
     masks = masks_of(pattern, tokens)
     depth = whole("depth", depth, 0)
+    if depth > MOST_LAYERS:
+        raise InvalidValueError(f"depth: {depth} given, at most {MOST_LAYERS:,} needed")
     memory.require(3 * (8 + 28) * tokens**2, "tokens", tokens)
     every = {mask: runs(mask, tokens) for mask in masks}
     stack = [every[masks[layer % len(masks)]] for layer in range(depth)]
@@ -154,6 +163,7 @@ def walks(pattern: Pattern, tokens: int, depth: int) -> Shaped[np.ndarray, "quer
     return counted
 
 
+@typed
 def layers_to_reach(pattern: Pattern, tokens: int, query: int = -1, key: int = 0) -> int | None:
     """The number of layers, from the bottom, after which `key` can influence `query`; None if it never can.
 
@@ -177,9 +187,10 @@ def layers_to_reach(pattern: Pattern, tokens: int, query: int = -1, key: int = 0
     raise AssertionError
 
 
+@typed
 def runs(mask: Mask, tokens: int) -> Runs:
     """The runs of keys of every query under a mask; no matrix is made for the masks of `MASKS`."""
-    position = np.arange(tokens)
+    position = np.arange(memory.length("tokens", tokens, each=64))
     match mask:
         case Causal():
             return Runs(position, np.zeros_like(position), position + 1)
@@ -203,6 +214,7 @@ def runs(mask: Mask, tokens: int) -> Runs:
             return runs_of(mask.allowed(tokens))
 
 
+@typed
 def runs_of(allowed: Bool[np.ndarray, "query key"]) -> Runs:
     """The runs of keys of every query of a dense mask, in which every query has a key."""
     bounded = np.pad(allowed, ((0, 0), (1, 1)))
@@ -257,6 +269,7 @@ def _adjacency(one: Runs, tokens: int) -> "csr_array":
     return csr_array((np.ones(one.edges, dtype=bool), columns, bounds), shape=(tokens, tokens))
 
 
+@typed
 def masks_of(pattern: Pattern, tokens: int) -> tuple[Mask, ...]:
     """The masks of a pattern, bottom first; `tokens` is checked beside it."""
     whole("tokens", tokens, 1)
@@ -266,6 +279,7 @@ def masks_of(pattern: Pattern, tokens: int) -> tuple[Mask, ...]:
     if not isinstance(masks, Sequence) or not masks or not all(isinstance(one, MASKS) for one in masks):
         names = ", ".join(cls.__name__ for cls in MASKS)
         raise InvalidValueError(
-            f"pattern: {pattern!r} given, a mask ({names}), one or more of them, or an architecture needed"
+            f"pattern: {shortened(pattern)} given, "
+            f"a mask ({names}), one or more of them, or an architecture needed"
         )
     return tuple(masks)

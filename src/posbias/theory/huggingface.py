@@ -10,6 +10,7 @@ import json
 import re
 from typing import Any
 
+from posbias.arguments import shortened
 from posbias.errors import InvalidValueError, nearest
 from posbias.spec import MOST_LAYERS
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
@@ -105,7 +106,8 @@ def _text(config: dict[str, Any]) -> tuple[str, dict[str, Any], list[str]]:
     if not isinstance(family, str) or family not in FAMILIES:
         known = {*FAMILIES, *CONTAINERS}
         raise InvalidValueError(
-            f"model_type: {family!r} given, one of the known families needed{nearest(str(family), known)}; "
+            f"model_type: {shortened(family)} given, "
+            f"one of the known families needed{nearest(str(family), known)}; "
             f"known: {', '.join(sorted(known))}"
         )
     return family, config, remarks
@@ -131,7 +133,8 @@ def _sliding(config: Config, row: Family, depth: int, width: int | None) -> list
         for kind in types:
             if kind not in (FULL, SLIDING):
                 raise InvalidValueError(
-                    f"layer_types: {kind!r} given, {FULL} or {SLIDING} needed; other layers are not predicted"
+                    f"layer_types: {shortened(kind)} given, "
+                    f"{FULL} or {SLIDING} needed; other layers are not predicted"
                 )
     if width is None:
         return [False] * depth
@@ -162,7 +165,7 @@ def _unread(config: Config, family: str, row: Family, slides: bool) -> list[str]
         given = config.get(key)
         if given not in (None, right):
             raise InvalidValueError(
-                f"{key}: {given!r} given, {json.dumps(right)} needed; such a mask is not predicted"
+                f"{key}: {shortened(given)} given, {json.dumps(right)} needed; such a mask is not predicted"
             )
     told = []
     for key, given in config.items():

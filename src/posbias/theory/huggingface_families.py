@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from posbias.arguments import shortened
 from posbias.errors import InvalidValueError
 from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, Positional, alibi_slopes
 
@@ -19,7 +20,7 @@ def inner(config: Config, key: str) -> Config:
     """The keys below a key; none where it is not there."""
     given = config.get(key) or {}
     if not isinstance(given, dict):
-        raise InvalidValueError(f"{key}: {given!r} given, keys with values needed")
+        raise InvalidValueError(f"{key}: {shortened(given)} given, keys with values needed")
     return given
 
 
@@ -27,7 +28,7 @@ def flag(config: Config, key: str, default: bool) -> bool:
     """What a key says, true or false."""
     given = config.get(key, default)
     if not isinstance(given, bool):
-        raise InvalidValueError(f"{key}: {given!r} given, true or false needed")
+        raise InvalidValueError(f"{key}: {shortened(given)} given, true or false needed")
     return given
 
 
@@ -38,7 +39,7 @@ def integer(config: Config, *keys: str, most: float = math.inf) -> int:
             given = config[key]
             if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= most:
                 wanted = "≥ 1" if most == math.inf else f"from 1 to {most:,}"
-                raise InvalidValueError(f"{key}: {given!r} given, an integer {wanted} needed")
+                raise InvalidValueError(f"{key}: {shortened(given)} given, an integer {wanted} needed")
             return given
     raise InvalidValueError(
         f"key {keys[0]!r} is missing (or its older spelling {', '.join(keys[1:]) or '–'})"
@@ -57,7 +58,7 @@ def _mpt(config: Config) -> Positional:
     bias_max = attention.get("alibi_bias_max", 8)
     if isinstance(bias_max, bool) or not isinstance(bias_max, int | float) or not 0 < bias_max <= 1000:
         raise InvalidValueError(
-            f"attn_config.alibi_bias_max: {bias_max!r} given, a number from 0 to 1000 needed"
+            f"attn_config.alibi_bias_max: {shortened(bias_max)} given, a number from 0 to 1000 needed"
         )
     if bias_max == 8:
         return ALiBi()
@@ -153,7 +154,7 @@ def _but_every(period: int) -> Callable[[int, Config], bool]:
             return pattern[t % len(pattern)] == "L"
         if isinstance(pattern, bool) or not isinstance(pattern, int) or pattern < 1:
             raise InvalidValueError(
-                f"sliding_window_pattern: {pattern!r} given, a number of layers or letters L and G needed"
+                f"sliding_window_pattern: {shortened(pattern)} given, a number of layers or letters L and G needed"
             )
         return (t + 1) % pattern != 0
 

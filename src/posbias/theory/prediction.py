@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from posbias.events import OnEvent
 from posbias.profile import Profile
+from posbias.signatures import typed
 from posbias.theory.architecture import LAMBDA, Architecture
 from posbias.theory.known_mixing import plausible_mixing
 from posbias.theory.rollout.dispatch import influence
@@ -44,6 +45,7 @@ class Band:
         return {"low": self.low.tolist(), "high": self.high.tolist(), "verdicts": self.verdicts}
 
 
+@typed
 def predict(
     architecture: Architecture,
     tokens: int,

@@ -13,7 +13,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from posbias.arguments import shortened
 from posbias.errors import InvalidValueError, nearest
+from posbias.signatures import typed
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, Positional
 from posbias.theory.known_mixing import known_mixing
@@ -174,9 +176,10 @@ PRESETS: dict[str, Preset] = {
 """Name → preset, for `preset`, menus and tables."""
 
 
+@typed
 def preset(name: str) -> Architecture:
     """The architecture of a model of `PRESETS`, by name. Raises `InvalidValueError` naming the nearest one."""
     if name not in PRESETS:
         hint = nearest(str(name).lower(), PRESETS)
-        raise InvalidValueError(f"preset: {name!r} given, a name of `posbias presets` needed{hint}")
+        raise InvalidValueError(f"preset: {shortened(name)} given, a name of `posbias presets` needed{hint}")
     return PRESETS[name].architecture

@@ -7,6 +7,7 @@
 of it is spaced.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from posbias import memory
-from posbias.arguments import one_of, typed_integer
+from posbias.arguments import one_of, shortened, typed_integer
 from posbias.errors import InvalidValueError, nearest
 from posbias.profile import Profile
+from posbias.signatures import typed
 from posbias.theory.architecture import Architecture
 from posbias.theory.quantities import QUANTITIES
 from posbias.theory.rollout.dispatch import cores, influence
@@ -25,6 +27,7 @@ STEPS, MOST = 33, 10_000
 """Values that a range gives when it does not say how many, and that it may ask for at most."""
 
 
+@typed
 def vary(
     architecture: Architecture,
     quantity: str,
@@ -45,6 +48,7 @@ def vary(
     return [(_number_of(quantity, value), profile) for value, profile in zip(values, varied, strict=True)]
 
 
+@typed
 def vary_two(
     architecture: Architecture,
     axes: Sequence[tuple[str, Sequence[float]]],
@@ -102,9 +106,12 @@ def _at_points(
 
 def _number_of(quantity: str, value: float) -> float:
     """A value as the quantity wants it: whole numbers as integers."""
+    if not math.isfinite(value):
+        raise InvalidValueError(f"values: {value} given for {quantity}, finite numbers needed")
     return int(value) if QUANTITIES[quantity].whole and float(value).is_integer() else value
 
 
+@typed
 def values_of(spelling: str) -> tuple[str, list[float]]:
     """Read `depth=1:64`, `mixing=0:1:11` (so many values) or `window=64,256,1024` into name and values.
 
@@ -114,7 +121,8 @@ def values_of(spelling: str) -> tuple[str, list[float]]:
     name, equals, text = spelling.partition("=")
     if not equals or name not in QUANTITIES:
         raise InvalidValueError(
-            f"vary: {spelling!r} given, for instance depth=1:64 needed, with one of {', '.join(QUANTITIES)}"
+            f"vary: {shortened(spelling)} given, "
+            f"for instance depth=1:64 needed, with one of {', '.join(QUANTITIES)}"
             f"{nearest(name, QUANTITIES)}"
         )
     quantity = QUANTITIES[name]
@@ -122,10 +130,10 @@ def values_of(spelling: str) -> tuple[str, list[float]]:
         return name, [_number(name, word, quantity.whole) for word in text.split(",")]
     low, high, *rest = text.split(":")
     if len(rest) > 1:
-        raise InvalidValueError(f"{name}: {text!r} given, LOW:HIGH or LOW:HIGH:COUNT needed")
+        raise InvalidValueError(f"{name}: {shortened(text)} given, LOW:HIGH or LOW:HIGH:COUNT needed")
     first, last = _number(name, low, quantity.whole), _number(name, high, quantity.whole)
     if first > last:
-        raise InvalidValueError(f"{name}: {text!r} given, a range that rises needed")
+        raise InvalidValueError(f"{name}: {shortened(text)} given, a range that rises needed")
     count = int(_number(name, rest[0], True)) if rest else STEPS
     if not 2 <= count <= MOST:
         raise InvalidValueError(f"{name}: {count} values given, at least 2 and at most {MOST:,} needed")
@@ -147,4 +155,4 @@ def _number(name: str, word: str, whole: bool) -> float:
         return int(word) if whole else float(word)
     except ValueError:
         kind = "an integer" if whole else "a number"
-        raise InvalidValueError(f"{name}: {word!r} given, {kind} needed") from None
+        raise InvalidValueError(f"{name}: {shortened(word)} given, {kind} needed") from None

@@ -13,13 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from posbias.arguments import whole
+from posbias.arguments import shortened, whole
 from posbias.errors import InvalidValueError, OutputFileError
 from posbias.events import Event, OnEvent
 from posbias.execution import Engine, Failed, InProcess, Last, Processes, Result, Task
 from posbias.files import need_writable
 from posbias.interruption import Pace
 from posbias.memory import cores
+from posbias.signatures import typed
 from posbias.spec import encode
 from posbias.store import Store, need_xarray
 from posbias.training.conversion import convert_cell, of_0_1
@@ -34,6 +35,7 @@ TOGETHER = 512
 """The most members that train as one ensemble on a GPU."""
 
 
+@typed
 def run_cells(
     experiments: Iterable[Experiment],
     folder: str | os.PathLike[str],
@@ -107,6 +109,7 @@ def _test_again(
             cells[experiment] = save_beside(again, folder, number=numbers[experiment])
 
 
+@typed
 def find_cell(folder: Path, experiment: Experiment) -> Cell | None:
     """The last good cell of an experiment in `folder`, if there is one.
 
@@ -200,7 +203,7 @@ def _check_engine(engine: Engine | None, workers: int | None, device: str, gpus:
     if engine is not None and workers is not None:
         raise InvalidValueError(f"workers: {workers} given together with an engine, one of the two needed")
     if isinstance(gpus, bool) or not isinstance(gpus, int | float) or not 0 <= gpus < float("inf"):
-        raise InvalidValueError(f"gpus_per_cell: {gpus!r} given, a number ≥ 0 needed")
+        raise InvalidValueError(f"gpus_per_cell: {shortened(gpus)} given, a number ≥ 0 needed")
     if gpus and not afar:
         raise InvalidValueError(f"gpus_per_cell: {gpus} given without a cluster, which would share them out")
     if gpus and device == "cpu":

@@ -26,11 +26,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posbias.arguments import whole
+from posbias.arguments import shortened, whole
 from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
 from posbias.files import write_text
 from posbias.interruption import Deferred
+from posbias.signatures import typed
 from posbias.spec import fingerprint
 from posbias.store import Checkpoint
 from posbias.threads import torch_threads
@@ -90,6 +91,7 @@ class Settings(TypedDict, total=False):
 def train(experiment: Experiment, **settings: Unpack[Settings]) -> Trained: ...
 @overload
 def train(experiment: Sequence[Experiment], **settings: Unpack[Settings]) -> list[Trained]: ...
+@typed
 def train(
     experiment: Experiment | Sequence[Experiment],
     *,
@@ -205,7 +207,9 @@ def _check(experiments: list[Experiment], device: str, threads: int | None) -> N
     whole("threads", 1 if threads is None else threads, 1)
     there = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
     if device not in there and not (device == "cuda" and len(there) > 1):
-        raise InvalidValueError(f"device: {device!r} given, one of {', '.join(there)} needed on this machine")
+        raise InvalidValueError(
+            f"device: {shortened(device)} given, one of {', '.join(there)} needed on this machine"
+        )
 
 
 def _fingerprint(experiments: list[Experiment], device: str) -> str:

@@ -18,8 +18,10 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
+from posbias.arguments import shortened
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
+from posbias.signatures import typed
 from posbias.training.averages import estimate_members, plain
 from posbias.training.loop import Trained
 from posbias.training.trials import running
@@ -65,6 +67,7 @@ class Matched:
         return plain(vars(self) | means | differences)
 
 
+@typed
 def at_equal_accuracy(
     one: Trained, other: Trained, pair: str = "first-last", levels: Sequence[float] | None = None
 ) -> Matched:
@@ -104,6 +107,7 @@ def _at_equal(
     return Matched(by, pair, sign * points, first, second, (ranges[0], ranges[1]), remark)
 
 
+@typed
 def at_equal_iterations(one: Trained, other: Trained, pair: str = "first-last") -> Matched:
     """The gap `pair` of two ensembles after equally many iterations: at those of `one` that `other` covers.
 
@@ -123,7 +127,9 @@ def at_equal_iterations(one: Trained, other: Trained, pair: str = "first-last") 
 def _curve(trained: Trained, name: str) -> Float[np.ndarray, "member step"]:
     """A learning curve of the members that trained to the end."""
     if name not in trained.curves:
-        raise InvalidValueError(f"pair: {name!r} given, a curve of {', '.join(trained.curves)} needed")
+        raise InvalidValueError(
+            f"pair: {shortened(name)} given, a curve of {', '.join(trained.curves)} needed"
+        )
     return np.asarray(trained.curves[name], dtype=np.float64)[running(trained)]
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import torch
 
+from posbias.arguments import shortened
 from posbias.errors import InvalidValueError
 
 Precision = Literal["float32", "tf32", "bfloat16"]
@@ -25,7 +26,7 @@ def multiplying(precision: Precision, device: str) -> Iterator[None]:
     possible = precisions(device)
     if precision not in possible:
         raise InvalidValueError(
-            f"precision: {precision!r} given, one of {', '.join(possible)} needed on this {device}"
+            f"precision: {shortened(precision)} given, one of {', '.join(possible)} needed on this {device}"
         )
     backends: Any = torch.backends
     matmul = (backends.mkldnn if torch.device(device).type == "cpu" else backends.cuda).matmul

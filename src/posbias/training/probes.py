@@ -19,8 +19,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch.nn import functional
 
+from posbias.arguments import shortened
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
+from posbias.signatures import typed
 from posbias.training.averages import Averages, average, estimates_dict, plain
 from posbias.training.loop import Trained
 from posbias.training.task import PAIRS, RetrievalTask
@@ -86,6 +88,7 @@ class Evaluation:
         return {"gaps": plain(self.gaps)} | by_item | plain(rest)
 
 
+@typed
 def evaluate(trained: Trained, sequences: int = 2000, seed: int = 0) -> Evaluation:
     """Test an ensemble on `sequences` sequences per member and test; `seed` numbers the set of tests.
 
@@ -114,7 +117,9 @@ def paired_gap(trained: Trained, first: int, second: int, sequences: int = 2000,
     task = trained.experiment.task
     for name, item in (("first", first), ("second", second)):
         if isinstance(item, bool) or not isinstance(item, int) or not 0 <= item < task.items:
-            raise InvalidValueError(f"{name}: {item!r} given, an item from 0 to {task.items - 1} needed")
+            raise InvalidValueError(
+                f"{name}: {shortened(item)} given, an item from 0 to {task.items - 1} needed"
+            )
     if first == second:
         raise InvalidValueError(f"second: {second} given, another item than the first needed")
 

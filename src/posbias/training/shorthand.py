@@ -12,7 +12,7 @@ lists.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from posbias.arguments import one_of
+from posbias.arguments import one_of, shortened
 from posbias.errors import InvalidValueError, nearest
 from posbias.spec import decode, encode, fingerprint
 from posbias.sweeps import leaves
@@ -47,11 +47,12 @@ def answers_of(word: str, task: RetrievalTask) -> tuple[int, ...] | None:
             item = task.places[part.strip()] if part.strip() in task.places else int(part)
         except ValueError:
             raise InvalidValueError(
-                f"answers: {part!r} given, all, or first, middle, last or items from 0 with commas between needed"
+                f"answers: {shortened(part)} given, "
+                "all, or first, middle, last or items from 0 with commas between needed"
                 f"{nearest(part, ('all', *task.places))}"
             ) from None
         if item in items:
-            raise InvalidValueError(f"answers: {word!r} given, item {item} once needed")
+            raise InvalidValueError(f"answers: {shortened(word)} given, item {item} once needed")
         items.append(item)
     return tuple(items)
 

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from posbias.arguments import whole
+from posbias.arguments import shortened, whole
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.sinks import THRESHOLD
@@ -137,7 +137,7 @@ class Sinks:
         """Counts over the queries from `start` on, divided by how many of them may see the key."""
         if isinstance(start, bool) or start not in self.starts:
             listed = ", ".join(map(str, self.starts))
-            raise InvalidValueError(f"start: {start!r} given, one that was counted needed: {listed}")
+            raise InvalidValueError(f"start: {shortened(start)} given, one that was counted needed: {listed}")
         seeing = self.allowed[start:].sum(axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
             return counts[:, :, self.starts.index(start)] / np.where(seeing == 0, np.nan, seeing)[:, None]
@@ -158,7 +158,9 @@ def sinks(
     """
     levels = tuple(float(one) for one in thresholds)
     if not levels or not all(0 <= one < 1 for one in levels):
-        raise InvalidValueError(f"thresholds: {thresholds!r} given, numbers from 0 up to below 1 needed")
+        raise InvalidValueError(
+            f"thresholds: {shortened(thresholds)} given, numbers from 0 up to below 1 needed"
+        )
     experiment = trained.experiment
     tokens = experiment.task.tokens
     rows = default_starts(tokens) if starts is None else tuple(whole("start", one, 0) for one in starts)

@@ -7,6 +7,7 @@ Every seed is a member: a network with its own initial weights, its own classes 
 
 from typing import Any, Literal
 
+from posbias.arguments import shortened
 from posbias.errors import InvalidValueError
 from posbias.spec import Count, NonNegative, Positive, value
 from posbias.training.network import Network, Rotary, Sinusoidal
@@ -58,7 +59,8 @@ class Experiment:
         """Raise `InvalidValueError` for an experiment of posbias 0.1, for which no more data can be drawn."""
         if self.draws != "philox":
             raise InvalidValueError(
-                f"draws: {self.draws!r} given, those of posbias 0.1, which cannot be made again; 'philox' needed"
+                f"draws: {shortened(self.draws)} given, "
+                "those of posbias 0.1, which cannot be made again; 'philox' needed"
             )
 
     @property

@@ -30,6 +30,7 @@ from jaxtyping import Bool, Float, Int
 from pydantic import BeforeValidator
 from torch import Tensor
 
+from posbias.arguments import shortened
 from posbias.errors import InvalidValueError
 from posbias.spec import Count, NaturalNumber, NonNegative, value
 from posbias.training.philox import Draws, below
@@ -38,7 +39,7 @@ from posbias.training.philox import Draws, below
 def _listed(given: Any) -> Any:
     """A list as a tuple. Raises `ValueError` for anything else, and for an empty one."""
     if not isinstance(given, list | tuple):
-        raise ValueError(f"{given!r} given, a list of integers from 0, such as [0, 1, 2], needed")
+        raise ValueError(f"{shortened(given)} given, a list of integers from 0, such as [0, 1, 2], needed")
     if not given:
         raise ValueError("an empty list given, one integer from 0 or more needed")
     return tuple(given)

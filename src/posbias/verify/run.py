@@ -15,6 +15,7 @@ from posbias.errors import InvalidValueError, nearest
 from posbias.events import Event, OnEvent
 from posbias.files import write_text
 from posbias.seeds import stream
+from posbias.signatures import typed
 from posbias.store.header import Header
 from posbias.store.json_files import JsonCodec
 from posbias.verify.statement import Instance, Reading, Statement
@@ -132,6 +133,7 @@ class StatementCell:
         return Finding(self.statement, Trial.read(content["as_printed"]), corrected and Trial.read(corrected))
 
 
+@typed
 def check(reading: Reading, instances: int, seed: int, name: str, witness: Instance | None = None) -> Trial:
     """Try a reading on `witness` (if any) and on `instances` drawn ones; stop at a counterexample.
 
@@ -153,6 +155,7 @@ def check(reading: Reading, instances: int, seed: int, name: str, witness: Insta
     return Trial(instances + (witness is not None), tightest)
 
 
+@typed
 def verify(
     statements: Iterable[Statement],
     *,
@@ -175,6 +178,7 @@ def verify(
     return findings
 
 
+@typed
 def select(statements: Iterable[Statement], keys: Iterable[str]) -> list[Statement]:
     """The statements with these keys, or all of a paper by its key. Raises `InvalidValueError`."""
     known = list(statements)
@@ -191,6 +195,7 @@ def select(statements: Iterable[Statement], keys: Iterable[str]) -> list[Stateme
     return chosen
 
 
+@typed
 def save_counterexamples(findings: Iterable[Finding], folder: Path) -> list[Path]:
     """Write each counterexample to `folder`/<key>-<reading>.json; docs/theorems.md says how to try it again."""
     written = []

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from posbias.arguments import shortened
 from posbias.cli import options as shared
 from posbias.cli.output import log
 from posbias.cli.paper.claims import answer_reproduction, claims_alone
@@ -138,4 +139,4 @@ def _length(word: str) -> int:
     try:
         return int(word)
     except ValueError:
-        raise InvalidValueError(f"lengths: {word!r} given, an integer ≥ 3 needed") from None
+        raise InvalidValueError(f"lengths: {shortened(word)} given, an integer ≥ 3 needed") from None

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from posbias.arguments import shortened
 from posbias.cli import options as shared
 from posbias.cli.study import paper_studies
 from posbias.cli.study.outcome import found, tell
@@ -43,7 +44,7 @@ def show(file: shared.StudyName, *, options: Options = Options()) -> None:
     if study := paper_studies.named(file):
         if options.plot is not None or options.quantities or options.cells:
             raise InvalidValueError(
-                f"file: {file!r} given, whose figures and tables are the paper's; a study's file needed"
+                f"file: {shortened(file)} given, whose figures and tables are the paper's; a study's file needed"
             )
         paper_studies.tell(study, options.out, options.json)
         return

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from posbias import memory
-from posbias.arguments import one_of
+from posbias.arguments import one_of, shortened
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.measurement.models.hub import has_safetensors
 
@@ -39,7 +39,9 @@ class Placement:
         one_of("dtype", dtype, DTYPES)
         place = _device(device)
         if device_map is not None and device != "cpu":
-            raise InvalidValueError(f"device: {device!r} given with device_map, which says where; one needed")
+            raise InvalidValueError(
+                f"device: {shortened(device)} given with device_map, which says where; one needed"
+            )
         return cls(dtype if dtype == "auto" else getattr(torch, dtype), place, _map(device_map))
 
     @property
@@ -80,7 +82,9 @@ def let_go() -> None:
 
 def _device(device: str) -> torch.device:
     if device not in devices():
-        raise InvalidValueError(f"device: {device!r} given, here are {', '.join(map(repr, devices()))}")
+        raise InvalidValueError(
+            f"device: {shortened(device)} given, here are {', '.join(map(repr, devices()))}"
+        )
     return torch.device(device)
 
 
@@ -90,7 +94,7 @@ def _map(given: DeviceMap) -> str | dict[str, int | str] | None:
     needed = f"one of {', '.join(STRATEGIES)}, or modules with their devices (a JSON file) needed"
     if isinstance(given, str | Path):
         if not Path(given).is_file():
-            raise InvalidValueError(f"device_map: {str(given)!r} given, {needed}")
+            raise InvalidValueError(f"device_map: {shortened(str(given))} given, {needed}")
         try:
             content = json.loads(Path(given).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -98,12 +102,12 @@ def _map(given: DeviceMap) -> str | dict[str, int | str] | None:
     else:
         content = dict(given)
     if not isinstance(content, dict) or not content:
-        raise InvalidValueError(f"device_map: {content!r} given, {needed}")
+        raise InvalidValueError(f"device_map: {shortened(content)} given, {needed}")
     for module, place in content.items():
         known = [*devices(), "disk", *range(len(devices()) - 2)]
         if isinstance(place, bool) or place not in known:
             raise InvalidValueError(
-                f"device_map: {place!r} given for {module!r}, here are {', '.join(map(repr, known))}"
+                f"device_map: {shortened(place)} given for {module!r}, here are {', '.join(map(repr, known))}"
             )
     if "disk" in content.values():
         _need_apart(list(content))
@@ -115,6 +119,7 @@ def _need_apart(modules: list[str]) -> None:
     for outer, inner in itertools.permutations(modules, 2):
         if outer == "" or inner.startswith(f"{outer}."):
             raise InvalidValueError(
-                f"device_map: {outer!r} and {inner!r} given, the first contains the second; with 'disk' among "
+                f"device_map: {outer!r} and {shortened(inner)} given, "
+                "the first contains the second; with 'disk' among "
                 "the devices, modules that do not contain each other needed"
             )

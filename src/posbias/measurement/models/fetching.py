@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from posbias import files
+from posbias.arguments import shortened
 from posbias.deprecated import takes_old_callbacks
 from posbias.errors import ModelError, OutputFileError, nearest
 from posbias.lazy import need
@@ -30,11 +31,13 @@ from posbias.measurement.models.cache import (
     verify,
     write_manifest,
 )
+from posbias.signatures import typed
 
 log = logging.getLogger(__name__)
 
 
 @takes_old_callbacks
+@typed
 def fetch(name: str, again: bool = False) -> Path:
     """Make sure that the registered model `name` lies whole in the cache; return its folder.
 
@@ -44,7 +47,7 @@ def fetch(name: str, again: bool = False) -> Path:
     """
     if name not in REGISTERED:
         raise ModelError(
-            f"name: {name!r} given, can be fetched: {', '.join(REGISTERED)}{nearest(name, REGISTERED)}"
+            f"name: {shortened(name)} given, can be fetched: {', '.join(REGISTERED)}{nearest(name, REGISTERED)}"
         )
     folder = model_folder(name)
     if (folder / MANIFEST).exists() and not again:

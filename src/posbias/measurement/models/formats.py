@@ -19,6 +19,7 @@ from typing import Any
 import transformers
 from transformers.models.auto import modeling_auto
 
+from posbias.arguments import shortened
 from posbias.errors import InvalidValueError, MissingPackageError, ModelError, PosbiasError
 from posbias.lazy import need
 from posbias.measurement.models.cache import GGUF_READERS
@@ -151,7 +152,7 @@ def attention_for(config: Any, asked: str | None) -> str:
     if asked not in family.attention:
         known = f" ({'; '.join(family.defects)})" if family.defects else ""
         raise InvalidValueError(
-            f"attention: {asked!r} given, {' or '.join(map(repr, family.attention))} needed for family "
+            f"attention: {shortened(asked)} given, {' or '.join(map(repr, family.attention))} needed for family "
             f"{family.model_type!r}{known}"
         )
     return asked

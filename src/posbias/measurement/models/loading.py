@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from posbias.arguments import shortened
 from posbias.deprecated import takes_old_callbacks
 from posbias.errors import InvalidValueError, ModelError, nearest
 from posbias.measurement.models.cache import (
@@ -33,6 +34,7 @@ from posbias.measurement.models.families import Family, decoder_layers
 from posbias.measurement.models.fetching import fetch
 from posbias.measurement.models.formats import attention_for, check_config, family_for, from_folder, from_gguf
 from posbias.measurement.models.hub import READ, has_safetensors, is_hub_id, snapshot
+from posbias.signatures import typed
 
 log = logging.getLogger(__name__)
 
@@ -118,6 +120,7 @@ class _Found:
 
 
 @takes_old_callbacks
+@typed
 def load_model(
     name: str | Path,
     *,
@@ -164,7 +167,7 @@ def check_folder(name: str | Path) -> None:
     if not path.exists():
         known = [*REGISTERED, *bundled_names()]
         raise ModelError(
-            f"model: {str(name)!r} given, needed {', '.join(map(repr, known))}, a folder or .gguf file "
+            f"model: {shortened(str(name))} given, needed {', '.join(map(repr, known))}, a folder or .gguf file "
             f"that exists, or the id of a model on a hub (organisation/model){nearest(str(name), known)}"
         )
     if not path.is_dir():
@@ -182,7 +185,7 @@ def _find(name: str | Path, revision: str | None, trusted: bool) -> _Found:
         return _Found(folder, str(name), _checksum(folder, trusted), folder.name)
     if revision is not None:
         raise InvalidValueError(
-            f"revision: {revision!r} given with {str(name)!r}, only a hub id has revisions"
+            f"revision: {shortened(revision)} given with {str(name)!r}, only a hub id has revisions"
         )
     if isinstance(name, str) and name in REGISTERED:
         folder = model_folder(name)

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
+from posbias.arguments import shortened
 from posbias.errors import InvalidValueError, nearest
 
 Range = Literal["own", "shared"]
@@ -69,7 +70,7 @@ def content_similarity(
         raise InvalidValueError(f"content: shape {content.shape} given, layer × head × query × key needed")
     if span not in ("own", "shared"):
         raise InvalidValueError(
-            f"span: {span!r} given, 'own' or 'shared' needed{nearest(span, ('own', 'shared'))}"
+            f"span: {shortened(span)} given, 'own' or 'shared' needed{nearest(span, ('own', 'shared'))}"
         )
     on = np.diagonal(content, axis1=2, axis2=3)
     below = content[:, :, *np.tril_indices(content.shape[2], -1)]

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from posbias.arguments import shortened
 from posbias.errors import InputFileError, MissingPackageError
 from posbias.measurement.texts.documents import COLUMN, document_of
 
@@ -30,7 +31,9 @@ def read_dataset(source: str) -> tuple[str, tuple[str, ...]]:
     """
     form = _FORM.fullmatch(source.removeprefix(DATASETS))
     if form is None:
-        raise InputFileError(f"text: {source!r} given, {DATASETS}ID[@CONFIGURATION][:SPLIT[:COLUMN]] needed")
+        raise InputFileError(
+            f"text: {shortened(source)} given, {DATASETS}ID[@CONFIGURATION][:SPLIT[:COLUMN]] needed"
+        )
     which, split = form["id"], form["split"] or "train"
     column = form["column"] or COLUMN
     if Path(which).expanduser().is_dir():

@@ -18,6 +18,7 @@ from posbias.arguments import whole
 from posbias.errors import InputFileError
 from posbias.measurement.texts.corpora import BUNDLED, read_text
 from posbias.measurement.texts.documents import Text
+from posbias.signatures import typed
 
 # a tokenizer takes about 150 bytes of memory for each character
 _PIECE = 1_000_000
@@ -46,6 +47,7 @@ class Prompts:
         return f"document {self.documents[index]}"
 
 
+@typed
 def check_counts(tokens: int, prompts: int, seed: int) -> None:
     """Raise `InvalidValueError` unless tokens ≥ 2, prompts ≥ 1 and seed ≥ 0, all integers."""
     whole("tokens", tokens, 2)
@@ -53,6 +55,7 @@ def check_counts(tokens: int, prompts: int, seed: int) -> None:
     seeds.stream(seed, "prompts")
 
 
+@typed
 def prompts_from(
     tokenizer: Any,
     text: Text,

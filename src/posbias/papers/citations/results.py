@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from posbias.arguments import shortened
 from posbias.errors import DamagedError, InputFileError, PosbiasError, nearest
 from posbias.input_files import read_mapping, read_text
 from posbias.papers.citations import methods
@@ -51,7 +52,7 @@ def uses_of_file(path: Path) -> Uses:
             yield from _of_table(_table(path), path)
         case suffix:
             raise InputFileError(
-                f"{path}: suffix {suffix!r} given, one of {', '.join(SUFFIXES)} or a folder needed"
+                f"{path}: suffix {shortened(suffix)} given, one of {', '.join(SUFFIXES)} or a folder needed"
                 f"{nearest(suffix, SUFFIXES)}"
             )
 

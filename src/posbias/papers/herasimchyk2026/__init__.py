@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posbias.arguments import whole
+from posbias.arguments import shortened, whole
 from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
 from posbias.events import OnEvent
@@ -34,6 +34,7 @@ from posbias.papers.herasimchyk2026.printed import BINS, LENGTHS, TOKENS, Readin
 from posbias.papers.reproduction import write
 from posbias.papers.study import Studies
 from posbias.plots.style import new_figure
+from posbias.signatures import typed
 from posbias.store.header import VERSION
 
 __all__ = ["FULL", "MODELS", "QUICK", "STUDIES", "TARGETS", "Corpus", "Reproduction", "reproduce"]
@@ -86,6 +87,7 @@ class Reproduction(reproduction.Reproduction):
         }
 
 
+@typed
 def reproduce(
     what: str | Iterable[str] = "all",
     *,
@@ -183,7 +185,7 @@ def _texts(corpora: Sequence[str | None], documents: bool, shuffled: bool) -> li
 def _check_chosen(reading: str, **numbers: Sequence[int]) -> None:
     """Raise `InvalidValueError` for an unknown reading, and what cannot be the number of a layer or a head."""
     if reading not in ("corrected", "published"):
-        raise InvalidValueError(f"reading: {reading!r} given, 'corrected' or 'published' needed")
+        raise InvalidValueError(f"reading: {shortened(reading)} given, 'corrected' or 'published' needed")
     for name, chosen in numbers.items():
         for one in chosen:
             whole(name, one, 0)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posbias.arguments import shortened
 from posbias.errors import InvalidValueError
 from posbias.events import OnEvent
 from posbias.interruption import Pace
@@ -261,6 +262,6 @@ def check(
         raise InvalidValueError(f"corpora: two texts are called {twice[0]}, different names needed")
     for tokens in lengths:
         if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 3:
-            raise InvalidValueError(f"lengths: {tokens!r} given, integers ≥ 3 needed")
+            raise InvalidValueError(f"lengths: {shortened(tokens)} given, integers ≥ 3 needed")
     if effort.prompts is not None and effort.prompts < 2:
         raise InvalidValueError(f"prompts: {effort.prompts} given, at least 2 needed for an interval")

@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from posbias.arguments import shortened
 from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError, MissingPackageError, nearest
 from posbias.events import Event, OnEvent
@@ -40,6 +41,7 @@ from posbias.papers.readings.reading import (
     UnavailableError,
     told,
 )
+from posbias.signatures import typed
 
 __all__ = [
     "ERRATA",
@@ -64,6 +66,7 @@ READINGS: tuple[Reading, ...] = tuple(
 """Every reading, paper by paper; the models' of Herasimchyk et al. 2026 come after its statements'."""
 
 
+@typed
 def find_readings(names: str | Iterable[str] | None = None) -> list[Reading]:
     """The readings of these names, in the order of `READINGS`: keys, keys of errata, or papers; none given: all.
 
@@ -75,12 +78,14 @@ def find_readings(names: str | Iterable[str] | None = None) -> list[Reading]:
     for name in asked:
         if name not in choices:
             raise InvalidValueError(
-                f"reading: {name!r} given, a paper (wu2025, herasimchyk2026, kim2026) or one of its readings, "
+                f"reading: {shortened(name)} given, "
+                "a paper (wu2025, herasimchyk2026, kim2026) or one of its readings, "
                 f"such as kim2026/eq-42, needed{nearest(name, choices)}"
             )
     return [one for one, called in known.items() if not asked or called & {*asked}]
 
 
+@typed
 def compare_readings(
     names: str | Iterable[str] | None = None,
     *,

@@ -31,6 +31,7 @@ from posbias.papers.wu2025.recorded import beside, records
 from posbias.papers.wu2025.settings import FULL, QUICK, Effort, Setting, effort_of
 from posbias.papers.wu2025.studies import STUDIES
 from posbias.papers.wu2025.tables import data, tables
+from posbias.signatures import typed
 
 if TYPE_CHECKING:
     from posbias.training.records import Record
@@ -72,6 +73,7 @@ class Reproduction(reproduction.Reproduction):
         }
 
 
+@typed
 def reproduce(
     what: str | Iterable[str] = "all",
     *,
@@ -126,6 +128,7 @@ def reproduce(
     return Reproduction(made, results, new, time.monotonic() - began)
 
 
+@typed
 def train(
     what: str | Iterable[str] = "all",
     *,

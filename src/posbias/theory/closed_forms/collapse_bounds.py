@@ -19,8 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
+from posbias import memory
 from posbias.arguments import non_negative, whole
 from posbias.errors import InvalidValueError
+from posbias.signatures import typed
 from posbias.theory.mixing import Layers
 
 Distances = Int[np.ndarray, "*distance"]
@@ -33,6 +35,7 @@ BOUNDARY = 1e-9
 # --- Lemma A.1, Theorems 4.1 to 4.3: collapse --------------------------------------------------------------
 
 
+@typed
 def logit_bound(hidden_norm: float, weight_bound: float, value_bound: float) -> float:
     """The largest |logit| of any layer: (‖X‖·C_V·C)², Lemma A.1, Eq. (6).
 
@@ -47,6 +50,7 @@ def logit_bound(hidden_norm: float, weight_bound: float, value_bound: float) -> 
     return (hidden_norm * value_bound * weight_bound) ** 2
 
 
+@typed
 def log_attention_floor(keys: int, bound: float, positional_range: float = 0.0) -> float:
     """ln ε of Lemma A.1: ε = 1/(1 + (keys − 1)e^r), the least weight among `keys` with logits in ±`bound`.
 
@@ -59,6 +63,7 @@ def log_attention_floor(keys: int, bound: float, positional_range: float = 0.0) 
     return -float(np.logaddexp(0.0, math.log(keys - 1) + spread)) if keys > 1 else 0.0
 
 
+@typed
 def log_collapse_bound(floors: Layers, position: int, mixing: Layers | None = None) -> Layers:
     """ln Π(1 − jε_tλ_t) after each layer: the most that positions ≥ j hold together, for any query.
 
@@ -80,6 +85,7 @@ def log_collapse_bound(floors: Layers, position: int, mixing: Layers | None = No
         return np.cumsum(np.log1p(-np.minimum(lost, 1.0) * weights))
 
 
+@typed
 def hops(tokens: int, width: int) -> int:
     """⌈(N − 1)/(w − 1)⌉: layers after which, under a window of `width` w, every token sees all before it.
 
@@ -89,6 +95,7 @@ def hops(tokens: int, width: int) -> int:
     return -(-(whole("tokens", tokens, 1) - 1) // (whole("width", width, 2) - 1))
 
 
+@typed
 def log_window_bound(floor: float, position: int, tokens: int, width: int, depth: int) -> Layers:
     """⌊layers/h⌋·ln(1 − jεʰ) after 1 … `depth` layers: the most that positions ≥ j ≥ 1 hold together.
 
@@ -97,16 +104,18 @@ def log_window_bound(floor: float, position: int, tokens: int, width: int, depth
     and for the whole suffix. Raises `InvalidValueError` for a position outside 1 … tokens − 1, and as
     `hops`.
     """
+    whole("tokens", tokens, 2)
     if not 1 <= position < tokens:
         raise InvalidValueError(f"position: {position} given, one from 1 to {tokens - 1} needed")
     together = hops(tokens, width)
-    blocks = np.arange(1, whole("depth", depth, 1) + 1) // together
+    blocks = np.arange(1, memory.length("depth", depth, each=24) + 1) // together
     share = position * float(_shares("floor", [floor])[0]) ** together
     if not share < 1.0:
         raise InvalidValueError(f"floor: {floor} given, less than one over the keys a query sees needed")
     return blocks * math.log1p(-share)
 
 
+@typed
 def prefix_share(kernel: Float[np.ndarray, "query key"], length: int) -> Float[np.ndarray, "prefix"]:
     """κ of Theorem 4.3: the least that any query holds of each of the first `length` tokens, at every depth.
 
@@ -151,6 +160,7 @@ class Envelope:
         )
 
 
+@typed
 def log_walks(depth: int, distance: Distances) -> Logarithms:
     """ln C(depth − 1 + d, d): walks of `depth` steps over a distance d in the causal graph (Appendix E).
 
@@ -161,10 +171,12 @@ def log_walks(depth: int, distance: Distances) -> Logarithms:
     distance = np.asarray(distance, dtype=np.int64)
     if (distance < 0).any():
         raise InvalidValueError(f"distance: {distance.min()} given, integers ≥ 0 needed")
+    memory.require(24 * int(distance.max(initial=0)), "distance", int(distance.max(initial=0)))
     steps = np.log1p(before / np.arange(1.0, distance.max(initial=0) + 1))
     return np.concatenate([[0.0], np.cumsum(steps)])[distance]
 
 
+@typed
 def decay_envelope(rate: float, logit_range: float, tokens: int) -> Envelope:
     """Lemma 4.4 for logits z_ij − m(i − j), `rate` m, z within a range I_max − I_min (`logit_range`).
 
@@ -172,12 +184,13 @@ def decay_envelope(rate: float, logit_range: float, tokens: int) -> Envelope:
     which row 1 does not have; the printed C_min has no N and is 0 at m = 0. Raises `InvalidValueError` for
     a rate or range that is negative or not finite, or tokens < 1.
     """
-    non_negative("rate", rate)
-    total = np.logaddexp.reduce(-rate * np.arange(whole("tokens", tokens, 1)))
+    rate = float(non_negative("rate", rate))
+    total = np.logaddexp.reduce(-rate * np.arange(memory.length("tokens", tokens, each=16)))
     span = non_negative("logit_range", logit_range)
     return Envelope(-span - float(total), span, rate, rate, power=1)
 
 
+@typed
 def rope_envelope(
     least: Pairs,
     largest: Pairs,

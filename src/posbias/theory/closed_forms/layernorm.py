@@ -22,8 +22,10 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import hyp2f1, poch
 
+from posbias import memory
 from posbias.arguments import one_of, whole
 from posbias.errors import InvalidValueError
+from posbias.signatures import typed
 from posbias.theory.rollout.kernel import masked_softmax
 
 ReadingName = Literal["corrected", "means", "published"]
@@ -38,6 +40,7 @@ NODES = 400
 # --- Definition 1 ------------------------------------------------------------------------------------------
 
 
+@typed
 def recency_margin(scores: Scores) -> float:
     """The least of S_ij − S_ik over i ≥ j > k: positive exactly if the scores show recency bias (Definition 1).
 
@@ -45,6 +48,7 @@ def recency_margin(scores: Scores) -> float:
     margin +∞. Raises `InvalidValueError` for scores that are not square, or not finite on and below the
     diagonal.
     """
+    scores = np.asarray(scores)
     tokens = scores.shape[0]
     if scores.shape != (tokens, tokens) or not tokens:
         raise InvalidValueError(f"scores: shape {scores.shape} given, a square matrix needed")
@@ -58,6 +62,7 @@ def recency_margin(scores: Scores) -> float:
     return float((seen[:, 1:] - best_before)[causal[:, 1:]].min())
 
 
+@typed
 def exhibits_recency(scores: Scores) -> bool:
     """Whether S_ij > S_ik for all i ≥ j > k (Kim et al. 2026, Definition 1). Raises as `recency_margin`."""
     return recency_margin(scores) > 0.0
@@ -66,6 +71,7 @@ def exhibits_recency(scores: Scores) -> bool:
 # --- the weights of the first layer ------------------------------------------------------------------------
 
 
+@typed
 def fluctuation_factor(dimension: int, anisotropy: float = 0.0) -> float:
     """κ = E[(1 − r²)·e^(√d(r − α))]/(1 − α²): what fluctuation adds to the weight of another token.
 
@@ -83,6 +89,7 @@ def fluctuation_factor(dimension: int, anisotropy: float = 0.0) -> float:
     return float(np.sum(weight * np.exp(lift) / cosh**2))
 
 
+@typed
 def correlation_rule(
     freedom: int, anisotropy: float = 0.0, count: int = NODES
 ) -> tuple[Float[np.ndarray, "node"], Float[np.ndarray, "node"]]:
@@ -110,6 +117,7 @@ def _quadrature(count: int) -> tuple[Float[np.ndarray, "node"], Float[np.ndarray
     return np.polynomial.legendre.leggauss(count)
 
 
+@typed
 def cross_weight(dimension: int, anisotropy: float = 0.0, *, reading: ReadingName = "corrected") -> float:
     """ρ, the weight of another token in units of the token's own, e^√d, before normalisation.
 
@@ -123,6 +131,7 @@ def cross_weight(dimension: int, anisotropy: float = 0.0, *, reading: ReadingNam
     return factor * math.exp(-(1.0 - anisotropy) * math.sqrt(dimension))
 
 
+@typed
 def residual_coefficient(
     dimension: int, anisotropy: float = 0.0, *, residual: bool, reading: ReadingName = "corrected"
 ) -> float:
@@ -138,6 +147,7 @@ def residual_coefficient(
     return 1.0 if reading == "published" else 1.0 / math.sqrt(dimension * (1.0 - anisotropy))
 
 
+@typed
 def normalisers(
     tokens: int, dimension: int, anisotropy: float = 0.0, *, reading: ReadingName = "corrected"
 ) -> Float[np.ndarray, "query"]:
@@ -151,6 +161,7 @@ def normalisers(
 # --- the scores of the second layer ------------------------------------------------------------------------
 
 
+@typed
 def log_key_factors(
     tokens: int,
     dimension: int,
@@ -173,6 +184,7 @@ def log_key_factors(
     return -0.5 * np.log1p(-loss / (1.0 + own) ** 2)
 
 
+@typed
 def key_factors(
     tokens: int,
     dimension: int,
@@ -187,6 +199,7 @@ def key_factors(
     return np.exp(rise) / (math.sqrt(dimension) * (1.0 + own))
 
 
+@typed
 def query_factors(
     tokens: int,
     dimension: int,
@@ -210,6 +223,7 @@ def query_factors(
     return scale * inner * key_factors(tokens, dimension, anisotropy, residual=residual, reading=reading)
 
 
+@typed
 def second_layer_scores(
     tokens: int,
     dimension: int,
@@ -224,11 +238,13 @@ def second_layer_scores(
     themselves (d ≥ 16; by factors of two and more at d = 4). Where they are below 1e-16 of the scores,
     `log_key_factors` has them. Raises as `log_key_factors` does.
     """
+    memory.length("tokens", tokens, squared=True)
     common = {"residual": residual, "reading": reading}
     rows = query_factors(tokens, dimension, anisotropy, **common)
     return _causal(np.outer(rows, key_factors(tokens, dimension, anisotropy, **common)), math.sqrt(dimension))
 
 
+@typed
 def isotropic_scores(tokens: int, dimension: int, *, reading: ReadingName = "corrected") -> Scores:
     """S⁽²⁾ at α = 0 without residual: Eq. 5, and √d on the diagonal (Theorem 1).
 
@@ -238,6 +254,7 @@ def isotropic_scores(tokens: int, dimension: int, *, reading: ReadingName = "cor
     """
     if reading != "published":
         return second_layer_scores(tokens, dimension, reading=reading)
+    memory.length("tokens", tokens, squared=True)
     published = query_factors(tokens, dimension, reading="published") / math.sqrt(dimension)
     return _causal(
         np.outer(published, key_factors(tokens, dimension, reading="published")), math.sqrt(dimension)
@@ -247,6 +264,7 @@ def isotropic_scores(tokens: int, dimension: int, *, reading: ReadingName = "cor
 # --- without LayerNorm, and further layers -----------------------------------------------------------------
 
 
+@typed
 def scores_without_layernorm(tokens: int, dimension: int, *, reading: ReadingName = "corrected") -> Scores:
     """S⁽²⁾ of attention alone at α = 0 (Proposition 1): 1/(√d(e^(1/√d) + i)) for every key before the query.
 
@@ -254,6 +272,7 @@ def scores_without_layernorm(tokens: int, dimension: int, *, reading: ReadingNam
     gives; −∞ above. Raises `InvalidValueError` for tokens or dimension < 1.
     """
     _check(dimension, 0.0)
+    memory.length("tokens", tokens, each=16, squared=True)
     position, own = _positions(tokens), math.exp(1.0 / math.sqrt(dimension))
     one_of("reading", reading, READINGS)
     unit = 1.0 if reading == "published" else 1.0 / math.sqrt(dimension)
@@ -261,6 +280,7 @@ def scores_without_layernorm(tokens: int, dimension: int, *, reading: ReadingNam
     return _causal(below, unit * (own**2 + position) / (own + position) ** 2)
 
 
+@typed
 def limit_scores(
     depth: int,
     tokens: int,
@@ -278,7 +298,8 @@ def limit_scores(
     dimension < 1, or α outside [0, 1).
     """
     _check(dimension, anisotropy)
-    whole("depth", depth, 1)
+    memory.length("tokens", tokens, each=48, squared=True)
+    memory.require(8 * whole("depth", depth, 1) * tokens**2, "depth", depth)
     products = np.eye(_positions(tokens).size) + anisotropy / (1.0 - anisotropy)
     causal, layers = np.tri(tokens, dtype=bool), []
     for _ in range(depth):
@@ -301,7 +322,7 @@ def _causal(below: Scores, diagonal: float | Float[np.ndarray, "query"]) -> Scor
 
 
 def _positions(tokens: int) -> Float[np.ndarray, "position"]:
-    return np.arange(float(whole("tokens", tokens, 1)))
+    return np.arange(float(memory.length("tokens", tokens)))
 
 
 def _check(dimension: int, anisotropy: float, least: int = 1) -> None:

@@ -27,8 +27,10 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr
 
+from posbias import memory
 from posbias.arguments import one_of, whole
 from posbias.errors import InvalidValueError
+from posbias.signatures import typed
 from posbias.theory.closed_forms.layernorm import NODES, correlation_rule
 from posbias.theory.closed_forms.quadrature import Column, angles, blocks, lengths
 
@@ -61,6 +63,7 @@ class ExactScores:
     rises: Integral
 
 
+@typed
 def exact_scores(
     tokens: int,
     dimension: int,
@@ -83,11 +86,11 @@ def exact_scores(
     """
     if tokens not in (2, 3):
         raise InvalidValueError(f"tokens: {tokens} given, 2 or 3 needed (simulate for more)")
-    model = _Model(tokens, dimension, anisotropy, norm, residual, whole("depth", depth, 1))
+    model = _Model(tokens, dimension, anisotropy, norm, residual, memory.length("depth", depth, each=72))
     if nodes is None:
         few, many = (40, NODES) if tokens == 2 else (10, 24)
         nodes = many if model.lengthless or (tokens == 2 and model.directional) else few
-    count = whole("nodes", nodes, 4)
+    count = memory.length("nodes", nodes, 4, each=64)
     (scores, rises), (other_scores, other_rises) = (_expected_scores(model, k) for k in (count, count - 2))
     rounding = np.finfo(float).eps * np.nanmax(np.abs(scores))
     return ExactScores(
@@ -96,6 +99,7 @@ def exact_scores(
     )
 
 
+@typed
 def recency_excess(
     dimension: int,
     anisotropy: float = 0.0,

@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from posbias import memory
-from posbias.arguments import one_of, position, whole
+from posbias.arguments import one_of, position, shortened, whole
 from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
 from posbias.profile import Profile
+from posbias.signatures import typed
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.encodings import DenseLogits
 from posbias.theory.masks import INTERVALS, Causal, SlidingWindow
@@ -39,6 +40,7 @@ LARGEST = 50.0
 """First-column logits and learned sinks beyond this are left to the stream, which takes every row's maximum."""
 
 
+@typed
 def influence(
     architecture: Architecture,
     tokens: int,
@@ -78,6 +80,7 @@ def influence(
     )
 
 
+@typed
 def rollout(
     architecture: Architecture,
     tokens: int,
@@ -105,6 +108,7 @@ def rollout(
     return matrix
 
 
+@typed
 def trajectory(
     architecture: Architecture,
     tokens: int,
@@ -238,7 +242,7 @@ def _choose(layer: Layer, tokens: int, method: str) -> str:
         return engine(layer, tokens)
     if method not in engines(layer):
         raise InvalidValueError(
-            f"method: {method!r} given, {' or '.join(engines(layer))} needed for "
+            f"method: {shortened(method)} given, {' or '.join(engines(layer))} needed for "
             f"{type(layer.positional).__name__} under {type(layer.mask).__name__}"
         )
     return method

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedConfig
 
-from posbias.arguments import one_of
+from posbias.arguments import one_of, shortened
 from posbias.errors import InvalidValueError
 
 ENCODINGS = ("alibi", "rope", "nope", "learned", "window")
@@ -45,7 +45,8 @@ class TinyConfig(PreTrainedConfig):
         one_of("encoding", encoding, ENCODINGS)
         if (encoding == "window") != isinstance(sliding_window, int) or sliding_window == 0:
             raise InvalidValueError(
-                f"sliding_window: {sliding_window!r} given with encoding {encoding!r}; an integer ≥ 1 needed "
+                f"sliding_window: {shortened(sliding_window)} given "
+                f"with encoding {encoding!r}; an integer ≥ 1 needed "
                 "with 'window', None with any other"
             )
         if hidden_size % (2 * num_attention_heads):
