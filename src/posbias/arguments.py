@@ -92,7 +92,7 @@ def one_of(name: str, given: Name, choices: Iterable[str]) -> Name:
 
 
 def typed_integer(word: str) -> int | None:
-    """An integer as people type it: 250000, 1e7, 2.5e6, 8k (8,000), 1M (1,000,000); None for anything else."""
+    """An integer as people type it: 250000, 1e7, 2.5e6, 8k (8,000), 1M (1,000,000), of 64 bits; None for else."""
     factor = {"k": 1_000, "M": 1_000_000}.get(word[-1:], 1)
     try:
         number = Decimal(word if factor == 1 else word[:-1]) * factor
@@ -100,4 +100,4 @@ def typed_integer(word: str) -> int | None:
         return None
     if not number.is_finite() or number.adjusted() >= 30 or number != int(number):
         return None
-    return int(number)
+    return int(number) if is_integer(int(number)) else None

@@ -1,5 +1,6 @@
 """How much memory can be had, asked before a large array is made; and how many cores."""
 
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,14 @@ def require(needed: int, argument: str, given: object) -> None:
     """Raise `InvalidValueError` naming `argument` if `needed` bytes are more than can be had."""
     free = available()
     if free is not None and needed > free:
-        taken = f"about {needed / 1e9:,.1f}" if needed < 1e15 else "more than a million"
+        giga = needed / 1e9 if needed.bit_length() < 1000 else math.inf
+        taken = (
+            f"about {giga:,.1f}"
+            if giga < 1e12
+            else f"about {giga:.1e}"
+            if giga < math.inf
+            else "far too many"
+        )
         raise InvalidValueError(
             f"{argument}: {shortened(given)} given; that takes {taken} GB and {free / 1e9:,.1f} GB are free"
         )

@@ -15,6 +15,7 @@ import inspect
 import os
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import numpy as np
@@ -49,7 +50,11 @@ def typed(call: C) -> C:
             if name not in hints or given is parameters[name].default:
                 continue
             if not fits(given, hints[name]):
-                raise InvalidValueError(f"{name}: {shortened(given)} given, {words(hints[name])} needed")
+                size = " below 2**63" if isinstance(given, Integral) and not is_integer(given) else ""
+                size *= not isinstance(given, bool)
+                raise InvalidValueError(
+                    f"{name}: {shortened(given)} given, {words(hints[name])}{size} needed"
+                )
             if name in paths and isinstance(given, str) and not 0 < len(given.strip("\0")) <= LONGEST_PATH:
                 raise InvalidValueError(f"{name}: {shortened(given)} given, a path needed")
         return call(*args, **kwargs)

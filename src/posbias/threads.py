@@ -23,6 +23,13 @@ def sleep_while_waiting() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
+def counted(name: str, given: int) -> int:
+    """A number of threads. Raises `InvalidValueError` below 1 and above `MOST`."""
+    if whole(name, given, 1) > MOST:
+        raise InvalidValueError(f"{name}: {given} given, at most {MOST:,} needed")
+    return given
+
+
 @contextmanager
 def torch_threads(count: int | None) -> Iterator[None]:
     """So many threads of torch in the block, as many as before for None.
@@ -32,9 +39,7 @@ def torch_threads(count: int | None) -> Iterator[None]:
     import torch
 
     before = torch.get_num_threads()
-    if count is not None and whole("threads", count, 1) > MOST:
-        raise InvalidValueError(f"threads: {count} given, at most {MOST:,} needed")
-    torch.set_num_threads(before if count is None else count)
+    torch.set_num_threads(before if count is None else counted("threads", count))
     try:
         yield
     finally:

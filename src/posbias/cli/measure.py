@@ -147,6 +147,7 @@ def measured(
     """
     # what can be known to be wrong is said before the model is loaded
     need_writable(place)
+    shared.check_threads(options.threads)
     _check(model, job)
     from posbias import measurement as measuring
     from posbias.measurement.sharing import group

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, dataclass_tr
 
 from cyclopts import Parameter
 
-from posbias.arguments import typed_integer
+from posbias.arguments import typed_integer, whole
 from posbias.errors import InvalidValueError
 from posbias.files import need_writable
+from posbias.threads import counted
 
 if TYPE_CHECKING:
     from posbias.execution import Engine
@@ -185,8 +186,17 @@ Configs = Annotated[
 
 
 def amount(effort: str | int, named: Mapping[str, int]) -> int:
-    """How much an effort is: the number itself, or what `named` says of quick and full."""
-    return effort if isinstance(effort, int) else named[effort]
+    """How much an effort is: the number itself, or what `named` says of quick and full.
+
+    Raises `InvalidValueError` below 1.
+    """
+    return whole("effort", effort, 1) if isinstance(effort, int) else named[effort]
+
+
+def check_threads(count: int | None) -> None:
+    """Raise `InvalidValueError` for a number of threads that cannot be right, before anything is loaded."""
+    if count is not None:
+        counted("threads", count)
 
 
 def engine(workers: int | None, ray: str | None = None) -> "Engine | None":

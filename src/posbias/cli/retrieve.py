@@ -86,6 +86,7 @@ def retrieve(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = O
             f"out: {shortened(str(options.out))} given, a folder needed (the answer is several files)"
         )
     shared.need_model(model)
+    shared.check_threads(options.threads)
     place = options.out or _results(model, job, options.text)
     need_writable(place)
     beside = None if options.measurement is None else load_measurement(options.measurement)

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from posbias.arguments import whole
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, progress
 from posbias.cli.trained import cell_lines, sweep_lines, tell_untested
@@ -194,8 +193,7 @@ def _check(spec: Path | None, experiment: Experiment, options: Options) -> None:
         raise InvalidValueError(
             f"sequences: given together with --effort {experiment.effort}, one of the two needed"
         )
-    if options.threads is not None:
-        whole("threads", options.threads, 1)
+    shared.check_threads(options.threads)
 
 
 def _experiments(spec: Path | None, given: dict[str, Any]) -> "tuple[list[Trained], bool]":

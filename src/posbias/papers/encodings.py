@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from posbias.arguments import whole
 from posbias.claims import Claim, Judged, judged
 from posbias.estimate import Estimate
 from posbias.events import OnEvent
@@ -102,6 +103,8 @@ def make(
     """
     began, folder = time.monotonic(), Path(folder)
     effort = Effort("encodings", prompts, prompts)
+    whole("tokens", tokens, 3)
+    whole("seed", seed, 0)
     check(models, [None], [tokens], effort)
     need_writable(folder / "cells" / "cell.nc")
     new_figure()  # is matplotlib there?

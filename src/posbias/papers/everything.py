@@ -23,6 +23,7 @@ from posbias.errors import InputFileError, InvalidValueError, MissingPackageErro
 from posbias.events import Event, OnEvent
 from posbias.files import need_writable
 from posbias.papers.costs import Costs
+from posbias.papers.herasimchyk2026.cells import check_models
 from posbias.papers.registry import find_studies
 from posbias.papers.reproduction import Spent
 from posbias.papers.results import Basis, Recorded
@@ -165,6 +166,7 @@ def _check(asked: Asked, wanted: Sequence[Study]) -> None:
     twice = [name for name in asked.models if asked.models.count(name) > 1]
     if twice:
         raise InvalidValueError(f"models: {twice[0]} given twice, once needed")
+    check_models(asked.models)
 
 
 def _finished(study: Study, asked: Asked, costs: Costs) -> bool:

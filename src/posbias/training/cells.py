@@ -23,6 +23,7 @@ from posbias.memory import cores
 from posbias.signatures import typed
 from posbias.spec import encode
 from posbias.store import Store, need_xarray
+from posbias.threads import counted
 from posbias.training.conversion import convert_cell, of_0_1
 from posbias.training.jobs import Job, take_files, untested
 from posbias.training.network import Rotary
@@ -66,7 +67,7 @@ def run_cells(
     """
     wanted, folder = list(experiments), Path(folder)
     _check_engine(engine, workers, device, gpus_per_cell)
-    _check(wanted, folder, sequences, workers)
+    _check(wanted, folder, sequences, workers, device)
     cells = {one: None if again else _find_testable(folder, one, sequences) for one in wanted}
     store = Store(folder)
     store.clear_leftovers()
@@ -183,10 +184,14 @@ class _Run:
             raise failures[0].error()
 
 
-def _check(experiments: Sequence[Experiment], folder: Path, sequences: int, workers: int | None) -> None:
+def _check(
+    experiments: Sequence[Experiment], folder: Path, sequences: int, workers: int | None, device: str
+) -> None:
     """Refuse before hours of training what would fail after them."""
     whole("sequences", sequences, 1)
-    whole("workers", 1 if workers is None else workers, 1)
+    counted("workers", 1 if workers is None else workers)
+    for experiment in experiments if device == "cpu" else ():
+        experiment.check_memory()
     for task in {experiment.task for experiment in experiments}:
         compared(task)
     need_xarray()

@@ -7,6 +7,7 @@ Every seed is a member: a network with its own initial weights, its own classes 
 
 from typing import Any, Literal
 
+from posbias import memory
 from posbias.arguments import shortened
 from posbias.errors import InvalidValueError
 from posbias.spec import Count, NonNegative, Positive, value
@@ -54,6 +55,24 @@ class Experiment:
                 f"task.dimension: {self.task.dimension} given, an even one needed for the "
                 f"{self.network.positional.kind} encoding"
             )
+
+    def check_memory(self) -> None:
+        """Raise `InvalidValueError` naming what takes most, if training would need more memory than can be had.
+
+        Weights with gradients and both moments of AdamW, classes and labels of every member, and a batch with
+        what is kept of it for the gradient, in float32; a lower bound.
+        """
+        task, members = self.task, len(self.seeds)
+        width, tokens = task.dimension, task.tokens
+        weights = (3 * (self.network.depth + 1) * width + task.labels) * width
+        kept = self.batch * tokens * (width * (2 + 4 * self.network.depth) + tokens * self.network.depth)
+        parts = {
+            "dimension": (16 * weights, width),
+            "classes": (4 * (task.classes + task.labels) * width + 8 * task.classes, task.classes),
+            "items" if task.items > self.batch else "batch": (4 * kept, max(task.items, self.batch)),
+        }
+        name, (_, given) = max(parts.items(), key=lambda part: part[1][0])
+        memory.require(members * sum(bytes for bytes, _ in parts.values()), name, given)
 
     def check_draws(self) -> None:
         """Raise `InvalidValueError` for an experiment of posbias 0.1, for which no more data can be drawn."""

@@ -61,8 +61,8 @@ class RetrievalTask:
     `answers` restricts which items (from 0) training queries ask for, each equally often; None: all.
     `embedding` is "variance" 1/d (the paper) or "deviation" 1/d (the authors' code: shorter by √d). `middle` is
     the item that tests call the middle; None: n/2, the fifth of eight as in the authors' code.
-    Raises `InvalidValueError` for n that B does not divide, more labels than classes, more classes in a
-    sequence than there are, or an item outside.
+    Raises `InvalidValueError` for n that B does not divide, a single label, more labels than classes,
+    more classes in a sequence than there are, or an item outside.
     """
 
     items: Count = 8
@@ -82,6 +82,8 @@ class RetrievalTask:
             raise InvalidValueError(
                 f"burstiness: {self.burstiness} given, a divisor of items = {self.items} needed"
             )
+        if self.labels < 2:
+            raise InvalidValueError(f"labels: {self.labels} given, at least 2 needed to tell apart")
         if self.labels > self.classes:
             raise InvalidValueError(f"labels: {self.labels} given, at most classes = {self.classes} needed")
         if self.kinds > self.classes:

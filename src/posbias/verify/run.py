@@ -163,7 +163,12 @@ def verify(
     seed: int = 0,
     on_event: OnEvent | None = None,
 ) -> list[Finding]:
-    """Try every statement on `instances` random instances per reading; `on_event` counts statements."""
+    """Try every statement on `instances` random instances per reading; `on_event` counts statements.
+
+    Raises `InvalidValueError` for instances < 1 or seed < 0.
+    """
+    whole("instances", instances, 1)
+    whole("seed", seed, 0)
     findings, statements = [], list(statements)
     for done, statement in enumerate(statements, 1):
         if on_event:

@@ -43,6 +43,7 @@ def encodings(*, options: Options = Options()) -> None:
     """
     from posbias.papers.encodings import make
 
+    shared.check_threads(options.threads)
     with budget(options.budget), progress() as on_event:
         made = make(
             options.out,

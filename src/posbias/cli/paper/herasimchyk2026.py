@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from posbias.arguments import shortened
+from posbias.arguments import shortened, whole
 from posbias.cli import options as shared
 from posbias.cli.output import log
 from posbias.cli.paper.claims import answer_reproduction, claims_alone
@@ -97,7 +97,11 @@ def herasimchyk2026(*what: str, options: Options = Options()) -> None:
         raise InvalidValueError(
             f"prompts: {options.prompts} given together with --effort {options.effort}, one of the two needed"
         )
+    shared.check_threads(options.threads)
+    if isinstance(options.effort, int):
+        whole("effort", options.effort, 2)
     if options.prompts is not None:
+        whole("prompts", options.prompts, 2)
         # beside quick and full, which also say lengths, as in 0.1
         log.warning("--prompts is now --effort NUMBER; the old option works until posbias 0.3")
     settings: dict[str, Any] = {

@@ -62,6 +62,7 @@ def wu2025(*what: str, options: Options = Options()) -> None:
     """
     if claims_alone(what, "wu2025", options.out, options.json):
         return
+    shared.check_threads(options.threads)
     settings: dict[str, Any] = {
         "effort": _spent(options.effort, options.networks, options.middle),
         "device": options.device,

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import platformdirs
 
-from posbias.errors import ModelError
+from posbias.arguments import shortened
+from posbias.errors import ModelError, nearest
+from posbias.measurement.models.hub import is_hub_id
 
 MANIFEST = "manifest.json"
 GGUF_READERS = ("torch", "transformers", "gguf", "accelerate")
@@ -78,6 +80,36 @@ def bundled_folder(name: str) -> Path:
 def bundled_names() -> list[str]:
     """Return the names of the models that come with the package, sorted."""
     return sorted(config.parent.name for config in _BUNDLED.glob("*/config.json"))
+
+
+def check_folder(name: str | Path) -> None:
+    """Raise `ModelError` unless `name` is a folder with a `config.json`."""
+    path = Path(name).expanduser()
+    if not path.exists():
+        known = [*REGISTERED, *bundled_names()]
+        raise ModelError(
+            f"model: {shortened(str(name))} given, needed {', '.join(map(repr, known))}, a folder or .gguf file "
+            f"that exists, or the id of a model on a hub (organisation/model){nearest(str(name), known)}"
+        )
+    if not path.is_dir():
+        raise ModelError(f"model: {path} is neither a folder nor a .gguf file")
+    if not (path / "config.json").is_file():
+        raise ModelError(f"model: {path} has no config.json, a folder written by save_pretrained needed")
+
+
+def check_name(name: str | Path) -> None:
+    """Raise `ModelError` unless `name` may be a model: one of ours, a folder, a .gguf file or a hub id.
+
+    No hub is asked, and nothing is loaded.
+    """
+    path = Path(name).expanduser()
+    known = name in REGISTERED or name in bundled_names()
+    if known or (isinstance(name, str) and not path.exists() and is_hub_id(name) and path.suffix != ".gguf"):
+        return
+    if path.suffix != ".gguf":
+        check_folder(name)
+    elif not path.is_file():
+        raise ModelError(f"model: {path} does not exist, a .gguf file needed")
 
 
 def available_models() -> list[ModelRecord]:

@@ -18,12 +18,13 @@ import torch
 
 from posbias.arguments import shortened
 from posbias.deprecated import takes_old_callbacks
-from posbias.errors import InvalidValueError, ModelError, nearest
+from posbias.errors import InvalidValueError, ModelError
 from posbias.measurement.models.cache import (
     MANIFEST,
     REGISTERED,
     bundled_folder,
     bundled_names,
+    check_name,
     checksum_of_files,
     model_folder,
     sha256_of,
@@ -161,21 +162,6 @@ def load_model(
     return replace(loaded, seconds=time.perf_counter() - begin, revision=found.revision)
 
 
-def check_folder(name: str | Path) -> None:
-    """Raise `ModelError` unless `name` is a folder with a `config.json`."""
-    path = Path(name).expanduser()
-    if not path.exists():
-        known = [*REGISTERED, *bundled_names()]
-        raise ModelError(
-            f"model: {shortened(str(name))} given, needed {', '.join(map(repr, known))}, a folder or .gguf file "
-            f"that exists, or the id of a model on a hub (organisation/model){nearest(str(name), known)}"
-        )
-    if not path.is_dir():
-        raise ModelError(f"model: {path} is neither a folder nor a .gguf file")
-    if not (path / "config.json").is_file():
-        raise ModelError(f"model: {path} has no config.json, a folder written by save_pretrained needed")
-
-
 def _find(name: str | Path, revision: str | None, trusted: bool) -> _Found:
     path = Path(name).expanduser()
     hub = isinstance(name, str) and not path.exists() and is_hub_id(name) and path.suffix != ".gguf"
@@ -195,11 +181,9 @@ def _find(name: str | Path, revision: str | None, trusted: bool) -> _Found:
     if isinstance(name, str) and name in bundled_names():
         folder = bundled_folder(name)
         return _Found(folder, name, _checksum(folder, False))
+    check_name(name)
     if path.suffix == ".gguf":
-        if not path.is_file():
-            raise ModelError(f"model: {path} does not exist, a .gguf file needed")
         return _Found(path, path.name, sha256_of(path))
-    check_folder(name)
     return _Found(path, path.name, _checksum(path, trusted))
 
 

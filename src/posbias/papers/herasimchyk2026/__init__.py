@@ -132,6 +132,9 @@ def reproduce(
     wanted = STUDIES.find(asked)
     effort = _effort(EFFORTS["quick" if quick else "full"], prompts)
     _check_chosen(reading, layers=layers, heads=heads)
+    whole("tokens", tokens, 3)
+    whole("bins", bins, 2)
+    whole("seed", seed, 0)
     lengths = _up_to(effort.longest or LENGTHS[-1]) if lengths is None else lengths
     shuffled = "fig4" in asked and len(corpora) == 1 if scramble is None else scramble
     texts = _texts(corpora, documents, shuffled)

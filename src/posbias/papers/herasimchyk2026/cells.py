@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.arguments import shortened
-from posbias.errors import InvalidValueError
+from posbias.errors import InputFileError, InvalidValueError
 from posbias.events import OnEvent
 from posbias.interruption import Pace
+from posbias.measurement.models.cache import check_name
 from posbias.papers.herasimchyk2026.printed import PROMPTS
 from posbias.store import load_measurement, save_measurement
 
@@ -245,6 +246,16 @@ def _places(path: Path) -> list[Path]:
     return places
 
 
+def check_models(models: Sequence[str]) -> None:
+    """Raise `InputFileError` for a `.nc` that is none, `ModelError` for what can be no model; none is loaded."""
+    for name in models:
+        if name.endswith(".nc"):
+            if not Path(name).is_file():
+                raise InputFileError(f"models: {name} given, no such file")
+        elif name != "none":
+            check_name(name)
+
+
 def check(
     models: Sequence[str], corpora: Sequence[str | None], lengths: Sequence[int], effort: Effort
 ) -> None:
@@ -255,6 +266,7 @@ def check(
             raise InvalidValueError(f"{name}: none given, at least one needed")
         if twice := [one for one in given if given.count(one) > 1]:
             raise InvalidValueError(f"{name}: {twice[0]} given twice, once needed")
+    check_models(models)
     # a cell is known by the name of its text, which for files is that without folders
     called = [Path(one).name for one in corpora if one is not None and not one.startswith("datasets:")]
     twice = [one for one in called if called.count(one) > 1]
