@@ -82,7 +82,7 @@ def test_the_table_speaks_of_each_layer(tmp_path):
         (["--tokens", "0"], "tokens: 0 given, at least 3 needed"),
         (["--d", "2"], "dimension: 2 given, at least 3 needed with norm 'layernorm'"),
         (["--d", "0"], "dimension: 0 given, a number ≥ 1 needed"),
-        (["--effort", "0"], "samples: 0 given, an integer ≥ 1 needed"),
+        (["--effort", "0"], "effort: 0 given, an integer ≥ 1 needed"),
         (["--effort", "2.5"], "'2.5' given, quick, full or an integer such as 250000 or 1e7 needed"),
         (["--effort", "many"], "'many' given, quick, full or an integer such as 250000 or 1e7 needed"),
         (["--seed", "1.5"], "'1.5' given, an integer needed"),

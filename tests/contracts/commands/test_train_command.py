@@ -159,7 +159,7 @@ WRONG = [
     ("--depth 0", "depth: 0 given, a number ≥ 1 needed"),
     ("--depth 1.5", "'1.5' given, an integer needed"),
     ("--networks 0", "networks: 0 given, an integer from 1"),
-    ("--effort 0", "iterations: 0 given, a number ≥ 1 needed"),
+    ("--effort 0", "effort: 0 given, an integer ≥ 1 needed"),
     ("--effort 1.5", "'1.5' given, quick, full or an integer such as"),
     ("--batch 0", "batch: 0 given, a number ≥ 1 needed"),
     ("--learning-rate 0", "learning_rate: 0.0 given, a number > 0 needed"),
