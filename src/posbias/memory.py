@@ -1,12 +1,14 @@
 """How much memory can be had, asked before a large array is made; and how many cores."""
 
-import math
 import os
 from pathlib import Path
 from typing import Any
 
 from posbias.arguments import shortened, whole
 from posbias.errors import InvalidValueError
+
+SMALL = 2**20
+"""Bytes that are always there: to ask the system takes longer than to fill them."""
 
 
 def available() -> int | None:
@@ -17,18 +19,13 @@ def available() -> int | None:
 
 def require(needed: int, argument: str, given: object) -> None:
     """Raise `InvalidValueError` naming `argument` if `needed` bytes are more than can be had."""
-    free = available()
+    free = available() if needed > SMALL else None
     if free is not None and needed > free:
-        giga = needed / 1e9 if needed.bit_length() < 1000 else math.inf
-        taken = (
-            f"about {giga:,.1f}"
-            if giga < 1e12
-            else f"about {giga:.1e}"
-            if giga < math.inf
-            else "far too many"
-        )
+        giga = min(needed, 10**300) / 1e9
+        taken = f"{giga:,.1f}" if giga < 1e12 else f"{giga:.1e}"
         raise InvalidValueError(
-            f"{argument}: {shortened(given)} given; that takes {taken} GB and {free / 1e9:,.1f} GB are free"
+            f"{argument}: {shortened(given)} given; "
+            f"that takes about {taken} GB and {free / 1e9:,.1f} GB are free"
         )
 
 

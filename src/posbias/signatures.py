@@ -7,7 +7,8 @@
 
 What a value may be beyond its type (at least 1, a position) is the function's own to ask, with
 `posbias.arguments`. A name in quotes stands for a class that is not loaded here, and is told by its name.
-Annotations that say no more than `Any` are not asked about.
+Annotations that say no more than `Any` are not asked about. What asks loads neither NumPy nor jaxtyping: arrays
+and their shapes come from those who did.
 """
 
 import functools
@@ -17,9 +18,6 @@ import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
-
-import numpy as np
-from jaxtyping import AbstractArray
 
 from posbias.arguments import is_integer, is_number, shortened
 from posbias.errors import InvalidValueError
@@ -43,18 +41,18 @@ def typed(call: C) -> C:
     hints = {name: hint for name, hint in hints.items() if parameters[name].kind not in open_ended}
     paths = {name for name, hint in hints.items() if "Path" in str(hint)}
     in_order = tuple(parameters)
+    defaults = {name: parameters[name].default for name in hints}
 
     @functools.wraps(call)
     def asked(*args: Any, **kwargs: Any) -> Any:
         for name, given in (*zip(in_order, args, strict=False), *kwargs.items()):
-            if name not in hints or given is parameters[name].default:
+            hint = hints.get(name, Any)
+            if hint is Any or given is defaults[name] or (type(given) is hint and hint is not int):
                 continue
-            if not fits(given, hints[name]):
+            if not fits(given, hint):
                 size = " below 2**63" if isinstance(given, Integral) and not is_integer(given) else ""
                 size *= not isinstance(given, bool)
-                raise InvalidValueError(
-                    f"{name}: {shortened(given)} given, {words(hints[name])}{size} needed"
-                )
+                raise InvalidValueError(f"{name}: {shortened(given)} given, {words(hint)}{size} needed")
             if name in paths and isinstance(given, str) and not 0 < len(given.strip("\0")) <= LONGEST_PATH:
                 raise InvalidValueError(f"{name}: {shortened(given)} given, a path needed")
         return call(*args, **kwargs)
@@ -76,7 +74,7 @@ def fits(given: Any, hint: Any) -> bool:
         return any(fits(given, one) for one in inner)
     if origin is Literal:
         return isinstance(given, str | int) and given in inner
-    if isinstance(hint, type) and issubclass(hint, AbstractArray):
+    if hasattr(hint, "dim_str"):
         return _is_array(given, hint)
     if origin is not None:
         return _holds(given, origin, inner)
@@ -98,7 +96,7 @@ def words(hint: Any) -> str:
         return " or ".join(dict.fromkeys(words(one) for one in inner))
     if origin is Literal:
         return f"one of {', '.join(map(str, inner))}"
-    if isinstance(hint, type) and issubclass(hint, AbstractArray):
+    if hasattr(hint, "dim_str"):
         axes = " × ".join(str(hint.dim_str).split())
         return f"an array of numbers [{axes}]"
     if origin is not None and issubclass(origin, Mapping):
@@ -129,7 +127,7 @@ def _one(name: str) -> str:
 
 def _is_one(given: Any, cls: type) -> bool:
     if cls is bool:
-        return isinstance(given, bool | np.bool_)
+        return isinstance(given, bool) or (_kind(given) == "b" and given.ndim == 0)
     if cls is int:
         return is_integer(given)
     if cls is float:
@@ -154,15 +152,27 @@ def _holds(given: Any, origin: Any, inner: tuple[Any, ...]) -> bool:
         if issubclass(origin, tuple) and inner[1:] and inner[-1] is not ...:
             listed = isinstance(given, tuple | list) and len(given) == len(inner)
             return listed and all(map(fits, given, inner))
-        if isinstance(given, np.ndarray):
-            return given.ndim > 0 and given.dtype.kind != "U" and all(fits(one, inner[0]) for one in given)
+        if kind := _kind(given):
+            # numbers of one array are all of a type
+            return (
+                given.ndim > 0
+                and kind != "U"
+                and all(fits(one, inner[0]) for one in (given if kind == "O" else given[:1]))
+            )
         listed = isinstance(given, Sequence) and not isinstance(given, str | bytes)
         return listed and all(fits(one, inner[0]) for one in given)
     return isinstance(given, origin)
 
 
+def _kind(given: Any) -> str | None:
+    """What NumPy calls the kind of an array's or a number's type; None for anything that is not NumPy's."""
+    return getattr(getattr(given, "dtype", None), "kind", None)
+
+
 def _is_array(given: Any, hint: Any) -> bool:
     """Whether a value is or makes an array of numbers (of truths, where those are meant) with so many axes."""
+    import numpy as np
+
     try:
         array = np.asarray(given)
     except (TypeError, ValueError):
