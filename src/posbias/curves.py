@@ -45,7 +45,7 @@ def wasserstein(
     tokens = _same_positions(p, q)
     if tokens < 2:
         return np.zeros(np.broadcast_shapes(np.shape(p)[:-1], np.shape(q)[:-1]))
-    gap = np.abs(np.cumsum(p, axis=-1) - np.cumsum(q, axis=-1))
+    gap = np.abs(np.cumsum(p, axis=-1, dtype=np.float64) - np.cumsum(q, axis=-1, dtype=np.float64))
     return np.asarray(gap[..., :-1].sum(axis=-1) / (tokens - 1))
 
 

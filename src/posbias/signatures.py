@@ -98,7 +98,7 @@ def words(hint: Any) -> str:
         return f"one of {', '.join(map(str, inner))}"
     if hasattr(hint, "dim_str"):
         axes = " × ".join(str(hint.dim_str).split())
-        return f"an array of numbers [{axes}]"
+        return f"an array of {_KINDS[_kinds(hint)]} [{axes}]"
     if origin is not None and issubclass(origin, Mapping):
         return "a mapping"
     if origin is not None and issubclass(origin, Collection | Iterable):
@@ -113,6 +113,14 @@ _WORDS: dict[Any, str] = {
     os.PathLike: "a path",
 }  # fmt: skip
 
+_MADE_BY = {
+    "Architecture": "posbias.preset",
+    "Profile": "posbias.Profile.from_weights",
+    "Dataset": "posbias.load_measurement",
+    "RetrievalJob": "posbias.retrieval.job.retrieval_job",
+}
+"""What makes one of a class from a name, numbers or a file, which people give instead."""
+
 
 def _methods(hint: Any) -> tuple[str, ...]:
     """The methods that make a class of a user's own a member of a union (`posbias.spec.Open`); none if closed."""
@@ -122,7 +130,8 @@ def _methods(hint: Any) -> tuple[str, ...]:
 def _one(name: str) -> str:
     if name == "None":
         return name
-    return f"a path ({name})" if name == "Path" else f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name}"
+    made = f" ({_MADE_BY[name]} makes one)" if name in _MADE_BY else ""
+    return f"a path ({name})" if name == "Path" else f"{'an' if name[0] in 'AEIOaeio' else 'a'} {name}{made}"
 
 
 def _is_one(given: Any, cls: type) -> bool:
@@ -164,6 +173,15 @@ def _holds(given: Any, origin: Any, inner: tuple[Any, ...]) -> bool:
     return isinstance(given, origin)
 
 
+_KINDS = {"b": "truths", "iu": "integers", "fiu": "numbers"}
+
+
+def _kinds(hint: Any) -> str:
+    """What NumPy calls the kinds of numbers that an annotated array may have."""
+    named = hint.dtypes if isinstance(hint.dtypes, Collection) else ()
+    return "b" if "bool" in named else "iu" if named and "float64" not in named else "fiu"
+
+
 def _kind(given: Any) -> str | None:
     """What NumPy calls the kind of an array's or a number's type; None for anything that is not NumPy's."""
     return getattr(getattr(given, "dtype", None), "kind", None)
@@ -177,9 +195,7 @@ def _is_array(given: Any, hint: Any) -> bool:
         array = np.asarray(given)
     except (TypeError, ValueError):
         return False
-    named = hint.dtypes if isinstance(hint.dtypes, Collection) else ()
-    kinds = "b" if "bool" in named else "iu" if named and "float64" not in named else "fiu"
-    if array.dtype.kind not in kinds:
+    if array.dtype.kind not in _kinds(hint):
         return False
     if hint.index_variadic is not None:
         return array.ndim >= len(hint.dims) - 1

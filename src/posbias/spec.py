@@ -40,6 +40,12 @@ def _as_tuple(given: Any) -> Any:
     return tuple(given) if isinstance(given, list) else given
 
 
+def _plain(given: Any) -> Any:
+    """A single number of NumPy as Python's: strict fields take no other integers."""
+    single = isinstance(given, np.generic) or (isinstance(given, np.ndarray) and not given.ndim)
+    return given.item() if single else given
+
+
 def _as_rows(given: Any) -> Any:
     """A flat list of numbers may stand for one row."""
     given = _as_tuple(given)
@@ -110,7 +116,7 @@ def value(cls: type[T]) -> type[T]:
         given = dict(zip(in_order, args, strict=False))
         if twice := given.keys() & kwargs:
             raise InvalidValueError(f"{cls.__name__}: {min(twice)} given twice, one value needed")
-        given |= kwargs
+        given = {name: _plain(one) for name, one in (given | kwargs).items()}
         try:
             checked(self, **given | {name: _as_tuple(given[name]) for name in tuples & given.keys()})
         except ValidationError as error:

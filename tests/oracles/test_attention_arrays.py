@@ -206,7 +206,7 @@ def test_arguments_that_do_not_fit_are_refused():
     for wrong, says in (
         (lambda: attention.rollout((0.1, 0.2, 0.3)), r"3 given, 2 \(one per layer\) needed"),
         (lambda: attention.rollout(1.5), "mixing: 1.5 given"),
-        (lambda: attention.rollout("residual"), "mixing: 'residual' given, one of none needed"),
+        (lambda: attention.rollout("residual"), "mixing: 'residual' given, a number, one for each layer"),
         (lambda: attention.rollout(0.5, 4), "query: 4 given, a position from -4 to 3"),
         (lambda: attention.sinks(1.0), "threshold: 1.0 given"),
         (

@@ -9,7 +9,7 @@ from itertools import islice
 from types import ModuleType
 from typing import Literal
 
-from posbias.arguments import one_of, whole
+from posbias.arguments import one_of, positive, whole
 from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
 from posbias.memory import require
@@ -56,9 +56,9 @@ def simulate_recency(
     longer run begins with the samples of a shorter one. `on_event` counts samples; with `until_se` their total is
     what the errors so far let expect, at first None. Memory does not grow with `samples`.
 
-    Raises `InvalidValueError` for samples or threads < 1, until_se ≤ 0 or with fewer than 3 tokens, a seed that is
-    no integer ≥ 0, an unknown engine, a mask that "gram" cannot have; `InterruptedSimulation` on Ctrl-C, with what
-    was counted.
+    Raises `InvalidValueError` for samples or threads < 1, until_se that is not finite or not above 0, or with
+    fewer than 3 tokens, a seed that is no integer ≥ 0, an unknown engine, a mask that "gram" cannot have;
+    `InterruptedSimulation` on Ctrl-C, with what was counted.
     Source: Kim et al. 2026, Section 3.
     """
     _check(model, samples, until_se)
@@ -124,7 +124,6 @@ def _check(model: RecencyModel, samples: int | None, until_se: float | None) -> 
         whole("samples", samples, 1)
     if until_se is None:
         return
-    if not until_se > 0.0:
-        raise InvalidValueError(f"until_se: {until_se} given, a number above 0 needed")
+    positive("until_se", until_se)
     if model.tokens < 3:
         raise InvalidValueError(f"tokens: {model.tokens} given, at least 3 needed for a recency probability")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from posbias.arguments import non_negative, one_of, position, shortened
+from posbias.arguments import non_negative, position, shortened
 from posbias.errors import InvalidValueError
 from posbias.profile import Profile
 from posbias.signatures import typed
@@ -192,7 +192,10 @@ class Attention:
 def _schedule(mixing: Any) -> Mixing:
     """A mixing schedule from what stands for one."""
     if isinstance(mixing, str):
-        one_of("mixing", mixing, ("none",))
+        if mixing != "none":
+            raise InvalidValueError(
+                f"mixing: {shortened(mixing)} given, a number, one for each layer, a mixing or 'none' needed"
+            )
         return AttentionOnly()
     if hasattr(mixing, "assumed"):
         return mixing

@@ -88,7 +88,7 @@ def test_the_table_speaks_of_each_layer(tmp_path):
         (["--seed", "1.5"], "'1.5' given, an integer needed"),
         (["--seed", "-1"], "seed: -1 given, an integer ≥ 0 needed"),
         (["--threads", "0"], "threads: 0 given, an integer ≥ 1 needed"),
-        (["--until-se", "0"], "until_se: 0.0 given, a number above 0 needed"),
+        (["--until-se", "0"], "until_se: 0.0 given, a finite number above 0 needed"),
         (["--temperature", "0"], "temperature: 0.0 given, a number > 0 needed"),
         (["--norm", "batchnorm"], "batchnorm"),
         (["--layers", "0"], "depth: 0 given, a number ≥ 1 needed"),

@@ -32,6 +32,7 @@ from posbias.theory.normalisers import Softmax
 from posbias.theory.rollout import sweep
 from posbias.theory.rollout.kernel import Kernel, Row
 from posbias.theory.rollout.plan import plan, plan_bytes
+from posbias.threads import counted
 
 METHODS = ("auto", "sweep", "fft", "stream")
 FEW = 2048
@@ -249,7 +250,5 @@ def _choose(layer: Layer, tokens: int, method: str) -> str:
 
 
 def cores(threads: int | None) -> int:
-    """The threads asked for, or one per core that may be used. Raises `InvalidValueError` unless ≥ 1."""
-    if threads is None:
-        return memory.cores()
-    return whole("threads", threads, 1)
+    """The threads asked for, or one per core that may be used. Raises `InvalidValueError` as `threads.counted`."""
+    return memory.cores() if threads is None else counted("threads", threads)
