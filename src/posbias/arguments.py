@@ -12,6 +12,8 @@ from posbias.errors import InvalidValueError, nearest
 Name = TypeVar("Name", bound=str)
 LIMIT = 2**63
 """Integers stay below this: arrays and files hold 64 bits."""
+MOST_THREADS = 4096
+"""Threads, or processes, that a command starts at most."""
 LONGEST = 60
 """Characters of a value that an error repeats."""
 
@@ -39,6 +41,13 @@ def whole(name: str, given: Any, least: int) -> int:
     if not is_integer(given) or given < least:
         most = " and below 2**63" if isinstance(given, Integral) and int(given) >= LIMIT else ""
         raise InvalidValueError(f"{name}: {shortened(given)} given, an integer ≥ {least}{most} needed")
+    return int(given)
+
+
+def counted(name: str, given: Any) -> int:
+    """A number of threads or processes. Raises `InvalidValueError` below 1 and above `MOST_THREADS`."""
+    if whole(name, given, 1) > MOST_THREADS:
+        raise InvalidValueError(f"{name}: {given} given, at most {MOST_THREADS:,} needed")
     return int(given)
 
 

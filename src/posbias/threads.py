@@ -10,12 +10,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from posbias.arguments import whole
-from posbias.errors import InvalidValueError
+from posbias.arguments import counted
 from posbias.memory import cores
-
-MOST = 4096
-"""Threads that torch is asked for at most."""
 
 
 def sleep_while_waiting() -> None:
@@ -23,18 +19,11 @@ def sleep_while_waiting() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
-def counted(name: str, given: int) -> int:
-    """A number of threads. Raises `InvalidValueError` below 1 and above `MOST`."""
-    if whole(name, given, 1) > MOST:
-        raise InvalidValueError(f"{name}: {given} given, at most {MOST:,} needed")
-    return given
-
-
 @contextmanager
 def torch_threads(count: int | None) -> Iterator[None]:
     """So many threads of torch in the block, as many as before for None.
 
-    Raises `InvalidValueError` below 1 and above `MOST`.
+    Raises `InvalidValueError` as `counted`.
     """
     import torch
 

@@ -57,7 +57,7 @@ def tasks(draw):
         items=items,
         dimension=draw(st.integers(1, 12)),
         classes=classes,
-        labels=draw(st.integers(1, classes)),
+        labels=draw(st.integers(2, classes)),
         burstiness=burstiness,
         inputs=draw(st.sampled_from(["gaussian_mixture", "fixed_vocabulary"])),
         within_class_noise=draw(st.sampled_from([0.0, 0.75, 1e200])),

@@ -110,7 +110,7 @@ def test_numbers_are_those_asked_for(tmp_path):
     ("given", "says"),
     [
         ({"dtype": "float23"}, "dtype: 'float23' given, one of .*did you mean 'float32'"),
-        ({"device": "tpu:7"}, "device: 'tpu:7' given, here are 'cpu'"),
+        ({"device": "tpu:7"}, "device: 'tpu:7' given, one of cpu"),
         ({"device": "cpu7"}, "device: 'cpu7' given"),
         ({"device_map": "evenly"}, "device_map: 'evenly' given, one of auto, balanced"),
         ({"device_map": {}}, r"device_map: \{\} given"),

@@ -9,7 +9,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 import xarray as xr
-from cyclopts import App
+from cyclopts import App, CoercionError
 from measured import DEPTH, HEADS, TOKENS, measurement
 from project import ROLLOUT_FILES, needs_rollout_files
 from scipy.special import stdtrit
@@ -909,7 +909,7 @@ def test_the_command_makes_what_is_asked(files, tmp_path, capsys):
     assert "file: " in shown.out
     answer = json.loads(run("table3", *common, "--json").out)
     assert set(answer["tables"]) == {"table3"}
-    with pytest.raises(InvalidValueError, match="lengths: 'x' given"):
+    with pytest.raises(CoercionError, match="'64,x' given, an integer needed, or several with commas"):
         run("fig1", *common, "--lengths", "64,x")
 
 

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, dataclass_tr
 
 from cyclopts import Parameter
 
-from posbias.arguments import typed_integer, whole
+from posbias.arguments import counted, shortened, typed_integer, whole
 from posbias.errors import InvalidValueError
 from posbias.files import need_writable
-from posbias.threads import counted
 
 if TYPE_CHECKING:
     from posbias.execution import Engine
@@ -52,15 +51,18 @@ def check_targets(out: Path | None, plot: Path | None, *inputs: str | Path | Non
 
 def _whole(type_: Any, tokens: Any) -> int:
     """An integer as it was typed, in powers of ten or with k and M: 1e6, 8k; 2.5 is not rounded."""
-    if (number := typed_integer(tokens[0].value)) is None:
-        raise ValueError(f"{tokens[0].value!r} given, an integer needed")
-    return number
+    return _integer(tokens[0].value)
 
 
 def _many(type_: Any, tokens: Any) -> int:
     """The same of a number that is large as a rule."""
-    if (number := typed_integer(tokens[0].value)) is None:
-        raise ValueError(f"{tokens[0].value!r} given, an integer such as 250000 or 1e7 needed")
+    return _integer(tokens[0].value, " such as 250000 or 1e7")
+
+
+def _integer(word: str, example: str = "") -> int:
+    if (number := typed_integer(word)) is None:
+        below = " below 2**63" if word.removeprefix("-").isdecimal() else ""
+        raise ValueError(f"{shortened(word)} given, an integer{below}{example} needed")
     return number
 
 
@@ -76,15 +78,18 @@ def _effort(type_: Any, tokens: Any) -> str | int:
 
 
 def _words(type_: Any, tokens: Any) -> tuple[str, ...]:
-    """Words with commas between them."""
-    return tuple(word.strip() for word in tokens[0].value.split(",") if word.strip())
+    """Words with commas between them, one at least."""
+    words = tuple(word.strip() for word in tokens[0].value.split(",") if word.strip())
+    if not words:
+        raise ValueError(f"{tokens[0].value!r} given, one needed, or several with commas")
+    return words
 
 
 def _lengths(type_: Any, tokens: Any) -> tuple[int, ...]:
     """Lengths as they were typed, with commas between them."""
     words = _words(type_, tokens)
     lengths = tuple(number for word in words if (number := typed_integer(word)) is not None)
-    if not lengths or len(lengths) < len(words):
+    if len(lengths) < len(words):
         several = ", or several with commas" if len(words) > 1 else ""
         raise ValueError(f"{tokens[0].value!r} given, an integer needed{several}")
     return lengths
@@ -93,7 +98,7 @@ def _lengths(type_: Any, tokens: Any) -> tuple[int, ...]:
 def _numbers(type_: Any, tokens: Any) -> tuple[float, ...]:
     """Numbers with commas between them."""
     try:
-        return tuple(float(word) for word in _words(type_, tokens))
+        return tuple(map(float, _words(type_, tokens)))
     except ValueError:
         raise ValueError(f"{tokens[0].value!r} given, numbers with commas needed") from None
 

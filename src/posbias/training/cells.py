@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from posbias.arguments import shortened, whole
+from posbias.arguments import counted, shortened, whole
 from posbias.errors import InvalidValueError, OutputFileError
 from posbias.events import Event, OnEvent
 from posbias.execution import Engine, Failed, InProcess, Last, Processes, Result, Task
@@ -23,9 +23,9 @@ from posbias.memory import cores
 from posbias.signatures import typed
 from posbias.spec import encode
 from posbias.store import Store, need_xarray
-from posbias.threads import counted
 from posbias.training.conversion import convert_cell, of_0_1
 from posbias.training.jobs import Job, take_files, untested
+from posbias.training.loop import check_device
 from posbias.training.network import Rotary
 from posbias.training.probes import compared
 from posbias.training.results import Cell, TrainingCell, load_cell, measure_cell, save_beside
@@ -205,6 +205,8 @@ def _check(
 def _check_engine(engine: Engine | None, workers: int | None, device: str, gpus: float) -> None:
     """Refuse what would be ignored, or leave cells without their GPU."""
     afar = engine is not None and not engine.shares_disk
+    if not afar:
+        check_device(device)
     if engine is not None and workers is not None:
         raise InvalidValueError(f"workers: {workers} given together with an engine, one of the two needed")
     if isinstance(gpus, bool) or not isinstance(gpus, int | float) or not 0 <= gpus < float("inf"):

@@ -205,6 +205,11 @@ def _check(experiments: list[Experiment], device: str, threads: int | None) -> N
             )
         one.check_draws()
     whole("threads", 1 if threads is None else threads, 1)
+    check_device(device)
+
+
+def check_device(device: str) -> None:
+    """Raise `InvalidValueError` for what is no device of this machine to train on."""
     there = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
     if device not in there and not (device == "cuda" and len(there) > 1):
         raise InvalidValueError(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from posbias.arguments import shortened, whole
+from posbias.arguments import whole
 from posbias.cli import options as shared
 from posbias.cli.output import log
 from posbias.cli.paper.claims import answer_reproduction, claims_alone
@@ -65,7 +65,7 @@ class Options:
     effort: shared.Effort = "quick"
     prompts: Annotated[shared.Whole | None, Parameter(show=False)] = None
     tokens: shared.Whole = 256
-    lengths: shared.Names = ()
+    lengths: shared.Lengths = ()
     reading: Literal["corrected", "published"] = "corrected"
     configs: shared.Configs = None
     bins: shared.Whole = 199
@@ -111,7 +111,7 @@ def herasimchyk2026(*what: str, options: Options = Options()) -> None:
         "documents": options.documents,
         "loading": vars(options.loading),
         "prompts": options.effort if isinstance(options.effort, int) else options.prompts,
-        "lengths": [_length(word) for word in options.lengths] or None,
+        "lengths": options.lengths or None,
         "quick": options.effort != "full",
         **{
             name: getattr(options, name)
@@ -136,11 +136,3 @@ def page_lines(pages: "Mapping[str, Page]", files: Iterable[Path]) -> list[str]:
             lines += ["", shown.caption, *table([*shown.head], [[*row] for row in shown.rows])]
         lines += ["", *(f"  {claim}" for claim in page.claims), ""]
     return [*lines, *(f"file: {path}" for path in files)]
-
-
-def _length(word: str) -> int:
-    """A length as it was typed. Raises `InvalidValueError` for what is no integer."""
-    try:
-        return int(word)
-    except ValueError:
-        raise InvalidValueError(f"lengths: {shortened(word)} given, an integer ≥ 3 needed") from None

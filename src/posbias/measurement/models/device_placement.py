@@ -83,7 +83,7 @@ def let_go() -> None:
 def _device(device: str) -> torch.device:
     if device not in devices():
         raise InvalidValueError(
-            f"device: {shortened(device)} given, here are {', '.join(map(repr, devices()))}"
+            f"device: {shortened(device)} given, one of {', '.join(devices())} needed on this machine"
         )
     return torch.device(device)
 

@@ -131,10 +131,7 @@ def reproduce(
     began, folder, asked = time.monotonic(), Path(out), [what] if isinstance(what, str) else [*what]
     wanted = STUDIES.find(asked)
     effort = _effort(EFFORTS["quick" if quick else "full"], prompts)
-    _check_chosen(reading, layers=layers, heads=heads)
-    whole("tokens", tokens, 3)
-    whole("bins", bins, 2)
-    whole("seed", seed, 0)
+    _check_chosen(reading, tokens, bins, seed, layers=layers, heads=heads)
     lengths = _up_to(effort.longest or LENGTHS[-1]) if lengths is None else lengths
     shuffled = "fig4" in asked and len(corpora) == 1 if scramble is None else scramble
     texts = _texts(corpora, documents, shuffled)
@@ -185,8 +182,10 @@ def _texts(corpora: Sequence[str | None], documents: bool, shuffled: bool) -> li
     return texts + [Corpus(text, scramble=True, documents=documents) for text in corpora[:1] if shuffled]
 
 
-def _check_chosen(reading: str, **numbers: Sequence[int]) -> None:
-    """Raise `InvalidValueError` for an unknown reading, and what cannot be the number of a layer or a head."""
+def _check_chosen(reading: str, tokens: int, bins: int, seed: int, **numbers: Sequence[int]) -> None:
+    """Raise `InvalidValueError` for an unknown reading, and no size, layer or head."""
+    for name, given, least in (("tokens", tokens, 3), ("bins", bins, 2), ("seed", seed, 0)):
+        whole(name, given, least)
     if reading not in ("corrected", "published"):
         raise InvalidValueError(f"reading: {shortened(reading)} given, 'corrected' or 'published' needed")
     for name, chosen in numbers.items():

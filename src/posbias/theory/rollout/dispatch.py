@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from posbias import memory
-from posbias.arguments import one_of, position, shortened, whole
+from posbias.arguments import counted, one_of, position, shortened, whole
 from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
 from posbias.profile import Profile
@@ -32,7 +32,6 @@ from posbias.theory.normalisers import Softmax
 from posbias.theory.rollout import sweep
 from posbias.theory.rollout.kernel import Kernel, Row
 from posbias.theory.rollout.plan import plan, plan_bytes
-from posbias.threads import counted
 
 METHODS = ("auto", "sweep", "fft", "stream")
 FEW = 2048
@@ -250,5 +249,5 @@ def _choose(layer: Layer, tokens: int, method: str) -> str:
 
 
 def cores(threads: int | None) -> int:
-    """The threads asked for, or one per core that may be used. Raises `InvalidValueError` as `threads.counted`."""
+    """The threads asked for, or one per core that may be used. Raises `InvalidValueError` as `counted`."""
     return memory.cores() if threads is None else counted("threads", threads)
