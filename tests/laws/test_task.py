@@ -51,7 +51,7 @@ def paired(task, seed, first, second, size, number=1):
 def tasks(draw):
     burstiness, kinds = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     items = burstiness * kinds
-    classes = draw(st.integers(kinds, 40))
+    classes = draw(st.integers(max(2, kinds), 40))
     places = st.lists(st.integers(0, items - 1), min_size=1, unique=True).map(tuple)
     return RetrievalTask(
         items=items,
