@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
 
-from posbias.arguments import is_integer, is_number, shortened
+from posbias.arguments import LIMIT, is_integer, is_number, shortened
 from posbias.errors import InvalidValueError
 
 LONGEST_PATH = 4096
@@ -47,7 +47,8 @@ def typed(call: C) -> C:
     def asked(*args: Any, **kwargs: Any) -> Any:
         for name, given in (*zip(in_order, args, strict=False), *kwargs.items()):
             hint = hints.get(name, Any)
-            if hint is Any or given is defaults[name] or (type(given) is hint and hint is not int):
+            of_class = type(given) is hint and (hint is not int or -LIMIT <= given < LIMIT)
+            if of_class or hint is Any or given is defaults[name]:
                 continue
             if not fits(given, hint):
                 size = " below 2**63" if isinstance(given, Integral) and not is_integer(given) else ""

@@ -31,6 +31,8 @@ from posbias.errors import InvalidValueError, nearest
 T = TypeVar("T")
 
 _CLASSES: dict[str, type] = {}
+_FOREIGN = (list, np.ndarray, np.generic)
+"""What stands in Python code for a tuple or a number, and no value holds."""
 
 
 def _as_tuple(given: Any) -> Any:
@@ -40,10 +42,11 @@ def _as_tuple(given: Any) -> Any:
     return tuple(given) if isinstance(given, list) else given
 
 
-def _plain(given: Any) -> Any:
-    """A single number of NumPy as Python's: strict fields take no other integers."""
-    single = isinstance(given, np.generic) or (isinstance(given, np.ndarray) and not given.ndim)
-    return given.item() if single else given
+def _plain(given: Any, is_tuple: bool) -> Any:
+    """What a field takes: a single number of NumPy as Python's, a list or array as a tuple where one is meant."""
+    if isinstance(given, np.generic) or (isinstance(given, np.ndarray) and not given.ndim):
+        return given.item()
+    return _as_tuple(given) if is_tuple else given
 
 
 def _as_rows(given: Any) -> Any:
@@ -116,9 +119,12 @@ def value(cls: type[T]) -> type[T]:
         given = dict(zip(in_order, args, strict=False))
         if twice := given.keys() & kwargs:
             raise InvalidValueError(f"{cls.__name__}: {min(twice)} given twice, one value needed")
-        given = {name: _plain(one) for name, one in (given | kwargs).items()}
+        given |= kwargs
+        for name, one in given.items():
+            if isinstance(one, _FOREIGN):
+                given[name] = _plain(one, name in tuples)
         try:
-            checked(self, **given | {name: _as_tuple(given[name]) for name in tuples & given.keys()})
+            checked(self, **given)
         except ValidationError as error:
             raise InvalidValueError(f"{cls.__name__}: {_explain(error, cls)}") from None
 
