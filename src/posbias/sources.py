@@ -19,8 +19,8 @@ from posbias.errors import InvalidValueError, nearest
 class Source:
     """A paper: citation key, authors ("Family, Given and …"; a group in braces), title, year, arXiv number.
 
-    `journal` or `venue` (a conference) say where it appeared, `url` where it is to be had if not on arXiv; each is
-    empty where there is none.
+    `journal` or `venue` (a conference) say where it appeared, `url` where it is to be had if not on arXiv,
+    `version_of` of which source it is another version; each is empty where there is none.
     """
 
     key: str
@@ -31,6 +31,7 @@ class Source:
     journal: str = ""
     venue: str = ""
     url: str = ""
+    version_of: str = ""
 
     @property
     def bibtex(self) -> str:
@@ -115,6 +116,11 @@ def cite(key: str) -> Source:
     if key not in BIBLIOGRAPHY:
         raise InvalidValueError(f"key: no source {key!r}{nearest(key, BIBLIOGRAPHY)}")
     return BIBLIOGRAPHY[key]
+
+
+def versions(key: str) -> list[Source]:
+    """The other versions of a source, such as that of a workshop."""
+    return [source for source in BIBLIOGRAPHY.values() if source.version_of == key]
 
 
 def software(version: str) -> str:

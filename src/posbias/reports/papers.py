@@ -19,7 +19,7 @@ from posbias.errors import InvalidValueError, nearest
 from posbias.evidence import LEAST, LEVEL, NEAR, VERDICTS, margin_text
 from posbias.files import write_text
 from posbias.reports import require
-from posbias.sources import BIBLIOGRAPHY, REPORTED, cite
+from posbias.sources import BIBLIOGRAPHY, REPORTED, Source, cite, versions
 
 __all__ = ["LARGEST_PAGE", "TITLE", "write_page"]
 
@@ -75,7 +75,7 @@ def write_page(
         level=LEVEL,
         least=LEAST,
         near=NEAR,
-        sources=[cite(key) for key in dict.fromkeys([part.source.key for part in parts] + [*REPORTED])],
+        sources=_sources(part.source.key for part in parts),
         readings_of=_grouped(readings, lambda pair: getattr(pair, "erratum", "") or pair.key),
         anchor=anchor,
         label=label,
@@ -85,6 +85,12 @@ def write_page(
         evidence=_evidence,
     )
     return write_text(out, page)
+
+
+def _sources(papers: Iterable[str]) -> list[Source]:
+    """The papers, each with its other versions, and what else all pages rest on."""
+    keys = [key for paper in papers for key in (paper, *(other.key for other in versions(paper)))]
+    return [cite(key) for key in dict.fromkeys([*keys, *REPORTED])]
 
 
 def _check(claims: Sequence[Any], verdicts: Sequence[str]) -> None:

@@ -132,6 +132,14 @@ def test_a_papers_study_is_cited_by_name(capsys):
     assert {"wu2025", "reddy2024", "gu2025"} <= set(cited(capsys, "wu2025"))
 
 
+def test_another_version_of_a_paper_is_cited_with_it_and_by_its_key(capsys):
+    for given in ("wu2025", "wu2025workshop"):
+        assert "version of wu2025" in cited(capsys, given)["wu2025workshop"]
+    assert "wu2025workshop" not in cited(capsys, "wu2025/fig2")
+    assert set(cited(capsys, "wu2025workshop")) == {"wu2025workshop"}
+    assert set(cited(capsys, "press2022")) == {"press2022"}
+
+
 def test_several_are_one_bibliography_in_one_order(here, capsys):
     for name, (text, _) in SPECS.items():
         (here / name).write_text(text)

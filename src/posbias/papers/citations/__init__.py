@@ -6,8 +6,8 @@
 
 A spec or result is told by what it holds, not by its name (`results`): architectures, training specs and
 studies; measurements, trained cells, predictions, simulations, retrieval, tried statements, cells of studies;
-figures and tables of the three papers; and folders of these. A name may be a preset's, a paper's or that of a
-paper's study (wu2025/fig2).
+figures and tables of the three papers; and folders of these. A name may be a preset's, a paper's, that of a
+paper's study (wu2025/fig2) or a key of the bibliography (wu2025workshop).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from posbias.errors import InputFileError, nearest
 from posbias.papers.citations.methods import Uses, of_architecture, of_study
 from posbias.papers.citations.results import uses_of_file
 from posbias.papers.registry import PAPERS, STUDIES, find_studies
-from posbias.sources import BIBLIOGRAPHY, Source, software
+from posbias.sources import BIBLIOGRAPHY, Source, cite, software, versions
 from posbias.store.header import VERSION
 
 
@@ -75,6 +75,12 @@ def _uses(given: str) -> Uses:
     if given in STUDIES or given in PAPERS:
         for study in find_studies([given]):
             yield from of_study(study)
+        for other in versions(given):
+            yield other.key, _version(other)
+        return
+    if given in BIBLIOGRAPHY:
+        source = cite(given)
+        yield given, _version(source) if source.version_of else "asked for by its key"
         return
     if given in PRESETS:
         from posbias.spec import encode
@@ -84,5 +90,9 @@ def _uses(given: str) -> Uses:
     beside = [str(path.parent / one.name) for one in path.parent.iterdir()] if path.parent.is_dir() else []
     raise InputFileError(
         f"{given}: no such file, and no preset, paper or study of one"
-        f"{nearest(given, [*beside, *STUDIES, *PAPERS, *PRESETS])}"
+        f"{nearest(given, [*beside, *STUDIES, *PAPERS, *PRESETS, *BIBLIOGRAPHY])}"
     )
+
+
+def _version(source: Source) -> str:
+    return f"another version of {source.version_of}; `posbias paper coverage` has its numbers"
