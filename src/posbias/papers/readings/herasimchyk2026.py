@@ -125,6 +125,17 @@ def _first_token(material: Material) -> Answer:
 
 
 @reading(
+    "herasimchyk2026/theorem-5.4-attention-only",
+    "what the second of two tokens keeps after ten layers of even attention, λ = 1: printed bound, Wu et al.'s",
+)
+def _attention_only(material: Material) -> Answer:
+    rollouts, mixing, floor = deep_rollouts(**fields(TWO_TOKENS | {"initial": 1.0, "exponent": 0.0}))
+    bounds = residual_bounds.exponential_bound, residual_bounds.suffix_bound
+    printed, theirs = (float(bound(mixing, floor, 1)[-1]) for bound in bounds)
+    return answer(printed, theirs, kept=float(rollouts[-1, 1, 1]))
+
+
+@reading(
     "herasimchyk2026/theorem-5.4-ii-window",
     "log10 of what the last of four tokens keeps after 200 layers, w = 2: printed bound, true",
 )
