@@ -1,6 +1,6 @@
 """What was measured layer by layer: mixing, attention kernels, the first token's attention and norm."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,3 +122,30 @@ def _layers(ax: "Axes", depth: int) -> None:
     """Whole numbers on the axis of layers."""
     ax.set_xlim(-0.5, depth - 0.5)
     style.whole_numbers(ax.xaxis)
+
+
+def draw_metric_by_token(
+    ax: "Axes", models: Mapping[str, Float[np.ndarray, "token"]], even: Float[np.ndarray, "token"]
+) -> "Axes":
+    """Draw the sink metric of the first tokens, a line for each model, and that of even causal attention (dashed).
+
+    Metric: Wu et al. 2025, Appendix K.4.
+    """
+    style.dress(ax, "token (from 0)", "sink metric")
+    for place, (name, values) in enumerate(models.items()):
+        ax.plot(values, linewidth=style.LINE, markersize=3, label=name, **style.series(place))
+    ax.plot(even, color=style.INK, linewidth=style.THIN * 1.5, linestyle=style.DASHES, label="even, causal")
+    ax.set_ylim(bottom=0)
+    style.whole_numbers(ax.xaxis)
+    ax.legend(handlelength=1.8, **style.LEGEND)
+    return ax
+
+
+def draw_first_token_by_depth(ax: "Axes", models: Mapping[str, Float[np.ndarray, "layer"]]) -> "Axes":
+    """Draw the sink metric of token 0 against depth, the share of layers below, a line for each model."""
+    style.dress(ax, "depth (0 = bottom layer, 1 = top layer)", "sink metric of the first token")
+    for place, values in enumerate(models.values()):
+        depth = np.linspace(0.0, 1.0, len(values))
+        ax.plot(depth, values, linewidth=style.LINE, markersize=3, **style.series(place))
+    ax.set_ylim(0, 1)
+    return ax

@@ -1,4 +1,4 @@
-"""Studies that compare what no figure does: the gap by window, and by the direction that a vocabulary shares.
+"""The gap by the strength λ of the direction that a vocabulary shares, which no figure shows.
 
 Networks have two layers and no encoding, without and with residual connections; these are ours, as is how strong
 shared directions are beside the paper's λ = .75 and 0.
@@ -7,7 +7,6 @@ shared directions are beside the paper's λ = .75 and 0.
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 
 from posbias.claims import Claim
 from posbias.evidence import Evidence, Near, difference
@@ -19,70 +18,34 @@ from posbias.papers.wu2025.outcomes import PAIRS, Gaps
 from posbias.papers.wu2025.power import more_accurate, together
 from posbias.papers.wu2025.settings import Setting
 from posbias.papers.wu2025.settled import decided_by, withholds
-from posbias.theory.masks import Causal, SlidingWindow
 
 STRENGTHS = (0.0, 0.5, 0.75, 1.0)
 """λ of the vocabularies that are compared."""
-MASKS = (*map(SlidingWindow, (5, 9, 13)), Causal())
-"""From the narrowest window of Figure 11 to all tokens."""
 MIXTURE = "mixture"
 
 
-def _rows() -> tuple[bool, bool]:
-    return (False, True)
-
-
-def by_window(known: Study, scope: str, effort: str) -> Study:
-    """The gap by window, made of the figure on sinks under windows."""
-    cells = tuple(Setting(residual=residual, mask=mask) for residual in _rows() for mask in MASKS)
-    claim = claims_of("wu2025/windows", "Section 4.1, after Theorem 4.2", scope=scope, effort=effort)
-    return _study(
-        known,
-        "windows",
-        "Gap under sliding windows of 5, 9 and 13 tokens and under the causal mask",
-        "Does a smaller window mitigate the bias to early items?",
-        cells,
-        tuple(_window_claims(claim, cells)),
-        {"quick": 2.8, "full": 180},
-        {cell: cell.masked for cell in cells},
-    )
-
-
-def _window_claims(claim: Maker, cells: tuple[Setting, ...]) -> Iterator[Claim]:
-    half = len(cells) // 2
-    rows = cells[:half], cells[half:]
-    ends = [(f"{row[0].row}, {row[-1].masked} − {row[0].masked},", row[-1], row[0]) for row in rows]
-    sentence = (
-        "A smaller window mitigates the bias to early items: first–last is smaller under a window of 5 than"
-    )
-    yield claim(1, f"{sentence} under the causal mask", q.of_gaps(q.rises, ends), strength="hedged")
-    steps = [
-        (f"{narrow.row}, {wide.masked} − {narrow.masked},", wide, narrow)
-        for row in rows
-        for narrow, wide in pairwise(row)
-    ]
-    sentence = "Every wider window adds to the bias to early items, up to the causal mask"
-    yield claim(2, sentence, q.of_gaps(q.rises, steps), provenance="ours")
-
-
 def by_strength(known: Study, scope: str, effort: str) -> Study:
-    """The gap by λ beside the Gaussian mixture, made of the figure on windows."""
+    """The gap by λ beside the Gaussian mixture, made of a figure whose cells are trained the same way."""
     names: dict[Setting, str] = {}
-    for residual in _rows():
+    for residual in (False, True):
         names[Setting(residual=residual)] = MIXTURE
         for strength in STRENGTHS:
             cell = Setting(residual=residual, inputs="fixed_vocabulary", shared_direction=strength)
             names[cell] = f"λ = {strength:g}"
     claim = claims_of("wu2025/anisotropy", "Appendix L", scope=scope, effort=effort)
-    return _study(
+    minutes = {"quick": 1.9, "full": 225}
+    return replace(
         known,
-        "anisotropy",
-        "Gap by the strength λ of the direction that a vocabulary shares, beside the Gaussian mixture",
-        "Do networks with λ = 0 resemble those with the Gaussian mixture, and what does λ do to the gap?",
-        tuple(names),
-        tuple(_strength_claims(claim, names)),
-        {"quick": 1.9, "full": 225},
-        names,
+        key="wu2025/anisotropy",
+        title="Gap by the strength λ of the direction that a vocabulary shares, beside the Gaussian mixture",
+        question="Do networks with λ = 0 resemble those with the Gaussian mixture, and what does λ do to the gap?",
+        cells=tuple(names),
+        claims=tuple(_strength_claims(claim, names)),
+        minutes=minutes,
+        draw=partial(draw_groups, groups=names),
+        uses=(),
+        withholds=partial(withholds, curved=True),
+        decided_by=decided_by("anisotropy", minutes_text(minutes["full"]), True),
     )
 
 
@@ -116,28 +79,3 @@ def _near_accuracy(where: str, one: Gaps, other: Gaps) -> Evidence:
 
 def _near(where: str, one: Gaps, other: Gaps, pair: str) -> Evidence:
     return difference(f"{where} {pair}", one.of(pair), other.of(pair), draws=q.NETWORKS, test=Near())
-
-
-def _study(
-    known: Study,
-    name: str,
-    title: str,
-    question: str,
-    cells: tuple[Setting, ...],
-    claims: tuple[Claim, ...],
-    minutes: dict[str, float],
-    groups: dict[Setting, str],
-) -> Study:
-    return replace(
-        known,
-        key=f"wu2025/{name}",
-        title=title,
-        question=question,
-        cells=cells,
-        claims=claims,
-        minutes=minutes,
-        draw=partial(draw_groups, groups=groups),
-        uses=(),
-        withholds=partial(withholds, curved=True),
-        decided_by=decided_by(name, minutes_text(minutes["full"]), True),
-    )

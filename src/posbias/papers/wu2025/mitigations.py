@@ -8,6 +8,7 @@ where the gap first–last is smaller in size, whichever its sign. What it does 
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,24 @@ def _of_masks(claim: Maker) -> Iterator[Claim]:
         return [(f"{one.masked}, {one.row}", plain, one) for plain, one in changed]
 
     yield from of_means(claim, [("Window", pairs(WINDOWS)), ("Prefix", pairs(PREFIXES))])
+    rows = [[Setting(residual=kind, mask=mask) for mask in (*WINDOWS, Causal())] for kind in (False, True)]
+    ends = [_widened(row[0], row[-1]) for row in rows]
+    said: dict[str, Any] = {
+        "provenance": "paper",
+        "strength": "hedged",
+        "place": "Section 4.1, after Theorem 4.2",
+    }
+    sentence = (
+        "A smaller window mitigates the bias to early items: first–last is smaller under a window of 5 than"
+    )
+    yield claim(7, f"{sentence} under the causal mask", q.of_gaps(q.rises, ends), **said)
+    steps = [_widened(*step) for row in rows for step in pairwise(row)]
+    sentence = "Every wider window adds to the bias to early items, up to the causal mask"
+    yield claim(8, sentence, q.of_gaps(q.rises, steps))
+
+
+def _widened(narrow: Setting, wide: Setting) -> tuple[str, Setting, Setting]:
+    return f"{narrow.row}, {wide.masked} − {narrow.masked},", wide, narrow
 
 
 def _of_normalisers(claim: Maker) -> Iterator[Claim]:
@@ -189,7 +208,7 @@ STUDIES: tuple[Study, ...] = (
     _study(
         "masks",
         "Section 6",
-        "How much of the gap do windows and prefixes take away, and at what accuracy?",
+        "How much of the gap do windows and prefixes take away, the narrower the more, and at what accuracy?",
         "What windows and prefixes do to the gap",
         (
             Setting(residual=kind, mask=mask)

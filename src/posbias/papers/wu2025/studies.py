@@ -13,8 +13,8 @@ from posbias.papers.claims import Maker, claims_of
 from posbias.papers.study import Studies, Study, minutes_text
 from posbias.papers.wu2025 import depth, mitigations, sinks
 from posbias.papers.wu2025 import quantities as q
+from posbias.papers.wu2025.anisotropy import by_strength
 from posbias.papers.wu2025.biased_training import training_claims
-from posbias.papers.wu2025.compared import by_strength, by_window
 from posbias.papers.wu2025.drawing import (
     draw_biased_training,
     draw_curves,
@@ -23,6 +23,7 @@ from posbias.papers.wu2025.drawing import (
     draw_sinks,
 )
 from posbias.papers.wu2025.masks import FIGURE
+from posbias.papers.wu2025.observed import STUDY as OBSERVED
 from posbias.papers.wu2025.power import what_depth_does
 from posbias.papers.wu2025.recorded import recorded
 from posbias.papers.wu2025.settings import (
@@ -319,9 +320,9 @@ def _all() -> Iterator[Study]:
     yield from (TABLE, FIGURE)
     yield from (known[f"fig{number}"] for number in range(2, 25))
     yield _along_training(known["fig2"])
+    yield OBSERVED
     yield from mitigations.STUDIES
-    for compared, inputs in ((by_window, "the Gaussian mixture"), (by_strength, "either kind of inputs")):
-        yield compared(known["fig11"], _scope("2 layers", inputs), TRAINING)
+    yield by_strength(known["fig11"], _scope("2 layers", "either kind of inputs"), TRAINING)
 
 
 STUDIES = Studies(_all())
