@@ -112,7 +112,7 @@ def draw_sinks(results: Results, caption: Caption = ()) -> "Figure":
 
     rows = _panels(results, words)
     figure, part = captioned_figure(WIDTH, 2.6 if masks == 1 else 4.2, caption)
-    for ax, title, groups, _ in _axes(part, rows, "sink metric", "token (even: items, odd: labels)"):
+    for ax, title, groups, _ in _axes(part, rows, "sink metric (τ = .2)", "token (even: items, odd: labels)"):
         gaps, sinks = groups[""].gaps, groups[""].sinks
         pale = sinks.learnt.sum() < 2
         shown = sinks if pale else sinks.kept
@@ -125,14 +125,22 @@ def draw_sinks(results: Results, caption: Caption = ()) -> "Figure":
 
 def draw_mitigations(results: Results, caption: Caption = ()) -> "Figure":
     """Gaps with and without a means against them: a row without and with residual connections."""
-    sizes = {"sliding_window": "window", "prefix": "prefix"}
+    sizes = {"sliding_window": "sliding window of w tokens", "prefix": "prefix of K tokens"}
     by_depth = len({cell.positional for cell in results}) > 1
+    by_rows = len({cell.normaliser for cell in results}) > 1
 
     def words(cell: Setting) -> tuple[str, str, str]:
-        panel = f"depth {cell.depth}" if by_depth else sizes.get(cell.mask.kind, cell.mask.kind)
-        size = cell.masked.rpartition(" ")[2] if cell.mask.kind in sizes else ""
-        encoding = ABSOLUTE.get(cell.positional, cell.positional) if by_depth else ""
-        return cell.row, panel, size or encoding or cell.normaliser.replace("_", "\n")
+        if by_depth:
+            return cell.row, f"depth {cell.depth}", RELATIVE[cell.positional]
+        if by_rows:
+            return cell.row, f"{cell.masked} mask, by normaliser", cell.normaliser.replace("_", " ")
+        size = cell.masked.rpartition(" ")[2]
+        letter = {"sliding_window": "w", "prefix": "K"}.get(cell.mask.kind)
+        return (
+            cell.row,
+            sizes.get(cell.mask.kind, f"{cell.masked} mask"),
+            f"{letter} = {size}" if letter else "",
+        )
 
     rows = _panels(results, words)
     figure, part = captioned_figure(WIDTH, 2.9 * len(rows), caption)
