@@ -44,7 +44,7 @@ def draw_content_rows(part: "Figure | SubFigure", rows: Sequence[ContentRow]) ->
         for ax in line[len(maps) :]:
             ax.set_axis_off()
         for one, ax in zip(maps, line, strict=False):
-            draw_content(ax, one.matrix)
+            draw_content(ax, one.matrix, "content logit" if one is maps[-1] else "")
             ax.set_title(one.title, fontsize=SMALL, color=INK, pad=3)
         line[0].set_ylabel(f"{name}\nquery", fontsize=TEXT, color=INK)
     for ax in panels[-1]:
@@ -52,11 +52,15 @@ def draw_content_rows(part: "Figure | SubFigure", rows: Sequence[ContentRow]) ->
     return part
 
 
-def draw_content(ax: "Axes", matrix: Float[np.ndarray, "query key"]) -> "Axes":
-    """Draw mean content logits below and on the diagonal as colours, between the 1 and 99 % percentiles."""
+def draw_content(ax: "Axes", matrix: Float[np.ndarray, "query key"], unit: str = "") -> "Axes":
+    """Draw mean content logits below and on the diagonal as colours, between the 1 and 99 % percentiles.
+
+    `unit` is written beside the colour bar.
+    """
     dress(ax, "", "")
     low, high = np.nanpercentile(matrix, TAILS)
     if not high > low:
         low, high = low - 0.5, high + 0.5
-    colour_bar(ax, draw_matrix(ax, matrix, vmin=low, vmax=high), extend="both")
+    bar = colour_bar(ax, draw_matrix(ax, matrix, vmin=low, vmax=high), extend="both")
+    bar.set_label(unit, fontsize=SMALL, color=INK)
     return ax

@@ -47,7 +47,7 @@ def draw_levels(part: "Figure | SubFigure", rows: Sequence[LevelsRow]) -> "Figur
         share_scale([ax for ax in drawn if ax is not None])
         for column, ax in enumerate(panels[place]):
             ax.tick_params(labelleft=column == 0)
-            ax.set_ylabel(f"{name}\ninfluence" if column == 0 else "", fontsize=style.TEXT)
+            ax.set_ylabel(f"{name}\ninfluence (even = 1)" if column == 0 else "", fontsize=style.TEXT)
             ax.set_xlabel("position" if place == len(rows) - 1 else "", fontsize=style.TEXT)
     return part
 

@@ -134,7 +134,7 @@ def draw_attention_map(
     ax.vlines(edges, -0.5, tokens - 0.5, color=style.PAPER, linewidth=style.THIN / 2)
     ax.set(xlim=(-0.5, tokens - 0.5), ylim=(tokens - 0.5, -0.5))
     if bar:
-        style.colour_bar(ax, image)
+        style.colour_bar(ax, image).set_label("attention", fontsize=style.SMALL, color=style.INK)
     return ax
 
 
@@ -187,8 +187,8 @@ def _draw_bars(
         )
 
 
-def sink_key(figure: "Figure | SubFigure") -> None:
-    """A legend of trained networks and nulls, above all panels of a figure or of a part of one."""
+def panel_key(figure: "Figure | SubFigure") -> None:
+    """A legend of what the first panel shows, above all panels of a figure or of a part of one."""
     _key_above(figure, figure.axes[0].get_legend_handles_labels()[0])
 
 

@@ -11,7 +11,7 @@ from posbias.plots.retrieval import (
     draw_sink_metric,
     draw_trajectories,
     gap_key,
-    sink_key,
+    panel_key,
 )
 
 GROUPS = {
@@ -98,7 +98,7 @@ def test_sinks_are_drawn_with_both_nulls():
     np.testing.assert_allclose(rings.get_ydata(), untrained.mean(axis=0))
     levels = [line for one in ax.collections for line in one.get_segments() if line[0, 1] == line[1, 1]]
     np.testing.assert_allclose([line[0, 1] for line in levels], uniform)
-    sink_key(ax.figure)
+    panel_key(ax.figure)
     (legend,) = ax.figure.legends
     assert {text.get_text() for text in legend.get_texts()} == {
         "trained",

@@ -20,7 +20,7 @@ from posbias.plots.retrieval import (
     draw_sink_metric,
     draw_trajectories,
     gap_key,
-    sink_key,
+    panel_key,
 )
 from posbias.plots.style import INK, SMALL, TEXT
 
@@ -46,12 +46,12 @@ def draw_depths(results: Results, caption: Caption = ()) -> "Figure":
     grid = part.add_gridspec(2, 1, height_ratios=(1.2, 1))
     bars, lines = part.add_subfigure(grid[0]), part.add_subfigure(grid[1])
     _draw_gap_rows(bars, rows)
-    for ax, _, groups, first in _axes(lines, rows, "first–last gap", "in-context accuracy", sharex=True):
+    for ax, _, groups, _ in _axes(lines, rows, "first–last gap", "in-context accuracy", sharex=True):
         curves = {group: outcome.trained.curves for group, outcome in groups.items()}
         runs = {g: (c["in_context_accuracy"], c["first-last"]) for g, c in curves.items()}
         draw_trajectories(ax, runs, among=_groups(rows))
-        if not first and (legend := ax.get_legend()):
-            legend.remove()
+        _no_legend(ax)
+    panel_key(lines)
     return settle(figure)
 
 
@@ -62,14 +62,14 @@ def draw_curves(results: Results, caption: Caption = ()) -> "Figure":
     grid = part.add_gridspec(2, 1)
     parts = [part.add_subfigure(grid[row]) for row in range(2)]
     for own, (curve, name) in zip(parts, CURVES.items(), strict=True):
-        for ax, title, groups, first in _axes(own, rows, name, "iteration", sharex=True):
+        for ax, title, groups, _ in _axes(own, rows, name, "iteration", sharex=True):
             curves = {group: outcome.trained.curves for group, outcome in groups.items()}
             runs = {g: (np.broadcast_to(c["iteration"], c[curve].shape), c[curve]) for g, c in curves.items()}
             draw_trajectories(ax, runs, vertical=name, horizontal="iteration", among=_groups(rows))
             ax.set_xscale("log")
             ax.set_title(title if own is parts[0] else "", fontsize=TEXT, color=INK, pad=4)
-            if not (first and own is parts[0]) and (legend := ax.get_legend()):
-                legend.remove()
+            _no_legend(ax)
+    panel_key(parts[0])
     return settle(figure)
 
 
@@ -119,7 +119,7 @@ def draw_sinks(results: Results, caption: Caption = ()) -> "Figure":
         draw_sink_metric(ax, shown.trained, uniform=shown.uniform, untrained=shown.untrained, pale=pale)
         state = note_of(gaps).replace("\n", ", ")
         ax.set_title(f"{title} ({state})", fontsize=SMALL, color=INK, pad=4)
-    sink_key(part)
+    panel_key(part)
     return settle(figure)
 
 
@@ -221,6 +221,12 @@ def _axes(
             ax.set_ylabel(f"{name}\n{y}".strip() if ax is row[0] else "", fontsize=SMALL, color=INK)
             if x:
                 ax.set_xlabel(x if row[0] is axes[-1, 0] else "", fontsize=SMALL, color=INK)
+
+
+def _no_legend(ax: "Axes") -> None:
+    """Take the legend away: one stands above all panels, where it hides no curve."""
+    if legend := ax.get_legend():
+        legend.remove()
 
 
 def _finite(gaps: Gaps, pair: str) -> Float[np.ndarray, "network"]:
