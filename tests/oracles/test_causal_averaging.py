@@ -1,0 +1,171 @@
+"""Causal averages with residual connections: closed forms against dense products, mpmath and integrals."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import quad
+
+from posbias.errors import InvalidValueError
+from posbias.theory.closed_forms.causal_averaging import (
+    cumulative_influence,
+    ends_rising,
+    hops_of,
+    influence_density,
+    key_share,
+    kinetic_density,
+    poisson_hops,
+    profile_of_averages,
+    smallness_bound,
+    turning_points,
+)
+
+MIXINGS = st.lists(st.floats(0.01, 0.99), min_size=2, max_size=8)
+DECAYS = st.floats(0.05, 8.0)
+
+
+def dense_row(tokens: int, mixing: list[float], decay: float = 0.0) -> np.ndarray:
+    """The last row of the product of (1 − λ_t)I + λ_t·A, from the definition of A."""
+    weights = np.tril(np.tile(np.exp(decay * np.arange(tokens) / tokens), (tokens, 1)))
+    attention = weights / weights.sum(axis=1, keepdims=True)
+    product = np.eye(tokens)
+    for weight in mixing:
+        product = ((1.0 - weight) * np.eye(tokens) + weight * attention) @ product
+    return product[-1]
+
+
+@given(MIXINGS, st.integers(2, 12))
+def test_finitely_many_tokens_are_the_density_smoothed_by_binomials(mixing, tokens):
+    """Powers of the Cesàro matrix are Hausdorff matrices: row n is C(n, j)∫ y^j (1 − y)^{n−j} f dy."""
+    hops, last = hops_of(mixing), tokens - 1
+
+    def share(key: int) -> float:
+        def weighed(distance: float) -> float:
+            y = math.exp(-distance)
+            density = influence_density(np.array([max(y, 1e-300)]), hops)[0]
+            return math.comb(last, key) * y ** (key + 1) * (-math.expm1(-distance)) ** (last - key) * density
+
+        return quad(weighed, 0.0, 120.0, epsabs=1e-11, epsrel=1e-11, limit=400)[0]
+
+    smoothed = np.array([share(key) for key in range(tokens)])
+    smoothed[-1] += hops[0]
+    np.testing.assert_allclose(dense_row(tokens, mixing), smoothed, atol=1e-8)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.5, 2.0, 6.0])
+@pytest.mark.parametrize("mixing", [[0.5] * 6, [0.9, 0.1, 0.3, 0.2], [0.02] * 40])
+def test_dense_products_tend_to_the_closed_form_as_one_over_tokens(mixing, decay):
+    def off(tokens: int) -> float:
+        row, exact = dense_row(tokens, mixing, decay), profile_of_averages(tokens, hops_of(mixing), decay)
+        inner = slice(tokens // 10, tokens - 1)
+        return float(np.abs(row / exact - 1.0)[inner].max())
+
+    few, many = off(200), off(800)
+    assert many < 0.04
+    assert many < 0.3 * few + 1e-12
+
+
+@given(st.floats(0.0, 12.0), st.one_of(st.just(0.0), DECAYS), st.floats(0.001, 1.0))
+def test_the_kinetic_density_is_a_bessel_function_and_a_poisson_series(strength, decay, position):
+    place = np.array([position])
+    found = kinetic_density(place, strength, decay)[0]
+    with mpmath.workdps(40):
+        sigma, c, s = mpmath.mpf(position), mpmath.mpf(decay), mpmath.mpf(strength)
+        y = mpmath.expm1(c * sigma) / mpmath.expm1(c) if decay else sigma
+        stretch = c * mpmath.exp(c * sigma) / mpmath.expm1(c) if decay else mpmath.mpf(1)
+        distance = -mpmath.log(y)
+        terms = (
+            mpmath.nsum(
+                lambda k: s ** (k + 1) * distance**k / (mpmath.factorial(k) * mpmath.factorial(k + 1)),
+                [0, mpmath.inf],
+            )
+            if distance and s
+            else s
+        )
+        exact = float(stretch * terms * mpmath.exp(-s))
+    assert found == pytest.approx(exact, rel=1e-9, abs=1e-300)
+    series = influence_density(place, poisson_hops(strength), decay)[0]
+    assert found == pytest.approx(series, rel=1e-9, abs=1e-13)
+
+
+@given(MIXINGS, st.one_of(st.just(0.0), DECAYS), st.floats(0.01, 0.98), st.floats(0.01, 0.99))
+def test_cumulative_influence_is_the_integral_of_the_density(mixing, decay, start, share):
+    hops, end = hops_of(mixing), start + share * (1.0 - start)
+    integral = quad(lambda at: influence_density(np.array([at]), hops, decay)[0], start, end, epsrel=1e-11)[0]
+    low, high = cumulative_influence(np.array([start, end]), hops, decay)
+    assert high - low == pytest.approx(integral, rel=1e-8, abs=1e-12)
+
+
+@given(MIXINGS, st.one_of(st.just(0.0), DECAYS), st.integers(1, 200))
+def test_a_profile_of_averages_is_a_distribution(mixing, decay, tokens):
+    profile = profile_of_averages(tokens, hops_of(mixing), decay)
+    assert (profile >= 0.0).all()
+    assert profile.sum() == pytest.approx(1.0, abs=1e-12)
+
+
+@given(st.one_of(MIXINGS.map(hops_of), st.floats(0.05, 8.0).map(poisson_hops)), DECAYS)
+def test_turning_points_are_where_the_density_turns(hops, decay):
+    """Differences on a grid have one sign between turning points, the one that the theorem says."""
+    found = turning_points(hops, decay)
+    assert len(found) <= 2
+    assert list(found) == sorted(found)
+    assert ends_rising(hops, decay) == (len(found) == 1)
+    # of the slope's sign nothing is known where it is flat: a little beside each point, and at the ends
+    edges = [1e-3, *found, 1.0]
+    rising = [False, True, False][: len(found) + 1]
+    for low, high, rises in zip(edges, edges[1:], rising, strict=False):
+        room = 1e-3 * (high - low)
+        if high - low < 1e-4 or low + room >= high - room:
+            continue
+        values = influence_density(np.linspace(low + room, high - room, 50), hops, decay)
+        steps = np.diff(values) / values[1:]
+        assert (steps > -1e-11).all() if rises else (steps < 1e-11).all()
+
+
+@given(st.floats(0.05, 4.0), DECAYS)
+def test_a_u_has_one_minimum_exactly_up_to_twice_the_share_of_recency(strength, decay):
+    """The sharp condition of infinitely many layers is s < 2(1 − e^{−c}); the smallness condition is no weaker."""
+    sharp = -2.0 * math.expm1(-decay)
+    assert smallness_bound(decay) <= sharp
+    if abs(strength / sharp - 1.0) > 1e-6:
+        assert (len(turning_points(poisson_hops(strength), decay)) == 1) == (strength < sharp)
+
+
+def test_beyond_the_sharp_condition_a_valley_and_a_hump_are_left_only_where_the_decay_is_above_ln_four():
+    for decay in (0.5, 1.0, 1.38):
+        assert turning_points(poisson_hops(-2.001 * math.expm1(-decay)), decay) == ()
+    for decay in (1.5, 2.0, 5.0):
+        assert len(turning_points(poisson_hops(-2.00001 * math.expm1(-decay)), decay)) == 2
+    assert turning_points(poisson_hops(3.0), 2.0) == ()
+
+
+def test_without_an_encoding_influence_falls_up_to_the_last_token():
+    for mixing in ([0.5] * 12, [0.01] * 5, [1.0, 1.0, 1.0]):
+        assert turning_points(hops_of(mixing), 0.0) == ()
+        assert (np.diff(influence_density(np.linspace(0.01, 1.0, 500), hops_of(mixing))) < 0.0).all()
+
+
+def test_layers_that_surely_attend_end_in_a_fall_and_one_layer_rises():
+    assert turning_points(hops_of([1.0] * 3), 3.0) == ()
+    assert len(turning_points(hops_of([1.0] * 3), 6.0)) == 2
+    assert not ends_rising(hops_of([1.0, 1.0]), 5.0)
+    assert ends_rising(hops_of([0.3]), 0.5)
+    assert turning_points(hops_of([0.3]), 0.5) == ()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: hops_of([0.5, 1.2]), "mixing: "),
+        (lambda: poisson_hops(-1.0), "strength: -1.0 given"),
+        (lambda: key_share(np.array([0.0]), 1.0), "position: "),
+        (lambda: influence_density(np.array([0.5]), poisson_hops(1.0), -1.0), "decay: -1.0 given"),
+        (lambda: profile_of_averages(0, poisson_hops(1.0)), "tokens: 0 given"),
+    ],
+)
+def test_what_cannot_be_right_is_named(call, message):
+    with pytest.raises(InvalidValueError, match=message):
+        call()
