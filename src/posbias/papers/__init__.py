@@ -13,10 +13,12 @@ from posbias.arguments import shortened
 from posbias.errors import InvalidValueError, nearest
 from posbias.signatures import typed
 
-__all__ = ["PAPERS", "find_figures"]
+__all__ = ["OURS", "PAPERS", "find_figures"]
 
 PAPERS = ("wu2025", "herasimchyk2026", "kim2026")
 """The papers, by citation key, in the order of all lists."""
+OURS = "ours"
+"""What stands for a paper in the keys of studies that belong to none."""
 
 
 @typed

@@ -22,6 +22,7 @@ from posbias.arguments import shortened, whole
 from posbias.errors import InputFileError, InvalidValueError, MissingPackageError, ModelError, PosbiasError
 from posbias.events import Event, OnEvent
 from posbias.files import need_writable
+from posbias.papers import OURS
 from posbias.papers.costs import Costs
 from posbias.papers.herasimchyk2026.cells import check_models
 from posbias.papers.registry import find_studies
@@ -217,12 +218,16 @@ def _rest(left: Sequence[Study], effort: str | int) -> str:
 
 def _parts(asked: Asked, missing: Iterable[Study]) -> list[list[Study]]:
     """Studies that are made together, from fastest to slowest: those that share what takes long."""
-    papers = ("kim2026", "herasimchyk2026", "wu2025")
+    papers = (OURS, "kim2026", "herasimchyk2026", "wu2025")
     parts: dict[tuple[int, bool, str], list[Study]] = {}
     for study in missing:
         stated = isinstance(study, Statements)
         place = -1 if stated else papers.index(study.paper)
-        alone = study.key if stated or study.paper == "kim2026" else getattr(asked.amount(study), "name", "")
+        alone = (
+            study.key
+            if stated or study.paper in (OURS, "kim2026")
+            else getattr(asked.amount(study), "name", "")
+        )
         parts.setdefault((place, study.key == FURTHER_TEXTS, alone), []).append(study)
     return [parts[part] for part in sorted(parts, key=lambda part: part[:2])]
 
@@ -237,6 +242,8 @@ def _make(asked: Asked, studies: Sequence[Study]) -> tuple[Iterable[Spent], Mapp
     match paper:
         case "kim2026":
             options["prompts" if studies[0].needs == "models" else "samples"] = amount
+        case "ours":
+            options |= {"effort": amount, "again": asked.again}
         case "wu2025":
             options |= {"effort": amount, "engine": asked.engine, "recorded": not asked.again}
         case _:

@@ -13,7 +13,6 @@ from posbias.files import write_text
 from posbias.papers.study import PICTURES, Study
 from posbias.reports.pages import Page
 from posbias.reports.sections import label
-from posbias.sources import cite
 from posbias.store import dump_json, save_json
 from posbias.store.header import VERSION
 
@@ -138,12 +137,12 @@ def told(study: Study, results: Any, effort: str) -> dict[str, Any]:
 
 
 def _page(study: Study, shown: Any, judged: Sequence[Judged]) -> Page:
-    title = f"{cite(study.paper).short}, {_title(study)}"
+    title = f"{study.source}, {_title(study)}"
     return Page(title, study.note(shown), tuple(study.tables(shown)), tuple(judged))
 
 
 def _about(study: Study, shown: Any, page: Page, effort: str) -> dict[str, Any]:
-    about = {"name": study.name, "title": _title(study), "source": cite(study.paper).short}
+    about = {"name": study.name, "title": _title(study), "source": study.source}
     about |= {"version": VERSION, "effort": effort}
     return about | page.as_dict() | dict(study.data(shown))
 

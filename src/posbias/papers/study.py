@@ -17,10 +17,11 @@ from typing import Any
 
 from posbias.claims import ELSEWHERE, Claim, Judged, judged, undecided
 from posbias.errors import InputFileError, InvalidValueError
-from posbias.papers import find_figures
+from posbias.papers import OURS, find_figures
 from posbias.papers.claims import AtHand, LookedAt
 from posbias.papers.results import Recorded, State, best_result, rows_of, state_of
 from posbias.reports.pages import Table
+from posbias.sources import cite
 
 MACHINE = "2 cores, x86-64"
 """What costs are of."""
@@ -116,6 +117,11 @@ class Study:
         return self.key.partition("/")[0]
 
     @property
+    def source(self) -> str:
+        """The paper as a page names it; posbias where it belongs to none."""
+        return "posbias" if self.paper == OURS else cite(self.paper).short
+
+    @property
     def name(self) -> str:
         """Its name within the paper."""
         return self.key.partition("/")[2]
@@ -146,6 +152,8 @@ class Study:
     @property
     def command(self) -> str:
         """What makes it."""
+        if self.paper == OURS:
+            return f"posbias study run {self.key}"
         return f"posbias paper {self.paper} {self.name} {self.options}".rstrip()
 
     @property

@@ -6,18 +6,19 @@ from posbias.terminal import table
 
 
 def list_(*papers: str, out: shared.Results = shared.RESULTS, json: shared.Json = False) -> None:
-    """List every figure, table and set of statements of the three papers: what it shows, costs, and its state.
+    """List every figure, table and set of statements of the three papers, and our studies: cost and state of each.
 
     The state is of what was made in --out, or of recorded results, which come along, if these are of more effort.
 
     Parameters
     ----------
     papers
-        wu2025, herasimchyk2026 or kim2026, or single studies such as wu2025/fig2. Default: all.
+        wu2025, herasimchyk2026, kim2026 or ours, or single studies such as wu2025/fig2. Default: all.
     """
-    from posbias.papers.registry import find_studies
+    from posbias.papers.registry import OWN, find_studies
 
-    studies = [(study, study.state(out)) for study in find_studies(papers)]
+    shown = [*find_studies(papers), *(() if papers else OWN.values())]
+    studies = [(study, study.state(out)) for study in shown]
     records = [study.as_dict() | {"state": state.as_dict()} for study, state in studies]
     head = ["study", "what it shows", "printed", "quick", "full", "effort", f"in {out}"]
     rows = [

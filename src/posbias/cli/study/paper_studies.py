@@ -15,9 +15,9 @@ def named(file: str) -> "Study | None":
     paper, slash, name = file.partition("/")
     if not (slash and name) or "/" in name or Path(name).suffix or Path(file).exists():
         return None
-    from posbias.papers.registry import PAPERS, find_studies
+    from posbias.papers.registry import OURS, PAPERS, find_studies
 
-    return find_studies(file)[0] if paper in PAPERS else None
+    return find_studies(file)[0] if paper in (*PAPERS, OURS) else None
 
 
 def tell_status(study: "Study", out: Path | None, json: bool) -> None:

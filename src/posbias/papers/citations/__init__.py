@@ -18,7 +18,7 @@ from typing import Any
 from posbias.errors import InputFileError, nearest
 from posbias.papers.citations.methods import Uses, of_architecture, of_study
 from posbias.papers.citations.results import uses_of_file
-from posbias.papers.registry import PAPERS, STUDIES, find_studies
+from posbias.papers.registry import OURS, OWN, PAPERS, STUDIES, find_studies
 from posbias.sources import BIBLIOGRAPHY, Source, cite, software, versions
 from posbias.store.header import VERSION
 
@@ -72,7 +72,7 @@ def _uses(given: str) -> Uses:
     if path.exists():
         yield from uses_of_file(path)
         return
-    if given in STUDIES or given in PAPERS:
+    if given in STUDIES or given in PAPERS or given in OWN or given == OURS:
         for study in find_studies([given]):
             yield from of_study(study)
         for other in versions(given):

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from posbias.papers import OURS
 from posbias.papers.study import Study
 from posbias.papers.theorems import Statements, statements_of
 from posbias.spec import encode
@@ -182,6 +183,9 @@ def of_study(study: Study) -> Uses:
     """A figure, a table or the statements of a paper."""
     if isinstance(study, Statements):
         yield study.paper, study.title
+        return
+    if study.paper == OURS:
+        yield from study.uses
         return
     yield study.paper, f"{study.title} ({study.key})"
     if study.parts:

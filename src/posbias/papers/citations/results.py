@@ -13,7 +13,7 @@ from posbias.errors import DamagedError, InputFileError, PosbiasError, nearest
 from posbias.input_files import read_mapping, read_text
 from posbias.papers.citations import methods
 from posbias.papers.citations.methods import Uses, of_study
-from posbias.papers.registry import PAPERS, STUDIES
+from posbias.papers.registry import OURS, OWN, PAPERS, STUDIES
 from posbias.sources import cite
 from posbias.spec import encode
 from posbias.store import open_netcdf, open_tensors
@@ -251,7 +251,8 @@ def _paper(data: Table, path: Path) -> Uses:
     named = [data["paper"]] if "paper" in data else [path.parent.name] if path.parent.name in PAPERS else []
     source = [paper for paper in PAPERS if data.get("source") == cite(paper).short]
     papers = [*source, *named, *(["wu2025"] if "figure" in data else []), "herasimchyk2026"]
-    study = STUDIES.get(f"{papers[0]}/{name}")
+    own = OWN.get(f"{OURS}/{name}") if data.get("source") == "posbias" else None
+    study = own or STUDIES.get(f"{papers[0]}/{name}")
     if study is None:
         raise InputFileError(f"{path}: {name!r} is no study of {papers[0]}, {NEEDED}")
     yield from of_study(study)
