@@ -1,6 +1,7 @@
 """Packages whose names are loaded when first used, from the stub beside them, and packages that may be absent."""
 
 import importlib.util
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -10,10 +11,10 @@ from posbias.errors import MissingPackageError
 
 _OPTIONAL = {"torch", "transformers", "safetensors", "gguf", "accelerate", "xarray", "netCDF4"}
 _EXTRAS = {
-    **dict.fromkeys((*sorted(_OPTIONAL), "pandas", "tokenizers"), "measure"),
-    **dict.fromkeys(("matplotlib", "jinja2", "markdown_it"), "report"),
+    **dict.fromkeys((*sorted(_OPTIONAL), "pandas", "tokenizers", "huggingface_hub"), "measure"),
+    **dict.fromkeys(("matplotlib", "jinja2", "markupsafe", "markdown_it"), "report"),
     "datasets": "texts",
-    "ray": "cluster",
+    **dict.fromkeys(("ray", "grpc"), "cluster"),
 }
 """Packages that may be absent → the extra of posbias that brings them."""
 
@@ -40,17 +41,25 @@ def attach(
     return find_or_explain, names, public
 
 
-def need(*packages: str, work: str, extra: str) -> None:
-    """Raise `MissingPackageError` for the first of `packages`, by import name, that is not installed."""
+def need(*packages: str, work: str, extra: str = "") -> None:
+    """Raise `MissingPackageError` for the first of `packages`, by import name, that is not installed.
+
+    It names `extra`, or without one the extra that brings the package.
+    """
     for package in packages:
         if importlib.util.find_spec(package) is None:
-            raise _missing(package, work, extra)
+            raise _missing(package, work, extra or _EXTRAS[package])
 
 
 def missing(error: ModuleNotFoundError) -> MissingPackageError | None:
     """What to say of a package that was looked for in vain; None for one that no extra brings."""
     package = (error.name or "").partition(".")[0]
-    return _missing(package, "this", _EXTRAS[package]) if package in _EXTRAS else None
+    if package not in _EXTRAS:
+        return None
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if any(module.startswith("posbias.training") for module in modules):
+        return _missing(package, "training", "train")
+    return _missing(package, "this", _EXTRAS[package])
 
 
 def _missing(package: str, work: str, extra: str) -> MissingPackageError:

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from posbias.arguments import counted, shortened, typed_integer, whole
 from posbias.errors import InvalidValueError
 from posbias.files import need_writable
+from posbias.lazy import need
 
 if TYPE_CHECKING:
     from posbias.execution import Engine
@@ -31,12 +32,13 @@ def check_targets(out: Path | None, plot: Path | None, *inputs: str | Path | Non
     """Say what is known to be wrong with the files to be written before anything is computed.
 
     Raises `InvalidValueError` for a kind of picture that is not drawn, and for a file that is read as well, or
-    written twice; `OutputFileError` where nothing can be written.
+    written twice; `OutputFileError` where nothing can be written; `MissingPackageError` where nothing is drawn.
     """
     if plot is not None:
         from posbias.plots import check_kind
 
         check_kind(plot)
+        need("matplotlib", work="--plot", extra="report")
     taken = {os.path.realpath(one): "read" for one in inputs if one is not None}
     for name, target in (("out", out), ("plot", plot)):
         if target is not None:

@@ -67,7 +67,10 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
     source
         A model (as for `posbias measure`), or the .nc of a finished measurement.
     """
-    from posbias.reports import write_report
+    from posbias.reports import require, write_report
+
+    # it is said before the model is measured
+    require("jinja2", "matplotlib")
 
     if options.out is not None and options.out.suffix == ".nc":
         raise InvalidValueError(

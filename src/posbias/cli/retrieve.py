@@ -10,6 +10,7 @@ from posbias.cli.jobs import JobFiles, computed_once
 from posbias.cli.output import answer_with
 from posbias.errors import InvalidValueError
 from posbias.files import need_writable
+from posbias.lazy import need
 from posbias.terminal import table
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def retrieve(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = O
     Writes retrieval.nc and the curve as SVG and PNG. An interrupted run goes on from its finished prompts when
     the same command is given again.
     """
+    need("torch", "xarray", work="asking a model", extra="measure")
+    need("matplotlib", work="the curve", extra="report")
     from posbias.measurement import read_text
     from posbias.measurement.retrieval import retrieval_fingerprint, retrieval_job
     from posbias.measurement.retrieval import retrieve as ask

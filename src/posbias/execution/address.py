@@ -1,12 +1,12 @@
 """Where a Ray cluster is, found out within seconds: Ray itself would try for minutes."""
 
-import importlib.util
 import os
 import re
 import socket
 
 from posbias.arguments import shortened
-from posbias.errors import ClusterError, MissingPackageError, nearest
+from posbias.errors import ClusterError, nearest
+from posbias.lazy import need
 
 PATIENCE = 3.0
 """Seconds in which a cluster has to answer."""
@@ -21,10 +21,7 @@ def find_cluster(address: str) -> str:
     `ClusterError` for an address that is spelt wrongly or where no cluster answers, `MissingPackageError` without
     Ray.
     """
-    if importlib.util.find_spec("ray") is None:
-        raise MissingPackageError(
-            "ray is not installed, which many machines need: pip install 'posbias[cluster]'"
-        )
+    need("ray", work="a cluster", extra="cluster")
     if address == "local":
         return address
     if address != "auto":
@@ -85,9 +82,7 @@ def _need_ray_behind(target: str, address: str, name: str, client: bool) -> None
         import grpc
     except ImportError:
         if client:
-            raise MissingPackageError(
-                f"grpcio is not installed, which {address} needs: pip install 'posbias[cluster]'"
-            ) from None
+            need("grpc", work=address, extra="cluster")
         return
     with grpc.insecure_channel(target, options=[("grpc.enable_http_proxy", 0)]) as channel:
         services = ["/ray.rpc.NodeInfoGcsService/CheckAlive", "/ray.rpc.RayletDriver/ClusterInfo"]

@@ -22,6 +22,8 @@ from posbias.arguments import shortened, whole
 from posbias.errors import InputFileError, InvalidValueError, MissingPackageError, ModelError, PosbiasError
 from posbias.events import Event, OnEvent
 from posbias.files import need_writable
+from posbias.lazy import missing as missing_package
+from posbias.lazy import need
 from posbias.papers import OURS
 from posbias.papers.costs import Costs
 from posbias.papers.herasimchyk2026.cells import check_models
@@ -107,8 +109,8 @@ def make_all(
     The arguments are those of `Asked`; `again` makes even what is there (of cells that are kept). What quick and
     full will cost is logged first. Raises `InvalidValueError` for an unknown name or effort, a number where there
     are several units, a model given twice or a folder of configurations that is none, `OutputFileError` before any
-    work if `folder` cannot be written, and KeyboardInterrupt on Ctrl-C, saying what is kept. What else goes wrong
-    is in `Ran.failed`.
+    work if `folder` cannot be written, `MissingPackageError` where nothing can be made without a package, and
+    KeyboardInterrupt on Ctrl-C, saying what is kept. What else goes wrong is in `Ran.failed`.
     """
     began, folder = time.monotonic(), Path(folder)
     wanted = list(dict.fromkeys(part for study in find_studies(names) for part in study.made_of))
@@ -130,7 +132,7 @@ def make_all(
                 spent, reasons = _make(asked, studies)
             except Exception as error:
                 # the other parts are to be made all the same; what went wrong is said now and at the end
-                told = str(error) if isinstance(error, PosbiasError) else f"{type(error).__name__}: {error}"
+                told = _told(error)
                 keys = [study.key for study in studies]
                 failed |= dict.fromkeys(keys, told)
                 log.error("%s: %s", ", ".join(keys), told)
@@ -162,6 +164,10 @@ def _check(asked: Asked, wanted: Sequence[Study]) -> None:
     if isinstance(asked.effort, str) and asked.effort not in ("quick", "full"):
         raise InvalidValueError(f"effort: {shortened(asked.effort)} given, quick or full needed")
     need_writable(asked.folder / "papers.json")
+    if any(not isinstance(study, Statements) for study in wanted):
+        need("matplotlib", work="drawing", extra="report")
+    if all(_needs_torch(asked, study) and not study.file(asked.folder).exists() for study in wanted):
+        need("torch", work="each of these studies")
     if asked.configs is not None and not asked.configs.is_dir():
         raise InvalidValueError(f"configs: {asked.configs} is no folder, one with the authors' files needed")
     twice = [name for name in asked.models if asked.models.count(name) > 1]
@@ -182,6 +188,18 @@ def _finished(study: Study, asked: Asked, costs: Costs) -> bool:
     if not state.made or isinstance(asked.effort, int) or state.effort not in enough:
         return False
     return study.needs != "models" or costs.options_of(study.key) == asked.options
+
+
+def _needs_torch(asked: Asked, study: Study) -> bool:
+    """Whether a study cannot be made without, of rollout files neither."""
+    return study.needs == "torch" or (study.needs == "models" and asked.models != ("none",))
+
+
+def _told(error: Exception) -> str:
+    absent = missing_package(error) if isinstance(error, ModuleNotFoundError) else None
+    if absent is not None or isinstance(error, PosbiasError):
+        return str(absent or error)
+    return f"{type(error).__name__}: {error}"
 
 
 def _announcement(asked: Asked, missing: Sequence[Study], found: int, effort: str) -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posbias.arguments import one_of
-from posbias.errors import MissingPackageError
 from posbias.files import write_bytes
 from posbias.lazy import need
 from posbias.signatures import typed
@@ -55,12 +54,9 @@ def new_figure(width: float = 6.4, height: float = 3.2) -> "Figure":
 
     Raises `MissingPackageError` when matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise MissingPackageError(
-            f"{error.name}: not installed, needed to draw; run: pip install 'posbias[report]'"
-        ) from None
+    need("matplotlib", work="drawing", extra="report")
+    from matplotlib.figure import Figure
+
     return Figure(figsize=(width, height), layout="constrained", facecolor=PAPER)
 
 

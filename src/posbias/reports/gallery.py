@@ -12,10 +12,12 @@ import struct
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
-
-from markupsafe import Markup
+from typing import TYPE_CHECKING
 
 from posbias.plots import THEMED
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 LARGEST_SVG = 700_000
 """Bytes of an SVG, made compact, up to which it goes into the page; above, its PNG does."""
@@ -30,7 +32,6 @@ _DRAWN = (  # noqa: SIM905
 _PLACES = frozenset(("d", "transform", "points", "x", "y", "width", "height"))
 ElementTree.register_namespace("", _SVG)
 ElementTree.register_namespace("xlink", _LINK)
-_NOTHING = Markup()
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Picture:
     `element` is empty where there is none; `why` then says so, in words for a person.
     """
 
-    element: Markup = _NOTHING
+    element: "Markup | str" = ""
     vector: bool = True
     why: str = ""
 
@@ -83,7 +84,7 @@ def within(pictures: dict[str, Picture], limit: int) -> dict[str, Picture]:
     return kept
 
 
-def inline_svg(picture: bytes, identity: str, alternative: str) -> Markup:
+def inline_svg(picture: bytes, identity: str, alternative: str) -> "Markup":
     """An SVG of matplotlib as an element: what draws and nothing else, two digits after the point, ids of its own.
 
     It is as wide as its place (`--natural` is its own width, in CSS pixels); text, lines and background take the
@@ -91,6 +92,8 @@ def inline_svg(picture: bytes, identity: str, alternative: str) -> Markup:
     off. `alternative` is read to those who cannot see it. Raises `ParseError` or `ValueError` for what is no such
     SVG.
     """
+    from markupsafe import Markup
+
     if b"<!ENTITY" in picture:
         raise ValueError("entities are not read")
     root = ElementTree.fromstring(picture)
@@ -177,7 +180,9 @@ def _rounded(text: str) -> str:
     return " ".join(re.sub(r"scale\([^)]*\)|-?\d+\.\d{3,}(?![\de])", shorter, text).split())
 
 
-def _embedded(content: bytes, alternative: str) -> Markup:
+def _embedded(content: bytes, alternative: str) -> "Markup":
+    from markupsafe import Markup
+
     width, height = _sides(content)
     if len(content) > LARGEST_PNG:
         raise ValueError("is too heavy for this page")

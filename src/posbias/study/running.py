@@ -15,6 +15,7 @@ from posbias.events import Event, OnEvent
 from posbias.execution import Engine, Failed, InProcess, Last, Result, Task
 from posbias.files import need_writable
 from posbias.interruption import Pace
+from posbias.lazy import need
 from posbias.signatures import typed
 from posbias.store import Store
 from posbias.study.records import Record, check_folder, clear, save_manifest, store_of
@@ -78,8 +79,8 @@ def run_study(
     files are named to the log.
 
     Raises `StudyError` when all others are finished, naming the cells that failed; `InputFileError` for a folder
-    of another schema version, `OutputFileError` when a result cannot be written, KeyboardInterrupt on Ctrl-C,
-    saying what is kept; and what the engine raises.
+    of another schema version, `OutputFileError` when a result cannot be written, `MissingPackageError` before any
+    cell, KeyboardInterrupt on Ctrl-C, saying what is kept; and what the engine raises.
     """
     folder = Path(folder)
     engine = engine or InProcess()
@@ -88,9 +89,13 @@ def run_study(
     clear(folder)
     store = store_of(folder)
     found = _found(study, store)
-    save_manifest(study, folder)
     cells = study.cells()
     wanted = [number for number, one in enumerate(found) if again or one is None]
+    if engine.shares_disk:
+        # what is installed is installed for each of its processes
+        packages = dict.fromkeys(package for number in wanted for package in cells[number].spec.packages)
+        need(*packages, work="a cell of the study")
+    save_manifest(study, folder)
     run = _Run(study, store, wanted, found, type(engine).__name__, on_event)
     try:
         if wanted:

@@ -12,6 +12,7 @@ from posbias.cli import options as shared
 from posbias.cli.output import answer_with, log, progress
 from posbias.errors import InvalidValueError, PosbiasError
 from posbias.interruption import budget
+from posbias.lazy import need
 
 if TYPE_CHECKING:
     from posbias.claims import Judged
@@ -121,6 +122,7 @@ def answer_reproduction(
     **settings: Any,
 ) -> None:
     """Make some of a paper with a bar, and answer with what was made; `settings` as of its `reproduce`."""
+    need("matplotlib", work="drawing", extra="report")
     reproduce = import_module(f"posbias.papers.{paper}").reproduce
     with budget(options.budget), progress(waiting) as on_event:
         made = reproduce(what, out=options.out, again=options.rerun, on_event=on_event, **settings)

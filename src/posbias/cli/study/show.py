@@ -37,10 +37,7 @@ class Options:
 
 def show(file: shared.StudyName, *, options: Options = Options()) -> None:
     """Show what a study found: its cells with their main quantities, its claims with their verdicts, its cost."""
-    if options.plot is not None:
-        from posbias.plots import check_kind
-
-        check_kind(options.plot)
+    shared.check_targets(None, options.plot)
     if study := paper_studies.named(file):
         if options.plot is not None or options.quantities or options.cells:
             raise InvalidValueError(
