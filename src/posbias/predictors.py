@@ -20,7 +20,7 @@ from posbias.errors import InputFileError, InvalidValueError
 from posbias.input_files import read_text
 from posbias.profile import Profile
 from posbias.signatures import typed
-from posbias.store import load_measurement
+from posbias.store import load_measurement, undamaged
 from posbias.theory.rollout.kernel import masked_softmax, push, through
 
 if TYPE_CHECKING:
@@ -219,6 +219,7 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
         text = read_text(path)
         memory.require(64 * (text.count(",") + text.count("[")), f"{path}: bytes", len(text))
         data = json.loads(text)
+        data = undamaged(data, path) if isinstance(data, dict) else data
     except RecursionError:
         raise InputFileError(f"{path}: nested too deeply; a prediction, a list or a .nc needed") from None
     except ValueError as error:

@@ -7,15 +7,19 @@ records of studies that it does not make, and adds to those that it makes anew w
 
 import datetime
 import json
+import logging
 import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from posbias.errors import DamagedError
 from posbias.memory import cores
 from posbias.papers.reproduction import Spent
-from posbias.store import save_json
+from posbias.store import save_json, undamaged
 from posbias.store.header import VERSION
+
+log = logging.getLogger(__name__)
 
 
 class Costs:
@@ -25,11 +29,14 @@ class Costs:
         self.path, self._effort, self._options = path, effort, dict(options)
         self.records: dict[str, dict[str, Any]] = {}
         try:
-            kept = json.loads(path.read_text(encoding="utf-8"))
+            kept = undamaged(json.loads(path.read_text(encoding="utf-8")), path)
             if kept["version"] == VERSION:
                 self.records = {str(key): dict(one) for key, one in kept["studies"].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            pass  # nothing kept, or nothing that can be used: what is made is on record again
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, DamagedError):
+            # what is made is on record again
+            log.warning("%s: damaged, what studies took is counted anew", path)
 
     def options_of(self, key: str) -> dict[str, Any] | None:
         """What a study was made with; None if that is not on record."""

@@ -12,6 +12,7 @@ from posbias.claims import TOLD
 from posbias.errors import InputFileError
 from posbias.evidence import VERDICTS
 from posbias.input_files import read_mapping
+from posbias.store import undamaged
 from posbias.store.header import VERSION
 
 log = logging.getLogger(__name__)
@@ -131,7 +132,7 @@ def read_result(path: Path, name: str) -> dict[str, Any]:
     Raises `InputFileError` when it is missing, damaged, of another study or another version of posbias (one that
     names none is of an earlier one), or holds no claims as `Judged.as_dict` spells them.
     """
-    data = read_mapping(path)
+    data = undamaged(read_mapping(path), path)
     held = data.get("name", name)
     if held != name:
         raise InputFileError(f"{path}: holds {held!r}, {name!r} needed")

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from posbias.claims import ELSEWHERE, Provenance, count, tally
-from posbias.errors import InvalidValueError
+from posbias.errors import DamagedError, InvalidValueError
 from posbias.evidence import Verdict
 from posbias.reports.gallery import Picture, picture, within
 from posbias.reports.pages import Page
 from posbias.sources import Source, cite
+from posbias.store import undamaged
 
 KINDS = {"fig": "Figures", "table": "Tables", "section": "Section"}
 """What studies are called together, by the letters their names begin with."""
@@ -146,11 +147,15 @@ def read_json(path: Path) -> tuple[dict[str, Any], str]:
     """A JSON object and what is wrong with it: nothing where it is whole, or not there."""
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
+        return (
+            (undamaged(about, path), "") if isinstance(about, dict) else ({}, f"{path.name} holds no result")
+        )
     except FileNotFoundError:
         return {}, ""
-    except (OSError, ValueError):
+    except DamagedError:
+        return {}, f"{path.name} is damaged"
+    except (OSError, ValueError, RecursionError):
         return {}, f"{path.name} cannot be read"
-    return (about, "") if isinstance(about, dict) else ({}, f"{path.name} holds no result")
 
 
 def _section(folder: Path, key: str, study: Any, claims: Sequence[Any], cost: Mapping[str, Any]) -> Section:

@@ -7,7 +7,7 @@ and read, `Store` a folder of finished cells, `Checkpoint` one unfinished comput
 from posbias.deprecated import or_moved
 from posbias.store.checkpoint import Checkpoint
 from posbias.store.header import Header, versions_here
-from posbias.store.json_files import JsonCodec, dump_json, parse_json, save_json
+from posbias.store.json_files import JsonCodec, dump_json, parse_json, save_json, undamaged
 from posbias.store.measurements import load_measurement, load_retrieval, save_measurement, save_retrieval
 from posbias.store.netcdf_files import NetCDFCodec, need_xarray, open_netcdf
 from posbias.store.pieces import remove_pieces
@@ -37,6 +37,7 @@ __all__ = [
     "save_measurement",
     "save_retrieval",
     "set_aside",
+    "undamaged",
     "versions_here",
 ]
 

@@ -1,5 +1,6 @@
 """JSON: text that any program reads, every float in full; and the codec of results that are a few numbers."""
 
+import hashlib
 import json
 import math
 import os
@@ -16,6 +17,8 @@ from posbias.input_files import need_ordinary
 from posbias.signatures import typed
 from posbias.store.header import Header, canonical, check, digest_of, made_again_by
 
+_DIGEST = "digest"
+
 
 @typed
 def dump_json(data: Any) -> str:
@@ -25,8 +28,24 @@ def dump_json(data: Any) -> str:
 
 @typed
 def save_json(data: Any, path: str | os.PathLike[str]) -> Path:
-    """Write `data` as JSON. Raises `OutputFileError`."""
-    return write_text(path, dump_json(data) + "\n")
+    """Write `data` as JSON, of a mapping with its SHA-256 as the last key. Raises `OutputFileError`."""
+    text = dump_json(data)
+    if isinstance(data, Mapping):
+        told = json.loads(text)
+        text = dump_json(told | {_DIGEST: hashlib.sha256(canonical(told)).hexdigest()})
+    return write_text(path, text + "\n")
+
+
+def undamaged(data: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What `save_json` was given, without its digest; a mapping that somebody wrote has none.
+
+    Raises `DamagedError` where the digest is another's.
+    """
+    told = dict(data)
+    digest = told.pop(_DIGEST, None)
+    if digest is not None and digest != hashlib.sha256(canonical(told)).hexdigest():
+        raise DamagedError(f"{path}: damaged, its content does not match its digest")
+    return told
 
 
 def dump_lines(data: Any, before: str = "") -> str:

@@ -2,13 +2,17 @@
 
 The header lies in the file's attributes: `posbias_kind`, which a dataset keeps in memory too, and the rest as
 `posbias_schema`, `posbias_specification`, … Behind the last byte that HDF5 reads lies the SHA-256 of all before
-it: damaged bytes can make that library loop or crash, so they are told before it sees them. Needs xarray and
-netCDF4.
+it: damaged bytes can make that library loop or crash, so they are told before it sees them. A file without it, of
+an older posbias or of another program, is read by a process of its own. Needs xarray and netCDF4.
 """
 
 import hashlib
 import json
 import os
+import signal
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +31,10 @@ if TYPE_CHECKING:
 _KIND, _PREFIX = "posbias_kind", "posbias_"
 _BLOCK = 1 << 20
 _SEAL, _DIGITS = b"\nposbias-sha256 ", 64
+PATIENCE = 120
+"""Seconds that reading a file without a digest may take."""
+_FAULTS = (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError)
+"""What reading a damaged file raises, where it raises."""
 _TABLES = ("specification", "versions", "cost")
 
 
@@ -93,17 +101,19 @@ def open_netcdf(path: Path) -> "xr.Dataset":
 
     Raises `InputFileError` when it is missing, `DamagedError` when it is not NetCDF, `MissingPackageError`.
     """
-    xarray = need_xarray()
+    need_xarray()
     if not Path(path).is_file():
         raise InputFileError(f"{path}: no such file")
     try:
-        if _is_broken(Path(path)):
-            raise DamagedError(f"{path}: damaged, its content does not match its digest")
-        with xarray.open_dataset(path, engine="netcdf4") as opened:
-            return opened.load()
+        match _is_sealed(Path(path)):
+            case True:
+                return _loaded(Path(path))
+            case False:
+                raise DamagedError(f"{path}: damaged, its content does not match its digest")
+        return _read_elsewhere(Path(path))
     except PermissionError as error:
         raise InputFileError(f"{path}: cannot be read: {error.strerror}") from None
-    except (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError) as error:
+    except _FAULTS as error:
         raise DamagedError(unreadable(path, error)) from None
 
 
@@ -115,26 +125,71 @@ def _seal(path: Path) -> None:
         file.write(_SEAL + digest.encode())
 
 
-def _is_broken(path: Path) -> bool:
-    """Whether a file ends with a digest that is not its own; one of posbias 0.1, or cut, ends with none."""
+def _read_elsewhere(path: Path) -> "xr.Dataset":
+    """A file that HDF5 may crash on, read and written anew by a process of its own.
+
+    Raises `DamagedError` where that process fails, crashes or does not end.
+    """
+    program = "import sys; from posbias.store.netcdf_files import rewrite; sys.exit(rewrite(*sys.argv[1:]))"
+    with tempfile.TemporaryDirectory(prefix="posbias-") as folder:
+        target = Path(folder) / "copy.nc"
+        try:
+            done = subprocess.run(
+                [sys.executable, "-P", "-c", program, path.absolute(), target],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=PATIENCE,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise DamagedError(f"{path}: damaged, not read within {PATIENCE} s") from None
+        if done.returncode < 0:
+            why = signal.strsignal(-done.returncode)
+            raise DamagedError(f"{path}: damaged, the library that reads it crashes ({why})")
+        if done.returncode > 0:
+            told = done.stderr.decode(errors="replace").splitlines() or ["unknown"]
+            raise DamagedError(unreadable(path, ValueError(told[-1])))
+        return _loaded(target)
+
+
+def rewrite(path: str, target: str) -> str | None:
+    """Write what a file holds to another one; the work of `_read_elsewhere`'s process. Returns what went wrong."""
+    try:
+        _loaded(Path(path)).to_netcdf(target, engine="netcdf4")
+    except _FAULTS as error:
+        return _reason(error)
+    return None
+
+
+def _loaded(path: Path) -> "xr.Dataset":
+    with need_xarray().open_dataset(path, engine="netcdf4") as opened:
+        return opened.load()
+
+
+def _is_sealed(path: Path) -> bool | None:
+    """Whether a file ends with its own digest; None for one of posbias 0.1, or a cut one, which ends with none."""
     size = path.stat().st_size - len(_SEAL) - _DIGITS
     with path.open("rb") as file:
         file.seek(max(size, 0))
         end = file.read()
         if not end.startswith(_SEAL):
-            return False
+            return None
         file.seek(0)
         digest = hashlib.sha256()
         while size > 0 and (block := file.read(min(size, _BLOCK))):
             digest.update(block)
             size -= len(block)
-    return end != _SEAL + digest.hexdigest().encode()
+    return end == _SEAL + digest.hexdigest().encode()
 
 
 def unreadable(path: Path, error: Exception) -> str:
     """Say that a file is no NetCDF that can be read, and why."""
+    return f"{path}: not a readable NetCDF file ({_reason(error)})"
+
+
+def _reason(error: Exception) -> str:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-    return f"{path}: not a readable NetCDF file ({' '.join(str(reason).split())[:120]})"
+    return " ".join(str(reason).split())[:120]
 
 
 def checksum_of_0_1(dataset: "xr.Dataset") -> str:

@@ -3,6 +3,8 @@
 import json
 import random
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -11,12 +13,17 @@ import numpy as np
 import pytest
 import xarray as xr
 from command import called
+from logged import logged
 
+import posbias.measurement
 from posbias.errors import InputFileError
 from posbias.measurement import measure
 from posbias.measurement.models.loading import load_model
 from posbias.papers.citations.results import uses_of_file
+from posbias.papers.costs import Costs
+from posbias.papers.results import read_result
 from posbias.papers.theorems import statements_of
+from posbias.predictors import load_profile
 from posbias.simulation import RecencyModel, simulate_recency
 from posbias.simulation.cell import RecencyCell
 from posbias.store import (
@@ -27,6 +34,7 @@ from posbias.store import (
     Store,
     Tensors,
     load_measurement,
+    open_netcdf,
     save_measurement,
 )
 from posbias.store import load_retrieval as read_retrieval
@@ -54,6 +62,8 @@ COMMANDS = (
     "study record network --out record",
     "study run study.toml --out study",
     "study pack study --out pack.zip",
+    "predict bloom-7b1 --tokens 16 --out prediction.json",
+    "study run kim2026/fig1 --effort 1000 --out results",
 )
 
 
@@ -83,6 +93,9 @@ def files(tmp_path_factory):
         "statement": "statement/*.json",
         "checkpoint": "checkpoint.safetensors",
         "pack": "pack.zip",
+        "prediction": "prediction.json",
+        "figure": "results/kim2026/fig1.json",
+        "costs": "results/papers.json",
     }
     return {kind: next(iter(sorted(folder.glob(pattern)))) for kind, pattern in found.items()}
 
@@ -116,6 +129,15 @@ def unpacked(path):
     return {place.name: place.read_bytes() for place in sorted(folder.rglob("*")) if place.is_file()}
 
 
+def costs(path):
+    """What studies took; of a damaged file nothing is kept, which the log is told."""
+    with logged() as words:
+        held = Costs(path, "quick", {}).records
+    if words:
+        raise InputFileError(*words)
+    return held
+
+
 READ = {
     "measurement": load_measurement,
     "retrieval": read_retrieval,
@@ -129,9 +151,15 @@ READ = {
     "statement": lambda path: JsonCodec().read(path, StatementCell.kind, StatementCell.schema),
     "checkpoint": resumed,
     "pack": unpacked,
+    "prediction": lambda path: vars(load_profile(path)),
+    "figure": lambda path: read_result(path, "fig1"),
+    "costs": costs,
 }
 """How each kind is read where its content is used."""
-CITED = ("measurement", "retrieval", "network", "untested weights", "study cell", "manifest", "statement")
+CITED = (
+    *("measurement", "retrieval", "network", "untested weights", "study cell", "manifest", "statement"),
+    *("prediction", "figure"),
+)
 
 
 def bits(value):
@@ -363,3 +391,50 @@ def test_a_study_says_which_cell_is_damaged(files, damage, tmp_path):
     assert "Traceback" not in done.stderr
     assert f"cells/{path.name}: " in done.stderr
     assert done.returncode == 2 or json.loads(done.stdout)["finished"] == 1
+
+
+# --- files without the digest behind them, as posbias 0.1 wrote them ------------------------------------------
+
+OLD = Path(__file__).parent / "release_0_1_0" / "causal-decay-depth1-residual-e8f09c36.nc"
+OPEN = """
+import sys
+from pathlib import Path
+from posbias.errors import DamagedError
+from posbias.store import open_netcdf
+try:
+    open_netcdf(Path(sys.argv[1]))
+except DamagedError as error:
+    print(error)
+"""
+
+
+def hurt(seed):
+    """The old file with some bits of its first part flipped."""
+    draw, content = random.Random(seed), bytearray(OLD.read_bytes())
+    for _ in range(draw.choice([1, 4, 16])):
+        bit = draw.randrange(8 * 20_000)
+        content[bit // 8] ^= 1 << bit % 8
+    return content
+
+
+@pytest.mark.parametrize("seed", [2, 59, pytest.param(85, marks=pytest.mark.slow)])
+def test_what_crashes_hdf5_ends_in_a_line(seed, tmp_path):
+    """With HDF5 2.2.0 reading these files ends the process that does it."""
+    path = tmp_path / "old.nc"
+    path.write_bytes(hurt(seed))
+    done = subprocess.run([sys.executable, "-c", OPEN, path], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    # where the crash hits nothing, it may be read
+    assert all(line.startswith(f"{path}: ") for line in done.stdout.splitlines())
+
+
+def test_bundled_measurements_have_their_digest_behind_them():
+    """So that they are read without a process more."""
+    for path in Path(posbias.measurement.__path__[0]).rglob("*.nc"):
+        assert path.read_bytes()[-80:].startswith(b"\nposbias-sha256 "), path
+
+
+def test_an_old_file_is_read():
+    """By a process of its own, equal to the bit to what is read here."""
+    with xr.open_dataset(OLD, engine="netcdf4") as opened:
+        assert bits(open_netcdf(OLD)) == bits(opened.load())

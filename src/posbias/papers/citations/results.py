@@ -16,7 +16,7 @@ from posbias.papers.citations.methods import Uses, of_study
 from posbias.papers.registry import OURS, OWN, PAPERS, STUDIES
 from posbias.sources import cite
 from posbias.spec import encode
-from posbias.store import open_netcdf, open_tensors
+from posbias.store import open_netcdf, open_tensors, undamaged
 from posbias.store.header import made_again_by
 from posbias.store.json_files import verified
 from posbias.store.netcdf_files import checksum_of_0_1, has_header, verified_dataset
@@ -123,7 +123,8 @@ def _table(path: Path) -> dict[str, Any]:
     # with one of its keys damaged it still is a result
     if len(_HEADER & data.keys()) >= len(_HEADER) - 1:
         verified(data, path)
-    return data
+        return data
+    return undamaged(data, path)
 
 
 def _of_weights(path: Path) -> Uses:
