@@ -20,9 +20,10 @@ test: venv
 test-all: venv
 	$(TESTS)
 
-## Files that nobody would write, thousands of them, other ones every time
+## Files that nobody would write, thousands of them, other ones every time: SECONDS for every test
+SECONDS ?= 60
 fuzz: venv
-	$(BIN)/python -m pytest tests/fuzz -n 2 --hypothesis-profile=fuzz
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest tests/fuzz -n 2 -m "not slow" --hypothesis-profile=fuzz --seconds=$(SECONDS)
 
 lint: venv
 	$(BIN)/ruff format --check

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import signal
 import time
+from collections.abc import Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -37,11 +38,14 @@ def run(line: str, folder: str) -> None:
 
 
 class Command:
-    """A command line that keeps everything in `kept`, run in a folder, whole or until it is killed."""
+    """A command line that keeps everything in `kept`, run in a folder, whole or until it is killed.
 
-    def __init__(self, line: str, folder: Path):
+    `modules` are imported before the first of all commands begins.
+    """
+
+    def __init__(self, line: str, folder: Path, modules: Sequence[str] = PRELOADED):
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(PRELOADED)
+        self._context.set_forkserver_preload([*modules])
         self.line, self.folder = line, folder
 
     def start(self) -> BaseProcess:

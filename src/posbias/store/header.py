@@ -8,7 +8,7 @@ import hashlib
 import importlib.metadata
 import json
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,16 +82,19 @@ def made_again_by(command: str) -> Iterator[None]:
         raise DamagedError(f"{error}; write one with {command!r}" if command else str(error)) from None
 
 
-def check(header: Mapping[str, Any], path: Any, kind: str, schema: int) -> None:
+def check(header: Mapping[str, Any], path: Any, kind: str, schema: int, verify: Callable[[], object]) -> None:
     """Raise unless a header's `posbias_kind` and `schema` are these.
 
-    `DamagedError` for another kind, `SchemaError` for another schema.
+    `DamagedError` for another kind, `SchemaError` for another schema. A header with a digest is of no other schema
+    before `verify` has not raised: every schema has the same digest, and a changed bit may lie in the number.
     """
     held, version = header.get("posbias_kind"), header.get("schema")
     if held != kind:
         holds = f"a posbias {held}" if held else "no posbias result"
         raise DamagedError(f"{path}: holds {holds}, not a posbias {kind}")
     if version != schema:
+        if "digest" in header:
+            verify()
         held = "no schema version" if version is None else f"schema version {version}"
         todo = "another file or folder needed"
         if version is None or (isinstance(version, int) and version < schema):

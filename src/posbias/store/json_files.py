@@ -110,7 +110,7 @@ class JsonCodec:
         """
         with made_again_by(made_by):
             data = parse_json(path)
-            check(data, path, kind, schema)
+            check(data, path, kind, schema, lambda: verified(data, path))
             return verified(data, path)
 
 

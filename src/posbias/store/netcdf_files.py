@@ -69,7 +69,8 @@ class NetCDFCodec:
         """The header and content of a file, whole in memory. Raises as `JsonCodec.read`; `MissingPackageError`."""
         with made_again_by(made_by):
             dataset = open_netcdf(path)
-            check(_header_keys(dataset.attrs, path), path, kind, schema)
+            told = _header_keys(dataset.attrs, path)
+            check(told, path, kind, schema, lambda: verified_dataset(dataset, path))
             return verified_dataset(dataset, path)
 
 

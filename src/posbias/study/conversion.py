@@ -2,7 +2,8 @@
 
 Nothing is deleted or overwritten. A cell's new file stands beside the old one, where the store finds it; a file
 with a name of its own (study.json, a person's .nc) is kept as NAME.0.1, and the new one takes its name. What
-cannot be read any more is named with the command that makes it again. Trained cells and unfinished trainings are
+cannot be read any more is named with the command that makes it again; a damaged cell is kept under another name
+(`.damaged-1`), so that a run computes it anew. Trained cells and unfinished trainings are
 converted by `posbias.training` when they are next asked for.
 """
 
@@ -30,13 +31,14 @@ from posbias.store import (
     parse_json,
     save_measurement,
     save_retrieval,
+    set_aside,
 )
 from posbias.store.header import VERSION
 from posbias.store.netcdf_files import checksum_of_0_1
 from posbias.study.value import Cell
 
 _PAPERS = ("kim2026", "wu2025", "herasimchyk2026", "encodings")
-_DIGITS = re.compile(r"(?P<words>.+)-[0-9a-f]{12}(-(?P<number>\d+))?")
+_DIGITS = re.compile(r"(?P<words>[^.].*)-(?P<digits>[0-9a-f]{12})(-(?P<number>\d+))?")
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,9 @@ def convert(folder: str | os.PathLike[str]) -> list[Conversion]:
             conversions += _convert(path)
         except (KeyError, TypeError, ValueError, InputFileError) as error:
             reason = " ".join(str(error).removeprefix(f"{path}: ").split())[:120]
-            conversions.append(Conversion(path, "damaged", todo=f"{reason}; kept, not converted"))
+            # where the store would look for a cell, it would be in the way of every run
+            name = f" as {set_aside(path).name}" if _of_store(path) else ""
+            conversions.append(Conversion(path, "damaged", todo=f"{reason}; kept{name}, not converted"))
     return conversions
 
 
@@ -98,6 +102,10 @@ def _order(path: Path) -> tuple[str, int, str]:
     match = _DIGITS.fullmatch(path.stem)
     samples = re.search(r"-seed\d+-(\d+)$", path.stem)
     return str(path.parent), int(samples[1]) if samples else -int((match and match["number"]) or 1), path.name
+
+
+def _of_store(path: Path) -> bool:
+    return path.suffix == ".json" and _DIGITS.fullmatch(path.stem) is not None
 
 
 def _convert(path: Path) -> Iterator[Conversion]:
@@ -148,6 +156,8 @@ def _convert_cell(path: Path, data: dict[str, Any]) -> Iterator[Conversion]:
     if match is None or hashlib.sha256(text.encode()).hexdigest() != checksum:
         raise DamagedError(f"{path}: damaged, its content does not match its checksum")
     cell = _StudyCell({"spec": data["spec"], "seed": data["seed"]}, match["words"])
+    if spec.fingerprint(cell.specification)[:12] != match["digits"]:
+        raise DamagedError(f"{path}: damaged, it holds another cell than its name says")
     store = Store(path.parent)
     with contextlib.suppress(SchemaError):  # which says that nothing newer is there
         if store.find(cell, look_only=True) is not None:

@@ -146,7 +146,7 @@ def flip(path):
     path.write_bytes(whole)
 
 
-def test_a_damaged_file_of_0_1_is_named_and_left(old):
+def test_a_damaged_file_of_0_1_is_named_and_kept(old):
     paths = [
         next((old / "study-simulate/cells").iterdir()),
         next((old / "kim2026/cells").iterdir()),
@@ -155,10 +155,25 @@ def test_a_damaged_file_of_0_1_is_named_and_left(old):
         flip(path)
     before = files(old)
     conversions = {one.path: one for one in convert(old)}
-    for path in paths:
+    aside = paths[0].with_name(f"{paths[0].name}.damaged-1")  # where a run would look for a cell
+    for path, kept in zip(paths, (aside, paths[1]), strict=True):
         assert conversions[path].kind == "damaged"
-        assert "does not match its checksum" in conversions[path].todo
-        assert path.read_bytes() == before[path]
+        assert "does not match its checksum; kept" in conversions[path].todo
+        assert kept.read_bytes() == before[path]
+    assert f"kept as {aside.name}, not converted" in conversions[paths[0]].todo
+
+
+@pytest.mark.parametrize("damage", ["a flipped digit", "another's name"])
+def test_a_damaged_cell_of_0_1_is_not_in_the_way_of_a_run(old, damage):
+    study, folder = read_study(GOLDEN / "inputs/tiny-study.toml"), old / "study-simulate"
+    first, second, *_ = sorted((folder / "cells").iterdir())
+    if damage == "a flipped digit":
+        flip(first)
+    else:
+        first.write_bytes(second.read_bytes())
+    convert(folder)
+    assert status(study, folder).finished == 3
+    assert run_study(study, folder).computed == 1
 
 
 def test_of_several_files_of_a_cell_the_newest_good_one_counts(old):
@@ -168,7 +183,8 @@ def test_of_several_files_of_a_cell_the_newest_good_one_counts(old):
     newer.write_bytes(path.read_bytes())
     flip(newer)
     convert(old / "study-simulate")
-    assert path.with_name("simulate-dimension16-seed0-84188894a5dc-3.json").exists()
+    assert newer.with_name(f"{newer.name}.damaged-1").exists()
+    assert json.loads(newer.read_text())["schema"] == 2
     study = read_study(GOLDEN / "inputs/tiny-study.toml")
     assert status(study, old / "study-simulate").finished == 4
 

@@ -260,6 +260,27 @@ def test_a_cut_is_noticed(files, kind, count, tmp_path):
         assert judged(READ[kind], place, truth) == "noticed", length
 
 
+@pytest.mark.parametrize("digit", "013")
+def test_a_changed_schema_is_damage_and_its_cell_is_computed_again(digit, files, tmp_path):
+    """A whole file of another schema is refused and kept; one that only seems to be of one is in nobody's way."""
+    shutil.copytree(files["manifest"].parent, tmp_path / "study")
+    (tmp_path / "study.toml").write_text(STUDY)
+    line = ["study", "run", "study.toml", "--out", "study", "--json"]
+    before = json.loads(called(*line, cwd=tmp_path).stdout)
+    for path in (tmp_path / "study/study.json", next((tmp_path / "study/cells").glob("*depth1*"))):
+        path.write_text(path.read_text().replace('"schema": 2', f'"schema": {digit}'))
+    done = called(*line, cwd=tmp_path)
+    answer = json.loads(done.stdout)
+    assert (
+        f"{path.name}: damaged, its content does not match its digest; kept as {path.name}.damaged-1"
+        in done.stderr
+    )
+    assert answer["computed"] == 1
+    assert [cell["quantities"] for cell in answer["cells"]] == [
+        cell["quantities"] for cell in before["cells"]
+    ]
+
+
 def test_weights_of_another_network_are_noticed(files, tmp_path):
     place = copied(files, "network", tmp_path)
     codec = SafetensorsCodec()
