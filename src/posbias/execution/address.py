@@ -3,13 +3,17 @@
 import os
 import re
 import socket
+import time
 
 from posbias.arguments import shortened
 from posbias.errors import ClusterError, nearest
+from posbias.interruption import KEPT
 from posbias.lazy import need
 
 PATIENCE = 3.0
 """Seconds in which a cluster has to answer."""
+GONE = 15.0
+"""Seconds after which a head that does not answer is taken for lost: Ray ends the process that waits, after 60."""
 _ADDRESS = re.compile(r"(?P<client>ray://)?(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
 _START = "`ray start --head` starts one on this machine"
 
@@ -29,6 +33,38 @@ def find_cluster(address: str) -> str:
     if os.environ.get("RAY_ADDRESS", "auto") not in ("", "auto"):
         return _answering(os.environ["RAY_ADDRESS"], "RAY_ADDRESS")
     return _answering(_running_here(), "ray")
+
+
+class Head:
+    """The head of a cluster at HOST:PORT, which is asked now and then whether it is still there."""
+
+    def __init__(self, where: str):
+        host, _, port = where.rpartition(":")
+        self._place, self._where = (host.strip("[]"), int(port)), where
+        self._asked = self._answered = time.monotonic()
+
+    def need(self) -> None:
+        """Raise `ClusterError` when it has not answered for long."""
+        now = time.monotonic()
+        if now - self._asked < PATIENCE:
+            return
+        self._asked = now
+        if self.answers():
+            self._answered = now
+        elif now - self._answered > GONE:
+            raise self.lost()
+
+    def answers(self) -> bool:
+        """Whether somebody listens there."""
+        try:
+            socket.create_connection(self._place, timeout=PATIENCE).close()
+        except OSError:
+            return False
+        return True
+
+    def lost(self) -> ClusterError:
+        """What is said of a head that is gone."""
+        return ClusterError(f"ray: the head at {self._where} is gone and the cluster with it; {KEPT}")
 
 
 def _running_here() -> str:

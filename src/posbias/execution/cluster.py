@@ -25,7 +25,7 @@ from typing import Any
 
 from posbias.arguments import whole
 from posbias.errors import ClusterError, InvalidValueError
-from posbias.execution.address import find_cluster
+from posbias.execution.address import Head, find_cluster
 from posbias.execution.processes import THREADS
 from posbias.execution.tasks import (
     Event,
@@ -40,6 +40,7 @@ from posbias.execution.tasks import (
     spell_news,
     spell_task,
 )
+from posbias.interruption import KEPT
 
 VERSION = version("posbias")
 PAUSE = 0.5
@@ -67,23 +68,37 @@ class Cluster:
     def run(self, tasks: Sequence[Task], hear: Hear) -> None:
         """As `posbias.execution.Engine` says.
 
-        Raises `ClusterError` when no machine has the cores and GPUs that a task asks for, and when one has another
-        version of posbias; `InvalidValueError` for more than one GPU and a part of another.
+        Raises `ClusterError` when no machine has the cores and GPUs that a task asks for, when one has another
+        version of posbias, and when the head is gone; `InvalidValueError` for more than one GPU and a part of
+        another.
         """
         lines = [spell_task(task) for task in tasks]
         _check_shares(tasks)
         if not tasks:
             return
         with _connected(self._address) as ray:
-            _need_resources(ray, tasks)
-            _Run(ray, tasks, lines, self.retries, hear).finish()
+            client = self._address.startswith("ray://")
+            where = self._address if client else ray.get_runtime_context().gcs_address
+            head = Head(where.removeprefix("ray://"))
+            try:
+                _need_resources(ray, tasks)
+                _Run(ray, tasks, lines, self.retries, hear, head).finish()
+            except (ConnectionError, ray.exceptions.RayError) as error:
+                if head.answers():
+                    raise ClusterError(
+                        f"ray: the connection to {self._address} broke ({_last_line(str(error))}); {KEPT}"
+                    ) from error
+                raise head.lost() from error
 
 
 class _Run:
     """Tasks on their way: which attempt of which is pending, and who hears of it."""
 
-    def __init__(self, ray: Any, tasks: Sequence[Task], lines: Sequence[str], retries: int, hear: Hear):
+    def __init__(
+        self, ray: Any, tasks: Sequence[Task], lines: Sequence[str], retries: int, hear: Hear, head: Head
+    ):
         self._ray, self._tasks, self._lines, self._retries, self._hear = ray, tasks, lines, retries, hear
+        self._head = head
         self._pending: dict[Any, tuple[int, int]] = {}
         self._mailbox = _mailbox(ray)
         self._looked = time.monotonic()
@@ -100,6 +115,7 @@ class _Run:
                     self._look()
                 for one in ready:
                     self._receive(one, *self._pending.pop(one))
+                self._head.need()
         except BaseException:
             self._cancel()
             raise
@@ -220,11 +236,13 @@ def _connected(address: str) -> Iterator[Any]:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     import ray
     import ray.exceptions
-    from ray._private import worker
+    from ray._private import auto_init_hook, worker
 
     connected = ray.is_initialized()
     # Ray prints what it thinks of a lost machine on stdout, which is the answer's
     before, worker._worker_logs_enabled = worker._worker_logs_enabled, False
+    # and begins a cluster of its own on this machine at the first call after the head is lost
+    begins, auto_init_hook.enable_auto_connect = auto_init_hook.enable_auto_connect, False
     try:
         if not connected:
             _connect(ray, address)
@@ -233,6 +251,7 @@ def _connected(address: str) -> Iterator[Any]:
         if not connected:
             ray.shutdown()
         worker._worker_logs_enabled = before
+        auto_init_hook.enable_auto_connect = begins
 
 
 def _connect(ray: Any, address: str) -> None:

@@ -63,14 +63,19 @@ class Machine:
                     os.kill(one, signal.SIGKILL)
         self.process.wait()
 
-    def busy(self):
-        """Whether it performs a task: Ray titles a worker by what it does."""
+    def performing(self):
+        """The processes that perform a task, with its label: Ray titles a worker by what it does."""
+        found = {}
         for one in members(self.process.pid):
             with contextlib.suppress(OSError):
-                title = Path(f"/proc/{one}/cmdline").read_bytes().decode(errors="replace")
+                title = Path(f"/proc/{one}/cmdline").read_bytes().decode(errors="replace").rstrip("\0")
                 if title.startswith("ray::") and not title.startswith(("ray::IDLE", "ray::_", *AGENTS)):
-                    return True
-        return False
+                    found[one] = title.removeprefix("ray::")
+        return found
+
+    def busy(self):
+        """Whether it performs a task."""
+        return bool(self.performing())
 
 
 def members(session):
