@@ -104,6 +104,23 @@ def test_a_damaged_archive_writes_nothing(folder, tmp_path):
     assert not (tmp_path / "there").exists()
 
 
+@pytest.mark.parametrize("how", ["compressed", "said to be compressed", "encrypted"])
+def test_members_that_no_pack_has_are_not_decompressed(how, folder, tmp_path):
+    archive = tmp_path / "pack.zip"
+    pack(folder, archive)
+    if how == "compressed":
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
+            target.writestr(CONTENTS, bytes(2**24))
+    else:
+        content = bytearray(archive.read_bytes())
+        entry = content.index(b"PK\1\2")  # of the first member, in the directory at the end
+        content[entry + (10 if how.startswith("said") else 8)] |= 8 if how.startswith("said") else 1
+        archive.write_bytes(content)
+    with pytest.raises(DamagedError, match=r"pack\.zip: damaged, its members are compressed or encrypted"):
+        unpack(archive, tmp_path / "there")
+    assert not (tmp_path / "there").exists()
+
+
 def test_nothing_to_pack_is_said(tmp_path):
     with pytest.raises(InputFileError, match="no such folder"):
         pack(tmp_path / "a", tmp_path / "a.zip")

@@ -124,6 +124,11 @@ def _opened(archive: Path) -> Iterator[zipfile.ZipFile]:
 def _contents(source: zipfile.ZipFile, archive: Path) -> dict[str, dict[str, Any]]:
     """What the archive says of its members, which are all of them."""
     names = source.namelist()
+    # as `pack` writes them: then a member is no longer than the archive, and nothing is decompressed
+    if any(
+        member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1 for member in source.infolist()
+    ):
+        raise DamagedError(f"{archive}: damaged, its members are compressed or encrypted")
     if CONTENTS not in names:
         raise DamagedError(f"{archive}: no archive of `posbias study pack`")
     try:
