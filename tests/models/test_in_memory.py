@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from conftest import llama, word_tokenizer
+from small_llama import llama, word_tokenizer
 
 import posbias
 from posbias.errors import InvalidValueError, ModelError

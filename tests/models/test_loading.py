@@ -11,7 +11,7 @@ import pytest
 import small_hub
 import torch
 import transformers
-from conftest import WORDS, llama, word_tokenizer
+from small_llama import WORDS, llama, word_tokenizer, write_gguf
 
 from posbias import memory
 from posbias.errors import InputFileError, InvalidValueError, ModelError
@@ -407,48 +407,6 @@ def test_an_interrupted_download_is_one_line_and_keeps_what_is_whole(tmp_path):
 # GGUF files
 
 
-def interleaved(weight, heads):
-    """Rows of a query or key map as GGUF files hold them: the two halves of a head's channels in turn."""
-    return weight.reshape(heads, 2, -1, weight.shape[1]).transpose(1, 2).reshape(weight.shape)
-
-
-def write_gguf(model, path, merge='" #'):
-    """Write a Llama to a GGUF file, in float32, with a byte-pair tokenizer of single characters."""
-    gguf = pytest.importorskip("gguf")
-    config = model.config
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(10_000.0)
-    writer.add_vocab_size(config.vocab_size)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_token_list([*map(chr, range(33, 32 + config.vocab_size)), '"#'])
-    writer.add_token_merges([merge])
-    writer.add_bos_token_id(0)
-    writer.add_eos_token_id(1)
-    names = {"self_attn.": "attn_", "mlp.": "ffn_", "_proj": "", "attn_o.": "attn_output."}
-    names |= {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
-    names |= {"model.layers.": "blk.", "model.embed_tokens": "token_embd", "model.norm": "output_norm"}
-    for name, weight in model.state_dict().items():
-        for theirs, ours in names.items():
-            name = name.replace(theirs, ours)
-        heads = {"attn_q.": config.num_attention_heads, "attn_k.": config.num_key_value_heads}
-        for part, number in heads.items():
-            if part in name:
-                weight = interleaved(weight, number)
-        writer.add_tensor(name.replace("lm_head", "output"), weight.contiguous().numpy())
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return path
-
-
 def test_a_gguf_file_loads_as_the_model_it_holds(tmp_path, ids):
     model = llama()
     path = write_gguf(model, tmp_path / "small.gguf")
@@ -459,6 +417,21 @@ def test_a_gguf_file_loads_as_the_model_it_holds(tmp_path, ids):
     assert (half.dtype, half.attention, half.checksum) == ("bfloat16", "sdpa", loaded.checksum)
     path.write_bytes(path.read_bytes()[:200])
     assert f"{path} could not be loaded: " in refusal(ModelError, path)
+
+
+@pytest.mark.parametrize(
+    ("layers", "says"),
+    [(300, "says 300 layers and holds "), (2**31, "says 2147483648 layers, at most 100,000")],
+)
+def test_layers_that_the_files_cannot_hold_are_refused_before_they_are_built(layers, says, folder, tmp_path):
+    path = write_gguf(llama(), tmp_path / "deep.gguf")
+    content, key = path.read_bytes(), b"llama.block_count"
+    place = content.index(key) + len(key) + 4
+    path.write_bytes(content[:place] + layers.to_bytes(4, "little") + content[place + 4 :])
+    assert says in refusal(ModelError, path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": layers}))
+    assert says in refusal(ModelError, folder)
 
 
 def test_a_tokenizer_that_makes_rust_panic_is_one_line(tmp_path):

@@ -8,7 +8,7 @@ import json
 
 import numpy as np
 import pytest
-from conftest import WORDS, word_tokenizer
+from small_llama import WORDS, word_tokenizer
 
 from posbias.cli import main
 from posbias.measurement.models.tiny_configs import specimen

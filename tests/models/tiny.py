@@ -2,7 +2,7 @@
 
 import hashlib
 
-from conftest import word_tokenizer
+from small_llama import word_tokenizer
 
 from posbias.measurement.capture.forward import Capture
 from posbias.measurement.models.families import FAMILIES
