@@ -118,6 +118,16 @@ def test_specifications_with_bytes_changed(path, data):
     read_or_refused(path.suffix, bytes(content))
 
 
+@given(data=MAPPINGS | CONFIGS, kind=st.sampled_from(["predict", "study"]))
+def test_commands_take_it_or_say_why_not(reader, data, kind):
+    """Beyond its reader: what a command does with a file that it takes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "given.json"
+        path.write_text(json.dumps(data))
+        how, said = reader.read(kind, path)
+    assert how in ("read", "refused"), f"{kind}: {how}: {said}"
+
+
 @given(st.binary(max_size=200), st.sampled_from([".toml", ".yaml", ".json"]))
 def test_any_bytes(content, suffix):
     read_or_refused(suffix, content)
