@@ -1,4 +1,7 @@
-"""Rows of attention by softmax with a sink, ReLU and sigmoid: against loops and automatic differentiation."""
+"""Rows of attention by softmax with a sink, ReLU, sigmoid and without a normaliser.
+
+Against loops, recurrences and automatic differentiation.
+"""
 
 import math
 
@@ -12,10 +15,10 @@ from posbias.errors import InvalidValueError
 from posbias.spec import decode, encode, fingerprint
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
-from posbias.theory.encodings import DecayBias, KerpleLog, NoPE
+from posbias.theory.encodings import ALiBi, DecayBias, KerpleLog, NoPE, Tabulated
 from posbias.theory.masks import Causal, CustomMask, Full, Prefix, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, ConstantMixing
-from posbias.theory.normalisers import NORMALISERS, ReLU, Sigmoid, Softmax
+from posbias.theory.normalisers import NORMALISERS, ReLU, Sigmoid, Softmax, Unnormalised
 from posbias.theory.rollout import influence
 from posbias.theory.rollout.kernel import layer_kernel
 from posbias.training.network import Network
@@ -35,6 +38,10 @@ def row_by_hand(kind, logits, allowed, tokens, sink=None, bias=None):
         for j in seen:
             out[j] = 1.0 / (1.0 + math.exp(-logits[j] - shift))
         return out
+    if kind == "unnormalised":
+        for j in seen:
+            out[j] = math.exp(logits[j])
+        return out
     weigh = {"softmax": math.exp, "relu": lambda logit: max(logit, 0.0)}[kind]
     total = sum(weigh(logits[j]) for j in seen) + (0.0 if sink is None else math.exp(sink))
     for j in seen:
@@ -53,11 +60,11 @@ def stacks(draw):
         Full(),
         CustomMask(lambda query, key: (key <= query) & ((key == query) | ((query + key) % 3 == 0))),
     ]
-    # sums of sigmoids stay below one where logits are below zero
+    # sums of sigmoids stay below one where logits are below zero, those of exponentials below −2·ln 14
     cls = draw(st.sampled_from(NORMALISERS))
     normaliser = Sigmoid(-4.0 if draw(st.booleans()) else None) if cls is Sigmoid else cls()
-    level = draw(st.floats(-3, 0)) if cls is Sigmoid else draw(st.floats(-2, 3))
-    extra = 0.0 if cls is Sigmoid else draw(st.floats(-3, 3))
+    level = draw(st.floats(*{Sigmoid: (-3, 0), Unnormalised: (-9, -5.3)}.get(cls, (-2, 3))))
+    extra = 0.0 if cls in (Sigmoid, Unnormalised) else draw(st.floats(-3, 3))
     layer = Layer(
         heads=draw(st.integers(1, 3)),
         mask=draw(st.sampled_from(masks)),
@@ -121,10 +128,66 @@ def test_relu_keeps_positive_logits_alone_and_softmax_keeps_every_edge(logits):
     assert np.allclose(ReLU().weights_of(2.0**-40 * row), kept, rtol=1e-12, atol=1e-200)
 
 
-def test_a_row_that_sums_to_more_than_one_makes_no_profile():
-    layer = Layer(content=ConstantDiagonal((0.0,), (3.0,)), normaliser=Sigmoid())
+@pytest.mark.parametrize(
+    ("normaliser", "constant"), [(Sigmoid(), 3.0), (Unnormalised(), 0.0), (Unnormalised(), 800.0)]
+)
+def test_a_row_that_sums_to_more_than_one_makes_no_profile(normaliser, constant):
+    layer = Layer(content=ConstantDiagonal((0.0,), (constant,)), normaliser=normaliser)
     with pytest.raises(InvalidValueError, match="normaliser: the row of query 8 sums to"):
         influence(Architecture(1, (layer,), AttentionOnly()), 9)
+
+
+@st.composite
+def recurrences(draw):
+    """What heads remember from token to token, what each lets in, λ, depth and a length of text."""
+    heads = draw(st.integers(1, 3))
+    kept = draw(st.lists(st.floats(0.01, 1), min_size=heads, max_size=heads))
+    tokens = draw(st.integers(1, 40))
+    # so much that no row exceeds one
+    room = [1 / sum(one**d for d in range(tokens)) for one in kept]
+    gains = [most * draw(st.floats(0.05, 1 - 1e-9)) for most in room]
+    return kept, gains, draw(st.floats(0, 1)), draw(st.integers(1, 4)), tokens
+
+
+@given(recurrences())
+def test_decay_kernels_are_states_that_forget(recurrence):
+    """Layers x ← (1 − λ)x + λ·mean_h s_h with s_h ← γ_h·s_h + g_h·x, run token by token on a one at each token."""
+    kept, gains, lam, depth, tokens = recurrence
+    content = ConstantDiagonal((0.0,), tuple(np.log(gains).tolist()))
+    rates = ALiBi(tuple((-np.log(kept)).tolist()))
+    layer = Layer(len(kept), positional=rates, content=content, normaliser=Unnormalised())
+    profile = influence(Architecture(depth, (layer,), ConstantMixing(lam)), tokens, threads=1)
+    reached = []
+    for key in range(tokens):
+        stream = [float(token == key) for token in range(tokens)]
+        for _ in range(depth):
+            states, after = [0.0] * len(kept), []
+            for entering in stream:
+                states = [
+                    rate * state + gain * entering
+                    for rate, state, gain in zip(kept, states, gains, strict=True)
+                ]
+                after.append((1 - lam) * entering + lam * sum(states) / len(states))
+            stream = after
+        reached.append(stream[-1])
+    np.testing.assert_allclose(profile.mass, reached, rtol=1e-12, atol=1e-250)
+    assert profile.missing_mass == pytest.approx(1 - math.fsum(reached), abs=1e-12)
+
+
+@given(st.lists(st.floats(0.001, 1), min_size=1, max_size=5), st.integers(1, 6), st.integers(1, 30))
+def test_short_convolutions_end_hard_and_lack_what_is_before_the_text(weights, depth, tokens):
+    """Against repeated `numpy.convolve`: nothing beyond depth·(k − 1), what stood before token 0 is missing."""
+    weights = np.array(weights) / sum(weights) * (1 - 1e-15)
+    table = Tabulated(tuple(np.log(weights).tolist()))
+    layer = Layer(mask=SlidingWindow(len(weights)), positional=table, normaliser=Unnormalised())
+    profile = influence(Architecture(depth, (layer,), AttentionOnly()), tokens, threads=1)
+    by_distance = np.ones(1)
+    for _ in range(depth):
+        by_distance = np.convolve(by_distance, weights)
+    expected = np.zeros(max(tokens, len(by_distance)))
+    expected[: len(by_distance)] = by_distance
+    np.testing.assert_allclose(profile.mass[::-1], expected[:tokens], rtol=1e-12, atol=1e-250)
+    assert profile.missing_mass == pytest.approx(1 - expected[:tokens].sum(), abs=1e-12)
 
 
 def test_sinks_belong_to_a_softmax():
@@ -139,7 +202,8 @@ def test_a_softmax_is_written_as_before_there_were_others():
     assert fingerprint(Network()) == fingerprint(
         {"depth": 2, "residual": False, "mask": {"kind": "causal"}, "positional": {"kind": "nope"}}
     )
-    for value in (Layer(normaliser=ReLU()), Network(normaliser=SinkSoftmax(1.0, True)), Layer(), Network()):
+    layers = (Layer(normaliser=ReLU()), Layer(normaliser=Unnormalised()), Layer())
+    for value in (*layers, Network(normaliser=SinkSoftmax(1.0, True)), Network()):
         assert decode(type(value), encode(value)) == value
 
 

@@ -3,7 +3,8 @@
 Softmax gives every key that the mask admits a part: no edge of the mask is ever lost (Wu et al. 2025, §4.1). ReLU
 gives nothing to keys whose logit is not positive, and so takes edges out; sigmoid weighs each key by itself. A
 row may then sum to less than one, and what is missing reaches no token, as with a learned sink. A softmax with
-such a sink beside the keys is `Layer.sinks`; the sink of logit 0 is "softmax off by one" (Miller 2023).
+such a sink beside the keys is `Layer.sinks`; the sink of logit 0 is "softmax off by one" (Miller 2023). Layers
+that are no attention (linear attention, state spaces, short convolutions) divide by nothing.
 """
 
 import math
@@ -86,8 +87,36 @@ class Sigmoid:
         return expit(logits + self.bias)
 
 
-Normaliser = Annotated[Softmax | ReLU | Sigmoid, Field(discriminator="kind")]
+@value
+class Unnormalised:
+    """A_ij = exp(s_ij), divided by nothing: the weights of layers that pass on without a softmax.
+
+    - Linear attention, a gated delta rule, a state-space layer, content averaged out: A_ij = g·γ^(i − j), from
+      `ALiBi` with the slopes −ln γ, a rate for each head, and the constant content logit ln g (Sun et al. 2023;
+      Dao & Gu 2024). With g = 1 − γ a row sums to 1 − γ^(i + 1).
+    - A short convolution of width k: `SlidingWindow(k)` and `Tabulated` with ln w_d for d = 0 … k − 1. The first
+      k − 1 tokens have fewer before them, and their rows lack it.
+
+    Signs are lost: a share is a size. A profile needs rows that sum to one at most.
+
+        rates, gains = (-np.log(0.9), -np.log(0.99)), (np.log(0.1), np.log(0.01))
+        Layer(2, positional=ALiBi(rates), content=ConstantDiagonal((0.0,), gains), normaliser=Unnormalised())
+    """
+
+    kind: Literal["unnormalised"] = tag(default="unnormalised")
+
+    def at(self, tokens: int) -> "Unnormalised":
+        """The same for any length of text."""
+        return self
+
+    def weights_of(self, logits: Logits) -> Logits:
+        """Weights of keys: the exponentials of their logits, infinite where a double cannot hold them."""
+        with np.errstate(over="ignore"):
+            return np.exp(logits)
+
+
+Normaliser = Annotated[Softmax | ReLU | Sigmoid | Unnormalised, Field(discriminator="kind")]
 """How rows of attention are made."""
 
-NORMALISERS = (Softmax, ReLU, Sigmoid)
+NORMALISERS = (Softmax, ReLU, Sigmoid, Unnormalised)
 """Every class of the union, for tests, menus and tables."""

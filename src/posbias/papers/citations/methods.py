@@ -33,6 +33,7 @@ KINDS: dict[str, Use] = {
     ),
     "relu": ("gu2025", "attention that another similarity than the exponential makes"),
     "sigmoid": ("ramapuram2024", "sigmoid attention"),
+    "unnormalised": ("sun2023", "decay kernels whose rows keep their own sum"),
     "sink_softmax": ("miller2023", "a softmax beside a sink"),
     "attention_only": ("wu2025", "rollout without residual connections"),
     "abnar_zuidema": ("abnar2020", "a residual connection of one half"),
