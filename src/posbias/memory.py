@@ -23,9 +23,10 @@ def require(needed: int, argument: str, given: object) -> None:
     if free is not None and needed > free:
         giga = min(needed, 10**300) / 1e9
         taken = f"{giga:,.1f}" if giga < 1e12 else f"{giga:.1e}"
+        # callers say in words what is not one value
+        shown = given if isinstance(given, str) else shortened(given)
         raise InvalidValueError(
-            f"{argument}: {shortened(given)} given; "
-            f"that takes about {taken} GB and {free / 1e9:,.1f} GB are free"
+            f"{argument}: {shown} given; that takes about {taken} GB and {free / 1e9:,.1f} GB are free"
         )
 
 
