@@ -7,7 +7,7 @@ from typing import Any
 from posbias.arguments import shortened, whole
 from posbias.errors import InvalidValueError
 
-SMALL = 2**20
+SMALL = 2**16
 """Bytes that are always there: to ask the system takes longer than to fill them."""
 
 

@@ -22,7 +22,8 @@ from posbias.measurement.models.hub import has_safetensors
 DTYPES = ("float32", "bfloat16", "float16", "auto")
 STRATEGIES = ("auto", "balanced", "balanced_low_0", "sequential")
 
-DeviceMap = str | Path | Mapping[str, int | str] | None
+DeviceMap = str | Path | Mapping[str, Any] | None
+"""A strategy, a file, or the device of each module: its number, its name, or disk."""
 
 
 @dataclass(frozen=True)
