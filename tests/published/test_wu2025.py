@@ -492,7 +492,7 @@ def test_gaps_are_compared_by_window_up_to_the_causal_mask():
 
     def by_window(levels) -> list[str]:
         outcomes = compared_outcomes(study, lambda s: levels.get(s.masked, 0.3))
-        told = verdicts(study, outcomes)
+        told = {claim.claim.id: claim.verdict for claim in study.judged(outcomes)}
         return [told[f"{study.key}/{place}"] for place in (7, 8)]
 
     assert by_window(wider) == ["holds", "holds"]
