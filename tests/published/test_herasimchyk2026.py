@@ -808,9 +808,9 @@ def test_the_published_reading_is_another(files, tmp_path, made):
         ({"corpora": []}, "corpora: none given"),
         ({"prompts": 1}, "prompts: 1 given, at least 2"),
         ({"lengths": [2]}, "lengths: 2 given, integers ≥ 3"),
-        ({"tokens": 2.5}, "lengths: 2.5 given"),
+        ({"tokens": 2.5}, "tokens: 2.5 given, an integer needed"),
         ({"layers": [-1]}, "layers: -1 given, an integer ≥ 0 needed"),
-        ({"heads": [0, 1.5]}, "heads: 1.5 given"),
+        ({"heads": [0, 1.5]}, r"heads: \[0, 1.5\] given, a list \(an integer each\) needed"),
     ],
 )
 def test_bad_values_are_named_before_any_work(tmp_path, changes, message):
@@ -821,7 +821,7 @@ def test_bad_values_are_named_before_any_work(tmp_path, changes, message):
 
 
 def test_files_that_are_none_are_named(tmp_path):
-    with pytest.raises(InputFileError, match=r"gone\.nc: no such file"):
+    with pytest.raises(InputFileError, match=r"gone\.nc given, no such file"):
         reproduce("table2", out=tmp_path, models=[str(tmp_path / "gone.nc")])
     (tmp_path / "taken").write_text("")
     with pytest.raises(OutputFileError, match="is no folder"):

@@ -390,7 +390,7 @@ def test_the_command_answers_in_json(results, folder, no_draws, capsys):
         (["kim2026", "fig8"], "one of fig1, .* all needed"),
         (["kim2026", "fig1", "section4"], "did you mean 'section3'"),
         (["kim2026", "claims", "fig1"], "claims alone needed"),
-        (["kim2026", "fig1", "--effort", "0"], "samples: 0 given"),
+        (["kim2026", "fig1", "--effort", "0"], "effort: 0 given, an integer ≥ 1 needed"),
         (["kim2026", "fig1", "--seed", "-1"], "seed: -1 given"),
         (["kim2026", "fig1", "--threads", "0"], "threads: 0 given"),
         (["kim2026", "fig1", "--reading", "published"], "shows no closed form"),

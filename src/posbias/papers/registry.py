@@ -43,8 +43,8 @@ def find_studies(names: str | Iterable[str] = ()) -> list[Study]:
     for name in asked:
         if name not in choices:
             raise InvalidValueError(
-                f"study: {shortened(name)} given, a paper ({', '.join(PAPERS)}), {OURS}, or one of their studies, "
-                f"such as wu2025/fig2, needed{nearest(name, choices)}"
+                f"study: {shortened(name)} given, a paper ({', '.join(PAPERS)}) or one of its studies, such as "
+                f"wu2025/fig2, needed{nearest(name, choices)}"
             )
     known = {**STUDIES, **OWN} if asked else STUDIES
     return [study for study in known.values() if not asked or {study.key, study.paper} & {*asked}]

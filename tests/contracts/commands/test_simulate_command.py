@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from command import called
 
+from posbias.store import undamaged
+
 POSBIAS = Path(sys.executable).with_name("posbias")
 
 
