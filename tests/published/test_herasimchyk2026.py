@@ -802,7 +802,7 @@ def test_the_published_reading_is_another(files, tmp_path, made):
     [
         ({"what": "table7"}, "figure: 'table7' given, .*did you mean 'table6'"),
         ({"what": []}, "what: nothing given"),
-        ({"reading": "true"}, "reading: 'true' given, 'corrected' or 'published' needed"),
+        ({"reading": "true"}, "reading: 'true' given, one of corrected, published needed"),
         ({"models": []}, "models: none given"),
         ({"models": ["x", "x"]}, "models: x given twice"),
         ({"corpora": []}, "corpora: none given"),

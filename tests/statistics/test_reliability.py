@@ -123,7 +123,8 @@ def test_paired_differences_hold_the_true_one(weights, noise, least):
     }
     for _ in range(60):
         judge = _Judge.of(Profile.from_samples(prompts(random, weights, noise)), 0)
-        (found,) = _differences({name: [judge.score(one, name)] for name, one in predictions.items()})
+        scored = {name: [judge.score(one, name)] for name, one in predictions.items()}
+        (found,) = _differences(scored, [("near", "far")])
         values.append([one.value for one in two(found.scores)])
         intervals.append([one.interval for one in two(found.scores)])
     low, high = np.moveaxis(np.array(intervals), -1, 0)

@@ -32,6 +32,7 @@ def save_json(data: Any, path: str | os.PathLike[str]) -> Path:
     text = dump_json(data)
     if isinstance(data, Mapping):
         told = json.loads(text)
+        told.pop(_DIGEST, None)
         text = dump_json(told | {_DIGEST: hashlib.sha256(canonical(told)).hexdigest()})
     return write_text(path, text + "\n")
 

@@ -137,6 +137,7 @@ def test_an_answer_is_read_with_and_without_its_schema(tmp_path, monkeypatch, ca
     main(["predict", "bloom-560m", "--tokens", "8", "--out", "now.json"])
     answer = json.loads(Path("now.json").read_text())
     assert answer.pop("schema") == "predict/1"
+    assert answer.pop("digest")
     Path("then.json").write_text(json.dumps(answer))
     capsys.readouterr()
     cited = []

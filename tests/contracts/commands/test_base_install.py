@@ -249,7 +249,7 @@ for name, use in {
     "measure": lambda: posbias.measure("tiny-alibi"),
     "retrieve": lambda: posbias.retrieve("tiny-alibi"),
     "train": lambda: posbias.train(),
-    "report": lambda: posbias.report(None, "report"),
+    "report": lambda: posbias.report(posbias.load_measurement("list.nc"), "report"),
     "load_measurement": lambda: posbias.load_measurement("list.nc"),
     "load_profile": lambda: posbias.load_profile("list.nc"),
     "Profile.plot": lambda: profile.plot(),

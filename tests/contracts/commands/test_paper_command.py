@@ -17,7 +17,7 @@ from posbias.estimate import Estimate
 from posbias.evidence import Evidence
 from posbias.execution import InProcess
 from posbias.papers import theorems
-from posbias.papers.registry import STUDIES
+from posbias.papers.registry import OWN, STUDIES
 from posbias.papers.reproduction import Spent
 from posbias.papers.theorems import try_statements
 from posbias.store import save_json
@@ -61,7 +61,7 @@ def refused(capsys, *words):
 
 def test_list_has_every_study_and_its_state(capsys, results):
     told = json.loads(answer(capsys, "list", "--out", results, "--json"))["studies"]
-    assert [one["study"] for one in told] == [*STUDIES]
+    assert [one["study"] for one in told] == [*STUDIES, *OWN]
     states = {one["study"]: one["state"]["made"] for one in told}
     assert {key for key, made in states.items() if made} == {
         "wu2025/fig3",

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from posbias.papers import herasimchyk2026
 from posbias.papers.everything import AT_HAND
 from posbias.papers.herasimchyk2026.cells import EFFORTS
 from posbias.papers.herasimchyk2026.cells import Effort as Prompts
+from posbias.store import Header, JsonCodec
 
 POSBIAS = Path(sys.executable).with_name("posbias")
 STUDY = """
@@ -377,10 +379,17 @@ def test_a_damaged_record_is_named_on_stderr_and_computed_again(here, capsys):
     assert path.with_name(path.name + ".damaged-1").exists()
 
 
+def of_another_schema(path):
+    """A whole file of schema 9."""
+    told = json.loads(path.read_text())
+    content = told.pop("content")
+    JsonCodec().write(path, replace(Header.of(told, path), schema=9), content)
+
+
 def test_another_schema_version_is_one_line(here, capsys):
     told(capsys, "run", "dimension.toml")
     manifest = here / "results/studies/dimension/study.json"
-    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"schema": 9}))
+    of_another_schema(manifest)
     for command in ("run", "status", "show", "export"):
         with pytest.raises(SystemExit) as ended:
             main(["study", command, "dimension.toml"])

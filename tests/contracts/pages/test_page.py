@@ -171,10 +171,12 @@ def test_missing_package_says_what_to_install(package):
     program = f"""
 import sys
 sys.modules["{package}"] = None
-from posbias.reports import write_report
+import posbias
 from posbias.errors import MissingPackageError
+from posbias.extrapolation import BUNDLED
+measurement = posbias.load_measurement(BUNDLED)
 try:
-    write_report(None, "never")
+    posbias.write_report(measurement, "never")
 except MissingPackageError as error:
     print(error)
 """

@@ -23,7 +23,7 @@ from posbias.papers.registry import STUDIES
 from posbias.papers.study import ELSEWHERE
 from posbias.papers.theorems import slug, tried_already, try_one, try_statements
 from posbias.papers.wu2025 import recorded
-from posbias.store import save_json
+from posbias.store import Header, JsonCodec, save_json
 from posbias.verify import STATEMENTS
 from posbias.verify.run import plain
 
@@ -250,7 +250,9 @@ def test_the_state_of_statements_is_of_the_file_written_last(folder):
 
 def test_statements_of_another_schema_are_damaged_and_do_not_stop_a_list(folder):
     (path,) = (folder / theorems.STATEMENTS).glob("kim-proposition-1-*.json")
-    save_json(json.loads(path.read_text()) | {"schema": 9}, path)
+    told = json.loads(path.read_text())
+    content = told.pop("content")
+    JsonCodec().write(path, replace(Header.of(told, path), schema=9), content)
     study = STUDIES["kim2026/statements"]
     assert str(path) in study.state(folder).damaged
     assert STUDIES["wu2025/statements"].state(folder).made

@@ -19,6 +19,7 @@ from posbias.papers.study import Study
 from posbias.papers.theorems import statements_of
 from posbias.papers.wu2025 import Effort, recorded, settings
 from posbias.reports.pages import Page
+from posbias.store import save_json
 
 SOME = ("kim2026/section3", "wu2025/fig9", "wu2025/fig10")
 
@@ -93,7 +94,7 @@ def test_a_damaged_result_is_made_anew_from_its_cells(folder, first):
 def test_what_was_made_with_more_effort_is_skipped(folder, first):
     path = STUDIES["kim2026/section3"].file(folder)
     quick = path.read_text()
-    path.write_text(quick.replace('"effort": "quick"', '"effort": "full"'))
+    save_json(json.loads(quick.replace('"effort": "quick"', '"effort": "full"')), path)
     assert make_all(folder, "kim2026/section3").found == ("kim2026/section3",)
     path.write_text(quick)
     assert make_all(folder, "kim2026/section3").found == ("kim2026/section3",)

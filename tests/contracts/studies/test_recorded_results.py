@@ -16,6 +16,7 @@ from posbias.papers.everything import make_all
 from posbias.papers.registry import STUDIES
 from posbias.papers.wu2025 import FULL, Effort, effort_of, recorded, reproduce, settings
 from posbias.papers.wu2025.recorded import find_recorded
+from posbias.store import save_json
 from posbias.training.cells import run_cells
 from posbias.training.records import load_record, record_cells
 from posbias.training.repetition import repetition
@@ -51,7 +52,7 @@ def made_at(folder, iterations):
     path = FIG10.file(folder)
     about = json.loads(path.read_text())
     about["rests_on"]["iterations"] = iterations
-    path.write_text(json.dumps(about))
+    save_json(about, path)
 
 
 def test_claims_of_a_fresh_folder_are_judged_on_recorded_results(trained, records, tmp_path):
