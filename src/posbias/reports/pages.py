@@ -3,12 +3,14 @@
 The page of three papers reads the JSON (`Page.from_dict`): nothing that was set as text is taken apart again.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from posbias.claims import Judged, tally
 from posbias.errors import InvalidValueError
+from posbias.logs import one_line
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,9 @@ class Table:
 
     def markdown(self) -> list[str]:
         """Its lines, an empty one at the end."""
-        lines = [f"{self.caption}:", "", f"| {' | '.join(self.head)} |", f"|{'---|' * len(self.head)}"]
-        return [*lines, *(f"| {' | '.join(row)} |" for row in self.rows), ""]
+        head, *rows = (" | ".join(map(_cell, row)) for row in (self.head, *self.rows))
+        lines = [f"{_safe(self.caption)}:", "", f"| {head} |", f"|{'---|' * len(self.head)}"]
+        return [*lines, *(f"| {row} |" for row in rows), ""]
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
@@ -46,7 +49,7 @@ class Page:
 
     def markdown(self) -> str:
         """The page as a text file."""
-        lines = [f"# {self.title}", "", self.note, ""]
+        lines = [f"# {_safe(self.title)}", "", _safe(self.note), ""]
         for table in self.tables:
             lines += table.markdown()
         for whose, counts in tally(self.claims).items():
@@ -55,8 +58,8 @@ class Page:
         for claim in self.claims:
             whose = "ours" if claim.claim.provenance == "ours" else claim.claim.place
             lines += [
-                f"- **{claim.mark}**: {claim.sentence} ({whose or 'of the paper'})",
-                *(f"  - {piece}" for piece in claim.evidence),
+                f"- **{claim.mark}**: {_safe(claim.sentence)} ({whose or 'of the paper'})",
+                *(f"  - {_safe(piece)}" for piece in claim.evidence),
             ]
         return "\n".join(lines) + "\n"
 
@@ -71,3 +74,18 @@ class Page:
         listed = data.get("tables", [])
         tables = tuple(map(Table.from_dict, listed if isinstance(listed, list) else [listed]))
         return cls(note=str(data.get("note", "")), tables=tables)
+
+
+def _safe(text: str) -> str:
+    """Markdown within a line, without HTML, links or what a terminal obeys: names bring what they like."""
+    return _escaped(r"<(?=[A-Za-z/!?])|(?<=\])\(", one_line(text, None))
+
+
+def _cell(text: str) -> str:
+    """The same in a table, whose cells end at a bar."""
+    return _escaped(r"\|", _safe(text))
+
+
+def _escaped(pattern: str, text: str) -> str:
+    """A backslash before what matches, where there is none that is not escaped itself."""
+    return re.sub(rf"(?<!\\)((?:\\\\)*)({pattern})", r"\1\\\2", text)

@@ -51,17 +51,19 @@ def from_folder(
 
     Raises `ModelError`, `InvalidValueError` for an attention that is wrong for the family.
     """
-    where: dict[str, Any] = {"local_files_only": True, "trust_remote_code": trusted}
+    where: dict[str, Any] = {"local_files_only": True}
     with quiet_transformers(), _as_model_error(folder):
         check_layers_said(folder)
-        config, chosen, made = _described(folder, attention, where, tokenizer)
+        config, chosen, made = _described(folder, attention, trusted, where, tokenizer)
         check_layers_held(config.get_text_config().num_hidden_layers, folder)
         missing = missing_weights(folder)
         if missing is not None:
             raise ModelError(f"model: {folder} could not be loaded: it has no {missing}")
         placement.need_memory(folder, getattr(config, "dtype", None))
         where |= {"config": config, "use_safetensors": has_safetensors(folder)}
-        return _load(_auto_class(config), folder, placement, attn_implementation=chosen, **where), made
+        return _load(
+            _auto_class(config), folder, placement, trusted, attn_implementation=chosen, **where
+        ), made
 
 
 def from_gguf(
@@ -75,16 +77,16 @@ def from_gguf(
     Raises `MissingPackageError` when a package for GGUF files is not installed.
     """
     need(*GGUF_READERS, work="reading a GGUF file", extra="measure")
-    where: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False, "gguf_file": file.name}
+    where: dict[str, Any] = {"local_files_only": True, "gguf_file": file.name}
     # transformers shows a bar here that its own switch does not reach
     bar = nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO())
     with bar, quiet_transformers(), _as_model_error(file):
         check_layers_said(file)
-        config, chosen, made = _described(file.parent, attention, where, tokenizer)
+        config, chosen, made = _described(file.parent, attention, False, where, tokenizer)
         check_layers_held(config.get_text_config().num_hidden_layers, file)
         where |= {"quantization_config": transformers.GgufConfig(dequantize=True)}
         kind = transformers.AutoModelForCausalLM
-        return _load(kind, file.parent, placement, attn_implementation=chosen, **where), made
+        return _load(kind, file.parent, placement, False, attn_implementation=chosen, **where), made
 
 
 def tokenizer_of_folder(folder: str | Path) -> Any:
@@ -93,14 +95,13 @@ def tokenizer_of_folder(folder: str | Path) -> Any:
     if not path.is_dir():
         raise ModelError(f"tokenizer: {path} is no folder, one written by tokenizer.save_pretrained needed")
     with quiet_transformers(), _as_model_error(path, "tokenizer"):
-        where = {"local_files_only": True, "trust_remote_code": False}
-        return _tokenizer(path, where, "tokenizer", "")
+        return _tokenizer(path, False, {"local_files_only": True}, "tokenizer", "")
 
 
-def _tokenizer(folder: Path, where: dict[str, Any], what: str, otherwise: str) -> Any:
+def _tokenizer(folder: Path, trusted: bool, where: dict[str, Any], what: str, otherwise: str) -> Any:
     """The tokenizer in a folder, given as `what`; one line says that there is none, and what to do `otherwise`."""
     try:
-        return transformers.AutoTokenizer.from_pretrained(folder, **where)
+        return transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=trusted, **where)
     except Exception as error:
         if "gguf_file" in where or any(_TOKENIZER_FILE.match(file.name) for file in folder.iterdir()):
             raise
@@ -109,29 +110,32 @@ def _tokenizer(folder: Path, where: dict[str, Any], what: str, otherwise: str) -
 
 
 def _described(
-    folder: Path, attention: str | None, where: dict[str, Any], tokenizer: str | Path | None
+    folder: Path, attention: str | None, trusted: bool, where: dict[str, Any], tokenizer: str | Path | None
 ) -> tuple[Any, str, Any]:
     """The configuration of a model, the attention to take, and the tokenizer: its own or that of a folder."""
-    config = transformers.AutoConfig.from_pretrained(folder, **where)
+    config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=trusted, **where)
     check_config(config)
     chosen = attention_for(config, attention)
     if tokenizer is not None:
         return config, chosen, tokenizer_of_folder(tokenizer)
     otherwise = ", or name the folder of one: tokenizer=FOLDER (--tokenizer FOLDER)"
-    return config, chosen, _tokenizer(folder, where, "model", otherwise)
+    return config, chosen, _tokenizer(folder, trusted, where, "model", otherwise)
 
 
-def _load(kind: Any, folder: Path, placement: Placement, **how: Any) -> Any:
+def _load(kind: Any, folder: Path, placement: Placement, trusted: bool, **how: Any) -> Any:
     """The model, its weights where and as what `placement` says; those on disk go when the model does."""
-    # pickled weights may hold code: tensors alone are read
-    places: dict[str, Any] = {"dtype": placement.dtype, "weights_only": True}
+    places: dict[str, Any] = {"dtype": placement.dtype}
     if placement.map is not None:
         places["device_map"] = placement.map
     offloaded = tempfile.mkdtemp(prefix="posbias-offloaded-") if placement.to_disk else None
     if offloaded is not None:
         places["offload_folder"] = offloaded
     try:
-        model = _whole(kind.from_pretrained(folder, output_loading_info=True, **places, **how))
+        # pickled weights may hold code: tensors alone are read
+        loaded = kind.from_pretrained(
+            folder, output_loading_info=True, weights_only=True, trust_remote_code=trusted, **places, **how
+        )
+        model = _whole(loaded)
     except BaseException:
         shutil.rmtree(offloaded or "", ignore_errors=True)
         raise

@@ -140,7 +140,8 @@ def specimen(model_type: str, variant: int = 0, attention: str | None = None, **
     config = specimen_config(model_type, variant, **changes)
     head = transformers.AutoModelForCausalLM if family.causal else transformers.AutoModelForMaskedLM
     with torch.random.fork_rng(devices=[]):
-        model = head.from_config(config, attn_implementation=attention or family.attention[0])
+        implementation = attention or family.attention[0]
+        model = head.from_config(config, attn_implementation=implementation, trust_remote_code=False)
     _draw(model, model_type)
     return model.eval().requires_grad_(False)
 
