@@ -14,8 +14,6 @@ from command import called
 
 from posbias.store import undamaged
 
-from posbias.store import undamaged
-
 POSBIAS = Path(sys.executable).with_name("posbias")
 
 
