@@ -21,7 +21,17 @@ from posbias.theory.encodings import (
     RoPE,
     Tabulated,
 )
-from posbias.theory.masks import MASKS, Causal, CustomMask, Full, Prefix, SlidingWindow
+from posbias.theory.masks import (
+    MASKS,
+    BlockSparse,
+    Causal,
+    Chunked,
+    CustomMask,
+    Dilated,
+    Full,
+    Prefix,
+    SlidingWindow,
+)
 from posbias.theory.mixing import (
     MIXINGS,
     AbnarZuidema,
@@ -164,6 +174,15 @@ def masks() -> st.SearchStrategy:
         ),
         Prefix: st.builds(Prefix, st.integers(1, SHORTEST)),
         Full: st.just(Full()),
+        Chunked: st.builds(Chunked, st.one_of(st.integers(1, 9), st.integers(1, 400))),
+        Dilated: st.builds(Dilated, st.integers(1, 9), st.one_of(st.none(), st.integers(1, 40))),
+        BlockSparse: st.builds(
+            BlockSparse,
+            st.integers(1, 40),
+            st.integers(1, 4),
+            st.integers(0, 2),
+            st.one_of(st.none(), st.integers(1, 5)),
+        ),
         CustomMask: st.one_of(
             st.builds(_drawn_mask, st.integers(0, 4)),
             st.builds(CustomMask, st.sampled_from([in_blocks, dilated])),

@@ -40,8 +40,11 @@ from .theory.encodings import DecayBias as DecayBias
 from .theory.encodings import NeedsMeasurement as NeedsMeasurement
 from .theory.encodings import NoPE as NoPE
 from .theory.encodings import alibi_slopes as alibi_slopes
+from .theory.masks import BlockSparse as BlockSparse
 from .theory.masks import Causal as Causal
+from .theory.masks import Chunked as Chunked
 from .theory.masks import CustomMask as CustomMask
+from .theory.masks import Dilated as Dilated
 from .theory.masks import Full as Full
 from .theory.masks import Prefix as Prefix
 from .theory.masks import SlidingWindow as SlidingWindow

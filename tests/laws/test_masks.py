@@ -23,7 +23,18 @@ from posbias.theory.graph import (
     runs_of,
     walks,
 )
-from posbias.theory.masks import MASKS, Causal, CustomMask, Full, Prefix, SlidingWindow
+from posbias.theory.masks import (
+    MASKS,
+    BlockSparse,
+    Causal,
+    Chunked,
+    CustomMask,
+    Dilated,
+    Full,
+    Prefix,
+    SlidingWindow,
+)
+from posbias.theory.masks.visible import bounds, lookahead
 
 SHORTEST, LONGEST = 3, 24
 """Prefixes are no longer than the shortest text."""
@@ -33,6 +44,18 @@ DEFINITIONS = {
     SlidingWindow: lambda mask, i, j, n: j <= i and (i - j < mask.width or j < mask.sinks),
     Prefix: lambda mask, i, j, n: j <= i or max(i, j) < mask.length,
     Full: lambda mask, i, j, n: True,
+    Chunked: lambda mask, i, j, n: j <= i and j // mask.width == i // mask.width,
+    Dilated: lambda mask, i, j, n: (
+        j <= i and (i - j) % mask.stride == 0 and (mask.width is None or (i - j) // mask.stride < mask.width)
+    ),
+    BlockSparse: lambda mask, i, j, n: (
+        j <= i
+        and (
+            i // mask.block - j // mask.block < mask.local
+            or j // mask.block < mask.first
+            or (mask.stride is not None and (j // mask.block + 1) % mask.stride == 0)
+        )
+    ),
     CustomMask: lambda mask, i, j, n: bool(mask.rule.content(i, j)),
 }
 DRAWN = {
@@ -40,6 +63,15 @@ DRAWN = {
     SlidingWindow: st.builds(SlidingWindow, st.integers(1, 30), st.sampled_from([0, 0, 1, 2, 7, 40])),
     Prefix: st.builds(Prefix, st.integers(1, SHORTEST)),
     Full: st.just(Full()),
+    Chunked: st.builds(Chunked, st.integers(1, 30)),
+    Dilated: st.builds(Dilated, st.integers(1, 8), st.one_of(st.none(), st.integers(1, 9))),
+    BlockSparse: st.builds(
+        BlockSparse,
+        st.integers(1, 9),
+        st.integers(1, 3),
+        st.integers(0, 2),
+        st.one_of(st.none(), st.integers(1, 4)),
+    ),
     CustomMask: st.sampled_from(
         [
             CustomMask(lambda query, key: key // 4 == query // 4),
@@ -108,6 +140,26 @@ def test_reach_and_farthest_are_those_of_the_pairs(mask, tokens, data):
     assert mask.reach(query, tokens) == np.flatnonzero(closure(mask, tokens)[query]).max()
     i, j = np.nonzero(adjacency(mask, tokens))
     assert mask.farthest(tokens) == (i - j).max()
+
+
+@given(masks, texts)
+def test_what_a_mask_says_to_engines_is_what_it_admits(mask, tokens):
+    allowed = adjacency(mask, tokens)
+    i, j = np.nonzero(allowed)
+    assert lookahead(mask, tokens) >= (j - i).max()
+    assert isinstance(mask, CustomMask | Prefix) or lookahead(mask, tokens) == (j - i).max()
+    seen = bounds(mask, tokens)
+    for query in range(tokens):
+        keys = np.flatnonzero(allowed[query])
+        if seen is not None:
+            run = np.arange(seen.low[query], seen.high[query] + 1)
+            first = np.arange(min(seen.always, seen.low[query]))
+            np.testing.assert_array_equal(np.concatenate([first, run]), keys)
+        if hasattr(mask, "keys"):
+            np.testing.assert_array_equal(mask.keys(query, tokens), keys)
+    if hasattr(mask, "pieces"):
+        starts = np.searchsorted(mask.pieces(tokens), np.arange(tokens), side="right")
+        np.testing.assert_array_equal(allowed, np.tri(tokens, dtype=bool) & np.equal.outer(starts, starts))
 
 
 @given(st.integers(0, 40), st.integers(1, LONGEST))
@@ -206,6 +258,13 @@ def test_centre_nodes_reach_every_node(pattern, tokens):
         (SlidingWindow(1, sinks=2), [0]),
         (Prefix(3), [0, 1, 2]),
         (Full(), list(range(10))),
+        (Chunked(10), [0]),
+        (Chunked(9), []),
+        ([Chunked(4), Causal()], [0]),
+        (Dilated(2), []),
+        (BlockSparse(3), []),
+        (BlockSparse(3, 2), [0]),
+        (BlockSparse(3, first=1), [0]),
         ([SlidingWindow(1), SlidingWindow(1), Causal()], [0]),
     ],
 )

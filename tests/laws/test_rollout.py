@@ -14,7 +14,7 @@ from posbias.spec import decode, encode, fingerprint
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.content import ConstantDiagonal
 from posbias.theory.encodings import ALiBi, DecayBias, NoPE
-from posbias.theory.masks import Causal, SlidingWindow
+from posbias.theory.masks import Causal, Chunked, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, PerLayer
 from posbias.theory.rollout import influence, rollout, sweep, trajectory
 from posbias.theory.rollout.kernel import dense_influence, layer_kernel
@@ -84,6 +84,9 @@ def test_a_pattern_repeats_up_to_any_depth(depth, local, window):
     expected = tuple(near if (t + 1) % (local + 1) else full for t in range(depth))
     assert architecture.stack == expected
     assert Architecture(depth, shortest_pattern(expected)).stack == expected
+    chunked = Architecture.pattern(depth, local=local, window=Chunked(window), layer=Layer(2))
+    kinds = [type(layer.mask) for layer in chunked.stack]
+    assert kinds == [Chunked if (t + 1) % (local + 1) else Causal for t in range(depth)]
     whole = Architecture(depth, expected)
     np.testing.assert_array_equal(influence(architecture, 12).mass, influence(whole, 12).mass)
 

@@ -14,7 +14,7 @@ from posbias.terminal import describe_variation
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
 from posbias.theory.encodings import ALiBi, DecayBias, KerpleLog, RoPE
-from posbias.theory.masks import Causal, Prefix, SlidingWindow
+from posbias.theory.masks import BlockSparse, Causal, Chunked, Dilated, Full, Prefix, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, ConstantMixing, PerLayer
 from posbias.theory.rollout.dispatch import influence
 from posbias.theory.rollout.kernel import dense_influence
@@ -84,6 +84,10 @@ ROTARY, PAIR = RoPE(((2.0, 1.0),), dimension=4), RoPE(((3.0,),), frequencies=(0.
 KNOBS = {
     "prefix": ({}, 7, {"mask": Prefix(7)}),
     "prefix again": ({"mask": Prefix(3)}, 7, {"mask": Prefix(7)}),
+    "chunk": ({}, 7, {"mask": Chunked(7)}),
+    "chunk again": ({"mask": Chunked(5)}, 7, {"mask": Chunked(7)}),
+    "dilated": ({"mask": Dilated(2, 5)}, 3, {"mask": Dilated(3, 5)}),
+    "blocks": ({"mask": BlockSparse(8, 2, 1)}, 4, {"mask": BlockSparse(4, 2, 1)}),
     "rope_base": ({"positional": ROTARY}, 50.0, {"positional": RoPE(((2.0, 1.0),), dimension=4, base=50.0)}),
     "rope_angle": ({"positional": PAIR}, 0.4, {"positional": RoPE(((3.0,),), frequencies=(0.4,))}),
     "kerple": (
@@ -265,6 +269,10 @@ def test_what_has_nothing_to_vary_is_refused(quantity, words):
         vary(mixed, quantity, [2], 50)
     with pytest.raises(InvalidValueError, match="slopes: no layer has ALiBi"):
         vary(Architecture(1), "slopes", [2], 50)
+    with pytest.raises(
+        InvalidValueError, match="chunk: no layer has the mask Chunked or Causal, at least one"
+    ):
+        vary(Architecture(1, (Layer(mask=Full()),)), "chunk", [2], 50)
 
 
 @given(st.permutations(["depth", "window", "full_period"]))

@@ -12,7 +12,7 @@ from posbias.plots.style import ACCENT, INK, MUTED, PAPER, RULE, SMALL, THIN, dr
 from posbias.signatures import typed
 from posbias.theory.architecture import Architecture
 from posbias.theory.graph import Pattern, centre_nodes, graph, masks_of, walks
-from posbias.theory.masks import Full, Prefix, SlidingWindow
+from posbias.theory.masks.visible import LooksBack
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -209,16 +209,12 @@ def _extent(edges: list[tuple[int, int]]) -> tuple[float, float]:
 def _title(pattern: Pattern) -> str:
     """What a mask is called above its picture."""
     match pattern:
-        case SlidingWindow(width=width, sinks=sinks):
-            return f"sliding window, w = {width}" + (f", {sinks} sink{'s' * (sinks > 1)}" if sinks else "")
-        case Prefix(length=length):
-            return f"prefix, K = {length}"
+        case LooksBack():
+            return pattern.title
         case Architecture(name=name):
             return name or "architecture"
         case Sequence():
             return "pattern of layers"
-        case Full():
-            return "full"
         case _:
             return type(pattern).__name__.lower()
 

@@ -21,7 +21,8 @@ from posbias.spec import Count, Fractions, Numbers, Positive, Size, later, value
 from posbias.theory.content import Content, NoContent
 from posbias.theory.distance import DenseLogits, DistanceFunction, Tabulated, spread
 from posbias.theory.encodings import NeedsMeasurement, NoPE, Positional
-from posbias.theory.masks import Causal, Mask, SlidingWindow, lookahead
+from posbias.theory.masks import Causal, Mask, SlidingWindow
+from posbias.theory.masks.visible import lookahead
 from posbias.theory.mixing import REACH, MeasuredMixing, Mixing, PreNormInit
 from posbias.theory.normalisers import Normaliser, Softmax
 
@@ -209,22 +210,23 @@ class Architecture:
         depth: int,
         *,
         local: int,
-        window: int,
+        window: int | Mask,
         layer: Layer | None = None,
         full: Layer | None = None,
         mixing: Mixing | None = None,
         name: str = "",
     ) -> "Architecture":
-        """`local` layers under a window of `window` tokens, then a full one, and again up to any depth.
+        """`local` layers under a window of `window` tokens, or any mask, then a full one, up to any depth.
 
         Layer t (from 0) is full where t + 1 is a multiple of `local` + 1, as transformers builds Gemma 2 and 3,
         GPT-OSS and Cohere 2. `layer` is each of them but for its mask, `full` the full ones where they differ
         (Cohere 2's have no encoding). Raises `InvalidValueError` for a number that cannot be.
 
             Architecture.pattern(62, local=5, window=1024, layer=Layer(heads=32))
+            Architecture.pattern(48, local=3, window=Chunked(8192), layer=Layer(heads=40))
         """
         layer = Layer() if layer is None else layer
-        near = replace(layer, mask=SlidingWindow(window))
+        near = replace(layer, mask=SlidingWindow(window) if isinstance(window, int) else window)
         most = whole("depth", depth, 1)
         period = [near] * min(whole("local", local, 0), most) + [layer if full is None else full]
         return cls(depth, tuple(period[:most]), mixing or PreNormInit(), name)

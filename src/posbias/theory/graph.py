@@ -26,7 +26,8 @@ from posbias.errors import InvalidValueError, MissingPackageError
 from posbias.signatures import typed
 from posbias.spec import MOST_LAYERS
 from posbias.theory.architecture import Architecture
-from posbias.theory.masks import MASKS, Causal, Full, Mask, Prefix, SlidingWindow
+from posbias.theory.masks import MASKS, Mask
+from posbias.theory.masks.visible import bounds
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -189,29 +190,22 @@ def layers_to_reach(pattern: Pattern, tokens: int, query: int = -1, key: int = 0
 
 @typed
 def runs(mask: Mask, tokens: int) -> Runs:
-    """The runs of keys of every query under a mask; no matrix is made for the masks of `MASKS`."""
+    """The runs of keys of every query under a mask; no matrix is made where they are one run and the first few."""
     position = np.arange(memory.length("tokens", tokens, each=64))
-    match mask:
-        case Causal():
-            return Runs(position, np.zeros_like(position), position + 1)
-        case Full():
-            return Runs(position, np.zeros_like(position), np.full_like(position, tokens))
-        case Prefix():
-            mask.reach(0, tokens)
-            return Runs(position, np.zeros_like(position), np.maximum(position + 1, mask.length))
-        case SlidingWindow():
-            near = np.maximum(position + 1 - mask.width, 0)
-            # sinks that touch the window are one run with it
-            sinks = np.minimum(mask.sinks, position + 1)
-            near[sinks >= near] = 0
-            apart = (sinks > 0) & (near > 0)
-            owner = np.concatenate([position, position[apart]])
-            order = np.lexsort((np.concatenate([np.ones(tokens), np.zeros(apart.sum())]), owner))
-            start = np.concatenate([near, np.zeros(apart.sum(), dtype=np.int64)])[order]
-            stop = np.concatenate([position + 1, sinks[apart]])[order]
-            return Runs(np.searchsorted(owner[order], position), start, stop)
-        case _:
-            return runs_of(mask.allowed(tokens))
+    seen = bounds(mask, tokens)
+    if seen is None:
+        return runs_of(mask.allowed(tokens))
+    # first keys that touch the run are one run with it
+    first = np.minimum(seen.always, position + 1)
+    low = np.where(first >= seen.low, 0, seen.low)
+    apart = (first > 0) & (low > 0)
+    if not apart.any():
+        return Runs(position, low, seen.high + 1)
+    owner = np.concatenate([position, position[apart]])
+    order = np.lexsort((np.concatenate([np.ones(tokens), np.zeros(apart.sum())]), owner))
+    start = np.concatenate([low, np.zeros(apart.sum(), dtype=np.int64)])[order]
+    stop = np.concatenate([seen.high + 1, first[apart]])[order]
+    return Runs(np.searchsorted(owner[order], position), start, stop)
 
 
 @typed

@@ -10,7 +10,8 @@ from posbias.spec import MOST_LAYERS
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.content import ConstantDiagonal, NoContent
 from posbias.theory.encodings import ALiBi, DecayBias, KerpleLog, KerplePower, NoPE, RoPE
-from posbias.theory.masks import Causal, Prefix, SlidingWindow
+from posbias.theory.masks import MASKS, Causal, Full, Prefix, SlidingWindow
+from posbias.theory.masks.visible import LooksBack
 from posbias.theory.mixing import ConstantMixing, PerLayer
 
 
@@ -42,31 +43,38 @@ def _depth(architecture: Architecture, depth: int) -> Architecture:
     return replace(architecture, depth=depth, layers=shortest_pattern(stack), mixing=mixing)
 
 
-def _window(architecture: Architecture, width: int) -> Architecture:
-    """Another width where the architecture has windows; a window in every causal layer where it has none."""
-    sliding = any(isinstance(layer.mask, SlidingWindow) for layer in architecture.layers)
+def _mask(cls: Any) -> Callable[[Architecture, int], Architecture]:
+    """Another size where the architecture has such masks; such a mask in every causal layer where it has none."""
+    size = next(iter(cls.__dataclass_fields__))
 
-    def changed(layer: Layer) -> Layer:
-        if isinstance(layer.mask, SlidingWindow):
-            return replace(layer, mask=SlidingWindow(width, layer.mask.sinks))
-        return (
-            replace(layer, mask=SlidingWindow(width))
-            if isinstance(layer.mask, Causal) and not sliding
-            else layer
+    def changed(architecture: Architecture, given: int) -> Architecture:
+        wanted = cls if any(isinstance(layer.mask, cls) for layer in architecture.layers) else Causal
+        if not any(isinstance(layer.mask, wanted) for layer in architecture.layers):
+            raise InvalidValueError(
+                f"{cls.word}: no layer has the mask {cls.__name__} or Causal, at least one needed"
+            )
+
+        def mask(old: Any) -> Any:
+            return replace(old, **{size: given}) if wanted is cls else cls(given)
+
+        layers = (
+            replace(layer, mask=mask(layer.mask)) if isinstance(layer.mask, wanted) else layer
+            for layer in architecture.layers
         )
+        return replace(architecture, layers=tuple(layers))
 
-    return replace(architecture, layers=tuple(changed(layer) for layer in architecture.layers))
+    return changed
 
 
 def _full_period(architecture: Architecture, period: int) -> Architecture:
     """Every period-th layer full, the others under the window: the architecture's own layers of both kinds."""
     kinds = set(architecture.layers)
-    near = {layer for layer in kinds if isinstance(layer.mask, SlidingWindow)}
     full = {layer for layer in kinds if isinstance(layer.mask, Causal)}
+    near = {layer for layer in kinds - full if not isinstance(layer.mask, Prefix | Full)}
     if len(near) != 1 or len(full) > 1 or kinds - near - full:
         raise InvalidValueError(
-            f"full_period: layers of {len(kinds)} kinds given, {len(near)} under a window; one kind under a "
-            "window and at most one other, causal, needed"
+            f"full_period: layers of {len(kinds)} kinds given, {len(near)} under a window or chunks; one kind "
+            "under such a mask and at most one other, causal, needed"
         )
     [local] = near
     [last] = full or {replace(local, mask=Causal())}
@@ -85,18 +93,6 @@ def _nope_period(architecture: Architecture, period: int) -> Architecture:
         for t, layer in enumerate(architecture.stack)
     ]
     return replace(architecture, layers=shortest_pattern(stack))
-
-
-def _prefix(architecture: Architecture, length: int) -> Architecture:
-    """Another length where the architecture has prefixes; a prefix in every causal layer where it has none."""
-    wanted = Prefix if any(isinstance(layer.mask, Prefix) for layer in architecture.layers) else Causal
-    if not any(isinstance(layer.mask, wanted) for layer in architecture.layers):
-        raise InvalidValueError("prefix: no layer has a prefix or the causal mask, at least one needed")
-    layers = (
-        replace(layer, mask=Prefix(length)) if isinstance(layer.mask, wanted) else layer
-        for layer in architecture.layers
-    )
-    return replace(architecture, layers=tuple(layers))
 
 
 def _encoding(
@@ -186,12 +182,15 @@ QUANTITIES = {
         Quantity("depth", "number of layers", True, False, _depth),
         Quantity("mixing", "weight of attention λ in every layer", False, False,
                  lambda architecture, lam: replace(architecture, mixing=ConstantMixing(lam))),
-        Quantity("window", "width of the sliding window", True, True, _window),
+        *(
+            Quantity(cls.word, cls.varied, True, True, _mask(cls))
+            for cls in MASKS
+            if issubclass(cls, LooksBack) and cls.varied
+        ),
         Quantity("full_period", "every so many layers a full one, the others under the window", True, False,
                  _full_period),
         Quantity("sinks", "number of first tokens that every window sees", True, False, _sinks),
         Quantity("heads", "number of heads in every layer", True, True, _each_layer(heads=lambda heads: heads)),
-        Quantity("prefix", "length of the prefix", True, True, _prefix),
         Quantity("slopes", "factor on the slopes of ALiBi", False, True,
                  _encoding("slopes", "ALiBi", ALiBi, _slopes)),
         Quantity("rope_base", "base of the rotary angles", False, True,

@@ -16,8 +16,7 @@ from posbias.arguments import one_of, shortened
 from posbias.errors import InvalidValueError, nearest
 from posbias.spec import decode, encode, fingerprint
 from posbias.sweeps import leaves
-from posbias.theory.mask_words import mask_of
-from posbias.theory.masks import Mask, Prefix, SlidingWindow
+from posbias.theory.mask_words import file_word, mask_of
 from posbias.training.network import ENCODINGS, Encoding
 from posbias.training.normalisers import NORMALISERS, Normaliser
 from posbias.training.specification import Experiment
@@ -94,7 +93,7 @@ def name_of(experiment: Experiment) -> str:
 def words_of(experiment: Experiment) -> str:
     """An experiment in words fit for a file's name: mask, encoding, depth and what is not as usual."""
     task, network = experiment.task, experiment.network
-    words = [_mask_word(network.mask), _encoding_word(network.positional), f"depth{network.depth}"]
+    words = [file_word(network.mask), _encoding_word(network.positional), f"depth{network.depth}"]
     words += ["residual"] if network.residual else []
     words += _normaliser_words(network.normaliser)
     words += ["vocabulary"] if task.inputs == "fixed_vocabulary" else []
@@ -116,16 +115,6 @@ def common_words(experiments: Sequence[Experiment]) -> list[str]:
         " ".join([words_of(experiment), *(f"{key.rpartition('.')[2]}={row.get(key)}" for key in varied)])
         for experiment, row in zip(experiments, rows, strict=True)
     ]
-
-
-def _mask_word(mask: Mask) -> str:
-    match mask:
-        case SlidingWindow():
-            return f"window{mask.width}" + (f"+sinks{mask.sinks}" if mask.sinks else "")
-        case Prefix():
-            return f"prefix{mask.length}"
-        case _:
-            return mask.kind
 
 
 def _encoding_word(positional: Encoding) -> str:

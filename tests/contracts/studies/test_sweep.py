@@ -19,7 +19,7 @@ from posbias.spec import decode, encode
 from posbias.store import Store
 from posbias.store import checkpoint as checkpoints
 from posbias.sweeps import MOST
-from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
+from posbias.theory.masks import Causal, Dilated, Full, Prefix, SlidingWindow
 from posbias.training import jobs, loop
 from posbias.training.cells import _jobs, run_cells
 from posbias.training.jobs import Job, finish, untested
@@ -58,12 +58,14 @@ def test_a_sweep_is_all_combinations_the_last_key_fastest():
 
 
 def test_words_and_tables_say_the_same():
-    words = {"mask": ["full", "causal", "window=9", "prefix=4"]}
+    words = {"mask": ["full", "causal", "window=9", "prefix=4", "window=5:2", "dilated=2:3"]}
     tables = {"mask": [{"kind": "full"}, {"kind": "causal"}, {"kind": "sliding_window", "width": 9},
-                       {"kind": "prefix", "length": 4}]}  # fmt: skip
+                       {"kind": "prefix", "length": 4}, {"kind": "sliding_window", "width": 5, "sinks": 2},
+                       {"kind": "dilated", "stride": 2, "width": 3}]}  # fmt: skip
     made = expand({"sweep": {"network": words}})
     assert made == expand({"sweep": {"network": tables}})
-    assert [one.network.mask for one in made] == [Full(), Causal(), SlidingWindow(9), Prefix(4)]
+    expected = [Full(), Causal(), SlidingWindow(9), Prefix(4), SlidingWindow(5, 2), Dilated(2, 3)]
+    assert [one.network.mask for one in made] == expected
 
 
 def test_answers_may_be_words_whose_meaning_the_task_decides():
@@ -160,7 +162,13 @@ def test_a_wrong_file_is_named(tmp_path):
     ("read", "word", "needed"),
     [
         (mask_of, "windw=3", "did you mean 'window'"),
-        (mask_of, "window", "one of causal, full, window=WIDTH, prefix=LENGTH needed"),
+        (
+            mask_of,
+            "window",
+            "one of causal, full, window=WIDTH[:SINKS], prefix=LENGTH, chunk=WIDTH, dilated=",
+        ),
+        (mask_of, "chunk=4:2", "chunk=WIDTH needed"),
+        (mask_of, "dilated=2:0", "width: 0 given"),
         (mask_of, "window=", "an integer after window= needed"),
         (mask_of, "prefix=2.5", "an integer after prefix= needed"),
         (mask_of, "window=0", "at least window=1 needed"),

@@ -27,7 +27,7 @@ from jaxtyping import Float
 
 from posbias.theory.architecture import Layer
 from posbias.theory.encodings import DenseLogits
-from posbias.theory.masks import Causal, SlidingWindow
+from posbias.theory.masks import visible
 from posbias.theory.rollout import stream
 from posbias.theory.rollout.blocks import (
     always_seen,
@@ -116,7 +116,10 @@ def _push(layer: Layer, mixing: float, row: Row) -> tuple[Row, float, Accuracy]:
 
 
 def _fits(layer: Layer) -> bool:
-    return isinstance(layer.mask, Causal | SlidingWindow) and not isinstance(layer.positional, DenseLogits)
+    mask = layer.mask
+    if isinstance(layer.positional, DenseLogits) or not isinstance(mask, visible.Banded):
+        return False
+    return mask.band().looks_back
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,10 +187,10 @@ def _kept(layer: Layer, tokens: int) -> Prepared | None:
 
 
 def _prepare(layer: Layer, tokens: int, keep: bool) -> Prepared | None:
-    tables = stream.tables(layer, tokens)
-    if tables is None:
+    tables, bounds = stream.tables(layer, tokens), visible.bounds(layer.mask, tokens)
+    if tables is None or bounds is None or not isinstance(layer.mask, visible.Banded):
         return None
-    low, high, always = stream.bounds(layer, tokens)
+    low, high, always = bounds
     weights = layer.head_logits().weights
     bias, group_of = _groups(tables.bias)
     draw = np.zeros((len(bias), tokens))
@@ -195,7 +198,7 @@ def _prepare(layer: Layer, tokens: int, keep: bool) -> Prepared | None:
     for h, (here, first, drain, table) in enumerate(zip(*tables, strict=True)):
         sums = stream.denominators(table, here, first, drain, 0, low, high, always)
         share_out(weights[h], here, first, drain, table, sums, draw[group_of[h]], own, column, sink)
-    width = getattr(layer.mask, "width", tokens)
+    width = layer.mask.band().at(tokens).behind + 1
     reach = int(np.flatnonzero(bias[:, :width].any(axis=0)).max(initial=0))
     levels = _levels(through(draw[:, -1], bias[:, : reach + 1]), tokens)
     return Prepared(bias, draw, own, column, sink, reach, width, always, levels, {}, keep)

@@ -4,8 +4,8 @@ Row i of P says how much of each input token reaches token i through all layers.
 from the top layer to the bottom, each layer by the fastest engine that is exact for it:
 
 - `sweep`: exponential families (NoPE, ALiBi, decay), O(tokens · heads); `sweep` where the mask is causal,
-  `windows` under windows, prefixes and full masks;
-- `fft`: any other logits by distance under causal and window masks, O(tokens · log² tokens · heads);
+  `windows` under windows, prefixes and full masks, chunk by chunk where the mask cuts the text (`pieces`);
+- `fft`: any other logits by distance under causal, window and chunked masks, O(tokens · log² tokens · heads);
 - `stream`: everything, O(tokens² · heads) time and O(tokens) memory.
 """
 
@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 
@@ -26,16 +25,18 @@ from posbias.profile import Profile
 from posbias.signatures import typed
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.encodings import DenseLogits
-from posbias.theory.masks import INTERVALS, Causal, SlidingWindow
+from posbias.theory.masks.visible import Banded, Split
 from posbias.theory.mixing import PerLayer
 from posbias.theory.normalisers import Softmax
-from posbias.theory.rollout import sweep
 from posbias.theory.rollout.kernel import Kernel, Row
-from posbias.theory.rollout.plan import plan, plan_bytes
+from posbias.theory.rollout.pieces import push_pieces, starts, sweep_pieces
+from posbias.theory.rollout.plan import plan_bytes
 
 METHODS = ("auto", "sweep", "fft", "stream")
 FEW = 2048
 """Up to this many tokens the stream is about as fast as the transforms."""
+SHORT = 128
+"""Pieces of a text up to this long are streamed: sums would hardly begin before they end."""
 LARGEST = 50.0
 """First-column logits and learned sinks beyond this are left to the stream, which takes every row's maximum."""
 
@@ -147,12 +148,15 @@ def engine(layer: Layer, tokens: int) -> str:
     possible = engines(layer)
     if "fft" in possible and tokens <= FEW:
         return "stream"
+    if isinstance(layer.mask, Split) and tokens <= SHORT * len(layer.mask.pieces(tokens)):
+        return "stream"
     return possible[0]
 
 
 def engines(layer: Layer) -> list[str]:
     """The engines that can take a layer, the fastest for long texts first."""
-    if isinstance(layer.positional, DenseLogits) or not isinstance(layer.mask, INTERVALS):
+    mask = layer.mask
+    if isinstance(layer.positional, DenseLogits) or not isinstance(mask, Banded | Split):
         return ["stream"]
     if not isinstance(layer.normaliser, Softmax):
         return ["stream"]
@@ -160,7 +164,7 @@ def engines(layer: Layer) -> list[str]:
     if fixed.slopes is not None:
         large = max(np.abs(fixed.first).max(), np.where(np.isfinite(fixed.sinks), fixed.sinks, 0.0).max())
         return ["stream"] if large > LARGEST else ["sweep", "stream"]
-    return ["fft", "stream"] if isinstance(layer.mask, Causal | SlidingWindow) else ["stream"]
+    return ["stream"] if isinstance(mask, Banded) and not mask.band().looks_back else ["fft", "stream"]
 
 
 def _row(
@@ -177,41 +181,40 @@ def _row(
         if on_event is not None and tokens > FEW and not at_once:
             on_event(Event(done, architecture.depth, "layers"))
 
-    at_once = method != "stream" and all(map(_fused, architecture.layers))
-    tell(0)
     reach = _reach(architecture, tokens, place)
     architecture = _at_length(architecture, tokens)
     # what no token that matters can see plays no part
     row = np.zeros(reach + 1)
     row[place] = 1.0
     chosen = [_choose(layer, reach + 1, method) for layer in architecture.layers]
-    repeated = [chosen[t % len(chosen)] for t in range(architecture.depth)]
-    layers = list(zip(architecture.stack, repeated, architecture.coefficients, strict=True))[::-1]
+    # where layers of a causal mask, or of pieces cut alike, begin their texts: those are swept in one go
+    cut = [
+        starts(layer, reach + 1) if name == "sweep" else None
+        for layer, name in zip(architecture.layers, chosen, strict=True)
+    ]
+    at_once = None not in cut and len(set(cut)) == 1
+    tell(0)
+    period, places = len(chosen), range(architecture.depth)
+    repeated, cuts = [chosen[t % period] for t in places], [cut[t % period] for t in places]
+    layers = list(zip(architecture.stack, repeated, architecture.coefficients, cuts, strict=True))[::-1]
     lost, done = 0.0, 0
-    for fused, group in groupby(
-        layers, key=lambda one: one[1] == "sweep" and isinstance(one[0].mask, Causal)
-    ):
+    for fused, group in groupby(layers, key=lambda one: one[3]):
         together = list(group)
-        if fused:
-            stack, _, mixing = zip(*together[::-1], strict=True)
-            row, taken = sweep.sweep(plan(stack, np.array(mixing), len(row)), row, threads)
+        if fused is not None:
+            stack, _, mixing, _ = zip(*together[::-1], strict=True)
+            row, taken = sweep_pieces(stack, np.array(mixing), row, fused, threads)
             lost += taken
             done += len(together)
             tell(done)
             continue
-        for layer, name, lam in together:
-            row, taken = _engine(name)(layer, float(lam), row)
+        for layer, name, lam, _ in together:
+            row, taken = _pushed(name, layer, float(lam), row)
             lost += taken
             done += 1
             tell(done)
     mass = np.zeros(tokens)
     mass[: reach + 1] = row
     return mass, lost, dict(Counter(repeated))
-
-
-def _fused(layer: Layer) -> bool:
-    """Whether the sweep may take a layer together with its neighbours, in one go."""
-    return isinstance(layer.mask, Causal) and engines(layer)[0] == "sweep"
 
 
 def _at_length(architecture: Architecture, tokens: int) -> Architecture:
@@ -230,11 +233,14 @@ def _reach(architecture: Architecture, tokens: int, place: int) -> int:
     return place
 
 
-def _engine(name: str) -> Any:
-    """The function that pushes a row through one layer."""
+def _pushed(name: str, layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
+    """A row through one layer by the engine of that name, and what the layer's sink takes."""
     from posbias.theory.rollout import convolution, stream, windows
 
-    return {"sweep": windows.push, "fft": convolution.push, "stream": stream.push}[name]
+    push = {"sweep": windows.push, "fft": convolution.push, "stream": stream.push}[name]
+    if name != "stream" and isinstance(layer.mask, Split):
+        return push_pieces(push, layer, mixing, row)
+    return push(layer, mixing, row)
 
 
 def _choose(layer: Layer, tokens: int, method: str) -> str:

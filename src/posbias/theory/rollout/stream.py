@@ -17,7 +17,8 @@ from posbias.compiling import compiled
 from posbias.errors import InvalidValueError
 from posbias.theory.architecture import Layer
 from posbias.theory.encodings import DenseLogits
-from posbias.theory.masks import INTERVALS, lookahead
+from posbias.theory.masks import visible
+from posbias.theory.masks.visible import lookahead
 from posbias.theory.normalisers import Softmax
 from posbias.theory.rollout.kernel import Row, through
 
@@ -51,23 +52,23 @@ def push(layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
     be 0). Raises `InvalidValueError` for logits that the layer cannot give for this many tokens, and for a row
     that sums to more than one.
     """
-    spans = isinstance(layer.mask, INTERVALS) and not isinstance(layer.positional, DenseLogits)
-    spans = spans and isinstance(layer.normaliser, Softmax)
-    merged = tables(layer, len(row)) if spans else None
-    if merged is None:
+    by_distance = isinstance(layer.normaliser, Softmax) and not isinstance(layer.positional, DenseLogits)
+    bounds = visible.bounds(layer.mask, len(row)) if by_distance else None
+    merged = tables(layer, len(row)) if bounds is not None else None
+    if bounds is None or merged is None:
         drawn, lost = _by_query(layer, row)
     else:
         drawn = np.zeros(len(row))
-        behind = layer.mask.reach(0, len(row))
+        behind = lookahead(layer.mask, len(row))
         weights = layer.head_logits().weights.copy()  # read-only arrays would be compiled for anew
-        lost = float(_by_distance(row, *merged, behind, *bounds(layer, len(row)), weights, drawn))
+        lost = float(_by_distance(row, *merged, behind, *bounds, weights, drawn))
     return (1.0 - mixing) * row + mixing * drawn, mixing * lost
 
 
 def tables(layer: Layer, tokens: int) -> Tables | None:
     """The layer's exponentials for a text of `tokens` tokens; None where a double cannot hold them."""
     fixed = layer.head_logits()
-    behind, far = layer.mask.reach(0, tokens), layer.mask.farthest(tokens)
+    behind, far = lookahead(layer.mask, tokens), layer.mask.farthest(tokens)
     bias = layer.bias(np.arange(-behind, far + 1))
     here = bias[:, behind] + fixed.diagonal
     high, low = bias.max(axis=1), bias.min(axis=1)
@@ -76,7 +77,9 @@ def tables(layer: Layer, tokens: int) -> Tables | None:
     least = np.minimum.reduce([low, here, low + fixed.first, here + fixed.first, present])
     # what the first query and every later one see at the least
     start = np.maximum(here + fixed.first, fixed.sinks)
-    later = np.maximum(np.maximum(here, fixed.sinks), bias[:, min(behind + 1, bias.shape[1] - 1)])
+    later = np.maximum(here, fixed.sinks)
+    if isinstance(layer.mask, visible.Banded):
+        later = np.maximum(later, bias[:, min(behind + 1, bias.shape[1] - 1)])
     close = (largest - np.minimum(start, later) <= NEAR) & (np.abs(fixed.first) <= NEAR)
     if not ((largest - least <= RANGE) | close).all():
         return None
@@ -86,15 +89,6 @@ def tables(layer: Layer, tokens: int) -> Tables | None:
     if vanished is not None:
         shifted[vanished] = 0.0
     return Tables(np.exp(here - largest), np.exp(fixed.first), np.exp(fixed.sinks - largest), shifted)
-
-
-def bounds(layer: Layer, tokens: int) -> tuple[Int[np.ndarray, "query"], Int[np.ndarray, "query"], int]:
-    """The first and last key that each query sees, and the number of tokens at the start that all see."""
-    position = np.arange(tokens)
-    behind, far = layer.mask.reach(0, tokens), layer.mask.farthest(tokens)
-    always = getattr(layer.mask, "sinks", 0)
-    width = min(getattr(layer.mask, "width", tokens), far + 1)
-    return np.maximum(position - width + 1, 0), np.maximum(position, behind), always
 
 
 @compiled()
@@ -214,11 +208,12 @@ def _keys_of(layer: Layer, tokens: int) -> Callable[[int], Int[np.ndarray, "key"
     by_query = getattr(layer.mask, "keys", None)
     if by_query is not None:
         return lambda query: by_query(query, tokens)
-    if not isinstance(layer.mask, INTERVALS):
+    bounds = visible.bounds(layer.mask, tokens)
+    if bounds is None:
         memory.require(9 * tokens**2, "tokens", tokens)
         allowed = layer.mask.allowed(tokens)
         return lambda query: np.flatnonzero(allowed[query])
-    low, high, always = bounds(layer, tokens)
+    low, high, always = bounds
 
     def keys_of(query: int) -> Int[np.ndarray, "key"]:
         keys = np.arange(low[query], high[query] + 1)

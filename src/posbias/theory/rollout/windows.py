@@ -17,9 +17,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from posbias.errors import InvalidValueError
 from posbias.theory.architecture import HeadLogits, Layer
 from posbias.theory.encodings import DecayBias
-from posbias.theory.masks import Full, Prefix, SlidingWindow
+from posbias.theory.masks.visible import Band, Banded
 from posbias.theory.rollout import stream
 from posbias.theory.rollout.kernel import Row
 from posbias.theory.rollout.plan import FLOOR, merge
@@ -105,14 +106,17 @@ def push(layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
     """
     tokens = len(row)
     layer.mask.reach(0, tokens)
-    if isinstance(layer.mask, SlidingWindow) and layer.mask.width == 1:
+    if not isinstance(layer.mask, Banded):
+        raise InvalidValueError(f"mask: {type(layer.mask).__name__} given, one with a band needed")
+    band = layer.mask.band()
+    if band.behind == 0:
         return stream.push(layer, mixing, row)
     logits = merge(layer.head_logits())
     slopes = np.array(logits.slopes)
     # a slope that cannot move 1 by half a rounding over the whole text is no slope
     slopes[slopes * tokens < 1e-18] = 0.0
     later = np.zeros_like(slopes) if isinstance(layer.positional, DecayBias) else slopes
-    spans = _spans(layer, logits, slopes, later, tokens)
+    spans = _spans(band.at(tokens), logits, slopes, later, tokens)
     before, room = _powers(slopes), _room(len(slopes))
     after = before if later is slopes else _powers(later)
     row, out = np.require(row, np.float64, ["C", "W"]), np.zeros(tokens)
@@ -139,13 +143,9 @@ def push(layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
     return out, lam * lost
 
 
-def _spans(layer: Layer, logits: HeadLogits, slopes, later, tokens: int) -> list[Span]:
+def _spans(band: Band, logits: HeadLogits, slopes, later, tokens: int) -> list[Span]:
     """The text in spans of one formula for Z each, first to last; cut also where streaming sinks end."""
-    mask = layer.mask
-    window = isinstance(mask, SlidingWindow)
-    behind = max(min(mask.width, tokens) - 1 if window else tokens - 1, 1)
-    always = min(mask.sinks, tokens) if window else 0
-    prefix = mask.length if isinstance(mask, Prefix) else tokens if isinstance(mask, Full) else 0
+    behind, always, prefix = max(band.behind, 1), band.always, band.prefix
     causal = _weights(logits, slopes, None)
     both = _weights(logits, slopes, later)
     margin = logits.diagonal + logits.first - logits.sinks
