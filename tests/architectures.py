@@ -42,6 +42,7 @@ from posbias.theory.mixing import (
     PowerDecay,
     PreNormInit,
 )
+from posbias.theory.query_scale import QUERY_SCALES, ScalableSoftmax, StepScale
 
 LONGEST = 300
 """Texts of up to this many tokens fit every drawn table and matrix; prefixes are no longer than `SHORTEST`."""
@@ -211,8 +212,25 @@ def mixings(depth: int) -> st.SearchStrategy:
     return st.one_of(*every.values())
 
 
+def query_scales(heads: int) -> st.SearchStrategy:
+    """Any temperature by position."""
+    each = st.lists(st.floats(-1, 2), min_size=heads, max_size=heads)
+    every = {
+        ScalableSoftmax: st.builds(ScalableSoftmax, each, each),
+        StepScale: st.builds(StepScale, st.floats(0, 1), st.integers(1, 40), st.integers(0, 1)),
+    }
+    assert set(every) == set(QUERY_SCALES), "a new temperature by position needs a strategy here"
+    return st.one_of(*every.values())
+
+
 @st.composite
-def layers(draw, mask: st.SearchStrategy | None = None, positional=positionals, sinks: bool = True) -> Layer:
+def layers(
+    draw,
+    mask: st.SearchStrategy | None = None,
+    positional=positionals,
+    sinks: bool = True,
+    scaled: bool = False,
+) -> Layer:
     heads = draw(st.integers(1, 5))
     weights = None
     if draw(st.booleans()):
@@ -223,6 +241,7 @@ def layers(draw, mask: st.SearchStrategy | None = None, positional=positionals, 
         learned = draw(st.lists(st.one_of(moderate, logits), min_size=heads, max_size=heads))
     return Layer(
         heads=heads,
+        query_scale=draw(query_scales(heads)) if scaled and draw(st.integers(0, 5)) == 0 else None,
         mask=draw(masks() if mask is None else mask),
         positional=draw(positional(heads)),
         content=draw(contents(heads)),
@@ -234,7 +253,9 @@ def layers(draw, mask: st.SearchStrategy | None = None, positional=positionals, 
 
 @st.composite
 def architectures(draw, max_depth: int = 5, **choices) -> Architecture:
-    """`choices` as in `layers`: a strategy for the mask, one for the encoding, no learned sinks."""
+    """`choices` as in `layers`: a strategy for the mask, one for the encoding, no learned sinks, temperatures by
+    position too.
+    """
     pattern = draw(st.lists(layers(**choices), min_size=1, max_size=3))
     depth = len(pattern) * draw(st.integers(1, max(1, max_depth // len(pattern))))
     return Architecture(depth=depth, layers=tuple(pattern), mixing=draw(mixings(depth)), name="drawn")

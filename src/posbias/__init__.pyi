@@ -56,6 +56,8 @@ from .theory.mixing import PowerDecay as PowerDecay
 from .theory.mixing import PreNormInit as PreNormInit
 from .theory.prediction import predict as predict
 from .theory.presets import preset as preset
+from .theory.query_scale import ScalableSoftmax as ScalableSoftmax
+from .theory.query_scale import StepScale as StepScale
 from .theory.rollout import influence as influence
 from .theory.rollout import rollout as rollout
 from .theory.rollout import trajectory as trajectory

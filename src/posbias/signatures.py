@@ -91,7 +91,8 @@ def words(hint: Any) -> str:
         members = get_args(inner[0])
         if not _methods(hint):
             return words(inner[0])
-        kind = members[0].__module__.rpartition(".")[2].removesuffix("s")
+        parts = members[0].__module__.split(".")[:-3:-1]
+        kind = next((part for part in parts if part.endswith("s")), parts[0]).removesuffix("s")
         return f"{_one(kind)} ({', '.join(one.__name__ for one in members)})"
     if origin in (Union, types.UnionType):
         return " or ".join(dict.fromkeys(words(one) for one in inner))

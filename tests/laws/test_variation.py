@@ -16,6 +16,7 @@ from posbias.theory.content import ConstantDiagonal
 from posbias.theory.encodings import ALiBi, DecayBias, KerpleLog, RoPE
 from posbias.theory.masks import BlockSparse, Causal, Chunked, Dilated, Full, Prefix, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, ConstantMixing, PerLayer
+from posbias.theory.query_scale import ScalableSoftmax, StepScale
 from posbias.theory.rollout.dispatch import influence
 from posbias.theory.rollout.kernel import dense_influence
 from posbias.theory.variation import QUANTITIES, STEPS, values_of, vary, vary_two
@@ -84,6 +85,16 @@ ROTARY, PAIR = RoPE(((2.0, 1.0),), dimension=4), RoPE(((3.0,),), frequencies=(0.
 KNOBS = {
     "prefix": ({}, 7, {"mask": Prefix(7)}),
     "prefix again": ({"mask": Prefix(3)}, 7, {"mask": Prefix(7)}),
+    "scalable_softmax": (
+        {"positional": ALiBi(), "query_scale": ScalableSoftmax((0.2,), (0.5,))},
+        0.6,
+        {"positional": ALiBi(), "query_scale": ScalableSoftmax((0.6,), (0.5,))},
+    ),
+    "step_scale": (
+        {"positional": ALiBi(), "query_scale": StepScale(0.1, 4)},
+        0.6,
+        {"positional": ALiBi(), "query_scale": StepScale(0.6, 4)},
+    ),
     "chunk": ({}, 7, {"mask": Chunked(7)}),
     "chunk again": ({"mask": Chunked(5)}, 7, {"mask": Chunked(7)}),
     "dilated": ({"mask": Dilated(2, 5)}, 3, {"mask": Dilated(3, 5)}),
@@ -269,6 +280,8 @@ def test_what_has_nothing_to_vary_is_refused(quantity, words):
         vary(mixed, quantity, [2], 50)
     with pytest.raises(InvalidValueError, match="slopes: no layer has ALiBi"):
         vary(Architecture(1), "slopes", [2], 50)
+    with pytest.raises(InvalidValueError, match="step_scale: no layer's logits grow in steps"):
+        vary(Architecture(1), "step_scale", [0.2], 50)
     with pytest.raises(
         InvalidValueError, match="chunk: no layer has the mask Chunked or Causal, at least one"
     ):

@@ -46,7 +46,8 @@ class Options:
         over two. Quantities: depth, mixing, window, full_period (every so many layers a full one), sinks (first
         tokens that windows see), heads, prefix, chunk, dilated (its stride), blocks (tokens in one), slopes
         (factor on ALiBi's), rope_base, rope_angle (of one pair), kerple (factor on its scale), diagonal and
-        first_column (of content), sink_logit, decay, nope_period, temperature, tokens.
+        first_column (of content), sink_logit, decay, nope_period, temperature, scalable_softmax (its s),
+        step_scale (its β), tokens.
     depth_trajectory
         The profile after every layer, from none to all.
     critical_distance

@@ -25,6 +25,7 @@ from posbias.theory.masks import Causal, Mask, SlidingWindow
 from posbias.theory.masks.visible import lookahead
 from posbias.theory.mixing import REACH, MeasuredMixing, Mixing, PreNormInit
 from posbias.theory.normalisers import Normaliser, Softmax
+from posbias.theory.query_scale import QueryScale
 
 LAMBDA = "λ"
 """What is left out where no mixing was given."""
@@ -53,8 +54,8 @@ class Layer:
     grouped-query attention, which divide the heads), one per group. `head_weights` (one per head, summing to
     one) replace the uniform mean over heads of Herasimchyk et al. 2026, Eq. (4); `temperature` divides the
     logits. `sinks` are logits of a learned sink beside the keys (GPT-OSS): what it draws is lost to the
-    tokens. `normaliser` makes rows of logits; only a softmax has sinks. Raises `InvalidValueError` where counts
-    do not fit.
+    tokens. `normaliser` makes rows of logits; only a softmax has sinks. `query_scale` multiplies the logits of
+    each query by a number of its position. Raises `InvalidValueError` where counts do not fit.
     """
 
     heads: Size = 1
@@ -66,6 +67,7 @@ class Layer:
     groups: Count | None = None
     sinks: Numbers | None = None
     normaliser: Normaliser = later(default=Softmax())
+    query_scale: QueryScale | None = later(default=None)
 
     def __post_init__(self):
         if self.sinks is not None and not isinstance(self.normaliser, Softmax):
@@ -77,6 +79,7 @@ class Layer:
                 f"groups: {self.groups} given, a number that divides the {self.heads} heads needed"
             )
         self.head_logits()
+        self.factors(np.zeros(1, dtype=np.int64))
         # those of a table or a user's own are asked for at the distances of a text alone
         if not isinstance(self.positional, DenseLogits | DistanceFunction | Tabulated):
             self.positional.logits_at(np.zeros(1, dtype=np.int64), self.heads, self.groups)
@@ -129,6 +132,28 @@ class Layer:
         constant = getattr(self.content, "constant", (0.0,))
         return spread("constant", constant, self.heads, self.groups) / self.temperature
 
+    def factors(self, positions: Int[np.ndarray, "query"]) -> Float[np.ndarray, "head query"] | None:
+        """What multiplies the logits of queries at these positions, per head; None where nothing does.
+
+        Raises `InvalidValueError` for a count that does not fit the heads, and factors that are not finite.
+        """
+        if self.query_scale is None:
+            return None
+        factors = self.query_scale.factors_at(positions, self.heads, self.groups)
+        if not np.isfinite(factors).all():
+            raise InvalidValueError("query_scale: a factor that is not finite given, finite numbers needed")
+        return factors
+
+    def sink_logits(self, positions: Int[np.ndarray, "query"]) -> Float[np.ndarray, "head query"]:
+        """Logits of the learned sink beside the keys of queries at these positions, −∞ without one.
+
+        A factor on a row multiplies the constant content logit, which lifts every key against the sink.
+        """
+        sinks, factors = self.head_logits().sinks[:, None], self.factors(positions)
+        if factors is None:
+            return np.broadcast_to(sinks, (self.heads, len(positions)))
+        return sinks + (1.0 - factors) * self.constant[:, None]
+
     def bias(self, distance: Int[np.ndarray, "distance"]) -> Float[np.ndarray, "head distance"]:
         """The positional logits at distances i − j, divided by the temperature, one row per head.
 
@@ -159,7 +184,13 @@ class Layer:
         fixed = self.head_logits()
         logits[:, position, position] += fixed.diagonal[:, None]
         logits[:, :, 0] += fixed.first[:, None]
-        return logits if isinstance(self.normaliser, Softmax) else logits + self.constant[:, None, None]
+        if not isinstance(self.normaliser, Softmax):
+            logits += self.constant[:, None, None]
+        factors = self.factors(position)
+        if factors is not None:
+            # what the encoding masks stays masked
+            np.multiply(logits, factors[:, :, None], out=logits, where=logits > -np.inf)
+        return logits
 
 
 @value
@@ -185,13 +216,16 @@ class Architecture:
         self.mixing.values(self.depth)
 
     def __str__(self) -> str:
-        """What it is, its kinds of layers, λ and what decides a profile and is not known: up to six lines."""
+        """What it is, its kinds of layers, λ and what decides a profile and is not known: up to seven lines."""
         kinds = dict.fromkeys(self.layers)
         heads = "/".join(dict.fromkeys(str(layer.heads) for layer in kinds))
         lines = [f"Architecture {self.name}".rstrip() + f": {self.depth} layers of {heads} heads"]
         plain = all(isinstance(layer.normaliser, Softmax) for layer in kinds)
-        for name in ("mask", "positional", *(() if plain else ("normaliser",))):
-            said = dict.fromkeys(type(getattr(layer, name)).__name__ for layer in kinds)
+        scaled = any(layer.query_scale is not None for layer in kinds)
+        more = [name for name, told in (("normaliser", not plain), ("query_scale", scaled)) if told]
+        for name in ("mask", "positional", *more):
+            parts = (getattr(layer, name) for layer in kinds)
+            said = dict.fromkeys("none" if part is None else type(part).__name__ for part in parts)
             lines.append(f"{name}: {', '.join(said)}")
         least, most = self.coefficients.min(), self.coefficients.max()
         spread = f"{least:.3g}" if least == most else f"{least:.3g} to {most:.3g}"

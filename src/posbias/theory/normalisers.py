@@ -32,7 +32,7 @@ class Softmax:
         """The same for any length of text."""
         return self
 
-    def weights_of(self, logits: Logits, sink: float = -np.inf) -> Logits:
+    def weights_of(self, logits: Logits, sink: float | Float[np.ndarray, "*heads 1"] = -np.inf) -> Logits:
         """Weights of keys; `sink` is the logit of a sink beside them. A row of −∞ alone is not allowed."""
         largest = np.maximum(logits.max(axis=-1, keepdims=True), sink)
         weights = np.exp(logits - largest)

@@ -13,6 +13,7 @@ from posbias.theory.encodings import ALiBi, DecayBias, KerpleLog, KerplePower, N
 from posbias.theory.masks import MASKS, Causal, Full, Prefix, SlidingWindow
 from posbias.theory.masks.visible import LooksBack
 from posbias.theory.mixing import ConstantMixing, PerLayer
+from posbias.theory.query_scale import ScalableSoftmax, StepScale
 
 
 @dataclass(frozen=True)
@@ -155,6 +156,31 @@ def _content(name: str) -> Callable[[Architecture, Any], Architecture]:
     return change
 
 
+def _scalable(architecture: Architecture, scale: float) -> Architecture:
+    """Another s of scalable softmax, the same for all heads, in every layer; its b as it is."""
+
+    def changed(layer: Layer) -> Layer:
+        held = (
+            layer.query_scale if isinstance(layer.query_scale, ScalableSoftmax) else ScalableSoftmax((0.0,))
+        )
+        return replace(layer, query_scale=replace(held, scale=(float(scale),)))
+
+    return replace(architecture, layers=tuple(map(changed, architecture.layers)))
+
+
+def _step_scale(architecture: Architecture, beta: float) -> Architecture:
+    """Another β in every layer whose logits grow in steps."""
+    if not any(isinstance(layer.query_scale, StepScale) for layer in architecture.layers):
+        raise InvalidValueError("step_scale: no layer's logits grow in steps, at least one needed")
+    layers = (
+        replace(layer, query_scale=replace(layer.query_scale, beta=float(beta)))
+        if isinstance(layer.query_scale, StepScale)
+        else layer
+        for layer in architecture.layers
+    )
+    return replace(architecture, layers=tuple(layers))
+
+
 def _sinks(architecture: Architecture, sinks: int) -> Architecture:
     """Another number of first tokens that all see, in every layer under a window."""
     if not any(isinstance(layer.mask, SlidingWindow) for layer in architecture.layers):
@@ -207,6 +233,8 @@ QUANTITIES = {
         Quantity("decay", "rate of a decay mask in every layer", False, True, _each_layer(positional=DecayBias)),
         Quantity("nope_period", "every so many layers one without an encoding", True, False, _nope_period),
         Quantity("temperature", "temperature of every softmax", False, True, _each_layer(temperature=float)),
+        Quantity("scalable_softmax", "s of a softmax whose logits grow as s·ln(i + 1)", False, False, _scalable),
+        Quantity("step_scale", "β of logits that grow in steps", False, False, _step_scale),
         Quantity("tokens", "length of the text", True, True, lambda architecture, tokens: architecture),
     )
 }  # fmt: skip

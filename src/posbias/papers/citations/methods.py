@@ -27,6 +27,11 @@ KINDS: dict[str, Use] = {
     "decay": ("wu2025", "decay mask"),
     "sliding_window": ("beltagy2020", "sliding-window attention"),
     "prefix": ("wu2025", "prefix mask"),
+    "chunked": ("meta2025", "chunked attention"),
+    "dilated": ("beltagy2020", "dilated attention"),
+    "block_sparse": ("zaheer2020", "block-sparse attention"),
+    "scalable_softmax": ("nakanishi2025", "a softmax that scales with the number of keys"),
+    "step_scale": ("meta2025", "logits that grow with the position of the query"),
     "constant_diagonal": (
         "herasimchyk2026",
         "mean content as a constant and a diagonal (Proposition 4.5)",
@@ -75,7 +80,7 @@ def of_architecture(architecture: Mapping[str, Any], mixing: Mapping[str, Any] |
     kind = (mixing or architecture.get("mixing") or {}).get("kind")
     yield KINDS.get(str(kind), ("herasimchyk2026", "residual-aware rollout"))
     for layer in architecture.get("layers") or []:
-        for name in ("mask", "positional", "content", "normaliser"):
+        for name in ("mask", "positional", "content", "normaliser", "query_scale"):
             yield from of_kind(layer.get(name))
     yield from of_model(str(architecture.get("name", "")))
 

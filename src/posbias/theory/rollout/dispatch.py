@@ -158,7 +158,7 @@ def engines(layer: Layer) -> list[str]:
     mask = layer.mask
     if isinstance(layer.positional, DenseLogits) or not isinstance(mask, Banded | Split):
         return ["stream"]
-    if not isinstance(layer.normaliser, Softmax):
+    if not isinstance(layer.normaliser, Softmax) or layer.query_scale is not None:
         return ["stream"]
     fixed = layer.head_logits()
     if fixed.slopes is not None:

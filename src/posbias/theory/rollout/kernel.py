@@ -21,11 +21,12 @@ Kernel = Float[np.ndarray, "query key"]
 def masked_softmax(
     logits: Float[np.ndarray, "*heads query key"],
     allowed: Bool[np.ndarray, "query key"],
-    sink: float = -np.inf,
+    sink: float | Float[np.ndarray, "query 1"] = -np.inf,
 ) -> Float[np.ndarray, "*heads query key"]:
     """Softmax over keys where `allowed`, zero elsewhere (Herasimchyk et al. 2026, §3), in float64.
 
-    `sink` is the logit of a learned sink beside the keys: rows then sum to less than one. A logit of −∞ is masked.
+    `sink` is the logit of a learned sink beside the keys, one for all queries or one for each: rows then sum to
+    less than one. A logit of −∞ is masked.
 
     Raises `InvalidValueError` for an admissible logit that is NaN or +∞, or a query that may see no key.
     """
@@ -47,9 +48,10 @@ def layer_kernel(layer: Layer, tokens: int) -> Kernel:
     allowed = layer.mask.allowed(tokens)
     fixed = layer.head_logits()
     kernel = np.zeros((tokens, tokens))
-    for logits, sink, weight in zip(layer.logits(tokens), fixed.sinks, fixed.weights, strict=True):
+    sinks = layer.sink_logits(np.arange(tokens))
+    for logits, sink, weight in zip(layer.logits(tokens), sinks, fixed.weights, strict=True):
         if isinstance(layer.normaliser, Softmax):
-            kernel += weight * masked_softmax(logits, allowed, sink)
+            kernel += weight * masked_softmax(logits, allowed, sink[:, None])
         else:
             kernel += weight * layer.normaliser.at(tokens).weights_of(np.where(allowed, logits, -np.inf))
     return kernel

@@ -53,6 +53,7 @@ def push(layer: Layer, mixing: float, row: Row) -> tuple[Row, float]:
     that sums to more than one.
     """
     by_distance = isinstance(layer.normaliser, Softmax) and not isinstance(layer.positional, DenseLogits)
+    by_distance = by_distance and layer.query_scale is None
     bounds = visible.bounds(layer.mask, len(row)) if by_distance else None
     merged = tables(layer, len(row)) if bounds is not None else None
     if bounds is None or merged is None:
@@ -231,6 +232,7 @@ def _by_query(layer: Layer, row: Row) -> tuple[Row, float]:
     dense = layer.positional if isinstance(layer.positional, DenseLogits) else None
     known = layer.bias(np.arange(-behind, far + 1)) if dense is None else np.empty((0, 0))
     normaliser = None if isinstance(layer.normaliser, Softmax) else layer.normaliser.at(tokens)
+    factors, sink_logits = layer.factors(np.arange(tokens)), layer.sink_logits(np.arange(tokens))
     drawn, lost = np.zeros(tokens), 0.0
     for query in np.flatnonzero(row).tolist():
         keys = keys_of(query)
@@ -242,7 +244,11 @@ def _by_query(layer: Layer, row: Row) -> tuple[Row, float]:
         logits[:, keys == query] += fixed.diagonal[:, None]
         logits[:, keys == 0] += fixed.first[:, None]
         if normaliser is not None:
-            shares = normaliser.weights_of(logits + layer.constant[:, None])
+            logits += layer.constant[:, None]
+        if factors is not None:
+            np.multiply(logits, factors[:, query, None], out=logits, where=logits > -np.inf)
+        if normaliser is not None:
+            shares = normaliser.weights_of(logits)
             part, rest = _shares_of(query, through(fixed.weights, shares))
             drawn[keys] += row[query] * part
             lost += row[query] * rest
@@ -251,9 +257,9 @@ def _by_query(layer: Layer, row: Row) -> tuple[Row, float]:
             raise InvalidValueError(
                 f"logits: those of query {query} hold NaN or +∞, or no finite one; numbers or −∞ needed"
             )
-        largest = np.maximum(highest, fixed.sinks)
+        largest = np.maximum(highest, sink_logits[:, query])
         shares = np.exp(logits - largest[:, None])
-        sinks = np.exp(fixed.sinks - largest)
+        sinks = np.exp(sink_logits[:, query] - largest)
         u = row[query] * fixed.weights / (shares.sum(axis=1) + sinks)
         drawn[keys] += through(u, shares)
         lost += float((u * sinks).sum())
