@@ -22,10 +22,10 @@ import torch
 import transformers
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from posbias.errors import PosbiasError
+from posbias.errors import ModelError, PosbiasError
 from posbias.measurement.capture.forward import Capture
 from posbias.measurement.models.families import FAMILIES as MEASURED
-from posbias.measurement.models.families import generic
+from posbias.measurement.models.families import decoder_layers, generic
 from posbias.measurement.quantities.influence import predict
 from posbias.theory.architecture import Architecture
 from posbias.theory.encodings import ALiBi, NoPE
@@ -40,27 +40,50 @@ SIZES = {
     8: r"head_dim$|^d_kv$|lora_rank$|^(num_hidden_layers|n_layers?|num_layers|decoder_layers)$",
     32: r"^(hidden_size|d_model|n_embd|embedding_size|word_embed_proj_dim|dim|embed_dim)$",
     4: r"^(num_attention_heads|n_heads?|num_heads|decoder_attention_heads)$|experts$",
-    2: r"^(num_key_value_heads|num_kv_heads|n_head_kv)$|per_tok$",
+    2: r"^(num_key_value_heads|num_kv_heads|n_head_kv)$|per_tok(en)?$",
     48: r"intermediate|^(ffn_dim|n_inner|d_ff|decoder_ffn_dim|ffn_hidden_size)$",
     VOCABULARY: r"^(vocab_size|max_position_embeddings|n_positions|max_seq_len|n_ctx)$",
     WINDOW: r"^(sliding_window|window_size)$",
     16: r"^qk_head_dim$",
 }
 """Size → the keys that are made so small."""
+_LATENT = {"num_key_value_heads": 4, "n_group": 1, "topk_group": 1}
 SPECIAL: dict[str, dict[str, Any]] = {
     "codegen": {"rotary_dim": 4},
     "gptj": {"rotary_dim": 4},
     "deepseek_v2": {"num_key_value_heads": 4, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 2},
-    "deepseek_v3": {"num_key_value_heads": 4, "n_group": 1, "topk_group": 1},
+    "deepseek_v3": _LATENT,
+    "deepseek_v32": _LATENT,
+    "glm4_moe_lite": _LATENT,
+    "glm_moe_dsa": _LATENT,
+    "kimi_linear": _LATENT,
+    "mistral4": _LATENT | {"head_dim": 16},
+    "gemma4_text": {"vocab_size_per_layer_input": VOCABULARY},
+    "lfm2": {"full_attn_idxs": [2, 5]},
     "ernie4_5_moe": {"moe_k": 2},
     "mpt": {"expansion_ratio": 2},
 }
 """What some families need beside this to be built."""
-NAMED = {"codegen": "it rotates by a table of its own, which the capture does not see"}
-"""Families where reading and capture differ for a known reason."""
+_SELECTS = "it rotates, which the capture does not see beside the mask of the selection"
+NAMED = {
+    "codegen": "it rotates by a table of its own, which the capture does not see",
+    "deepseek_v32": _SELECTS,
+    "glm_moe_dsa": _SELECTS,
+}
+"""Families where encodings read and captured differ for a known reason; masks agree."""
+RECENT = (
+    *("deepseek_v32", "deepseek_v4", "falcon_h1", "gemma4", "glm_moe_dsa", "gpt_oss", "jamba", "kimi_linear"),
+    *("lfm2", "mistral4", "nemotron_h", "olmo3", "qwen3_5", "qwen3_next", "smollm3"),
+)
+"""Families whose parts the page lists."""
+OUTSIDE = {"mistral4": "Mistral4ForCausalLM"}
+"""Causal families that `AutoModelForCausalLM` does not list → their model."""
 
 Layers = list[tuple[str, str]]
 """Mask and encoding of each layer, in words."""
+UNSEEN = ("no attention", "seen")
+UNKNOWN, ALONE = "not known", "alone"
+"""Encodings of layers that are no attention: of those that move something between tokens, and of the others."""
 
 
 @dataclass(frozen=True)
@@ -75,14 +98,22 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """equal, named, wrong, refused (the reader says so), or read alone (no model could be built or seen)."""
+        """equal, attention equal, named, wrong, refused (by the reader), or read alone (no model was seen)."""
         if not self.read:
             return "refused"
         if not self.captured:
             return "read alone"
         if self.read == self.captured:
             return "equal"
-        return "named" if self.family in NAMED else "wrong"
+        if len(self.read) == len(self.captured) and all(map(_agree, self.read, self.captured)):
+            return "attention equal"
+        masks = [mask for mask, _ in self.read] == [mask for mask, _ in self.captured]
+        return "named" if masks and self.family in NAMED else "wrong"
+
+
+def _agree(read: tuple[str, str], captured: tuple[str, str]) -> bool:
+    """Whether a layer is equal, or no attention was seen in one that is read as none."""
+    return read == captured or (captured == UNSEEN and read[1] in (UNKNOWN, ALONE))
 
 
 def small(config: dict[str, Any]) -> dict[str, Any]:
@@ -109,14 +140,19 @@ def build(family: str, **changes: Any) -> tuple[Any, Any]:
     """A tiny configuration of a family and its model, with drawn weights. Raises whatever transformers raises."""
     kind = transformers.AutoConfig.for_model(family).__class__
     config = kind(**small(kind().to_dict()) | SPECIAL.get(family, {}) | changes)
+    make: Any = (
+        getattr(transformers, OUTSIDE[family])._from_config
+        if family in OUTSIDE
+        else transformers.AutoModelForCausalLM.from_config
+    )
     with torch.device("meta"):
-        sketch = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+        sketch = make(config, attn_implementation="eager")
     size = sum(parameter.numel() for parameter in sketch.parameters())
     if size > LARGEST:
         raise ValueError(f"{size:,} parameters: not tiny")
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
-        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+        model = make(config, attn_implementation="eager")
         for parameter in model.parameters():
             if parameter.dim() >= 2:
                 parameter.normal_(0, 0.5 if parameter.shape[0] == VOCABULARY else 0.25)
@@ -124,11 +160,18 @@ def build(family: str, **changes: Any) -> tuple[Any, Any]:
 
 
 def captured(model: Any, family: str) -> Layers:
-    """Mask and encoding of every layer as its attention shows them. Raises `ModelError` where it is not seen."""
-    layers = []
-    with Capture(model, MEASURED.get(family) or generic(family), layers.append):
-        predict(model, PROMPT)
-    return [(_seen(layer.attention), _turned(layer)) for layer in sorted(layers, key=lambda one: one.layer)]
+    """Mask and encoding of every layer as its attention shows them. Raises `ModelError` where none is seen."""
+    seen: dict[int, Any] = {}
+    try:
+        with Capture(
+            model, MEASURED.get(family) or generic(family), lambda one: seen.update({one.layer: one})
+        ):
+            predict(model, PROMPT)
+    except ModelError:
+        if not seen:
+            raise
+    depth = len(decoder_layers(model))
+    return [(_seen(seen[t].attention), _turned(seen[t])) if t in seen else UNSEEN for t in range(depth)]
 
 
 def _seen(attention: torch.Tensor) -> str:
@@ -164,10 +207,17 @@ def words(architecture: Architecture) -> Layers:
     told = []
     for layer in architecture.stack:
         mask = f"window {layer.mask.width}" if isinstance(layer.mask, SlidingWindow) else "causal"
-        positional: Any = layer.positional
-        added = isinstance(positional, NoPE) or getattr(positional, "encoding", "") == "learned"
-        told.append((mask, "bias" if isinstance(positional, ALiBi) else "none" if added else "rotary"))
+        told.append((mask, ALONE if mask == "window 1" else _encoding(layer.positional)))
     return told
+
+
+def _encoding(positional: Any) -> str:
+    if isinstance(positional, ALiBi):
+        return "bias"
+    named = getattr(positional, "encoding", None)
+    if named == "":
+        return UNKNOWN
+    return "none" if named == "learned" or isinstance(positional, NoPE) else "rotary"
 
 
 def plain(config: Any) -> dict[str, Any]:
@@ -203,7 +253,19 @@ def _line(error: Exception) -> str:
 
 def families() -> list[str]:
     """Every model type with a causal head in the installed transformers."""
-    return sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)
+    return sorted({*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *OUTSIDE})
+
+
+def became(family: str) -> str:
+    """A line of Markdown: what each part of a default configuration is taken as, and what is not known."""
+    config = plain(transformers.AutoConfig.for_model(family))
+    architecture = from_huggingface(config)
+    kinds = Counter(f"{mask} {encoding}" for mask, encoding in words(architecture))
+    heads = "/".join(dict.fromkeys(str(layer.heads) for layer in architecture.layers))
+    layers = "; ".join(f"{count} × {kind}" for kind, count in kinds.items())
+    parts = [f"{architecture.depth} × {heads}", layers, "<br>".join(architecture.remarks)]
+    unknown = "<br>".join(part for part in architecture.left_out(1) if part != "λ")
+    return f"| {family} | {' | '.join(parts)} | {unknown} |"
 
 
 def page(rows: Sequence[Row]) -> str:
@@ -218,8 +280,12 @@ def page(rows: Sequence[Row]) -> str:
         "model's attention shows (mask by layer, rotation, bias by distance). Made by `python tools/families.py`, "
         "held by `make test-all`.",
         "",
-        ", ".join(f"{counts[kind]} {kind}" for kind in ("equal", "named", "read alone", "refused", "wrong"))
+        ", ".join(
+            f"{counts[kind]} {kind}"
+            for kind in ("equal", "attention equal", "named", "read alone", "refused", "wrong")
+        )
         + ". "
+        "*Attention equal*: so is every layer in which attention was seen, the others are read as none. "
         "*Refused* names the family: nothing is guessed. *Named*: the difference has a known reason. "
         "*Read alone*: no tiny model of it could be built or seen here. Of other models than text alone, "
         f"{', '.join(sorted(CONTAINERS))} are read by their text's family; further names: {', '.join(known)}.",
@@ -234,7 +300,25 @@ def page(rows: Sequence[Row]) -> str:
         for one in shown
     ]
     refused = [one.family for one in rows if one.verdict == "refused"]
-    tail = ["", "Refused: " + ", ".join(refused) + "."]
+    tail = [
+        "",
+        "Refused: " + ", ".join(refused) + ".",
+        "",
+        "## What each part became",
+        "",
+        "Configurations of 2026 and their kin, each with the defaults of its class in transformers (a released "
+        "model's file has numbers of its own). *Not known*: what only a measurement tells, and what withholds the "
+        "verdict even where λ is given. Layers that are no attention read *not known*, those that move nothing "
+        "between tokens *alone*. Once it has been measured how fast a linear attention forgets, it is "
+        "[a layer of one's own](own.md#a-layer-that-is-no-attention). `posbias measure` needs softmax attention "
+        "in every layer. The gradient influence of other models needs none: "
+        '`gradients(predict(model, ids), ids, ("probability",))["influence"]`, both of '
+        "`posbias.measurement.quantities.influence`.",
+        "",
+        "| family | layers × heads | layers read as | what they are taken as, and what else is said | not known |",
+        "|---|---|---|---|---|",
+        *map(became, RECENT),
+    ]
     return "\n".join([*head, *lines, *tail]) + "\n"
 
 

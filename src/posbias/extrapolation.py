@@ -136,7 +136,7 @@ def _beyond(architecture: Architecture | None, tokens: int) -> list[str]:
     """That a model has no positions for so many tokens; nothing where it has, or it is not known."""
     encodings = () if architecture is None else (layer.positional for layer in architecture.layers)
     needy = (one for one in encodings if isinstance(one, NeedsMeasurement))
-    return sorted({one.unknown_at(tokens) for one in needy if one.positions and tokens > one.positions})
+    return sorted({one.unknown_at(tokens)[0] for one in needy if one.positions and tokens > one.positions})
 
 
 def _other_rope(measurement: "xr.Dataset", architecture: Architecture | None) -> list[str]:

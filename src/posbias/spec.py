@@ -85,6 +85,9 @@ Rows = Annotated[tuple[Numbers, ...], Field(min_length=1), BeforeValidator(_as_r
 Fractions = Annotated[tuple[Fraction, ...], Field(min_length=1), BeforeValidator(_as_tuple)]
 """One or more numbers between 0 and 1."""
 
+Words = Annotated[tuple[str, ...], BeforeValidator(_as_tuple)]
+"""Lines of text."""
+
 
 def tag(*, default: str, kw_only: Literal[True] = True) -> Any:
     """The default of a `kind` field: given by keyword only, and left out of the printed form."""

@@ -1,5 +1,6 @@
 """Architectures from files: what is read, what is assumed in the open, and what is refused with which words."""
 
+import dataclasses
 import json
 import re
 
@@ -10,11 +11,13 @@ from posbias.errors import InputFileError, InvalidValueError
 from posbias.spec import encode
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import load_architecture, read_architecture
+from posbias.theory.content import ConstantDiagonal
 from posbias.theory.encodings import ALiBi, DecayBias, NeedsMeasurement, NoPE, alibi_slopes
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.huggingface_families import FAMILIES
 from posbias.theory.masks import SlidingWindow
 from posbias.theory.mixing import ConstantMixing, PowerDecay, PreNormInit
+from posbias.theory.normalisers import Unnormalised
 from posbias.theory.prediction import predict
 
 OURS = """
@@ -147,6 +150,106 @@ def test_windows_by_layer_are_those_of_the_models(write, family):
         assert [_window(layer) for layer in architecture.stack] == expected
 
 
+@pytest.mark.parametrize(
+    ("family", "given"),
+    [
+        ("qwen3_next", {}),
+        ("qwen3_5_text", {"full_attention_interval": 3}),
+        ("jamba", {"attn_layer_period": 5, "attn_layer_offset": 0}),
+        ("lfm2", {"full_attn_idxs": [2, 5, 8]}),
+        ("falcon_h1", {}),
+        ("kimi_linear", {}),
+        (
+            "kimi_linear",
+            {"linear_attn_config": {"full_attn_layers": [3, 13], "kda_layers": [1, 2, *range(4, 13)]}},
+        ),
+        ("nemotron_h", {"hybrid_override_pattern": "MEM*-M*"}),
+        ("nemotron_h", {"layers_block_type": ["mamba", "mlp", "attention"]}),
+        ("nemotron_h", {}),
+        ("gemma4_text", {}),
+        ("gemma4_text", {"layer_types": ["sliding_attention"] * 13}),
+        ("glm_moe_dsa", {"layer_types": ["deepseek_sparse_attention"] * 13}),
+        ("deepseek_v32", {}),
+        ("deepseek_v4", {}),
+        ("deepseek_v4", {"compress_ratios": [0, 128, 4, 0] * 4}),
+    ],
+)
+def test_kinds_of_layers_are_those_of_the_models(write, family, given):
+    """Against the list that transformers' own configuration makes of the same keys."""
+    from transformers import AutoConfig
+
+    given = {"num_hidden_layers": 13, "num_attention_heads": 4} | given
+    theirs = list(AutoConfig.for_model(family, **given).layer_types)
+    read = load_architecture(write("config.json", given | {"model_type": family}))
+    assert read.depth == len(theirs)
+    parts = FAMILIES[family].parts
+    for kind, layer in zip(theirs, read.stack, strict=True):
+        unknown = getattr(layer.positional, "also", ())
+        if kind in parts:
+            assert bool(unknown) == bool(parts[kind].unknown)
+            assert isinstance(layer.mask, SlidingWindow) == (parts[kind].window is not None)
+        else:
+            assert kind == (
+                "sliding_attention" if isinstance(layer.mask, SlidingWindow) else "full_attention"
+            )
+        counted = f"{kind} ({theirs.count(kind)} of {len(theirs)} layers): "
+        assert any(line.startswith(counted) for line in read.remarks) == (kind in parts)
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "unknown"),
+    [
+        ("jamba", {}, {"how fast linear attention forgets"}),
+        ("kimi_linear", {}, {"how fast linear attention forgets"}),
+        ("qwen3_next", {}, {"how fast linear attention forgets", "rotary positions"}),
+        ("lfm2", {}, {"rotary positions"}),
+        ("lfm2", {"full_attn_idxs": [1]}, {"rotary positions", "what short convolutions weigh"}),
+        ("falcon_h1", {}, {"rotary positions", "what the state space beside attention adds"}),
+        ("deepseek_v32", {"index_topk": 1024}, {"rotary positions", "which 1,024 tokens each query selects"}),
+        ("gemma4_text", {}, {"rotary positions"}),
+        (
+            "gemma4_text",
+            {"num_kv_shared_layers": 2},
+            {"rotary positions", "what 2 layers read of an earlier layer"},
+        ),
+        (
+            "deepseek_v4",
+            {"hc_mult": 4},
+            {
+                "rotary positions",
+                "what compressed entries hold",
+                "which compressed entries are selected, and what they hold",
+                "how hyper-connections mix 4 streams",
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_what_no_configuration_tells_withholds_the_verdict(write, family, changes, unknown):
+    config = {"model_type": family, "num_hidden_layers": 6, "num_attention_heads": 4} | changes
+    read = load_architecture(write("config.json", config))
+    known = dataclasses.replace(read, mixing=ConstantMixing(0.3))
+    assert set(known.left_out(64)) == unknown
+    profile = predict(known, 64)
+    assert profile.left_out == known.left_out(64)
+    assert profile.summary.verdict is None
+    said = "\n".join(profile.attrs["assumptions"])
+    assert all(f"{part} needs measurement" in said for part in unknown - {"rotary positions"})
+
+
+def test_layers_that_are_given_by_their_numbers_leave_nothing_unknown(write):
+    """Jamba's states, once somebody has measured how fast they forget."""
+    config = {"model_type": "jamba", "num_hidden_layers": 8, "num_attention_heads": 2}
+    read = load_architecture(write("config.json", config))
+    lets_in = ConstantDiagonal((0.0,), (-2.0, -4.0))
+    state = Layer(2, positional=ALiBi((0.2, 0.02)), content=lets_in, normaliser=Unnormalised())
+    stack = tuple(layer if layer.positional == NoPE() else state for layer in read.stack)
+    assert [layer is state for layer in stack] == [t != 4 for t in range(8)]
+    profile = predict(Architecture(8, stack, ConstantMixing(0.3)), 64)
+    assert profile.left_out == ()
+    assert profile.summary.verdict is not None
+    assert 0 < profile.missing_mass < 1
+
+
 def test_layers_without_rotation_have_no_encoding(write):
     from transformers import SmolLM3Config
 
@@ -223,6 +326,21 @@ def test_what_is_wrong_is_said(write, name, content, words):
     assert "\n" not in str(caught.value)
 
 
+def test_an_unknown_family_is_refused_with_the_file_to_write(write):
+    """What the message shows is read, line by line."""
+    config = {"model_type": "gpt_bloom", "num_hidden_layers": 3, "n_head": 5}
+    with pytest.raises(
+        InvalidValueError, match=r"'gpt_bloom' given, none of the \d+ known families"
+    ) as caught:
+        load_architecture(write("config.json", config))
+    shown = re.search(r"predict that: (.*) \(a line each; (mask = .*) where it is not", str(caught.value))
+    lines = [*shown[1].split(" | "), shown[2].replace("…", "7")]
+    own = load_architecture(write("own.toml", "\n".join(lines)))
+    layer = Layer(heads=5, mask=SlidingWindow(7), positional=NeedsMeasurement("rotary"))
+    assert own == Architecture(3, (layer,))
+    assert len(shown[1].split(" | ")) == 4
+
+
 def test_a_missing_file_names_its_neighbour(write):
     path = write("bloom.yaml", PUBLISHED)
     with pytest.raises(InputFileError, match=r"no such file; did you mean 'bloom\.yaml'"):
@@ -253,6 +371,32 @@ EXAONE = {"model_type": "exaone4", "num_hidden_layers": 8, "num_attention_heads"
         ({"layer_types": 7}, "layer_types: 7 given, a list of 4"),
         ({"layer_types": ["full_attention"]}, "layer_types: 1 given, a list of 4"),
         ({"text_config": "x"}, "text_config: 'x' given, keys with values needed"),
+        (
+            {"model_type": "nemotron_h", "hybrid_override_pattern": "MX"},
+            "'MX' given, a text of the letters M E",
+        ),
+        (
+            {"model_type": "nemotron_h", "layers_block_type": "MM"},
+            "layers_block_type: 'MM' given, a list needed",
+        ),
+        ({"model_type": "nemotron_h", "layers_block_type": []}, "0 given, an integer from 1 to"),
+        ({"model_type": "jamba", "attn_layer_offset": -1}, "attn_layer_offset: -1 given, an integer ≥ 0"),
+        (
+            {"model_type": "lfm2", "full_attn_idxs": "all"},
+            "full_attn_idxs: 'all' given, a list of layers' numbers",
+        ),
+        (
+            {"model_type": "kimi_linear", "linear_attn_config": {"full_attn_layers": 3}},
+            "full_attn_layers: 3 given",
+        ),
+        (
+            {"model_type": "deepseek_v4", "compress_ratios": [0, 4, 5, 0]},
+            "given, a list of 0, 4 and 128 needed",
+        ),
+        ({"model_type": "deepseek_v4", "layer_types": [["a"]] * 4}, r"layer_types: \['a'\] given"),
+        ({"model_type": "deepseek_v4", "index_topk": "many"}, "index_topk: 'many' given, an integer ≥ 1"),
+        ({"model_type": "qwen3_next", "full_attention_interval": 0}, "full_attention_interval: 0 given"),
+        ({"model_type": "gemma4_text", "use_bidirectional_attention": "all"}, "'all' given, false needed"),
         ({"attention_chunk_size": 8192}, "attention_chunk_size: 8192 given, null needed"),
         ({"use_bidirectional_attention": True}, "use_bidirectional_attention: True given, false needed"),
         ({"is_causal": False}, "is_causal: False given, true needed"),
@@ -311,6 +455,8 @@ def test_the_window_of_mpt_is_read(write):
         ),
         ({"model_type": "gemma2", "attn_logit_softcapping": 50.0}, "attn_logit_softcapping = 50.0: caps"),
         ({"model_type": "gpt_oss"}, "learned sinks: every head has"),
+        ({"model_type": "deepseek_v3", "kv_lora_rank": 512}, "kv_lora_rank = 512: latent attention"),
+        ({"model_type": "qwen3_next"}, "attention's update passes a gate"),
         (
             {"model_type": "gpt_neox", "use_parallel_residual": True},
             "read the same stream, which changes λ alone",
@@ -361,7 +507,7 @@ def test_a_scaling_of_rotary_positions_that_nobody_has_is_refused():
 def test_texts_beyond_a_rotary_model_s_configured_positions_are_named():
     config = {"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16}
     architecture = from_huggingface({**config, "max_position_embeddings": 128})
-    assert architecture.layers[0].positional.unknown_at(128) == "rotary positions"
-    said = architecture.layers[0].positional.unknown_at(129)
+    assert architecture.layers[0].positional.unknown_at(128) == ("rotary positions",)
+    (said,) = architecture.layers[0].positional.unknown_at(129)
     assert said == "rotary positions (the model is configured for 128, 129 asked)"
     assert said in predict(architecture, 129).left_out

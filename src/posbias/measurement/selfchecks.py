@@ -20,7 +20,7 @@ from torch.nn import functional
 from posbias.errors import ModelError
 from posbias.measurement.capture.forward import Capture, SeenLayer
 from posbias.measurement.capture.scores import Factored, single
-from posbias.measurement.models.families import FAMILIES, Family
+from posbias.measurement.models.families import FAMILIES, Family, decoder_layers
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.quantities.influence import predict
 from posbias.signatures import typed
@@ -73,11 +73,12 @@ def selfcheck(loaded: LoadedModel, ids: Int[Tensor, "position"]) -> dict[str, An
 
 
 def _own_attention(loaded: LoadedModel, ids: Tensor) -> list[Tensor] | None:
-    """The model's own account of its attention, None when it gives none."""
+    """The model's own account of its attention, None when it gives none, or none of some layers."""
     with torch.no_grad():
         own = loaded.model(ids[None].to(loaded.device), output_attentions=True)
     attentions = getattr(own, "attentions", None)
-    if not attentions or any(each is None for each in attentions):
+    depth = len(decoder_layers(loaded.model, loaded.family))
+    if not attentions or len(attentions) < depth or any(each is None for each in attentions):
         return None
     return [each[0].cpu() for each in attentions]
 

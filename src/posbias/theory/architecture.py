@@ -278,12 +278,12 @@ class Architecture:
     def left_out(self, tokens: int) -> tuple[str, ...]:
         """What decides the shape of a profile of so many tokens and is not known, in words; nothing if all is.
 
-        Encodings that act through queries and keys alone, so that only a measurement gives their part; λ where
-        none was given, or where it was measured at less than 1/`REACH` of this length.
+        Encodings that act through queries and keys alone, and what else of layers only a measurement tells; λ
+        where none was given, or where it was measured at less than 1/`REACH` of this length.
         """
         encodings = (layer.positional for layer in self.layers)
-        parts = {one.unknown_at(tokens) for one in encodings if isinstance(one, NeedsMeasurement)}
-        said = sorted(parts)
+        needy = (one for one in encodings if isinstance(one, NeedsMeasurement))
+        said = sorted({part for one in needy for part in one.unknown_at(tokens)})
         if self.mixing.assumed:
             said.append(LAMBDA)
         if isinstance(self.mixing, MeasuredMixing) and tokens > REACH * self.mixing.tokens:

@@ -17,8 +17,9 @@ from pydantic import Field
 from posbias import memory
 from posbias.arguments import positive
 from posbias.deprecated import or_moved
+from posbias.errors import InvalidValueError
 from posbias.signatures import typed
-from posbias.spec import Count, NonNegative, NonNegatives, Open, Positive, later, tag, value
+from posbias.spec import Count, NonNegative, NonNegatives, Open, Positive, Words, later, tag, value
 from posbias.theory.distance import (
     T5,
     DenseLogits,
@@ -104,33 +105,41 @@ class NeedsMeasurement(_Exponential):
     Rotary and learned encodings have no logit by distance that the configuration alone would give. What is
     computed with this is mask and residual mixing only, and every output says so. `positions`: how many the model
     has a vector for or, where they are rotary, how many its configuration names; None where it is not known.
-    `rope`: base and scaling of rotary positions in words, where they are known.
+    `rope`: base and scaling of rotary positions in words, where they are known. `also`: what else decides the
+    layer's weights by position and is not known, in words: how fast a linear attention forgets, which keys are
+    selected; `encoding` may then be "", no encoding at all.
     """
 
     encoding: str
     positions: Count | None = later(default=None)
     rope: str = later(default="")
+    also: Words = later(default=())
     kind: Literal["needs_measurement"] = tag(default="needs_measurement")
     exact: ClassVar[bool] = False
+
+    def __post_init__(self):
+        if not self.encoding and (self.positions is not None or not self.also):
+            raise InvalidValueError("encoding: '' given, the name of an encoding needed, or `also` alone")
 
     def slopes_of(self, heads: int, groups: int | None = None) -> PerHead:
         """Decay of the logit per token of distance: zero, the part that is known."""
         return np.zeros(heads)
 
-    def unknown_at(self, tokens: int) -> str:
+    def unknown_at(self, tokens: int) -> tuple[str, ...]:
         """What is not known of a text of so many tokens, in words."""
+        if not self.encoding:
+            return self.also
         beyond = self.positions is not None and tokens > self.positions
         has = "is configured for" if self.encoding == "rotary" else "has"
         ending = f" (the model {has} {self.positions:,}, {tokens:,} asked)" if beyond else ""
-        return f"{self.encoding} positions{ending}"
+        return (f"{self.encoding} positions{ending}", *self.also)
 
     @property
     def caveat(self) -> str:
         """What a prediction leaves out."""
-        return (
-            f"{self.encoding} acts through queries and keys and needs measurement; left out here, so this is "
-            "mask and mixing only"
-        )
+        said = [f"{self.encoding} acts through queries and keys and needs measurement"] * bool(self.encoding)
+        said += [f"{part} needs measurement" for part in self.also]
+        return f"{'; '.join(said)}; left out here, so this is mask and mixing only"
 
 
 Positional = Annotated[

@@ -8,24 +8,29 @@ positions, masks or residuals is named in a remark or refused, never passed over
 
 import json
 import re
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 from posbias.arguments import shortened
 from posbias.errors import InvalidValueError, nearest
 from posbias.spec import MOST_LAYERS
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
-from posbias.theory.encodings import NoPE
-from posbias.theory.huggingface_families import CONTAINERS, FAMILIES, Config, Family, inner, integer
+from posbias.theory.encodings import NeedsMeasurement, NoPE, Positional
+from posbias.theory.huggingface_families import CONTAINERS, FAMILIES, Family
+from posbias.theory.huggingface_keys import Config, inner, integer
+from posbias.theory.huggingface_layers import FULL, OLDER, SLIDING
 from posbias.theory.masks import Causal, Mask, SlidingWindow
 
-FULL, SLIDING = "full_attention", "sliding_attention"
-"""The words of `layer_types` that are understood."""
-
-
+_DEPTH, _HEADS = (
+    ("num_hidden_layers", "n_layer", "n_layers"),
+    ("num_attention_heads", "n_head", "n_heads"),
+)
+"""How depth and heads are spelt, today's word first."""
 _CONCERNS = re.compile(
     r"alibi|window|prefix_lm|bidirectional|attention_chunk|layer_types|block_type|sink|no_?rope|nope|"
     r"local_attention|global_attn|attention_types?$|position_embedding_type|relative_attention|^residual|"
-    r"parallel_(attn|residual)|softcap|is_causal"
+    r"parallel_(attn|residual)|softcap|is_causal|kv_lora_rank|per_layer_input$"
 )
 """Keys that concern positions, masks or residuals."""
 _USED = {
@@ -39,6 +44,10 @@ _USED = {
 }
 _INERT = {
     "mlp_layer_types",
+    "mtp_layers_block_type",
+    "hybrid_override_pattern",
+    "vocab_size_per_layer_input",
+    "hc_sinkhorn_iters",
     "qk_nope_head_dim",
     "residual_dropout",
     "final_logit_softcapping",
@@ -48,6 +57,8 @@ _EFFECTS = {
     "residual_multiplier": "scales every update, which changes λ alone",
     "use_parallel_residual": "attention and feed-forward read the same stream, which changes λ alone",
     "parallel_attn": "attention and feed-forward read the same stream, which changes λ alone",
+    "hidden_size_per_layer_input": "every layer adds a vector of the token itself, which changes λ alone",
+    "kv_lora_rank": "latent attention, which acts through queries and keys",
     "attn_logit_softcapping": "caps attention logits by a tanh, which acts on content; left out",
 }
 _REFUSED = {"attention_chunk_size": None, "use_bidirectional_attention": False, "is_causal": True}
@@ -58,30 +69,29 @@ def from_huggingface(config: dict[str, Any], name: str = "") -> Architecture:
     """Read depth, heads, masks and positional encoding from the contents of a `config.json`.
 
     BLOOM and MPT add ALiBi after scaling, Falcon before it, so its slopes shrink by √d_head. `remarks` name what
-    the file or the family has beside this. Raises `InvalidValueError` for a family that is not known, a key that
+    the file or the family has beside this, and what layers are taken as that are no softmax over earlier tokens
+    (`huggingface_layers`). Raises `InvalidValueError` for a family that is not known, a key that
     is missing, and a mask or a kind of layer that is not predicted.
     """
     family, config, remarks = _text(config)
     row = FAMILIES[family]
     missing = {key: default for key, default in row.defaults.items() if config.get(key) is None}
-    spelt = {"num_hidden_layers": ("n_layer", "n_layers"), "num_attention_heads": ("n_head", "n_heads")}
+    spelt = {keys[0]: keys[1:] for keys in (_DEPTH, _HEADS)}
     for key, default in missing.items():
         if key in spelt and not any(config.get(other) for other in spelt[key]):
             remarks.append(f"{key}: {default}, the default of {family}; the configuration does not say")
             config = {**config, key: default}
         elif key not in spelt and key not in config:
             config = {**config, key: default}
-    depth = integer(config, "num_hidden_layers", "n_layer", "n_layers", most=MOST_LAYERS)
-    heads = integer(config, "num_attention_heads", "n_head", "n_heads", most=MOST_LAYERS)
-    positional = row.positional(config)
-    width = _window(config)
-    sliding = _sliding(config, row, depth, width)
-    bare = _bare(config, row, depth, sliding)
-    stack = [
-        Layer(heads=heads, mask=_mask(width, slides), positional=NoPE() if without else positional)
-        for slides, without in zip(sliding, bare, strict=True)
-    ]
-    remarks += [*row.remarks, *_unread(config, family, row, any(sliding))]
+    config = dict(row.spelt(config)) if row.spelt is not None else config
+    depth = integer(config, *_DEPTH, most=MOST_LAYERS)
+    heads = integer(config, *_HEADS, most=MOST_LAYERS)
+    kinds = _kinds(config, row, depth, _window(config))
+    bare = _bare(config, row, depth, [kind == SLIDING for kind in kinds])
+    made = {each: _layer(config, row, heads, *each) for each in set(zip(kinds, bare, strict=True))}
+    stack = [made[each] for each in zip(kinds, bare, strict=True)]
+    remarks += [*_taken(config, row, kinds), *row.remarks]
+    remarks += _unread(config, family, row, SLIDING in kinds)
     return Architecture(
         depth=depth,
         layers=shortest_pattern(stack),
@@ -104,13 +114,28 @@ def _text(config: dict[str, Any]) -> tuple[str, dict[str, Any], list[str]]:
             remarks.append(f"{family}: text alone is meant, its part of family {own}")
         family = own
     if not isinstance(family, str) or family not in FAMILIES:
-        known = {*FAMILIES, *CONTAINERS}
-        raise InvalidValueError(
-            f"model_type: {shortened(family)} given, "
-            f"one of the known families needed{nearest(str(family), known)}; "
-            f"known: {', '.join(sorted(known))}"
-        )
+        raise InvalidValueError(_unknown(str(family), config))
     return family, config, remarks
+
+
+def _unknown(family: str, config: Config) -> str:
+    """That a family is not known, and the file of one's own that would say what its models are."""
+    known = {*FAMILIES, *CONTAINERS}
+    counts = [
+        next((config[key] for key in keys if isinstance(config.get(key), int)), f"<{keys[0]}>")
+        for keys in (_DEPTH, _HEADS)
+    ]
+    lines = (
+        f"depth = {counts[0]}",
+        "[[layers]]",
+        f"heads = {counts[1]}",
+        'positional = {kind = "needs_measurement", encoding = "rotary"}',
+    )
+    return (
+        f"model_type: {family!r} given, none of the {len(known)} known families{nearest(family, known)}; say what "
+        f"its models are in a file own.toml and predict that: {' | '.join(lines)} (a line each; mask = {{kind = "
+        '"sliding_window", width = …} where it is not causal, a [[layers]] for each layer of the pattern)'
+    )
 
 
 def _window(config: Config) -> int | None:
@@ -123,26 +148,28 @@ def _window(config: Config) -> int | None:
     return integer(config, "sliding_window") if config.get("sliding_window") else None
 
 
-def _sliding(config: Config, row: Family, depth: int, width: int | None) -> list[bool]:
-    """Which layers slide: what the configuration lists (`layer_types`), else its family's rule."""
+def _kinds(config: Config, row: Family, depth: int, width: int | None) -> list[str]:
+    """What each layer is: what the configuration lists (`layer_types`), else its family's rule."""
     types = config.get("layer_types")
     if types is not None:
         if not isinstance(types, list) or len(types) != depth:
             given = len(types) if isinstance(types, list) else repr(types)
             raise InvalidValueError(f"layer_types: {given} given, a list of {depth} (one per layer) needed")
+        types = [OLDER.get(kind, kind) if isinstance(kind, str) else kind for kind in types]
+        known = (FULL, SLIDING, *row.parts)
         for kind in types:
-            if kind not in (FULL, SLIDING):
+            if kind not in known:
                 raise InvalidValueError(
-                    f"layer_types: {shortened(kind)} given, "
-                    f"{FULL} or {SLIDING} needed; other layers are not predicted"
+                    f"layer_types: {shortened(kind)} given, {' or '.join(known)} needed; other layers are not "
+                    "predicted"
                 )
-    if width is None:
-        return [False] * depth
-    if inner(config, "attn_config").get("sliding_window_size") not in (None, -1):
-        return [True] * depth
     if types is not None and row.reads_types:
-        return [kind == SLIDING for kind in types]
-    return [row.slides is not None and row.slides(t, config) for t in range(depth)]
+        return [FULL if kind == SLIDING and width is None else kind for kind in types]
+    if width is None:
+        return [FULL] * depth
+    if inner(config, "attn_config").get("sliding_window_size") not in (None, -1):
+        return [SLIDING] * depth
+    return [SLIDING if row.slides is not None and row.slides(t, config) else FULL for t in range(depth)]
 
 
 def _bare(config: Config, row: Family, depth: int, sliding: list[bool]) -> list[bool]:
@@ -155,14 +182,42 @@ def _bare(config: Config, row: Family, depth: int, sliding: list[bool]) -> list[
     return [rule is not None and rule(slides, t, config) for t, slides in enumerate(sliding)]
 
 
-def _mask(width: int | None, slides: bool) -> Mask:
-    return SlidingWindow(width) if width is not None and slides else Causal()
+def _layer(config: Config, row: Family, heads: int, kind: str, bare: bool) -> Layer:
+    """A layer of one kind, without an encoding where it is `bare`."""
+    part, also = row.parts.get(kind), row.beside(config)
+    width = _window(config)
+    mask: Mask = SlidingWindow(width) if kind == SLIDING and width is not None else Causal()
+    positional = NoPE() if bare or not (part is None or part.encoded) else row.positional(config)
+    if part is not None:
+        unknown = part.words(config)[1]
+        mask, also = part.mask(config), (*([unknown] if unknown else []), *also)
+    return Layer(heads=heads, mask=mask, positional=_with_unknown(positional, tuple(also)))
+
+
+def _with_unknown(positional: Positional, also: tuple[str, ...]) -> Positional:
+    """An encoding, and what else is not known of a layer that has it."""
+    if not also:
+        return positional
+    if isinstance(positional, NeedsMeasurement):
+        return replace(positional, also=also)
+    return NeedsMeasurement("", also=also)
+
+
+def _taken(config: Config, row: Family, kinds: list[str]) -> list[str]:
+    """A line for each kind of layer that is no softmax over earlier tokens: how many, and what it is taken as."""
+    counts = Counter(kind for kind in kinds if kind in row.parts)
+    return [
+        f"{kind} ({count} of {len(kinds)} layers): {row.parts[kind].words(config)[0]}"
+        for kind, count in counts.items()
+    ]
 
 
 def _unread(config: Config, family: str, row: Family, slides: bool) -> list[str]:
     """A remark for every key on positions, masks or residuals that is not used; unknown masks are refused."""
     for key, right in _REFUSED.items():
         given = config.get(key)
+        if given == "vision" and config.get("model_type") == "gemma4_text":  # of pictures alone
+            continue
         if given not in (None, right):
             raise InvalidValueError(
                 f"{key}: {shortened(given)} given, {json.dumps(right)} needed; such a mask is not predicted"
@@ -182,7 +237,12 @@ def _unread(config: Config, family: str, row: Family, slides: bool) -> list[str]
             continue
         elif key not in _USED or (key in ("no_rope_layers", "no_rope_layer_interval") and row.bare is None):
             told.append(f"{key} = {_brief(given)} is in the configuration, and not read for family {family}")
-    if row.slides is None and config.get("sliding_window") and config.get("use_sliding_window") is not False:
+    if (
+        not row.reads_types
+        and row.slides is None
+        and config.get("sliding_window")
+        and config.get("use_sliding_window") is not False
+    ):
         told.append(f"sliding_window = {config['sliding_window']} is not used by models of family {family}")
     return told
 

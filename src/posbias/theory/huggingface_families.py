@@ -11,40 +11,9 @@ from typing import Any
 
 from posbias.arguments import shortened
 from posbias.errors import InvalidValueError
+from posbias.theory import huggingface_layers as layers
 from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, Positional, alibi_slopes
-
-Config = Mapping[str, Any]
-
-
-def inner(config: Config, key: str) -> Config:
-    """The keys below a key; none where it is not there."""
-    given = config.get(key) or {}
-    if not isinstance(given, dict):
-        raise InvalidValueError(f"{key}: {shortened(given)} given, keys with values needed")
-    return given
-
-
-def flag(config: Config, key: str, default: bool) -> bool:
-    """What a key says, true or false."""
-    given = config.get(key, default)
-    if not isinstance(given, bool):
-        raise InvalidValueError(f"{key}: {shortened(given)} given, true or false needed")
-    return given
-
-
-def integer(config: Config, *keys: str, most: float = math.inf) -> int:
-    """The first of `keys` that the configuration holds, as an integer from one to `most`."""
-    for key in keys:
-        if config.get(key) is not None:
-            given = config[key]
-            if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= most:
-                wanted = "≥ 1" if most == math.inf else f"from 1 to {most:,}"
-                raise InvalidValueError(f"{key}: {shortened(given)} given, an integer {wanted} needed")
-            return given
-    raise InvalidValueError(
-        f"key {keys[0]!r} is missing (or its older spelling {', '.join(keys[1:]) or '–'})"
-    )
-
+from posbias.theory.huggingface_keys import Config, flag, inner, integer
 
 # --- positional encodings ----------------------------------------------------------------------------------
 
@@ -191,7 +160,9 @@ class Family:
 
     `slides` says of layer t (from 0) whether it slides where the file has a window and no `layer_types` (None: no
     layer does), `bare` whether it has no encoding; `remarks` say what models of the family have that no
-    configuration shows; `defaults` are what the file may leave out.
+    configuration shows; `defaults` are what the file may leave out. `parts` are its kinds of layers that are no
+    softmax over earlier tokens, `spelt` brings a family's own list of layers to `layer_types`, `beside` says what
+    else decides a profile and only a measurement tells.
     """
 
     positional: Callable[[Config], Positional] = _rotary
@@ -199,11 +170,14 @@ class Family:
     bare: Callable[[bool, int, Config], bool] | None = None
     remarks: tuple[str, ...] = ()
     defaults: Config = field(default_factory=dict)
+    parts: Mapping[str, layers.Part] = field(default_factory=dict)
+    spelt: layers.Spelling | None = None
+    beside: Callable[[Config], tuple[str, ...]] = lambda config: ()
 
     @property
     def reads_types(self) -> bool:
-        """Whether its models look at `layer_types`: those whose layers are of two kinds."""
-        return self.slides not in (None, _all_slide)
+        """Whether its models look at `layer_types`: those whose layers are of several kinds."""
+        return self.spelt is not None or self.slides not in (None, _all_slide)
 
     @property
     def reads_alibi(self) -> bool:
@@ -224,6 +198,21 @@ _VISION = replace(
     _QWEN,
     defaults=_QWEN_WINDOWS | {"num_hidden_layers": 80, "num_attention_heads": 64, "max_window_layers": 80},
 )
+
+_GATED = "attention's update passes a gate, which changes λ alone"
+_LATER_LOGITS = "logits grow with the query's position (rope_parameters.llama_4_scaling_beta); left out"
+
+
+def _sizes(depth: int, heads: int) -> dict[str, int]:
+    return {"num_hidden_layers": depth, "num_attention_heads": heads}
+
+
+def _bare(config: Config) -> Positional:
+    return NoPE()
+
+
+_NEXT = Family(defaults=_sizes(48, 16), parts=layers.STATES, spelt=layers.qwen3_next, remarks=(_GATED,))
+_INDEXED = Family(parts=layers.SELECTION, spelt=layers.indexed)
 
 _ROTARY = (  # noqa: SIM905
     "apertus arcee aria_text bitnet codegen cohere deepseek_v2 deepseek_v3 ernie4_5 ernie4_5_moe "
@@ -246,7 +235,7 @@ FAMILIES: dict[str, Family] = {
     "qwen3_moe": Family(slides=_all_slide, defaults={"use_sliding_window": False, "sliding_window": 4096}),
     "ministral3": Family(
         slides=_all_slide,
-        remarks=("logits grow with the query's position (rope_parameters.llama_4_scaling_beta); left out",),
+        remarks=(_LATER_LOGITS,),
     ),
     **dict.fromkeys(("qwen2", "qwen3"), _QWEN),
     "qwen2_moe": Family(slides=_even_below, defaults=_QWEN_WINDOWS),
@@ -271,11 +260,48 @@ FAMILIES: dict[str, Family] = {
         slides=lambda t, config: t > 0 and (t + 1) % 6 != 0,
         remarks=(_SINKS.format(" of a sliding layer"),),
     ),
+    "gemma4_text": Family(
+        defaults=_sizes(30, 8) | {"sliding_window": 512}, spelt=layers.gemma4, beside=layers.shared
+    ),
+    "mistral4": Family(defaults=_sizes(36, 32), remarks=(_LATER_LOGITS,)),
+    "glm4_moe_lite": Family(defaults=_sizes(47, 20)),
+    "deepseek_v32": replace(_INDEXED, defaults=_sizes(61, 128) | {"index_topk": 2048}),
+    "glm_moe_dsa": replace(_INDEXED, defaults=_sizes(78, 64) | {"index_topk": 2048}),
+    "deepseek_v4": Family(
+        defaults=_sizes(43, 64) | {"sliding_window": 128, "index_topk": 512},
+        parts=layers.COMPRESSION,
+        spelt=layers.deepseek_v4,
+        beside=layers.streams,
+        remarks=(_SINKS.format(""),),
+    ),
+    "qwen3_next": _NEXT,
+    "qwen3_5_text": replace(_NEXT, defaults=_sizes(32, 16)),
+    "qwen3_5_moe_text": replace(_NEXT, defaults=_sizes(40, 16)),
+    "lfm2": Family(
+        defaults=_sizes(32, 32) | {"conv_L_cache": 3}, parts=layers.CONVOLUTIONS, spelt=layers.lfm2
+    ),
+    "jamba": Family(
+        _bare,
+        defaults=_sizes(32, 32) | {"attn_layer_period": 8, "attn_layer_offset": 4},
+        parts=layers.STATES,
+        spelt=layers.jamba,
+    ),
+    "falcon_h1": Family(defaults=_sizes(32, 32), parts=layers.BRANCHES, spelt=layers.falcon_h1),
+    "nemotron_h": Family(
+        _bare,
+        defaults={"num_attention_heads": 32},
+        parts=layers.STATES | layers.ALONE,
+        spelt=layers.nemotron_h,
+    ),
+    "kimi_linear": Family(_bare, defaults=_sizes(27, 32), parts=layers.STATES, spelt=layers.kimi_linear),
 }
 """Hugging Face `model_type` → how its configuration is read."""
 
 CONTAINERS = {
     "gemma3": "gemma3_text",
+    "gemma4": "gemma4_text",
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
     "mistral3": "mistral",
     "llava": "llama",
     "qwen2_vl": "qwen2_vl_text",
