@@ -44,6 +44,10 @@ class MissingPackageError(PosbiasError):
     """An optional package is needed for this part and is not installed."""
 
 
+class PluginError(PosbiasError):
+    """Another package brings something that cannot be loaded or is not what it should be."""
+
+
 class WorkerError(PosbiasError):
     """A process that was doing a part of the work ended before its time."""
 

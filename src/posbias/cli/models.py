@@ -61,6 +61,7 @@ def families(*, check: shared.Flag = False, json: shared.Json = False) -> None:
     check
         Prove every row now, on tiny random models, and show how far the capture was off.
     """
+    from posbias import plugins
     from posbias.measurement.models.families import FAMILIES
 
     rows = [family.as_dict() for family in FAMILIES.values()]
@@ -72,7 +73,11 @@ def families(*, check: shared.Flag = False, json: shared.Json = False) -> None:
             row["checks"] = list(prove_family(row["model_type"]))
             # what is so now
             row["checked"] = all(found["passed"] for found in row["checks"])
-    answer_with("models-families/1", {"families": rows}, lambda: _family_table(rows, check), json)
+    # families of other packages have to pass the check each time, whatever their rows say
+    brought = {name: package for name, package in plugins.names().items() if name not in FAMILIES}
+    answer = {"families": rows} | ({"brought": brought} if brought else {})
+    told = [f"{name}: brought by {package}" for name, package in sorted(brought.items())]
+    answer_with("models-families/1", answer, lambda: _family_table(rows, check) + told, json)
     failed = [row["model_type"] for row in rows if not row["checked"]]
     if failed:
         raise ModelError(

@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+from posbias import plugins
 from posbias.arguments import shortened
 from posbias.errors import InvalidValueError, nearest
 from posbias.spec import MOST_LAYERS
@@ -20,6 +21,7 @@ from posbias.theory.encodings import NeedsMeasurement, NoPE, Positional
 from posbias.theory.huggingface_families import CONTAINERS, FAMILIES, Family
 from posbias.theory.huggingface_keys import Config, inner, integer
 from posbias.theory.huggingface_layers import FULL, OLDER, SLIDING
+from posbias.theory.huggingface_plugins import plugged
 from posbias.theory.masks import Causal, Mask, SlidingWindow
 
 _DEPTH, _HEADS = (
@@ -74,7 +76,9 @@ def from_huggingface(config: dict[str, Any], name: str = "") -> Architecture:
     is missing, and a mask or a kind of layer that is not predicted.
     """
     family, config, remarks = _text(config)
-    row = FAMILIES[family]
+    row = FAMILIES.get(family) or plugged(family)
+    if not isinstance(row, Family):
+        return row(config, name or family)
     missing = {key: default for key, default in row.defaults.items() if config.get(key) is None}
     spelt = {keys[0]: keys[1:] for keys in (_DEPTH, _HEADS)}
     for key, default in missing.items():
@@ -113,14 +117,14 @@ def _text(config: dict[str, Any]) -> tuple[str, dict[str, Any], list[str]]:
         if own != family:
             remarks.append(f"{family}: text alone is meant, its part of family {own}")
         family = own
-    if not isinstance(family, str) or family not in FAMILIES:
+    if not isinstance(family, str) or (family not in FAMILIES and family not in plugins.names()):
         raise InvalidValueError(_unknown(str(family), config))
     return family, config, remarks
 
 
 def _unknown(family: str, config: Config) -> str:
     """That a family is not known, and the file of one's own that would say what its models are."""
-    known = {*FAMILIES, *CONTAINERS}
+    known = {*FAMILIES, *CONTAINERS, *plugins.names()}
     counts = [
         next((config[key] for key in keys if isinstance(config.get(key), int)), f"<{keys[0]}>")
         for keys in (_DEPTH, _HEADS)

@@ -13,14 +13,17 @@ import tempfile
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stderr
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import transformers
 from transformers.models.auto import modeling_auto
 
+from posbias import plugins
 from posbias.arguments import shortened
-from posbias.errors import InvalidValueError, MissingPackageError, ModelError, PosbiasError
+from posbias.errors import InputFileError, InvalidValueError, MissingPackageError, ModelError, PosbiasError
+from posbias.input_files import read_mapping
 from posbias.lazy import need
 from posbias.measurement.models.cache import GGUF_READERS
 from posbias.measurement.models.device_placement import Placement
@@ -113,6 +116,7 @@ def _described(
     folder: Path, attention: str | None, trusted: bool, where: dict[str, Any], tokenizer: str | Path | None
 ) -> tuple[Any, str, Any]:
     """The configuration of a model, the attention to take, and the tokenizer: its own or that of a folder."""
+    _let_register(folder)
     config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=trusted, **where)
     check_config(config)
     chosen = attention_for(config, attention)
@@ -147,7 +151,28 @@ def _load(kind: Any, folder: Path, placement: Placement, trusted: bool, **how: A
 def family_for(config: Any) -> Family:
     """Return the family's row for a model's configuration, a generic one when it is not in the table."""
     model_type = config.get_text_config().model_type
-    return FAMILIES.get(model_type) or generic(model_type)
+    return FAMILIES.get(model_type) or _brought(model_type) or generic(model_type)
+
+
+def _brought(model_type: str) -> Family | None:
+    """The row of a family that another package brings, not yet proven. Raises `PluginError` for what is no row."""
+    found = plugins.family(model_type)
+    if found is None or found.capture is None:
+        return None
+    if not isinstance(found.capture, Family):
+        given = type(found.capture).__name__
+        raise plugins.failed(found.package, f"capture of {model_type}: {given} given, a row Family(…) needed")
+    return replace(found.capture, model_type=model_type, checked=False)
+
+
+def _let_register(folder: Path) -> None:
+    """Import the package that brings a folder's family, where transformers has none of that name."""
+    try:
+        model_type = read_mapping(folder / "config.json").get("model_type")
+    except InputFileError:  # transformers says what it needs
+        return
+    if isinstance(model_type, str) and model_type not in transformers.CONFIG_MAPPING:
+        plugins.family(model_type)
 
 
 def attention_for(config: Any, asked: str | None) -> str:
