@@ -56,7 +56,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "deepseek_v32": _LATENT,
     "glm4_moe_lite": _LATENT,
     "glm_moe_dsa": _LATENT,
-    "kimi_linear": _LATENT,
+    **dict.fromkeys(("axk1", "kimi_linear", "minicpm3", "youtu"), _LATENT),
     "mistral4": _LATENT | {"head_dim": 16},
     "gemma4_text": {"vocab_size_per_layer_input": VOCABULARY},
     "lfm2": {"full_attn_idxs": [2, 5]},

@@ -27,11 +27,14 @@ n_layer num_attention_heads n_head n_heads layer_types sliding_window rope_param
 rope_scaling factor rope_type text_config attn_config alibi alibi_bias_max n_positions hidden_size
 sliding_window_pattern no_rope_layers num_key_value_heads task network iterations seeds sweep items
 classes labels inputs question base predict simulate train measure over dimension anisotropy samples rule
-encoding bias_max residual
+encoding bias_max residual full_attention_interval full_attn_idxs linear_attn_config full_attn_layers
+attn_layer_period attn_layer_offset layers_block_type hybrid_override_pattern compress_ratios compress_rates
+index_topk conv_L_cache hc_mult num_kv_shared_layers also
 """.split()  # noqa: SIM905
 WORDS = """
 causal full sliding_window prefix alibi nope rope decay t5 constant diagonal measured init pre_norm
-softmax relu sigmoid gaussian_mixture fixed_vocabulary full_attention sliding_attention default linear
+softmax relu sigmoid unnormalised linear_attention mamba conv moe M*-E
+gaussian_mixture fixed_vocabulary full_attention sliding_attention default linear
 yarn simulate predict depth model.dimension network.depth first last nan .nan .inf 1e3 0x10 true null ~
 module:name os:system
 """.split()  # noqa: SIM905

@@ -130,6 +130,11 @@ def _but_every(period: int) -> Callable[[int, Config], bool]:
     return slides
 
 
+def _global_every(t: int, config: Config) -> bool:
+    """AFMoE: all layers slide but every so-many-th, as another key says."""
+    return (t + 1) % integer({"global_attn_every_n_layers": 4, **config}, "global_attn_every_n_layers") != 0
+
+
 def _from_layer(t: int, config: Config) -> bool:
     """Qwen 2 and 3: upper layers slide, from `max_window_layers` on."""
     return t >= (integer(config, "max_window_layers") if config.get("max_window_layers") else 0)
@@ -215,10 +220,10 @@ _NEXT = Family(defaults=_sizes(48, 16), parts=layers.STATES, spelt=layers.qwen3_
 _INDEXED = Family(parts=layers.SELECTION, spelt=layers.indexed)
 
 _ROTARY = (  # noqa: SIM905
-    "apertus arcee aria_text bitnet codegen cohere deepseek_v2 deepseek_v3 ernie4_5 ernie4_5_moe "
+    "apertus arcee aria_text axk1 bitnet codegen cohere deepseek_v2 deepseek_v3 ernie4_5 ernie4_5_moe "
     "flex_olmo gemma glm glm4 glm4_moe gpt_neox gpt_neox_japanese gptj granite granitemoe "
-    "granitemoeshared helium hy_v3 hyperclovax internlm3 iquestcoder jais2 minimax_m2 nanochat olmo olmo2 "
-    "olmoe persimmon phi seed_oss solar_open stablelm"
+    "granitemoeshared helium hy_v3 hyperclovax internlm3 iquestcoder jais2 minicpm3 minimax_m2 nanochat "
+    "olmo olmo2 olmoe persimmon phi seed_oss solar_open stablelm youtu"
 ).split()
 """Families whose layers all see everything before them, and rotate."""
 
@@ -292,6 +297,12 @@ FAMILIES: dict[str, Family] = {
         defaults={"num_attention_heads": 32},
         parts=layers.STATES | layers.ALONE,
         spelt=layers.nemotron_h,
+    ),
+    "olmo_hybrid": Family(defaults=_sizes(32, 30), parts=layers.STATES, spelt=layers.olmo_hybrid),
+    "afmoe": Family(
+        slides=_global_every,
+        bare=lambda slides, t, config: not slides,
+        defaults=_sizes(32, 16) | {"sliding_window": 1024},
     ),
     "kimi_linear": Family(_bare, defaults=_sizes(27, 32), parts=layers.STATES, spelt=layers.kimi_linear),
 }

@@ -146,6 +146,9 @@ def _places(name: str, given: Any) -> Sequence[int]:
 
 qwen3_next, jamba, lfm2, kimi_linear = (by_rule(rule) for rule in (_qwen, _jamba, _lfm, _kimi))
 falcon_h1 = by_rule(lambda t, depth, config: BESIDE)
+olmo_hybrid = by_rule(
+    lambda t, depth, config: FULL if t % 4 == 3 or (depth < 4 and t == depth - 1) else LINEAR
+)
 indexed = by_rule(lambda t, depth, config: INDEXED)
 
 
