@@ -132,13 +132,14 @@ def read_result(path: Path, name: str) -> dict[str, Any]:
     Raises `InputFileError` when it is missing, damaged, of another study or another version of posbias (one that
     names none is of an earlier one), or holds no claims as `Judged.as_dict` spells them.
     """
-    data = undamaged(read_mapping(path), path)
+    data = read_mapping(path)
     held = data.get("name", name)
     if held != name:
         raise InputFileError(f"{path}: holds {held!r}, {name!r} needed")
     if (version := data.get("version")) != VERSION:
         of = "an earlier posbias" if version is None else f"posbias {version}"
         raise InputFileError(f"{path}: of {of}, this is {VERSION}")
+    data = undamaged(data, path)
     claims = data.get("claims")
     if not isinstance(claims, list) or not all(isinstance(one, dict) for one in claims):
         raise InputFileError(f"{path}: holds no list of claims")

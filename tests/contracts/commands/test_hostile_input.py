@@ -26,11 +26,11 @@ from posbias.logs import MOST, one_line
 SECONDS, ADDRESSES = 60, 6 * 2**30
 
 
-def ran(*words, cwd=None, shell=None, **environment):
-    """What `posbias WORDS` prints and how it ends, as a process (`shell`: followed by that of a shell's line)."""
+def ran(*words, cwd=None, shell=None, before="", **environment):
+    """What `posbias WORDS` prints and how it ends, as a process (`before`, `shell`: in such a line of a shell)."""
     command = [sys.executable, "-m", "posbias", *map(str, words)]
     if shell is not None:
-        command = ["bash", "-c", f'"$0" "$@" {shell}', *command]
+        command = ["bash", "-c", f'{before} "$0" "$@" {shell}', *command]
     return subprocess.run(
         command,
         cwd=cwd,
@@ -233,3 +233,57 @@ def test_ctrl_c_while_it_is_imported(moment):
     else:
         early = running.returncode == -signal.SIGINT or "KeyboardInterrupt" in told
         assert early and "posbias/cli" not in told, (running.returncode, told)  # noqa: PT018
+
+
+STUDY = """
+question = "Does recency grow with depth?"
+seeds = [0]
+base = {kind = "simulate", samples = 20, model = {tokens = 5, dimension = 8}}
+sweep = {"model.depth" = [1, 2]}
+"""
+
+
+def test_a_study_goes_on_when_there_is_space_again(tmp_path):
+    """Files of more than a kilobyte cannot be written, as on a full disk: the manifest can, the cells cannot."""
+    (tmp_path / "study.toml").write_text(STUDY)
+    words = ("study", "run", "study.toml", "-q", "--out")
+    refused(
+        ran(*words, "full", cwd=tmp_path, shell="", before="ulimit -f 1;"), "cannot write", "File too large"
+    )
+    assert not [*tmp_path.glob("full/cells/*.json")]
+    assert not [*tmp_path.glob("full/**/.*~*")]
+    for folder in ("full", "never"):
+        assert ran(*words, folder, cwd=tmp_path).returncode == 0
+    full, never = (sorted(tmp_path.glob(f"{folder}/cells/*.json")) for folder in ("full", "never"))
+    assert [path.name for path in full] == [path.name for path in never]
+    for one, other in zip(full, never, strict=True):
+        assert json.loads(one.read_text())["content"] == json.loads(other.read_text())["content"]
+
+
+def test_a_clock_set_back_changes_nothing(tmp_path):
+    """Results that are dated in the future are found, and made no second time."""
+    (tmp_path / "study.toml").write_text(STUDY)
+    first = ran("study", "run", "study.toml", "--out", "s", "--json", cwd=tmp_path)
+    later = time.time() + 10 * 365 * 86_400
+    for path in (tmp_path / "s").rglob("*"):
+        os.utime(path, (later, later))
+    before = {path: path.read_bytes() for path in tmp_path.glob("s/cells/*")}
+    again = ran("study", "run", "study.toml", "--out", "s", "--json", cwd=tmp_path)
+    assert (first.returncode, again.returncode) == (0, 0), again.stderr
+    assert {path: path.read_bytes() for path in tmp_path.glob("s/cells/*")} == before
+
+
+def test_what_a_killed_writer_began_is_cleared(tmp_path):
+    """Its file is named after a process that is gone; one of a living process stays."""
+    (tmp_path / "study.toml").write_text(STUDY)
+    done = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True
+    )
+    cells = tmp_path / "s" / "cells"
+    cells.mkdir(parents=True)
+    dead = cells / f".{os.uname().nodename}~{done.stdout.strip()}~x.json.abc.json"
+    living = cells / f".{os.uname().nodename}~{os.getpid()}~x.json.abc.json"
+    for path in (dead, living):
+        path.write_text("{")
+    assert ran("study", "run", "study.toml", "--out", "s", cwd=tmp_path).returncode == 0
+    assert (dead.exists(), living.exists()) == (False, True)
