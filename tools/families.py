@@ -31,7 +31,7 @@ from posbias.theory.architecture import Architecture
 from posbias.theory.encodings import ALiBi, NoPE
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.huggingface_families import CONTAINERS, FAMILIES
-from posbias.theory.masks import SlidingWindow
+from posbias.theory.masks import Chunked, SlidingWindow
 
 PAGE = Path(__file__).parents[1] / "docs" / "families.md"
 PROMPT = torch.tensor([17, 4, 33, 8, 60, 21, 5, 5, 48, 12, 39, 7, 26, 3, 55, 30, 41, 9, 14, 62])
@@ -43,7 +43,7 @@ SIZES = {
     2: r"^(num_key_value_heads|num_kv_heads|n_head_kv)$|per_tok(en)?$",
     48: r"intermediate|^(ffn_dim|n_inner|d_ff|decoder_ffn_dim|ffn_hidden_size)$",
     VOCABULARY: r"^(vocab_size|max_position_embeddings|n_positions|max_seq_len|n_ctx)$",
-    WINDOW: r"^(sliding_window|window_size)$",
+    WINDOW: r"^(sliding_window|window_size|attention_chunk_size)$",
     16: r"^qk_head_dim$",
 }
 """Size → the keys that are made so small."""
@@ -183,6 +183,8 @@ def _seen(attention: torch.Tensor) -> str:
     for width in range(1, len(seen)):
         if torch.equal(seen, (distance >= 0) & (distance < width)):
             return f"window {width}"
+        if torch.equal(seen, (distance >= 0) & (position[:, None] // width == position // width)):
+            return f"chunks {width}"
     return "other"
 
 
@@ -206,7 +208,9 @@ def words(architecture: Architecture) -> Layers:
     """Mask and encoding of each layer; a learned encoding is no part of attention."""
     told = []
     for layer in architecture.stack:
-        mask = f"window {layer.mask.width}" if isinstance(layer.mask, SlidingWindow) else "causal"
+        mask = "causal"
+        if isinstance(layer.mask, SlidingWindow | Chunked):
+            mask = f"{'window' if isinstance(layer.mask, SlidingWindow) else 'chunks'} {layer.mask.width}"
         told.append((mask, ALONE if mask == "window 1" else _encoding(layer.positional)))
     return told
 

@@ -37,6 +37,7 @@ FEW = (
     "gpt2",
     "gpt_oss",
     "llama",
+    "llama4_text",
     "mpt",
     "qwen2",
     "qwen3_moe",

@@ -89,10 +89,11 @@ def test_layers_that_are_cut_alike_are_swept_together(masks):
 
 @pytest.mark.parametrize("width", [300, 10_000])
 def test_which_engine_takes_chunks(width):
-    for positional, engine in ((ALiBi(), "sweep"), (KerpleLog((1.0,), (0.5,)), "fft")):
+    curved = "fft" if width > dispatch.FEW else "stream"
+    for positional, engine in ((ALiBi(), "sweep"), (KerpleLog((1.0,), (0.5,)), curved)):
         layer = Layer(mask=Chunked(width), positional=positional)
         assert dispatch.engine(layer, 5000) == engine
-        assert dispatch.engine(Layer(mask=Chunked(64), positional=positional), 5000) == "stream"
+        assert dispatch.engine(Layer(mask=Chunked(16), positional=positional), 5000) == "stream"
     one = Architecture(2, (Layer(mask=Chunked(width), positional=ALiBi()),), ConstantMixing(0.5))
     profile = influence(one, 1000)
     assert (profile.mass[: 999 // width * width] == 0).all()

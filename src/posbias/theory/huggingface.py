@@ -20,7 +20,7 @@ from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.encodings import NeedsMeasurement, NoPE, Positional
 from posbias.theory.huggingface_families import CONTAINERS, FAMILIES, Family
 from posbias.theory.huggingface_keys import Config, inner, integer
-from posbias.theory.huggingface_layers import FULL, OLDER, SLIDING
+from posbias.theory.huggingface_layers import CHUNKED, FULL, OLDER, SLIDING, rotating
 from posbias.theory.huggingface_plugins import plugged
 from posbias.theory.masks import Causal, Mask, SlidingWindow
 
@@ -39,6 +39,7 @@ _USED = {
     *("sliding_window", "use_sliding_window", "max_window_layers", "layer_types", "no_rope_layers"),
     *(
         "no_rope_layer_interval",
+        "attention_chunk_size",
         "sliding_window_pattern",
         "_sliding_window_pattern",
         "global_attn_every_n_layers",
@@ -178,10 +179,7 @@ def _kinds(config: Config, row: Family, depth: int, width: int | None) -> list[s
 
 def _bare(config: Config, row: Family, depth: int, sliding: list[bool]) -> list[bool]:
     """Which layers have no positional encoding."""
-    given = config.get("no_rope_layers")
-    if given and (not isinstance(given, list) or len(given) != depth):
-        length = len(given) if isinstance(given, list) else repr(given)
-        raise InvalidValueError(f"no_rope_layers: {length} given, {depth} (one per layer) needed")
+    rotating(config, depth)
     rule = row.bare
     return [rule is not None and rule(slides, t, config) for t, slides in enumerate(sliding)]
 
@@ -195,7 +193,12 @@ def _layer(config: Config, row: Family, heads: int, kind: str, bare: bool) -> La
     if part is not None:
         unknown = part.words(config)[1]
         mask, also = part.mask(config), (*([unknown] if unknown else []), *also)
-    return Layer(heads=heads, mask=mask, positional=_with_unknown(positional, tuple(also)))
+    return Layer(
+        heads=heads,
+        mask=mask,
+        positional=_with_unknown(positional, tuple(also)),
+        query_scale=row.scale(config, bare),
+    )
 
 
 def _with_unknown(positional: Positional, also: tuple[str, ...]) -> Positional:
@@ -221,6 +224,8 @@ def _unread(config: Config, family: str, row: Family, slides: bool) -> list[str]
     for key, right in _REFUSED.items():
         given = config.get(key)
         if given == "vision" and config.get("model_type") == "gemma4_text":  # of pictures alone
+            continue
+        if key == "attention_chunk_size" and CHUNKED in row.parts:
             continue
         if given not in (None, right):
             raise InvalidValueError(

@@ -13,7 +13,8 @@ from posbias.arguments import shortened
 from posbias.errors import InvalidValueError
 from posbias.theory import huggingface_layers as layers
 from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, Positional, alibi_slopes
-from posbias.theory.huggingface_keys import Config, flag, inner, integer
+from posbias.theory.huggingface_keys import Config, flag, inner, integer, number
+from posbias.theory.query_scale import QueryScale, StepScale
 
 # --- positional encodings ----------------------------------------------------------------------------------
 
@@ -151,12 +152,35 @@ def _full_layers(slides: bool, t: int, config: Config) -> bool:
 
 
 def _listed(slides: bool, t: int, config: Config) -> bool:
-    """Llama 4, SmolLM 3: the layers that `no_rope_layers` lists with 0, else every `no_rope_layer_interval`-th."""
-    given = config.get("no_rope_layers")
-    if given:
-        return not given[t]
-    every = config.get("no_rope_layer_interval") or 4
-    return (t + 1) % every == 0
+    """Llama 4, SmolLM 3: see `huggingface_layers.bare`."""
+    return layers.bare(t, integer(config, "num_hidden_layers"), config)
+
+
+# --- what logits are multiplied by, query by query ----------------------------------------------------------
+
+
+def _no_scale(config: Config, bare: bool) -> QueryScale | None:
+    return None
+
+
+def _tuned(config: Config, bare: bool) -> QueryScale | None:
+    """Llama 4: in layers without an encoding, unless `attn_temperature_tuning` says no."""
+    if not bare or not config.get("attn_temperature_tuning"):
+        return None
+    return StepScale(number(config, "attn_scale"), integer(config, "floor_scale"))
+
+
+def _beyond_training(config: Config, bare: bool) -> QueryScale | None:
+    """Ministral 3, Mistral 4: beyond the length of their first training; positions count from 0 there."""
+    given = inner(config, "rope_parameters") or _TRAINED
+    if given.get("llama_4_scaling_beta") is None:
+        return None
+    return StepScale(number(given, "llama_4_scaling_beta"), integer(given, _FIRST_LENGTH), first=0)
+
+
+_STEPS = {"attn_scale": 0.1, "floor_scale": 8192}
+_FIRST_LENGTH = "original_max_position_embeddings"
+_TRAINED = {"llama_4_scaling_beta": 0.1, _FIRST_LENGTH: 16384}
 
 
 @dataclass(frozen=True)
@@ -167,7 +191,8 @@ class Family:
     layer does), `bare` whether it has no encoding; `remarks` say what models of the family have that no
     configuration shows; `defaults` are what the file may leave out. `parts` are its kinds of layers that are no
     softmax over earlier tokens, `spelt` brings a family's own list of layers to `layer_types`, `beside` says what
-    else decides a profile and only a measurement tells.
+    else decides a profile and only a measurement tells, `scale` what multiplies the logits of queries in a layer
+    with or without an encoding.
     """
 
     positional: Callable[[Config], Positional] = _rotary
@@ -178,6 +203,7 @@ class Family:
     parts: Mapping[str, layers.Part] = field(default_factory=dict)
     spelt: layers.Spelling | None = None
     beside: Callable[[Config], tuple[str, ...]] = lambda config: ()
+    scale: Callable[[Config, bool], QueryScale | None] = _no_scale
 
     @property
     def reads_types(self) -> bool:
@@ -205,7 +231,11 @@ _VISION = replace(
 )
 
 _GATED = "attention's update passes a gate, which changes λ alone"
-_LATER_LOGITS = "logits grow with the query's position (rope_parameters.llama_4_scaling_beta); left out"
+_LATER_LOGITS = (
+    "logits grow with the query's position ({}): Layer.query_scale, which multiplies nothing while positional "
+    "and content logits are left out"
+)
+_BEYOND = (_LATER_LOGITS.format("rope_parameters.llama_4_scaling_beta"),)
 
 
 def _sizes(depth: int, heads: int) -> dict[str, int]:
@@ -238,9 +268,14 @@ FAMILIES: dict[str, Family] = {
     "mistral": Family(slides=_all_slide, defaults=_SIZES_32 | {"sliding_window": 4096}),
     **dict.fromkeys(("mixtral", "phi3", "phimoe", "starcoder2"), _ALL),
     "qwen3_moe": Family(slides=_all_slide, defaults={"use_sliding_window": False, "sliding_window": 4096}),
-    "ministral3": Family(
-        slides=_all_slide,
-        remarks=(_LATER_LOGITS,),
+    "ministral3": Family(slides=_all_slide, scale=_beyond_training, remarks=_BEYOND),
+    "llama4_text": Family(
+        bare=_listed,
+        defaults=_sizes(48, 40) | {"attention_chunk_size": 8192, "attn_temperature_tuning": True} | _STEPS,
+        parts=layers.CHUNKS,
+        spelt=layers.llama4,
+        scale=_tuned,
+        remarks=(_LATER_LOGITS.format("attn_temperature_tuning, in layers without an encoding"),),
     ),
     **dict.fromkeys(("qwen2", "qwen3"), _QWEN),
     "qwen2_moe": Family(slides=_even_below, defaults=_QWEN_WINDOWS),
@@ -268,7 +303,7 @@ FAMILIES: dict[str, Family] = {
     "gemma4_text": Family(
         defaults=_sizes(30, 8) | {"sliding_window": 512}, spelt=layers.gemma4, beside=layers.shared
     ),
-    "mistral4": Family(defaults=_sizes(36, 32), remarks=(_LATER_LOGITS,)),
+    "mistral4": Family(defaults=_sizes(36, 32), scale=_beyond_training, remarks=_BEYOND),
     "glm4_moe_lite": Family(defaults=_sizes(47, 20)),
     "deepseek_v32": replace(_INDEXED, defaults=_sizes(61, 128) | {"index_topk": 2048}),
     "glm_moe_dsa": replace(_INDEXED, defaults=_sizes(78, 64) | {"index_topk": 2048}),
@@ -309,6 +344,7 @@ FAMILIES: dict[str, Family] = {
 """Hugging Face `model_type` → how its configuration is read."""
 
 CONTAINERS = {
+    "llama4": "llama4_text",
     "gemma3": "gemma3_text",
     "gemma4": "gemma4_text",
     "qwen3_5": "qwen3_5_text",

@@ -38,3 +38,11 @@ def integer(config: Config, *keys: str, least: int = 1, most: float = math.inf) 
     raise InvalidValueError(
         f"key {keys[0]!r} is missing (or its older spelling {', '.join(keys[1:]) or '–'})"
     )
+
+
+def number(config: Config, key: str) -> float:
+    """What a key holds, as a finite number of at least zero."""
+    given = config.get(key)
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < math.inf:
+        raise InvalidValueError(f"{key}: {given!r} given, a number ≥ 0 needed")
+    return float(given)

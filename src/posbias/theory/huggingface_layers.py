@@ -12,9 +12,10 @@ from typing import Any
 from posbias.errors import InvalidValueError
 from posbias.spec import MOST_LAYERS
 from posbias.theory.huggingface_keys import Config, inner, integer
-from posbias.theory.masks import Causal, Mask, SlidingWindow
+from posbias.theory.masks import Causal, Chunked, Mask, SlidingWindow
 
 FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"
+CHUNKED = "chunked_attention"
 INDEXED, BESIDE = "indexed_attention", "hybrid"
 SPARSE, COMPRESSED = "compressed_sparse_attention", "heavily_compressed_attention"
 OLDER = {
@@ -35,7 +36,8 @@ class Part:
 
     `taken` says so, `unknown` what of it needs measurement ("": nothing); both with `numbers`, keys of the
     configuration, in the places {0}, {1}, …. `encoded`: whether the family's encoding of positions acts in it.
-    `window`: its width, or the key that holds it; None for all earlier tokens.
+    `window`: its width, or the key that holds it; `chunks`: the key of the width of chunks; None for all earlier
+    tokens.
     """
 
     taken: str
@@ -43,6 +45,7 @@ class Part:
     numbers: tuple[str, ...] = ()
     encoded: bool = False
     window: str | int | None = None
+    chunks: str | None = None
 
     def words(self, config: Config) -> tuple[str, str]:
         """`taken` and `unknown` with the configuration's numbers."""
@@ -51,6 +54,8 @@ class Part:
 
     def mask(self, config: Config) -> Mask:
         """Which tokens its layers are taken to see."""
+        if self.chunks is not None:
+            return Chunked(integer(config, self.chunks))
         width = integer(config, self.window) if isinstance(self.window, str) else self.window
         return Causal() if width is None else SlidingWindow(width)
 
@@ -68,6 +73,14 @@ CONVOLUTIONS = {
         "what short convolutions weigh",
         ("conv_L_cache",),
         window="conv_L_cache",
+    )
+}
+CHUNKS = {
+    CHUNKED: Part(
+        "chunks of {0} tokens that do not see each other",
+        numbers=("attention_chunk_size",),
+        encoded=True,
+        chunks="attention_chunk_size",
     )
 }
 SELECTION = {
@@ -144,7 +157,31 @@ def _places(name: str, given: Any) -> Sequence[int]:
     return given
 
 
-qwen3_next, jamba, lfm2, kimi_linear = (by_rule(rule) for rule in (_qwen, _jamba, _lfm, _kimi))
+def rotating(config: Config, depth: int) -> list[Any]:
+    """What `no_rope_layers` says of each layer: 0 for none of the encoding; [] where it is not there."""
+    given = config.get("no_rope_layers")
+    if given and (not isinstance(given, list) or len(given) != depth):
+        length = len(given) if isinstance(given, list) else repr(given)
+        raise InvalidValueError(f"no_rope_layers: {length} given, {depth} (one per layer) needed")
+    return given or []
+
+
+def bare(t: int, depth: int, config: Config) -> bool:
+    """Llama 4, SmolLM 3: layers that `no_rope_layers` lists with 0, else every `no_rope_layer_interval`-th."""
+    given = rotating(config, depth)
+    if given:
+        return not given[t]
+    every = integer(config, "no_rope_layer_interval") if config.get("no_rope_layer_interval") else 4
+    return (t + 1) % every == 0
+
+
+def _llama4(t: int, depth: int, config: Config) -> str:
+    return FULL if bare(t, depth, config) else CHUNKED
+
+
+qwen3_next, jamba, lfm2, kimi_linear, llama4 = (
+    by_rule(rule) for rule in (_qwen, _jamba, _lfm, _kimi, _llama4)
+)
 falcon_h1 = by_rule(lambda t, depth, config: BESIDE)
 olmo_hybrid = by_rule(
     lambda t, depth, config: FULL if t % 4 == 3 or (depth < 4 and t == depth - 1) else LINEAR

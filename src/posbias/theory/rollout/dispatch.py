@@ -35,8 +35,8 @@ from posbias.theory.rollout.plan import plan_bytes
 METHODS = ("auto", "sweep", "fft", "stream")
 FEW = 2048
 """Up to this many tokens the stream is about as fast as the transforms."""
-SHORT = 128
-"""Pieces of a text up to this long are streamed: sums would hardly begin before they end."""
+SHORT = 16
+"""Pieces of a text up to this long are streamed: one by one they would cost more than their sums save."""
 LARGEST = 50.0
 """First-column logits and learned sinks beyond this are left to the stream, which takes every row's maximum."""
 
@@ -146,9 +146,10 @@ def trajectory(
 def engine(layer: Layer, tokens: int) -> str:
     """The fastest engine that is exact for a layer on a text of `tokens` tokens: sweep, fft or stream."""
     possible = engines(layer)
-    if "fft" in possible and tokens <= FEW:
-        return "stream"
-    if isinstance(layer.mask, Split) and tokens <= SHORT * len(layer.mask.pieces(tokens)):
+    cut = isinstance(layer.mask, Split)
+    # a mean piece, where the mask cuts the text
+    length = tokens / len(layer.mask.pieces(tokens)) if cut else tokens
+    if ("fft" in possible and length <= FEW) or (cut and length <= SHORT):
         return "stream"
     return possible[0]
 
