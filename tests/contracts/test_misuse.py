@@ -200,6 +200,13 @@ def of_values() -> list[Call]:
         Call(posbias.DenseLogits, {"matrix": arg(np.zeros((4, 4)))}),
         Call(posbias.SlidingWindow, {"width": arg(4, *BIG), "sinks": arg(1, "zero", *BIG)}),
         Call(posbias.Prefix, {"length": arg(4, *BIG)}),
+        Call(posbias.Chunked, {"width": arg(4, *BIG)}),
+        Call(posbias.Dilated, {"stride": arg(2, *BIG), "width": arg(4, "None", *BIG)}),
+        Call(
+            posbias.BlockSparse, {"block": arg(2, *BIG), "local": arg(1, *BIG), "first": arg(1, "zero", *BIG)}
+        ),
+        Call(posbias.ScalableSoftmax, {"scale": arg([0.5]), "bias": arg([0.5])}),
+        Call(posbias.StepScale, {"beta": arg(0.1, "half", "zero", "large", "huge"), "period": arg(8, *BIG)}),
         Call(posbias.CustomMask, {"rule": arg(np.tri(4, dtype=bool))}),
         Call(posbias.ConstantMixing, {"value": arg(0.5, "half", "zero")}),
         Call(

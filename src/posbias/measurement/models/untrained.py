@@ -48,7 +48,9 @@ def untrained(family: str, narrower: int, context: int, seed: int, *, positions:
     config = AutoConfig.for_model(family, **sizes, **options)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+        model = AutoModelForCausalLM.from_config(
+            config, attn_implementation="eager", trust_remote_code=False
+        ).eval()
     with torch.no_grad():
         model.get_input_embeddings().weight.div_(wide)
         if family == "gpt2":
