@@ -24,7 +24,8 @@ class Experiment:
     Parameters
     ----------
     mask
-        causal (the default), full, window=WIDTH or prefix=LENGTH, in tokens; a sequence has 2·items + 1.
+        causal (the default), full, window=WIDTH, prefix=LENGTH, chunk=WIDTH, dilated=STRIDE or blocks=TOKENS; a
+        sequence has 2·items + 1 tokens.
     positional
         The positional encoding: none (the default), sinusoidal, rope or decay.
     normaliser

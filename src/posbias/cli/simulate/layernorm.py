@@ -39,7 +39,8 @@ class Model:
     temperature
         Divides the scores, beside the root of d.
     mask
-        causal (the default), window=WIDTH, prefix=LENGTH or full; the last two with --engine token_space.
+        causal (the default), window=WIDTH, chunk=WIDTH, dilated=STRIDE, blocks=TOKENS, prefix=LENGTH or full; the
+        last two with --engine token_space.
     """
 
     dimension: Annotated[shared.Whole, Parameter(name=["--d", "--dimension"])] = 16
