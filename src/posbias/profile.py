@@ -21,6 +21,7 @@ from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.lazy import need
 from posbias.signatures import typed
+from posbias.telling import FLOOR, RISE, doubts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,10 +31,6 @@ __all__ = ["Profile", "Summary", "harmonic", "ranks", "spearman", "uniform", "wa
 
 SHARE = 0.05
 """The share of positions that counts as first and as last."""
-RISE = 1.25
-"""How much denser than the trough an end must be to count as favoured."""
-FLOOR = 0.1
-"""The share of an even spread's mass that an end must have to count as favoured: next to nothing is no favour."""
 
 Verdict = Literal["primacy", "recency", "U", "flat", "middle"]
 Kind = Literal["mass", "rate", "signed"]
@@ -266,6 +263,14 @@ class Profile:
         one, two = (half.share(at, at + ends) for half, at in zip(halves, starts[::-1], strict=True))
         return Estimate((one.value + two.value) / 2, math.hypot(one.se, two.se) / 2, len(self.samples))
 
+    @cached_property
+    def doubts(self) -> list[str]:
+        """What of the verdict its prompts do not tell, in words (`posbias.telling`); of a prediction nothing."""
+        if self.kind != "mass" or self.samples is None:
+            return []
+        seen = _seen(self)
+        return doubts(np.asarray(self.samples)[:, :seen], _ends(seen), self.summary.verdict)
+
     def without_first(self) -> "Profile":
         """The same profile with position 0 left out and the rest normalised anew.
 
@@ -332,6 +337,7 @@ class Profile:
             return f"{head}\n{self.kind}: {self.mass.min():.4g} to {self.mass.max():.4g}"
         s = self.summary
         verdict = f"no verdict: {self.caveat}" if self.left_out else f"verdict: {s.verdict}"
+        verdict = "; ".join([verdict, *self.doubts])
         ends = f"the first {s.ends} hold {s.first_mass:.1%}, the last {s.ends} {s.last_mass:.1%}"
         shape = blocks(self.mass[: self.query + 1])
         return f"{head}\n{shape}\n{verdict}\n{ends}; trough at {s.trough}; flatness {s.flatness:.2f}"

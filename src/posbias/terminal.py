@@ -29,6 +29,7 @@ def describe(profile: "Profile") -> list[str]:
     within = "" if s.reaches_all else f"90 % of the mass within {s.effective_range} {reach} of the query; "
     return [
         *((verdict, shape) if profile.left_out else (shape, verdict)),
+        *profile.doubts,
         f"share of the first {s.ends}: {s.first_mass:.2%}, of the last {s.ends}: {s.last_mass:.2%}",
         f"density first : middle : last = {first:.2f} : {middle:.2f} : {last:.2f} (uniform = 1)",
         f"trough at position {s.trough} of 0 … {s.query}, {s.trough_depth:.0%} below uniform",

@@ -244,6 +244,8 @@ def test_compressed_variables_are_float32_and_verified(tmp_path):
 
 FULL_DISK = """
 import resource, signal, sys
+
+sys.dont_write_bytecode = True
 import numpy as np, xarray as xr
 from posbias.errors import OutputFileError
 from posbias.store import Header, NetCDFCodec

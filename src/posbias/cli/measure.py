@@ -121,6 +121,7 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
         "prompts": measurement.sizes["prompt"],
         "influence": profile.mass,
         "summary": profile.summary.as_dict(),
+        "doubts": profile.doubts,
         "mixing": measured_mixing(measurement),
         "sink_share": float(measurement["sink_share"].mean()),
         "selfcheck": json.loads(measurement.attrs["selfcheck"]),

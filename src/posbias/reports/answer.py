@@ -27,7 +27,14 @@ _SPOILS_AT = 3.0
 
 def answer(found: Findings) -> list[str]:
     """The answer, a sentence or two to the entry: where the model looks, what it loses, what explains it."""
-    sentences = [_looks(found), _loses(found), _best(found), _noise(found), _papers_own(found)]
+    sentences = [
+        _looks(found),
+        _doubts(found),
+        _loses(found),
+        _best(found),
+        _noise(found),
+        _papers_own(found),
+    ]
     return [sentence for sentence in sentences if sentence]
 
 
@@ -47,6 +54,12 @@ def _looks(found: Findings) -> str:
         f"{percent(found.shape.last)} ({_against(found.shape.last, found)}) and the first {ends} "
         f"{percent(found.shape.first)} ({_against(found.shape.first, found)})."
     )
+
+
+def _doubts(found: Findings) -> str:
+    """What of the verdict the prompts do not tell."""
+    told = "; ".join(found.measured.doubts)
+    return f"That is what the mean of these prompts shows: {told}." if told else ""
 
 
 def _both_ends(s: Summary) -> str:
@@ -79,6 +92,8 @@ def _loses(found: Findings) -> str:
     below = f"{percent(found.shape.depth)} below an even spread"
     if s.verdict == "flat":
         return f"No part of the context is lost: even at its least, {where}, influence is only {below}."
+    if found.shape.depth.known and found.shape.depth.interval[0] <= 0:
+        return f"Whether any part is lost the prompts do not tell: influence is least {where}, {below}."
     return f"It loses the {part}: influence is least {where}, {below}."
 
 

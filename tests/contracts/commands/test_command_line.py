@@ -1,6 +1,7 @@
 """The commands as a user runs them: real files, what they print and how they end; full disks in processes."""
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -34,6 +35,8 @@ def run(*arguments, cwd=None, limit_bytes=None):
         capture_output=True,
         text=True,
         cwd=cwd,
+        # Python itself does not notice that it could write a part of a .pyc alone
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes)),
         timeout=300,
         check=False,

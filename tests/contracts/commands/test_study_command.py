@@ -249,7 +249,12 @@ def test_two_runs_of_one_study_at_once_are_one(slow, tmp_path):
 
 def full_by_limit(folder):
     """No file may grow beyond 2 kB: a record does not fit, what says what is run does."""
-    return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))}
+    # Python itself does not notice that it could write a part of a .pyc alone
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    return {
+        "env": environment,
+        "preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)),
+    }
 
 
 @contextlib.contextmanager

@@ -27,8 +27,8 @@ from posbias.papers.herasimchyk2026.standing import EFFORT, OURS, SCOPE, decided
 from posbias.papers.study import ELSEWHERE, HERE, Study
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.levels import draw_levels, levels_size
-from posbias.profile import RISE
 from posbias.reports.pages import Table
+from posbias.telling import RISE
 from posbias.theory.encodings import ALiBi
 from posbias.theory.mixing import AttentionOnly
 from posbias.theory.presets import preset

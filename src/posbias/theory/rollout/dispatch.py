@@ -146,10 +146,10 @@ def trajectory(
 def engine(layer: Layer, tokens: int) -> str:
     """The fastest engine that is exact for a layer on a text of `tokens` tokens: sweep, fft or stream."""
     possible = engines(layer)
-    cut = isinstance(layer.mask, Split)
     # a mean piece, where the mask cuts the text
-    length = tokens / len(layer.mask.pieces(tokens)) if cut else tokens
-    if ("fft" in possible and length <= FEW) or (cut and length <= SHORT):
+    pieces = len(layer.mask.pieces(tokens)) if isinstance(layer.mask, Split) else 0
+    length = tokens / pieces if pieces else tokens
+    if ("fft" in possible and length <= FEW) or (pieces and length <= SHORT):
         return "stream"
     return possible[0]
 
