@@ -247,10 +247,11 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
 
 
 def _named(prediction: Mapping[str, Any]) -> dict[str, str]:
-    """The model that a prediction's JSON is about, and the one whose measurement calibrated it, by name."""
+    """The model that a prediction's JSON is about, and that whose measurement of its length calibrated it."""
     architecture, calibration = (prediction.get(name) for name in ("architecture", "calibration"))
     names = {"model": isinstance(architecture, dict) and architecture.get("name")}
-    names["calibrated_by"] = isinstance(calibration, dict) and calibration.get("model")
+    if isinstance(calibration, dict) and calibration.get("tokens") == prediction.get("tokens"):
+        names["calibrated_by"] = calibration.get("model")
     return {key: name for key, name in names.items() if name and isinstance(name, str)}
 
 

@@ -105,8 +105,14 @@ def describe_variation(quantity: str, varied: "Sequence[tuple[float, Profile]]")
     ]
     head = [quantity, "profile", "verdict", "first 5 %", "last 5 %", "trough", "flatness"]
     flattest, its = max(varied, key=lambda one: one[1].summary.flatness)
-    said = f"flattest: {quantity} {flattest:g}, flatness {its.summary.flatness:.3f}"
+    edge = _edge([value for value, _ in varied], flattest)
+    said = f"flattest of these: {quantity} {flattest:g}, flatness {its.summary.flatness:.3f}{edge}"
     return [*table(head, rows), "", said]
+
+
+def _edge(values: "Sequence[float]", value: float) -> str:
+    """That a value is the least or the most of those tried, so that others may do better."""
+    return " (the edge of what was tried)" if len(values) > 2 and value in (min(values), max(values)) else ""
 
 
 def describe_several(named: "Sequence[tuple[str, Profile]]") -> list[str]:
@@ -160,7 +166,8 @@ def describe_map(
         f"share of the first 5 % and of the last 5 % of the text{verdicts}, {rows} down, {columns} across{every}",
         *table([rows, *(f"{value:g}" for value in across[::step])], cells),
         "",
-        f"flattest: {rows} {at:g}, {columns} {across[k]:g}, flatness {flattest.summary.flatness:.3f}",
+        f"flattest of these: {rows} {at:g}{_edge(down, at)}, {columns} {across[k]:g}{_edge(across, across[k])}, "
+        f"flatness {flattest.summary.flatness:.3f}",
     ]
 
 

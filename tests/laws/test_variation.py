@@ -73,7 +73,8 @@ def test_the_flattest_value_is_named():
     flatness = [1 - 0.5 * float(np.abs(p.mass / p.mass.sum() - 1 / 50).sum()) for _, p in varied]
     best = values[flatness.index(max(flatness))]
     assert (
-        describe_variation("mixing", varied)[-1] == f"flattest: mixing {best:g}, flatness {max(flatness):.3f}"
+        describe_variation("mixing", varied)[-1]
+        == f"flattest of these: mixing {best:g}, flatness {max(flatness):.3f}"
     )
 
 

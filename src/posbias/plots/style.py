@@ -142,7 +142,9 @@ def direct_label(ax: "Axes", text: str, colour: str) -> None:
 
 def series(place: int) -> dict[str, Any]:
     """Colour and marker of a line told apart by nothing but its place in a legend."""
-    return {"color": SERIES[place % len(SERIES)], "marker": MARKERS[place % len(MARKERS)]}
+    # a marker further with each round of colours, so that lines of one colour differ in it
+    marker = MARKERS[(place + place // len(SERIES)) % len(MARKERS)]
+    return {"color": SERIES[place % len(SERIES)], "marker": marker}
 
 
 def level_line(ax: "Axes", level: float) -> None:
