@@ -17,7 +17,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from typing import Annotated, Any, Literal, TypeVar, dataclass_transform, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, dataclass_transform, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pydantic
@@ -216,6 +216,14 @@ def _explain(error: ValidationError, cls: type) -> str:
     return "; ".join(lines) + more
 
 
+def _members(cls: type, field_name: str) -> list[str]:
+    """The classes that a field may hold, by name; none where it is no union."""
+    hint = get_type_hints(cls, include_extras=True).get(field_name)
+    while get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    return [one.__name__ for one in get_args(hint) if isinstance(one, type)]
+
+
 def _explain_one(problem: Any, cls: type) -> str:
     place = list(problem["loc"])
     key = _spell(place)
@@ -230,6 +238,10 @@ def _explain_one(problem: Any, cls: type) -> str:
             given = problem["ctx"]["tag"]
             kinds = [kind.strip(" '") for kind in problem["ctx"]["expected_tags"].split(",")]
             return f"{key}: kind {shortened(given)} given, one of {', '.join(kinds)} needed{nearest(given, kinds)}"
+        case "model_attributes_type":
+            members = _members(cls, str(place[0])) if len(place) == 1 else []
+            wanted = f"one of {', '.join(members)}" if members else "keys with a kind"
+            return f"{key}: {shortened(problem['input'])} given, {wanted} needed"
         case "value_error":
             message = str(problem["ctx"]["error"])
             return f"{key}: {message}" if key else message

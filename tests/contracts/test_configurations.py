@@ -515,3 +515,18 @@ def test_texts_beyond_a_rotary_model_s_configured_positions_are_named():
     (said,) = architecture.layers[0].positional.unknown_at(129)
     assert said == "rotary positions (the model is configured for 128, 129 asked)"
     assert said in predict(architecture, 129).left_out
+
+
+def test_what_is_no_value_is_told_what_would_be_one(write):
+    with pytest.raises(
+        InvalidValueError, match=r"mixing: 0\.1 given, one of ConstantMixing, PowerDecay, .* needed"
+    ):
+        Architecture(2, (Layer(),), 0.1)
+    with pytest.raises(
+        InvalidValueError, match="mask: 'causal' given, one of Causal, SlidingWindow, .* needed"
+    ):
+        Layer(mask="causal")
+    with pytest.raises(
+        InvalidValueError, match=r"layers\[0\]\.mask: 'causal' given, keys with a kind needed"
+    ):
+        load_architecture(write("a.toml", 'depth = 2\n[[layers]]\nheads = 2\nmask = "causal"\n'))
