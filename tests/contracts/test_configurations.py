@@ -523,7 +523,7 @@ def test_what_is_no_value_is_told_what_would_be_one(write):
     ):
         Architecture(2, (Layer(),), 0.1)
     with pytest.raises(
-        InvalidValueError, match="mask: 'causal' given, one of Causal, SlidingWindow, .* needed"
+        InvalidValueError, match=r"mask: 'causal' given, one of Causal, SlidingWindow, .* needed"
     ):
         Layer(mask="causal")
     with pytest.raises(
