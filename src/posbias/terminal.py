@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 COLUMNS = 8
 """Of a table over two quantities."""
+UNSURE = "of the curves as computed: what is left out may change"
+"""Before what is said of flatness where something that decides curves is not known."""
 
 if TYPE_CHECKING:
     from posbias.comparison import Agreement, Comparison, Score
@@ -107,7 +109,8 @@ def describe_variation(quantity: str, varied: "Sequence[tuple[float, Profile]]")
     flattest, its = max(varied, key=lambda one: one[1].summary.flatness)
     edge = _edge([value for value, _ in varied], flattest)
     said = f"flattest of these: {quantity} {flattest:g}, flatness {its.summary.flatness:.3f}{edge}"
-    return [*table(head, rows), "", said]
+    unsure = [f"{UNSURE} that"] if its.left_out else []
+    return [*table(head, rows), "", said, *unsure]
 
 
 def _edge(values: "Sequence[float]", value: float) -> str:
@@ -137,6 +140,8 @@ def describe_several(named: "Sequence[tuple[str, Profile]]") -> list[str]:
             without.setdefault(verdict_line(profile), []).append(name)
     head = ["", "profile", "verdict", "first 5 %", "last 5 %", "flatness"]
     bands = [f"{name}: {line}" for name, profile in named for line in _band(profile)]
+    if len(named) > 1 and without:
+        bands.append(f"{UNSURE} the order")
     return [*table(head, rows), *(f"{'; '.join(names)}: {line}" for line, names in without.items()), *bands]
 
 
@@ -168,6 +173,7 @@ def describe_map(
         "",
         f"flattest of these: {rows} {at:g}{_edge(down, at)}, {columns} {across[k]:g}{_edge(across, across[k])}, "
         f"flatness {flattest.summary.flatness:.3f}",
+        *([f"{UNSURE} that"] if left_out is not None else []),
     ]
 
 
