@@ -366,7 +366,7 @@ class StudyFolder(RuleBasedStateMachine):
         shutil.rmtree(there, ignore_errors=True)
 
 
-@pytest.mark.parametrize("examples", [6, pytest.param(80, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [3, pytest.param(80, marks=pytest.mark.slow)])
 def test_what_is_there_is_right_whatever_happened(examples):
     how = settings(
         max_examples=examples,

@@ -165,7 +165,9 @@ for line in json.load(sys.stdin):
 """
 
 
-@pytest.mark.parametrize("install", INSTALLS)
+@pytest.mark.parametrize(
+    "install", ["base", *(pytest.param(one, marks=pytest.mark.slow) for one in INSTALLS if one != "base")]
+)
 def test_a_command_works_or_names_the_package_and_the_extra_in_one_line(install, tmp_path):
     missing = absent(INSTALLS[install])
     for name, content in FILES.items():
