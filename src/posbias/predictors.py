@@ -76,7 +76,8 @@ def measured_mixing(measurement: "xr.Dataset") -> Float[np.ndarray, "layer"]:
     return measurement["mixing"].values.mean(axis=0)
 
 
-def _last(measurement: "xr.Dataset") -> Float[np.ndarray, "position"]:
+def last_row(measurement: "xr.Dataset") -> Float[np.ndarray, "position"]:
+    """What a rollout starts from: all of the last token."""
     row = np.zeros(measurement.sizes["position"])
     row[-1] = 1.0
     return row
@@ -87,30 +88,31 @@ def _rolled(
     mixing: Callable[["xr.Dataset"], Float[np.ndarray, "layer"]] = measured_mixing,
 ) -> Callable[["xr.Dataset"], Float[np.ndarray, "position"]]:
     """The last row of the rollout of kernels, top layer first, with the mixing that goes with them."""
-    return lambda measurement: push(_last(measurement), kernels(measurement), mixing(measurement)[::-1])
+    return lambda measurement: push(last_row(measurement), kernels(measurement), mixing(measurement)[::-1])
 
 
-def _kernels(measurement: "xr.Dataset") -> Iterator[Float[np.ndarray, "query key"]]:
+def attention_kernels(measurement: "xr.Dataset") -> Iterator[Float[np.ndarray, "query key"]]:
+    """Kernels, top layer first, as measured: attention averaged over prompts and heads."""
     return iter(measurement["kernel"].values.astype(np.float64)[::-1])
 
 
-def _positional_kernels(measurement: "xr.Dataset") -> Iterator[Float[np.ndarray, "query key"]]:
+def positional_kernels(measurement: "xr.Dataset") -> Iterator[Float[np.ndarray, "query key"]]:
     """Kernels, top layer first, from the logits by distance that the encoding alone adds."""
     for logits in measurement["positional_distance"].values[::-1]:
-        yield _averaged(_by_distance(logits))
+        yield averaged(by_distance(logits))
 
 
-def _fitted_kernels(measurement: "xr.Dataset") -> Iterator[Float[np.ndarray, "query key"]]:
+def fitted_kernels(measurement: "xr.Dataset") -> Iterator[Float[np.ndarray, "query key"]]:
     """Kernels, top layer first, from mean logits by distance (diagonal included) and the first column."""
     distances = measurement["logits_distance"].values
     columns = measurement["logits_first_column"].values
     for logits, column in zip(distances[::-1], columns[::-1], strict=True):
-        full = _by_distance(logits)
+        full = by_distance(logits)
         full[..., 0] = column
-        yield _averaged(full)
+        yield averaged(full)
 
 
-def _by_distance(logits: Float[np.ndarray, "head distance"]) -> Float[np.ndarray, "head query key"]:
+def by_distance(logits: Float[np.ndarray, "head distance"]) -> Float[np.ndarray, "head query key"]:
     """Logits for every pair from logits by distance.
 
     The longest distance occurs only in the first column, which the averages leave out: it takes the value
@@ -123,14 +125,14 @@ def _by_distance(logits: Float[np.ndarray, "head distance"]) -> Float[np.ndarray
     return logits[..., np.maximum(position[:, None] - position[None, :], 0)]
 
 
-def _averaged(logits: Float[np.ndarray, "head query key"]) -> Float[np.ndarray, "query key"]:
+def averaged(logits: Float[np.ndarray, "head query key"]) -> Float[np.ndarray, "query key"]:
     """The mean over heads of the softmax over earlier keys; those beyond a layer's window have no logit."""
     seen = np.tri(logits.shape[-1], dtype=bool) & np.isfinite(logits).any(axis=0)
     return masked_softmax(logits, seen).mean(axis=0)
 
 
 def _energy(measurement: "xr.Dataset") -> np.ndarray:
-    row = _last(measurement)
+    row = last_row(measurement)
     for kernel in measurement["energy_kernel"].values[::-1].astype(np.float64):
         row = row + through(row, kernel)
     return np.sqrt(row)
@@ -144,7 +146,7 @@ PREDICTORS = (
         "connection: every layer replaces the stream.",
         "Wu et al. 2025; Herasimchyk et al. 2026, §6.2 (a)",
         ("positional_distance",),
-        _rolled(_positional_kernels, lambda measurement: np.ones(measurement.sizes["layer"])),
+        _rolled(positional_kernels, lambda measurement: np.ones(measurement.sizes["layer"])),
     ),
     Predictor(
         "positional",
@@ -152,7 +154,7 @@ PREDICTORS = (
         "The same positional logits, mixed with the identity by the measured λ_t.",
         "Herasimchyk et al. 2026, Eqs. (2) to (4), §6.2 (b)",
         ("positional_distance", "mixing"),
-        _rolled(_positional_kernels),
+        _rolled(positional_kernels),
     ),
     Predictor(
         "fitted",
@@ -161,7 +163,7 @@ PREDICTORS = (
         "mixed by the measured λ_t.",
         "after Herasimchyk et al. 2026, Proposition 4.5 and §6.2 (c)",
         ("logits_distance", "logits_first_column", "mixing"),
-        _rolled(_fitted_kernels),
+        _rolled(fitted_kernels),
     ),
     Predictor(
         "measured_kernels",
@@ -169,7 +171,7 @@ PREDICTORS = (
         "The attention itself, averaged over prompts and heads, mixed by the measured λ_t.",
         "Herasimchyk et al. 2026, §3",
         ("kernel", "mixing"),
-        _rolled(_kernels),
+        _rolled(attention_kernels),
     ),
     Predictor(
         "energy",
