@@ -18,13 +18,13 @@ from pathlib import Path
 from posbias.arguments import whole
 from posbias.events import Event, OnEvent
 from posbias.files import clear_leftovers, need_writable
-from posbias.papers.ours import birth, kinetic, untrained
+from posbias.papers.ours import birth, kinetic, parts, predictors, untrained
 from posbias.papers.ours.cells import OwnCell
 from posbias.papers.reproduction import Reproduction, write
 from posbias.papers.study import Studies, Study
 from posbias.store import Store
 
-STUDIES = Studies((kinetic.STUDY, birth.STUDY, untrained.STUDY))
+STUDIES = Studies((kinetic.STUDY, birth.STUDY, untrained.STUDY, predictors.STUDY, parts.STUDY))
 """The studies by their names, in the order of docs/theory-since.md."""
 
 

@@ -1,0 +1,62 @@
+"""Run the behaviour half of the fair test (docs/predictors.md): a line for each cell of model, wording and places.
+
+python tools/behaviour.py --out behaviour.jsonl [MODEL …]
+
+A line is appended when its cell ends; cells that are in the file are not run again. Two hours on one core, most of
+it SmolLM2.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from posbias.errors import InvalidValueError
+from posbias.measurement import load_model, measure
+from posbias.measurement.retrieval import retrieval_job, retrieve
+from posbias.papers.ours.behaviour_trials import behaviour_trial
+
+MODELS = ("tiny-nope", "tiny-alibi", "tiny-rope", "tiny-learned", "tiny-window", "smollm2-135m")
+PLACES, WORDINGS = (5, 10, 20), ("json", "list")
+TRIALS, PROMPTS, SEED = 200, 64, 1
+
+
+def cell(loaded, wording, places):
+    """What one cell finds."""
+    job = retrieval_job("keys", pairs=places, positions=places, wording=wording, prompts=TRIALS, seed=SEED)
+    try:
+        asked = retrieve(loaded, job)
+    except InvalidValueError as error:
+        return {"model": loaded.name, "wording": wording, "places": places, "refused": str(error)}
+    length = round(float(asked["tokens"].mean()))
+    found = measure(loaded, tokens=length, prompts=PROMPTS, seed=SEED)
+    about = {"model": loaded.name, "wording": wording, "places": places}
+    about |= {name: found.attrs[name] for name in ("checksum", "seed")}
+    about["versions"] = json.loads(found.attrs["versions"])
+    return about | behaviour_trial(asked, found, SEED)
+
+
+def main():
+    """Go through the cells, short lists first."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("models", nargs="*", default=MODELS)
+    parser.add_argument("--out", type=Path, required=True)
+    given = parser.parse_args()
+    done = set()
+    if given.out.exists():
+        lines = map(json.loads, given.out.read_text(encoding="utf-8").splitlines())
+        done = {(one["model"], one["wording"], one["places"]) for one in lines}
+    for model in given.models:
+        loaded = load_model(model)
+        for places in PLACES:
+            for wording in WORDINGS:
+                if (loaded.name, wording, places) in done:
+                    continue
+                found = cell(loaded, wording, places)
+                with given.out.open("a", encoding="utf-8") as out:
+                    out.write(json.dumps(found) + "\n")
+                print(loaded.name, wording, places, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()
