@@ -86,7 +86,7 @@ class Cluster:
             except (ConnectionError, ray.exceptions.RayError) as error:
                 if head.answers():
                     raise ClusterError(
-                        f"ray: the connection to {self._address} broke ({_last_line(str(error))}); {KEPT}"
+                        f"ray: the connection to {self._address} broke ({last_line(str(error))}); {KEPT}"
                     ) from error
                 raise head.lost() from error
 
@@ -154,7 +154,7 @@ class _Run:
         except exceptions.RayTaskError as error:
             # nothing that the task itself raises: it could not be begun
             raise ClusterError(
-                f"ray: posbias cannot be used on a machine of the cluster ({_last_line(str(error))}); posbias "
+                f"ray: posbias cannot be used on a machine of the cluster ({last_line(str(error))}); posbias "
                 f"{VERSION} needed on all"
             ) from error
         except exceptions.RayError as error:
@@ -270,7 +270,7 @@ def _connect(ray: Any, address: str) -> None:
                 "; this machine has to be one of the cluster (`ray start --address HOST:PORT` joins it), or "
                 "ray://HOST:10001 given"
             )
-            why = _last_line(str(error)) + _head_log(address, str(error))
+            why = last_line(str(error)) + _head_log(address, str(error))
             raise ClusterError(f"ray: cannot connect to {address} ({why}){hint if inside else ''}") from error
 
 
@@ -284,7 +284,7 @@ def _head_log(address: str, message: str) -> str:
         return ""
     logs = Path(get_default_ray_temp_dir(), "session_latest", "logs").glob(f"{named[0]}*.err")
     for path in sorted(logs, key=lambda path: path.stat().st_mtime, reverse=True):
-        return f" It ends: {_last_line(path.read_text(errors='replace'))}"
+        return f" It ends: {last_line(path.read_text(errors='replace'))}"
     return ""
 
 
@@ -309,6 +309,10 @@ def _need_resources(ray: Any, tasks: Sequence[Task]) -> None:
             )
 
 
-def _last_line(text: str) -> str:
+def last_line(text: str) -> str:
+    """The last line of Ray's words; of what gRPC tells over several lines, its details."""
+    details = re.search(r'^\s*details = "(.+)"$', text, re.MULTILINE)
+    if details:
+        return details[1]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else "nothing was said"

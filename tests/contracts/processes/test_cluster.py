@@ -347,6 +347,21 @@ def test_a_head_that_stays_too_busy_is_an_error_with_the_end_of_its_log(here, tm
     assert "It ends: too little memory for an interpreter)" in told
 
 
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        ("first\n\n  the reason\n", "the reason"),
+        (
+            '<_MultiThreadedRendezvous of RPC that terminated with:\n\tstatus = X\n\tdetails = "gone"\n>',
+            "gone",
+        ),
+        ("", "nothing was said"),
+    ],
+)
+def test_of_many_lines_the_one_that_says_why_is_told(told, line):
+    assert module.last_line(told) == line
+
+
 def test_a_wrong_address_is_one_line_and_nothing_is_made(tmp_path):
     (tmp_path / "small.toml").write_text(CELLS)
     process = started(tmp_path, "train", "small.toml", "--ray", f"127.0.0.1:{free_port()}")
