@@ -38,7 +38,7 @@ def cell(loaded, wording, places):
 
 def main():
     """Go through the cells, short lists first."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("models", nargs="*", default=MODELS)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()

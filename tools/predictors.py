@@ -43,7 +43,9 @@ def novel(work):
         for member in packed.getmembers():
             name = Path(member.name).name
             if name.startswith("chapter_") and name.endswith(".json"):
-                chapter = json.loads(packed.extractfile(member).read())
+                content = packed.extractfile(member)
+                assert content is not None
+                chapter = json.loads(content.read())
                 chapters[int(name[8:-5])] = f"{chapter['title']}\n\n{chapter['text']}"
     return "\n\n".join(chapters[number] for number in sorted(chapters))
 
@@ -67,7 +69,7 @@ def cell(loaded, text, path, tokens):
 
 def main():
     """Go through the cells, short texts first."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("models", nargs="*", default=MODELS)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--work", type=Path, required=True)
