@@ -61,6 +61,10 @@ from .theory.query_scale import StepScale as StepScale
 from .theory.rollout import influence as influence
 from .theory.rollout import rollout as rollout
 from .theory.rollout import trajectory as trajectory
+from .theory.rope_scaling import DynamicNTK as DynamicNTK
+from .theory.rope_scaling import LinearScaling as LinearScaling
+from .theory.rope_scaling import Llama3Scaling as Llama3Scaling
+from .theory.rope_scaling import YaRN as YaRN
 from .theory.variation import vary as vary
 from .training import train as train
 

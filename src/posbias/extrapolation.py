@@ -29,7 +29,7 @@ from posbias.profile import Profile
 from posbias.signatures import typed
 from posbias.theory.architecture import Architecture
 from posbias.theory.encodings import NeedsMeasurement
-from posbias.theory.huggingface_families import rope_words
+from posbias.theory.huggingface_rope import rope_words
 from posbias.theory.masks import Causal, Mask
 from posbias.theory.rollout.kernel import masked_softmax, through
 

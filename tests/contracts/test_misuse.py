@@ -207,6 +207,10 @@ def of_values() -> list[Call]:
         ),
         Call(posbias.ScalableSoftmax, {"scale": arg([0.5]), "bias": arg([0.5])}),
         Call(posbias.StepScale, {"beta": arg(0.1, "half", "zero", "large", "huge"), "period": arg(8, *BIG)}),
+        Call(posbias.LinearScaling, {"factor": arg(2.0, "half", "large", "huge")}),
+        Call(posbias.DynamicNTK, {"factor": arg(2.0, "half", "large", "huge"), "trained": arg(8, *BIG)}),
+        Call(posbias.YaRN, {"factor": arg(2.0, "half", "large", "huge"), "trained": arg(8, *BIG)}),
+        Call(posbias.Llama3Scaling, {"factor": arg(2.0, "half", "large", "huge"), "trained": arg(8, *BIG)}),
         Call(posbias.CustomMask, {"rule": arg(np.tri(4, dtype=bool))}),
         Call(posbias.ConstantMixing, {"value": arg(0.5, "half", "zero")}),
         Call(

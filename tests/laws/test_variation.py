@@ -19,6 +19,7 @@ from posbias.theory.mixing import AttentionOnly, ConstantMixing, PerLayer
 from posbias.theory.query_scale import ScalableSoftmax, StepScale
 from posbias.theory.rollout.dispatch import influence
 from posbias.theory.rollout.kernel import dense_influence
+from posbias.theory.rope_scaling import LinearScaling
 from posbias.theory.variation import QUANTITIES, STEPS, values_of, vary, vary_two
 
 LOCAL, GLOBAL = (
@@ -102,6 +103,11 @@ KNOBS = {
     "blocks": ({"mask": BlockSparse(8, 2, 1)}, 4, {"mask": BlockSparse(4, 2, 1)}),
     "rope_base": ({"positional": ROTARY}, 50.0, {"positional": RoPE(((2.0, 1.0),), dimension=4, base=50.0)}),
     "rope_angle": ({"positional": PAIR}, 0.4, {"positional": RoPE(((3.0,),), frequencies=(0.4,))}),
+    "rope_factor": (
+        {"positional": RoPE(((2.0, 1.0),), dimension=4, scaling=LinearScaling(2.0))},
+        8.0,
+        {"positional": RoPE(((2.0, 1.0),), dimension=4, scaling=LinearScaling(8.0))},
+    ),
     "kerple": (
         {"positional": KerpleLog((0.5,), (2.0,))},
         4.0,
@@ -201,6 +207,7 @@ def test_a_wrong_spelling_is_named(spelling, words):
         ("depth", 0, "depth: 0 given"),
         ("prefix", 0, "length: 0 given"),
         ("rope_base", 10.0, "rope_base: no layer has RoPE"),
+        ("rope_factor", 2.0, "rope_factor: no layer has RoPE with a scaling"),
         ("rope_angle", 0.1, "rope_angle: no layer has RoPE"),
         ("kerple", 2.0, "kerple: no layer has KERPLE"),
         ("tokens", 0, "tokens: 0 given"),

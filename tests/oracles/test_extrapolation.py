@@ -19,7 +19,7 @@ from posbias.extrapolation_trials import trials, won_up_to
 from posbias.predictors import predictions
 from posbias.terminal import verdict_line
 from posbias.theory.huggingface import from_huggingface
-from posbias.theory.huggingface_families import rope_words
+from posbias.theory.huggingface_rope import rope_words
 from posbias.theory.rollout.kernel import dense_influence
 
 CURVES = st.lists(st.floats(0.01, 10.0), min_size=32, max_size=48).map(np.array)

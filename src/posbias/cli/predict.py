@@ -45,9 +45,9 @@ class Options:
         window=64:4096:12 (so many values) or tokens=256,1024,4096; given twice, a map of the shares of both ends
         over two. Quantities: depth, mixing, window, full_period (every so many layers a full one), sinks (first
         tokens that windows see), heads, prefix, chunk, dilated (its stride), blocks (tokens in one), slopes
-        (factor on ALiBi's), rope_base, rope_angle (of one pair), kerple (factor on its scale), diagonal and
-        first_column (of content), sink_logit, decay, nope_period, temperature, scalable_softmax (its s),
-        step_scale (its β), tokens.
+        (factor on ALiBi's), rope_base, rope_angle (of one pair), rope_factor (of a scaling), kerple (factor on its
+        scale), diagonal and first_column (of content), sink_logit, decay, nope_period, temperature,
+        scalable_softmax (its s), step_scale (its β), tokens.
     depth_trajectory
         The profile after every layer, from none to all.
     critical_distance

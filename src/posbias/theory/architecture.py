@@ -19,7 +19,7 @@ from posbias.errors import InvalidValueError
 from posbias.signatures import typed
 from posbias.spec import Count, Fractions, Numbers, Positive, Size, later, value
 from posbias.theory.content import Content, NoContent
-from posbias.theory.distance import DenseLogits, DistanceFunction, Tabulated, spread
+from posbias.theory.distance import DenseLogits, DistanceFunction, RoPE, Tabulated, spread
 from posbias.theory.encodings import NeedsMeasurement, NoPE, Positional
 from posbias.theory.masks import Causal, Mask, SlidingWindow
 from posbias.theory.masks.visible import lookahead
@@ -167,11 +167,22 @@ class Layer:
             raise InvalidValueError("positional: its logits overflow at these distances, finite ones needed")
         return logits
 
+    def at(self, tokens: int) -> "Layer":
+        """The same with what a text's length changes, a bias or rotary angles, as it is at so many tokens."""
+        normaliser, positional = self.normaliser.at(tokens), self.positional
+        if isinstance(positional, RoPE):
+            positional = positional.at(tokens)
+        if normaliser is self.normaliser and positional is self.positional:
+            return self
+        return replace(self, normaliser=normaliser, positional=positional)
+
     def logits(self, tokens: int) -> Float[np.ndarray, "head query key"]:
         """All logits of the layer for a text of `tokens` tokens, dense; mask and sink not yet applied.
 
         Without the constant that a softmax does not see.
         """
+        if (layer := self.at(tokens)) is not self:
+            return layer.logits(tokens)
         position = np.arange(tokens)
         if isinstance(self.positional, DenseLogits):
             logits = self.positional.logits_of(position, position, self.heads, self.groups) / self.temperature

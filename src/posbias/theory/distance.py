@@ -5,14 +5,16 @@ They are members of the union `posbias.theory.encodings.Positional`.
 """
 
 import math
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from posbias.errors import InvalidValueError
-from posbias.spec import Count, NonNegatives, Positive, Positives, Rows, tag, value
+from posbias.spec import Count, NonNegatives, Positive, Positives, Rows, later, tag, value
 from posbias.theory.custom import Biases, OfDistance
+from posbias.theory.rope_scaling import RopeScaling, plain_angles
 
 Distances = Int[np.ndarray, "distance"]
 Logits = Float[np.ndarray, "head distance"]
@@ -52,8 +54,9 @@ class RoPE(_ByDistance):
     Rotating queries and keys by their positions turns their product, for fixed content, into this sum over
     the pairs of dimensions (Wu et al. 2025, Appendix I; Lemma 4.6 is the case of one pair and φ = 0).
     `amplitudes` a_l = |q_l|·|k_l| in softmax units and `phases` φ_l belong to content: they are chosen or
-    measured. θ_l are `frequencies` when given, else base^(−2l/dimension) for the `dimension`/2 pairs.
-    Raises `InvalidValueError` for an odd dimension or counts that do not fit.
+    measured. θ_l are `frequencies` when given, else base^(−2l/dimension) for the `dimension`/2 pairs, or what a
+    `scaling` (`rope_scaling`) makes of these; YaRN multiplies all a_l too. Raises `InvalidValueError` for an odd
+    dimension, counts that do not fit and a scaling of frequencies given one by one.
     """
 
     amplitudes: Rows
@@ -61,6 +64,7 @@ class RoPE(_ByDistance):
     base: Positive = 10_000.0
     dimension: Count | None = None
     frequencies: NonNegatives | None = None
+    scaling: RopeScaling | None = later(default=None)
     kind: Literal["rope"] = tag(default="rope")
     exact: ClassVar[bool] = False
     caveat: ClassVar[str] = (
@@ -72,6 +76,8 @@ class RoPE(_ByDistance):
             raise InvalidValueError("dimension or frequencies: exactly one of the two needed")
         if self.dimension is not None and self.dimension % 2:
             raise InvalidValueError(f"dimension: {self.dimension} given, an even number needed")
+        if self.scaling is not None and self.dimension is None:
+            raise InvalidValueError("scaling: given beside frequencies, a dimension needed")
         pairs = len(self.angles)
         for name, rows in (("amplitudes", self.amplitudes), ("phases", self.phases)):
             for row in rows:
@@ -84,7 +90,19 @@ class RoPE(_ByDistance):
         if self.frequencies is not None:
             return np.array(self.frequencies, dtype=np.float64)
         assert self.dimension is not None
-        return self.base ** (-np.arange(0, self.dimension, 2) / self.dimension)
+        if self.scaling is not None:
+            return self.scaling.angles_of(self.base, self.dimension)
+        return plain_angles(self.base, self.dimension)
+
+    @property
+    def gain(self) -> float:
+        """What multiplies every amplitude: YaRN's factor on logits, else one."""
+        return 1.0 if self.scaling is None else self.scaling.gain
+
+    def at(self, tokens: int) -> "RoPE":
+        """The same for a text of so many tokens: a dynamic scaling goes by its length."""
+        scaling = None if self.scaling is None else self.scaling.at(tokens)
+        return self if scaling is self.scaling else replace(self, scaling=scaling)
 
     def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
         """Logits at the given distances i − j, one row per head."""
@@ -97,7 +115,7 @@ class RoPE(_ByDistance):
         steps, rests = np.divmod(np.asarray(distance), 256)
         known, place = np.unique(steps, return_inverse=True)
         turned = phases[:, None, :] + known[None, :, None] * (256 * self.angles)
-        swung = amplitudes[:, None, :] * np.stack([np.cos(turned), -np.sin(turned)])
+        swung = self.gain * amplitudes[:, None, :] * np.stack([np.cos(turned), -np.sin(turned)])
         inner = np.outer(self.angles, np.arange(256))
         table = swung[0] @ np.cos(inner) + swung[1] @ np.sin(inner)
         return table[:, place, rests]

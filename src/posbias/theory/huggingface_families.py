@@ -5,15 +5,15 @@ models that transformers builds (docs/families.md).
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from posbias.arguments import shortened
 from posbias.errors import InvalidValueError
 from posbias.theory import huggingface_layers as layers
 from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, Positional, alibi_slopes
 from posbias.theory.huggingface_keys import Config, flag, inner, integer, number
+from posbias.theory.huggingface_rope import check_types, rope_words
 from posbias.theory.query_scale import QueryScale, StepScale
 
 # --- positional encodings ----------------------------------------------------------------------------------
@@ -56,46 +56,9 @@ def _tiny(config: Config) -> Positional:
     return words[str(config["encoding"])]
 
 
-ROPE_TYPES = (
-    "default", "linear", "dynamic", "yarn", "longrope", "su", "llama3", "proportional", "axial", "xdrope", "mrope"
-)  # fmt: skip
-"""Scalings of rotary positions by the name that transformers has for them, or that files of its models have."""
-
-
 def _rotary(config: Config) -> Positional:
-    for given in _ropes(config):
-        kind = given.get("rope_type", given.get("type"))
-        if kind is not None and kind not in ROPE_TYPES:
-            raise InvalidValueError(f"rope_type: {kind!r} given, one of {', '.join(ROPE_TYPES)} needed")
+    check_types(config)
     return NeedsMeasurement("rotary", _positions(config), rope_words(config))
-
-
-def _ropes(config: Config) -> Iterator[Config]:
-    """The settings of rotary positions: of all layers or, where types of layers have their own, each."""
-    given = {**inner(config, "rope_parameters"), **inner(config, "rope_scaling")}
-    yield given
-    yield from (one for one in given.values() if isinstance(one, dict))
-
-
-def rope_words(config: Config) -> str:
-    """Base and scaling of rotary positions in words, for instance "base 10,000, yarn × 4".
-
-    `config` has `rope_parameters`, or the older `rope_theta` and `rope_scaling`. "" where nothing is given, and
-    where types of layers have bases of their own.
-    """
-    given = {**inner(config, "rope_parameters"), **inner(config, "rope_scaling")}
-    if "rope_local_base_freq" in config or any(isinstance(one, dict) for one in given.values()):
-        return ""
-    base, kind = given.get("rope_theta", config.get("rope_theta")), given.get("rope_type", given.get("type"))
-    words = [] if base is None else [f"base {_number(base)}"]
-    if kind not in (None, "default"):
-        factor = given.get("factor")
-        words.append(str(kind) if factor is None else f"{kind} × {_number(factor)}")
-    return ", ".join(words)
-
-
-def _number(given: Any) -> str:
-    return f"{given:,.10g}" if isinstance(given, int | float) else repr(given)
 
 
 def _learned(config: Config) -> Positional:

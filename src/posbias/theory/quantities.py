@@ -134,6 +134,23 @@ def _rope_angle(positional: RoPE, angle: float) -> RoPE:
     return replace(positional, frequencies=(angle,), dimension=None)
 
 
+def _rope_factor(architecture: Architecture, factor: float) -> Architecture:
+    """Another factor of every rotary scaling; layers without one as they are."""
+    encodings = [layer.positional for layer in architecture.layers]
+    scaled = [isinstance(one, RoPE) and one.scaling is not None for one in encodings]
+    if not any(scaled):
+        raise InvalidValueError("rope_factor: no layer has RoPE with a scaling, at least one needed")
+
+    def changed(positional: Any) -> Any:
+        return replace(positional, scaling=replace(positional.scaling, factor=float(factor)))
+
+    layers = (
+        replace(layer, positional=changed(layer.positional)) if is_scaled else layer
+        for layer, is_scaled in zip(architecture.layers, scaled, strict=True)
+    )
+    return replace(architecture, layers=tuple(layers))
+
+
 def _kerple(positional: KerpleLog | KerplePower, factor: float) -> KerpleLog | KerplePower:
     """KERPLE's r₁ times a factor."""
     return replace(positional, scale=tuple(factor * scale for scale in positional.scale))
@@ -223,6 +240,7 @@ QUANTITIES = {
                  _encoding("rope_base", "RoPE", RoPE, _rope_base)),
         Quantity("rope_angle", "angle per token of one rotary pair", False, True,
                  _encoding("rope_angle", "RoPE", RoPE, _rope_angle)),
+        Quantity("rope_factor", "factor of the rotary scaling", False, True, _rope_factor),
         Quantity("kerple", "factor on the scale of KERPLE", False, True,
                  _encoding("kerple", "KERPLE", (KerpleLog, KerplePower), _kerple)),
         Quantity("diagonal", "content logit of a token on itself", False, False, _content("diagonal")),

@@ -20,6 +20,10 @@ KINDS: dict[str, Use] = {
     "alibi": ("press2022", "ALiBi"),
     "rope": ("su2024", "rotary encoding"),
     "rotary": ("su2024", "rotary encoding"),
+    "linear_scaling": ("chen2023", "rotary positions pressed together"),
+    "dynamic_ntk": ("peng2024", "a rotary base that grows with the text"),
+    "yarn": ("peng2024", "YaRN's rotary scaling"),
+    "llama3": ("dubey2024", "Llama 3.1's rotary scaling"),
     "t5": ("raffel2020", "relative biases by bucket"),
     "kerple_log": ("chi2022", "logarithmic KERPLE kernel"),
     "kerple_power": ("chi2022", "KERPLE power kernel"),
@@ -82,6 +86,7 @@ def of_architecture(architecture: Mapping[str, Any], mixing: Mapping[str, Any] |
     for layer in architecture.get("layers") or []:
         for name in ("mask", "positional", "content", "normaliser", "query_scale"):
             yield from of_kind(layer.get(name))
+        yield from of_kind((layer.get("positional") or {}).get("scaling"))
     yield from of_model(str(architecture.get("name", "")))
 
 

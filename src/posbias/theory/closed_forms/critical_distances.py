@@ -207,7 +207,7 @@ def distance_curve(positional: DecayBias | RoPE, depths: Sequence[int], tokens: 
         and np.shape(positional.amplitudes) == (1, 1)
         and not np.any(positional.phases)
     ):
-        angle, amplitude = float(positional.angles[0]), float(positional.amplitudes[0][0])
+        angle, amplitude = float(positional.angles[0]), positional.gain * positional.amplitudes[0][0]
         pairs = [
             (
                 rope_critical_distance(depth, angle, amplitude / 2),

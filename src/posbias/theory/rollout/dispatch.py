@@ -219,11 +219,11 @@ def _row(
 
 
 def _at_length(architecture: Architecture, tokens: int) -> Architecture:
-    """The same with normalisers as they are for a text of so many tokens: a row may be cut below."""
-    if all(layer.normaliser.at(tokens) is layer.normaliser for layer in architecture.layers):
+    """The same with layers as they are for a text of so many tokens: a row may be cut below."""
+    layers = tuple(layer.at(tokens) for layer in architecture.layers)
+    if all(here is layer for here, layer in zip(layers, architecture.layers, strict=True)):
         return architecture
-    layers = (replace(layer, normaliser=layer.normaliser.at(tokens)) for layer in architecture.layers)
-    return replace(architecture, layers=tuple(layers))
+    return replace(architecture, layers=layers)
 
 
 def _reach(architecture: Architecture, tokens: int, place: int) -> int:

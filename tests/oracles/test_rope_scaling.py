@@ -1,0 +1,195 @@
+"""Rotary scalings: angles pair by pair from their equations, and the logits and rows that follow from them."""
+
+import math
+
+import numpy as np
+import pytest
+from examples import examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posbias.errors import InvalidValueError
+from posbias.spec import decode, encode, fingerprint
+from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.closed_forms.critical_distances import distance_curve, rope_critical_distance
+from posbias.theory.encodings import RoPE
+from posbias.theory.huggingface_rope import rope_of
+from posbias.theory.mixing import AttentionOnly, ConstantMixing
+from posbias.theory.rollout import influence
+from posbias.theory.rollout.kernel import dense_influence, layer_kernel
+from posbias.theory.rope_scaling import ROPE_SCALINGS, DynamicNTK, LinearScaling, Llama3Scaling, YaRN
+from posbias.theory.variation import vary
+
+factors = st.floats(1, 64)
+lengths = st.integers(16, 100_000)
+dimensions = st.sampled_from([4, 6, 64, 128])
+
+
+def scalings() -> st.SearchStrategy:
+    """Any rotary scaling."""
+    every = {
+        LinearScaling: st.builds(LinearScaling, factors),
+        DynamicNTK: st.builds(DynamicNTK, factors, lengths, st.one_of(st.none(), lengths)),
+        YaRN: st.builds(
+            YaRN,
+            factors,
+            lengths,
+            st.floats(8, 64),
+            st.floats(0.5, 4),
+            st.booleans(),
+            st.one_of(st.none(), st.floats(0.5, 2)),
+        ),
+        Llama3Scaling: st.builds(Llama3Scaling, factors, lengths, st.floats(0.5, 2), st.floats(3, 8)),
+    }
+    assert set(every) == set(ROPE_SCALINGS), "a new rotary scaling needs a strategy here"
+    return st.one_of(*every.values())
+
+
+def angle(scaling, pair: int, base: float, dimension: int) -> float:
+    """The angle of one pair in plain Python, from the equation of each scaling."""
+    theta = base ** (-2 * pair / dimension)
+    match scaling:
+        case LinearScaling():
+            return theta / scaling.factor
+        case DynamicNTK():
+            tokens = max(scaling.trained, scaling.tokens or 0)
+            grown = scaling.factor * tokens / scaling.trained - (scaling.factor - 1)
+            return (base * grown ** (dimension / (dimension - 2))) ** (-2 * pair / dimension)
+        case YaRN():
+            # the pair that turns so many times within the trained length, as a number with a fraction
+            ends = [
+                dimension * math.log(scaling.trained / (turns * 2 * math.pi)) / (2 * math.log(base))
+                for turns in (scaling.fast, scaling.slow)
+            ]
+            low, high = (math.floor(ends[0]), math.ceil(ends[1])) if scaling.truncate else ends
+            low, high = max(low, 0), min(high, dimension - 1)
+            high += 0.001 * (high == low)
+            slowed = min(max((pair - low) / (high - low), 0), 1)
+            return (1 - slowed) * theta + slowed * theta / scaling.factor
+        case Llama3Scaling():
+            wavelength = 2 * math.pi / theta
+            if wavelength < scaling.trained / scaling.high:
+                return theta
+            if wavelength > scaling.trained / scaling.low:
+                return theta / scaling.factor
+            smooth = (scaling.trained / wavelength - scaling.low) / (scaling.high - scaling.low)
+            return (1 - smooth) * theta / scaling.factor + smooth * theta
+    raise AssertionError
+
+
+@given(scalings(), st.floats(10, 1e6), dimensions)
+@examples(300)
+def test_angles_are_those_of_the_equations(scaling, base, dimension):
+    expected = [angle(scaling, pair, base, dimension) for pair in range(dimension // 2)]
+    rope = RoPE((1.0,), base=base, dimension=dimension, scaling=scaling)
+    np.testing.assert_allclose(rope.angles, expected, rtol=1e-9)
+    assert decode(RoPE, encode(rope)) == rope
+
+
+@given(scalings(), st.floats(2, 500), st.integers(1, 40), st.floats(0, 1))
+@examples(60)
+def test_rows_are_softmaxes_of_sums_of_cosines(scaling, base, tokens, lam):
+    """Dense and every engine, with the angles and the gain written out; a dynamic scaling is of this length."""
+    rope = RoPE(((1.0, 0.4, -0.7),), ((0.2,),), base, 6, scaling=scaling)
+    held = scaling.at(tokens)
+    gain = 1.0
+    if isinstance(scaling, YaRN):
+        gain = (scaling.attention_factor or 0.1 * math.log(scaling.factor) + 1) ** 2
+    angles = [angle(held, pair, base, 6) for pair in range(3)]
+    kernel = np.zeros((tokens, tokens))
+    for i in range(tokens):
+        for j in range(i + 1):
+            cosines = [math.cos((i - j) * theta + 0.2) for theta in angles]
+            kernel[i, j] = math.exp(
+                gain * math.fsum(a * c for a, c in zip((1.0, 0.4, -0.7), cosines, strict=True))
+            )
+    kernel /= kernel.sum(axis=1, keepdims=True)
+    layer = Layer(positional=rope)
+    np.testing.assert_allclose(layer_kernel(layer, tokens), kernel, rtol=1e-9)
+    architecture = Architecture(3, (layer,), ConstantMixing(lam))
+    step = (1 - lam) * np.eye(tokens) + lam * kernel
+    for method in ("stream", "fft"):
+        found = influence(architecture, tokens, method=method).mass
+        np.testing.assert_allclose(found, np.linalg.matrix_power(step, 3)[-1], rtol=1e-8, atol=1e-13)
+
+
+@given(st.floats(10, 1e6), dimensions, lengths)
+def test_a_factor_of_one_changes_nothing(base, dimension, trained):
+    plain = RoPE((1.0,), base=base, dimension=dimension)
+    for scaling in (
+        LinearScaling(1.0),
+        DynamicNTK(1.0, trained),
+        YaRN(1.0, trained),
+        Llama3Scaling(1.0, trained),
+    ):
+        scaled = RoPE((1.0,), base=base, dimension=dimension, scaling=scaling)
+        np.testing.assert_allclose(scaled.angles, plain.angles, rtol=1e-12)
+        assert scaled.gain == 1.0
+
+
+def test_a_dynamic_base_grows_with_the_text_alone():
+    layer = Layer(positional=RoPE((2.0,), dimension=8, scaling=DynamicNTK(4.0, 16)))
+    plain = Layer(positional=RoPE((2.0,), dimension=8))
+    np.testing.assert_allclose(layer_kernel(layer, 16), layer_kernel(plain, 16), rtol=1e-12)
+    assert np.abs(layer_kernel(layer, 48)[:16, :16] - layer_kernel(plain, 48)[:16, :16]).max() > 1e-3
+    architecture = Architecture(2, (layer,), ConstantMixing(0.5))
+    # the row of an earlier token is of the whole text, too
+    row = influence(architecture, 48, query=20, method="fft").mass
+    np.testing.assert_allclose(row, dense_influence(architecture, 48, 20), rtol=1e-8, atol=1e-13)
+
+
+def test_the_factor_is_a_knob_and_moves_the_critical_distance():
+    pair = RoPE((3.0,), base=100.0, dimension=2, scaling=LinearScaling(2.0))
+    architecture = Architecture(2, (Layer(positional=pair),), AttentionOnly())
+    [(_, profile)] = vary(architecture, "rope_factor", [5.0], 30)
+    expected = Architecture(2, (Layer(positional=RoPE((3.0,), frequencies=(0.2,))),), AttentionOnly())
+    np.testing.assert_allclose(profile.mass, influence(expected, 30).mass, rtol=1e-10)
+    curve = distance_curve(pair, [4], 60)
+    assert curve.predicted[0] == pytest.approx(rope_critical_distance(4, 0.5, 1.5), rel=1e-12)
+    grown = RoPE((3.0,), base=100.0, dimension=2, scaling=YaRN(1.0, 64, attention_factor=2.0))
+    assert distance_curve(grown, [4], 60).predicted[0] == pytest.approx(rope_critical_distance(4, 1.0, 6.0))
+    with pytest.raises(InvalidValueError, match="rope_factor: no layer has RoPE with a scaling"):
+        vary(expected, "rope_factor", [2.0], 30)
+
+
+def test_it_is_written_only_where_there_is_one():
+    plain = RoPE((1.0,), dimension=4)
+    assert "scaling" not in encode(plain)
+    # of an encoding from before there was one
+    assert fingerprint(plain) == "1739a5903faa2a66"
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda: RoPE((1.0,), frequencies=(0.1,), scaling=LinearScaling(2.0)), "scaling: given beside"),
+        (lambda: RoPE((1.0,), dimension=2, scaling=DynamicNTK(2.0, 64)), "dimension: 2 given, at least 4"),
+        (
+            lambda: RoPE((1.0,), base=1.0, dimension=4, scaling=YaRN(2.0, 64)),
+            "base: 1 given, a number above 1",
+        ),
+        (lambda: YaRN(2.0, 64, fast=1.0, slow=2.0), "fast: 1 given, a number above slow = 2"),
+        (lambda: Llama3Scaling(2.0, 64, 4.0, 4.0), "high: 4 given, a number above low = 4"),
+        (lambda: rope_of({"head_dim": 64}, [1.0]), "rope_theta: None given"),
+        (lambda: rope_of({"head_dim": 64, "rope_theta": 0}, [1.0]), "rope_theta: 0 given, a number above 0"),
+        (
+            lambda: rope_of({"rope_parameters": {"full_attention": {"rope_theta": 1e4}}}, [1.0]),
+            "layer_type: none given, one of full_attention needed",
+        ),
+        (
+            lambda: rope_of(
+                {
+                    "head_dim": 4,
+                    "rope_theta": 1e4,
+                    "max_position_embeddings": 8,
+                    "rope_scaling": {"rope_type": "longrope"},
+                },
+                [1.0],
+            ),
+            "rope_type: 'longrope' given, default, linear, dynamic, yarn or llama3 needed",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(made, words):
+    with pytest.raises(InvalidValueError, match=words):
+        made()
