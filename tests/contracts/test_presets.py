@@ -11,7 +11,7 @@ from posbias.terminal import describe
 from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, alibi_slopes
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.known_mixing import known_mixing
-from posbias.theory.masks import Causal, SlidingWindow
+from posbias.theory.masks import Causal, Chunked, SlidingWindow
 from posbias.theory.presets import PRESETS, preset
 from posbias.theory.rollout.dispatch import influence, trajectory
 
@@ -55,6 +55,22 @@ CONFIGURATIONS = {
     "smollm3-3b": (36, 16, 4, 65536),
     "gpt-oss-20b": (24, 64, 8, 131072),
     "gpt-oss-120b": (36, 64, 8, 131072),
+    "gemma-4-e2b": (35, 8, 1, 131072),
+    "gemma-4-26b-a4b": (30, 16, 8, 262144),
+    "gemma-4-31b": (60, 32, 16, 262144),
+    "qwen3-0.6b": (28, 16, 8, 32768),
+    "qwen3-4b": (36, 32, 8, 32768),
+    "qwen3-8b": (36, 32, 8, 32768),
+    "qwen3-14b": (40, 40, 8, 32768),
+    "qwen3-32b": (64, 64, 8, 32768),
+    "qwen3-next-80b-a3b": (48, 16, 2, 262144),
+    "llama-4-scout": (48, 40, 8, 10_485_760),
+    "llama-4-maverick": (48, 40, 8, 1_048_576),
+    "olmo-3-7b": (32, 32, 32, 65536),
+    "olmo-3-32b": (64, 40, 8, 65536),
+    "exaone-4.0-1.2b": (30, 32, 8, 65536),
+    "exaone-4.0-32b": (64, 40, 8, 131072),
+    "lfm2-1.2b": (16, 32, 8, 128000),
 }
 # family: Hugging Face's model_type and what its configuration says beside the counts
 FAMILIES = {
@@ -70,6 +86,31 @@ FAMILIES = {
     "smollm2": {"model_type": "llama"},
     "smollm3": {"model_type": "smollm3"},
     "gpt-oss": {"model_type": "gpt_oss", "sliding_window": 128},
+    "gemma-4": {"model_type": "gemma4_text", "sliding_window": 1024},
+    "gemma-4-e2b": {
+        "model_type": "gemma4_text",
+        "sliding_window": 512,
+        "layer_types": [*(["sliding_attention"] * 4), "full_attention"] * 7,
+        "num_kv_shared_layers": 20,
+    },
+    "qwen3": {"model_type": "qwen3", "use_sliding_window": False},
+    "qwen3-next": {
+        "model_type": "qwen3_next",
+        "layer_types": [*(["linear_attention"] * 3), "full_attention"] * 12,
+    },
+    "llama-4": {
+        "model_type": "llama4_text",
+        "attention_chunk_size": 8192,
+        "layer_types": [*(["chunked_attention"] * 3), "full_attention"] * 12,
+        "no_rope_layers": [1, 1, 1, 0] * 12,
+    },
+    "olmo-3": {"model_type": "olmo3", "sliding_window": 4096},
+    "exaone-4.0-1.2b": {"model_type": "exaone4", "sliding_window": None},
+    "exaone-4.0-32b": {"model_type": "exaone4", "sliding_window": 4096, "sliding_window_pattern": "LLLG"},
+    "lfm2": {
+        "model_type": "lfm2",
+        "layer_types": ["full_attention" if t in (2, 5, 8, 10, 12, 14) else "conv" for t in range(16)],
+    },
 }
 HIDDEN_SIZES = {"falcon-rw-1b": 2048, "falcon-rw-7b": 4096}
 
@@ -150,6 +191,26 @@ def test_windows_alternate_as_published():
     assert widths("llama-3-8b") == [None] * 32
 
 
+def test_layers_of_2026_are_of_the_kinds_that_were_published():
+    said = {name: preset(name) for name in CONFIGURATIONS}
+    assert widths("gemma-4-31b") == ([1024] * 5 + [None]) * 10
+    assert widths("gemma-4-e2b") == ([512] * 4 + [None]) * 7
+    assert widths("olmo-3-32b") == ([4096] * 3 + [None]) * 16
+    assert widths("exaone-4.0-32b") == ([4096] * 3 + [None]) * 16
+    assert widths("exaone-4.0-1.2b") == [None] * 30
+    # convolutions see three tokens
+    attends = {2, 5, 8, 10, 12, 14}
+    assert widths("lfm2-1.2b") == [None if t in attends else 3 for t in range(16)]
+    assert [layer.mask for layer in said["llama-4-scout"].stack] == ([Chunked(8192)] * 3 + [Causal()]) * 12
+    for name in ("llama-4-maverick", "exaone-4.0-32b"):
+        assert [layer.positional == NoPE() for layer in said[name].stack] == (
+            [False, False, False, True] * (said[name].depth // 4)
+        )
+    linear = [layer.positional.encoding == "" for layer in said["qwen3-next-80b-a3b"].stack]
+    assert linear == [True, True, True, False] * 12
+    assert "what 20 layers read of an earlier layer" in said["gemma-4-e2b"].left_out(64)
+
+
 def test_every_fourth_layer_of_smollm3_has_no_encoding():
     bare = [layer.positional == NoPE() for layer in preset("smollm3-3b").stack]
     assert bare == [False, False, False, True] * 9
@@ -213,9 +274,10 @@ def test_an_unknown_name_is_answered_with_the_nearest(name, words):
 def test_what_needs_measurement_gets_no_verdict(name: str):
     architecture = preset(name)
     left_out = {
-        f"{layer.positional.encoding} positions"
+        part
         for layer in architecture.layers
         if isinstance(layer.positional, NeedsMeasurement)
+        for part in layer.positional.unknown_at(64)
     } | ({"λ"} - {"λ" for known in known_mixing() if known == name})
     profile = influence(architecture, 64)
     assert set(profile.left_out) == left_out

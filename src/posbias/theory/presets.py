@@ -10,14 +10,16 @@ what tokens say plays no part.
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from posbias.arguments import shortened
 from posbias.errors import InvalidValueError, nearest
 from posbias.signatures import typed
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, Positional
+from posbias.theory.huggingface import from_huggingface
 from posbias.theory.known_mixing import known_mixing
 from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.mixing import MeasuredMixing, PreNormInit
@@ -31,7 +33,8 @@ class Preset:
 
     `context` is the longest text it was made for, in tokens. `groups` are key-value heads, where fewer than
     heads. With a `window` every layer slides but every `full_every`-th (1: all full; None: none). Every
-    `bare_every`-th layer is without the positional encoding. `remarks` say what the model has beside this.
+    `bare_every`-th layer is without the positional encoding. `remarks` say what the model has beside this. Where
+    `config` holds the keys of its `config.json` that say so, layers are read from these.
     """
 
     name: str
@@ -46,10 +49,16 @@ class Preset:
     full_every: int | None = None
     bare_every: int | None = None
     remarks: tuple[str, ...] = ()
+    config: Mapping[str, Any] | None = field(default=None, compare=False)
 
     @property
     def architecture(self) -> Architecture:
         """The value that predictions are made from."""
+        if self.config is not None:
+            read = from_huggingface(dict(self.config), self.name)
+            layers = tuple(replace(layer, groups=self.groups) for layer in read.layers)
+            mixing, remarks = self.mixing or read.mixing, (*read.remarks, *self.remarks)
+            return replace(read, layers=layers, mixing=mixing, remarks=remarks)
         layers = shortest_pattern([self._layer(t) for t in range(self.depth)])
         return Architecture(self.depth, layers, self.mixing or PreNormInit(), self.name, self.remarks)
 
@@ -63,7 +72,8 @@ class Preset:
         """What the configuration determines, in words."""
         if self.positional.exact:
             return "depth, heads, masks and positional logits"
-        return "depth, heads and masks" + (", and which layers have no encoding" if self.bare_every else "")
+        bare = any(layer.positional == NoPE() for layer in self.architecture.layers)
+        return "depth, heads and masks" + (", and which layers have no encoding" if bare else "")
 
     @property
     def assumed(self) -> tuple[str, ...]:
@@ -85,6 +95,32 @@ class Preset:
             positional=NoPE() if bare else positional,
             groups=self.groups,
         )
+
+
+def _read(name: str, source: str, counts: tuple[int, int, int, int], remark: str = "", **keys: Any) -> Preset:
+    """A preset of layers, heads, key-value heads and context, with the other keys of its `config.json`."""
+    depth, heads, groups, context = counts
+    config = {
+        "num_hidden_layers": depth,
+        "num_attention_heads": heads,
+        "max_position_embeddings": context,
+        **keys,
+    }
+    remarks = (remark,) if remark else ()
+    return Preset(
+        name,
+        source,
+        context,
+        depth,
+        heads,
+        ROTARY,
+        groups,
+        keys.get("sliding_window"),
+        None,
+        None,
+        remarks,
+        config,
+    )
 
 
 def _bloom() -> Iterator[Preset]:
@@ -131,6 +167,9 @@ def _mistral() -> Iterator[Preset]:
     yield Preset("mistral-7b-v0.1", "mistralai/Mistral-7B-v0.1", 32768, 32, 32, ROTARY, groups=8, window=4096)
 
 
+_IMAGES = "text alone is meant: tokens of one image attend to each other both ways in the model"
+
+
 def _gemma() -> Iterator[Preset]:
     capped = "attention logits are capped at 50 by a tanh, which acts on content and is left out"
     for size, depth, heads, groups in (("2b", 26, 8, 4), ("9b", 42, 16, 8), ("27b", 46, 32, 16)):
@@ -141,12 +180,22 @@ def _gemma() -> Iterator[Preset]:
     yield Preset(
         "gemma-3-1b", "google/gemma-3-1b-pt", 32768, 26, 4, ROTARY, groups=1, window=512, full_every=6
     )
-    images = "text alone is meant: tokens of one image attend to each other both ways in the model"
     for size, depth, heads, groups in (("4b", 34, 8, 4), ("12b", 48, 16, 8), ("27b", 62, 32, 16)):
         yield Preset(
             f"gemma-3-{size}", f"google/gemma-3-{size}-pt", 131072, depth, heads, ROTARY,
-            groups=groups, window=1024, full_every=6, remarks=(images,),
+            groups=groups, window=1024, full_every=6, remarks=(_IMAGES,),
         )  # fmt: skip
+    # every fifth layer is full, where in larger ones every sixth is
+    small = {"layer_types": (["sliding_attention"] * 4 + ["full_attention"]) * 7, "num_kv_shared_layers": 20}
+    yield _read(
+        "gemma-4-e2b", "google/gemma-4-E2B", (35, 8, 1, 131072), _IMAGES,
+        model_type="gemma4_text", sliding_window=512, hidden_size_per_layer_input=256, **small,
+    )  # fmt: skip
+    for size, counts in (("26B-A4B", (30, 16, 8, 262144)), ("31B", (60, 32, 16, 262144))):
+        name = f"gemma-4-{size}"
+        yield _read(
+            name.lower(), f"google/{name}", counts, _IMAGES, model_type="gemma4_text", sliding_window=1024
+        )
 
 
 def _smollm() -> Iterator[Preset]:
@@ -168,9 +217,58 @@ def _gpt_oss() -> Iterator[Preset]:
         )  # fmt: skip
 
 
+def _qwen() -> Iterator[Preset]:
+    sizes = (("0.6B", 28, 16), ("4B", 36, 32), ("8B", 36, 32), ("14B", 40, 40), ("32B", 64, 64))
+    for size, depth, heads in sizes:
+        yield _read(
+            f"qwen3-{size.lower()}", f"Qwen/Qwen3-{size}", (depth, heads, 8, 32768), model_type="qwen3"
+        )
+    yield _read(
+        "qwen3-next-80b-a3b", "Qwen/Qwen3-Next-80B-A3B-Instruct", (48, 16, 2, 262144),
+        model_type="qwen3_next", full_attention_interval=4,
+    )  # fmt: skip
+
+
+def _llama_4() -> Iterator[Preset]:
+    for name, context in (("Scout-17B-16E", 10_485_760), ("Maverick-17B-128E", 1_048_576)):
+        yield _read(
+            f"llama-4-{name.split('-')[0].lower()}", f"meta-llama/Llama-4-{name}", (48, 40, 8, context),
+            model_type="llama4_text", attention_chunk_size=8192, no_rope_layer_interval=4,
+        )  # fmt: skip
+
+
+def _others() -> Iterator[Preset]:
+    window: dict[str, Any] = {"sliding_window": 4096, "sliding_window_pattern": 4}
+    for source, counts in (("Olmo-3-1025-7B", (32, 32, 32, 65536)), ("Olmo-3-1125-32B", (64, 40, 8, 65536))):
+        name = f"olmo-3-{source.rpartition('-')[2].lower()}"
+        yield _read(name, f"allenai/{source}", counts, model_type="olmo3", **window)
+    yield _read("exaone-4.0-1.2b", "LGAI-EXAONE/EXAONE-4.0-1.2B", (30, 32, 8, 65536), model_type="exaone4")
+    yield _read(
+        "exaone-4.0-32b", "LGAI-EXAONE/EXAONE-4.0-32B", (64, 40, 8, 131072), model_type="exaone4", **window
+    )
+    yield _read(
+        "lfm2-1.2b", "LiquidAI/LFM2-1.2B", (16, 32, 8, 128000),
+        model_type="lfm2", full_attn_idxs=[2, 5, 8, 10, 12, 14], conv_L_cache=3,
+    )  # fmt: skip
+
+
 PRESETS: dict[str, Preset] = {
     one.name: one
-    for family in (_bloom, _mpt, _falcon, _llama, _mistral, _gemma, _gpt2, _pythia, _smollm, _gpt_oss)
+    for family in (
+        _bloom,
+        _mpt,
+        _falcon,
+        _llama,
+        _mistral,
+        _gemma,
+        _gpt2,
+        _pythia,
+        _smollm,
+        _gpt_oss,
+        _qwen,
+        _llama_4,
+        _others,
+    )
     for one in family()
 }
 """Name → preset, for `preset`, menus and tables."""

@@ -64,6 +64,13 @@ MODELS: dict[str, Use] = {
     "gemma-2": ("gemma2024", "Gemma 2"),
     "gemma-3": ("gemma2025", "Gemma 3"),
     "gpt-oss": ("openai2025", "gpt-oss"),
+    "gemma-4": ("google2026", "Gemma 4"),
+    "qwen3": ("yang2025", "Qwen3"),
+    "qwen3-next": ("qiu2025", "Qwen3-Next"),
+    "llama-4": ("meta2025", "Llama 4"),
+    "olmo-3": ("olmo2025", "Olmo 3"),
+    "exaone-4.0": ("lg2025", "EXAONE 4.0"),
+    "lfm2": ("amini2025", "LFM2"),
 }
 """Models by how their names begin."""
 
