@@ -40,6 +40,8 @@ from .theory.encodings import DecayBias as DecayBias
 from .theory.encodings import NeedsMeasurement as NeedsMeasurement
 from .theory.encodings import NoPE as NoPE
 from .theory.encodings import alibi_slopes as alibi_slopes
+from .theory.hyper_connections import Connection as Connection
+from .theory.hyper_connections import HyperConnections as HyperConnections
 from .theory.masks import BlockSparse as BlockSparse
 from .theory.masks import Causal as Causal
 from .theory.masks import Chunked as Chunked

@@ -211,6 +211,11 @@ def of_values() -> list[Call]:
         Call(posbias.DynamicNTK, {"factor": arg(2.0, "half", "large", "huge"), "trained": arg(8, *BIG)}),
         Call(posbias.YaRN, {"factor": arg(2.0, "half", "large", "huge"), "trained": arg(8, *BIG)}),
         Call(posbias.Llama3Scaling, {"factor": arg(2.0, "half", "large", "huge"), "trained": arg(8, *BIG)}),
+        Call(posbias.Connection, {"mix": arg([[1.0]]), "read": arg([1.0]), "write": arg([0.5], "None")}),
+        Call(
+            posbias.HyperConnections,
+            {"connections": arg((posbias.Connection([[1.0]], [1.0]),)), "collapse": arg([1.0])},
+        ),
         Call(posbias.CustomMask, {"rule": arg(np.tri(4, dtype=bool))}),
         Call(posbias.ConstantMixing, {"value": arg(0.5, "half", "zero")}),
         Call(

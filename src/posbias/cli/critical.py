@@ -71,7 +71,7 @@ def _encoding_of(architecture: "Architecture") -> Any:
 
     kinds = set(architecture.layers)
     plain = kinds == {Layer(positional=architecture.layers[0].positional)}
-    if not plain or (architecture.coefficients != 1).any():
+    if not plain or architecture.streams is not None or (architecture.coefficients != 1).any():
         raise InvalidValueError(
             "critical_distance: equal causal layers of one head, without content and residual connection, needed "
             "(--mixing attention_only)"

@@ -21,6 +21,7 @@ from posbias.spec import Count, Fractions, Numbers, Positive, Size, later, value
 from posbias.theory.content import Content, NoContent
 from posbias.theory.distance import DenseLogits, DistanceFunction, RoPE, Tabulated, spread
 from posbias.theory.encodings import NeedsMeasurement, NoPE, Positional
+from posbias.theory.hyper_connections import HyperConnections
 from posbias.theory.masks import Causal, Mask, SlidingWindow
 from posbias.theory.masks.visible import lookahead
 from posbias.theory.mixing import REACH, MeasuredMixing, Mixing, PreNormInit
@@ -209,8 +210,9 @@ class Architecture:
     """`depth` layers, bottom first: the pattern `layers` repeated up to there, with each one's mixing coefficient.
 
     Without `mixing` the schedule of a pre-norm network at initialisation is assumed and said. `remarks` are
-    what a reader of configurations has to say about the choice. Raises `InvalidValueError` for a pattern of no
-    layer or of more than the depth, and a mixing that does not fit the depth.
+    what a reader of configurations has to say about the choice. `streams` are hyper-connections in place of one
+    residual. Raises `InvalidValueError` for a pattern of no layer or of more than the depth, and a mixing or
+    connections that do not fit the depth.
     """
 
     depth: Size
@@ -218,8 +220,11 @@ class Architecture:
     mixing: Mixing = field(default_factory=PreNormInit)
     name: str = ""
     remarks: tuple[str, ...] = ()
+    streams: HyperConnections | None = later(default=None)
 
     def __post_init__(self):
+        if self.streams is not None:
+            self.streams.of(self.depth)
         if not 1 <= len(self.layers) <= self.depth:
             raise InvalidValueError(
                 f"layers: a pattern of {len(self.layers)} given, 1 to {self.depth} (the depth) needed"
@@ -241,6 +246,8 @@ class Architecture:
         least, most = self.coefficients.min(), self.coefficients.max()
         spread = f"{least:.3g}" if least == most else f"{least:.3g} to {most:.3g}"
         lines.append(f"{LAMBDA}: {spread} ({type(self.mixing).__name__})")
+        if self.streams is not None:
+            lines.append(f"streams: {len(self.streams.collapse)} ({type(self.streams).__name__})")
         unknown = self.left_out(0)
         return "\n".join([*lines, f"not known: {', '.join(unknown)}"] if unknown else lines)
 

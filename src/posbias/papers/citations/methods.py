@@ -90,6 +90,9 @@ def of_architecture(architecture: Mapping[str, Any], mixing: Mapping[str, Any] |
     yield "abnar2020", "attention rollout"
     kind = (mixing or architecture.get("mixing") or {}).get("kind")
     yield KINDS.get(str(kind), ("herasimchyk2026", "residual-aware rollout"))
+    if architecture.get("streams"):
+        yield "zhu2025", "hyper-connections"
+        yield "xie2025", "hyper-connections whose mixing is doubly stochastic"
     for layer in architecture.get("layers") or []:
         for name in ("mask", "positional", "content", "normaliser", "query_scale"):
             yield from of_kind(layer.get(name))

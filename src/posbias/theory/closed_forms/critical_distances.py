@@ -153,12 +153,15 @@ class Collapse:
 def collapse(architecture: Architecture, tokens: int, position: int, query: int = -1) -> Collapse:
     """Mass of a position against depth with its bound, ε read off each layer's dense kernel.
 
-    Raises `InvalidValueError` for a mask that is not causal, a position or query outside the text.
+    Raises `InvalidValueError` for a mask that is not causal, hyper-connections, a position or query outside the
+    text.
     """
     if not all(isinstance(layer.mask, Causal) for layer in architecture.layers):
         raise InvalidValueError(
             "layers: another mask than the causal one given, Causal() needed for the bound"
         )
+    if architecture.streams is not None:
+        raise InvalidValueError("streams: hyper-connections given, one residual needed for the bound")
     memory.length("tokens", tokens, each=24, squared=True)
     if not 0 <= position < tokens:
         raise InvalidValueError(f"position: {position} given, one from 0 to {tokens - 1} needed")

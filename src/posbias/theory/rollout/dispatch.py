@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 
 import numpy as np
@@ -133,7 +134,10 @@ def trajectory(
 
     def after(depth: int) -> Profile:
         mixing = PerLayer(tuple(architecture.coefficients[:depth].tolist()))
-        part = Architecture(depth, architecture.stack[:depth], mixing, architecture.name, remarks)
+        streams = architecture.streams
+        if streams is not None:
+            streams = replace(streams, connections=streams.of(architecture.depth)[:depth])
+        part = Architecture(depth, architecture.stack[:depth], mixing, architecture.name, remarks, streams)
         return replace(influence(part, tokens, place, method=method, threads=1), left_out=left_out)
 
     with ThreadPoolExecutor(cores(threads)) as pool:
@@ -188,6 +192,11 @@ def _row(
     row = np.zeros(reach + 1)
     row[place] = 1.0
     chosen = [_choose(layer, reach + 1, method) for layer in architecture.layers]
+    if architecture.streams is not None:
+        row, lost, used = _through_streams(architecture, chosen, row)
+        mass = np.zeros(tokens)
+        mass[: reach + 1] = row
+        return mass, lost, used
     # where layers of a causal mask, or of pieces cut alike, begin their texts: those are swept in one go
     cut = [
         starts(layer, reach + 1) if name == "sweep" else None
@@ -216,6 +225,23 @@ def _row(
     mass = np.zeros(tokens)
     mass[: reach + 1] = row
     return mass, lost, dict(Counter(repeated))
+
+
+def _through_streams(
+    architecture: Architecture, chosen: Sequence[str], row: Row
+) -> tuple[Row, float, dict[str, int]]:
+    """A row through all layers of hyper-connected streams: attention by the layer's engine, once per layer."""
+    assert architecture.streams is not None
+    depth = architecture.depth
+    names = [chosen[t % len(chosen)] for t in range(depth)]
+    states, lost = architecture.streams.begin(row), 0.0
+    parts = zip(
+        architecture.stack, names, architecture.coefficients, architecture.streams.of(depth), strict=True
+    )
+    for layer, name, lam, connection in list(parts)[::-1]:
+        states, taken = connection.push(float(lam), states, partial(_pushed, name, layer, 1.0))
+        lost += taken
+    return states.sum(axis=0), lost, dict(Counter(names))
 
 
 def _at_length(architecture: Architecture, tokens: int) -> Architecture:

@@ -79,5 +79,14 @@ def dense_influence(architecture: Architecture, tokens: int, query: int = -1) ->
     """The rollout's row of `query` by the definition, in O(depth · heads · n²): the plain algorithm."""
     row = np.zeros(tokens)
     row[query] = 1.0
+    if architecture.streams is not None:
+        states, connections = architecture.streams.begin(row), architecture.streams.of(architecture.depth)
+        parts = zip(architecture.stack, architecture.coefficients, connections, strict=True)
+        for layer, lam, connection in list(parts)[::-1]:
+            kernel = layer_kernel(layer, tokens)
+            states, _ = connection.push(
+                lam, states, lambda asked, kernel=kernel: (through(asked, kernel), 0.0)
+            )
+        return states.sum(axis=0)
     kernels = (layer_kernel(layer, tokens) for layer in reversed(architecture.stack))
     return push(row, kernels, architecture.coefficients[::-1])
