@@ -19,6 +19,7 @@ from posbias.theory.encodings import (
     NeedsMeasurement,
     NoPE,
     RoPE,
+    Selected,
     Tabulated,
 )
 from posbias.theory.masks import (
@@ -108,6 +109,7 @@ def _positionals(heads: int) -> dict[type, st.SearchStrategy]:
             st.builds(_matrix, st.integers(0, 4), st.sampled_from([1.0, 30.0, 800.0])),
             st.builds(_biases, st.integers(0, 4), st.just(heads)),
         ),
+        Selected: st.builds(_selected, each(st.lists(st.floats(0.01, 1), min_size=4, max_size=4))),
         NeedsMeasurement: st.just(NeedsMeasurement("rotary")),
     }
 
@@ -117,6 +119,12 @@ def _table(rows, steep: bool) -> Tabulated:
     slope = -2.5 if steep else 0.0
     table = [[row[d % 4] + slope * d for d in range(LONGEST)] for row in rows]
     return Tabulated(table, after=[row[::-1] for row in table])
+
+
+def _selected(rows) -> Selected:
+    """A few drawn rates repeated over all distances."""
+    table = [[row[d % 4] for d in range(LONGEST)] for row in rows]
+    return Selected(table, [row[::-1] for row in table])
 
 
 @functools.cache

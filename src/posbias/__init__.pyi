@@ -40,6 +40,7 @@ from .theory.encodings import DecayBias as DecayBias
 from .theory.encodings import NeedsMeasurement as NeedsMeasurement
 from .theory.encodings import NoPE as NoPE
 from .theory.encodings import alibi_slopes as alibi_slopes
+from .theory.gates import gated as gated
 from .theory.hyper_connections import Connection as Connection
 from .theory.hyper_connections import HyperConnections as HyperConnections
 from .theory.masks import BlockSparse as BlockSparse
@@ -67,6 +68,7 @@ from .theory.rope_scaling import DynamicNTK as DynamicNTK
 from .theory.rope_scaling import LinearScaling as LinearScaling
 from .theory.rope_scaling import Llama3Scaling as Llama3Scaling
 from .theory.rope_scaling import YaRN as YaRN
+from .theory.selection import Selected as Selected
 from .theory.variation import vary as vary
 from .training import train as train
 

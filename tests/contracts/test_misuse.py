@@ -216,6 +216,8 @@ def of_values() -> list[Call]:
             posbias.HyperConnections,
             {"connections": arg((posbias.Connection([[1.0]], [1.0]),)), "collapse": arg([1.0])},
         ),
+        Call(posbias.gated, {"architecture": arg(ALIBI), "gates": arg([0.5], "ragged"), "in_mixing": TRUTH}),
+        Call(posbias.Selected, {"rates": arg([[0.5, 0.25]])}),
         Call(posbias.CustomMask, {"rule": arg(np.tri(4, dtype=bool))}),
         Call(posbias.ConstantMixing, {"value": arg(0.5, "half", "zero")}),
         Call(

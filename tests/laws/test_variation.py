@@ -79,8 +79,8 @@ def test_the_flattest_value_is_named():
     )
 
 
-def architecture_with(depth: int = 3, **fields) -> Architecture:
-    return Architecture(depth, (Layer(heads=2, **fields),), ConstantMixing(0.3))
+def architecture_with(depth: int = 3, lam: float = 0.3, **fields) -> Architecture:
+    return Architecture(depth, (Layer(heads=2, **fields),), ConstantMixing(lam))
 
 
 ROTARY, PAIR = RoPE(((2.0, 1.0),), dimension=4), RoPE(((3.0,),), frequencies=(0.1,))
@@ -113,6 +113,7 @@ KNOBS = {
         4.0,
         {"positional": KerpleLog((2.0,), (2.0,))},
     ),
+    "gate": ({"positional": ALiBi()}, 0.25, {"positional": ALiBi(), "lam": 0.3 * 0.25 / (0.7 + 0.3 * 0.25)}),
     "slopes": ({"positional": ALiBi(scale=0.5)}, 3.0, {"positional": ALiBi(scale=1.5)}),
     "diagonal": ({}, -1.5, {"content": ConstantDiagonal((-1.5,))}),
     "diagonal again": (

@@ -32,6 +32,7 @@ from posbias.theory.distance import (
     Tabulated,
     spread,
 )
+from posbias.theory.selection import Selected
 
 PerHead = Float[np.ndarray, "head"]
 
@@ -153,6 +154,7 @@ Positional = Annotated[
     | Tabulated
     | DistanceFunction
     | DenseLogits
+    | Selected
     | NeedsMeasurement,
     Field(discriminator="kind"),
     Open("slopes_of", "logits_at"),
@@ -161,7 +163,7 @@ Positional = Annotated[
 
 POSITIONALS = (
     NoPE, ALiBi, DecayBias, RoPE, T5, KerpleLog, KerplePower, Tabulated, DistanceFunction, DenseLogits,
-    NeedsMeasurement
+    Selected, NeedsMeasurement
 )  # fmt: skip
 """Every class of the union, for tests, menus and tables."""
 

@@ -10,6 +10,7 @@ from posbias.spec import MOST_LAYERS
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.content import ConstantDiagonal, NoContent
 from posbias.theory.encodings import ALiBi, DecayBias, KerpleLog, KerplePower, NoPE, RoPE
+from posbias.theory.gates import gated
 from posbias.theory.masks import MASKS, Causal, Full, Prefix, SlidingWindow
 from posbias.theory.masks.visible import LooksBack
 from posbias.theory.mixing import ConstantMixing, PerLayer
@@ -234,6 +235,8 @@ QUANTITIES = {
                  _full_period),
         Quantity("sinks", "number of first tokens that every window sees", True, False, _sinks),
         Quantity("heads", "number of heads in every layer", True, True, _each_layer(heads=lambda heads: heads)),
+        Quantity("gate", "what every head's output is multiplied by", False, False,
+                 lambda architecture, gate: gated(architecture, [gate])),
         Quantity("slopes", "factor on the slopes of ALiBi", False, True,
                  _encoding("slopes", "ALiBi", ALiBi, _slopes)),
         Quantity("rope_base", "base of the rotary angles", False, True,

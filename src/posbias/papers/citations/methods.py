@@ -24,6 +24,7 @@ KINDS: dict[str, Use] = {
     "dynamic_ntk": ("peng2024", "a rotary base that grows with the text"),
     "yarn": ("peng2024", "YaRN's rotary scaling"),
     "llama3": ("dubey2024", "Llama 3.1's rotary scaling"),
+    "selected": ("deepseek2025", "sparse selection of keys"),
     "t5": ("raffel2020", "relative biases by bucket"),
     "kerple_log": ("chi2022", "logarithmic KERPLE kernel"),
     "kerple_power": ("chi2022", "KERPLE power kernel"),
