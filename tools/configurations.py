@@ -1,0 +1,81 @@
+"""`posbias predict` on the default configurations of twelve families of 2026: writes docs/configurations-2026.md.
+
+    python tools/configurations.py
+
+Each is what its class in transformers has without any key, written to a folder as config.json; what is shown is
+what the command answers there, so that a change of either shows in the page (held by `make test-all`).
+"""
+
+import contextlib
+import io
+import json
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import transformers
+
+from posbias.cli import main as posbias
+
+PAGE = Path(__file__).parents[1] / "docs" / "configurations-2026.md"
+FAMILIES = (
+    "llama4", "gemma4", "qwen3", "qwen3_next", "mistral4", "deepseek_v4", "glm_moe_dsa", "olmo3", "exaone4",
+    "gpt_oss", "lfm2", "nemotron_h",
+)  # fmt: skip
+TOKENS, LAMBDA = 256, 0.2
+HEAD = """# Twelve configurations of 2026
+
+Made by `python tools/configurations.py`, held by `make test-all`: `posbias predict FOLDER --tokens {tokens} \
+--mixing {mixing} --json` on the default configuration of each family's class in transformers {version} (a \
+released model's file has numbers of its own). The shares are those of masks, residual and known logits; \
+with the same λ in every layer deeper models go further to their first token, which says nothing of trained \
+ones. What each part was taken as is on the page of [families](families.md#what-each-part-became), released \
+models are in `posbias presets`.
+
+| family | layers × heads | kinds of layers | engines | first 5 % | last 5 % | not known, so no verdict |
+|---|---|---|---|---|---|---|
+"""
+
+
+def answer(family: str, folder: Path) -> dict[str, Any]:
+    """What the command says of a family's default configuration."""
+    config = transformers.AutoConfig.for_model(family)
+    (folder / "config.json").write_text(config.to_json_string(use_diff=False))
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
+        posbias(["predict", str(folder), "--tokens", str(TOKENS), "--mixing", str(LAMBDA), "--json"])
+    return json.loads(printed.getvalue())
+
+
+def row(family: str, told: dict[str, Any]) -> str:
+    """A line of the table."""
+    architecture, summary = told["architecture"], told["summary"]
+    depth, pattern = architecture["depth"], architecture["layers"]
+    kinds = Counter(_kind(pattern[t % len(pattern)]) for t in range(depth))
+    heads = "/".join(dict.fromkeys(str(layer["heads"]) for layer in architecture["layers"]))
+    engines = ", ".join(f"{name} {count}" for name, count in sorted(told["method"].items()))
+    shares = [f"{summary[end]:.1%}" for end in ("first_mass", "last_mass")]
+    unknown = "; ".join(told["left_out"]) or f"– ({summary['verdict']})"
+    layers = ", ".join(f"{count} × {kind}" for kind, count in kinds.items())
+    cells = [family, f"{depth} × {heads}", layers, engines, *shares, unknown]
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _kind(layer: dict[str, Any]) -> str:
+    mask, positional = layer["mask"], layer["positional"]
+    width = f" {mask['width']}" if "width" in mask else ""
+    encoding = positional.get("encoding", {"nope": "none"}.get(positional["kind"])) or "not known"
+    return f"{mask['kind'].replace('sliding_', '')}{width} {encoding}"
+
+
+def page() -> str:
+    """The page as it is now."""
+    text = HEAD.format(tokens=TOKENS, mixing=LAMBDA, version=transformers.__version__)
+    with tempfile.TemporaryDirectory() as folder:
+        return text + "".join(row(family, answer(family, Path(folder))) for family in FAMILIES)
+
+
+if __name__ == "__main__":
+    sys.exit(PAGE.write_text(page()) and None)
