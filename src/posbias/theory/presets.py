@@ -185,17 +185,6 @@ def _gemma() -> Iterator[Preset]:
             f"gemma-3-{size}", f"google/gemma-3-{size}-pt", 131072, depth, heads, ROTARY,
             groups=groups, window=1024, full_every=6, remarks=(_IMAGES,),
         )  # fmt: skip
-    # every fifth layer is full, where in larger ones every sixth is
-    small = {"layer_types": (["sliding_attention"] * 4 + ["full_attention"]) * 7, "num_kv_shared_layers": 20}
-    yield _read(
-        "gemma-4-e2b", "google/gemma-4-E2B", (35, 8, 1, 131072), _IMAGES,
-        model_type="gemma4_text", sliding_window=512, hidden_size_per_layer_input=256, **small,
-    )  # fmt: skip
-    for size, counts in (("26B-A4B", (30, 16, 8, 262144)), ("31B", (60, 32, 16, 262144))):
-        name = f"gemma-4-{size}"
-        yield _read(
-            name.lower(), f"google/{name}", counts, _IMAGES, model_type="gemma4_text", sliding_window=1024
-        )
 
 
 def _smollm() -> Iterator[Preset]:
@@ -215,6 +204,20 @@ def _gpt_oss() -> Iterator[Preset]:
             f"gpt-oss-{size}", f"openai/gpt-oss-{size}", 131072, depth, 64, ROTARY,
             groups=8, window=128, full_every=2, remarks=(sinks,),
         )  # fmt: skip
+
+
+def _gemma_4() -> Iterator[Preset]:
+    # every fifth layer is full, where in larger ones every sixth is
+    small = {"layer_types": (["sliding_attention"] * 4 + ["full_attention"]) * 7, "num_kv_shared_layers": 20}
+    yield _read(
+        "gemma-4-e2b", "google/gemma-4-E2B", (35, 8, 1, 131072), _IMAGES,
+        model_type="gemma4_text", sliding_window=512, hidden_size_per_layer_input=256, **small,
+    )  # fmt: skip
+    for size, counts in (("26B-A4B", (30, 16, 8, 262144)), ("31B", (60, 32, 16, 262144))):
+        name = f"gemma-4-{size}"
+        yield _read(
+            name.lower(), f"google/{name}", counts, _IMAGES, model_type="gemma4_text", sliding_window=1024
+        )
 
 
 def _qwen() -> Iterator[Preset]:
@@ -265,6 +268,7 @@ PRESETS: dict[str, Preset] = {
         _pythia,
         _smollm,
         _gpt_oss,
+        _gemma_4,
         _qwen,
         _llama_4,
         _others,
