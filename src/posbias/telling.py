@@ -7,13 +7,13 @@ what the verdict compares it with, lie above 0; told not to be where one lies be
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Float
 
 from posbias.curves import least_stretch
-from posbias.estimate import MOST_DRAWS, Estimate
+from posbias.estimate import Estimate, about
 
 RISE = 1.25
 """How much denser than the trough an end must be to count as favoured."""
@@ -64,11 +64,18 @@ def doubts(samples: Samples | None, ends: int, verdict: str | None) -> list[str]
     if samples is None or verdict is None:
         return []
     prompts = len(samples)
-    some = "1 prompt does" if prompts == 1 else f"{prompts} prompts do"
     if prompts < LEAST_PROMPTS:
-        return [f"{some} not tell the verdict, at least {LEAST_PROMPTS} needed"]
-    open_ = list(_open(samples, ends, verdict))
-    return [f"{some} not tell whether {', nor whether '.join(open_)}"] if open_ else []
+        return [f"{_prompts_do(prompts)} not tell the verdict, at least {LEAST_PROMPTS} needed"]
+    return not_told(prompts, list(_open(samples, ends, verdict)))
+
+
+def not_told(prompts: int, questions: Sequence[str]) -> list[str]:
+    """A sentence that so many prompts do not tell whether each of these is so; none without questions."""
+    return [f"{_prompts_do(prompts)} not tell whether {', nor whether '.join(questions)}"] if questions else []
+
+
+def _prompts_do(prompts: int) -> str:
+    return "1 prompt does" if prompts == 1 else f"{prompts} prompts do"
 
 
 def _open(samples: Samples, ends: int, verdict: str) -> Iterator[str]:
@@ -82,9 +89,5 @@ def _open(samples: Samples, ends: int, verdict: str) -> Iterator[str]:
         # to be favoured takes all margins, not to be takes one
         counts = [one for one in needed if one is not None]
         many = (max if said else min)(counts) if counts else None
-        would = "" if many is None else f" ({_about(many)} would, were the margin as seen)"
+        would = "" if many is None else f" ({about(many)} would, were the margin as seen)"
         yield f"the {name} {'position is' if ends == 1 else f'{ends} are'} favoured{would}"
-
-
-def _about(prompts: int) -> str:
-    return f"more than {MOST_DRAWS:,}" if prompts > MOST_DRAWS else f"about {prompts:,}"

@@ -314,18 +314,22 @@ def test_a_copying_model_is_found_out(loaded, job):
     assert not last_only.able
     assert last_only.verdict == "at chance"
     assert "at chance" in last_only.sentences()[-1]
-    for margins, verdict in (
-        ([3.0, 1.0, 2.0], "U"),
-        ([3.0, 1.0, 1.0], "primacy"),
-        ([0.5, 1.0, 2.0], "recency"),
-        ([0.5, 1.0, 0.6], "middle"),
-        ([1.0, 1.0, 1.0], "none told"),
+    for margins, verdict, untold in (
+        ([3.0, 1.0, 2.0], "U", []),
+        ([3.0, 1.0, 1.0], "primacy", ["last"]),
+        ([1.0, 1.0, 2.0], "recency", ["first"]),
+        ([0.5, 1.0, 2.0], "recency", []),
+        ([0.5, 1.0, 0.6], "middle", []),
+        ([1.0, 1.0, 1.0], "none told", ["first", "last"]),
     ):
         made = curve(np.array(margins), np.array([-3.0, -3.0, -3.0]))
         assert made.able
         assert made.verdict == verdict
         gap = made.gaps["margin"]["first - middle"]
         assert gap.value == pytest.approx(margins[0] - margins[1], abs=1e-9)
+        assert made.doubts == made.as_dict()["doubts"]
+        assert [name for name in ("first", "last") if f"whether the {name} is" in "".join(made.doubts)] == untold
+        assert all(said.startswith("12 prompts do not tell whether the ") for said in made.doubts)
 
 
 def test_gaps_are_paired(loaded, job):
@@ -374,6 +378,10 @@ def test_four_prompts_decide_by_students_t_and_say_how_many_would_tell(loaded):
     assert made.as_dict()["prompts_to_tell"] | {"first - last": 7} == dict.fromkeys(made.gaps["margin"], 7)
     assert "first - middle: 0.42 ± 0.21 nats (95 % interval -0.25 to 1.09), " in made.sentences()[1]
     assert "no difference told (about 7 prompts would take the interval off 0, were" in made.sentences()[1]
+    would = "(about 7 would, were the difference as seen)"
+    assert made.doubts == [
+        f"4 prompts do not tell whether the first is favoured {would}, nor whether the last is favoured {would}"
+    ]
 
 
 def test_four_prompts_above_chance_are_not_said_to_be_at_chance(loaded):
@@ -387,6 +395,8 @@ def test_four_prompts_above_chance_are_not_said_to_be_at_chance(loaded):
     needed = made.overall["choice"].draws_to_tell(0.25)
     assert needed > 4
     assert f"not told apart from chance by 4 prompts (about {needed} would, " in made.sentences()[-1]
+    (doubt,) = made.doubts
+    assert doubt.startswith(f"4 prompts do not tell whether it does better than chance (about {needed} would")
 
 
 def test_the_file_holds_the_whole(loaded, job, tmp_path):

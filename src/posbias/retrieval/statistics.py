@@ -19,6 +19,7 @@ from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate, about
 from posbias.profile import Profile
 from posbias.signatures import typed
+from posbias.telling import not_told
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -86,8 +87,7 @@ class RetrievalCurve:
 
         Around a needle there is nothing else to copy: there a lift of 0 is no failure.
         """
-        picks = self.overall["choice"].interval[0] > self.chance
-        return bool(picks and (self.job["task"] == "needle" or self.overall["lift"].interval[0] > 0))
+        return all(one.interval[0] > level for one, level in self._against_chance)
 
     @property
     def verdict(self) -> str:
@@ -114,6 +114,31 @@ class RetrievalCurve:
     def prompts_to_tell(self) -> dict[str, int | None]:
         """`Estimate.draws_to_tell` of the margins' gaps; None where the gap is told already."""
         return {name: gap.draws_to_tell() for name, gap in self.gaps["margin"].items()}
+
+    @property
+    def doubts(self) -> list[str]:
+        """What of the verdict the prompts do not tell, as `Profile.doubts` says it; none where all is told."""
+        if not self.able:
+            whether = f"it does better than chance{_would(self._chance_needs, 'its shares')}"
+            told = any(one.interval[1] <= level for one, level in self._against_chance)
+            return [] if told else not_told(self.prompts, [whether])
+        ends = zip(("first", "last"), self._ends, strict=True)
+        needed = {name: self.prompts_to_tell[f"{name} - middle"] for name, side in ends if side == 0}
+        whether = [f"the {name} is favoured{_would(one, 'the difference')}" for name, one in needed.items()]
+        return not_told(self.prompts, whether)
+
+    @property
+    def _against_chance(self) -> list[tuple[Share | Estimate, float]]:
+        """Choice and, in a list, lift, each with what it must exceed for the curve to mean something."""
+        lift = [] if self.job["task"] == "needle" else [(self.overall["lift"], 0.0)]
+        return [(self.overall["choice"], self.chance), *lift]
+
+    @property
+    def _chance_needs(self) -> int | None:
+        """About how many prompts would tell them from chance."""
+        asked = self._against_chance
+        needed = [one.draws_to_tell(level) for one, level in asked if isinstance(one, Estimate)]
+        return max(filter(None, needed), default=None)
 
     def profile(self, quantity: str = "accuracy") -> Profile:
         """A curve as a profile over places, ready for `posbias.compare`. Raises `InvalidValueError` for none."""
@@ -157,16 +182,11 @@ class RetrievalCurve:
 
     def _not_able(self) -> str:
         """That it is at chance, or with too few prompts to say so of what lies above."""
-        asked = [(self.overall["choice"], self.chance)]
-        asked += [] if self.job["task"] == "needle" else [(self.overall["lift"], 0.0)]
-        if any(one.value <= level for one, level in asked):
+        if any(one.value <= level for one, level in self._against_chance):
             return "at chance: the curve shows where it copies from, not what it can find"
-        needed = [one.draws_to_tell(level) for one, level in asked if isinstance(one, Estimate)]
-        count = max(filter(None, needed), default=None)
-        enough = "" if count is None else f" ({about(count)} would, were its shares as seen)"
         return (
-            f"not told apart from chance by {self.prompts} prompts{enough}: the curve may show where it copies "
-            "from, not what it can find"
+            f"not told apart from chance by {self.prompts} prompts{_would(self._chance_needs, 'its shares')}: "
+            "the curve may show where it copies from, not what it can find"
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -185,6 +205,7 @@ class RetrievalCurve:
             "tokens": self.tokens,
             "able": self.able,
             "verdict": self.verdict,
+            "doubts": self.doubts,
             "overall": {
                 "choice": _plain(self.overall["choice"], 0.0, 1.0),
                 "lift": _plain(self.overall["lift"]),
@@ -271,6 +292,10 @@ def _needed(prompts: int | None) -> str:
     if prompts is None:
         return ""
     return f" ({about(prompts)} prompts would take the interval off 0, were the difference as seen)"
+
+
+def _would(prompts: int | None, what: str) -> str:
+    return "" if prompts is None else f" ({about(prompts)} would, were {what} as seen)"
 
 
 def _percent(interval: tuple[float, float]) -> str:
