@@ -29,12 +29,13 @@ def describe(profile: "Profile") -> list[str]:
     reach = "token" if s.effective_range == 1 else "tokens"
     shape, verdict = blocks(profile.mass[: profile.query + 1]), verdict_line(profile)
     within = "" if s.reaches_all else f"90 % of the mass within {s.effective_range} {reach} of the query; "
+    fitted = " (cross-fitted)" if profile.cross_fitted else ""
     return [
         *((verdict, shape) if profile.left_out else (shape, verdict)),
         *profile.doubts,
         f"share of the first {s.ends}: {s.first_mass:.2%}, of the last {s.ends}: {s.last_mass:.2%}",
         f"density first : middle : last = {first:.2f} : {middle:.2f} : {last:.2f} (uniform = 1)",
-        f"trough at position {s.trough} of 0 … {s.query}, {s.trough_depth:.0%} below uniform",
+        f"trough at position {s.trough} of 0 … {s.query}, {s.trough_depth:.0%} below uniform{fitted}",
         f"{within}entropy {s.entropy:.2f} nats",
         *_band(profile),
         *([f"learned sinks took {profile.missing_mass:.2%}"] if profile.missing_mass else []),

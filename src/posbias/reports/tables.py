@@ -111,7 +111,9 @@ def shapes(found: Findings) -> list[Row]:
     """The statistics of the measured profile, with errors where they are known, and of each prediction."""
     measured, shape = found.measured, found.shape
     lead = _shape_cells(measured)
-    lead[2], lead[3], lead[6] = map(_share, (shape.first, shape.last, shape.depth))
+    lead[2], lead[3], depth = map(_share, (shape.first, shape.last, shape.depth))
+    around = [part for part in (depth.around, lead[6].around) if part]
+    lead[6] = Cell(depth.value, ", ".join(around))
     if measured.se is not None:
         lead[1] = _share(Estimate(float(measured.mass[0]), float(measured.se[0]), shape.first.n))
     if shape.trough_range is not None:
@@ -136,11 +138,11 @@ def _shape_cells(profile: Profile) -> list[Cell]:
         f"{100 * s.last_mass:.2f} %",
         " : ".join(f"{one:.2f}" for one in s.ratio),
         str(s.trough),
-        f"{100 * s.trough_depth:.1f} %",
+        Cell(f"{100 * s.trough_depth:.1f} %", "cross-fitted" if profile.cross_fitted else ""),
         "–" if s.reaches_all else f"{s.effective_range} tokens",
         f"{s.entropy:.2f}",
     )
-    return [Cell(text) for text in texts]
+    return [text if isinstance(text, Cell) else Cell(text) for text in texts]
 
 
 LAYER_COLUMNS = ("λ_t", "λ by token", "attention on token 0", "largest head", "norm of token 0 / others")

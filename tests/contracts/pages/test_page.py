@@ -7,11 +7,15 @@ from html.parser import HTMLParser
 
 import pytest
 
+from posbias.comparison import compare_all
 from posbias.errors import InvalidValueError, OutputFileError
-from posbias.predictors import PREDICTORS
+from posbias.predictors import PREDICTORS, measured_influence, predictions
 from posbias.reports import write_report
+from posbias.reports.evidence import Findings
 from posbias.reports.scores import MEASURES, number
+from posbias.reports.tables import SHAPE_COLUMNS, shapes
 from posbias.sources import REPORTED, cite
+from posbias.terminal import describe
 
 LOADING = {"src", "href", "xlink:href", "srcset", "data", "action", "poster"}
 EMPTY = {"meta", "link", "br", "img", "hr", "input"}
@@ -98,6 +102,19 @@ def test_numbers_in_the_table_are_those_of_the_comparison(report):
         values = [number(m.of(agreement).value, d) for m, d in zip(MEASURES, digits, strict=True)]
         pattern = re.escape(labels[key]) + "".join(rf"\s*{re.escape(v)}\s*\[[^\]]+\]" for v in values)
         assert re.search(pattern, text), key
+
+
+@pytest.mark.parametrize("prompts", [3, 8])
+def test_the_table_of_shapes_says_which_troughs_are_cross_fitted(make_measurement, prompts):
+    measurement = make_measurement("U", prompts=prompts)
+    measured, predicted = measured_influence(measurement), predictions(measurement)
+    found = Findings(measurement, measured, predicted, compare_all(predicted, measured))
+    rows = {row.name: dict(zip(SHAPE_COLUMNS, row.cells, strict=True)) for row in shapes(found)}
+    marked = {name for name, cells in rows.items() if "cross-fitted" in cells["below even"].around}
+    assert len(rows) > 3
+    assert marked == ({"measured"} if prompts == 8 else set())
+    assert (" below uniform (cross-fitted)" in " ".join(describe(measured))) == (prompts == 8)
+    assert "cross-fitted" not in " ".join(describe(predicted["positional"]))
 
 
 def test_bold_marks_the_best_predictors_only(report):
