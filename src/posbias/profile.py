@@ -204,6 +204,12 @@ class Profile:
         return f"{' and '.join(self.left_out)} not known, this is {self.remainder}" if self.left_out else ""
 
     @property
+    def name(self) -> str:
+        """The architecture, model or predictor that it is of, by name; empty where `attrs` do not say."""
+        named = (self.attrs[key] for key in ("architecture", "model", "predictor") if self.attrs.get(key))
+        return str(next(named, ""))
+
+    @property
     def tokens(self) -> int:
         """The number of positions."""
         return self.mass.size
@@ -328,11 +334,9 @@ class Profile:
 
     def __repr__(self) -> str:
         """What it is of, its shape in blocks, its verdict and statistics: four lines."""
-        of = next(
-            (self.attrs[key] for key in ("architecture", "model", "predictor") if self.attrs.get(key)), ""
-        )
         prompts = "" if self.samples is None else f", {len(self.samples)} prompts"
-        head = f"Profile: {self.measures}{f' of {of}' if of else ''}, {self.tokens} positions{prompts}"
+        of = f" of {self.name}" if self.name else ""
+        head = f"Profile: {self.measures}{of}, {self.tokens} positions{prompts}"
         if self.kind != "mass":
             return f"{head}\n{self.kind}: {self.mass.min():.4g} to {self.mass.max():.4g}"
         s = self.summary

@@ -71,7 +71,9 @@ def doubts(samples: Samples | None, ends: int, verdict: str | None) -> list[str]
 
 def not_told(prompts: int, questions: Sequence[str]) -> list[str]:
     """A sentence that so many prompts do not tell whether each of these is so; none without questions."""
-    return [f"{_prompts_do(prompts)} not tell whether {', nor whether '.join(questions)}"] if questions else []
+    return (
+        [f"{_prompts_do(prompts)} not tell whether {', nor whether '.join(questions)}"] if questions else []
+    )
 
 
 def _prompts_do(prompts: int) -> str:

@@ -262,6 +262,9 @@ def test_the_band_is_drawn_and_written(tmp_path):
     drawn = band.get_paths()[0].vertices[:, 1]
     assert drawn.max() == pytest.approx(profile.attrs["band"].high.max() * 256)
     assert "λ not known" in axes.get_title()
+    legend = axes.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["with λ of 6 pretrained models"]
     told = answered("bloom-560m", "--tokens", "40", "-o", str(tmp_path / "p.json"))
     assert told == undamaged(json.loads((tmp_path / "p.json").read_text()), "p.json")
     assert len(told["band"]["low"]) == 40

@@ -297,4 +297,5 @@ def test_no_verdict_outlives_a_file_and_stands_in_the_picture(tmp_path):
     assert read.without_first().summary.verdict is None
     title = draw_profile(new_figure().subplots(), read).get_title()
     assert "no verdict" in title
-    assert not draw_profile(new_figure().subplots(), influence(preset("bloom-7b1"), 64)).get_title()
+    known = draw_profile(new_figure().subplots(), influence(preset("bloom-7b1"), 64))
+    assert known.get_title() == "bloom-7b1, 64 positions"

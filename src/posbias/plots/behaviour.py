@@ -91,10 +91,8 @@ def retrieval_figure(
     draw_retrieval(axes[1], curve, "margin")
     if measured is not None:
         draw_places(axes[2], measured, others)
+    about = [f"{curve.model}, prompts of about {curve.tokens:,.0f} tokens"]
     if not curve.able:
-        figure.suptitle(
-            "at chance, or not told from it: where it copies from, not what it finds",
-            fontsize=style.SMALL,
-            color=style.MUTED,
-        )
+        about.append("at chance, or not told from it: where it copies from, not what it finds")
+    figure.suptitle("\n".join(about), fontsize=style.SMALL, color=style.INK)
     return figure

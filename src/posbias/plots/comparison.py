@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from posbias.plots import style
-from posbias.plots.influence import FAINTEST, INFLUENCE, POSITION, density, draw_band, scale_influence
+from posbias.plots.influence import (
+    FAINTEST,
+    INFLUENCE,
+    POSITION,
+    density,
+    draw_band,
+    scale_influence,
+    subject,
+)
 from posbias.signatures import typed
 
 if TYPE_CHECKING:
@@ -25,14 +33,14 @@ def draw_comparison(ax: "Axes", comparison: "Comparison") -> "Axes":
     place = POSITION if comparison.shares is None else f"share of the context, in {comparison.shares} parts"
     style.dress(ax, place, INFLUENCE if masses else reference.kind)
     if masses:
-        draw_band(ax, reference, style.MUTED, 0.3)
+        draw_band(ax, reference, style.MUTED, 0.3, "95 % interval over prompts")
         heights = np.concatenate([density(one) for one in (reference, *comparison.profiles.values())])
         low = max(FAINTEST, float(heights[heights > 0].min()))
         scale_influence(ax, low / 1.3, float(heights.max()) * 1.3)
     lines = [("reference", reference), *comparison.profiles.items()]
     colours = (style.INK, *style.SERIES)
     for number, (name, profile) in enumerate(lines):
-        label = name
+        label = f"reference: {subject([profile])}" if profile is reference else name
         if profile is not reference:
             scores = comparison.agreements[name]
             label += f": Spearman {scores.spearman.value:.2f}, Wasserstein {scores.wasserstein.value:.3f}"

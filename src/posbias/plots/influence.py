@@ -15,6 +15,7 @@ from posbias.signatures import typed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 POSITION, INFLUENCE = "position of the token", "influence (even spread = 1)"
 NOTE = 90
@@ -58,29 +59,29 @@ def draw_influence(ax: "Axes", measured: Profile, predictions: Mapping[str, Prof
 def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
     """Draw one profile by position, in units of an even spread, on a logarithmic scale.
 
-    Rates and signed numbers are drawn as they are.
+    The title says what it is of and how long. Rates and signed numbers are drawn as they are.
     """
     if profile.kind != "mass":
         style.dress(ax, POSITION, profile.kind)
         ax.plot(profile.mass, color=style.ACCENT, linewidth=style.LINE)
-        return ax
+        return entitle(ax, subject([profile]))
     style.dress(ax, POSITION, INFLUENCE)
     height = density(profile)
     _mark_ends(ax, profile)
     if (band := profile.attrs.get("band")) is not None:
         low, high = (edge[: height.size] * height.size for edge in (band.low, band.high))
-        ax.fill_between(np.arange(height.size), low, high, color=style.ACCENT, alpha=0.15, linewidth=0)
-    draw_band(ax, profile, style.ACCENT, 0.15)
+        label = f"with λ of {len(band.profiles)} pretrained models"
+        look = {"color": style.ACCENT, "alpha": 0.15, "linewidth": 0, "label": label}
+        ax.fill_between(np.arange(height.size), low, high, **look)
+    draw_band(ax, profile, style.ACCENT, 0.15, "95 % interval over prompts")
     ax.plot(height, color=style.ACCENT, linewidth=style.LINE)
     _scale(ax, [height], height)
     _mark_first(ax, height, style.ACCENT)
-    if (calibration := profile.attrs.get("calibration")) is not None:
-        ax.set_title(
-            textwrap.fill(calibration.lines()[0], NOTE), fontsize=style.SMALL, color=style.INK, pad=14
-        )
-    if profile.left_out:
-        note_left_out(ax, profile)
-    return ax
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(loc="upper center", handlelength=1.2, **style.LEGEND)
+    calibration = profile.attrs.get("calibration")
+    notes = [] if calibration is None else [calibration.lines()[0]]
+    return entitle(ax, subject([profile]), *notes, *_left_out(profile))
 
 
 @typed
@@ -105,11 +106,33 @@ def draw_profiles(ax: "Axes", named: Sequence[tuple[str, Profile]]) -> "Axes":
     return ax
 
 
-def note_left_out(ax: "Axes", profile: Profile) -> "Axes":
-    """Say above an axes what a prediction does not cover."""
-    note = f"{profile.remainder}: {' and '.join(profile.left_out)} not known, no verdict"
-    ax.set_title(textwrap.fill(note, NOTE), fontsize=style.SMALL, color=style.ACCENT, pad=14)
+def subject(profiles: Sequence[Profile]) -> str:
+    """What profiles of one architecture are of, and their length where it is one: 'bloom-176b, 256 positions'."""
+    lengths = {profile.attrs.get("positions", profile.tokens) for profile in profiles}
+    length = f"{lengths.pop():,} positions" if len(lengths) == 1 else ""
+    return ", ".join(filter(None, [profiles[0].name, length]))
+
+
+def entitle(ax: "Axes", *lines: str) -> "Axes":
+    """Write lines above an axes, over the names of its ends."""
+    text = "\n".join(textwrap.fill(line, NOTE) for line in lines if line)
+    ax.set_title(text, fontsize=style.SMALL, color=style.INK, pad=14)
     return ax
+
+
+def _left_out(profile: Profile) -> list[str]:
+    """What a prediction does not cover, if anything."""
+    if not profile.left_out:
+        return []
+    return [f"{profile.remainder}: {' and '.join(profile.left_out)} not known, no verdict"]
+
+
+def entitle_figure(figure: "Figure", profiles: Sequence[Profile], *notes: str) -> None:
+    """Write above all panels what the profiles are of, further notes, and what they do not cover."""
+    unknown = next((profile for profile in profiles if profile.left_out), profiles[0])
+    lines = ("; ".join([subject(profiles), *notes]), *_left_out(unknown))
+    text = "\n".join(textwrap.fill(line, NOTE) for line in lines if line)
+    figure.suptitle(text, fontsize=style.SMALL, color=style.INK)
 
 
 @typed

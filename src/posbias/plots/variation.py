@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.plots import style
-from posbias.plots.influence import density, note_left_out, scale_influence
+from posbias.plots.influence import density, entitle_figure, scale_influence
 from posbias.profile import Profile
 from posbias.signatures import typed
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 BINS = 256
 """Places along the text that a heat map tells apart."""
+TICKS = 8
+"""Values that are written beside an axis, of those tried."""
 LEAST, MOST = 1 / 32, 32.0
 """Influence, in units of an even spread, at the ends of the colour scale."""
 Varied = Sequence[tuple[float, Profile]]
@@ -30,9 +32,8 @@ def variation_figure(quantity: str, varied: Varied) -> "Figure":
     """The heat map of all profiles beside small multiples of six of them."""
     figure = style.new_figure(9.6, 3.8)
     left, right = figure.subfigures(1, 2, width_ratios=(1.0, 1.15)).flat  # type: ignore[union-attr]
-    heat = draw_variation(left.subplots(), quantity, varied)
-    if varied[0][1].left_out:
-        note_left_out(heat, varied[0][1])
+    draw_variation(left.subplots(), quantity, varied)
+    entitle_figure(figure, [profile for _, profile in varied])
     shown = np.unique(np.linspace(0, len(varied) - 1, min(6, len(varied))).round().astype(int))
     columns = min(3, len(shown))
     axes = right.subplots(-(-len(shown) // columns), columns, sharex=True, sharey=True, squeeze=False)
@@ -71,7 +72,7 @@ def draw_variation(ax: "Axes", quantity: str, varied: Varied) -> "Axes":
     drawn = ax.pcolormesh(places, edges, shown, norm=LogNorm(LEAST, MOST), **look)
     if _geometric(values):
         ax.set_yscale("log")
-        _number(ax.yaxis)
+    _ticks(ax.yaxis, values)
     ax.set_ylim(edges[0], edges[-1])
     bar = ax.figure.colorbar(drawn, ax=ax, pad=0.02, ticks=[1 / 32, 1 / 8, 1 / 2, 1, 2, 8, 32])
     bar.ax.set_yticklabels(
@@ -85,15 +86,23 @@ def draw_variation(ax: "Axes", quantity: str, varied: Varied) -> "Axes":
 
 @typed
 def map_figure(axes: Axes2, profiles: Sequence[Sequence[Profile]]) -> "Figure":
-    """Heat maps of the shares of the first and of the last 5 %, over both quantities that were varied."""
+    """Heat maps of the shares of the first and of the last 5 %, over both quantities that were varied.
+
+    A circle marks the flattest of those tried.
+    """
     figure = style.new_figure(9.6, 3.8)
     left, right = figure.subplots(1, 2).flat
     for ax, name, words in ((left, "first_mass", "first 5 %"), (right, "last_mass", "last 5 %")):
         shares = [[getattr(profile.summary, name) for profile in row] for row in profiles]
         draw_map(ax, axes, np.array(shares), f"share of the {words}")
-    noted = next((profile for row in profiles for profile in row if profile.left_out), None)
-    if noted is not None:
-        note_left_out(left, noted)
+    (_, rows), (_, columns) = axes
+    flatness = np.array([[profile.summary.flatness for profile in row] for row in profiles])
+    row, column = np.unravel_index(flatness.argmax(), flatness.shape)
+    look = {"markersize": 8, "markerfacecolor": style.PAPER, "markeredgecolor": style.INK, "zorder": 5}
+    for ax in (left, right):
+        ax.plot(columns[column], rows[row], "o", **look)
+    circle = f"circle: the flattest of these, flatness {flatness.max():.3f}"
+    entitle_figure(figure, [profile for row in profiles for profile in row], circle)
     return figure
 
 
@@ -116,7 +125,7 @@ def draw_map(ax: "Axes", axes: Axes2, shares: Float[np.ndarray, "row column"], w
     for values, scale, axis in zip(at, (ax.set_xscale, ax.set_yscale), (ax.xaxis, ax.yaxis), strict=True):
         if _geometric(values):
             scale("log")
-            _number(axis)
+        _ticks(axis, values)
     bar = ax.figure.colorbar(drawn, ax=ax, pad=0.02)
     bar.ax.tick_params(labelsize=style.SMALL)
     bar.set_label(words, fontsize=style.SMALL, color=style.INK)
@@ -144,12 +153,13 @@ def _resampled(height: Float[np.ndarray, "position"]) -> Float[np.ndarray, "plac
     return np.diff(np.interp(edges, np.arange(height.size + 1), total)) / np.diff(edges)
 
 
-def _number(axis: "Axis") -> None:
-    """Ticks at 1, 2, 5, 10, … as plain numbers."""
-    from matplotlib.ticker import LogLocator
+def _ticks(axis: "Axis", values: Float[np.ndarray, "value"]) -> None:
+    """Ticks at values that were tried, at most `TICKS` of them, evenly among them."""
+    from matplotlib.ticker import NullLocator
 
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    style.plain_numbers(axis)
+    shown = values[np.unique(np.linspace(0, values.size - 1, min(TICKS, values.size)).round().astype(int))]
+    axis.set_ticks(shown, [f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}" for value in shown])
+    axis.set_minor_locator(NullLocator())
 
 
 def _geometric(values: Float[np.ndarray, "value"]) -> bool:

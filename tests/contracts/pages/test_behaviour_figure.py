@@ -83,7 +83,7 @@ def test_a_model_at_chance_is_not_drawn_as_if_it_were_not(curve):
     at_chance = retrieval_curve(made([-3.0, -3.0, -3.0, -3.0, 1.0], control=-2.0))
     assert not at_chance.able
     assert "at chance" in retrieval_figure(at_chance).get_suptitle()
-    assert retrieval_figure(curve).get_suptitle() == ""
+    assert retrieval_figure(curve).get_suptitle() == "toy, prompts of about 60 tokens"
 
 
 def test_the_same_curve_gives_the_same_file(curve):

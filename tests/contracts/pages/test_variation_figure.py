@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from posbias.plots import draw_variation, map_figure, new_figure, picture_bytes, variation_figure
+import posbias
+from posbias.plots import (
+    draw_comparison,
+    draw_variation,
+    map_figure,
+    new_figure,
+    picture_bytes,
+    variation_figure,
+)
 from posbias.plots.variation import BINS
 from posbias.profile import Profile
 
@@ -45,12 +53,37 @@ def test_small_multiples_show_the_first_and_the_last(count):
     assert picture_bytes(figure, "png").startswith(b"\x89PNG")
 
 
+def test_ticks_stand_at_values_that_were_tried():
+    tried = [float(value) for value in np.geomspace(1, 3000, 30)]
+    ax = draw_variation(new_figure().subplots(), "window", varied(tried))
+    assert len(ax.get_yticks()) == 8
+    assert {*ax.get_yticks()} <= {*tried}
+    assert (ax.get_yticks()[0], ax.get_yticks()[-1]) == (tried[0], tried[-1])
+
+
+def test_pictures_name_what_they_are_of_and_its_length():
+    profiles = [(depth, posbias.predict(posbias.preset("bloom-176b"), 32)) for depth in (1, 2)]
+    assert variation_figure("depth", profiles).get_suptitle() == "bloom-176b, 32 positions"
+    longer = [*profiles, (3, posbias.predict(posbias.preset("bloom-176b"), 64))]
+    assert variation_figure("tokens", longer).get_suptitle() == "bloom-176b"
+    shares = profiles[0][1].by_share(8)
+    compared = draw_comparison(new_figure().subplots(), posbias.compare(shares, shares))
+    assert compared.lines[0].get_label() == "reference: bloom-176b, 32 positions"
+
+
 def test_a_map_shows_both_ends_over_two_quantities():
     profiles = [[profile for _, profile in varied([1, 2, 3])] for _ in range(2)]
     figure = map_figure([("depth", [2, 4]), ("window", [10, 100, 1000])], profiles)
     left, right = figure.axes[:2]
+    flatness = np.array([[profile.summary.flatness for profile in row] for row in profiles])
+    row, column = np.unravel_index(flatness.argmax(), flatness.shape)
+    assert f"flatness {flatness.max():.3f}" in figure.get_suptitle()
     for ax, name in ((left, "first_mass"), (right, "last_mass")):
-        (mesh,) = ax.collections
+        (mesh,), (circle,) = ax.collections, ax.lines
+        np.testing.assert_array_equal(circle.get_xydata(), [[[10, 100, 1000][column], [2, 4][row]]])
+        np.testing.assert_array_equal(ax.get_xticks(), [10, 100, 1000])
+        np.testing.assert_array_equal(ax.get_yticks(), [2, 4])
+        assert [text.get_text() for text in ax.get_xticklabels()] == ["10", "100", "1,000"]
         expected = [[getattr(profile.summary, name) for profile in row] for row in profiles]
         np.testing.assert_allclose(np.asarray(mesh.get_array()).reshape(2, 3), expected)
         assert (ax.get_xlabel(), ax.get_ylabel()) == ("window", "depth")
