@@ -192,7 +192,11 @@ def test_a_long_range_has_a_sensible_number_of_values():
         ("mixing=0:1:1", "1 values given, at least 2"),
         ("mixing=0:1:100000000", "100000000 values given, at least 2 and at most 10,000"),
         ("mixing=0:1:2:3", "LOW:HIGH:COUNT needed"),
-        ("window=0:100:3", "a number above zero needed"),
+        ("slopes=0:1", "slopes: 0 given, a number above zero needed"),
+        ("depth=0:5", "depth: 0 given, 1 to 100,000 needed .number of layers."),
+        ("mixing=0:2", "mixing: 2 given, 0 to 1 needed"),
+        ("window=0:100:3", "window: 0 given, at least 1 needed"),
+        ("tokens=64,0", "tokens: 0 given, at least 1 needed"),
     ],
 )
 def test_a_wrong_spelling_is_named(spelling, words):
@@ -203,10 +207,10 @@ def test_a_wrong_spelling_is_named(spelling, words):
 @pytest.mark.parametrize(
     ("quantity", "value", "words"),
     [
-        ("mixing", 1.5, "value: 1.5 given"),
-        ("window", 0, "width: 0 given"),
-        ("depth", 0, "depth: 0 given"),
-        ("prefix", 0, "length: 0 given"),
+        ("mixing", 1.5, "mixing: 1.5 given, 0 to 1 needed"),
+        ("window", 0, "window: 0 given, at least 1 needed"),
+        ("depth", 0, "depth: 0 given, 1 to 100,000 needed"),
+        ("prefix", 0, "prefix: 0 given, at least 1 needed"),
         ("rope_base", 10.0, "rope_base: no layer has RoPE"),
         ("rope_factor", 2.0, "rope_factor: no layer has RoPE with a scaling"),
         ("rope_angle", 0.1, "rope_angle: no layer has RoPE"),

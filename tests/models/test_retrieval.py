@@ -328,7 +328,9 @@ def test_a_copying_model_is_found_out(loaded, job):
         gap = made.gaps["margin"]["first - middle"]
         assert gap.value == pytest.approx(margins[0] - margins[1], abs=1e-9)
         assert made.doubts == made.as_dict()["doubts"]
-        assert [name for name in ("first", "last") if f"whether the {name} is" in "".join(made.doubts)] == untold
+        assert [
+            name for name in ("first", "last") if f"whether the {name} is" in "".join(made.doubts)
+        ] == untold
         assert all(said.startswith("12 prompts do not tell whether the ") for said in made.doubts)
 
 

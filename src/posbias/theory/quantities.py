@@ -1,5 +1,6 @@
 """What of an architecture can be varied: how each quantity changes one, and how a range of it is spaced."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,12 +29,21 @@ class Quantity:
     geometric: bool
     """Whether a range is spaced by ratios."""
     change: Callable[[Architecture, Any], Architecture]
+    least: float = -math.inf
+    most: float = math.inf
+    """The least and the most that a value may be, whatever the architecture."""
+
+    def check(self, value: float) -> None:
+        """Raise `InvalidValueError` for a value that no architecture can take."""
+        if not self.least <= value <= self.most:
+            span = (
+                f"at least {self.least:,g}" if math.isinf(self.most) else f"{self.least:,g} to {self.most:,g}"
+            )
+            raise InvalidValueError(f"{self.name}: {value:,.12g} given, {span} needed ({self.what})")
 
 
 def _depth(architecture: Architecture, depth: int) -> Architecture:
     """The pattern repeated to another depth; measured mixing only as far as it goes."""
-    if depth > MOST_LAYERS:
-        raise InvalidValueError(f"depth: {depth:,} given, at most {MOST_LAYERS:,} layers needed")
     stack = [architecture.layers[t % len(architecture.layers)] for t in range(depth)]
     mixing = architecture.mixing
     if isinstance(mixing, PerLayer):
@@ -223,18 +233,18 @@ def _each_layer(**fields: Callable[[Any], Any]) -> Callable[[Architecture, Any],
 QUANTITIES = {
     quantity.name: quantity
     for quantity in (
-        Quantity("depth", "number of layers", True, False, _depth),
+        Quantity("depth", "number of layers", True, False, _depth, 1, MOST_LAYERS),
         Quantity("mixing", "weight of attention λ in every layer", False, False,
-                 lambda architecture, lam: replace(architecture, mixing=ConstantMixing(lam))),
+                 lambda architecture, lam: replace(architecture, mixing=ConstantMixing(lam)), 0, 1),
         *(
-            Quantity(cls.word, cls.varied, True, True, _mask(cls))
+            Quantity(cls.word, cls.varied, True, True, _mask(cls), 1)
             for cls in MASKS
             if issubclass(cls, LooksBack) and cls.varied
         ),
         Quantity("full_period", "every so many layers a full one, the others under the window", True, False,
-                 _full_period),
-        Quantity("sinks", "number of first tokens that every window sees", True, False, _sinks),
-        Quantity("heads", "number of heads in every layer", True, True, _each_layer(heads=lambda heads: heads)),
+                 _full_period, 1),
+        Quantity("sinks", "number of first tokens that every window sees", True, False, _sinks, 0),
+        Quantity("heads", "number of heads in every layer", True, True, _each_layer(heads=lambda heads: heads), 1),
         Quantity("gate", "what every head's output is multiplied by", False, False,
                  lambda architecture, gate: gated(architecture, [gate])),
         Quantity("slopes", "factor on the slopes of ALiBi", False, True,
@@ -252,11 +262,11 @@ QUANTITIES = {
         Quantity("sink_logit", "logit of a sink beside the keys", False, False,
                  _each_layer(sinks=lambda logit: (float(logit),))),
         Quantity("decay", "rate of a decay mask in every layer", False, True, _each_layer(positional=DecayBias)),
-        Quantity("nope_period", "every so many layers one without an encoding", True, False, _nope_period),
+        Quantity("nope_period", "every so many layers one without an encoding", True, False, _nope_period, 1),
         Quantity("temperature", "temperature of every softmax", False, True, _each_layer(temperature=float)),
         Quantity("scalable_softmax", "s of a softmax whose logits grow as s·ln(i + 1)", False, False, _scalable),
         Quantity("step_scale", "β of logits that grow in steps", False, False, _step_scale),
-        Quantity("tokens", "length of the text", True, True, lambda architecture, tokens: architecture),
+        Quantity("tokens", "length of the text", True, True, lambda architecture, tokens: architecture, 1),
     )
 }  # fmt: skip
 """Name → quantity, for `vary` and the command line; where two are varied, the first of them is changed first."""

@@ -20,7 +20,7 @@ from posbias.errors import InvalidValueError, nearest
 from posbias.profile import Profile
 from posbias.signatures import typed
 from posbias.theory.architecture import Architecture
-from posbias.theory.quantities import QUANTITIES
+from posbias.theory.quantities import QUANTITIES, Quantity
 from posbias.theory.rollout.dispatch import cores, influence
 
 STEPS, MOST = 33, 10_000
@@ -108,6 +108,7 @@ def _number_of(quantity: str, value: float) -> float:
     """A value as the quantity wants it: whole numbers as integers."""
     if not math.isfinite(value):
         raise InvalidValueError(f"values: {value} given for {quantity}, finite numbers needed")
+    QUANTITIES[quantity].check(value)
     return int(value) if QUANTITIES[quantity].whole and float(value).is_integer() else value
 
 
@@ -127,11 +128,11 @@ def values_of(spelling: str) -> tuple[str, list[float]]:
         )
     quantity = QUANTITIES[name]
     if "," in text or ":" not in text:
-        return name, [_number(name, word, quantity.whole) for word in text.split(",")]
+        return name, [_value(quantity, word) for word in text.split(",")]
     low, high, *rest = text.split(":")
     if len(rest) > 1:
         raise InvalidValueError(f"{name}: {shortened(text)} given, LOW:HIGH or LOW:HIGH:COUNT needed")
-    first, last = _number(name, low, quantity.whole), _number(name, high, quantity.whole)
+    first, last = _value(quantity, low), _value(quantity, high)
     if first > last:
         raise InvalidValueError(f"{name}: {shortened(text)} given, a range that rises needed")
     count = int(_number(name, rest[0], True)) if rest else STEPS
@@ -146,6 +147,13 @@ def values_of(spelling: str) -> tuple[str, list[float]]:
     space = np.geomspace if quantity.geometric else np.linspace
     values = space(first, last, count)
     return name, np.unique(values.round().astype(int)).tolist() if quantity.whole else values.tolist()
+
+
+def _value(quantity: Quantity, word: str) -> float:
+    """A value as it was typed, if some architecture can take it."""
+    value = _number(quantity.name, word, quantity.whole)
+    quantity.check(value)
+    return value
 
 
 def _number(name: str, word: str, whole: bool) -> float:
