@@ -1,8 +1,8 @@
 """Options that several commands share, each declared once; a command composes them in a dataclass of its own."""
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, dataclass_transform
 
@@ -218,6 +218,20 @@ def cluster(ray: str | None, threads: int | None) -> "Engine | None":
     if ray is not None and threads is not None:
         raise InvalidValueError(f"threads: {threads} given together with --ray, one of the two needed")
     return engine(None, ray)
+
+
+def refuse_beside_file(options: Any, kept: Collection[str], finished: str) -> None:
+    """Raise `InvalidValueError` for an option that a finished file has decided; those in `kept` still count."""
+    default = type(options)()
+    for name, given in vars(options).items():
+        if name in kept:
+            continue
+        if is_dataclass(given):
+            refuse_beside_file(given, (), finished)
+        elif given != getattr(default, name):
+            raise InvalidValueError(
+                f"{name}: given with a finished {finished}, which it cannot change; a model needed"
+            )
 
 
 def need_model(model: str) -> None:

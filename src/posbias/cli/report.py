@@ -45,19 +45,6 @@ class Options:
     rerun: shared.Rerun = False
     json: shared.Json = False
 
-    def refuse_all(self) -> None:
-        """Raise `InvalidValueError` for whatever a finished measurement has decided already."""
-        given = {"tokens": self.tokens, "prompts": self.prompts, "rerun": self.rerun or None}
-        given |= {"threads": self.threads}
-        for part in (self.prompting, self.loading):
-            default = type(part)()
-            given |= {name: value for name, value in vars(part).items() if value != getattr(default, name)}
-        for name, value in given.items():
-            if value is not None:
-                raise InvalidValueError(
-                    f"{name}: given with a finished measurement, which it cannot change; a model needed"
-                )
-
 
 def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) -> None:
     """Measure a model, predict it five ways, compare, and write a report that opens in any browser.
@@ -93,7 +80,7 @@ def _measurement(source: str, options: Options) -> "tuple[xr.Dataset, Path, Path
     if source.endswith(".nc"):
         from posbias.store import load_measurement
 
-        options.refuse_all()
+        shared.refuse_beside_file(options, ("seed", "out", "json"), "measurement")
         file = Path(source)
         return load_measurement(file), file, options.out or file.parent
     job = {

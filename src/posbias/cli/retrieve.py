@@ -67,50 +67,80 @@ class Options:
     json: shared.Json = False
 
 
-def retrieve(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Options()) -> None:
+def retrieve(model: str = shared.DEFAULT_MODEL, *, options: Options = Options()) -> None:
     """Ask a model for a fact that stands first, last or in between, and see where it finds it.
 
     Writes retrieval.nc and the curve as SVG and PNG. An interrupted run goes on from its finished prompts when
     the same command is given again.
-    """
-    need("torch", "xarray", work="asking a model", extra="measure")
-    need("matplotlib", work="the curve", extra="report")
-    from posbias.measurement import read_text
-    from posbias.measurement.retrieval import retrieval_fingerprint, retrieval_job
-    from posbias.measurement.retrieval import retrieve as ask
-    from posbias.measurement.sharing import Group
-    from posbias.retrieval.statistics import retrieval_curve
-    from posbias.store import load_measurement, load_retrieval, save_retrieval
 
-    names = ("pairs", "length", "wording", "positions", "prompts", "seed")
-    job = retrieval_job(options.task, **{name: getattr(options, name) for name in names})
+    Parameters
+    ----------
+    model
+        A model (as for `posbias measure`), or the .nc of a finished retrieval, which is told and drawn again.
+    """
+    finished = model.endswith(".nc")
+    if not finished:
+        need("torch", "xarray", work="asking a model", extra="measure")
+    need("matplotlib", work="the curve", extra="report")
+    from posbias.retrieval.statistics import retrieval_curve
+    from posbias.store import load_measurement
+
     if options.out is not None and options.out.suffix:
         raise InvalidValueError(
             f"out: {shortened(str(options.out))} given, a folder needed (the answer is several files)"
         )
+    beside = None if options.measurement is None else load_measurement(options.measurement)
+    retrieval, file, folder = (_finished if finished else _asked)(model, options, beside)
+    curve = retrieval_curve(retrieval)
+    pictures = _draw(curve, folder, beside)
+    answer = {"file": str(file), "pictures": [str(picture) for picture in pictures], **curve.as_dict()}
+    answer_with("retrieve/1", answer, lambda: [*_lines(curve), "", f"retrieval: {file}"], options.json)
+
+
+def _finished(source: str, options: Options, beside: "xr.Dataset | None") -> "tuple[xr.Dataset, Path, Path]":
+    """A finished retrieval, its file and the folder for its pictures."""
+    from posbias.store import load_retrieval
+
+    shared.refuse_beside_file(options, ("measurement", "out", "json"), "retrieval")
+    retrieval = load_retrieval(source)
+    about = retrieval.attrs
+    _check_beside(beside, options.measurement, str(about.get("checksum")), str(about.get("model")))
+    return retrieval, Path(source), options.out or Path(source).parent
+
+
+def _asked(model: str, options: Options, beside: "xr.Dataset | None") -> "tuple[xr.Dataset, Path, Path]":
+    """What a model answers, the file that it is written to or was by an earlier run, and its folder."""
+    from posbias.measurement import read_text
+    from posbias.measurement.retrieval import retrieval_fingerprint, retrieval_job
+    from posbias.measurement.retrieval import retrieve as ask
+    from posbias.measurement.sharing import Group
+    from posbias.store import load_retrieval, save_retrieval
+
+    names = ("pairs", "length", "wording", "positions", "prompts", "seed")
+    job = retrieval_job(options.task, **{name: getattr(options, name) for name in names})
     shared.need_model(model)
     shared.check_threads(options.threads)
     place = options.out or _results(model, job, options.text)
     need_writable(place)
-    beside = None if options.measurement is None else load_measurement(options.measurement)
     if job.task == "needle":
         read_text(options.text)
     loaded = options.loading.load(model, job.length or _SHORT)
-    if beside is not None and beside.attrs.get("checksum") != loaded.checksum:
-        raise InvalidValueError(
-            f"measurement: {options.measurement} is of the model {beside.attrs.get('model')!r} "
-            f"(or other weights of it), one of {loaded.name!r} needed"
-        )
+    _check_beside(beside, options.measurement, loaded.checksum, loaded.name)
     files = JobFiles("retrieval.nc", load_retrieval, save_retrieval, "asked", "asks")
     fingerprint = retrieval_fingerprint(loaded, job, options.text)
     compute = functools.partial(ask, loaded, job, text=options.text, threads=options.threads)
     asked = computed_once(files, place, fingerprint, job.prompts, compute, options.rerun, Group())
     assert asked is not None  # this process is the only one
-    retrieval, file = asked
-    curve = retrieval_curve(retrieval)
-    pictures = _draw(curve, file.parent, beside)
-    answer = {"file": str(file), "pictures": [str(picture) for picture in pictures], **curve.as_dict()}
-    answer_with("retrieve/1", answer, lambda: [*_lines(curve), "", f"retrieval: {file}"], options.json)
+    return *asked, asked[1].parent
+
+
+def _check_beside(measurement: "xr.Dataset | None", file: Path | None, checksum: str, model: str) -> None:
+    """Raise `InvalidValueError` for a measurement of another model than the one that was asked."""
+    if measurement is not None and measurement.attrs.get("checksum") != checksum:
+        raise InvalidValueError(
+            f"measurement: {file} is of the model {measurement.attrs.get('model')!r} "
+            f"(or other weights of it), one of {model!r} needed"
+        )
 
 
 def _draw(curve: "RetrievalCurve", folder: Path, beside: "xr.Dataset | None") -> list[Path]:

@@ -73,4 +73,9 @@ def retrieval_job(
         positions = _POSITIONS if pairs is None else max(3, min(_POSITIONS, pairs))
     seeds.stream(seed, "retrieval")
     first = next(iter(WORDINGS[task]))
-    return RetrievalJob(task, pairs, length, first if wording is None else wording, positions, prompts, seed)  # type: ignore[arg-type]
+    asked = (task, pairs, length, first if wording is None else wording, positions, prompts, seed)
+    try:
+        return RetrievalJob(*asked)  # type: ignore[arg-type]
+    except InvalidValueError as error:
+        # the arguments are this function's own: who calls it need not know the class
+        raise InvalidValueError(str(error).removeprefix(f"{RetrievalJob.__name__}: ")) from None

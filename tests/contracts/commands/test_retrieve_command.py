@@ -103,6 +103,22 @@ def test_what_is_there_is_not_asked_again_and_other_jobs_go_beside_it(model, her
     assert sorted(path.name for path in here.iterdir()) == ["o", "o-2", "o-3"]
 
 
+def test_a_finished_retrieval_is_told_again_without_its_model(model, here, capsys):
+    first = json.loads(run(capsys, model, *SMALL, "--out", "o", "--json").out)
+    written = (here / "o" / "retrieval.nc").read_bytes()
+    again = run(capsys, "o/retrieval.nc", "--json")
+    assert (json.loads(again.out), again.err) == (first, "")
+    elsewhere = json.loads(run(capsys, "o/retrieval.nc", "--out", "p", "--json").out)
+    assert elsewhere["pictures"] == ["p/retrieval.svg", "p/retrieval.png"]
+    assert (here / "p" / "retrieval.svg").read_bytes() == (here / "o" / "retrieval.svg").read_bytes()
+    assert (here / "o" / "retrieval.nc").read_bytes() == written
+    assert run(capsys, "o/retrieval.nc").out == run(capsys, model, *SMALL, "--out", "o").out
+    for words in (["--pairs", "4"], ["--seed", "1"], ["--dtype", "float16"], ["--rerun"]):
+        with pytest.raises(SystemExit):
+            main(["retrieve", "o/retrieval.nc", *words])
+        assert f"{words[0][2:]}: given with a finished retrieval" in capsys.readouterr().err
+
+
 def test_a_random_model_is_not_told_from_chance(model, here, capsys):
     told = run(capsys, model, "--pairs", 6, "--positions", 3, "--prompts", 8)
     assert "not told apart from chance by 8 prompts (" in told.out
@@ -156,7 +172,7 @@ def _width(path):
     ("arguments", "words"),
     [
         ("--pairs 3 --positions 4", "positions: 4 given, at most the 3 pairs"),
-        ("--positions 2", "positions: 2 given, a number ≥ 3 needed"),
+        ("--positions 2", "posbias: positions: 2 given, a number ≥ 3 needed"),
         ("--pairs 4 --length 100", "length: given together with pairs, one of the two needed"),
         ("--task needle --pairs 4", "pairs: 4 given, none needed"),
         ("--task nedle", "nedle"),
