@@ -16,6 +16,8 @@ from typing import Any
 from posbias.arguments import shortened
 from posbias.errors import InputFileError, nearest
 
+SUFFIXES = (".toml", ".yaml", ".yml", ".json")
+"""Files of keys and values, by which they are told apart."""
 LARGEST = 64 * 2**20
 """Bytes that a file of values may have."""
 DEEPEST = 100
@@ -24,6 +26,7 @@ MOST = 2**22
 """Values that a JSON file may hold."""
 MOST_WRITTEN = 2**18
 """Values that a YAML file may hold once its aliases are written out."""
+_PICTURES = (".svg", ".png", ".pdf")
 _QUOTED = re.compile(r"""\"{3}[\s\S]*?\"{3}|'{3}[\s\S]*?'{3}|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+'""")
 _DOTTED = re.compile(rf"""(?<![\w.-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{DEEPEST}}}""")
 
@@ -34,6 +37,10 @@ def read_mapping(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises `InputFileError` when it is missing, unreadable, not of its format, or holds something else.
     """
     path = Path(path)
+    if path.is_file() and path.suffix.lower() not in SUFFIXES:
+        raise InputFileError(
+            f"{path}: suffix {shortened(path.suffix)} given, .toml, .yaml, .yml or .json needed"
+        )
     text = read_text(path, LARGEST)
     try:
         match path.suffix.lower():
@@ -43,12 +50,8 @@ def read_mapping(path: str | os.PathLike[str]) -> dict[str, Any]:
                 data = tomllib.loads(text)
             case ".json":
                 data = loads_json(text, object_pairs_hook=_once)
-            case ".yaml" | ".yml":
+            case _:
                 data = _read_yaml(text)
-            case other:
-                raise InputFileError(
-                    f"{path}: suffix {shortened(other)} given, .toml, .yaml, .yml or .json needed"
-                )
     except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
         raise InputFileError(f"{path}: not valid {path.suffix[1:].upper()}: {error}") from None
     except _yaml_error() as error:
@@ -85,7 +88,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_text(path: str | os.PathLike[str], most: int | None = None) -> str:
     """Read a UTF-8 file, of at most so many bytes.
 
-    Raises `InputFileError` when it is missing, a folder, no ordinary file, unreadable, larger or not UTF-8.
+    Raises `InputFileError` when it is missing (and names the nearest there that is no picture), a folder, no
+    ordinary file, unreadable, larger or not UTF-8.
     """
     path = Path(path)
     try:
@@ -95,6 +99,7 @@ def read_text(path: str | os.PathLike[str], most: int | None = None) -> str:
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        siblings = [name for name in siblings if Path(name).suffix.lower() not in _PICTURES]
         raise InputFileError(f"{path}: no such file{nearest(path.name, siblings)}") from None
     except UnicodeDecodeError as error:
         raise InputFileError(f"{path}: not UTF-8 text (byte {error.start})") from None

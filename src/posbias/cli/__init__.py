@@ -9,7 +9,7 @@ import logging
 import sys
 import time
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, MissingArgumentError
 
 from posbias import __version__
 from posbias.cli.old_options import renewed
@@ -82,10 +82,27 @@ def _load_listed(words: list[str]) -> None:
     called.resolved_commands()
 
 
+def _missing(error: MissingArgumentError) -> str:
+    """What a command was not given, and what it would be, as its help says."""
+    command = app
+    for word in error.command_chain or ():
+        command = command[word]
+    assert error.argument is not None
+    (missing,) = (
+        one
+        for one in command.assemble_argument_collection(parse_docstring=True)
+        if one.names == error.argument.names
+    )
+    help = " ".join((missing.parameter.help or "").split())
+    return f"{missing.field_info.name}: none given, one needed: {help}"
+
+
 def _fail(error: BaseException) -> None:
     """Say in a line what went wrong, and exit."""
     message = str(error)
-    if isinstance(error, CycloptsError):
+    if isinstance(error, MissingArgumentError) and error.keyword is None:
+        message = _missing(error)
+    elif isinstance(error, CycloptsError):
         message = " ".join(message.split()).replace("Unused Tokens:", "not understood:")
     elif isinstance(error, KeyboardInterrupt):
         why = "out of time" if isinstance(error, BudgetSpent) else "interrupted"

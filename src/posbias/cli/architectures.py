@@ -16,22 +16,46 @@ def architecture_from(given: str) -> tuple[Any, int | None]:
     from posbias.theory.presets import PRESETS, preset
 
     if not Path(given).exists():
-        by_name = {one.source.lower(): name for name, one in PRESETS.items()} | {
-            name: name for name in PRESETS
-        }
-        bundled = BUNDLED / given / "config.json"
+        by_name = _presets()
         if given.lower() in by_name:
             return preset(by_name[given.lower()]), None
-        if bundled.is_file():
-            return _with_known_mixing(read_architecture(bundled).architecture), None
+        if _bundled(given).is_file():
+            return _with_known_mixing(read_architecture(_bundled(given)).architecture), None
         if not Path(given).suffix[1:].isalpha():  # a name, not a file that is not there
             small = [folder.name for folder in BUNDLED.iterdir() if folder.is_dir()]
             close = nearest(given.rpartition("/")[2].lower(), [*PRESETS, *small])
             raise InputFileError(
                 f"{given}: no such file and no preset{close or ', its config.json (or the folder of it) needed'}"
             )
+    if Path(given).suffix == ".nc":
+        raise InputFileError(
+            f"{given}: a measurement's .nc given, an architecture needed: a file of one, or the name of a preset; "
+            "--calibrate and --mixing take a measurement"
+        )
     read = read_architecture(given)
     return read.architecture, read.tokens
+
+
+def need_profile(given: Path) -> None:
+    """Raise `InputFileError` where an architecture is named and a file with a profile is needed."""
+    name = str(given)
+    if not given.exists() and (name.lower() in _presets() or _bundled(name).is_file()):
+        raise InputFileError(
+            f"{name}: an architecture's name given, a file needed: a measurement's .nc, a list of weights, or the "
+            f"JSON that `posbias predict {name} --tokens N --out FILE` writes"
+        )
+
+
+def _presets() -> dict[str, str]:
+    """The name of a preset by what it may be called: itself, or its name on the Hugging Face Hub."""
+    from posbias.theory.presets import PRESETS
+
+    return {one.source.lower(): name for name, one in PRESETS.items()} | {name: name for name in PRESETS}
+
+
+def _bundled(name: str) -> Path:
+    """The configuration of a small model that comes along, if it is one."""
+    return BUNDLED / name / "config.json"
 
 
 def _with_known_mixing(architecture: Any) -> Any:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posbias.cli import options as shared
+from posbias.cli.architectures import need_profile
 from posbias.cli.output import answer_with
 from posbias.terminal import comparison_table
 
@@ -39,6 +40,8 @@ def compare(
     from posbias.predictors import load_profile
 
     shared.check_targets(None, plot, p, q)
+    for given in (p, q):
+        need_profile(given)
     profile, reference = load_profile(p), load_profile(q)
     comparison = compare(profile, reference, by_share=by_share, seed=seed)
     if plot is not None:

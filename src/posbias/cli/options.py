@@ -81,6 +81,9 @@ def _effort(type_: Any, tokens: Any) -> str | int:
 
 def _words(type_: Any, tokens: Any) -> tuple[str, ...]:
     """Words with commas between them, one at least."""
+    if len(tokens) > 1:
+        times = f"given {len(tokens)} times, once needed, with commas between several"
+        raise ValueError(f"{tokens[0].keyword}: {times}")
     words = tuple(word.strip() for word in tokens[0].value.split(",") if word.strip())
     if not words:
         raise ValueError(f"{tokens[0].value!r} given, one needed, or several with commas")
@@ -99,8 +102,9 @@ def _lengths(type_: Any, tokens: Any) -> tuple[int, ...]:
 
 def _numbers(type_: Any, tokens: Any) -> tuple[float, ...]:
     """Numbers with commas between them."""
+    words = _words(type_, tokens)
     try:
-        return tuple(map(float, _words(type_, tokens)))
+        return tuple(map(float, words))
     except ValueError:
         raise ValueError(f"{tokens[0].value!r} given, numbers with commas needed") from None
 

@@ -9,6 +9,7 @@ import pytest
 from command import called
 
 from posbias.cli import (
+    app,
     measure,
     predict,
     report,
@@ -106,6 +107,28 @@ def test_a_number_that_cannot_be_right_is_refused(
     monkeypatch.chdir(tmp_path)
     told = refused(command, f"{option}={word}")
     assert option.strip("-").replace("-", "_") in told.replace("-", "_"), told
+
+
+REPEATED = {"--vary", "--text"}
+"""Options that may be given several times."""
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_option_that_is_given_twice_is_refused(command, tmp_path, monkeypatch, soon):
+    monkeypatch.chdir(tmp_path)
+    words = command.split()
+    called = app
+    while words and words[0] in called:
+        called = called[words.pop(0)]
+    tried = 0
+    for argument in called.assemble_argument_collection():
+        option, (count, _) = argument.name, argument.token_count()
+        if argument.parse and count == 1 and option.startswith("--") and option not in REPEATED:
+            told = refused(command, f"{option}=1", f"{option}=1")
+            assert option in told
+            assert "multiple times" in told or "given 2 times" in told, told
+            tried += 1
+    assert tried > 1
 
 
 @pytest.mark.parametrize(
