@@ -97,7 +97,7 @@ def map_figure(axes: Axes2, profiles: Sequence[Sequence[Profile]]) -> "Figure":
         draw_map(ax, axes, np.array(shares), f"share of the {words}")
     (_, rows), (_, columns) = axes
     flatness = np.array([[profile.summary.flatness for profile in row] for row in profiles])
-    row, column = np.unravel_index(flatness.argmax(), flatness.shape)
+    row, column = divmod(int(flatness.argmax()), flatness.shape[1])
     look = {"markersize": 8, "markerfacecolor": style.PAPER, "markeredgecolor": style.INK, "zorder": 5}
     for ax in (left, right):
         ax.plot(columns[column], rows[row], "o", **look)
