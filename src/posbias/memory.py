@@ -17,16 +17,21 @@ def available() -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def require(needed: int, argument: str, given: object) -> None:
-    """Raise `InvalidValueError` naming `argument` if `needed` bytes are more than can be had."""
-    free = available() if needed > SMALL else None
+def require(needed: int, argument: str, given: object, free: int | None = None, where: str = "") -> None:
+    """Raise `InvalidValueError` naming `argument` if `needed` bytes are more than can be had.
+
+    `free` are the bytes that can be had `where`, on a device; by default those of this machine.
+    """
+    if not where:
+        free = available() if needed > SMALL else None
     if free is not None and needed > free:
         giga = min(needed, 10**300) / 1e9
         taken = f"{giga:,.1f}" if giga < 1e12 else f"{giga:.1e}"
         # callers say in words what is not one value
         shown = given if isinstance(given, str) else shortened(given)
+        place = f" on {where}" if where else ""
         raise InvalidValueError(
-            f"{argument}: {shown} given; that takes about {taken} GB and {free / 1e9:,.1f} GB are free"
+            f"{argument}: {shown} given; that takes about {taken} GB and {free / 1e9:,.1f} GB are free{place}"
         )
 
 

@@ -97,7 +97,7 @@ def _prompts(loaded: LoadedModel, request: Request) -> Int[np.ndarray, "prompt p
             f"tokens: {request.tokens} given, at most {context} fit the context of {loaded.name}; only a model "
             "without positional encoding or with ALiBi can go beyond"
         )
-    check_memory(config, request)
+    check_memory(loaded, request)
     drawn = request.draw(loaded)
     loaded.check_ids(int(drawn.ids.max()))
     return drawn.ids
@@ -193,6 +193,8 @@ def _dataset(state: State, loaded: LoadedModel, request: Request) -> xr.Dataset:
         "tokens": request.tokens,
         "prompts": request.prompts,
         "seed": request.seed,
+        "dtype": loaded.dtype,
+        "device": loaded.device.type,
         "attention": loaded.attention,
         "versions": json.dumps(job["versions"]),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),

@@ -153,7 +153,7 @@ def prepared(loaded: LoadedModel, request: Request) -> Prompts:
         raise InvalidValueError(
             f"tokens: {request.tokens} given, at most {context} fit the context of {loaded.name}"
         )
-    check_memory(config, request)
+    check_memory(loaded, request)
     drawn = request.draw(loaded)
     loaded.check_ids(int(drawn.ids.max()))
     return drawn
@@ -245,6 +245,7 @@ def _attributes(
         "skipped": {str(index): why for index, why in skipped.items()},
         "left_out": drawn.left_out,
         "dtype": loaded.dtype,
+        "device": loaded.device.type,
         "attention": loaded.attention,
         "depth": config.num_hidden_layers,
         "heads": config.num_attention_heads,

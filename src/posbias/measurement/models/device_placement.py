@@ -53,17 +53,17 @@ class Placement:
     def need_memory(self, folder: Path, stored: Any) -> None:
         """Raise `InvalidValueError` when the weights in `folder` do not fit this machine's memory.
 
-        `stored` is the dtype that the configuration says they are stored in, or None. Only for the CPU: of
-        other devices and maps accelerate and torch know more.
+        `stored` is the dtype that the configuration says they are stored in, or None. Only for one device: of
+        maps accelerate knows more.
         """
-        if self.map is not None or self.device.type != "cpu":
+        if self.map is not None:
             return
         pattern = "*.safetensors" if has_safetensors(folder) else "pytorch_model*.bin"
         size = sum(file.stat().st_size for file in folder.glob(pattern))
         stored = stored if isinstance(stored, torch.dtype) else torch.float32
         held = self.dtype if isinstance(self.dtype, torch.dtype) else stored
         needed = size * held.itemsize // stored.itemsize
-        memory.require(needed, "model", f"{folder.name} in {str(held).removeprefix('torch.')}")
+        require_on(self.device, needed, "model", f"{folder.name} in {str(held).removeprefix('torch.')}")
 
 
 def devices() -> list[str]:
@@ -72,6 +72,19 @@ def devices() -> list[str]:
         return ["cpu"]
     kind = torch.accelerator.current_accelerator().type  # pyright: ignore[reportOptionalMemberAccess]
     return ["cpu", kind, *(f"{kind}:{number}" for number in range(torch.accelerator.device_count()))]
+
+
+def require_on(device: torch.device, needed: int, argument: str, given: object) -> None:
+    """Raise `InvalidValueError` naming `argument` if `needed` bytes are more than a device says are free.
+
+    Memory that torch holds of a GPU and nobody uses counts as free. Devices that say nothing are not asked.
+    """
+    if device.type == "cpu":
+        memory.require(needed, argument, given)
+    elif device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0]
+        free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        memory.require(needed, argument, given, free, str(device))
 
 
 def let_go() -> None:

@@ -78,6 +78,12 @@ class LoadedModel:
         return torch.device("cpu") if place.type == "meta" else place
 
     @property
+    def accelerators(self) -> list[torch.device]:
+        """The devices beside the CPU that hold weights, in order of their numbers."""
+        places = {weight.device for weight in self.model.parameters()}
+        return sorted((place for place in places if place.type not in ("cpu", "meta")), key=str)
+
+    @property
     def context(self) -> int | None:
         """The most tokens the model takes, None where its configuration does not say."""
         config = self.model.config.get_text_config()
