@@ -97,6 +97,8 @@ def job_of(loaded: LoadedModel, **asked: Any) -> dict[str, Any]:
         "attention": loaded.attention,
         "dtype": loaded.dtype,
         "versions": versions,
+        # other kernels round otherwise: what a GPU began, a CPU may not finish
+        **({} if loaded.device.type == "cpu" else {"device": loaded.device.type}),
     } | asked
 
 

@@ -219,6 +219,7 @@ def _dataset(state: State, loaded: LoadedModel, job: RetrievalJob, about: dict[s
         "family": loaded.model.config.model_type,
         "checksum": loaded.checksum,
         "dtype": loaded.dtype,
+        "device": loaded.device.type,
         "attention": loaded.attention,
         "job": json.dumps(encode(job)),
         **about,

@@ -175,6 +175,7 @@ _ATTRIBUTES = {
     "heads": "heads",
     "hidden_size": "width",
     "dtype": "number type",
+    "device": "device",
     "attention": "attention implementation",
     "selfcheck": "self-check",
     "seconds": "seconds taken",
