@@ -131,6 +131,9 @@ def _load(kind: Any, folder: Path, placement: Placement, trusted: bool, **how: A
     places: dict[str, Any] = {"dtype": placement.dtype}
     if placement.map is not None:
         places["device_map"] = placement.map
+    elif placement.device.type != "cpu":
+        # tensor by tensor from the files to the device: no copy of all weights in this machine's memory
+        places["device_map"] = {"": placement.device}
     offloaded = tempfile.mkdtemp(prefix="posbias-offloaded-") if placement.to_disk else None
     if offloaded is not None:
         places["offload_folder"] = offloaded
