@@ -1,0 +1,232 @@
+"""What is measured in half precision is what float32 gives, to two roundings; weights are held once."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from small_llama import llama, word_tokenizer
+from tiny import RUNS, tiny_model
+
+from posbias import memory
+from posbias.errors import InvalidValueError, ModelError
+from posbias.measurement import LoadedModel, estimate_cost, load_model, measure, selfcheck, selfchecks
+from posbias.measurement.job import Request, fingerprint_of
+from posbias.measurement.memory import check_memory, memory_parts
+from posbias.measurement.models import device_placement
+from posbias.measurement.models.device_placement import Placement
+from posbias.measurement.models.formats import from_folder
+from precision import LARGEST, beyond, differences
+
+GPU = torch.device("cuda:0")
+
+
+@pytest.fixture(scope="module", params=["tiny-alibi", "tiny-rope"])
+def exact(request):
+    return request.param, measure(load_model(request.param), tokens=64, prompts=3)
+
+
+def test_bfloat16_is_within_two_roundings_of_float32_and_off_by_more_than_float32_is(exact):
+    name, reference = exact
+    loaded = load_model(name, dtype="bfloat16")
+    off = differences(reference, measure(loaded, tokens=64, prompts=3))
+    assert beyond(off, "bfloat16", 2) == {}
+    # rounding is there: what is compared is not one measurement with itself
+    assert all(off[key] > 1e-6 for key in LARGEST)
+    assert set(beyond(off, "float32", 6)) >= {"attention_received"}
+    assert not any(weight.requires_grad for weight in loaded.model.parameters())
+    assert all(weight.grad is None for weight in loaded.model.parameters())
+
+
+def test_float16_is_within_two_of_its_roundings(exact):
+    name, reference = exact
+    off = differences(reference, measure(load_model(name, dtype="float16"), tokens=64, prompts=3))
+    assert beyond(off, "float16", 2) == {}
+
+
+@pytest.mark.real_model
+def test_smollm2_in_bfloat16_is_within_six_roundings():
+    """Thirty layers and massive activations; the most likely next tokens are the same."""
+    reference = measure(load_model("smollm2-135m"), tokens=64, prompts=3)
+    off = differences(reference, measure(load_model("smollm2-135m", dtype="bfloat16"), tokens=64, prompts=3))
+    assert beyond(off, "bfloat16", 6) == {}
+    assert off["same_next_token"] == 1
+    assert off["spearman_mean"] > 0.999
+
+
+def test_a_measurement_of_other_weights_is_beyond_the_limits(exact):
+    """The limits can be missed: all weights 10 % larger."""
+    name, reference = exact
+    loaded = load_model(name)
+    with torch.no_grad():
+        for weight in loaded.model.parameters():
+            weight.mul_(1.1)
+    off = differences(reference, measure(loaded, tokens=64, prompts=3))
+    assert set(beyond(off, "bfloat16", 6)) >= {"kernel", "loss_largest"}
+
+
+def test_precision_is_part_of_what_was_asked_and_of_the_result(text):
+    jobs = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        loaded = tiny_model("llama")
+        loaded.model.to(dtype)
+        jobs[loaded.dtype] = fingerprint_of(Request(text=text, tokens=12, prompts=1).of(loaded))
+        found = measure(loaded, text=text, tokens=12, prompts=1).attrs
+        assert (found["dtype"], found["device"]) == (loaded.dtype, "cpu")
+        assert found["fingerprint"] == jobs[loaded.dtype]
+    assert len(set(jobs.values())) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "number", "attention"), RUNS)
+def test_the_self_check_holds_in_bfloat16_for_every_family(family, number, attention):
+    """Attention is off by half a rounding where it is rounded once, by one where its factors are, never by two."""
+    loaded = tiny_model(family, number, attention)
+    loaded.model.to(torch.bfloat16)
+    found = selfcheck(loaded, torch.arange(3, 35).flip(0).roll(5))
+    assert 0 < found["max_deviation"] <= 2.0**-8
+    assert 0 < found["mixed_deviation"] <= 2 * 2.0**-8
+
+
+def test_a_capture_that_is_off_by_more_than_bfloat16_rounds_is_refused(ids):
+    loaded = tiny_model("llama", 0, "sdpa")
+    loaded.model.to(torch.bfloat16)
+    selfcheck(loaded, ids)
+    shares = selfchecks._shares
+    try:
+        # 1 % of the largest weight: a third more than two roundings
+        selfchecks._shares = lambda scores: shares(scores) * 0.99
+        with pytest.raises(
+            ModelError, match=r"attention rebuilt from its logits deviates by .*, at most 8e-03"
+        ):
+            selfcheck(loaded, ids)
+    finally:
+        selfchecks._shares = shares
+
+
+# --- memory ---------------------------------------------------------------------------------------------------
+
+
+def test_memory_in_half_precision_is_less_than_in_float32_and_more_than_half():
+    config = tiny_model("llama", 0, "sdpa").model.config
+    for tokens in (64, 512, 2048):
+        half, whole = (
+            memory_parts(config, Request(tokens=tokens), dtype=dtype)
+            for dtype in (torch.bfloat16, torch.float32)
+        )
+        assert half["means"] == whole["means"], "kept in float64"
+        assert half["one layer"] == whole["one layer"], "reduced in float32 and float64"
+        assert whole["graph"] / 2 < half["graph"] < whole["graph"], "norms keep float32"
+        assert half["outputs"] < whole["outputs"]
+
+
+def test_a_model_switched_in_memory_is_announced_in_its_own_precision(text):
+    loaded = tiny_model("llama")
+    request = Request(text=text, tokens=24, prompts=1)
+    whole = estimate_cost(loaded, request)
+    loaded.model.to(torch.bfloat16)
+    assert estimate_cost(loaded, request).parts["graph"] < whole.parts["graph"]
+
+
+class Elsewhere(LoadedModel):
+    """A model that says it lies on a GPU."""
+
+    @property
+    def accelerators(self):
+        return [GPU]
+
+
+def on_a_gpu(monkeypatch, free):
+    """A tiny model as if on a GPU with so many bytes free, of which torch holds some that nobody uses."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free - 100, 1 << 40))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 150)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 50)
+    return Elsewhere(**vars(tiny_model("llama")))
+
+
+def test_a_gpu_holds_the_passes_and_this_machine_the_means(monkeypatch, text):
+    request = Request(text=text, tokens=24, prompts=1)
+    loaded = on_a_gpu(monkeypatch, 0)
+    parts = memory_parts(loaded.model.config, request, dtype=torch.float32, device=GPU)
+    there = sum(parts[name] for name in ("graph", "outputs", "one layer"))
+    check_memory(on_a_gpu(monkeypatch, there), request)
+    with pytest.raises(InvalidValueError, match=r"tokens: 24 given; .* GB are free on cuda:0"):
+        check_memory(on_a_gpu(monkeypatch, there - 1), request)
+    monkeypatch.setattr(memory, "available", lambda: sum(parts.values()) - there - 1)
+    with pytest.raises(InvalidValueError, match=r"tokens: 24 given; .* GB are free$"):
+        check_memory(on_a_gpu(monkeypatch, there), request)
+    first, second, _ = estimate_cost(loaded, request).lines()
+    assert "on cuda:0 beside the weights (graph " in first
+    assert "beside the weights (program " in second
+
+
+def test_weights_larger_than_a_gpu_are_refused_before_they_are_read(monkeypatch, folder):
+    stored = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    on_a_gpu(monkeypatch, stored // 2)
+    Placement(torch.bfloat16, GPU).need_memory(folder, torch.float32)
+    with pytest.raises(InvalidValueError, match=r"model: tiny-llama in float32 given; .* are free on cuda:0"):
+        Placement(torch.float32, GPU).need_memory(folder, torch.float32)
+
+
+LOAD = """
+import sys, threading, time
+from pathlib import Path
+from posbias.measurement import load_model
+import transformers.models.llama.modeling_llama
+
+def taken():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:"))
+
+def watch():
+    while not done:
+        sizes.append(taken())
+        time.sleep(1e-3)
+
+for dtype in sys.argv[2:]:
+    sizes, done = [taken()], []
+    thread = threading.Thread(target=watch)
+    thread.start()
+    model = load_model(Path(sys.argv[1]), dtype=dtype).model
+    done.append(True)
+    thread.join()
+    print(max(sizes) - sizes[0], sum(weight.nbytes for weight in model.parameters()))
+"""
+"""What loading takes beside the files themselves, which are mapped and may be let go at any time; the weights."""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux says what a process takes")
+def test_shards_are_loaded_without_a_second_copy(tmp_path):
+    model = llama(hidden_size=256, intermediate_size=1024, num_hidden_layers=8, vocab_size=30_000)
+    model.save_pretrained(tmp_path, max_shard_size="10MB")
+    word_tokenizer().save_pretrained(tmp_path)
+    assert len(list(tmp_path.glob("*.safetensors"))) >= 5
+    command = [sys.executable, "-c", LOAD, str(tmp_path), "float32", "bfloat16"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    for line, share in zip(done.stdout.splitlines(), (1, 2), strict=True):
+        most, weights = map(int, line.split())
+        assert weights == sum(weight.nbytes for weight in model.parameters()) // share
+        # in bfloat16 a float32 copy of all would be twice the weights on top
+        assert most < 1.5 * weights
+
+
+def test_a_device_given_gets_the_weights_straight_from_the_files(folder, monkeypatch):
+    """What a GPU gets: each tensor goes to the device as it is read, none to this machine's memory first."""
+    given = {}
+    load = transformers.AutoModelForCausalLM.from_pretrained.__func__
+
+    def listening(kind, *args, **named):
+        given.update(named)
+        # the same way to the only device that every machine has
+        return load(kind, *args, **named | {"device_map": {"": torch.device("cpu")}})
+
+    plain, _ = from_folder(folder, Placement(torch.bfloat16))
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", classmethod(listening))
+    monkeypatch.setattr(device_placement, "require_on", lambda *asked: None)
+    monkeypatch.setattr(torch.nn.Module, "to", lambda module, *places: module)
+    again, _ = from_folder(folder, Placement(torch.bfloat16, GPU))
+    assert given["device_map"] == {"": GPU}
+    for one, other in zip(plain.parameters(), again.parameters(), strict=True):
+        assert torch.equal(one, other)
