@@ -69,6 +69,12 @@ def test_announced_memory_is_enough_and_not_much_more():
         assert 1 / 1.2 < (found["bytes"] - found["before"]) / found["estimated"] <= 1, tokens
 
 
+def test_announced_memory_in_bfloat16_is_enough():
+    for tokens in (256, 1024):
+        found = once("whole in bfloat16", tokens)
+        assert 1 / 1.35 < (found["bytes"] - found["before"]) / found["estimated"] <= 1, tokens
+
+
 # --- in the process of one case -------------------------------------------------------------------------------
 
 
@@ -90,12 +96,13 @@ def _work(what: str, tokens: int):
 
     torch.set_num_threads(1)
     loaded = load_model("smollm2-135m", attention={"output_attentions": "eager"}.get(what, "sdpa"))
-    if what in ("measure", "whole"):
-        loaded = for_length(load_model("smollm2-135m"), tokens)
+    if what in ("measure", "whole", "whole in bfloat16"):
+        dtype = "bfloat16" if what.endswith("bfloat16") else "float32"
+        loaded = for_length(load_model("smollm2-135m", dtype=dtype), tokens)
     sum(
         float(weight.detach().sum()) for weight in loaded.model.parameters()
     )  # weights are in memory from here on
-    if what == "whole":
+    if what.startswith("whole"):
         return loaded, lambda: measure(loaded, tokens=tokens, prompts=3, threads=1)
     drawn = prompts_from(loaded.tokenizer, read_text(None), tokens=tokens, prompts=1, seed=0)
     ids = torch.from_numpy(drawn.ids[0])
@@ -129,7 +136,7 @@ def _main(what: str, tokens: int) -> None:
     before = _status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     seconds = []
-    for _ in range(1 if what == "whole" else REPEATS[tokens]):
+    for _ in range(1 if what.startswith("whole") else REPEATS[tokens]):
         begin = time.process_time()
         work()
         seconds.append(time.process_time() - begin)

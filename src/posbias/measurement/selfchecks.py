@@ -39,11 +39,11 @@ def selfcheck(loaded: LoadedModel, ids: Int[Tensor, "position"]) -> dict[str, An
     `rotation_deviation` of logits with positions taken out, relative to what is summed in them. `content` says
     in how many of the `layers` that could be told, `causal` whether no query saw a later key.
 
-    Raises `ModelError` when a deviation is over 1e-5, in half precision over two roundings u (2⁻⁸ in bfloat16, 2⁻¹¹
-    in float16), outputs differ in any bit or are not finite, or a model that its row calls causal is not. 2u is
-    what rounding can do: weights ≤ 1 are rounded by the model (u/2) or with their product (2u); attention times
-    values rounds the weights, whose rows sum to one, and the result (u · max |v| each). Rotations round more often,
-    but not alike in all channels: 1.5u at most was seen, in all families of the table.
+    Raises `ModelError` when a deviation is over 1e-5, in half precision over two roundings u (2⁻⁸ in bfloat16,
+    2⁻¹¹ in float16), outputs differ in any bit or are not finite, or a model that its row calls causal is not. 2u
+    is what rounding can do: weights ≤ 1 are rounded by the model (u/2) or with their product (2u); attention times
+    values rounds the weights, whose rows sum to one, and the result (u · max |v| each). Rotations round more
+    often, but not alike in all channels: 1.5u at most was seen, in all families of the table.
     """
     model, family = loaded.model, loaded.family
     tolerance = max(TOLERANCE, 2 * _ROUNDING.get(model.dtype, 0.0))
