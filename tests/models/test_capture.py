@@ -8,7 +8,8 @@ from torch.utils.checkpoint import checkpoint
 from posbias.errors import ModelError
 from posbias.measurement import LoadedModel, selfcheck
 from posbias.measurement.capture.forward import Capture
-from posbias.measurement.capture.tracer import mark_of
+from posbias.measurement.capture.tags import Derived, Twin, mark_of, set_mark
+from posbias.measurement.capture.tracer import Watch
 from posbias.measurement.quantities.influence import predict
 
 ATTENTIONS = ["eager", "sdpa"]
@@ -144,6 +145,35 @@ def test_positions_that_no_argument_carries_are_not_guessed(ids):
     assert all(seen.content is None for seen in seen_layers(loaded, ids))
     with pytest.raises(ModelError, match="could be told in 0 of 3 layers, the row of 'llama' needs all"):
         selfcheck(loaded, ids)
+
+
+@pytest.mark.parametrize("first", ["turned", "plain"])
+def test_what_is_written_into_a_part_of_a_tensor_is_turned_in_the_twin_of_the_whole(first):
+    """As families with latent attention make their keys: half of the channels rotates, the other half does not."""
+    turned, twin, rest = (torch.randn(1, 4, 3) for _ in range(3))
+    set_mark(turned, Twin(twin))
+    watch = Watch(torch.zeros(1, 4, 6))
+    whole = torch.zeros(1, 4, 6)
+    parts = {"turned": (slice(3, 6), turned), "plain": (slice(0, 3), rest)}
+    for name in (first, *(name for name in parts if name != first)):
+        place, given = parts[name]
+        view = watch.run(torch.Tensor.__getitem__, (whole, (..., place)), {})
+        watch.run(torch.Tensor.copy_, (view, given), {})
+    assert torch.equal(whole, torch.cat((rest, turned), -1))
+    mark = mark_of(whole)
+    assert isinstance(mark, Twin)
+    assert torch.equal(mark.tensor, torch.cat((rest, twin), -1))
+
+
+def test_a_bias_for_all_positions_is_no_stream():
+    """GPT-NeoX Japanese adds the bias of its last output projection by itself."""
+    watch, attention, bias = Watch(torch.randn(1, 4, 6)), torch.randn(1, 4, 6), torch.randn(6)
+    set_mark(attention, Derived())
+    update = watch.run(torch.add, (attention, bias.expand_as(attention)), {})
+    assert not watch.done
+    watch.run(torch.add, (update, watch.stream), {})
+    assert watch.update is not None
+    assert torch.equal(watch.update, attention + bias)
 
 
 def test_one_prompt_at_a_time(tiny, ids):

@@ -21,6 +21,7 @@ from posbias.measurement.capture.forward import SeenLayer
 from posbias.measurement.capture.scores import Factored
 from posbias.measurement.job import Request
 from posbias.measurement.models.device_placement import require_on
+from posbias.measurement.models.families import decoder_config
 from posbias.measurement.prompt_meter import FUSED, KERNEL_TOKENS, layer_means, queries_at_once
 from posbias.measurement.quantities.influence import BLOCK
 from posbias.signatures import typed
@@ -91,7 +92,7 @@ def estimate_cost(loaded: "LoadedModel", request: Request) -> Cost:
 
 def _parts(loaded: "LoadedModel", request: Request) -> dict[str, int]:
     device, *_ = loaded.accelerators or [_CPU]
-    config = loaded.model.config.get_text_config()
+    config = decoder_config(loaded.model.config)
     return memory_parts(config, request, dtype=loaded.model.dtype, device=device)
 
 
@@ -157,7 +158,7 @@ def check_memory(loaded: "LoadedModel", request: Request) -> None:
 
 def _seconds(loaded: "LoadedModel", request: Request) -> float:
     """Seconds for one prompt."""
-    model, config, tokens = loaded.model, loaded.model.config.get_text_config(), request.tokens
+    model, config, tokens = loaded.model, decoder_config(loaded.model.config), request.tokens
     short = min(tokens, _SHORT)
     forward = _forward(model, config, short) * _products(model, config, tokens)
     forward /= _products(model, config, short)

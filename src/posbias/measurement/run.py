@@ -22,7 +22,7 @@ from posbias.logs import muted
 from posbias.measurement.accumulate import State
 from posbias.measurement.job import Request, TextSource, fingerprint_of
 from posbias.measurement.memory import check_memory, estimate_cost
-from posbias.measurement.models.families import decoder_layers, need_causal
+from posbias.measurement.models.families import decoder_config, decoder_layers, need_causal
 from posbias.measurement.models.in_memory import ready
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.prompt_meter import FUSED, KERNEL_TOKENS, PromptMeter
@@ -131,7 +131,12 @@ def _ready(model: Any, tokenizer: Any, request: Request) -> Iterator[LoadedModel
 def for_length(loaded: LoadedModel, tokens: int) -> LoadedModel:
     """Return the model with the attention to take at this length: fused above `FUSED`, where that is right."""
     if tokens > FUSED and "sdpa" in loaded.family.attention and loaded.attention != "sdpa":
-        loaded.model.set_attn_implementation("sdpa")
+        try:
+            loaded.model.set_attn_implementation("sdpa")
+        except ValueError as error:
+            if loaded.verified:
+                raise
+            log.info("no fused attention: %s", error)
     return loaded
 
 
@@ -143,13 +148,13 @@ def prepared(loaded: LoadedModel, request: Request) -> Prompts:
     tokens than the context or the memory hold, `InputFileError` for too short a text.
     """
     need_causal(loaded.family, "measuring the influence on the last token")
-    config = loaded.model.config.get_text_config()
+    config = decoder_config(loaded.model.config)
     if not getattr(config, "num_attention_heads", None):
         raise ModelError(
             f"model: {loaded.name} ({loaded.family.model_type}) has no attention heads, one that attends needed"
         )
     context = getattr(config, "max_position_embeddings", None)
-    if context is not None and request.tokens > context:
+    if context is not None and 0 < context < request.tokens:
         raise InvalidValueError(
             f"tokens: {request.tokens} given, at most {context} fit the context of {loaded.name}"
         )
@@ -228,7 +233,7 @@ def _attributes(
     check: dict[str, Any],
     processes: Group,
 ) -> dict[str, Any]:
-    config = loaded.model.config.get_text_config()
+    config = decoder_config(loaded.model.config)
     attributes = {
         "model": loaded.name,
         "family": loaded.family.model_type,
@@ -250,7 +255,7 @@ def _attributes(
         "depth": config.num_hidden_layers,
         "heads": config.num_attention_heads,
         "hidden_size": config.hidden_size,
-        "head_size": getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
+        "head_size": _head_size(config),
         "starts": np.asarray(drawn.starts).tolist(),
         "versions": job["versions"] | {"python": platform.python_version()},
         "seconds": {"load": loaded.seconds, "measure": state.seconds},
@@ -264,3 +269,10 @@ def _attributes(
     if loaded.revision is not None:
         attributes["revision"] = loaded.revision
     return attributes
+
+
+def _head_size(config: Any) -> int:
+    """Channels of a head; of the first layer where layers differ."""
+    layers = getattr(config, "per_layer_config", None)
+    first = config if layers is None else layers[0]
+    return getattr(first, "head_dim", None) or config.hidden_size // config.num_attention_heads

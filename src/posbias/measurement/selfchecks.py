@@ -78,7 +78,7 @@ def selfcheck(loaded: LoadedModel, ids: Int[Tensor, "position"]) -> dict[str, An
 def _own_attention(loaded: LoadedModel, ids: Tensor) -> list[Tensor] | None:
     """The model's own account of its attention, None when it gives none, or none of some layers."""
     with torch.no_grad():
-        own = loaded.model(ids[None].to(loaded.device), output_attentions=True)
+        own = loaded.model(ids[None].to(loaded.device), output_attentions=True, use_cache=False)
     attentions = getattr(own, "attentions", None)
     depth = len(decoder_layers(loaded.model, loaded.family))
     if not attentions or len(attentions) < depth or any(each is None for each in attentions):

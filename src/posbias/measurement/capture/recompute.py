@@ -39,10 +39,21 @@ def leaf(model: Any) -> Iterator[list[Tensor]]:
     leaves: list[Tensor] = []
 
     def cut(module, given, output):
+        if not isinstance(output, Tensor):
+            raise ModelError(
+                f"model: its embedding module returns a {type(output).__name__}, "
+                "a tensor is needed to differentiate by"
+            )
         leaves.append(output.detach().requires_grad_(True))
-        return leaves[-1]
+        # what follows may write into it, which nothing may into a leaf
+        return leaves[-1].clone()
 
-    with model.get_input_embeddings().register_forward_hook(cut):
+    embeddings = model.get_input_embeddings()
+    if not isinstance(embeddings, torch.nn.Module):
+        raise ModelError(
+            f"model: its embeddings are a {type(embeddings).__name__}, a module of them is needed"
+        )
+    with embeddings.register_forward_hook(cut):
         yield leaves
 
 

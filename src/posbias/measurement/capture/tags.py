@@ -80,12 +80,27 @@ def _number(value: Any) -> float | None:
 
 
 def twin_arguments(name: str, args: tuple, kwargs: dict) -> tuple[list, dict]:
-    """The arguments with every rotated tensor replaced by its twin."""
+    """The arguments with every rotated tensor replaced by its twin; what is written into is never the model's."""
     given = [_swapped(item) for item in args]
-    in_place = (name.endswith("_") and not name.endswith("__")) or name.startswith("__i") or "set" in name
-    if in_place and isinstance(args[0], Tensor) and given[0] is args[0]:
+    if in_place(name) and isinstance(args[0], Tensor) and not isinstance(mark_of(args[0]), Twin):
         given[0] = args[0].detach().clone()
     return given, {key: _swapped(item) for key, item in kwargs.items()}
+
+
+def in_place(name: str) -> bool:
+    """Whether an operation of this name writes into its first operand."""
+    return (name.endswith("_") and not name.endswith("__")) or name.startswith("__i") or "set" in name
+
+
+def mark_base(view: Tensor) -> None:
+    """After a write into a view of a whole without a twin: give the whole one, with the view's in its place."""
+    base, mark = view._base, mark_of(view)
+    if base is None or not isinstance(mark, Twin) or isinstance(mark_of(base), Twin):
+        return
+    twin = base.detach().clone()
+    place = view.storage_offset() - base.storage_offset()
+    twin.as_strided(view.size(), view.stride(), place).copy_(mark.tensor)
+    set_mark(base, Twin(twin))
 
 
 def _swapped(item: Any) -> Any:

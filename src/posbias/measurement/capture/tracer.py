@@ -27,7 +27,9 @@ from posbias.measurement.capture.tags import (
     flat,
     heads_of,
     holds_tensors,
+    in_place,
     mark_all,
+    mark_base,
     mark_of,
     mark_twins,
     plain,
@@ -109,19 +111,25 @@ class Watch:
                 set_mark(args[0], Twin(twin[0][0]))
         else:
             self._hand_on(name, args, operands, marks, result)
+        if twin is not None and in_place(name):
+            mark_base(operands[0])
         return result
 
     def _is_update(self, operands: list[Tensor], marks: list) -> bool:
-        """Whether exactly one of two tensors of the stream's shape comes from attention."""
+        """Whether exactly one of two tensors of the stream's shape comes from attention.
+
+        A bias spread over all positions (its stride there is 0) is no stream: with it, attention is not complete.
+        """
         return (
             len(operands) == 2
             and sum(isinstance(mark, (Mixed, Derived)) for mark in marks) == 1
             and operands[0].shape == operands[1].shape == self.stream.shape
+            and all(operand.stride(1) for operand in operands)
         )
 
     def _is_attention(self, given: Tensor) -> bool:
         right = given.dim() == 4 and given.shape[-2] == self._tokens <= given.shape[-1]
-        return right or isinstance(mark_of(given), Product)
+        return right or (given.dim() >= 3 and isinstance(mark_of(given), Product))
 
     def _softmax(self, given: Tensor, result: Tensor) -> None:
         """Eager attention: the softmax sees all logits of the layer, with a sink beside them or without."""

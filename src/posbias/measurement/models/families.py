@@ -7,6 +7,7 @@ every row, on which the row is proven. A family without a row gets `generic`, an
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,6 +143,17 @@ def part(root: Any, path: str) -> Any:
     return here
 
 
+def decoder_config(config: Any) -> Any:
+    """Return the text part of a configuration, of a decoder taken out of a pair with the decoder's own sizes."""
+    text = config.get_text_config()
+    depth = getattr(text, "decoder_layers", None)
+    if not getattr(text, "is_decoder", False) or depth is None:
+        return text
+    text = copy(text)
+    text.num_hidden_layers, text.num_attention_heads = depth, text.decoder_attention_heads
+    return text
+
+
 def decoder_layers(model: Any, family: Family | None = None) -> list[Any]:
     """Return the layers, bottom first: the list of modules as long as the configuration's depth.
 
@@ -149,7 +161,7 @@ def decoder_layers(model: Any, family: Family | None = None) -> list[Any]:
     """
     from torch import nn
 
-    depth = model.config.get_text_config().num_hidden_layers
+    depth = getattr(decoder_config(model.config), "num_hidden_layers", 0)
     lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
     right = [layers for layers in lists if len(layers) == depth >= 1]
     if not right:

@@ -74,7 +74,8 @@ class LoadedModel:
     @property
     def device(self) -> torch.device:
         """Where prompts are to be put: where the embeddings are (the CPU while those are on disk)."""
-        place = self.model.get_input_embeddings().weight.device
+        embeddings = self.model.get_input_embeddings()
+        place = getattr(embeddings, "weight", embeddings).device
         return torch.device("cpu") if place.type == "meta" else place
 
     @property
