@@ -46,6 +46,8 @@ def describe(profile: "Profile") -> list[str]:
 
 def verdict_line(profile: "Profile") -> str:
     """'verdict: U', or why there is none."""
+    from posbias.theory.huggingface_layers import UNMEASURED
+
     if not profile.left_out:
         return f"verdict: {profile.summary.verdict}"
     if any("(the model has" in part for part in profile.left_out):
@@ -57,6 +59,8 @@ def verdict_line(profile: "Profile") -> str:
             if here
             else "`posbias measure` at this length tells"
         )
+    elif not UNMEASURED.isdisjoint(profile.left_out):
+        settles = "such layers cannot be measured, the gradient influence alone can (docs/zoo.md)"
     elif any(not part.startswith("λ") for part in profile.left_out):
         known = profile.attrs.get("architecture") == "smollm2-135m"
         settles = f"a measurement tells more: --calibrate {'smollm2-135m' if known else 'FILE.nc'}"

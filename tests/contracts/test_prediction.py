@@ -209,6 +209,24 @@ def test_the_first_line_says_what_is_left_out_and_what_settles_it():
     assert only == "no verdict: λ not known, this is λ as at initialisation; --mixing gives it"
 
 
+@pytest.mark.parametrize(
+    ("family", "measured"), [("jamba", False), ("lfm2", False), ("falcon_h1", True), ("llama", True)]
+)
+def test_a_measurement_is_advised_only_where_the_model_can_be_measured(family, measured):
+    sizes = {"num_hidden_layers": 8, "num_attention_heads": 4, "max_position_embeddings": 4096}
+    more = {
+        "jamba": {"attn_layer_period": 8, "attn_layer_offset": 4},
+        "lfm2": {"full_attn_idxs": [2, 5], "conv_L_cache": 3},
+    }
+    read = from_huggingface({"model_type": family, **sizes, **more.get(family, {})})
+    first, *_ = describe(predict(read, 64))
+    assert ("a measurement tells more: --calibrate FILE.nc" in first) == measured
+    assert (
+        first.endswith("such layers cannot be measured, the gradient influence alone can (docs/zoo.md)")
+        != measured
+    )
+
+
 def test_no_rotary_preset_has_a_verdict_whatever_its_mixing():
     for words in ([], ["--mixing", "0.2"], ["--mixing", "init"]):
         told = answered("smollm2-135m", "--tokens", "64", *words)

@@ -37,7 +37,7 @@ class Part:
     `taken` says so, `unknown` what of it needs measurement ("": nothing); both with `numbers`, keys of the
     configuration, in the places {0}, {1}, …. `encoded`: whether the family's encoding of positions acts in it.
     `window`: its width, or the key that holds it; `chunks`: the key of the width of chunks; None for all earlier
-    tokens.
+    tokens. `measured`: whether `posbias measure` sees an attention in it.
     """
 
     taken: str
@@ -46,6 +46,7 @@ class Part:
     encoded: bool = False
     window: str | int | None = None
     chunks: str | None = None
+    measured: bool = True
 
     def words(self, config: Config) -> tuple[str, str]:
         """`taken` and `unknown` with the configuration's numbers."""
@@ -65,6 +66,7 @@ STATES = {
         "a state that forgets (linear attention, state space), taken as attention to all earlier tokens alike, as "
         "if it forgot nothing",
         "how fast linear attention forgets",
+        measured=False,
     )
 }
 CONVOLUTIONS = {
@@ -73,6 +75,7 @@ CONVOLUTIONS = {
         "what short convolutions weigh",
         ("conv_L_cache",),
         window="conv_L_cache",
+        measured=False,
     )
 }
 CHUNKS = {
@@ -106,14 +109,23 @@ COMPRESSION = {
         "which compressed entries are selected, and what they hold",
         ("sliding_window", "compress_rate_csa", "index_topk"),
         encoded=True,
+        measured=False,
     ),
     COMPRESSED: Part(
         _ENTRIES + "; taken as all earlier tokens one by one",
         "what compressed entries hold",
         ("sliding_window", "compress_rate_hca"),
         encoded=True,
+        measured=False,
     ),
 }
+UNMEASURED = frozenset(
+    part.unknown
+    for kinds in (STATES, CONVOLUTIONS, COMPRESSION)
+    for part in kinds.values()
+    if not part.measured
+)
+"""What is not known of layers in which `posbias measure` sees no attention."""
 
 
 def by_rule(kind_of: Callable[[int, int, Config], str]) -> Spelling:
