@@ -47,6 +47,7 @@ SIZES = {
     16: r"^qk_head_dim$",
 }
 """Size → the keys that are made so small."""
+_WIDTH = {"head_dim": 8}
 _LATENT = {"num_key_value_heads": 4, "n_group": 1, "topk_group": 1}
 SPECIAL: dict[str, dict[str, Any]] = {
     "codegen": {"rotary_dim": 4},
@@ -56,12 +57,31 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "deepseek_v32": _LATENT,
     "glm4_moe_lite": _LATENT,
     "glm_moe_dsa": _LATENT,
-    **dict.fromkeys(("axk1", "kimi_linear", "minicpm3", "youtu"), _LATENT),
+    **dict.fromkeys(("axk1", "axk2", "dots3_note_text", "kimi_linear", "minicpm3", "youtu"), _LATENT),
+    "dots1": _LATENT | {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2},
     "mistral4": _LATENT | {"head_dim": 16},
     "gemma4_text": {"vocab_size_per_layer_input": VOCABULARY},
     "lfm2": {"full_attn_idxs": [2, 5]},
     "ernie4_5_moe": {"moe_k": 2},
     "mpt": {"expansion_ratio": 2},
+    "hunyuan_v1_dense": _WIDTH,
+    "hunyuan_v1_moe": _WIDTH,
+    "ministral": _WIDTH,
+    "nemotron": _WIDTH | {"num_key_value_heads": 4},
+    "gpt_neo": {"attention_types": [[["global", "local"], 4]]},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 4},
+    "longcat_flash": _LATENT,
+    "mamba2": {"num_heads": 8, "head_dim": 8, "expand": 2, "n_groups": 1},
+    "marian": {"decoder_vocab_size": VOCABULARY, "pad_token_id": 0},
+    "bamba": {"attn_layer_indices": [2, 5], "mamba_n_heads": 8, "mamba_d_head": 8},
+    "granitemoehybrid": {"layer_types": ["mamba", "attention"] * 4, "mamba_n_heads": 8, "mamba_d_head": 8},
+    "xmod": {"languages": ["en_XX"], "default_language": "en_XX"},
+    "reformer": {"is_decoder": True, "axial_pos_embds_dim": [16, 16], "axial_pos_shape": [8, 8]},
+    "esm": {"vocab_size": VOCABULARY, "pad_token_id": 1, "position_embedding_type": "rotary"},
+    "squeezebert": dict.fromkeys(
+        (f"{part}_groups" for part in ("q", "k", "v", "post_attention", "intermediate", "output")), 1
+    ),
+    "xlnet": {"attn_type": "uni"},
 }
 """What some families need beside this to be built."""
 _SELECTS = "it rotates, which the capture does not see beside the mask of the selection"
@@ -136,23 +156,21 @@ def small(config: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-def build(family: str, **changes: Any) -> tuple[Any, Any]:
+def build(
+    family: str, head: Any = transformers.AutoModelForCausalLM, attention: str = "eager", **changes: Any
+) -> tuple[Any, Any]:
     """A tiny configuration of a family and its model, with drawn weights. Raises whatever transformers raises."""
     kind = transformers.AutoConfig.for_model(family).__class__
     config = kind(**small(kind().to_dict()) | SPECIAL.get(family, {}) | changes)
-    make: Any = (
-        getattr(transformers, OUTSIDE[family])._from_config
-        if family in OUTSIDE
-        else transformers.AutoModelForCausalLM.from_config
-    )
+    make: Any = getattr(transformers, OUTSIDE[family])._from_config if family in OUTSIDE else head.from_config
     with torch.device("meta"):
-        sketch = make(config, attn_implementation="eager")
+        sketch = make(config, attn_implementation=attention)
     size = sum(parameter.numel() for parameter in sketch.parameters())
     if size > LARGEST:
         raise ValueError(f"{size:,} parameters: not tiny")
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
-        model = make(config, attn_implementation="eager")
+        model = make(config, attn_implementation=attention)
         for parameter in model.parameters():
             if parameter.dim() >= 2:
                 parameter.normal_(0, 0.5 if parameter.shape[0] == VOCABULARY else 0.25)
@@ -282,7 +300,7 @@ def page(rows: Sequence[Row]) -> str:
         f"Every causal family of transformers {transformers.__version__} ({len(rows)}), built tiny with "
         f"{DEPTH} layers from its own configuration: what `posbias predict config.json` reads, against what the "
         "model's attention shows (mask by layer, rotation, bias by distance). Made by `python tools/families.py`, "
-        "held by `make test-all`.",
+        "held by `make test-all`. What can be measured of which family is [another table](zoo.md).",
         "",
         ", ".join(
             f"{counts[kind]} {kind}"

@@ -1,0 +1,373 @@
+"""What can be measured of which family, tried on a tiny random model of every one in transformers.
+
+python tools/zoo.py                  write docs/zoo.md
+python tools/zoo.py llama bert       print the rows of some families
+
+Each family goes through `posbias.measure` as a user's model in memory would. What comes out is held against the
+model's own attention, and against λ and gradients computed plainly (`by_hand.py`). Encoders, which `measure`
+refuses, go through the capture alone.
+"""
+
+import logging
+import random
+import re
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers
+import torch
+import transformers
+from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+from by_hand import influence, mixings, own_attention, uncached
+from families import build, families
+from posbias.errors import PosbiasError
+from posbias.measurement import LoadedModel, measure, selfcheck
+from posbias.measurement.capture.forward import Capture, SeenLayer
+from posbias.measurement.job import Request
+from posbias.measurement.models.families import FAMILIES, decoder_config, generic
+from posbias.measurement.quantities.influence import gradients, predict
+from posbias.measurement.quantities.mixing import mixing, token_norms
+
+PAGE = Path(__file__).parents[1] / "docs" / "zoo.md"
+TOKENS, WORDS = 20, [f"w{number}" for number in range(50)]
+TOLERANCE = 1e-4
+"""Relative, of λ and gradients against those by hand; of attention and its sums absolute. Seen: 1e-8 to 1e-6."""
+BESIDE = {
+    "convbert": "a convolution stands beside attention, and is part of what is called its update",
+    "diffllama": "two softmaxes are subtracted: attention is that of each, λ that of the difference",
+    "falcon_h1": "a state space beside attention writes to the stream too, and is not in λ, kernel or rollouts",
+    "jetmoe": "each token has its own few of the query heads: a head is a place among them, not a weight",
+}
+"""What is right and may still be misread, of families where it is so."""
+
+UNTOLD = "by hand it cannot be told: "
+Seen = Mapping[int, SeenLayer]
+
+
+@dataclass(frozen=True)
+class Row:
+    """How far a family can be measured, in how many layers, and what is to be said of it."""
+
+    family: str
+    verdict: str
+    layers: str = ""
+    remarks: tuple[str, ...] = ()
+
+
+CAUSAL = {
+    "measured": "attention, λ, outputs and gradient influence are those of the model, in every layer",
+    "attention layers only": "`measure` refuses; attention and λ of the layers that have a softmax, and the "
+    "gradient influence, are right",
+    "influence only": "`measure` refuses; the gradient influence is right",
+    "refused": "neither can be had",
+    "not built": "no tiny model of it could be built and run here",
+    "wrong": "something deviates and nothing says so",
+}
+ENCODERS = {
+    "attention and λ": "both are those of the model, in every layer, and outputs the same",
+    "attention only": "what attention adds to the stream cannot be told by hand, so no λ is vouched for",
+    "refused": "the capture says that it does not see the attention",
+    "not built": CAUSAL["not built"],
+    "wrong": CAUSAL["wrong"],
+}
+"""Verdicts → what they mean."""
+
+
+def tiny(family: str, head: Any = transformers.AutoModelForCausalLM, attention: str | None = None) -> Any:
+    """A tiny model that runs; no gain or bias stands at 1 or 0, where nothing would show that it is missing."""
+    known = FAMILIES.get(family)
+    attention = attention or (known.attention[0] if known else "eager")
+    decoder = head is transformers.AutoModelForCausalLM
+    config = transformers.AutoConfig.for_model(family).to_dict()
+    changes = {"is_decoder": True} if decoder and config.get("is_decoder") is False else {}
+    if known and not known.causal:
+        changes = {}
+    _, model = build(family, head, attention, **changes)
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(1)
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 1 and not name.lower().endswith("norm.bias"):
+                parameter.add_(0.1 * torch.randn_like(parameter))
+        model(torch.arange(3, 3 + TOKENS)[None], **uncached(model))
+    return model
+
+
+def tokenizer() -> Any:
+    """One token a word."""
+    vocabulary = {word: number for number, word in enumerate(["[UNK]", *WORDS])}
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]"))
+    words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]")
+
+
+def causal(family: str) -> Row:
+    """Build and measure one causal family."""
+    try:
+        model = tiny(family)
+    except Exception as error:  # whatever keeps a family from being built is its reason
+        return Row(family, "not built", remarks=(_line(error),))
+    said = (BESIDE[family],) if family in BESIDE else ()
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder, "words.txt")
+        text.write_text(" ".join(random.Random(5).choices(WORDS, k=200)), encoding="utf-8")
+        asked = {"text": text, "tokens": TOKENS, "prompts": 1}
+        try:
+            found = measure(model, tokenizer=tokenizer(), threads=1, **asked)
+        except PosbiasError as error:
+            return _refused(family, model, _line(error), said)
+        except Exception as error:
+            return Row(family, "wrong", remarks=(f"raises {_line(error)}", *said))
+        loaded = LoadedModel(model, tokenizer(), generic(family), family, "")
+        ids = torch.from_numpy(Request(**asked).draw(loaded).ids[0])
+    model.eval().requires_grad_(False)
+    # asked for its attention, a model with sdpa may return one that it does not use
+    asked_for_own = model if model.config._attn_implementation == "eager" else tiny(family, attention="eager")
+    own = own_attention(asked_for_own, ids)
+    faults = _deviations(model, ids, own, found["kernel"].values, found["mixing"].values[0])
+    faults += of_influence(model, ids, found["influence"].values[0])
+    told = int(np.isfinite(found["content_mean"].values).all(axis=1).sum()) if "content_mean" in found else 0
+    depth = found.sizes["layer"]
+    if told < depth:
+        said = (*said, f"positions are told apart from content in {told} of {depth} layers")
+    faults += _fused(model, family, ids, found["mixing"].values[0])
+    wrong = [fault for fault in faults if not fault.startswith("(")]
+    remarks = (*wrong, *(fault.strip("()") for fault in faults if fault.startswith("(")), *said)
+    return Row(family, "wrong" if wrong else "measured", f"{depth} of {depth}", remarks)
+
+
+def _refused(family: str, model: Any, reason: str, said: tuple[str, ...]) -> Row:
+    """What is left of a family that `measure` refuses."""
+    model.eval().requires_grad_(False)
+    ids = torch.arange(3, 3 + TOKENS)
+    seen, problem = layers_seen(model, family, ids)
+    try:
+        found = gradients(predict(model, ids), ids)["influence"]
+    except PosbiasError as error:
+        return Row(family, "refused", remarks=(reason, _line(error), *said))
+    faults = of_influence(model, ids, found)
+    depth = (
+        decoder_config(model.config).num_hidden_layers if hasattr(model.config, "num_hidden_layers") else 0
+    )
+    partial = "attention was seen in" in problem and seen
+    if partial:
+        faults += of_layers(model, ids, seen)
+    untold = [f"no λ: {one.split(UNTOLD)[1]}" for one in faults if UNTOLD in one]
+    if len(faults) > len(untold):
+        return Row(family, "wrong", f"{len(seen)} of {depth}", (*faults, reason, *said))
+    if partial:
+        return Row(family, "attention layers only", f"{len(seen)} of {depth}", (*untold[:1], *said))
+    return Row(family, "influence only", "", (reason, *said))
+
+
+def layers_seen(model: Any, family: str, ids: torch.Tensor) -> tuple[Seen, str]:
+    """What the capture sees of each layer, and what it says where it refuses."""
+    seen: dict[int, SeenLayer] = {}
+    try:
+        with Capture(
+            model, FAMILIES.get(family) or generic(family), lambda one: seen.update({one.layer: one})
+        ):
+            predict(model, ids)
+    except PosbiasError as error:
+        return seen, str(error)
+    return seen, ""
+
+
+def of_layers(model: Any, ids: torch.Tensor, seen: Seen) -> list[str]:
+    """`_deviations` of single layers: those that have a softmax."""
+    own = own_attention(model, ids)
+    hand = mixings(model, ids)
+    faults = []
+    if own is None or len(own) not in (len(seen), len(hand)):
+        faults.append("the model does not return its own attention")
+    else:
+        for place, (number, one) in enumerate(sorted(seen.items())):
+            its = own[place if len(own) == len(seen) else number]
+            faults += _attention(number, one.attention.double().numpy(), its.numpy())
+    for number, one in seen.items():
+        found = mixing(token_norms(one.stream), token_norms(one.update))
+        faults += _lambda(number, found, hand[number])
+    return faults
+
+
+def _deviations(
+    model: Any,
+    ids: torch.Tensor,
+    own: list[torch.Tensor] | None,
+    kernels: np.ndarray,
+    coefficients: np.ndarray,
+) -> list[str]:
+    """How kernels [layer, query, key] and λ [layer] differ from the model's; in brackets what was not compared."""
+    faults = []
+    if own is None or len(own) != len(kernels):
+        faults.append("(attention is compared with its logits alone: the model does not return its own)")
+    else:
+        for number, (kernel, its) in enumerate(zip(kernels, own, strict=True)):
+            faults += _attention(number, kernel, its[..., : len(kernel)].mean(0).numpy())
+    for number, (found, by_hand) in enumerate(zip(coefficients, mixings(model, ids), strict=True)):
+        faults += _lambda(number, float(found), by_hand)
+    return faults
+
+
+def _attention(number: int, found: np.ndarray, own: np.ndarray) -> list[str]:
+    if found.shape != own.shape or not np.abs(found - own).max() < TOLERANCE:
+        return [f"attention of layer {number} is not the model's"]
+    return [] if found.sum(-1).max() < 1 + TOLERANCE else [f"rows of layer {number} sum to more than one"]
+
+
+def _lambda(number: int, found: float, by_hand: Any) -> list[str]:
+    if by_hand.reason:
+        return [f"λ of layer {number} is {found:.3f}, {UNTOLD}{by_hand.reason}"]
+    if not abs(found - by_hand.mixing) < TOLERANCE * by_hand.mixing:
+        return [f"λ of layer {number} is {found:.4f}, by hand {by_hand.mixing:.4f}"]
+    return []
+
+
+def of_influence(model: Any, ids: torch.Tensor, found: np.ndarray) -> list[str]:
+    plain = influence(model, ids).numpy()
+    right = plain.max() > 0 and np.abs(found - plain).max() < TOLERANCE * plain.max()
+    return [] if right else ["the influence is not that of a plain backward pass"]
+
+
+def _fused(model: Any, family: str, ids: torch.Tensor, coefficients: np.ndarray) -> list[str]:
+    """What is wrong with attention in one call, which `measure` takes above 256 tokens where there is any."""
+    known = FAMILIES.get(family) or generic(family)
+    if "sdpa" not in known.attention or model.config._attn_implementation == "sdpa":
+        return []
+    outputs = model(ids[None], **uncached(model)).logits
+    try:
+        model.set_attn_implementation("sdpa")
+    except ValueError:
+        return ["(eager alone)"]
+    if model.config._attn_implementation != "sdpa":
+        return ["(eager alone)"]
+    try:
+        selfcheck(LoadedModel(model, None, known, family, ""), ids)
+    except PosbiasError as error:
+        return [f"(eager alone: of sdpa {_line(error)})"]
+    seen, _ = layers_seen(model, family, ids)
+    found = np.array([mixing(token_norms(one.stream), token_norms(one.update)) for one in seen.values()])
+    close = float((model(ids[None], **uncached(model)).logits - outputs).abs().max()) < 1e-2 * float(
+        outputs.abs().max()
+    )
+    if close and np.abs(found - coefficients).max() < 1e-2:
+        return []
+    return ["outputs of eager and sdpa attention differ"]
+
+
+def encoder(family: str) -> Row:
+    """Build one encoder, with its head for masked words, and look at its attention."""
+    try:
+        model = tiny(family, transformers.AutoModelForMaskedLM)
+    except Exception as error:
+        return Row(family, "not built", remarks=(_line(error),))
+    ids, said = torch.arange(3, 3 + TOKENS), ((BESIDE[family],) if family in BESIDE else ())
+    try:
+        check = selfcheck(LoadedModel(model, None, FAMILIES.get(family) or generic(family), family, ""), ids)
+    except PosbiasError as error:
+        return Row(family, "refused", remarks=(_line(error), *said))
+    except Exception as error:
+        return Row(family, "wrong", remarks=(f"raises {_line(error)}", *said))
+    seen, _ = layers_seen(model, family, ids)
+    if check["content"] < check["layers"]:
+        said = (
+            *said,
+            f"positions are told apart from content in {check['content']} of {check['layers']} layers",
+        )
+    if own_attention(model, ids) is None:
+        said = (*said, "attention is compared with its logits alone: the model does not return its own")
+    faults = [
+        one for one in of_layers(model, ids, seen) if one != "the model does not return its own attention"
+    ]
+    untold = [one.split(UNTOLD)[1] for one in faults if UNTOLD in one]
+    layers = f"{len(seen)} of {check['layers']}"
+    if len(faults) > len(untold):
+        return Row(family, "wrong", layers, (*faults, *said))
+    if untold:
+        return Row(family, "attention only", layers, (untold[0], *said))
+    return Row(family, "attention and λ", layers, said)
+
+
+def encoders() -> list[str]:
+    """Every model type with a head for masked words in the installed transformers."""
+    return sorted(MODEL_FOR_MASKED_LM_MAPPING_NAMES)
+
+
+def _line(error: Exception) -> str:
+    text = " ".join(str(error).split()).replace("|", "/")
+    text = text.split("; a softmax attention")[0].split("; its family")[0].removeprefix("model: ")
+    text = re.sub(r" by [0-9.e+-]+, at most [0-9.e+-]+ is right", "", text)
+    name = "" if isinstance(error, PosbiasError) else f"{type(error).__name__}: "
+    return f"{name}{text[:117]}{'…' * (len(text) > 117)}"
+
+
+def page(decoders: Sequence[Row], both_ways: Sequence[Row]) -> str:
+    """Both tables as Markdown."""
+    head = f"""# Families: what can be measured
+
+Every family of transformers {transformers.__version__} with a causal head ({len(decoders)}) or one for masked \
+words ({len(both_ways)}), built tiny with random weights. Made by `python tools/zoo.py`, held by `make test-all`. \
+How their configurations are read is [another table](families.md).
+
+Attention is compared with what the model itself returns, λ with what a layer adds when its feed-forward block \
+is switched off and its attention on or off, the gradient influence with a plain backward pass, each to \
+{TOLERANCE:g}; eager attention with fused attention (sdpa) to 1e-2. A released model may use options that its \
+tiny one does not: `measure` checks attention and outputs of each model that it is given, λ it does not.
+"""
+    encoders_said = """
+`measure` asks what the last prediction depends on, and refuses them. Attention and λ come from the capture: \
+`posbias.measurement.capture.forward.Capture` hands over each layer as it runs.
+"""
+    return "\n".join(
+        [head, *_table("Causal", decoders, CAUSAL), *_table("Encoders", both_ways, ENCODERS, encoders_said)]
+    )
+
+
+def _table(title: str, rows: Sequence[Row], meanings: Mapping[str, str], said: str = "") -> list[str]:
+    """One of the tables: counts, what verdicts mean, the families that need no word, the others."""
+    counts, best = Counter(one.verdict for one in rows), next(iter(meanings))
+    plain = [one.family for one in rows if one.verdict == best and not one.remarks]
+    return [
+        f"## {title}\n",
+        ", ".join(f"{counts[kind]} {kind}" for kind in meanings) + ".\n",
+        *(f"- *{kind}*: {meaning}" for kind, meaning in meanings.items()),
+        said,
+        f"{best.capitalize()}, nothing to add ({len(plain)}): {', '.join(plain)}.\n",
+        "| family | | layers | |",
+        "|---|---|---|---|",
+        *(
+            f"| {one.family} | {one.verdict} | {one.layers} | {'; '.join(one.remarks)} |"
+            for one in rows
+            if one.family not in plain
+        ),
+        "",
+    ]
+
+
+def quiet() -> None:
+    """Let neither transformers nor the measurement talk."""
+    warnings.simplefilter("ignore")
+    transformers.logging.set_verbosity_error()
+    logging.getLogger("posbias").setLevel(logging.ERROR)
+
+
+def main(names: Sequence[str]) -> None:
+    """Write the page, or print some rows."""
+    quiet()
+    for name in names:
+        print(*(kind(name) for kind, known in ((causal, families()), (encoder, encoders())) if name in known))
+    if not names:
+        decoders, both_ways = [causal(name) for name in families()], [encoder(name) for name in encoders()]
+        PAGE.write_text(page(decoders, both_ways), encoding="utf-8")
+        print(Counter(one.verdict for one in decoders), Counter(one.verdict for one in both_ways))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
