@@ -12,6 +12,7 @@ them in float32 against each other, stands beside.
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -86,7 +87,7 @@ def rows(
     attention: str | None,
 ) -> list[str]:
     """The table's lines for one model."""
-    asked = {"tokens": tokens, "prompts": prompts, "threads": threads}
+    asked: dict[str, Any] = {"tokens": tokens, "prompts": prompts, "threads": threads}
     exact = measure(load_model(model, attention=attention), **asked)
     rank, distance = halves(exact)
     lines = []
