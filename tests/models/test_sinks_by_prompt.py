@@ -50,7 +50,7 @@ def test_recorded_sinks_are_those_of_the_models_that_come_along(name):
     assert recorded.checksum == loaded.checksum
     request = Request(text=None, tokens=recorded.tokens, prompts=recorded.prompts, seed=recorded.seed)
     assert request.source.sha256 == recorded.text_sha256
-    found = prompt_sinks(loaded, prepared(loaded, request).ids[0], 0)
+    found = prompt_sinks(loaded, prepared(loaded, request).ids[0], "prompt 0")
     metric = found["sink_metric"].mean(axis=0)
     np.testing.assert_allclose(metric[0], recorded.first[0], atol=1e-3)
     np.testing.assert_allclose(metric[recorded.strongest], recorded.other[0], atol=0.02)

@@ -7,8 +7,6 @@ probability of Kim et al. 2026 and the adjacency probability of logits, with pos
 the loss of the next token by position.
 """
 
-import datetime
-import json
 from contextlib import ExitStack
 from typing import Any
 
@@ -20,35 +18,29 @@ from torch import Tensor
 
 from posbias.errors import InvalidValueError, NonFiniteError
 from posbias.events import OnEvent
-from posbias.measurement.accumulate import Arrays, State
+from posbias.measurement.accumulate import Arrays
+from posbias.measurement.by_prompt import Variables, by_prompt
 from posbias.measurement.capture.forward import Capture, SeenLayer
 from posbias.measurement.capture.scores import Scores
-from posbias.measurement.job import Request, TextSource, fingerprint_of
+from posbias.measurement.job import Request, TextSource
 from posbias.measurement.memory import check_memory
 from posbias.measurement.models.families import decoder_config, decoder_layers, need_causal, part
-from posbias.measurement.models.in_memory import ready
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.quantities.block_sums import numbers
 from posbias.measurement.quantities.content import ByDistance
 from posbias.measurement.quantities.recency import Wins, wins
-from posbias.measurement.selfchecks import selfcheck
-from posbias.measurement.sharing import Group
-from posbias.measurement.streaming import Stream
-from posbias.threads import leaving_a_core, torch_threads
 
 ENDLESS = ("none", "alibi")
 """Encodings that any position has, beyond the context too."""
-_SELFCHECK_TOKENS = 64
-_BY_LAYER = ("prompt", "layer")
-_ABOUT: dict[str, tuple[tuple[str, ...], str, str]] = {
-    "cosine": ((*_BY_LAYER, "distance"), "mean cosine of states entering the layer, keys from 1", "1"),
-    "cosine_normed": ((*_BY_LAYER, "distance"), "the same behind the norm before attention", "1"),
-    "recency": ((*_BY_LAYER, "head"), "share of triples i > j > k with a higher logit of j than of k", "1"),
-    "adjacency": ((*_BY_LAYER, "head"), "the same of triples with j = i - 1", "1"),
-    "recency_query": ((*_BY_LAYER, "query"), "recency of each query, over all heads", "1"),
-    "recency_content": ((*_BY_LAYER, "head"), "recency of content logits", "1"),
-    "adjacency_content": ((*_BY_LAYER, "head"), "adjacency of content logits", "1"),
-    "loss_position": (("prompt", "position"), "cross-entropy of the token behind this one", "nat"),
+_ABOUT: Variables = {
+    "cosine": (("layer", "distance"), "mean cosine of states entering the layer, keys from 1", "1"),
+    "cosine_normed": (("layer", "distance"), "the same behind the norm before attention", "1"),
+    "recency": (("layer", "head"), "share of triples i > j > k with a higher logit of j than of k", "1"),
+    "adjacency": (("layer", "head"), "the same of triples with j = i - 1", "1"),
+    "recency_query": (("layer", "query"), "recency of each query, over all heads", "1"),
+    "recency_content": (("layer", "head"), "recency of content logits", "1"),
+    "adjacency_content": (("layer", "head"), "adjacency of content logits", "1"),
+    "loss_position": (("position",), "cross-entropy of the token behind this one", "nat"),
 }
 
 
@@ -66,24 +58,13 @@ def nearness(
     """Measure cosines by distance, recency and adjacency by layer, and the loss by position, prompt by prompt.
 
     Arguments as of `measure`; `tokens` may be more than the context where the encoding is one of `ENDLESS`.
-    Returns a dataset with the variables and dimensions of `_ABOUT`, indices from 0, layer 0 at the bottom.
-    `cosine_normed` is left out where the family's row does not name the norm, NaN stands for content that cannot
-    be told and for pairs that are not there. Raises as `measure`, but for checkpoints: there are none.
+    Returns a dataset with the variables of `_ABOUT` by prompt and their dimensions; indices from 0, layer 0 at the
+    bottom. `cosine_normed` is left out where the family's row does not name the norm, NaN stands for content that
+    cannot be told and for pairs that are not there. Raises as `measure`, but for checkpoints: there are none.
     """
     request = Request(text=text, tokens=tokens, prompts=prompts, seed=seed)
-    heard = on_event if on_event is not None else lambda event: None
-    running = torch_threads(leaving_a_core() if threads is None else threads)
-    with running, ready(model, tokenizer) as loaded:
-        ids = _prompts(loaded, request)
-        selfcheck(loaded, torch.from_numpy(ids[0][:_SELFCHECK_TOKENS]))
-        stream = Stream(
-            lambda index: ({}, prompt_nearness(loaded, ids[index], f"prompt {index}")),
-            prompts,
-            Group(),
-            heard,
-        )
-        state, _ = stream.run(None, fingerprint_of(request.of(loaded)))
-        return _dataset(state, loaded, request)
+    how: dict[str, Any] = {"threads": threads, "on_event": on_event}
+    return by_prompt("nearness", _ABOUT, model, tokenizer, request, _prompts, prompt_nearness, **how)
 
 
 def _prompts(loaded: LoadedModel, request: Request) -> Int[np.ndarray, "prompt position"]:
@@ -172,31 +153,3 @@ def _loss(
     log_probabilities = outputs[:-1].double().log_softmax(dim=1)
     loss = -log_probabilities.gather(1, ids[1:, None].to(outputs.device))[:, 0]
     return np.append(numbers(loss), np.nan)
-
-
-def _dataset(state: State, loaded: LoadedModel, request: Request) -> xr.Dataset:
-    job = request.of(loaded)
-    rows = {name: state.column(name) for name in _ABOUT if name in state.rows[0]}
-    variables = {
-        name: xr.Variable(_ABOUT[name][0], values, {"long_name": _ABOUT[name][1], "units": _ABOUT[name][2]})
-        for name, values in rows.items()
-    }
-    attributes = {
-        "posbias_kind": "nearness",
-        "model": loaded.name,
-        "family": loaded.family.model_type,
-        "positional": loaded.family.positional_kind(loaded.model.config),
-        "checksum": loaded.checksum,
-        "fingerprint": fingerprint_of(job | {"kind": "nearness"}),
-        "text": request.source.name,
-        "text_sha256": request.source.sha256,
-        "tokens": request.tokens,
-        "prompts": request.prompts,
-        "seed": request.seed,
-        "dtype": loaded.dtype,
-        "device": loaded.device.type,
-        "attention": loaded.attention,
-        "versions": json.dumps(job["versions"]),
-        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-    }
-    return xr.Dataset(variables, {"prompt": state.column("index")}, attributes)

@@ -5,7 +5,6 @@ known. Here every prompt keeps its own, the mean over a layer's heads, beside wh
 mask would score.
 """
 
-import json
 from typing import Any
 
 import numpy as np
@@ -15,24 +14,23 @@ from jaxtyping import Float, Int
 
 from posbias.events import OnEvent
 from posbias.measurement.accumulate import Arrays
+from posbias.measurement.by_prompt import Variables, by_prompt
 from posbias.measurement.capture.forward import Capture, SeenLayer
-from posbias.measurement.job import Request, TextSource, fingerprint_of
-from posbias.measurement.models.in_memory import ready
+from posbias.measurement.job import Request, TextSource
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.prompt_meter import queries_at_once
 from posbias.measurement.quantities.content import hidden
 from posbias.measurement.quantities.sinks import Received
 from posbias.measurement.run import prepared
-from posbias.measurement.selfchecks import selfcheck
-from posbias.measurement.sharing import Group
-from posbias.measurement.streaming import Stream
-from posbias.threads import leaving_a_core, torch_threads
 
-_SELFCHECK_TOKENS = 64
-_DIMENSIONS = ("prompt", "layer", "position")
-_ABOUT = {
-    "sink_metric": "share of the queries seeing a key that give it more than .2, mean over heads",
-    "even": "the same of even attention over what each query sees",
+_BY_KEY = ("layer", "position")
+_ABOUT: Variables = {
+    "sink_metric": (
+        _BY_KEY,
+        "share of the queries seeing a key that give it more than .2, mean over heads",
+        "1",
+    ),
+    "even": (_BY_KEY, "the same of even attention over what each query sees", "1"),
 }
 
 
@@ -54,40 +52,23 @@ def sinks_by_prompt(
     there are none. Source: Wu et al. 2025, Appendix K.4; means over heads are ours, as its networks have one.
     """
     request = Request(text=text, tokens=tokens, prompts=prompts, seed=seed)
-    heard = on_event if on_event is not None else lambda event: None
-    running = torch_threads(leaving_a_core() if threads is None else threads)
-    with running, ready(model, tokenizer) as loaded:
-        ids = prepared(loaded, request).ids
-        selfcheck(loaded, torch.from_numpy(ids[0][:_SELFCHECK_TOKENS]))
-        stream = Stream(lambda index: ({}, prompt_sinks(loaded, ids[index], index)), prompts, Group(), heard)
-        job = request.of(loaded) | {"kind": "sinks"}
-        state, _ = stream.run(None, fingerprint_of(job))
-        variables = {
-            name: xr.Variable(_DIMENSIONS, state.column(name), {"long_name": what, "units": "1"})
-            for name, what in _ABOUT.items()
-        }
-        attributes = {
-            "posbias_kind": "sinks",
-            "model": loaded.name,
-            "positional": loaded.family.positional_kind(loaded.model.config),
-            "checksum": loaded.checksum,
-            "fingerprint": fingerprint_of(job),
-            "text": request.source.name,
-            "text_sha256": request.source.sha256,
-            "tokens": tokens,
-            "prompts": prompts,
-            "seed": seed,
-            "versions": json.dumps(job["versions"]),
-        }
-        return xr.Dataset(variables, {"prompt": state.column("index")}, attributes)
+    how: dict[str, Any] = {"threads": threads, "on_event": on_event}
+    return by_prompt("sinks", _ABOUT, model, tokenizer, request, _prompts, prompt_sinks, **how)
 
 
-def prompt_sinks(loaded: LoadedModel, ids: Int[np.ndarray, "position"], index: int) -> Arrays:
-    """Both metrics of one prompt [layer, position]. Raises `NonFiniteError` where activations are not finite."""
+def _prompts(loaded: LoadedModel, request: Request) -> Int[np.ndarray, "prompt position"]:
+    return prepared(loaded, request).ids
+
+
+def prompt_sinks(loaded: LoadedModel, ids: Int[np.ndarray, "position"], prompt: str) -> Arrays:
+    """Both metrics of one prompt [layer, position].
+
+    Raises `NonFiniteError`, naming `prompt`, where activations are not finite.
+    """
     found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def see(seen: SeenLayer) -> None:
-        seen.check_finite(f"prompt {index}")
+        seen.check_finite(prompt)
         found[seen.layer] = layer_sinks(seen)
 
     given = torch.from_numpy(ids)[None].to(loaded.model.get_input_embeddings().weight.device)
