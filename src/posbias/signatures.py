@@ -51,8 +51,10 @@ def typed(call: C) -> C:
             if of_class or hint is Any or given is defaults[name]:
                 continue
             if not fits(given, hint):
-                size = " below 2**63" if isinstance(given, Integral) and not is_integer(given) else ""
-                size *= not isinstance(given, bool)
+                too_large = (
+                    isinstance(given, Integral) and not isinstance(given, bool) and not is_integer(given)
+                )
+                size = " below 2**63" if too_large else ""
                 raise InvalidValueError(f"{name}: {shortened(given)} given, {words(hint)}{size} needed")
             if name in paths and isinstance(given, str) and not 0 < len(given.strip("\0")) <= LONGEST_PATH:
                 raise InvalidValueError(f"{name}: {shortened(given)} given, a path needed")
