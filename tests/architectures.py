@@ -153,13 +153,18 @@ def _drawn_mask(seed: int) -> CustomMask:
 
 
 def in_blocks(query, key):
-    """Blocks of seven tokens that see each other."""
-    return key // 7 == query // 7
+    """Blocks of four tokens that see each other."""
+    return key // 4 == query // 4
 
 
 def dilated(query, key):
     """Every third earlier token, and the token itself."""
     return (key <= query) & ((query - key) % 3 == 0)
+
+
+def one_ahead(query, key):
+    """The token itself, and for token 1 the next one."""
+    return (key == query) | ((query == 1) & (key == 2))
 
 
 def contents(heads: int) -> st.SearchStrategy:
@@ -175,26 +180,28 @@ def contents(heads: int) -> st.SearchStrategy:
     return st.one_of(*every.values())
 
 
-def masks() -> st.SearchStrategy:
+def masks(longest: int = 400, prefix: int = SHORTEST) -> st.SearchStrategy:
+    """Any mask, with windows of up to `longest` tokens, often short, and prefixes of up to `prefix`."""
+    few = st.integers(1, 9)
+    some = st.integers(1, max(9, longest // 10))
+    width = st.one_of(few, st.integers(1, longest))
     every = {
         Causal: st.just(Causal()),
-        SlidingWindow: st.builds(
-            SlidingWindow, st.one_of(st.integers(1, 9), st.integers(1, 400)), st.sampled_from([0, 0, 1, 2, 5])
-        ),
-        Prefix: st.builds(Prefix, st.integers(1, SHORTEST)),
+        SlidingWindow: st.builds(SlidingWindow, width, st.sampled_from([0, 0, 1, 2, 7, 40])),
+        Prefix: st.builds(Prefix, st.integers(1, prefix)),
         Full: st.just(Full()),
-        Chunked: st.builds(Chunked, st.one_of(st.integers(1, 9), st.integers(1, 400))),
-        Dilated: st.builds(Dilated, st.integers(1, 9), st.one_of(st.none(), st.integers(1, 40))),
+        Chunked: st.builds(Chunked, width),
+        Dilated: st.builds(Dilated, few, st.one_of(st.none(), some)),
         BlockSparse: st.builds(
             BlockSparse,
-            st.integers(1, 40),
+            some,
             st.integers(1, 4),
             st.integers(0, 2),
             st.one_of(st.none(), st.integers(1, 5)),
         ),
         CustomMask: st.one_of(
             st.builds(_drawn_mask, st.integers(0, 4)),
-            st.builds(CustomMask, st.sampled_from([in_blocks, dilated])),
+            st.builds(CustomMask, st.sampled_from([in_blocks, dilated, one_ahead])),
         ),
     }
     assert set(every) == set(MASKS), "a new mask needs a strategy here"
