@@ -36,6 +36,7 @@ _CHECKED = [
     "posbias.sinks",
     "posbias.estimate",
     "posbias.comparison",
+    "posbias.paired_scores",
     "posbias.theory.rollout.kernel",
     "posbias.theory.rollout.dispatch",
     "posbias.theory.closed_forms.residual_bounds",

@@ -1,32 +1,27 @@
 """How well two profiles agree, never without the scale to read it on.
 
 Beside the scores of `posbias.agreement` always stand what two ignorant profiles reach (uniform; recency only) and
-what noise in the reference allows (`posbias.reliability`). Which of two predictions is better is decided by the
-difference of their scores as prompts are left out one at a time: noise in the reference, which both share, drops
-out. Predictions made from statistics of the reference's own prompts are also judged held out: fitted on one half
-of the prompts, scored on the other, both ways.
+what noise in the reference allows (`posbias.reliability`). Errors, and which of two predictions is better, are of
+`posbias.paired_scores`. Predictions made from statistics of the reference's own prompts are also judged held out:
+fitted on one half of the prompts, scored on the other, both ways.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from itertools import combinations, product
-from operator import add
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
 
-from posbias.agreement import LEAST_PROMPTS, SCORES, Agreement, Score, counted, means, scores
+from posbias.agreement import SCORES, Agreement, Score
 from posbias.arguments import whole
 from posbias.errors import InvalidValueError
-from posbias.estimate import Estimate
 from posbias.held_out import Fold
 from posbias.lazy import need
+from posbias.paired_scores import Difference, Judge, Scored, differences_of, mean_agreement, up_to_query
 from posbias.profile import Profile, harmonic, uniform
 from posbias.reliability import Reliability, reliability
-from posbias.seeds import stream
 from posbias.signatures import typed
 
 if TYPE_CHECKING:
@@ -34,58 +29,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["Agreement", "Comparison", "Difference", "HeldOut", "Score", "compare", "compare_all"]
-
-RESAMPLES = 1000
-"""Bootstrap resamples of the prompts."""
-_LEAST = tuple(-1.0 if name.startswith("spearman") else 0.0 for name in SCORES)
-"""The least that a score can be; the most is 1."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The scores of `more` minus those of `less`, paired: on the same prompts, the same one left out at a time.
-
-    A 95 % interval (jackknife, Student's t) on one side of zero decides which is better; one that holds zero
-    leaves it open, and `prompts_to_tell` says about how many prompts it would take.
-    Where few of some 32 prompts outweigh the others, intervals of Wasserstein hold the truth in 80 % only.
-    """
-
-    more: str
-    less: str
-    scores: Agreement
-
-    @property
-    def sides(self) -> dict[str, str]:
-        """What `more` is beside `less` by each score: "better", "worse" or "open"; without a score that has none.
-
-        By the interval or, where there is none (`Score.interval`), by the value alone.
-        """
-        told = {}
-        for name in SCORES:
-            one: Score = getattr(self.scores, name)
-            if not math.isnan(one.value):
-                low, high = one.interval or (one.value, one.value)
-                better = low > 0 if name.startswith("spearman") else high < 0
-                worse = high < 0 if name.startswith("spearman") else low > 0
-                told[name] = "better" if better else "worse" if worse else "open"
-        return told
-
-    @property
-    def prompts_to_tell(self) -> dict[str, int | None]:
-        """`Estimate.draws_to_tell` of each difference; None where it is decided or its error is not known."""
-        found: dict[str, Score] = {name: getattr(self.scores, name) for name in SCORES}
-        return {name: one.estimate and one.estimate.draws_to_tell() for name, one in found.items()}
-
-    def as_dict(self) -> dict[str, Any]:
-        """The names and the four differences, ready for JSON."""
-        about = {"prompts_to_tell": self.prompts_to_tell}
-        return {
-            "more": self.more,
-            "less": self.less,
-            **self.scores.as_dict(),
-            **about,
-            "verdicts": self.sides,
-        }
 
 
 @dataclass(frozen=True)
@@ -264,23 +207,23 @@ def compare_all(
                 "by_share: given with held_out predictions; profiles of one length needed"
             )
     _check(predictions, measured)
-    measured = _seen(measured, "q")
+    measured = up_to_query(measured, "q")
     if measured.tokens < 3:
         raise InvalidValueError(f"q: {measured.tokens} positions given, at least 3 needed to compare")
     whole("seed", seed, 0)
-    judge = _Judge.of(measured, seed)
+    judge = Judge.of(measured, seed)
     found = {name: [judge.score(one, name)] for name, one in predictions.items()}
     baselines = {name: [judge.score(one, name)] for name, one in _baselines(measured.tokens).items()}
     return Comparison(
-        {name: _agreement(one) for name, one in found.items()},
-        {name: _agreement(one) for name, one in baselines.items()},
+        {name: mean_agreement(one) for name, one in found.items()},
+        {name: mean_agreement(one) for name, one in baselines.items()},
         reliability(measured, seed),
-        _differences(found, combinations(found, 2)),
+        differences_of(found, combinations(found, 2)),
         _held_out(held_out, measured, seed) if held_out else None,
         shares,
-        {name: _seen(one, name) for name, one in predictions.items()},
+        {name: up_to_query(one, name) for name, one in predictions.items()},
         measured,
-        _differences(found, product(found, baselines), baselines),
+        differences_of(found, product(found, baselines), baselines),
     )
 
 
@@ -292,8 +235,8 @@ def _by_share(
     predictions: Mapping[str, Profile], measured: Profile
 ) -> tuple[Mapping[str, Profile], Profile, int | None]:
     """All profiles at the shares of the shortest, and how many; as they are, and None, where lengths are equal."""
-    seen = {name: _seen(one, name) for name, one in predictions.items()}
-    measured = _seen(measured, "q")
+    seen = {name: up_to_query(one, name) for name, one in predictions.items()}
+    measured = up_to_query(measured, "q")
     lengths = {one.tokens for one in (*seen.values(), measured)}
     if len(lengths) == 1:
         return seen, measured, None
@@ -315,118 +258,17 @@ def _check(predictions: Mapping[str, Profile], measured: Profile) -> None:
             )
 
 
-def _seen(profile: Profile, name: str) -> Profile:
-    """The profile over positions 0 … query alone: later ones are empty by causality and say nothing."""
-    last = profile.query + 1
-    if last == profile.tokens:
-        return profile
-    if profile.mass[last:].any():
-        raise InvalidValueError(
-            f"{name}: influence of positions after the query {profile.query} given; to compare, a query at the "
-            "end of the text needed"
-        )
-    samples = None if profile.samples is None else profile.samples[:, :last]
-    if profile.kind != "mass":
-        return Profile(profile.mass[:last], samples=samples, kind=profile.kind, measures=profile.measures)
-    return Profile.from_weights(profile.mass[:last], samples=samples, measures=profile.measures)
-
-
-@dataclass(frozen=True)
-class _Judge:
-    """The reference, with its mean over resamples of its prompts and over all but one; None without prompts."""
-
-    profile: Profile
-    resampled: Float[np.ndarray, "resample position"] | None
-    all_but_one: Float[np.ndarray, "prompt position"] | None
-
-    @classmethod
-    def of(cls, measured: Profile, seed: int, name: str = "compare.bootstrap") -> "_Judge":
-        if measured.samples is None or len(measured.samples) < 2:
-            return cls(measured, None, None)
-        prompts = len(measured.samples)
-        drawn = stream(seed, name).integers(prompts, size=(RESAMPLES, prompts))
-        return cls(measured, means(measured, counted(drawn, prompts)), means(measured, 1 - np.eye(prompts)))
-
-    def score(self, prediction: Profile, name: str) -> "_Scored":
-        """The scores of a prediction; `name` is for errors."""
-        mass = _seen(prediction, name).mass
-        masses = prediction.kind == self.profile.kind == "mass"
-        value = scores(mass, self.profile.mass, masses)
-        if self.resampled is None or self.all_but_one is None:
-            return _Scored(value, np.full(value.size, math.nan), np.empty((value.size, 0)))
-        without = scores(mass, self.all_but_one, masses)
-        prompts = without.shape[1]
-        shifts = np.sqrt((prompts - 1) / prompts) * (without - without.mean(axis=1, keepdims=True))
-        drawn = scores(mass, self.resampled, masses)
-        # resamples of n vary as (n − 1)/n of the prompts' variance does
-        return _Scored(value, drawn.std(axis=1, ddof=1) * np.sqrt(prompts / (prompts - 1)), shifts)
-
-
-@dataclass(frozen=True)
-class _Scored:
-    """The scores of one prediction: the bootstrap's standard error, `shifts` by each prompt that is left out.
-
-    The squares of the shifts sum to the jackknife's variance; there are none without prompts, and `se` is NaN.
-    """
-
-    value: Float[np.ndarray, "score"]
-    se: Float[np.ndarray, "score"]
-    shifts: Float[np.ndarray, "score prompt"]
-
-    @property
-    def prompts(self) -> int:
-        return self.shifts.shape[1]
-
-
-def _agreement(folds: Sequence[_Scored]) -> Agreement:
-    """The mean of scores over folds (or the only one), with intervals from the bootstrap."""
-    mean = _mean([one.value for one in folds], [one.se for one in folds], [one.prompts for one in folds])
-    return Agreement.estimated(mean, _LEAST, 1.0)
-
-
-def _differences(
-    found: Mapping[str, Sequence[_Scored]],
-    pairs: Iterable[tuple[str, str]],
-    others: Mapping[str, Sequence[_Scored]] | None = None,
-) -> tuple[Difference, ...]:
-    """Those of the pairs, the first minus the second (of `others`), with intervals from the jackknife."""
-    differences = []
-    for more, less in pairs:
-        folds = list(zip(found[more], (others or found)[less], strict=True))
-        values = [a.value - b.value for a, b in folds]
-        errors = [np.sqrt(((a.shifts - b.shifts) ** 2).sum(axis=1)) for a, b in folds]
-        mean = _mean(values, errors, [a.prompts for a, _ in folds])
-        differences.append(Difference(more, less, Agreement.estimated(mean)))
-    return tuple(differences)
-
-
-def _mean(
-    values: Sequence[Float[np.ndarray, "score"]],
-    errors: Sequence[Float[np.ndarray, "score"]],
-    prompts: Sequence[int],
-) -> list[Estimate]:
-    """The mean over folds by score, with Welch's degrees of freedom; no error with fewer than `LEAST_PROMPTS`."""
-    if sum(prompts) < LEAST_PROMPTS or min(prompts) < 2:
-        return [Estimate(float(one), math.nan, 1) for one in np.mean(values, axis=0)]
-    found = []
-    for value, se in zip(np.transpose(values), np.transpose(errors), strict=True):
-        folds = zip(value.tolist(), se.tolist(), prompts, strict=True)
-        mean = reduce(add, (Estimate(*fold) for fold in folds)).scaled(1 / len(values))
-        found.append(Estimate(mean.value, mean.se, sum(prompts), mean.freedom))
-    return found
-
-
 def _held_out(folds: Sequence[Fold], measured: Profile, seed: int) -> HeldOut:
     """Each fold's predictions against the mean of the prompts it may be judged on; the mean over folds."""
     if measured.samples is None:
         raise InvalidValueError("q: no prompts given, some to judge held-out predictions on needed")
     samples = np.asarray(measured.samples)
-    found: dict[str, list[_Scored]] = {}
+    found: dict[str, list[Scored]] = {}
     for number, fold in enumerate(folds):
-        judge = _Judge.of(Profile.from_samples(samples[fold.judged]), seed, f"compare.held_out.{number}")
+        judge = Judge.of(Profile.from_samples(samples[fold.judged]), seed, f"compare.held_out.{number}")
         _check(fold.predictions, judge.profile)
         for name, one in (dict(fold.predictions) | _baselines(measured.tokens)).items():
             found.setdefault(name, []).append(judge.score(one, name))
-    baselines = {name: _agreement(found.pop(name)) for name in _baselines(measured.tokens)}
-    agreements = {name: _agreement(one) for name, one in found.items()}
-    return HeldOut(agreements, baselines, _differences(found, combinations(found, 2)))
+    baselines = {name: mean_agreement(found.pop(name)) for name in _baselines(measured.tokens)}
+    agreements = {name: mean_agreement(one) for name, one in found.items()}
+    return HeldOut(agreements, baselines, differences_of(found, combinations(found, 2)))

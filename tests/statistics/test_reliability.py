@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from posbias.agreement import scores
-from posbias.comparison import _differences, _Judge, compare_all
+from posbias.comparison import compare_all
 from posbias.held_out import Fold
+from posbias.paired_scores import Judge, differences_of
 from posbias.profile import Profile, harmonic, uniform
 from posbias.reliability import reliability
 
@@ -122,9 +123,9 @@ def test_paired_differences_hold_the_true_one(weights, noise, least):
         for name, off in (("near", 0.3), ("far", 0.6))
     }
     for _ in range(60):
-        judge = _Judge.of(Profile.from_samples(prompts(random, weights, noise)), 0)
+        judge = Judge.of(Profile.from_samples(prompts(random, weights, noise)), 0)
         scored = {name: [judge.score(one, name)] for name, one in predictions.items()}
-        (found,) = _differences(scored, [("near", "far")])
+        (found,) = differences_of(scored, [("near", "far")])
         values.append([one.value for one in two(found.scores)])
         intervals.append([one.interval for one in two(found.scores)])
     low, high = np.moveaxis(np.array(intervals), -1, 0)

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posbias.agreement import SCORES
-from posbias.comparison import _agreement, _differences, _Judge, compare_all
+from posbias.comparison import compare_all
 from posbias.estimate import MOST_DRAWS, NORMAL_95, Estimate, about, t_95
+from posbias.paired_scores import Judge, differences_of, mean_agreement
 from posbias.profile import Profile, harmonic, uniform
 
 TOKENS = 24
@@ -35,15 +36,15 @@ def prompts(random, n):
 @pytest.mark.parametrize("n", [4, pytest.param(8, marks=pytest.mark.slow)])
 def test_scores_and_differences_from_few_prompts_are_covered(n, monkeypatch):
     """Wasserstein of 300 references: 95 % up to sampling (and skewness), where ± 1.96 covers less."""
-    monkeypatch.setattr("posbias.comparison.RESAMPLES", 200)
+    monkeypatch.setattr("posbias.paired_scores.RESAMPLES", 200)
     random, trials = np.random.default_rng(n), 300
     profiles = {"harmonic": harmonic(TOKENS), "uniform": uniform(TOKENS)}
     scores, differences = [], []
     for _ in range(trials):
-        judge = _Judge.of(Profile.from_samples(prompts(random, n)), 0)
+        judge = Judge.of(Profile.from_samples(prompts(random, n)), 0)
         found = {name: [judge.score(one, name)] for name, one in profiles.items()}
-        (difference,) = _differences(found, [("harmonic", "uniform")])
-        scores.append(_agreement(found["harmonic"]).wasserstein.estimate)
+        (difference,) = differences_of(found, [("harmonic", "uniform")])
+        scores.append(mean_agreement(found["harmonic"]).wasserstein.estimate)
         differences.append(difference.scores.wasserstein.estimate)
         assert (scores[-1].n, scores[-1].freedom) == (n, n - 1)
     for found, resampled in ((scores, math.sqrt(1 - 1 / n)), (differences, 1.0)):
@@ -66,9 +67,9 @@ def test_fewer_than_four_prompts_have_no_interval():
 def test_the_mean_over_halves_has_the_degrees_of_freedom_of_welch():
     """Two folds of unlike noise: Welch and Satterthwaite, and all prompts counted."""
     random = np.random.default_rng(3)
-    judges = [_Judge.of(Profile.from_samples(prompts(random, n)), 0) for n in (4, 6)]
+    judges = [Judge.of(Profile.from_samples(prompts(random, n)), 0) for n in (4, 6)]
     folds = [judge.score(harmonic(TOKENS), "p") for judge in judges]
-    found = _agreement(folds)
+    found = mean_agreement(folds)
     for k, name in enumerate(SCORES):
         one, parts = getattr(found, name).estimate, np.array([fold.se[k] for fold in folds]) ** 2
         assert one.n == 10
