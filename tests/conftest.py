@@ -32,6 +32,7 @@ settings.load_profile("posbias")
 # every array signature is checked against its shape; compiled code (sweep) and values (pydantic's) are left out
 _CHECKED = [
     "posbias.profile",
+    "posbias.summary",
     "posbias.curves",
     "posbias.sinks",
     "posbias.estimate",

@@ -6,7 +6,7 @@ only profiles. A profile's mass is a probability distribution over positions; th
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -21,7 +21,8 @@ from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.lazy import need
 from posbias.signatures import typed
-from posbias.telling import FLOOR, RISE, doubts
+from posbias.summary import Summary, at_ends, summarise
+from posbias.telling import doubts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,57 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Profile", "Summary", "harmonic", "ranks", "spearman", "uniform", "wasserstein"]
 
-SHARE = 0.05
-"""The share of positions that counts as first and as last."""
-
-Verdict = Literal["primacy", "recency", "U", "flat", "middle"]
 Kind = Literal["mass", "rate", "signed"]
 """What the numbers of a profile are: shares of one whole, shares of each position's own, or of either sign."""
-
-
-@dataclass(frozen=True)
-class Summary:
-    """The statistics of a profile over positions 0 … query (under masks that look ahead, over all that have
-    influence); each is defined at its field.
-
-    `ends` is k = max(1, round(0.05·tokens)), the number of positions at either end.
-    """
-
-    tokens: int
-    query: int
-    ends: int
-    first_mass: float
-    """Mass of the first k positions."""
-    last_mass: float
-    """Mass of the last k positions up to the query."""
-    trough: int
-    """Centre of the k neighbouring positions with the least mass (the earliest such place)."""
-    trough_depth: float
-    """1 − (mean mass in the trough)/(mean mass over all positions): 0 is flat, 1 is nothing at all. With prompts
-    it is cross-fitted (`Profile.trough_share`), so that choosing the least of noisy numbers does not deepen it."""
-    ratio: tuple[float, float, float]
-    """Mean mass per position of the first k, the middle, and the last k, in units of the mean over all."""
-    effective_range: int
-    """The fewest positions, counted back from the query, that hold at least 90 % of the mass."""
-    entropy: float
-    """−Σ p ln p, in nats."""
-    verdict: Verdict | None
-    """An end is favoured when its k positions hold more than 1.25 times the mass of the trough's k
-    (`Profile.trough_share`), more than k positions of the middle do on average, and at least a tenth of an even
-    share: both ends give U, one gives primacy or recency. With none, it is middle where the middle so exceeds both
-    ends by 1.25, else flat. None for a prediction that leaves out what decides it (`Profile.left_out`)."""
-    flatness: float = math.nan
-    """Σ min(p, 1/tokens): 1 minus the total variation distance to an even spread. 1 is flat, 1/tokens all on one
-    position. Noise in a measured profile lowers it."""
-
-    @property
-    def reaches_all(self) -> bool:
-        """Whether it takes all positions to hold 90 % of the mass, so that `effective_range` tells nothing."""
-        return self.effective_range >= self.tokens
-
-    def as_dict(self) -> dict[str, Any]:
-        """The statistics by name, ready for JSON."""
-        return asdict(self) | {"ratio": list(self.ratio)}
 
 
 @renamed_fields(about="attrs", lost="missing_mass")
@@ -224,7 +176,10 @@ class Profile:
     def summary(self) -> Summary:
         """All statistics of the profile. Raises `InvalidValueError` unless it is a mass."""
         self._need_mass("summary")
-        return _summarise(self)
+        mass = self.mass[: _seen(self)]
+        held = float(mass.sum()) if self.missing_mass and mass.any() else 1.0
+        trough = self.trough_share.value / held
+        return summarise(mass / held, self.query, trough, told=not self.left_out)
 
     @typed
     def share(self, left: int, right: int) -> Estimate:
@@ -260,7 +215,7 @@ class Profile:
         numbers that chose it, would be too small on average.
         """
         seen = _seen(self)
-        ends = _ends(seen)
+        ends = at_ends(seen)
         if self.samples is None or not self.cross_fitted:
             start = least_stretch(self.mass[:seen], ends)
             return self.share(start, start + ends)
@@ -275,7 +230,7 @@ class Profile:
         if self.kind != "mass" or self.samples is None:
             return []
         seen = _seen(self)
-        return doubts(np.asarray(self.samples)[:, :seen], _ends(seen), self.summary.verdict)
+        return doubts(np.asarray(self.samples)[:, :seen], at_ends(seen), self.summary.verdict)
 
     def without_first(self) -> "Profile":
         """The same profile with position 0 left out and the rest normalised anew.
@@ -347,63 +302,10 @@ class Profile:
         return f"{head}\n{shape}\n{verdict}\n{ends}; trough at {s.trough}; flatness {s.flatness:.2f}"
 
 
-def _summarise(profile: Profile) -> Summary:
-    mass = profile.mass[: _seen(profile)]
-    held = float(mass.sum()) if profile.missing_mass and mass.any() else 1.0
-    mass = mass / held
-    tokens = mass.size
-    ends = _ends(tokens)
-    first, last = float(mass[:ends].sum()), float(mass[-ends:].sum())
-    start = least_stretch(mass, ends)
-    least = profile.trough_share.value / held
-    middle = mass[ends:-ends]
-    uniform = 1.0 / tokens
-    positive = mass[mass > 0]
-    backwards = np.cumsum(mass[::-1])
-    reached = np.flatnonzero(backwards >= 0.9 - 1e-12)
-    return Summary(
-        tokens=tokens,
-        query=profile.query,
-        ends=ends,
-        first_mass=first,
-        last_mass=last,
-        trough=start + (ends - 1) // 2,
-        trough_depth=1.0 - least / ends / uniform,
-        ratio=(
-            first / ends / uniform,
-            float(middle.mean()) / uniform if middle.size else math.nan,
-            last / ends / uniform,
-        ),
-        effective_range=int(reached[0]) + 1 if reached.size else tokens,
-        entropy=abs(float((positive * np.log(positive)).sum())),
-        verdict=None
-        if profile.left_out
-        else _verdict(
-            first, last, least, float(middle.mean()) * ends if middle.size else 0.0, ends * uniform
-        ),
-        flatness=float(np.minimum(mass, uniform).sum()),
-    )
-
-
-def _ends(tokens: int) -> int:
-    """The number of positions that count as first, as last and as the trough."""
-    return max(1, round(SHARE * tokens))
-
-
 def _seen(profile: Profile) -> int:
     """Positions up to the query, or up to the last that has influence (under masks that look ahead)."""
     after = np.flatnonzero(profile.mass[profile.query + 1 :])
     return profile.query + 1 + (int(after[-1]) + 1 if after.size else 0)
-
-
-def _verdict(first: float, last: float, least: float, middle: float, even: float) -> Verdict:
-    above = max(RISE * least, middle)
-    primacy, recency = (end > above and end >= FLOOR * even for end in (first, last))
-    if primacy and recency:
-        return "U"
-    if primacy or recency:
-        return "primacy" if primacy else "recency"
-    return "middle" if middle > RISE * max(first, last) else "flat"
 
 
 @typed

@@ -14,11 +14,8 @@ from jaxtyping import Float
 
 from posbias.curves import least_stretch
 from posbias.estimate import Estimate, about
+from posbias.summary import FLOOR, RISE
 
-RISE = 1.25
-"""How much denser than the trough an end must be to count as favoured."""
-FLOOR = 0.1
-"""The share of an even spread's mass that an end must have to count as favoured: next to nothing is no favour."""
 LEAST_PROMPTS = 4
 """With fewer the trough cannot be read off other prompts than those that place it, and nothing is told."""
 Samples = Float[np.ndarray, "prompt position"]

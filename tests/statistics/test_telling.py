@@ -9,7 +9,8 @@ import posbias
 from posbias.curves import least_stretch
 from posbias.extrapolation import BUNDLED
 from posbias.profile import Profile
-from posbias.telling import FLOOR, RISE, doubts, favoured, margins
+from posbias.summary import FLOOR, RISE
+from posbias.telling import doubts, favoured, margins
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,9 @@ from posbias.comparison import Comparison, compare_all
 from posbias.estimate import Estimate
 from posbias.evidence import Evidence
 from posbias.held_out import Fold
-from posbias.profile import SHARE, Profile, spearman, wasserstein
+from posbias.profile import Profile, spearman, wasserstein
 from posbias.seeds import stream
+from posbias.summary import SHARE
 
 RESAMPLES = 1000
 SCORES: dict[str, Callable[..., np.ndarray]] = {"spearman": spearman, "wasserstein": wasserstein}

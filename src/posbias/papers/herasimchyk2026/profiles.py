@@ -28,7 +28,7 @@ from posbias.papers.study import ELSEWHERE, HERE, Study
 from posbias.plots.captions import captioned_figure, settle
 from posbias.plots.levels import draw_levels, levels_size
 from posbias.reports.pages import Table
-from posbias.telling import RISE
+from posbias.summary import RISE
 from posbias.theory.encodings import ALiBi
 from posbias.theory.mixing import AttentionOnly
 from posbias.theory.presets import preset
