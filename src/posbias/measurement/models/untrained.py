@@ -4,12 +4,21 @@ Matrices are drawn wider by the root of that fraction and embeddings are not, so
 update relative to the stream it is added to, is as large as at the full width.
 """
 
+from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from posbias.arguments import one_of, whole
+from posbias.measurement.models.cache import (
+    REGISTERED,
+    bundled_folder,
+    check_folder,
+    check_name,
+    model_folder,
+)
+from posbias.measurement.models.tiny.model import register
 
 CONFIGS: dict[str, dict[str, int]] = {
     "gpt2": {"n_layer": 12, "n_head": 12, "n_embd": 768, "n_inner": 3072},
@@ -58,3 +67,26 @@ def untrained(family: str, narrower: int, context: int, seed: int, *, positions:
         elif not positions:
             model.model.rotary_emb.inv_freq.zero_()
     return model
+
+
+def untrained_like(name: str, seed: int) -> Any:
+    """A network of random weights from the configuration of a model that is here, and drawn as that says.
+
+    `name` is one that `posbias models` lists; evaluation mode, float32. The same seed gives the same weights.
+    Raises `ModelError` for another name, or one whose files are not here.
+    """
+    check_name(name)
+    register()
+    folder = folder_of(name)
+    check_folder(folder)
+    config = AutoConfig.from_pretrained(folder)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return AutoModelForCausalLM.from_config(
+            config, dtype=torch.float32, attn_implementation="eager", trust_remote_code=False
+        ).eval()
+
+
+def folder_of(name: str) -> Path:
+    """Where the files of a model lie that `posbias models` lists, its tokenizer's among them."""
+    return model_folder(name) if name in REGISTERED else bundled_folder(name)
