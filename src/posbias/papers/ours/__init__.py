@@ -7,7 +7,8 @@
 
 A study is a module with a STUDY and a name in `STUDIES`: cells that say how they are computed (`cells`), claims,
 tables, a drawing. All claims are ours: where a paper gave the question, its text was not at hand, and no verdict
-is one on it. `posbias study run ours/NAME` makes it; cells are kept in OUT/cells.
+is one on it. `posbias study run ours/NAME` makes it; cells are kept in OUT/cells. Some of language
+models are on record (`records`), as they take long: they are used unless `again`.
 """
 
 import os
@@ -18,14 +19,36 @@ from pathlib import Path
 from posbias.arguments import whole
 from posbias.events import Event, OnEvent
 from posbias.files import clear_leftovers, need_writable
-from posbias.papers.ours import birth, kinetic, parts, predictors, untrained
+from posbias.papers.ours import (
+    birth,
+    jacobian,
+    kinetic,
+    parts,
+    predictors,
+    untrained,
+    value_variance,
+    window,
+)
 from posbias.papers.ours.cells import OwnCell
 from posbias.papers.reproduction import Reproduction, write
 from posbias.papers.study import Studies, Study
-from posbias.store import Store
+from posbias.store import Store, Stored
 
-STUDIES = Studies((kinetic.STUDY, birth.STUDY, untrained.STUDY, predictors.STUDY, parts.STUDY))
-"""The studies by their names, in the order of docs/theory-since.md."""
+STUDIES = Studies(
+    (
+        kinetic.STUDY,
+        birth.STUDY,
+        untrained.STUDY,
+        jacobian.STUDY,
+        value_variance.STUDY,
+        window.STUDY,
+        predictors.STUDY,
+        parts.STUDY,
+    )
+)
+"""The studies by their names, in the order of docs/theory-since.md; then those of docs/predictors.md."""
+RECORDS = Path(__file__).with_name("records")
+"""Cells of language models that were measured once and come along: used like those of a folder of results."""
 
 
 def reproduce(
@@ -61,7 +84,7 @@ def reproduce(
     for number, (cell, amount) in enumerate(cells):
         if on_event:
             on_event(Event(number, len(cells), "cell"))
-        stored = None if again else store.find(cell, at_least=amount)
+        stored = None if again else _found(store, cell, amount)
         if stored is None:
             since = time.monotonic()
             stored = store.save(cell, cell.run(amount), amount=amount)
@@ -71,6 +94,12 @@ def reproduce(
         on_event(Event(len(cells), len(cells), "cell"))
     made = {study.name: write(study, results, _words(study, effort), folder) for study in studies}
     return Reproduction(made, results, new, time.monotonic() - began)
+
+
+def _found(store: Store, cell: OwnCell, amount: int) -> Stored | None:
+    """A cell that is made, here or on record."""
+    on_record = Store(RECORDS)
+    return store.find(cell, at_least=amount) or on_record.find(cell, at_least=amount, look_only=True)
 
 
 def _words(study: Study, effort: int | None) -> str:

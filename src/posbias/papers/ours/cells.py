@@ -7,6 +7,8 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from posbias.claims import Claim
 from posbias.estimate import Estimate
 from posbias.evidence import Evidence, Test
@@ -94,5 +96,5 @@ def each(
     for cell in cells:
         if cell in results and among(cell, results[cell]):
             value = of(results[cell])
-            exact = not isinstance(value, Sequence)
-            yield Evidence(cell.where, Estimate(float(value)) if exact else Estimate.of(value))  # type: ignore[arg-type]
+            drawn = isinstance(value, Sequence)
+            yield Evidence(cell.where, Estimate.of(np.array(value)) if drawn else Estimate(float(value)))

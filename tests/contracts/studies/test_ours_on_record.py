@@ -1,0 +1,82 @@
+"""Studies of ours on language models: what they compute of what was measured, and the records that come along."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from posbias.papers.ours import RECORDS, STUDIES, reproduce
+from posbias.papers.ours.jacobian import JacobianCell
+from posbias.papers.ours.value_variance import ValueCell, by_rank
+from posbias.papers.ours.window import CELLS, InfluenceCell, ends, share
+from posbias.store import Store
+
+NUMBERS = {"jacobian": slice(1, None), "value_variance": slice(1, None), "window": slice(4, 5)}
+"""The columns of each study's first table that the document has."""
+PAGE = Path(__file__).parents[3] / "docs" / "theory-since.md"
+
+
+def test_ranks_over_heads_have_an_error_over_layers():
+    share_of = np.random.default_rng(2).uniform(size=(20, 4))
+    found = {
+        "sink_share": share_of,
+        "value_norm": -share_of,
+        "other": np.random.default_rng(3).normal(size=(20, 4)),
+    }
+    assert by_rank(found, "value_norm").value == pytest.approx(-1.0)
+    assert by_rank(found, "value_norm").se == pytest.approx(0.0, abs=1e-12)
+    other = by_rank(found, "other")
+    assert 0.05 < other.se < 0.25
+    assert other.n == 20
+
+
+def test_ends_are_means_relative_to_the_middle_fifth():
+    rows = np.ones((2, 100))
+    rows[0, :5] = np.e
+    rows[1, -5:] = np.e**2
+    found = ends(rows)
+    assert found["first"] == pytest.approx([1.0, 0.0])
+    assert found["last"] == pytest.approx([0.0, 2.0])
+    assert share(InfluenceCell("tiny-nope", 128)) == 0.5
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_what_is_on_record_serves_the_quick_effort_and_the_document_has_its_numbers(name, tmp_path):
+    made = reproduce(name, out=tmp_path)
+    assert not made.new
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    for number, claim in enumerate(made.claims[name], start=1):
+        assert f"| {number} | {claim.claim.sentence} | {claim.verdict} |" in lines
+    for row in made.pages[name].tables[0].rows:
+        numbers = row[NUMBERS[name]]
+        assert any(line.startswith(f"| {row[0]} |") and all(one in line for one in numbers) for line in lines)
+
+
+def test_no_record_is_left_that_no_study_has():
+    cells = [cell for name in NUMBERS for cell in STUDIES[name].cells]
+    paths = {Store(RECORDS).find(cell, look_only=True).path for cell in cells}
+    assert paths == {*RECORDS.glob("*")}
+    assert len(paths) == len(cells)
+    assert all(path.stat().st_size < 16_000 for path in paths)
+
+
+SMALL = [
+    JacobianCell("tiny-rope", "untrained"),
+    ValueCell("tiny-alibi", True),
+    InfluenceCell("tiny-window", 64),
+]
+LARGE = [CELLS[0], ValueCell("smollm2-135m", False)]
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [*SMALL, *(pytest.param(cell, marks=[pytest.mark.real_model, pytest.mark.slow]) for cell in LARGE)],
+    ids=lambda cell: cell.name,
+)
+def test_what_is_on_record_is_measured_again(cell):
+    """In float32, of which other machines may have other last bits; medians are kept to four digits."""
+    stored = Store(RECORDS).find(cell, look_only=True)
+    again = cell.run(stored.header.amount)
+    assert again.keys() == stored.result.keys()
+    for name, values in again.items():
+        np.testing.assert_allclose(values, stored.result[name], rtol=5e-3, atol=5e-3, err_msg=name)
