@@ -1,0 +1,303 @@
+"""Orders of documents in a prompt: which one a profile calls best, and what it gains over the usual ones.
+
+    from posbias.ordering import order
+
+    found = order(documents, scores, lengths, profile=measurement)
+    print(found)                      # the verdict first
+    documents = found.of(documents)
+
+Scores say how likely each document is to hold what is asked for. A slot's worth is what the profile gives the
+tokens a document would take there (`posbias.ordering.slots`); the best order is searched for
+(`posbias.ordering.search`), and its gain is read off other prompts of the profile than those that chose it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from posbias.errors import InvalidValueError
+from posbias.estimate import Estimate
+from posbias.ordering.search import Found, best_order
+from posbias.ordering.slots import Slots
+from posbias.profile import Profile
+from posbias.signatures import typed
+
+__all__ = ["STRATEGIES", "Ordering", "order"]
+
+Verdict = Literal["reorder", "no difference", "not known"]
+Curve = Float[np.ndarray, "position"]
+Rows = Float[np.ndarray, "document position"]
+NEGLIGIBLE = 0.01
+"""A gain below this counts as none: in accuracy, or as a share of what an even spread gives."""
+FEWEST = 4
+"""With fewer prompts behind a profile no gain is told."""
+
+
+def as_given(scores: Float[np.ndarray, "document"]) -> list[int]:
+    """The order as it is."""
+    return list(range(len(scores)))
+
+
+def best_first(scores: Float[np.ndarray, "document"]) -> list[int]:
+    """By falling score; equal ones as given."""
+    return np.argsort(-scores, kind="stable").tolist()
+
+
+def best_last(scores: Float[np.ndarray, "document"]) -> list[int]:
+    """By rising score."""
+    return best_first(scores)[::-1]
+
+
+def both_ends(scores: Float[np.ndarray, "document"]) -> list[int]:
+    """The best first, the next last, the third second, and so on: the worst in the middle."""
+    ranked = best_first(scores)
+    return ranked[::2] + ranked[1::2][::-1]
+
+
+STRATEGIES = {
+    "as given": as_given,
+    "best first": best_first,
+    "best last": best_last,
+    "both ends": both_ends,
+}
+"""The usual orders, each a function of the scores."""
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """An order of documents, what it is expected to gain over the usual ones, and whether that is told.
+
+    `permutation` has the places of the documents as given, in the order to put them. `worth` is Σ w·worth of
+    the place, w the scores divided by their sum: an accuracy where the profile is one, else in units of an even
+    spread.
+    `gains` are that of this order minus that of each of `STRATEGIES`, cross-fitted: the order found from one half
+    of the profile's prompts is judged on the other half. `loss` is by how much no other order can be worth more
+    under this profile (0: none is). `basis` says what the profile is, `warnings` what its use assumes.
+    """
+
+    permutation: tuple[int, ...]
+    worth: float
+    gains: Mapping[str, Estimate]
+    loss: float
+    basis: str
+    warnings: tuple[str, ...] = ()
+    unit: str = field(default="of an even spread")
+
+    def of(self, documents: Sequence[Any]) -> list[Any]:
+        """The documents in this order. Raises `InvalidValueError` for another number of them."""
+        if len(documents) != len(self.permutation):
+            raise InvalidValueError(
+                f"documents: {len(documents)} given, the {len(self.permutation)} that were ordered needed"
+            )
+        return [documents[place] for place in self.permutation]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether to reorder: by the gain over the order as given and its 95 % interval.
+
+        "no difference" where the interval lies within ± `NEGLIGIBLE`, or where the order as given is the best.
+        """
+        gain = self.gains["as given"]
+        if self.permutation == tuple(range(len(self.permutation))):
+            return "no difference"
+        if not gain.known:
+            return "not known"
+        low, high = gain.interval
+        if low > 0.0 and high > NEGLIGIBLE:
+            return "reorder"
+        return "no difference" if low > -NEGLIGIBLE and high < NEGLIGIBLE else "not known"
+
+    @property
+    def prompts_to_tell(self) -> int | None:
+        """About how many prompts the profile would need for the gain's interval to leave 0 (`Estimate`)."""
+        return self.gains["as given"].draws_to_tell()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name, ready for JSON."""
+        return {
+            "permutation": list(self.permutation),
+            "verdict": self.verdict,
+            "worth": self.worth,
+            "unit": self.unit,
+            "basis": self.basis,
+            "gains": {name: _plain(one) for name, one in self.gains.items()},
+            "loss_at_most": self.loss,
+            "prompts_to_tell": self.prompts_to_tell,
+            "warnings": list(self.warnings),
+        }
+
+    def __str__(self) -> str:
+        said = {
+            "reorder": f"reorder: {', '.join(map(str, self.permutation))}",
+            "no difference": "no difference: leave the order as it is",
+            "not known": "not known whether another order helps",
+        }[self.verdict]
+        lines = [f"{said} ({self.basis})"]
+        lines += [f"gain over {name}: {gain} {self.unit}" for name, gain in self.gains.items()]
+        return "\n".join([*lines, *self.warnings])
+
+
+def _plain(one: Estimate) -> dict[str, Any]:
+    known = [None if math.isnan(number) else number for number in (one.value, one.se)]
+    return {"value": known[0], "se": known[1], "interval": list(one.interval) if one.known else None}
+
+
+@typed
+def order(
+    documents: int | Sequence[Any],
+    scores: Sequence[float] | Float[np.ndarray, "document"],
+    lengths: Sequence[float] | Float[np.ndarray, "document"] | None = None,
+    *,
+    profile: Profile,
+    prefix: float = 0.0,
+    suffix: float = 0.0,
+    score_errors: Sequence[float] | Float[np.ndarray, "document"] | None = None,
+) -> Ordering:
+    """The order of documents in a prompt that a profile calls best, and its gains over the usual ones.
+
+    `documents`: they themselves, or how many. `scores` ≥ 0, one each, in proportion to the chance that a document
+    holds what is asked for; `score_errors` their standard errors. `lengths` of documents, `prefix` before and
+    `suffix` behind them, in one unit, best tokens (None: all documents as long). Raises `InvalidValueError` for
+    numbers that cannot be right.
+    """
+    count = documents if isinstance(documents, int) else len(documents)
+    weights, sizes, errors = _checked(count, scores, lengths, score_errors)
+    for name, given in (("prefix", prefix), ("suffix", suffix)):
+        if not (math.isfinite(given) and given >= 0):
+            raise InvalidValueError(f"{name}: {given} given, a length ≥ 0 needed")
+    slots = Slots(profile, float(sizes.sum()), float(prefix), float(suffix))
+    curve = _curve(profile)
+    found = best_order(slots, curve, weights, sizes)
+    judged = _Judge(slots, weights, sizes, errors)
+    gains = {name: judged.gain(found, strategy(weights)) for name, strategy in STRATEGIES.items()}
+    return Ordering(
+        found.order,
+        found.worth,
+        gains,
+        found.loss,
+        _basis(profile),
+        tuple(_warnings(profile, slots, lengths is not None)),
+        _unit(profile),
+    )
+
+
+def _checked(count: int, scores: Any, lengths: Any, errors: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    if count < 1:
+        raise InvalidValueError(f"documents: {count} given, one at least needed")
+    found = []
+    for name, given, default in (
+        ("scores", scores, None),
+        ("lengths", lengths, np.ones(count)),
+        ("score_errors", errors, np.zeros(count)),
+    ):
+        numbers = default if given is None else np.asarray(given, dtype=np.float64)
+        if numbers.shape != (count,):
+            raise InvalidValueError(
+                f"{name}: shape {numbers.shape} given, one for each of {count} documents needed"
+            )
+        if not (np.isfinite(numbers).all() and (numbers >= 0).all()):
+            raise InvalidValueError(f"{name}: negative or not finite somewhere, numbers ≥ 0 needed")
+        found.append(numbers)
+    weights, sizes, noise = found
+    if not weights.sum() > 0:
+        raise InvalidValueError("scores: all 0 given, one above 0 needed")
+    if not (sizes > 0).all():
+        raise InvalidValueError(f"lengths: {sizes.min():g} given, lengths above 0 needed")
+    return weights / weights.sum(), sizes, noise / weights.sum()
+
+
+def _curve(profile: Profile) -> Float[np.ndarray, "position"]:
+    return np.asarray(profile.mass, dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Judge:
+    """Gains of orders over others, from the prompts behind the profile."""
+
+    slots: Slots
+    weights: Float[np.ndarray, "document"]
+    lengths: Float[np.ndarray, "document"]
+    errors: Float[np.ndarray, "document"]
+
+    def gain(self, found: Found, other: Sequence[int]) -> Estimate:
+        """That of the best order over another, with its error; without one where the prompts are too few."""
+        samples = self.slots.profile.samples
+        if samples is None or len(samples) < FEWEST:
+            rows = self._by_document(found.order) - self._by_document(other)
+            value = self._of(rows, _curve(self.slots.profile))
+            return Estimate(value, math.nan, 1)
+        samples = np.asarray(samples, dtype=np.float64)
+        halves = [samples[k::2] for k in (0, 1)]
+        folds = []
+        for own, rest in (halves, halves[::-1]):
+            chosen = best_order(self.slots, own.mean(axis=0), self.weights, self.lengths)
+            folds.append(self._on(rest, self._by_document(chosen.order) - self._by_document(other)))
+        both = (folds[0] + folds[1]).scaled(0.5)
+        # the scores are the same in both halves: their error is not halved by judging twice
+        se = math.hypot(both.se, self._of_scores(found.order, other))
+        return Estimate(both.value, se, len(samples), both.freedom)
+
+    def _by_document(self, given: Sequence[int]) -> Float[np.ndarray, "document position"]:
+        """Each document's worth in an order as weights of the profile's numbers, by the document's own place."""
+        rows = np.empty((len(self.weights), self.slots.profile.tokens))
+        offset = 0.0
+        for document in given:
+            length = float(self.lengths[document])
+            rows[document] = self.slots.weights(offset, length, self.slots.profile.tokens)
+            offset += length
+        return rows
+
+    def _of(self, rows: Rows, curve: Curve) -> float:
+        return float(self.weights @ self._differences(rows, curve))
+
+    def _differences(self, rows: Rows, curve: Curve) -> Float[np.ndarray, "document"]:
+        return rows @ self.slots.levels(curve)
+
+    def _of_scores(self, given: Sequence[int], other: Sequence[int]) -> float:
+        """The standard error that the scores' own errors give a gain, to first order."""
+        rows = self._by_document(given) - self._by_document(other)
+        found = self._differences(rows, _curve(self.slots.profile))
+        return float(np.linalg.norm((found - self.weights @ found) * self.errors))
+
+    def _on(self, samples: Float[np.ndarray, "prompt position"], rows: Rows) -> Estimate:
+        """The gain on these prompts: a ratio of means over tokens, a mean over places."""
+        single = samples @ (self.weights @ rows)
+        whole = samples.mean(axis=1) if self.slots.over_tokens else np.ones(len(samples))
+        value = float(single.mean() / whole.mean())
+        residual = (single - value * whole) / whole.mean()
+        return Estimate(value, float(residual.std(ddof=1)) / math.sqrt(len(samples)), len(samples))
+
+
+def _basis(profile: Profile) -> str:
+    kinds = {
+        "gradient": "measured influence",
+        "rollout": "predicted influence",
+        "extrapolated": "calibrated prediction",
+    }
+    what = kinds.get(
+        profile.measures, f"{profile.measures} by place" if profile.kind != "mass" else profile.measures
+    )
+    model = profile.attrs.get("model") or profile.attrs.get("architecture") or ""
+    prompts = "" if profile.samples is None else f", {len(profile.samples)} prompts"
+    return f"{what}{f' of {model}' if model else ''}{prompts}"
+
+
+def _unit(profile: Profile) -> str:
+    return {"mass": "of an even spread", "rate": f"in {profile.measures}"}.get(profile.kind, "nats")
+
+
+def _warnings(profile: Profile, slots: Slots, in_tokens: bool) -> list[str]:
+    said = []
+    if profile.left_out:
+        said.append(f"the profile has no verdict: {profile.caveat}")
+    if profile.kind == "mass" and profile.measures != "baseline":
+        said.append("influence is not retrieval: whether more of it finds more was not measured")
+    if profile.kind == "mass" and in_tokens:
+        whole = slots.before + slots.total + slots.after
+        if whole > profile.tokens:
+            said.append(f"measured at {profile.tokens} tokens, stretched to {whole:,.0f}: extrapolated")
+    return said

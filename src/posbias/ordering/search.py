@@ -1,0 +1,151 @@
+"""The best order of documents: exact for a few, by assignment and swaps for many, with a bound on what is lost.
+
+What stands before a document depends on which documents do, not on their order: up to `EXACT` documents a table
+over all sets of them finds the best order. Of documents of one length the best order is that of rearrangement,
+exact for any number. For others documents are assigned to slots of one length, then swapped as long as that gains.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from posbias.ordering.slots import Curve, Slots
+
+EXACT = 12
+"""Documents up to which every set of them is looked at."""
+_ROUNDS = 40
+"""Swaps at most."""
+_TRIED = 32
+"""Swaps that are worked out in each round, those that promise most."""
+Numbers = Float[np.ndarray, "document"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """An order (places of documents as given), its worth, and by how much no other can be worth more than it."""
+
+    order: tuple[int, ...]
+    worth: float
+    loss: float
+
+
+def best_order(slots: Slots, curve: Curve, weights: Numbers, lengths: Numbers) -> Found:
+    """The order of the greatest Σ weight · worth of the stretch. That as given where no other is worth more."""
+    given = tuple(range(len(weights)))
+    one_length = bool((lengths == lengths[0]).all())
+    exact = one_length or len(weights) <= EXACT
+    if one_length:
+        order = _rearranged(slots, curve, weights, lengths)
+    elif exact:
+        order = _by_sets(slots, curve, weights, lengths)
+    else:
+        start = _rearranged(slots, curve, weights, lengths)
+        order = swapped(start, slots, curve, weights, lengths)
+    worth, as_given = worths(slots, curve, weights, lengths, [order, given]).tolist()
+    if worth <= as_given + 1e-12 * abs(as_given):
+        order, worth = given, as_given
+    loss = 0.0 if exact else max(0.0, most(slots, curve, weights, lengths) - worth)
+    return Found(tuple(order), worth, loss)
+
+
+def worths(
+    slots: Slots,
+    curve: Curve,
+    weights: Numbers,
+    lengths: Numbers,
+    orders: Sequence[Sequence[int]] | np.ndarray,
+) -> Float[np.ndarray, "order"]:
+    """Σ weight · worth of the stretch, of each order."""
+    rows = np.asarray(orders)
+    length = lengths[rows]
+    return (weights[rows] * slots.worth(curve)(np.cumsum(length, axis=1) - length, length)).sum(axis=1)
+
+
+def most(slots: Slots, curve: Curve, weights: Numbers, lengths: Numbers) -> float:
+    """At least what any order is worth: documents cut at will, those of most weight for their length best placed.
+
+    An order gives each document as much of the stretch as it is long; of all ways to do so the rearrangement of
+    the curve against weight by length is worth most (Hardy, Littlewood and Pólya, Inequalities, chapter 10).
+    """
+    levels, room = slots.levels(curve), slots.shares(curve.size)
+    best = np.argsort(-levels, kind="stable")
+    dearest = np.argsort(-(weights / lengths), kind="stable")
+    places, documents = np.cumsum(room[best]), np.cumsum(lengths[dearest])
+    borders = np.union1d(places, documents)
+    borders = borders[borders <= documents[-1] * (1 + 1e-12)]
+    widths = np.diff(borders, prepend=0.0)
+    middle = borders - widths / 2
+    at = np.minimum(np.searchsorted(places, middle, "left"), best.size - 1)
+    whose = np.minimum(np.searchsorted(documents, middle, "left"), dearest.size - 1)
+    return float((widths * levels[best[at]] * (weights / lengths)[dearest[whose]]).sum())
+
+
+def _rearranged(slots: Slots, curve: Curve, weights: Numbers, lengths: Numbers) -> list[int]:
+    """The documents by weight in slots of one length by worth."""
+    count = len(weights)
+    size = np.full(count, lengths.mean())
+    slot = np.argsort(-slots.worth(curve)(np.arange(count) * size, size), kind="stable")
+    order = np.empty(count, dtype=np.int64)
+    order[slot] = np.argsort(-weights, kind="stable")
+    return order.tolist()
+
+
+def _by_sets(slots: Slots, curve: Curve, weights: Numbers, lengths: Numbers) -> list[int]:
+    """The best order by the best worth of each set of documents that come first."""
+    count = len(weights)
+    sets = np.arange(2**count)
+    inside = (sets[:, None] >> np.arange(count)) & 1
+    offset, size = inside @ lengths, inside.sum(axis=1)
+    worth = slots.worth(curve)
+    best, last = np.full(sets.size, -np.inf), np.zeros(sets.size, dtype=np.int64)
+    best[0] = 0.0
+    for placed in range(count):
+        of_size = sets[size == placed]
+        for document in range(count):
+            without = of_size[inside[of_size, document] == 0]
+            found = best[without] + weights[document] * worth(offset[without], lengths[document])
+            joined = without | 1 << document
+            better = found > best[joined]
+            best[joined[better]], last[joined[better]] = found[better], document
+    order, left = [], int(sets[-1])
+    while left:
+        order.append(int(last[left]))
+        left ^= 1 << order[-1]
+    return order[::-1]
+
+
+def swapped(
+    order: Sequence[int], slots: Slots, curve: Curve, weights: Numbers, lengths: Numbers
+) -> list[int]:
+    """Swap the two documents that gain most, as long as one swap of those tried gains.
+
+    Tried are those that promise most: what the two gain themselves, and, to first order, what those between them
+    do when they move by the difference of the two lengths.
+    """
+    current = np.array(order)
+    worth = slots.worth(curve)
+    value = float(worths(slots, curve, weights, lengths, [current])[0])
+    one, other = np.triu_indices(len(current), 1)
+    step = lengths.sum() / curve.size / 2
+    for _ in range(_ROUNDS):
+        length, weight = lengths[current], weights[current]
+        offset = np.cumsum(length) - length
+        here = worth(offset, length)
+        slope = weight * (worth(np.minimum(offset + step, lengths.sum() - length), length) - here) / step
+        between = np.concatenate([[0.0], np.cumsum(slope)])
+        longer = length[other] - length[one]
+        promise = weight[other] * (worth(offset[one], length[other]) - here[other])
+        promise += weight[one] * (worth(offset[other] + longer, length[one]) - here[one])
+        promise += longer * (between[other] - between[one + 1])
+        likely = np.argsort(-promise, kind="stable")[:_TRIED]
+        tried = np.tile(current, (likely.size, 1))
+        row = np.arange(likely.size)
+        tried[row, one[likely]], tried[row, other[likely]] = current[other[likely]], current[one[likely]]
+        found = worths(slots, curve, weights, lengths, tried)
+        best = int(found.argmax()) if found.size else 0
+        if not found.size or found[best] <= value + 1e-12 * abs(value):
+            break
+        current, value = tried[best], float(found[best])
+    return current.tolist()
