@@ -190,7 +190,7 @@ def _checked(count: int, scores: Any, lengths: Any, errors: Any) -> tuple[np.nda
         raise InvalidValueError(f"documents: {count} given, one at least needed")
     found = []
     for name, given, default in (
-        ("scores", scores, None),
+        ("scores", scores, np.zeros(count)),
         ("lengths", lengths, np.ones(count)),
         ("score_errors", errors, np.zeros(count)),
     ):

@@ -55,7 +55,7 @@ def worths(
     curve: Curve,
     weights: Numbers,
     lengths: Numbers,
-    orders: Sequence[Sequence[int]] | np.ndarray,
+    orders: Sequence[Sequence[int] | np.ndarray] | np.ndarray,
 ) -> Float[np.ndarray, "order"]:
     """Σ weight · worth of the stretch, of each order."""
     rows = np.asarray(orders)
