@@ -79,7 +79,7 @@ def untrained_like(name: str, seed: int) -> Any:
     register()
     folder = folder_of(name)
     check_folder(folder)
-    config = AutoConfig.from_pretrained(folder)
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return AutoModelForCausalLM.from_config(
