@@ -185,7 +185,7 @@ def test_a_flipped_bit_is_noticed_or_changes_nothing_that_is_read(codec, data, t
 
 
 @CODECS
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(share=st.floats(0, 0.999))
 def test_a_cut_is_noticed(codec, share, tmp_path):
     path = tmp_path / f"file{codec.suffix}"

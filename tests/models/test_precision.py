@@ -197,6 +197,7 @@ for dtype in sys.argv[2:]:
 """What loading takes beside the files themselves, which are mapped and may be let go at any time; the weights."""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="Linux says what a process takes")
 def test_shards_are_loaded_without_a_second_copy(tmp_path):
     model = llama(hidden_size=256, intermediate_size=1024, num_hidden_layers=8, vocab_size=30_000)
