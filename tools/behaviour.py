@@ -54,7 +54,7 @@ def main():
                     continue
                 found = cell(loaded, wording, places)
                 with given.out.open("a", encoding="utf-8") as out:
-                    out.write(json.dumps(found) + "\n")
+                    out.write(json.dumps(found, separators=(",", ":")) + "\n")
                 print(loaded.name, wording, places, file=sys.stderr, flush=True)
 
 

@@ -90,7 +90,7 @@ def main():
                     continue
                 found = cell(loaded, text, file and given.work / file, tokens)
                 with given.out.open("a", encoding="utf-8") as out:
-                    out.write(json.dumps(found) + "\n")
+                    out.write(json.dumps(found, separators=(",", ":")) + "\n")
                 print(*key, file=sys.stderr, flush=True)
 
 

@@ -44,8 +44,8 @@ def plain(measured, predict) -> np.ndarray:
 @pytest.mark.parametrize("key", [one.key for one in PREDICTORS])
 def test_scores_are_those_of_the_other_half(measured, found, key):
     rank, place = plain(measured, lambda part: predictions(part)[key].mass)
-    assert found["scores"][key]["spearman"][0] == pytest.approx(rank, abs=1e-6)
-    assert found["scores"][key]["wasserstein"][0] == pytest.approx(place, abs=1e-6)
+    assert found["scores"][key]["spearman"][0] == pytest.approx(rank, abs=1e-5)
+    assert found["scores"][key]["wasserstein"][0] == pytest.approx(place, abs=1e-5)
 
 
 def test_each_difference_is_the_first_less_the_second(found):
@@ -56,7 +56,7 @@ def test_each_difference_is_the_first_less_the_second(found):
             if one is None or other is None:
                 assert told[score] is None
             else:
-                assert told[score][0] == pytest.approx(one[0] - other[0], rel=1e-5, abs=3e-6)
+                assert told[score][0] == pytest.approx(one[0] - other[0], rel=5e-5, abs=3e-5)
                 assert told[score][1] >= 0.0
 
 

@@ -135,7 +135,7 @@ def _even_attention(measurement: "xr.Dataset", mixing: Float[np.ndarray, "layer"
 
 
 def _told(scores: Agreement, sign: int = 1) -> dict[str, list[float] | None]:
-    """[value, se, freedom] by score to six digits; None where the score is undefined, se None where not known."""
+    """[value, se, freedom] by score to five digits; None where the score is undefined, se None where not known."""
     told = {}
     for name in SCORES:
         score = getattr(scores, name)
@@ -146,5 +146,5 @@ def _told(scores: Agreement, sign: int = 1) -> dict[str, list[float] | None]:
         numbers = [sign * score.value, *((known.se, known.freedom) if known else (None, None))]
         if score.interval and not known:
             numbers = [score.value, *score.interval]
-        told[name] = [None if one is None else float(f"{one:.6g}") for one in numbers]
+        told[name] = [None if one is None else float(f"{one:.5g}") for one in numbers]
     return told
