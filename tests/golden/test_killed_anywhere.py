@@ -27,6 +27,8 @@ LINES = {
     "train": f"train {TRAINING} --sequences 50 --threads 1 --out kept",
     "paper": "paper kim2026 fig1 --effort 3000 --threads 1 --out kept",
 }
+QUICK = ("measure", "train")
+"""The others are killed by other tests too."""
 TIMES = {"cost", "digest", "seconds", "cpu_seconds", "finished", "created", "posbias_cost", "posbias_digest"}
 TIMES |= {"processes", "minutes"}
 
@@ -61,7 +63,9 @@ def kept(folder):
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(24, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", LINES)
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in LINES]
+)
 def test_a_command_killed_at_any_moment_goes_on_and_leaves_the_same(name, kills, tmp_path, record_property):
     folders = [tmp_path / word for word in ("whole", "killed")]
     for folder in folders:

@@ -40,7 +40,9 @@ def test_ends_are_means_relative_to_the_middle_fifth():
     assert share(InfluenceCell("tiny-nope", 128)) == 0.5
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize(
+    "name", [name if name == "window" else pytest.param(name, marks=pytest.mark.slow) for name in NUMBERS]
+)
 def test_what_is_on_record_serves_the_quick_effort_and_the_document_has_its_numbers(name, tmp_path):
     made = reproduce(name, out=tmp_path)
     assert not made.new
