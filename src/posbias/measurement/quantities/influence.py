@@ -72,6 +72,11 @@ def predict(model: Any, ids: Int[Tensor, "position"], economy: Economy | None = 
         raise ModelError(
             f"model: {type(model).__name__} embedded its tokens {len(leaves)} times in a forward pass, once needed"
         )
+    shape = tuple(leaves[0].shape)
+    if shape[:2] != (1, len(ids)):
+        raise ModelError(
+            f"model: {type(model).__name__} embedded its tokens as {list(shape)}, [1, {len(ids)}, width] needed"
+        )
     if trunk is None:
         return Prediction(leaves[0], outputs)
 
