@@ -1,5 +1,6 @@
 """Shared test setting: shapes checked, the same examples on every run, no hub asked, tests that wait first."""
 
+import logging
 import os
 import signal
 import sys
@@ -66,3 +67,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files with tests that wait come first."""
     first = {item.path for item in items if item.get_closest_marker("waits")}
     items.sort(key=lambda item: item.path not in first)
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_found():
+    """A test that leaves the log at another level would make a later one deaf, wherever both run."""
+    logger = logging.getLogger("posbias")
+    before = logger.level, list(logger.handlers)
+    yield
+    now = logger.level, list(logger.handlers)
+    logger.setLevel(before[0])
+    logger.handlers[:] = before[1]
+    assert now == before, f"the log is left at level {now[0]} with {now[1]}, not {before[0]} with {before[1]}"

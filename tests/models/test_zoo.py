@@ -5,11 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import transformers
 from project import ROOT
 
 import by_hand
 import zoo
 from families import families
+from posbias.logs import muted
 from posbias.measurement.models.families import decoder_layers
 
 FEW = {
@@ -26,7 +28,11 @@ FEW_ENCODERS = {"roberta": "attention and λ", "modernbert": "attention and λ",
 
 @pytest.fixture(autouse=True)
 def silence():
-    zoo.quiet()
+    before = transformers.logging.get_verbosity()
+    with muted():
+        zoo.quiet()
+        yield
+    transformers.logging.set_verbosity(before)
 
 
 @pytest.mark.parametrize("family", FEW)
