@@ -8,6 +8,8 @@ from .estimate import Estimate as Estimate
 from .extrapolation import extrapolate as extrapolate
 from .measurement import measure as measure
 from .measurement import retrieve as retrieve
+from .ordering import Ordering as Ordering
+from .ordering import order as order
 from .predictors import PREDICTORS as PREDICTORS
 from .predictors import load_profile as load_profile
 from .predictors import measured_influence as measured_influence

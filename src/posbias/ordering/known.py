@@ -1,0 +1,56 @@
+"""Profiles to order by: of models that were measured for it, and of files.
+
+The bundled ones are retrieval by place, trial by trial (`tools/order_profiles.py` makes them).
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from posbias.errors import InputFileError, nearest
+from posbias.predictors import load_profile
+from posbias.profile import Profile
+from posbias.signatures import typed
+
+FOLDER = Path(__file__).with_name("profiles")
+QUANTITY = "accuracy"
+
+
+def known_profiles() -> dict[str, Path]:
+    """The bundled profiles, by the name of their model."""
+    return {path.stem: path for path in sorted(FOLDER.glob("*.json"))}
+
+
+@typed
+def profile_of(source: str) -> Profile:
+    """The profile of a model that comes along, of a retrieval's .nc, or of whatever `load_profile` reads.
+
+    Raises `InputFileError` for what is none of these, `MissingPackageError` for an .nc without xarray.
+    """
+    known = known_profiles()
+    if source in known:
+        told = json.loads(known[source].read_text(encoding="utf-8"))
+        attrs = {key: told[key] for key in ("model", "checksum", "job", "tokens")}
+        return _rates(np.array(told["samples"], dtype=np.float64), attrs)
+    path = Path(source)
+    if not path.suffix and not path.exists():
+        close = nearest(source, known) or f"; {', '.join(known)} come along"
+        raise InputFileError(f"{source}: no such file and no profile of a known model{close}")
+    if path.suffix == ".nc":
+        from posbias.store import load_retrieval
+
+        try:
+            retrieval = load_retrieval(path)
+        except InputFileError as error:
+            if "retrieval" not in str(error):
+                raise
+        else:
+            attrs = {key: retrieval.attrs[key] for key in ("model", "checksum")}
+            attrs |= {"job": json.loads(retrieval.attrs["job"]), "tokens": float(retrieval["tokens"].mean())}
+            return _rates(retrieval[QUANTITY].values, attrs)
+    return load_profile(path)
+
+
+def _rates(samples: np.ndarray, attrs: dict) -> Profile:
+    return Profile(samples.mean(axis=0), kind="rate", measures=QUANTITY, samples=samples, attrs=attrs)

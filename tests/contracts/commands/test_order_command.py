@@ -1,0 +1,111 @@
+"""`posbias order` as a user runs it: hits in, an order and its gain out, wrong lines named."""
+
+import json
+
+import numpy as np
+import pytest
+from answers import faults
+
+from posbias.cli import main
+
+CURVE = [8, 4, 3, 4, 9]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def hits(folder, rows, name: str = "hits.jsonl"):
+    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return name
+
+
+def told(capsys, *words):
+    main(["order", *words, "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    assert not faults(answer)
+    return answer
+
+
+def test_what_matters_most_goes_where_the_profile_is_highest(here, capsys):
+    (here / "curve.json").write_text(json.dumps(CURVE), encoding="utf-8")
+    rows = [{"text": "a" * 10, "score": score} for score in (0.1, 0.2, 0.9, 0.3, 0.4)]
+    answer = told(capsys, hits(here, rows), "--profile", "curve.json")
+    assert answer["permutation"] == [4, 1, 0, 3, 2]
+    assert answer["verdict"] == "not known"
+    assert answer["lengths_in"] == "characters"
+    main(["order", "hits.jsonl", "--profile", "curve.json", "--out", "ordered.jsonl"])
+    said = capsys.readouterr().out
+    assert said.startswith("not known whether another order helps")
+    assert "characters of the texts" in said
+    # what is not told to help is not done
+    assert (here / "ordered.jsonl").read_text() == (here / "hits.jsonl").read_text()
+
+
+def test_a_retrieval_orders_and_tells_its_gain(here, capsys):
+    import xarray as xr
+
+    from posbias.store import save_retrieval
+
+    random = np.random.default_rng(0)
+    drawn = (random.uniform(size=(300, 5)) < np.array(CURVE) / 10).astype(float)
+    names = ("accuracy", "choice", "margin", "margin_mean", "control_margin", "control_margin_mean")
+    data = dict.fromkeys((*names, "depth", "token", "tokens"), (("prompt", "position"), drawn))
+    for name in ("log_probability", "control_log_probability"):
+        data[name] = (("prompt", "position", "candidate"), np.zeros((300, 5, 2)))
+    about = {"posbias_kind": "retrieval", "model": "made", "checksum": "0", "job": "{}", "versions": "{}"}
+    save_retrieval(xr.Dataset(data, attrs=about), here / "retrieval.nc")
+    rows = [{"tokens": 30, "score": score} for score in (1, 1, 8, 1, 1)]
+    answer = told(capsys, hits(here, rows), "--profile", "retrieval.nc", "--out", "ordered.jsonl")
+    assert answer["verdict"] == "reorder"
+    assert answer["basis"] == "accuracy by place of made, 300 prompts"
+    assert answer["unit"] == "in accuracy"
+    low, high = answer["gains"]["as given"]["interval"]
+    assert 0 < low < 7 / 12 * 0.6 < high
+    lines = (here / "ordered.jsonl").read_text().splitlines()
+    assert [json.loads(line)["score"] for line in lines][-1] == 8
+
+
+def test_a_known_model_comes_along(here, capsys):
+    rows = [{"tokens": 30, "score": score} for score in (1, 2, 3, 4, 5, 4, 3, 2, 1, 1)]
+    answer = told(capsys, hits(here, rows), "--profile", "smollm2-135m")
+    assert answer["basis"] == "accuracy by place of smollm2-135m, 200 prompts"
+    assert answer["loss_at_most"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (["{"], "line 1: not valid JSON"),
+        (["[]"], "line 1: [] given, a JSON object needed"),
+        ([], "no line given"),
+        (['{"tokens": 3}'], "line 1: has none of score, relevance_score, similarity"),
+        (['{"score": 1}'], "line 1: has none of text, document"),
+        (['{"score": -1, "tokens": 3}'], "line 1: score: -1 given, a number ≥ 0 needed"),
+        (['{"score": 1, "tokens": "x"}'], "line 1: tokens: 'x' given, a number ≥ 0 needed"),
+        (['{"score": 1, "text": ""}'], "line 1: text: '' given, a text needed"),
+        (['{"score": 0, "tokens": 3}'], "scores: all 0 given"),
+        (['{"score": NaN, "tokens": 3}'], "line 1: score: nan given"),
+        (['{"score": 1, "tokens": 3}', '{"score": 1}'], "line 1: has none of text"),
+    ],
+)
+def test_a_wrong_line_is_named(here, capsys, rows, said):
+    (here / "hits.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    (here / "curve.json").write_text(json.dumps(CURVE), encoding="utf-8")
+    with pytest.raises(SystemExit) as ended:
+        main(["order", "hits.jsonl", "--profile", "curve.json"])
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_an_unknown_profile_names_those_that_come_along(here, capsys):
+    name = hits(here, [{"tokens": 3, "score": 1}])
+    for given, said in (("smollm", "did you mean 'smollm2-135m'"), ("there.nc", "no such file")):
+        with pytest.raises(SystemExit) as ended:
+            main(["order", name, "--profile", given])
+        assert ended.value.code == 2
+        assert said in capsys.readouterr().err
