@@ -25,7 +25,9 @@ def ids_of(loaded, **more):
 def test_each_query_has_the_influence_of_the_prompt_that_ends_there(scramble):
     """A causal model: cut after the query, the prompt says the same of it (float32, 1e-4)."""
     loaded, queries = load_model("tiny-rope"), (7, 30, TOKENS - 1)
-    rows = query_influence(loaded, tokens=TOKENS, prompts=2, scramble=scramble, queries=queries, threads=1)
+    rows = query_influence(loaded, tokens=TOKENS, prompts=2, scramble=scramble, queries=queries, threads=1)[
+        "influence"
+    ].values
     for prompt, ids in enumerate(ids_of(loaded, scramble=scramble)):
         for row, query in zip(rows[prompt], queries, strict=True):
             cut = torch.from_numpy(ids[: query + 1])
@@ -37,10 +39,13 @@ def test_each_query_has_the_influence_of_the_prompt_that_ends_there(scramble):
 def test_long_prompts_spare_memory_and_say_the_same(monkeypatch):
     from posbias.measurement import query_influence as module
 
-    plain = query_influence("tiny-alibi", tokens=TOKENS, prompts=2, threads=1)
+    plain = query_influence("tiny-alibi", tokens=TOKENS, prompts=2, threads=1)["influence"].values
     monkeypatch.setattr(module, "FUSED", TOKENS - 1)
     np.testing.assert_allclose(
-        query_influence("tiny-alibi", tokens=TOKENS, prompts=2, threads=1), plain, rtol=1e-4, atol=1e-9
+        query_influence("tiny-alibi", tokens=TOKENS, prompts=2, threads=1)["influence"],
+        plain,
+        rtol=1e-4,
+        atol=1e-9,
     )
 
 

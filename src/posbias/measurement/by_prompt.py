@@ -18,6 +18,7 @@ from posbias.measurement.accumulate import Arrays, State
 from posbias.measurement.job import Request, fingerprint_of
 from posbias.measurement.models.in_memory import ready
 from posbias.measurement.models.loading import LoadedModel
+from posbias.measurement.run import prepared
 from posbias.measurement.selfchecks import selfcheck
 from posbias.measurement.sharing import Group
 from posbias.measurement.streaming import Stream
@@ -60,6 +61,11 @@ def by_prompt(
         return _dataset(state, variables, loaded, request, job)
 
 
+def drawn(loaded: LoadedModel, request: Request) -> Int[np.ndarray, "prompt position"]:
+    """The prompts of a measurement. Raises as `prepared`."""
+    return prepared(loaded, request).ids
+
+
 def _dataset(
     state: State, variables: Variables, loaded: LoadedModel, request: Request, job: dict[str, Any]
 ) -> xr.Dataset:
@@ -70,19 +76,8 @@ def _dataset(
     }
     attributes = {
         "posbias_kind": job["kind"],
-        "model": loaded.name,
-        "family": loaded.family.model_type,
-        "positional": loaded.family.positional_kind(loaded.model.config),
-        "checksum": loaded.checksum,
+        **request.described(loaded),
         "fingerprint": fingerprint_of(job),
-        "text": request.source.name,
-        "text_sha256": request.source.sha256,
-        "tokens": request.tokens,
-        "prompts": request.prompts,
-        "seed": request.seed,
-        "dtype": loaded.dtype,
-        "device": loaded.device.type,
-        "attention": loaded.attention,
         "versions": json.dumps(job["versions"]),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }

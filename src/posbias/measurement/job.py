@@ -82,6 +82,23 @@ class Request:
             minimum_tokens=self.minimum_tokens,
         )
 
+    def described(self, loaded: LoadedModel) -> dict[str, Any]:
+        """What was measured of which model, for the attributes of a result."""
+        return {
+            "model": loaded.name,
+            "family": loaded.family.model_type,
+            "positional": loaded.family.positional_kind(loaded.model.config),
+            "checksum": loaded.checksum,
+            "text": self.source.name,
+            "text_sha256": self.source.sha256,
+            "tokens": self.tokens,
+            "prompts": self.prompts,
+            "seed": self.seed,
+            "dtype": loaded.dtype,
+            "device": loaded.device.type,
+            "attention": loaded.attention,
+        }
+
     def of(self, loaded: LoadedModel) -> dict[str, Any]:
         """All that decides the numbers of this request for a model; checksums stand for model and text."""
         asked = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "text"}

@@ -9,20 +9,30 @@ from typing import Any
 
 import numpy as np
 import torch
+import xarray as xr
 from jaxtyping import Float, Int
 
 from posbias.arguments import whole
 from posbias.errors import InvalidValueError, NonFiniteError
+from posbias.events import OnEvent
+from posbias.measurement.accumulate import Arrays
+from posbias.measurement.by_prompt import Variables, by_prompt, drawn
 from posbias.measurement.job import Request, TextSource
 from posbias.measurement.models.families import decoder_layers
 from posbias.measurement.models.in_memory import ready
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.prompt_meter import FUSED
 from posbias.measurement.quantities.influence import Economy, economy, predict
-from posbias.measurement.run import for_length, prepared
-from posbias.threads import leaving_a_core, torch_threads
+from posbias.measurement.run import for_length
 
 _PROVEN_ON = 64
+_ABOUT: Variables = {
+    "influence": (
+        ("query", "position"),
+        "norm of the gradient of the query's highest log-probability",
+        "nat",
+    ),
+}
 
 
 def query_influence(
@@ -36,24 +46,34 @@ def query_influence(
     scramble: bool = False,
     queries: Sequence[int] = (-1,),
     threads: int | None = None,
-) -> Float[np.ndarray, "prompt query position"]:
+    on_event: OnEvent | None = None,
+) -> xr.Dataset:
     """‖∇_{e_j} ln P(y|x_≤i)‖₂ for each query i and position j, y the most likely next token; 0 for j > i.
 
-    Arguments as of `measure`; `queries` are positions of the prompt. ln P and P differ by a factor for each
-    query, which drops out of ratios within a row. Raises as `measure`, `InvalidValueError` for a query that is
-    no position, `NonFiniteError` for a gradient that is not finite.
+    Arguments as of `measure`; `queries` are positions of the prompt. Returns a dataset with `influence` [prompt,
+    query, position]. ln P and P differ by a factor for each query, which drops out of ratios within a row. Raises
+    as `measure`, `InvalidValueError` for a query that is no position, `NonFiniteError` for a gradient that is not
+    finite.
     """
     request = Request(text=text, tokens=tokens, prompts=prompts, seed=seed, scramble=scramble)
     for query in queries:
         if not -tokens <= whole("queries", query, -tokens) < tokens:
             raise InvalidValueError(f"queries: {query} given, positions of the {tokens} tokens needed")
-    with (
-        torch_threads(leaving_a_core() if threads is None else threads),
-        ready(model, tokenizer) as given,
-    ):
+    saving = Economy()
+
+    def draw(loaded: LoadedModel, request: Request) -> Int[np.ndarray, "prompt position"]:
+        nonlocal saving
+        ids = drawn(loaded, request)
+        saving = _saving(loaded, ids, queries)
+        return ids
+
+    def measure(loaded: LoadedModel, ids: Int[np.ndarray, "position"], prompt: str) -> Arrays:
+        return {"influence": prompt_influence(loaded, ids, queries, saving, prompt)}
+
+    with ready(model, tokenizer) as given:
         loaded = for_length(given, tokens)
-        ids = prepared(loaded, request).ids
-        return np.stack([_of_prompt(loaded, one, queries, _saving(loaded, ids, queries)) for one in ids])
+        how: dict[str, Any] = {"threads": threads, "on_event": on_event}
+        return by_prompt("query_influence", _ABOUT, loaded, None, request, draw, measure, **how)
 
 
 def _saving(loaded: LoadedModel, ids: Int[np.ndarray, "prompt position"], queries: Sequence[int]) -> Economy:
@@ -65,9 +85,14 @@ def _saving(loaded: LoadedModel, ids: Int[np.ndarray, "prompt position"], querie
     return economy(loaded.model, layers, torch.from_numpy(ids[0][:_PROVEN_ON]))
 
 
-def _of_prompt(
-    loaded: LoadedModel, ids: Int[np.ndarray, "position"], queries: Sequence[int], saving: Economy
+def prompt_influence(
+    loaded: LoadedModel,
+    ids: Int[np.ndarray, "position"],
+    queries: Sequence[int],
+    saving: Economy,
+    prompt: str,
 ) -> Float[np.ndarray, "query position"]:
+    """The influence on each query of one prompt. Raises `NonFiniteError`, naming `prompt`."""
     prediction = predict(loaded.model, torch.from_numpy(ids), saving)
     rows = []
     for query in queries:
@@ -76,5 +101,5 @@ def _of_prompt(
         (slope,) = torch.autograd.grad(said, prediction.embeddings, retain_graph=True)
         rows.append(torch.linalg.vector_norm(slope[0].cpu().double(), dim=-1).numpy())
     if not np.isfinite(rows).all():
-        raise NonFiniteError("model: the gradient is not finite in a prompt")
+        raise NonFiniteError(f"model: the gradient is not finite in {prompt}")
     return np.stack(rows)

@@ -14,14 +14,13 @@ from jaxtyping import Float, Int
 
 from posbias.events import OnEvent
 from posbias.measurement.accumulate import Arrays
-from posbias.measurement.by_prompt import Variables, by_prompt
+from posbias.measurement.by_prompt import Variables, by_prompt, drawn
 from posbias.measurement.capture.forward import Capture, SeenLayer
 from posbias.measurement.job import Request, TextSource
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.prompt_meter import queries_at_once
 from posbias.measurement.quantities.content import hidden
 from posbias.measurement.quantities.sinks import Received
-from posbias.measurement.run import prepared
 
 _BY_KEY = ("layer", "position")
 _ABOUT: Variables = {
@@ -53,11 +52,7 @@ def sinks_by_prompt(
     """
     request = Request(text=text, tokens=tokens, prompts=prompts, seed=seed)
     how: dict[str, Any] = {"threads": threads, "on_event": on_event}
-    return by_prompt("sinks", _ABOUT, model, tokenizer, request, _prompts, prompt_sinks, **how)
-
-
-def _prompts(loaded: LoadedModel, request: Request) -> Int[np.ndarray, "prompt position"]:
-    return prepared(loaded, request).ids
+    return by_prompt("sinks", _ABOUT, model, tokenizer, request, drawn, prompt_sinks, **how)
 
 
 def prompt_sinks(loaded: LoadedModel, ids: Int[np.ndarray, "position"], prompt: str) -> Arrays:

@@ -13,24 +13,23 @@ import xarray as xr
 from jaxtyping import Float, Int
 
 from posbias.errors import ModelError
+from posbias.events import OnEvent
 from posbias.measurement.accumulate import Arrays
+from posbias.measurement.by_prompt import Variables, by_prompt, drawn
 from posbias.measurement.capture.forward import Capture, SeenLayer
 from posbias.measurement.job import Request, TextSource
-from posbias.measurement.models.in_memory import ready
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.prompt_meter import queries_at_once
 from posbias.measurement.quantities.content import hidden
 from posbias.measurement.quantities.sinks import Received
-from posbias.measurement.run import prepared
-from posbias.threads import leaving_a_core, torch_threads
 
-_BY_HEAD, _BY_POSITION = ("prompt", "layer", "head"), ("prompt", "layer", "head", "position")
-_ABOUT = {
-    "sink_share": (_BY_HEAD, "attention that token 0 receives, mean over later queries"),
-    "sink_metric": (_BY_HEAD, "share of the queries that give token 0 more than .2"),
-    "value_norm": (_BY_POSITION, "norm of the value vector"),
-    "value_variance": (_BY_POSITION, "variance of the value vector over its channels"),
-    "mixed_variance": (_BY_POSITION, "variance over channels of attention · values"),
+_BY_HEAD, _BY_POSITION = ("layer", "head"), ("layer", "head", "position")
+_ABOUT: Variables = {
+    "sink_share": (_BY_HEAD, "attention that token 0 receives, mean over later queries", "1"),
+    "sink_metric": (_BY_HEAD, "share of the queries that give token 0 more than .2", "1"),
+    "value_norm": (_BY_POSITION, "norm of the value vector", "1"),
+    "value_variance": (_BY_POSITION, "variance of the value vector over its channels", "1"),
+    "mixed_variance": (_BY_POSITION, "variance over channels of attention · values", "1"),
 }
 
 
@@ -43,6 +42,7 @@ def values_by_head(
     prompts: int = 32,
     seed: int = 0,
     threads: int | None = None,
+    on_event: OnEvent | None = None,
 ) -> xr.Dataset:
     """Norms and variances of values by prompt, layer, query head and position, and how much token 0 draws.
 
@@ -50,23 +50,16 @@ def values_by_head(
     `ModelError` for a model whose values are not seen.
     """
     request = Request(text=text, tokens=tokens, prompts=prompts, seed=seed)
-    running = torch_threads(leaving_a_core() if threads is None else threads)
-    with running, ready(model, tokenizer) as loaded:
-        found = [prompt_values(loaded, ids, index) for index, ids in enumerate(prepared(loaded, request).ids)]
-        held = {
-            name: xr.Variable(dimensions, np.stack([one[name] for one in found]), {"long_name": what})
-            for name, (dimensions, what) in _ABOUT.items()
-        }
-        told = {"model": loaded.name, "tokens": tokens, "prompts": prompts, "seed": seed}
-        return xr.Dataset(held, attrs=told | {"checksum": loaded.checksum, "text": request.source.name})
+    how: dict[str, Any] = {"threads": threads, "on_event": on_event}
+    return by_prompt("values", _ABOUT, model, tokenizer, request, drawn, prompt_values, **how)
 
 
-def prompt_values(loaded: LoadedModel, ids: Int[np.ndarray, "position"], index: int) -> Arrays:
+def prompt_values(loaded: LoadedModel, ids: Int[np.ndarray, "position"], prompt: str) -> Arrays:
     """All of one prompt, [layer, head] and [layer, head, position]. Raises as `values_by_head`."""
     found: dict[int, Arrays] = {}
 
     def see(seen: SeenLayer) -> None:
-        seen.check_finite(f"prompt {index}")
+        seen.check_finite(prompt)
         found[seen.layer] = layer_values(seen)
 
     given = torch.from_numpy(ids)[None].to(loaded.device)

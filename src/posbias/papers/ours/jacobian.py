@@ -61,7 +61,7 @@ class JacobianCell(OwnCell):
             rows = query_influence(network, tokenizer=folder_of(self.model), **asked)
         else:
             rows = query_influence(self.model, scramble=self.given == "shuffled", **asked)
-        medians = [by_distance(prompt) for prompt in rows]
+        medians = [by_distance(prompt) for prompt in rows["influence"].values]
         return {"distances": DISTANCES.tolist(), "medians": [[*map(_short, row)] for row in medians]}
 
 

@@ -41,7 +41,7 @@ class InfluenceCell(OwnCell):
         """Measure so many prompts: each end relative to the middle."""
         from posbias.measurement.query_influence import query_influence
 
-        rows = query_influence(self.model, tokens=self.tokens, prompts=effort)[:, 0]
+        rows = query_influence(self.model, tokens=self.tokens, prompts=effort)["influence"].values[:, 0]
         return {name: [*map(_short, ratios)] for name, ratios in ends(rows).items()}
 
 
