@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from posbias.curves import spearman
+from posbias.papers.ours.cells import rounded
 from posbias.predictors import measured_influence, predictions
 from posbias.retrieval.statistics import retrieval_curve
 from posbias.seeds import stream
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 QUANTITIES = ("accuracy", "choice", "margin", "lift")
 RESAMPLES = 1000
+DIGITS = 5
 
 
 def behaviour_trial(retrieval: "xr.Dataset", measurement: "xr.Dataset", seed: int = 0) -> dict[str, Any]:
@@ -40,8 +42,8 @@ def behaviour_trial(retrieval: "xr.Dataset", measurement: "xr.Dataset", seed: in
         "places": len(starts),
         "trials": retrieval.sizes["prompt"],
         "length": measurement.sizes["position"],
-        "by_place": {name: _rounded(one.mean(axis=0)) for name, one in by_trial.items()},
-        "influence": {name: _rounded(one) for name, one in places.items()},
+        "by_place": {name: rounded(one.mean(axis=0), DIGITS) for name, one in by_trial.items()},
+        "influence": {name: rounded(one, DIGITS) for name, one in places.items()},
         "correlations": {
             name: {what: correlation(one, rows, seed) for what, rows in by_trial.items()}
             for name, one in places.items()
@@ -60,7 +62,7 @@ def at_places(
 
 def correlation(
     influence: Float[np.ndarray, "place"], by_trial: Float[np.ndarray, "trial place"], seed: int
-) -> list[float] | None:
+) -> list[float | None] | None:
     """[Spearman, low, high, p] of influence and the mean over trials; None where a side is constant."""
     value = float(spearman(influence, by_trial.mean(axis=0)))
     if not np.isfinite(value):
@@ -71,8 +73,4 @@ def correlation(
     low, high = np.nanpercentile(spearman(influence, drawn), [2.5, 97.5])
     mixed = random.permuted(np.tile(influence, (RESAMPLES, 1)), axis=1)
     beyond = (spearman(mixed, by_trial.mean(axis=0)) >= value - 1e-12).sum()
-    return _rounded([value, low, high, (1 + beyond) / (1 + RESAMPLES)])
-
-
-def _rounded(values: Any) -> list[float]:
-    return [float(f"{one:.5g}") for one in values]
+    return rounded([value, low, high, (1 + beyond) / (1 + RESAMPLES)], DIGITS)

@@ -4,7 +4,7 @@ A study of such cells is made by `own_study`, its claims by `claims_after`; `eac
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,11 @@ class OwnCell:
     def from_content(self, header: Header, content: Found) -> Found:
         """The same."""
         return content
+
+
+def rounded(values: Iterable[float | None], digits: int = 4) -> list[float | None]:
+    """The same to so many significant digits, which is what records keep."""
+    return [None if one is None else float(f"{one:.{digits}g}") for one in values]
 
 
 def claims_after(

@@ -21,7 +21,7 @@ from jaxtyping import Float
 from posbias.estimate import Estimate
 from posbias.evidence import Above, Below, Evidence, Near, mean
 from posbias.papers.claims import quantity
-from posbias.papers.ours.cells import Found, OwnCell, claims_after, own_study
+from posbias.papers.ours.cells import Found, OwnCell, claims_after, own_study, rounded
 from posbias.papers.ours.decay_fits import FORMS, deviation, fit_decay
 from posbias.papers.study import Results
 from posbias.papers.wu2025.observed import MODELS, PRETRAINED, SMALL
@@ -62,11 +62,7 @@ class JacobianCell(OwnCell):
         else:
             rows = query_influence(self.model, scramble=self.given == "shuffled", **asked)
         medians = [by_distance(prompt) for prompt in rows["influence"].values]
-        return {"distances": DISTANCES.tolist(), "medians": [[*map(_short, row)] for row in medians]}
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.4g}")
+        return {"distances": DISTANCES.tolist(), "medians": [*map(rounded, medians)]}
 
 
 def by_distance(rows: Float[np.ndarray, "query position"]) -> Float[np.ndarray, "bin"]:

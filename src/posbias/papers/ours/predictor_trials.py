@@ -16,6 +16,7 @@ from posbias.comparison import compare_all
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.held_out import folds
+from posbias.papers.ours.cells import rounded
 from posbias.predictors import (
     PREDICTORS,
     attention_kernels,
@@ -34,6 +35,8 @@ from posbias.theory.rollout.kernel import push, through
 if TYPE_CHECKING:
     import xarray as xr
 
+DIGITS = 5
+"""Significant digits in the records."""
 IGNORANT = {"recency": harmonic, "even": uniform}
 COLUMN = {"fitted": fitted_kernels, "measured_kernels": attention_kernels}
 """The predictors of which the sink's column is dropped and weighed."""
@@ -101,7 +104,7 @@ def weighed(
     return Profile.from_weights(row, measures="rollout")
 
 
-def parts(measurement: "xr.Dataset") -> dict[str, list[float]]:
+def parts(measurement: "xr.Dataset") -> dict[str, list[float | None]]:
     """Seven profiles, from an even spread to the measured one, each knowing more than the one before.
 
     The steps between them sum to the measured profile less the even spread, at every position.
@@ -117,7 +120,7 @@ def parts(measurement: "xr.Dataset") -> dict[str, list[float]]:
         "norms": found["energy"],
         "measured": measured_influence(measurement),
     }
-    return {name: [float(f"{value:.5g}") for value in one.mass] for name, one in chain.items()}
+    return {name: rounded(one.mass, DIGITS) for name, one in chain.items()}
 
 
 def estimate(told: list[float] | None) -> Estimate | None:
@@ -134,9 +137,9 @@ def _even_attention(measurement: "xr.Dataset", mixing: Float[np.ndarray, "layer"
     return Profile.from_weights(push(last_row(measurement), kernels, mixing[::-1]), measures="rollout")
 
 
-def _told(scores: Agreement, sign: int = 1) -> dict[str, list[float] | None]:
+def _told(scores: Agreement, sign: int = 1) -> dict[str, list[float | None] | None]:
     """[value, se, freedom] by score to five digits; None where the score is undefined, se None where not known."""
-    told = {}
+    told: dict[str, list[float | None] | None] = {}
     for name in SCORES:
         score = getattr(scores, name)
         known = score.estimate
@@ -146,5 +149,5 @@ def _told(scores: Agreement, sign: int = 1) -> dict[str, list[float] | None]:
         numbers = [sign * score.value, *((known.se, known.freedom) if known else (None, None))]
         if score.interval and not known:
             numbers = [score.value, *score.interval]
-        told[name] = [None if one is None else float(f"{one:.5g}") for one in numbers]
+        told[name] = rounded(numbers, DIGITS)
     return told

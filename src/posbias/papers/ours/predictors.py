@@ -7,7 +7,7 @@ predictors by Holm's correction over its cells.
 
 import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -135,20 +135,37 @@ def _tables(results: Any) -> Iterator[Table]:
         ],
     )
     yield Table(
-        "Scores, held out: Spearman / Wasserstein",
+        "Scores, held out, ± standard error: Spearman / Wasserstein",
         ("model", "text", "tokens", *(one.key for one in PREDICTORS), *IGNORANT, "noise ceiling"),
         [_scores(one) for one in cells()],
     )
 
 
+def _score(told: list[float | None] | None, digits: int) -> str:
+    """'0.57 ± 0.04', an estimate and its standard error; '0.57' where that is not known."""
+    if told is None:
+        return "–"
+    return f"{told[0]:.{digits}f}" + ("" if told[1] is None else f" ± {told[1]:.{digits}f}")
+
+
+def _ceiling(told: list[float] | None, digits: int) -> str:
+    """'0.44 (0.17 to 0.64)': a noise row, which has an interval."""
+    return "–" if told is None else f"{told[0]:.{digits}f} ({told[1]:.{digits}f} to {told[2]:.{digits}f})"
+
+
 def _scores(one: Cell) -> list[str]:
-    def pair(scores: Mapping[str, Any]) -> str:
-        rank, place = (scores[name] for name in (RANK, PLACE))
-        return f"{'–' if rank is None else f'{rank[0]:.2f}'} / {'–' if place is None else f'{place[0]:.3f}'}"
+    def pair(scores: Mapping[str, Any], told: Callable[[Any, int], str]) -> str:
+        return f"{told(scores[RANK], 2)} / {told(scores[PLACE], 3)}"
 
     names = [*(each.key for each in PREDICTORS), *IGNORANT]
-    told = [pair(one["scores"][name]) for name in names]
-    return [one["model"], one["text"], str(one["tokens"]), *told, pair(one["noise"]["noiseless_half"])]
+    told = [pair(one["scores"][name], _score) for name in names]
+    return [
+        one["model"],
+        one["text"],
+        str(one["tokens"]),
+        *told,
+        pair(one["noise"]["noiseless_half"], _ceiling),
+    ]
 
 
 _claim = claims_of(

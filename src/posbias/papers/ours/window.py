@@ -17,7 +17,7 @@ from jaxtyping import Float
 from posbias.estimate import Estimate
 from posbias.evidence import Above, Below, Evidence, difference, mean
 from posbias.papers.claims import quantity
-from posbias.papers.ours.cells import Found, OwnCell, claims_after, own_study
+from posbias.papers.ours.cells import Found, OwnCell, claims_after, own_study, rounded
 from posbias.papers.study import Results
 from posbias.papers.wu2025.observed import MODELS
 from posbias.reports.pages import Table
@@ -42,11 +42,7 @@ class InfluenceCell(OwnCell):
         from posbias.measurement.query_influence import query_influence
 
         rows = query_influence(self.model, tokens=self.tokens, prompts=effort)["influence"].values[:, 0]
-        return {name: [*map(_short, ratios)] for name, ratios in ends(rows).items()}
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.4g}")
+        return {name: rounded(ratios) for name, ratios in ends(rows).items()}
 
 
 def ends(rows: Float[np.ndarray, "prompt position"]) -> dict[str, np.ndarray]:
