@@ -21,7 +21,8 @@ from jaxtyping import Float
 
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
-from posbias.ordering.search import Found, best_order
+from posbias.ordering.gains import Judge
+from posbias.ordering.search import best_order
 from posbias.ordering.slots import Slots
 from posbias.profile import Profile
 from posbias.signatures import typed
@@ -29,12 +30,8 @@ from posbias.signatures import typed
 __all__ = ["STRATEGIES", "Ordering", "order"]
 
 Verdict = Literal["reorder", "no difference", "not known"]
-Curve = Float[np.ndarray, "position"]
-Rows = Float[np.ndarray, "document position"]
 NEGLIGIBLE = 0.01
 """A gain below this counts as none: in accuracy, or as a share of what an even spread gives."""
-FEWEST = 4
-"""With fewer prompts behind a profile no gain is told."""
 
 
 def as_given(scores: Float[np.ndarray, "document"]) -> list[int]:
@@ -170,9 +167,9 @@ def order(
         if not (math.isfinite(given) and given >= 0):
             raise InvalidValueError(f"{name}: {given} given, a length ≥ 0 needed")
     slots = Slots(profile, float(sizes.sum()), float(prefix), float(suffix))
-    curve = _curve(profile)
+    curve = np.asarray(profile.mass, dtype=np.float64)
     found = best_order(slots, curve, weights, sizes)
-    judged = _Judge(slots, weights, sizes, errors)
+    judged = Judge(slots, weights, sizes, errors)
     gains = {name: judged.gain(found, strategy(weights)) for name, strategy in STRATEGIES.items()}
     return Ordering(
         found.order,
@@ -208,68 +205,6 @@ def _checked(count: int, scores: Any, lengths: Any, errors: Any) -> tuple[np.nda
     if not (sizes > 0).all():
         raise InvalidValueError(f"lengths: {sizes.min():g} given, lengths above 0 needed")
     return weights / weights.sum(), sizes, noise / weights.sum()
-
-
-def _curve(profile: Profile) -> Float[np.ndarray, "position"]:
-    return np.asarray(profile.mass, dtype=np.float64)
-
-
-@dataclass(frozen=True, eq=False)
-class _Judge:
-    """Gains of orders over others, from the prompts behind the profile."""
-
-    slots: Slots
-    weights: Float[np.ndarray, "document"]
-    lengths: Float[np.ndarray, "document"]
-    errors: Float[np.ndarray, "document"]
-
-    def gain(self, found: Found, other: Sequence[int]) -> Estimate:
-        """That of the best order over another, with its error; without one where the prompts are too few."""
-        samples = self.slots.profile.samples
-        if samples is None or len(samples) < FEWEST:
-            rows = self._by_document(found.order) - self._by_document(other)
-            value = self._of(rows, _curve(self.slots.profile))
-            return Estimate(value, math.nan, 1)
-        samples = np.asarray(samples, dtype=np.float64)
-        halves = [samples[k::2] for k in (0, 1)]
-        folds = []
-        for own, rest in (halves, halves[::-1]):
-            chosen = best_order(self.slots, own.mean(axis=0), self.weights, self.lengths)
-            folds.append(self._on(rest, self._by_document(chosen.order) - self._by_document(other)))
-        both = (folds[0] + folds[1]).scaled(0.5)
-        # the scores are the same in both halves: their error is not halved by judging twice
-        se = math.hypot(both.se, self._of_scores(found.order, other))
-        return Estimate(both.value, se, len(samples), both.freedom)
-
-    def _by_document(self, given: Sequence[int]) -> Float[np.ndarray, "document position"]:
-        """Each document's worth in an order as weights of the profile's numbers, by the document's own place."""
-        rows = np.empty((len(self.weights), self.slots.profile.tokens))
-        offset = 0.0
-        for document in given:
-            length = float(self.lengths[document])
-            rows[document] = self.slots.weights(offset, length, self.slots.profile.tokens)
-            offset += length
-        return rows
-
-    def _of(self, rows: Rows, curve: Curve) -> float:
-        return float(self.weights @ self._differences(rows, curve))
-
-    def _differences(self, rows: Rows, curve: Curve) -> Float[np.ndarray, "document"]:
-        return rows @ self.slots.levels(curve)
-
-    def _of_scores(self, given: Sequence[int], other: Sequence[int]) -> float:
-        """The standard error that the scores' own errors give a gain, to first order."""
-        rows = self._by_document(given) - self._by_document(other)
-        found = self._differences(rows, _curve(self.slots.profile))
-        return float(np.linalg.norm((found - self.weights @ found) * self.errors))
-
-    def _on(self, samples: Float[np.ndarray, "prompt position"], rows: Rows) -> Estimate:
-        """The gain on these prompts: a ratio of means over tokens, a mean over places."""
-        single = samples @ (self.weights @ rows)
-        whole = samples.mean(axis=1) if self.slots.over_tokens else np.ones(len(samples))
-        value = float(single.mean() / whole.mean())
-        residual = (single - value * whole) / whole.mean()
-        return Estimate(value, float(residual.std(ddof=1)) / math.sqrt(len(samples)), len(samples))
 
 
 def _basis(profile: Profile) -> str:

@@ -5,8 +5,10 @@ The bundled ones are retrieval by place, trial by trial (`tools/order_profiles.p
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from posbias.errors import InputFileError, nearest
 from posbias.predictors import load_profile
@@ -32,7 +34,7 @@ def profile_of(source: str) -> Profile:
     if source in known:
         told = json.loads(known[source].read_text(encoding="utf-8"))
         attrs = {key: told[key] for key in ("model", "checksum", "job", "tokens")}
-        return _rates(np.array(told["samples"], dtype=np.float64), attrs)
+        return of_places(np.array(told["samples"], dtype=np.float64), attrs)
     path = Path(source)
     if not path.suffix and not path.exists():
         close = nearest(source, known) or f"; {', '.join(known)} come along"
@@ -48,9 +50,10 @@ def profile_of(source: str) -> Profile:
         else:
             attrs = {key: retrieval.attrs[key] for key in ("model", "checksum")}
             attrs |= {"job": json.loads(retrieval.attrs["job"]), "tokens": float(retrieval["tokens"].mean())}
-            return _rates(retrieval[QUANTITY].values, attrs)
+            return of_places(retrieval[QUANTITY].values, attrs)
     return load_profile(path)
 
 
-def _rates(samples: np.ndarray, attrs: dict) -> Profile:
+def of_places(samples: Float[np.ndarray, "trial place"], attrs: dict[str, Any]) -> Profile:
+    """Retrieval by place as a profile, whose samples are its trials."""
     return Profile(samples.mean(axis=0), kind="rate", measures=QUANTITY, samples=samples, attrs=attrs)

@@ -23,6 +23,7 @@ from posbias.papers.ours import (
     birth,
     jacobian,
     kinetic,
+    ordering,
     parts,
     predictors,
     untrained,
@@ -44,9 +45,10 @@ STUDIES = Studies(
         window.STUDY,
         predictors.STUDY,
         parts.STUDY,
+        ordering.STUDY,
     )
 )
-"""The studies by their names, in the order of docs/theory-since.md; then those of docs/predictors.md."""
+"""The studies by their names, in the order of docs/theory-since.md; then those of other pages."""
 RECORDS = Path(__file__).with_name("records")
 """Cells of language models that were measured once and come along: used like those of a folder of results."""
 
