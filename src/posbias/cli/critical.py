@@ -85,7 +85,7 @@ def _as_dict(curve: "DistanceCurve") -> dict[str, Any]:
 
 
 def _lines(curves: "Sequence[DistanceCurve]") -> list[str]:
-    from posbias.terminal import table
+    from posbias.tables import table
 
     head = ["encoding", "layers", "x*", "peak of walks × envelope", "peak of the rollout", "its drift"]
     rows = [

@@ -9,7 +9,7 @@ from cyclopts import App
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with
 from posbias.errors import InvalidValueError, ModelError
-from posbias.terminal import table
+from posbias.tables import table
 
 log = logging.getLogger(__name__)
 

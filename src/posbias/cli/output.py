@@ -11,7 +11,7 @@ from typing import Any
 
 from posbias.events import Event, OnEvent
 from posbias.logs import one_line
-from posbias.terminal import fitted
+from posbias.tables import fitted
 
 log = logging.getLogger(__name__)
 COMPILING = "loading compiled code (compiled on first use, which takes some seconds)"

@@ -11,7 +11,7 @@ from posbias.cli.output import answer_with
 from posbias.errors import InvalidValueError
 from posbias.files import need_writable
 from posbias.lazy import need
-from posbias.terminal import table
+from posbias.tables import table
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posbias.cli.output import answer_with
-from posbias.terminal import table
+from posbias.tables import table
 
 if TYPE_CHECKING:
     from posbias.training import Cell, Experiment

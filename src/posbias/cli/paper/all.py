@@ -11,7 +11,7 @@ from posbias.cli.output import answer_with, log
 from posbias.cli.paper.claims import by_paper, make_missing, refuse_failures
 from posbias.cli.paper.readings import comparisons
 from posbias.interruption import budget
-from posbias.terminal import table
+from posbias.tables import table
 
 if TYPE_CHECKING:
     from posbias.claims import Judged

@@ -11,7 +11,7 @@ from posbias.cli import options as shared
 from posbias.cli.output import log
 from posbias.cli.paper.claims import answer_reproduction, claims_alone
 from posbias.errors import InvalidValueError
-from posbias.terminal import table
+from posbias.tables import table
 
 if TYPE_CHECKING:
     from posbias.reports.pages import Page

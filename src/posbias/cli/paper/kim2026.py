@@ -6,7 +6,7 @@ from typing import Any, Literal
 from posbias.cli import options as shared
 from posbias.cli.output import COMPILING
 from posbias.cli.paper.claims import answer_reproduction, claim_lines, claims_alone
-from posbias.terminal import table
+from posbias.tables import table
 
 
 @shared.options

@@ -11,7 +11,7 @@ from posbias.cli.output import progress
 from posbias.cli.paper.claims import answer_reproduction, claim_lines, claims_alone
 from posbias.cli.trained import tell_untested
 from posbias.interruption import budget
-from posbias.terminal import table
+from posbias.tables import table
 
 if TYPE_CHECKING:
     from posbias.papers.wu2025 import Effort as Spent
