@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from posbias.errors import InvalidValueError
 from posbias.ordering import STRATEGIES, order
+from posbias.ordering.known import known_profiles, of_places, profile_of
 from posbias.ordering.search import best_order, most, swapped, worths
 from posbias.ordering.slots import Slots
 from posbias.profile import Profile, uniform
@@ -27,7 +28,7 @@ def cases(draw, documents: int = 6):
     return curve, draw(st.booleans()), scores, lengths, draw(st.floats(0, 5)), draw(st.floats(0, 5))
 
 
-def profile_of(curve: np.ndarray, over_tokens: bool) -> Profile:
+def curve_as(curve: np.ndarray, over_tokens: bool) -> Profile:
     """The curve as a mass, or as a rate."""
     if over_tokens:
         return Profile.from_weights(curve)
@@ -52,7 +53,7 @@ def defined(profile: Profile, scores, lengths, prefix, suffix, permutation) -> f
 @given(cases())
 def test_the_best_of_all_permutations_is_found(case):
     curve, over_tokens, scores, lengths, prefix, suffix = case
-    profile = profile_of(curve, over_tokens)
+    profile = curve_as(curve, over_tokens)
     found = order(len(scores), scores, lengths, profile=profile, prefix=prefix, suffix=suffix)
     all_of_them = [
         defined(profile, scores, lengths, prefix, suffix, one)
@@ -68,7 +69,7 @@ def test_the_best_of_all_permutations_is_found(case):
 @given(cases())
 def test_no_order_is_worth_more_than_the_bound_and_swaps_stay_below_it(case):
     curve, over_tokens, scores, lengths, prefix, suffix = case
-    profile = profile_of(curve, over_tokens)
+    profile = curve_as(curve, over_tokens)
     slots, weights = Slots(profile, lengths.sum(), prefix, suffix), scores / scores.sum()
     best = best_order(slots, profile.mass, weights, lengths)
     bound = most(slots, profile.mass, weights, lengths)
@@ -81,7 +82,7 @@ def test_no_order_is_worth_more_than_the_bound_and_swaps_stay_below_it(case):
 @given(cases(), st.integers(0, 5))
 def test_worth_is_linear_in_the_profile(case, place):
     curve, over_tokens, scores, lengths, prefix, suffix = case
-    profile = profile_of(curve, over_tokens)
+    profile = curve_as(curve, over_tokens)
     slots = Slots(profile, lengths.sum(), prefix, suffix)
     document = place % len(scores)
     offset = float(lengths[:document].sum())
@@ -202,3 +203,22 @@ def test_documents_are_put_in_order():
     assert found.of(["a", "b", "c"]) == ["c", "b", "a"]
     with pytest.raises(InvalidValueError, match="2 given, the 3"):
         found.of(["a", "b"])
+
+
+def test_what_the_profile_was_not_measured_at_is_said():
+    """Another number of documents, or prompts that are much longer or shorter, where lengths are tokens."""
+    hits = np.random.default_rng(0).integers(0, 2, size=(40, 4)).astype(float)
+    alike = of_places(hits, {"tokens": 100})
+    assert order(4, [1, 2, 3, 4], [25.0] * 4, profile=alike).warnings == ()
+    (number,) = order(5, [1] * 5, [20.0] * 5, profile=alike).warnings
+    assert number == "measured with 4 documents, these are 5: extrapolated"
+    for length in (250.0, 5.0):
+        (stretched,) = order(4, [1, 2, 3, 4], [length] * 4, profile=alike).warnings
+        assert stretched == f"measured at 100 tokens, these are {4 * length:,.0f}: extrapolated"
+        assert order(4, [1, 2, 3, 4], [length] * 4, profile=alike, in_tokens=False).warnings == ()
+
+
+def test_a_name_stands_for_the_profile_of_a_known_model():
+    (name,) = known_profiles()
+    named, given = (order(10, range(10), profile=one) for one in (name, profile_of(name)))
+    assert named.as_dict() == given.as_dict()

@@ -52,6 +52,7 @@ def order(
         profile=profile_of(profile),
         prefix=prefix,
         suffix=suffix,
+        in_tokens=given.unit == "tokens",
     )
     if out is not None:
         told = found.permutation if found.verdict == "reorder" else range(len(given.lines))

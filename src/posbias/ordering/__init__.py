@@ -2,7 +2,7 @@
 
     from posbias.ordering import order
 
-    found = order(documents, scores, lengths, profile=measurement)
+    found = order(documents, scores, lengths, profile="smollm2-135m")
     print(found)                      # the verdict first
     documents = found.of(documents)
 
@@ -14,6 +14,7 @@ tokens a document would take there (`posbias.ordering.slots`); the best order is
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +23,7 @@ from jaxtyping import Float
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.ordering.gains import Judge
+from posbias.ordering.known import profile_of
 from posbias.ordering.search import best_order
 from posbias.ordering.slots import Slots
 from posbias.profile import Profile
@@ -30,6 +32,8 @@ from posbias.signatures import typed
 __all__ = ["STRATEGIES", "Ordering", "order"]
 
 Verdict = Literal["reorder", "no difference", "not known"]
+ALIKE = 1.5
+"""How many times longer or shorter than the prompts behind a profile others may be without a word."""
 NEGLIGIBLE = 0.01
 """A gain below this counts as none: in accuracy, or as a share of what an even spread gives."""
 
@@ -133,6 +137,8 @@ class Ordering:
             "no difference": "no difference: leave the order as it is",
             "not known": "not known whether another order helps",
         }[self.verdict]
+        if self.verdict == "not known" and (more := self.prompts_to_tell):
+            said += f"; about {more:,} prompts behind the profile would tell"
         lines = [f"{said} ({self.basis})"]
         lines += [f"gain over {name}: {gain} {self.unit}" for name, gain in self.gains.items()]
         return "\n".join([*lines, *self.warnings])
@@ -149,18 +155,22 @@ def order(
     scores: Sequence[float] | Float[np.ndarray, "document"],
     lengths: Sequence[float] | Float[np.ndarray, "document"] | None = None,
     *,
-    profile: Profile,
+    profile: Profile | str | Path,
     prefix: float = 0.0,
     suffix: float = 0.0,
     score_errors: Sequence[float] | Float[np.ndarray, "document"] | None = None,
+    in_tokens: bool = True,
 ) -> Ordering:
     """The order of documents in a prompt that a profile calls best, and its gains over the usual ones.
 
-    `documents`: they themselves, or how many. `scores` ≥ 0, one each, in proportion to the chance that a document
-    holds what is asked for; `score_errors` their standard errors. `lengths` of documents, `prefix` before and
-    `suffix` behind them, in one unit, best tokens (None: all documents as long). Raises `InvalidValueError` for
-    numbers that cannot be right.
+    `documents`: they themselves, or how many. `profile`: one, or what `profile_of` takes (a known model, a file).
+    `scores` ≥ 0, one each, in proportion to the chance that a document holds what is asked for; `score_errors`
+    their standard errors. `lengths` of documents, `prefix` before and `suffix` behind them are in one unit, tokens
+    unless `in_tokens` says no (None: all documents as long). Raises `InvalidValueError` for numbers that cannot be
+    right, and as `profile_of`.
     """
+    if not isinstance(profile, Profile):
+        profile = profile_of(str(profile))
     count = documents if isinstance(documents, int) else len(documents)
     weights, sizes, errors = _checked(count, scores, lengths, score_errors)
     for name, given in (("prefix", prefix), ("suffix", suffix)):
@@ -177,7 +187,7 @@ def order(
         gains,
         found.loss,
         _basis(profile),
-        tuple(_warnings(profile, slots, lengths is not None)),
+        tuple(_warnings(profile, slots, count, in_tokens and lengths is not None)),
         _unit(profile),
     )
 
@@ -225,14 +235,16 @@ def _unit(profile: Profile) -> str:
     return {"mass": "of an even spread", "rate": f"in {profile.measures}"}.get(profile.kind, "nats")
 
 
-def _warnings(profile: Profile, slots: Slots, in_tokens: bool) -> list[str]:
+def _warnings(profile: Profile, slots: Slots, documents: int, in_tokens: bool) -> list[str]:
     said = []
     if profile.left_out:
         said.append(f"the profile has no verdict: {profile.caveat}")
     if profile.kind == "mass" and profile.measures != "baseline":
         said.append("influence is not retrieval: whether more of it finds more was not measured")
-    if profile.kind == "mass" and in_tokens:
-        whole = slots.before + slots.total + slots.after
-        if whole > profile.tokens:
-            said.append(f"measured at {profile.tokens} tokens, stretched to {whole:,.0f}: extrapolated")
+    if profile.kind != "mass" and documents != profile.tokens:
+        said.append(f"measured with {profile.tokens} documents, these are {documents}: extrapolated")
+    measured = profile.tokens if profile.kind == "mass" else profile.attrs.get("tokens")
+    whole = slots.before + slots.total + slots.after
+    if in_tokens and measured is not None and not 1 / ALIKE <= whole / measured <= ALIKE:
+        said.append(f"measured at {measured:,.0f} tokens, these are {whole:,.0f}: extrapolated")
     return said
