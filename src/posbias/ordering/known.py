@@ -37,7 +37,7 @@ def profile_of(source: str) -> Profile:
         return of_places(np.array(told["samples"], dtype=np.float64), attrs)
     path = Path(source)
     if not path.suffix and not path.exists():
-        close = nearest(source, known) or f"; {', '.join(known)} come along"
+        close = nearest(source, known) or f"; {', '.join(known)} comes along"
         raise InputFileError(f"{source}: no such file and no profile of a known model{close}")
     if path.suffix == ".nc":
         from posbias.store import load_retrieval
