@@ -2,11 +2,12 @@
 
 python tools/behaviour.py --out behaviour.jsonl [MODEL …]
 
-A line is appended when its cell ends; cells that are in the file are not run again. Two hours on one core, most of
-it SmolLM2.
+A line is appended when its cell ends; cells that are in the file are not run again. Short lists come first: the
+long ones of the small decoders, which read a list anew for each answer, take hours.
 """
 
 import argparse
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -46,16 +47,12 @@ def main():
     if given.out.exists():
         lines = map(json.loads, given.out.read_text(encoding="utf-8").splitlines())
         done = {(one["model"], one["wording"], one["places"]) for one in lines}
-    for model in given.models:
-        loaded = load_model(model)
-        for places in PLACES:
-            for wording in WORDINGS:
-                if (loaded.name, wording, places) in done:
-                    continue
-                found = cell(loaded, wording, places)
-                with given.out.open("a", encoding="utf-8") as out:
-                    out.write(json.dumps(found, separators=(",", ":")) + "\n")
-                print(loaded.name, wording, places, file=sys.stderr, flush=True)
+    for places, model, wording in itertools.product(PLACES, given.models, WORDINGS):
+        if (model, wording, places) not in done:
+            found = cell(load_model(model), wording, places)
+            with given.out.open("a", encoding="utf-8") as out:
+                out.write(json.dumps(found, separators=(",", ":")) + "\n")
+            print(model, wording, places, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
