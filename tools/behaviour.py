@@ -47,12 +47,13 @@ def main():
     if given.out.exists():
         lines = map(json.loads, given.out.read_text(encoding="utf-8").splitlines())
         done = {(one["model"], one["wording"], one["places"]) for one in lines}
-    for places, model, wording in itertools.product(PLACES, given.models, WORDINGS):
-        if (model, wording, places) not in done:
-            found = cell(load_model(model), wording, places)
-            with given.out.open("a", encoding="utf-8") as out:
-                out.write(json.dumps(found, separators=(",", ":")) + "\n")
-            print(model, wording, places, file=sys.stderr, flush=True)
+    for places in PLACES:
+        for model, wording in itertools.product(given.models, WORDINGS):
+            if (model, wording, places) not in done:
+                found = cell(load_model(model), wording, places)
+                with given.out.open("a", encoding="utf-8") as out:
+                    out.write(json.dumps(found, separators=(",", ":")) + "\n")
+                print(model, wording, places, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
