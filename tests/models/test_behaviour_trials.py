@@ -7,7 +7,9 @@ import pytest
 import scipy.stats
 
 from posbias import measure
+from posbias.measurement import load_model
 from posbias.measurement.retrieval import retrieval_job, retrieve
+from posbias.papers.ours.behaviour import NAMES, STUDY, adjusted, cells, decides
 from posbias.papers.ours.behaviour_trials import QUANTITIES, at_places, behaviour_trial, correlation
 
 
@@ -46,3 +48,24 @@ def test_a_cell_says_whether_the_model_can_do_it_and_correlates_every_prediction
     np.testing.assert_allclose(found["by_place"]["lift"], lift.mean(axis=0), rtol=1e-4)
     assert [*found["correlations"]] == [*found["influence"]]
     assert all([*one] == [*QUANTITIES] for one in found["correlations"].values())
+
+
+def test_cells_that_cannot_tell_decide_nothing_and_the_rest_is_corrected_together():
+    def cell(able, places, p):
+        told = None if p is None else [0.5, 0.1, 0.9, p]
+        return {"able": able, "places": places, "correlations": {"energy": {"lift": told}}}
+
+    among = [cell(True, 10, 0.02), cell(False, 10, 0.001), cell(True, 5, 0.001), cell(True, 20, 0.04)]
+    among += [cell(True, 20, None)]
+    assert adjusted("energy", "lift", among) == pytest.approx({0: 0.04, 3: 0.04})
+    assert not decides({"model": "a", "places": 20, "refused": "too long"})
+
+
+def test_the_records_are_of_the_models_that_come_along_and_are_told_whole():
+    sums = {(one["model"], one["checksum"]) for one in cells() if "checksum" in one}
+    assert sums == {(name, load_model(name).checksum) for name, _ in sums}
+    tables = [*STUDY.tables({})]
+    assert [len(one.rows) for one in tables] == [
+        len(NAMES),
+        *[sum("correlations" in one for one in cells())] * 4,
+    ]

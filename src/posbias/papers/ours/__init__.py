@@ -20,6 +20,7 @@ from posbias.arguments import whole
 from posbias.events import Event, OnEvent
 from posbias.files import clear_leftovers, need_writable
 from posbias.papers.ours import (
+    behaviour,
     birth,
     jacobian,
     kinetic,
@@ -45,6 +46,7 @@ STUDIES = Studies(
         window.STUDY,
         predictors.STUDY,
         parts.STUDY,
+        behaviour.STUDY,
         ordering.STUDY,
     )
 )

@@ -62,7 +62,7 @@ def at_places(
 
 def correlation(
     influence: Float[np.ndarray, "place"], by_trial: Float[np.ndarray, "trial place"], seed: int
-) -> list[float | None] | None:
+) -> list[float] | None:
     """[Spearman, low, high, p] of influence and the mean over trials; None where a side is constant."""
     value = float(spearman(influence, by_trial.mean(axis=0)))
     if not np.isfinite(value):

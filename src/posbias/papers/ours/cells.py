@@ -60,9 +60,9 @@ class OwnCell:
         return content
 
 
-def rounded(values: Iterable[float | None], digits: int = 4) -> list[float | None]:
+def rounded(values: Iterable[float], digits: int = 4) -> list[float]:
     """The same to so many significant digits, which is what records keep."""
-    return [None if one is None else float(f"{one:.{digits}g}") for one in values]
+    return [float(f"{one:.{digits}g}") for one in values]
 
 
 def claims_after(

@@ -104,7 +104,7 @@ def weighed(
     return Profile.from_weights(row, measures="rollout")
 
 
-def parts(measurement: "xr.Dataset") -> dict[str, list[float | None]]:
+def parts(measurement: "xr.Dataset") -> dict[str, list[float]]:
     """Seven profiles, from an even spread to the measured one, each knowing more than the one before.
 
     The steps between them sum to the measured profile less the even spread, at every position.
@@ -149,5 +149,5 @@ def _told(scores: Agreement, sign: int = 1) -> dict[str, list[float | None] | No
         numbers = [sign * score.value, *((known.se, known.freedom) if known else (None, None))]
         if score.interval and not known:
             numbers = [score.value, *score.interval]
-        told[name] = rounded(numbers, DIGITS)
+        told[name] = [None if one is None else rounded([one], DIGITS)[0] for one in numbers]
     return told
