@@ -69,6 +69,8 @@ from .theory.rollout import trajectory as trajectory
 from .theory.rope_scaling import DynamicNTK as DynamicNTK
 from .theory.rope_scaling import LinearScaling as LinearScaling
 from .theory.rope_scaling import Llama3Scaling as Llama3Scaling
+from .theory.rope_scaling import LongRoPE as LongRoPE
+from .theory.rope_scaling import ProportionalRoPE as ProportionalRoPE
 from .theory.rope_scaling import YaRN as YaRN
 from .theory.selection import Selected as Selected
 from .theory.variation import vary as vary

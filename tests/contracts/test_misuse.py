@@ -211,6 +211,16 @@ def of_values() -> list[Call]:
         Call(posbias.DynamicNTK, {"factor": arg(2.0, "half", "large", "huge"), "trained": arg(8, *BIG)}),
         Call(posbias.YaRN, {"factor": arg(2.0, "half", "large", "huge"), "trained": arg(8, *BIG)}),
         Call(posbias.Llama3Scaling, {"factor": arg(2.0, "half", "large", "huge"), "trained": arg(8, *BIG)}),
+        Call(
+            posbias.LongRoPE,
+            {
+                "short": arg([1.0]),
+                "long": arg([2.0]),
+                "factor": arg(2.0, "half", "large", "huge"),
+                "trained": arg(8, *BIG),
+            },
+        ),
+        Call(posbias.ProportionalRoPE, {"share": arg(0.5, "half", "zero")}),
         Call(posbias.Connection, {"mix": arg([[1.0]]), "read": arg([1.0]), "write": arg([0.5], "None")}),
         Call(
             posbias.HyperConnections,
@@ -395,6 +405,17 @@ def of_profiles() -> list[Call]:
                 "se": arg(0.1, "nan", "inf", *ANY[1:]),
                 "n": arg(8, "None", *BIG),
                 "freedom": arg(7.0, "nan", "inf", *ANY[1:]),
+            },
+        ),
+        Call(
+            posbias.order,
+            {
+                "documents": arg(2, "ragged"),
+                "scores": arg([0.5, 0.25]),
+                "lengths": arg([3.0, 4.0], "None"),
+                "profile": arg(PROFILE),
+                "prefix": arg(1.0, "half", "zero", "large"),
+                "suffix": arg(1.0, "half", "zero", "large"),
             },
         ),
         Call(posbias.compare, {"p": arg(PROFILE), "q": arg(PROFILE), "by_share": TRUTH, "seed": SEED}),
@@ -598,7 +619,7 @@ def test_what_the_package_offers_is_called_here():
     called = {getattr(call.function, "func", call.function) for call in CALLS}
     without = {
         *("Attention", "AttentionOnly", "Causal", "Full", "NoContent", "NoPE", "PreNormInit", "AbnarZuidema"),
-        *("Comparison", "Summary", "DistanceFunction", "RoPE", "PosbiasError"),
+        *("Comparison", "Ordering", "Summary", "DistanceFunction", "RoPE", "PosbiasError"),
         "report",  # a module of 0.1 that is called: write_report
     }
     offered = {name for name in posbias.__all__ if callable(getattr(posbias, name))}

@@ -189,7 +189,7 @@ def test_a_prediction_has_gains_without_errors_and_nothing_is_known():
         ({"scores": [1.0, -1.0]}, "scores: negative or not finite"),
         ({"scores": [0.0, 0.0]}, "scores: all 0 given"),
         ({"lengths": [1.0, 0.0]}, "lengths: 0 given"),
-        ({"prefix": -1.0}, "prefix: -1.0 given"),
+        ({"prefix": -1.0}, "prefix: -1 given"),
         ({"suffix": float("nan")}, "suffix: nan given"),
     ],
 )

@@ -20,6 +20,10 @@ SETTINGS = {
     "yarn, in fractions of pairs": {**YARN, "truncate": False},
     "yarn, as DeepSeek": {**YARN, "mscale": 1.0, "mscale_all_dim": 0.8},
     "yarn, the length configured": {"rope_type": "yarn", "factor": 2.0},
+    "longrope": {"rope_type": "longrope", "factor": 8.0, **LENGTH},
+    "longrope, lengths configured": {"rope_type": "longrope", **LENGTH},
+    "longrope, given factor": {"rope_type": "longrope", "attention_factor": 1.2, **LENGTH},
+    "proportional": {"rope_type": "proportional", "factor": 2.0},
     "llama3": {**LLAMA3, "factor": 8.0, "original_max_position_embeddings": 8192},
     "llama3, nearby": {**LLAMA3, "factor": 32.0, "original_max_position_embeddings": 128},
 }
@@ -30,6 +34,12 @@ SETTINGS = {
 @pytest.mark.parametrize("name", SETTINGS)
 def test_angles_and_gain_are_those_of_transformers(name, share, base):
     given = {**SETTINGS[name], "rope_theta": base, "partial_rotary_factor": share}
+    if given["rope_type"] == "longrope":
+        pairs = int(64 * share) // 2
+        given |= {
+            "short_factor": [1.0 + k / pairs for k in range(pairs)],
+            "long_factor": [4.0 + k for k in range(pairs)],
+        }
     file = {**SIZES, "max_position_embeddings": 32_768, "rope_parameters": given}
     config = AutoConfig.for_model("llama", **{**file, "rope_parameters": dict(given)})
     rope = rope_of(file, [1.0])
@@ -47,7 +57,10 @@ def test_older_files_say_the_same_in_other_words():
     assert rope_of({**SIZES, **older}, [1.0]) == rope_of({**SIZES, **newer}, [1.0])
 
 
-@pytest.mark.parametrize(("family", "layer_type"), [("gpt_oss", None), ("gemma3_text", "full_attention")])
+@pytest.mark.parametrize(
+    ("family", "layer_type"),
+    [("gpt_oss", None), ("gemma3_text", "full_attention"), ("gemma4_text", "full_attention")],
+)
 def test_default_configurations_of_families_are_read(family, layer_type):
     config = AutoConfig.for_model(family)
     rope = rope_of(config.to_dict(), [1.0], layer_type=layer_type)

@@ -1,6 +1,7 @@
 """Rotary scalings: angles pair by pair from their equations, and the logits and rows that follow from them."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +18,15 @@ from posbias.theory.huggingface_rope import rope_of
 from posbias.theory.mixing import AttentionOnly, ConstantMixing
 from posbias.theory.rollout import influence
 from posbias.theory.rollout.kernel import dense_influence, layer_kernel
-from posbias.theory.rope_scaling import ROPE_SCALINGS, DynamicNTK, LinearScaling, Llama3Scaling, YaRN
+from posbias.theory.rope_scaling import (
+    ROPE_SCALINGS,
+    DynamicNTK,
+    LinearScaling,
+    Llama3Scaling,
+    LongRoPE,
+    ProportionalRoPE,
+    YaRN,
+)
 from posbias.theory.variation import vary
 
 factors = st.floats(1, 64)
@@ -40,9 +49,26 @@ def scalings() -> st.SearchStrategy:
             st.one_of(st.none(), st.floats(0.5, 2)),
         ),
         Llama3Scaling: st.builds(Llama3Scaling, factors, lengths, st.floats(0.5, 2), st.floats(3, 8)),
+        LongRoPE: st.builds(
+            LongRoPE,
+            st.lists(factors, min_size=64, max_size=64),
+            st.lists(factors, min_size=64, max_size=64),
+            factors,
+            lengths,
+            st.one_of(st.none(), st.floats(0.5, 2)),
+            st.one_of(st.none(), lengths),
+        ),
+        ProportionalRoPE: st.builds(ProportionalRoPE, st.floats(0, 1), factors),
     }
     assert set(every) == set(ROPE_SCALINGS), "a new rotary scaling needs a strategy here"
     return st.one_of(*every.values())
+
+
+def of_pairs(scaling, pairs: int):
+    """The scaling of so many pairs, where it has a number for each."""
+    if not isinstance(scaling, LongRoPE):
+        return scaling
+    return replace(scaling, short=scaling.short[:pairs], long=scaling.long[:pairs])
 
 
 def angle(scaling, pair: int, base: float, dimension: int) -> float:
@@ -74,12 +100,18 @@ def angle(scaling, pair: int, base: float, dimension: int) -> float:
                 return theta / scaling.factor
             smooth = (scaling.trained / wavelength - scaling.low) / (scaling.high - scaling.low)
             return (1 - smooth) * theta / scaling.factor + smooth * theta
+        case LongRoPE():
+            by_pair = scaling.long if scaling.tokens and scaling.tokens > scaling.trained else scaling.short
+            return theta / by_pair[pair]
+        case ProportionalRoPE():
+            return theta / scaling.factor if pair + 1 <= scaling.share * dimension / 2 else 0.0
     raise AssertionError
 
 
 @given(scalings(), st.floats(10, 1e6), dimensions)
 @examples(300)
 def test_angles_are_those_of_the_equations(scaling, base, dimension):
+    scaling = of_pairs(scaling, dimension // 2)
     expected = [angle(scaling, pair, base, dimension) for pair in range(dimension // 2)]
     rope = RoPE((1.0,), base=base, dimension=dimension, scaling=scaling)
     np.testing.assert_allclose(rope.angles, expected, rtol=1e-9)
@@ -90,11 +122,15 @@ def test_angles_are_those_of_the_equations(scaling, base, dimension):
 @examples(60)
 def test_rows_are_softmaxes_of_sums_of_cosines(scaling, base, tokens, lam):
     """Dense and every engine, with the angles and the gain written out; a dynamic scaling is of this length."""
+    scaling = of_pairs(scaling, 3)
     rope = RoPE(((1.0, 0.4, -0.7),), ((0.2,),), base, 6, scaling=scaling)
     held = scaling.at(tokens)
     gain = 1.0
     if isinstance(scaling, YaRN):
         gain = (scaling.attention_factor or 0.1 * math.log(scaling.factor) + 1) ** 2
+    if isinstance(scaling, LongRoPE):
+        gain = math.sqrt(1 + math.log(scaling.factor) / math.log(scaling.trained)) ** 2
+        gain = gain if scaling.attention_factor is None else scaling.attention_factor**2
     angles = [angle(held, pair, base, 6) for pair in range(3)]
     kernel = np.zeros((tokens, tokens))
     for i in range(tokens):
@@ -121,6 +157,8 @@ def test_a_factor_of_one_changes_nothing(base, dimension, trained):
         DynamicNTK(1.0, trained),
         YaRN(1.0, trained),
         Llama3Scaling(1.0, trained),
+        LongRoPE([1.0] * (dimension // 2), [1.0] * (dimension // 2), 1.0, trained),
+        ProportionalRoPE(1.0),
     ):
         scaled = RoPE((1.0,), base=base, dimension=dimension, scaling=scaling)
         np.testing.assert_allclose(scaled.angles, plain.angles, rtol=1e-12)
@@ -169,6 +207,17 @@ def test_it_is_written_only_where_there_is_one():
             "base: 1 given, a number above 1",
         ),
         (lambda: YaRN(2.0, 64, fast=1.0, slow=2.0), "fast: 1 given, a number above slow = 2"),
+        (lambda: LongRoPE([1.0], [1.0], 2.0, 1), "trained: 1 given, at least 2"),
+        (
+            lambda: RoPE((1.0,), dimension=4, scaling=LongRoPE([1.0, 2.0], [1.0], 2.0, 64)),
+            "long: 1 given, 2 .one per pair. needed",
+        ),
+        (
+            lambda: rope_of(
+                {"head_dim": 4, "rope_theta": 10, "rope_scaling": {"rope_type": "xdrope"}}, [1.0]
+            ),
+            "rope_type: 'xdrope' given, default, linear, dynamic, yarn, llama3, longrope or proportional needed",
+        ),
         (lambda: Llama3Scaling(2.0, 64, 4.0, 4.0), "high: 4 given, a number above low = 4"),
         (lambda: rope_of({"head_dim": 64}, [1.0]), "rope_theta: None given"),
         (lambda: rope_of({"head_dim": 64, "rope_theta": 0}, [1.0]), "rope_theta: 0 given, a number above 0"),
@@ -186,7 +235,7 @@ def test_it_is_written_only_where_there_is_one():
                 },
                 [1.0],
             ),
-            "rope_type: 'longrope' given, default, linear, dynamic, yarn or llama3 needed",
+            "short_factor: None given, a list of numbers above 0 needed",
         ),
     ],
 )

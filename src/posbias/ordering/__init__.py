@@ -32,6 +32,8 @@ from posbias.signatures import typed
 __all__ = ["STRATEGIES", "Ordering", "order"]
 
 Verdict = Literal["reorder", "no difference", "not known"]
+LONGEST = 1e12
+"""Of a document, and of what stands before or behind."""
 ALIKE = 1.5
 """How many times longer or shorter than the prompts behind a profile others may be without a word."""
 NEGLIGIBLE = 0.01
@@ -174,8 +176,8 @@ def order(
     count = documents if isinstance(documents, int) else len(documents)
     weights, sizes, errors = _checked(count, scores, lengths, score_errors)
     for name, given in (("prefix", prefix), ("suffix", suffix)):
-        if not (math.isfinite(given) and given >= 0):
-            raise InvalidValueError(f"{name}: {given} given, a length ≥ 0 needed")
+        if not 0 <= given <= LONGEST:
+            raise InvalidValueError(f"{name}: {given:g} given, a length from 0 to {LONGEST:g} needed")
     slots = Slots(profile, float(sizes.sum()), float(prefix), float(suffix))
     curve = np.asarray(profile.mass, dtype=np.float64)
     found = best_order(slots, curve, weights, sizes)
@@ -197,11 +199,11 @@ def _checked(count: int, scores: Any, lengths: Any, errors: Any) -> tuple[np.nda
         raise InvalidValueError(f"documents: {count} given, one at least needed")
     found = []
     for name, given, default in (
-        ("scores", scores, np.zeros(count)),
-        ("lengths", lengths, np.ones(count)),
-        ("score_errors", errors, np.zeros(count)),
+        ("scores", scores, 0.0),
+        ("lengths", lengths, 1.0),
+        ("score_errors", errors, 0.0),
     ):
-        numbers = default if given is None else np.asarray(given, dtype=np.float64)
+        numbers = np.full(found[0].shape, default) if given is None else np.asarray(given, dtype=np.float64)
         if numbers.shape != (count,):
             raise InvalidValueError(
                 f"{name}: shape {numbers.shape} given, one for each of {count} documents needed"
@@ -212,8 +214,9 @@ def _checked(count: int, scores: Any, lengths: Any, errors: Any) -> tuple[np.nda
     weights, sizes, noise = found
     if not weights.sum() > 0:
         raise InvalidValueError("scores: all 0 given, one above 0 needed")
-    if not (sizes > 0).all():
-        raise InvalidValueError(f"lengths: {sizes.min():g} given, lengths above 0 needed")
+    if not ((sizes > 0) & (sizes <= LONGEST)).all():
+        wrong = sizes.min() if sizes.min() <= 0 else sizes.max()
+        raise InvalidValueError(f"lengths: {wrong:g} given, lengths above 0, at most {LONGEST:g}, needed")
     return weights / weights.sum(), sizes, noise / weights.sum()
 
 

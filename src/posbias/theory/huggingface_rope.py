@@ -8,11 +8,20 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from posbias.arguments import shortened
 from posbias.errors import InvalidValueError
 from posbias.signatures import typed
 from posbias.theory.distance import RoPE
 from posbias.theory.huggingface_keys import Config, inner, integer, number
-from posbias.theory.rope_scaling import DynamicNTK, LinearScaling, Llama3Scaling, RopeScaling, YaRN
+from posbias.theory.rope_scaling import (
+    DynamicNTK,
+    LinearScaling,
+    Llama3Scaling,
+    LongRoPE,
+    ProportionalRoPE,
+    RopeScaling,
+    YaRN,
+)
 
 ROPE_TYPES = (
     "default", "linear", "dynamic", "yarn", "longrope", "su", "llama3", "proportional", "axial", "xdrope", "mrope"
@@ -68,7 +77,10 @@ def rope_of(config: dict, amplitudes: Any, phases: Any = ((0.0,),), *, layer_typ
     found |= {key: one for key, one in given.items() if one is not None}
     base = _positive(found, "rope_theta")
     share = number(found, "partial_rotary_factor") if found.get("partial_rotary_factor") is not None else 1.0
-    return RoPE(amplitudes, phases, base, int(_head_size(config) * share), scaling=_scaling(found, config))
+    size = _head_size(_of_type(config, layer_type))
+    # a proportional scaling has angles for all dimensions, and turns a share of them
+    turning = size if found.get("rope_type", found.get("type")) == "proportional" else int(size * share)
+    return RoPE(amplitudes, phases, base, turning, scaling=_scaling(found, config))
 
 
 def _scaling(given: Config, config: Config) -> RopeScaling | None:
@@ -79,6 +91,15 @@ def _scaling(given: Config, config: Config) -> RopeScaling | None:
         return LinearScaling(_positive(given, "factor"))
     if kind == "dynamic":
         return DynamicNTK(_positive(given, "factor"), integer(config, _LENGTH))
+    if kind == "proportional":
+        share = (
+            number(given, "partial_rotary_factor") if given.get("partial_rotary_factor") is not None else 1.0
+        )
+        return ProportionalRoPE(share, _positive(given, "factor") if "factor" in given else 1.0)
+    if kind not in ("llama3", "yarn", "longrope", "su"):
+        raise InvalidValueError(
+            f"rope_type: {kind!r} given, default, linear, dynamic, yarn, llama3, longrope or proportional needed"
+        )
     # transformers puts the configured length where the trained one is missing
     trained = integer(
         {_TRAINED: config.get(_TRAINED), **given, _LENGTH: config.get(_LENGTH)}, _TRAINED, _LENGTH
@@ -88,7 +109,15 @@ def _scaling(given: Config, config: Config) -> RopeScaling | None:
         return Llama3Scaling(_positive(given, "factor"), trained, low, high)
     if kind == "yarn":
         return _yarn(given, trained, config)
-    raise InvalidValueError(f"rope_type: {kind!r} given, default, linear, dynamic, yarn or llama3 needed")
+    return _longrope(given, trained, config)
+
+
+def _longrope(given: Config, trained: int, config: Config) -> LongRoPE:
+    """The factor, where it is not given, is how much longer the configured length is than the trained one."""
+    short, long = (_numbers(given, f"{word}_factor") for word in ("short", "long"))
+    factor = _positive(given, "factor") if "factor" in given else integer(config, _LENGTH) / trained
+    attention = _positive(given, "attention_factor") if "attention_factor" in given else None
+    return LongRoPE(short, long, factor, trained, attention)
 
 
 def _yarn(given: Config, trained: int, config: Config) -> YaRN:
@@ -112,6 +141,14 @@ def _settings(config: Config) -> Iterator[Config]:
     yield from (one for one in given.values() if isinstance(one, dict))
 
 
+def _of_type(config: Config, layer_type: str | None) -> Config:
+    """The configuration with what the first layer of a type has of its own."""
+    types = config.get("layer_types") or []
+    first = types.index(layer_type) if layer_type in types else 0
+    own = {int(layer): one for layer, one in inner(config, "per_layer_config").items()}
+    return {**config, **own.get(first, {})}
+
+
 def _head_size(config: Config) -> int:
     """Dimensions of a head that rotate where all do; latent attention has a part of its own for it."""
     if any(config.get(key) is not None for key in ("qk_rope_head_dim", "head_dim")):
@@ -123,6 +160,13 @@ def _positive(given: Config, key: str) -> float:
     if not (found := number(given, key)):
         raise InvalidValueError(f"{key}: 0 given, a number above 0 needed")
     return found
+
+
+def _numbers(given: Config, key: str) -> tuple[float, ...]:
+    found = given.get(key)
+    if not isinstance(found, list) or not found:
+        raise InvalidValueError(f"{key}: {shortened(found)} given, a list of numbers above 0 needed")
+    return tuple(_positive({key: one}, key) for one in found)
 
 
 def _spelt(given: Any) -> str:

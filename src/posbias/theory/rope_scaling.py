@@ -2,7 +2,7 @@
 
 θ_l = base^(−2l/d) turns pair l of d dimensions by θ_l per token; a wavelength is 2π/θ_l tokens. Each class here
 makes the angles of a base and a dimension (`angles_of`), as transformers does under the same name, and says by how
-much the rotary part of the logits grows (`gain`). The dynamic one depends on the length of the text (`at`).
+much the rotary part of the logits grows (`gain`). Two depend on the length of the text (`at`).
 """
 
 import math
@@ -14,7 +14,7 @@ from jaxtyping import Float
 from pydantic import Field
 
 from posbias.errors import InvalidValueError
-from posbias.spec import Count, Positive, tag, value
+from posbias.spec import Count, Fraction, Positive, Positives, tag, value
 
 Angles = Float[np.ndarray, "pair"]
 
@@ -143,8 +143,73 @@ class Llama3Scaling(_OfAnyLength):
         return angles * (kept + (1.0 - kept) / self.factor)
 
 
-RopeScaling = Annotated[LinearScaling | DynamicNTK | YaRN | Llama3Scaling, Field(discriminator="kind")]
+@value
+class LongRoPE:
+    """θ_l/short_l for a text of at most `trained` tokens, θ_l/long_l for a longer one.
+
+    `short` and `long` have a number for each pair. Logits grow by `attention_factor`², which is
+    1 + ln(factor)/ln(trained) if left out (1 for a factor of at most 1). `tokens` is the length of the text; left
+    out, that which is asked for. Source: Ding et al. 2024, as in transformers. Raises `InvalidValueError` for a
+    single trained token.
+    """
+
+    short: Positives
+    long: Positives
+    factor: Positive
+    trained: Count
+    attention_factor: Positive | None = None
+    tokens: Count | None = None
+    kind: Literal["longrope"] = tag(default="longrope")
+
+    def __post_init__(self):
+        if self.trained < 2:
+            raise InvalidValueError(f"trained: {self.trained} given, at least 2 needed")
+
+    @property
+    def gain(self) -> float:
+        """What the rotary part of the logits is multiplied by."""
+        if self.attention_factor is not None:
+            return self.attention_factor**2
+        return 1.0 + math.log(max(self.factor, 1.0)) / math.log(self.trained)
+
+    def at(self, tokens: int) -> "LongRoPE":
+        """The same for a text of so many tokens, where none was given."""
+        return self if self.tokens is not None else replace(self, tokens=tokens)
+
+    def angles_of(self, base: float, dimension: int) -> Angles:
+        """Angles in radians per token, one per pair. Raises `InvalidValueError` for another number of pairs."""
+        for name, factors in (("short", self.short), ("long", self.long)):
+            if len(factors) != dimension // 2:
+                raise InvalidValueError(
+                    f"{name}: {len(factors)} given, {dimension // 2} (one per pair) needed"
+                )
+        factors = self.long if (self.tokens or 0) > self.trained else self.short
+        return plain_angles(base, dimension) / np.array(factors)
+
+
+@value
+class ProportionalRoPE(_OfAnyLength):
+    """θ_l/factor for the first `share` of the pairs; the others do not turn, and know no position.
+
+    The angles are those of all dimensions, unlike where a part of them is left out of `RoPE.dimension`. Source:
+    Gemma 4, as in transformers.
+    """
+
+    share: Fraction
+    factor: Positive = 1.0
+    kind: Literal["proportional"] = tag(default="proportional")
+
+    def angles_of(self, base: float, dimension: int) -> Angles:
+        """Angles in radians per token, one per pair."""
+        turning = np.arange(dimension // 2) < int(self.share * dimension // 2)
+        return np.where(turning, plain_angles(base, dimension) / self.factor, 0.0)
+
+
+RopeScaling = Annotated[
+    LinearScaling | DynamicNTK | YaRN | Llama3Scaling | LongRoPE | ProportionalRoPE,
+    Field(discriminator="kind"),
+]
 """The rotary scalings."""
 
-ROPE_SCALINGS = (LinearScaling, DynamicNTK, YaRN, Llama3Scaling)
+ROPE_SCALINGS = (LinearScaling, DynamicNTK, YaRN, Llama3Scaling, LongRoPE, ProportionalRoPE)
 """Every class of the union, for tests, menus and tables."""
