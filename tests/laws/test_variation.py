@@ -259,6 +259,21 @@ def test_full_layers_come_every_so_many():
     same(vary(under_windows(near, near), "full_period", [2], 50), [under_windows(near, full)])
 
 
+def test_the_full_layer_may_stand_anywhere_in_its_period():
+    near, full = SlidingWindow(8, 1), Causal()
+    expected = [[full, near, full, near], [near, full, near, full]]
+    same(vary(interleaved(), "full_place", [0, 1], 50), [under_windows(*masks) for masks in expected])
+    with pytest.raises(InvalidValueError, match="full_place: 2 given, at most 1 needed in a pattern of 2"):
+        vary(interleaved(), "full_place", [2], 50)
+    with pytest.raises(InvalidValueError, match="a pattern of 0 causal layers and 1 kinds of others given"):
+        vary(under_windows(near, near), "full_place", [0], 50)
+
+
+def test_mixing_falls_with_depth_from_that_of_the_bottom_layer():
+    falling = Architecture(4, (LOCAL, GLOBAL), PerLayer([0.3 / (t + 1) ** 0.5 for t in range(4)]))
+    same(vary(interleaved(), "mixing_exponent", [0, 0.5], 50), [interleaved(), falling])
+
+
 def test_sinks_heads_and_slopes():
     wide = [SlidingWindow(8, 3), Causal(), SlidingWindow(8, 3), Causal()]
     same(vary(interleaved(), "sinks", [3], 50), [under_windows(*wide)])

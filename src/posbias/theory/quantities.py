@@ -14,7 +14,7 @@ from posbias.theory.encodings import ALiBi, DecayBias, KerpleLog, KerplePower, N
 from posbias.theory.gates import gated
 from posbias.theory.masks import MASKS, Causal, Full, Prefix, SlidingWindow
 from posbias.theory.masks.visible import LooksBack
-from posbias.theory.mixing import ConstantMixing, PerLayer
+from posbias.theory.mixing import ConstantMixing, PerLayer, PowerDecay
 from posbias.theory.query_scale import ScalableSoftmax, StepScale
 
 
@@ -92,6 +92,29 @@ def _full_period(architecture: Architecture, period: int) -> Architecture:
     [last] = full or {replace(local, mask=Causal())}
     pattern = (local,) * (whole("full_period", period, 1) - 1) + (last,)
     return replace(architecture, layers=pattern[: architecture.depth])
+
+
+def _full_place(architecture: Architecture, place: int) -> Architecture:
+    """The one full layer of the pattern at another place of it, counted from 0 at the bottom."""
+    pattern = shortest_pattern(architecture.layers)
+    near = [layer for layer in pattern if not isinstance(layer.mask, Causal)]
+    full = [layer for layer in pattern if isinstance(layer.mask, Causal)]
+    if len(full) != 1 or len(set(near)) > 1:
+        raise InvalidValueError(
+            f"full_place: a pattern of {len(full)} causal layers and {len(set(near))} kinds of others given, "
+            "one causal layer and at most one other kind needed"
+        )
+    if place > len(near):
+        raise InvalidValueError(
+            f"full_place: {place} given, at most {len(near)} needed in a pattern of {len(near) + 1} layers"
+        )
+    return replace(architecture, layers=(*near[:place], *full, *near[place:]))
+
+
+def _mixing_exponent(architecture: Architecture, exponent: float) -> Architecture:
+    """λ falling with depth from that of the bottom layer, as λ_t = λ_0/(t + 1)^β."""
+    mixing = PowerDecay(float(architecture.coefficients[0]), float(exponent))
+    return replace(architecture, mixing=mixing)
 
 
 def _nope_period(architecture: Architecture, period: int) -> Architecture:
@@ -236,6 +259,8 @@ QUANTITIES = {
         Quantity("depth", "number of layers", True, False, _depth, 1, MOST_LAYERS),
         Quantity("mixing", "weight of attention λ in every layer", False, False,
                  lambda architecture, lam: replace(architecture, mixing=ConstantMixing(lam)), 0, 1),
+        Quantity("mixing_exponent", "β of λ_t = λ_0/(t + 1)^β, λ_0 that of the bottom layer", False, False,
+                 _mixing_exponent, 0),
         *(
             Quantity(cls.word, cls.varied, True, True, _mask(cls), 1)
             for cls in MASKS
@@ -243,6 +268,7 @@ QUANTITIES = {
         ),
         Quantity("full_period", "every so many layers a full one, the others under the window", True, False,
                  _full_period, 1),
+        Quantity("full_place", "place of the full layer in the pattern, from 0", True, False, _full_place, 0),
         Quantity("sinks", "number of first tokens that every window sees", True, False, _sinks, 0),
         Quantity("heads", "number of heads in every layer", True, True, _each_layer(heads=lambda heads: heads), 1),
         Quantity("gate", "what every head's output is multiplied by", False, False,
