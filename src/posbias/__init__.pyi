@@ -3,6 +3,8 @@
 from .comparison import Comparison as Comparison
 from .comparison import compare as compare
 from .comparison import compare_all as compare_all
+from .designs import Designs as Designs
+from .designs import design as design
 from .errors import PosbiasError as PosbiasError
 from .estimate import Estimate as Estimate
 from .extrapolation import extrapolate as extrapolate

@@ -125,6 +125,17 @@ def of_theory() -> list[Call]:
             | SHAPE,
         ),
         Call(values_of, {"spelling": arg("depth=1:4", said="vary")}),
+        Call(
+            posbias.design,
+            ARCHITECTURE
+            | {
+                "varied": arg({"depth": [1, 2]}, said="vary"),
+                "target": arg("flat"),
+                "within": arg(0.1, "None", *ANY),
+            }
+            | {"evaluations": arg(8, *BIG), "seed": SEED, "threads": THREADS, "kept": arg(None, "None")}
+            | HEARD,
+        ),
         Call(posbias.alibi_slopes, {"heads": arg(4), "bias_max": arg(8.0, "half")}),
         Call(posbias.preset, {"name": arg("bloom-176b")}),
         Call(posbias.load_architecture, {"path": arg("x.toml")}),
@@ -619,7 +630,7 @@ def test_what_the_package_offers_is_called_here():
     called = {getattr(call.function, "func", call.function) for call in CALLS}
     without = {
         *("Attention", "AttentionOnly", "Causal", "Full", "NoContent", "NoPE", "PreNormInit", "AbnarZuidema"),
-        *("Comparison", "Ordering", "Summary", "DistanceFunction", "RoPE", "PosbiasError"),
+        *("Comparison", "Designs", "Ordering", "Summary", "DistanceFunction", "RoPE", "PosbiasError"),
         "report",  # a module of 0.1 that is called: write_report
     }
     offered = {name for name in posbias.__all__ if callable(getattr(posbias, name))}

@@ -1,6 +1,7 @@
 from .closed_forms import draw_deviation as draw_deviation
 from .closed_forms import draw_reading_key as draw_reading_key
 from .comparison import draw_comparison as draw_comparison
+from .designs import draw_designs as draw_designs
 from .influence import draw_cumulative as draw_cumulative
 from .influence import draw_influence as draw_influence
 from .influence import draw_profile as draw_profile

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
+    from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
@@ -178,7 +179,7 @@ def draw_matrix(ax: "Axes", matrix: "Float[np.ndarray, 'query key']", **colours:
     return image
 
 
-def colour_bar(ax: "Axes", image: "AxesImage", **options: Any) -> Any:
+def colour_bar(ax: "Axes", image: "ScalarMappable", **options: Any) -> Any:
     """Add a narrow bar of the image's colours at the right of its axes, and return it."""
     bar = ax.figure.colorbar(image, cax=ax.inset_axes((1.03, 0.0, 0.055, 1.0)), **options)
     bar.ax.tick_params(labelsize=SMALL - 1, color=MUTED, labelcolor=INK, width=THIN, length=1.5, pad=1.5)

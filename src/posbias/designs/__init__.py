@@ -1,0 +1,294 @@
+"""Architectures that meet a target: a Pareto front of distance to it, size of the cache, and reach.
+
+    from posbias.designs import design
+
+    found = design(architecture, {"window": [64, 256, 1024], "full_period": [1, 2, 4]}, target="flat", tokens=4096)
+    print(found)                      # the verdict first
+    found.front[0].architecture
+
+A target is a shape of the profile (`posbias.designs.targets`), what may change are quantities of the architecture
+(`posbias.designs.space`), and each candidate is predicted by the sweep (`posbias.theory.rollout`). All of it is
+theory: what training puts into queries, keys and values has no part in it.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from posbias.arguments import whole
+from posbias.designs.evolution import Costs, pareto, search
+from posbias.designs.kept import KeptCosts
+from posbias.designs.space import Point, Space, cached_keys
+from posbias.designs.targets import CurveTarget, Target, target_of
+from posbias.errors import InvalidValueError
+from posbias.events import Event, OnEvent
+from posbias.interruption import Deferred
+from posbias.signatures import typed
+from posbias.spec import encode
+from posbias.theory.architecture import Architecture
+from posbias.theory.rollout.dispatch import cores, influence
+
+__all__ = ["Candidate", "Designs", "design"]
+
+Verdict = Literal["met", "no difference", "not met", "not known"]
+THEORY = (
+    "theory alone: influence by mask, encoding by distance and residual mixing; what training puts into queries, "
+    "keys and values has no part in it"
+)
+EVALUATIONS = 2000
+"""Architectures that are looked at unless another number is given."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """An architecture, how far its profile is from the target, and what it costs and gives.
+
+    `values` are those of the quantities that may change, empty of the baseline. `cache` is `cached_keys`,
+    `reach` the fewest of the last tokens that hold 90 % of the mass, both of a text of the job's length.
+    `left_out` is what decides the profile and is not known.
+    """
+
+    values: Mapping[str, float]
+    architecture: Architecture
+    distance: float
+    cache: int
+    reach: int
+    left_out: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """All but the architecture, ready for JSON."""
+        return {
+            "values": dict(self.values),
+            "distance": self.distance,
+            "cache": self.cache,
+            "reach": self.reach,
+            "left_out": list(self.left_out),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Designs:
+    """What was found: the Pareto front by rising distance to the target, beside the baseline.
+
+    `looked_at` architectures of the space were predicted; of `impossible` ones the values do not go together.
+    `fingerprint` is that of the job: equal jobs give equal designs.
+    """
+
+    space: Space
+    target: Target
+    tokens: int
+    seed: int
+    baseline: Candidate
+    front: tuple[Candidate, ...]
+    looked_at: int
+    impossible: int
+    fingerprint: str
+
+    @property
+    def exhaustive(self) -> bool:
+        """Whether the whole space was looked at, so that the front is that of the space."""
+        return self.looked_at + self.impossible == self.space.size
+
+    def meets(self, candidate: Candidate) -> bool:
+        """Whether a candidate is as near as the target asks for."""
+        return candidate.distance <= self.target.within
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether anything meets the target; "no difference" where the baseline does, and "not known" where what
+        decides a profile is left out (`Architecture.left_out`) of the one that the verdict rests on."""
+        deciding = self.baseline if self.meets(self.baseline) or not self.front else self.front[0]
+        if deciding.left_out:
+            return "not known"
+        if self.meets(self.baseline):
+            return "no difference"
+        return "met" if any(map(self.meets, self.front)) else "not met"
+
+    @property
+    def said(self) -> str:
+        """The verdict in a sentence."""
+        near = f"(distance {self.baseline.distance:.3g}, {self.target.within:g} needed)"
+        if self.meets(self.baseline):
+            said = f"makes no difference: the baseline meets the target as it is {near}"
+        elif met := [one for one in self.front if self.meets(one)]:
+            least = min(met, key=lambda one: (one.cache, one.distance))
+            said = (
+                f"met by {len(met)} of {len(self.front)} architectures on the front; the smallest cache of them "
+                f"is {least.cache:,} keys, with {_spelt(least.values)}"
+            )
+        else:
+            size, looked = f"{self.space.size:,}", f"{self.looked_at + self.impossible:,}"
+            none = f"no architecture of the {size} in the space meets the target"
+            if not self.exhaustive:
+                none = f"no architecture among the {looked} looked at, of {size}, meets the target"
+            nearest = self.front[0] if self.front else self.baseline
+            said = f"{none}; the nearest is {_spelt(nearest.values)} (distance {nearest.distance:.3g})"
+        if self.verdict == "not known":
+            deciding = self.baseline if self.meets(self.baseline) or not self.front else self.front[0]
+            return f"not known: {' and '.join(deciding.left_out)} left out; as it stands, {said}"
+        return said
+
+    @property
+    def _of_target(self) -> list[str]:
+        """What is to be said of the target's curve."""
+        caveat = self.target.caveat if isinstance(self.target, CurveTarget) else ""
+        return [f"target: {caveat}"] if caveat else []
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, ready for JSON."""
+        return {
+            "verdict": self.verdict,
+            "said": self.said,
+            "target": self.target.specification,
+            "tokens": self.tokens,
+            "varied": {name: [*self.space.varied[name]] for name in self.space.names},
+            "space": self.space.size,
+            "looked_at": self.looked_at,
+            "impossible": self.impossible,
+            "exhaustive": self.exhaustive,
+            "seed": self.seed,
+            "fingerprint": self.fingerprint,
+            "baseline": self.baseline.as_dict() | {"meets": self.meets(self.baseline)},
+            "front": [one.as_dict() | {"meets": self.meets(one)} for one in self.front],
+            "assumptions": [THEORY, *self._of_target, *self.space.base.assumptions_at(self.tokens)],
+        }
+
+    def __str__(self) -> str:
+        lines = [
+            f"{one.distance:.4f}  {one.cache:,}  {one.reach:,}  {_spelt(one.values)}" for one in self.front
+        ]
+        return "\n".join([self.said, *lines, THEORY])
+
+
+def _spelt(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {value:.4g}" for name, value in values.items()) or "the baseline"
+
+
+@typed
+def design(
+    architecture: Architecture,
+    varied: Mapping[str, Sequence[float]],
+    *,
+    tokens: int,
+    target: str = "flat",
+    within: float | None = None,
+    evaluations: int = EVALUATIONS,
+    seed: int = 0,
+    threads: int | None = None,
+    kept: Path | None = None,
+    on_event: OnEvent | None = None,
+) -> Designs:
+    """Look for architectures whose predicted influence on the last token meets a target.
+
+    `varied` has the values of each quantity that may change (`posbias.theory.quantities`), everything else is as
+    `architecture` has it; `target` and `within` as in `target_of`. At most `evaluations` architectures are
+    predicted: all of the space if it has no more, else those that evolution from `seed` chooses. `kept` is a file
+    of what was predicted, written every second and gone on from; it stays for the caller to remove. The result
+    depends neither on `threads` nor on interruptions. `on_event` counts architectures. Raises `InvalidValueError`
+    as `Space`, `target_of` and `influence`, `OutputFileError` where `kept` cannot be written, KeyboardInterrupt on
+    Ctrl-C.
+    """
+    target_at = target_of(target, whole("tokens", tokens, 1), within)
+    job = DesignJob(Space(architecture, varied), target_at, tokens, evaluations, seed)
+    return job.run(threads, kept, on_event)
+
+
+@dataclass(frozen=True)
+class DesignJob:
+    """What decides the designs: the space, the target, the length of the text, how many are looked at, the seed.
+
+    Raises `InvalidValueError` for tokens or evaluations < 1, and a seed < 0.
+    """
+
+    space: Space
+    target: Target
+    tokens: int
+    evaluations: int = EVALUATIONS
+    seed: int = 0
+
+    def __post_init__(self):
+        whole("tokens", self.tokens, 1)
+        whole("evaluations", self.evaluations, 1)
+        whole("seed", self.seed, 0)
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for equal jobs."""
+        # an exhaustive search has no use for the seed, nor for what may be looked at beyond the space
+        drawn = None if self.space.size <= self.evaluations else [self.evaluations, self.seed]
+        return _digest([self.of_costs, drawn])
+
+    @property
+    def of_costs(self) -> str:
+        """Equal where points have the same costs, however they are chosen."""
+        curve = self.target.mass.tolist() if isinstance(self.target, CurveTarget) else None
+        varied = [[name, [*self.space.varied[name]]] for name in self.space.names]
+        return _digest([encode(self.space.base), varied, self.target.specification, curve, self.tokens])
+
+    def run(self, threads: int | None, kept: Path | None, on_event: OnEvent | None) -> Designs:
+        """Search and measure, as `design` says."""
+        memory = KeptCosts(kept, self.of_costs)
+        with Deferred() as interruption, ThreadPoolExecutor(cores(threads)) as pool:
+            done = 0
+
+            def measure(points: Sequence[Point]) -> list[Costs | None]:
+                nonlocal done
+                fresh = [point for point in points if point not in memory]
+                memory.keep_up(fresh, list(pool.map(self._costs, fresh)))
+                done += len(points)
+                try:
+                    if on_event is not None:
+                        on_event(Event(done, min(self.space.size, self.evaluations), "architecture"))
+                    interruption.check()
+                except BaseException:
+                    memory.write()
+                    raise
+                return [memory[point] for point in points]
+
+            found = search(self.space, measure, self.evaluations, self.seed)
+        return self._designs(found)
+
+    def _designs(self, found: Mapping[Point, Costs | None]) -> Designs:
+        possible = [(point, costs) for point, costs in found.items() if costs is not None]
+        if not possible:
+            raise InvalidValueError(
+                f"vary: none of {len(found):,} combinations given is possible, one at least needed"
+            )
+        places = [point for point, _ in pareto(possible)]
+        front = [
+            self._candidate(self.space.architecture(point), self.space.values(point)) for point in places
+        ]
+        return Designs(
+            space=self.space,
+            target=self.target,
+            tokens=self.tokens,
+            seed=self.seed,
+            baseline=self._candidate(self.space.base, {}),
+            front=tuple(front),
+            looked_at=len(possible),
+            impossible=len(found) - len(possible),
+            fingerprint=self.fingerprint,
+        )
+
+    def _candidate(self, architecture: Architecture, values: Mapping[str, float]) -> Candidate:
+        """An architecture, measured. Raises as `influence`."""
+        profile = influence(architecture, self.tokens, threads=1)
+        cache, reach = cached_keys(architecture, self.tokens), profile.summary.effective_range
+        return Candidate(values, architecture, self.target.distance(profile), cache, reach, profile.left_out)
+
+    def _costs(self, point: Point) -> Costs | None:
+        """Distance, size of the cache and reach, the last negative; None where values do not go together."""
+        try:
+            architecture = self.space.architecture(point)
+        except InvalidValueError:
+            return None
+        one = self._candidate(architecture, {})
+        return one.distance, float(one.cache), -float(one.reach)
+
+
+def _digest(told: Any) -> str:
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,316 @@
+"""Designs: the front against its definition, the search against all of a space, each number against `predict`."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from posbias.designs import design
+from posbias.designs.evolution import search
+from posbias.designs.files import toml_of
+from posbias.designs.front import on_front
+from posbias.designs.space import Space, cached_keys
+from posbias.designs.targets import MiddleTarget, ReachTarget, target_of
+from posbias.errors import InputFileError, InvalidValueError
+from posbias.profile import Profile, uniform
+from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.configs import load_architecture
+from posbias.theory.encodings import ALiBi, NeedsMeasurement
+from posbias.theory.masks import BlockSparse, Causal, Chunked, Dilated, Full, Prefix, SlidingWindow
+from posbias.theory.mixing import ConstantMixing
+from posbias.theory.prediction import predict
+
+TOKENS = 96
+BASE = Architecture(6, (Layer(heads=2, positional=ALiBi()),), ConstantMixing(0.3))
+VARIED = {
+    "window": [4, 8, 16, 32],
+    "full_period": [1, 2, 3],
+    "slopes": [0.05, 0.2, 1.0],
+    "mixing": [0.2, 0.5],
+}
+
+
+def beaten(costs: np.ndarray, row: int) -> bool:
+    """Whether another row dominates this one, or an earlier one is equal, from the definition alone."""
+    for other, values in enumerate(costs):
+        no_worse = all(a <= b for a, b in zip(values, costs[row], strict=True))
+        better = any(a < b for a, b in zip(values, costs[row], strict=True))
+        if no_worse and (better or other < row):
+            return True
+    return False
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 4)] * 3), max_size=40))
+def test_the_front_is_what_nothing_dominates(rows):
+    costs = np.array(rows, dtype=np.float64).reshape(-1, 3)
+    assert on_front(costs).tolist() == [not beaten(costs, row) for row in range(len(costs))]
+
+
+@settings(max_examples=10)
+@given(
+    st.lists(st.sampled_from([3, 7, 20, 60]), min_size=1, max_size=3, unique=True),
+    st.lists(st.sampled_from([0.0, 0.3, 0.7, 1.0]), min_size=1, max_size=3, unique=True),
+    st.sampled_from(["flat", "middle=0.6", "reach=80"]),
+)
+def test_every_number_of_a_design_is_that_of_its_prediction(windows, mixings, target):
+    found = design(BASE, {"window": windows, "mixing": mixings}, tokens=TOKENS, target=target)
+    wanted = target_of(target, TOKENS)
+    for one in (found.baseline, *found.front):
+        profile = predict(one.architecture, TOKENS)
+        assert one.reach == profile.summary.effective_range
+        assert one.distance == wanted.distance(profile)
+    spelt = {(("window", a), ("mixing", b)) for a, b in itertools.product(windows, mixings)}
+    assert {tuple(sorted(one.values.items(), reverse=True)) for one in found.front} <= spelt
+
+
+def everything(target: str, varied=VARIED):
+    """Every architecture of the space by nested loops: its distance, keys in the cache and reach."""
+    wanted = target_of(target, TOKENS)
+    names = list(varied)
+    for values in itertools.product(*varied.values()):
+        point = dict(zip(names, values, strict=True))
+        near = SlidingWindow(point["window"])
+        layers = [
+            Layer(2, Causal() if (t + 1) % point["full_period"] == 0 else near, ALiBi(scale=point["slopes"]))
+            for t in range(6)
+        ]
+        profile = predict(Architecture(6, tuple(layers), ConstantMixing(point["mixing"])), TOKENS)
+        keys = sum(2 * (TOKENS if layer.mask == Causal() else point["window"]) for layer in layers)
+        yield wanted.distance(profile), keys, profile.summary.effective_range
+
+
+@pytest.mark.parametrize("target", ["flat", "middle=0.7", "reach=90"])
+def test_a_small_space_is_searched_whole(target):
+    costs = np.array([(one, keys, -reach) for one, keys, reach in everything(target)])
+    found = design(BASE, VARIED, tokens=TOKENS, target=target)
+    front = {tuple(costs[row]) for row in range(len(costs)) if not beaten(costs, row)}
+    assert found.exhaustive
+    assert {(one.distance, one.cache, -one.reach) for one in found.front} == front
+    assert [one.distance for one in found.front] == sorted(one.distance for one in found.front)
+
+
+@pytest.fixture(scope="module")
+def thorough():
+    """A space of 1,800 architectures, and the least distance in it to an even spread."""
+    varied = {
+        "window": [2, 3, 4, 6, 8, 12, 16, 24, 32, 48],
+        "full_period": [1, 2, 3, 4, 6],
+        "slopes": [0.01, 0.03, 0.1, 0.3, 1.0, 3.0],
+        "mixing": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
+    }
+    return varied, min(distance for distance, _, _ in everything("flat", varied))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_part_of_a_space_leads_near_the_best_of_the_whole(thorough, seed):
+    """No architecture is nearer than the nearest found by more than .02 of the text (30 seeds: at most .016)."""
+    varied, least = thorough
+    found = design(BASE, varied, tokens=TOKENS, evaluations=400, seed=seed)
+    assert not found.exhaustive
+    assert found.looked_at == 400
+    assert least <= found.front[0].distance <= least + 0.02
+
+
+def test_evolution_is_nearer_than_chance():
+    """On a smooth landscape of a million points, 400 looked at: far nearer than the best of 400 drawn."""
+    space = Space(
+        BASE, {"window": range(1, 101), "depth": range(1, 101), "mixing": [k / 100 for k in range(100)]}
+    )
+    aim = np.array([17, 80, 33])
+
+    def measure(points):
+        return [(float(np.abs(np.array(point)[[2, 0, 1]] - aim).sum()), 0.0, 0.0) for point in points]
+
+    nearest = [min(costs[0] for costs in search(space, measure, 400, seed).values()) for seed in range(5)]
+    drawn = np.random.default_rng(0).integers(100, size=(5, 400, 3))
+    chance = np.abs(drawn - aim).sum(axis=2).min(axis=1)
+    assert max(nearest) < min(chance)
+    assert np.median(nearest) <= 2
+
+
+def test_equal_seeds_give_equal_designs_and_others_others():
+    job = {"tokens": TOKENS, "evaluations": 30}
+    one, same, other = (design(BASE, VARIED, seed=seed, **job) for seed in (3, 3, 4))
+    assert one.as_dict() == same.as_dict() == design(BASE, VARIED, seed=3, threads=3, **job).as_dict()
+    assert one.fingerprint == same.fingerprint != other.fingerprint
+    # all of a space is the same for any seed
+    whole = [design(BASE, {"window": [4, 8]}, tokens=TOKENS, seed=seed) for seed in (0, 1)]
+    assert whole[0].fingerprint == whole[1].fingerprint
+
+
+def test_an_interrupted_search_goes_on_to_the_same_end(tmp_path):
+    job, kept = {"tokens": TOKENS, "evaluations": 60, "seed": 1}, tmp_path / "kept.json"
+
+    def stop(event):
+        if event.done >= 32:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        design(BASE, VARIED, kept=kept, on_event=stop, **job)
+    assert kept.stat().st_size > 500
+    assert design(BASE, VARIED, kept=kept, **job).as_dict() == design(BASE, VARIED, **job).as_dict()
+    kept.write_text(kept.read_text()[:300])
+    assert design(BASE, VARIED, kept=kept, **job).as_dict() == design(BASE, VARIED, **job).as_dict()
+
+
+def test_what_is_kept_is_used(tmp_path, monkeypatch):
+    kept = tmp_path / "kept.json"
+    job = {"tokens": TOKENS, "kept": kept}
+
+    def stop(event):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        design(BASE, {"window": [4, 8, 16]}, on_event=stop, **job)
+    predicted = []
+    monkeypatch.setattr(Space, "architecture", lambda self, point: predicted.append(point) or BASE)
+    design(BASE, {"window": [4, 8, 16]}, **job)
+    # none but those of the front, to write them
+    assert len(predicted) == len(set(predicted)) <= 3
+    predicted.clear()
+    design(BASE, {"window": [4, 8, 17]}, **job)
+    assert len(predicted) > 3
+
+
+def test_a_baseline_that_meets_the_target_makes_no_difference():
+    found = design(BASE, {"window": [4, 8]}, tokens=TOKENS, target="middle=0.01")
+    assert found.verdict == "no difference"
+    assert str(found).startswith(
+        "makes no difference: the baseline meets the target as it is (distance 0, 0 needed)"
+    )
+
+
+def test_what_no_architecture_meets_is_said_with_the_nearest():
+    found = design(BASE, {"window": [4, 8]}, tokens=TOKENS, within=0.001)
+    assert found.verdict == "not met"
+    assert found.said.startswith(
+        "no architecture of the 2 in the space meets the target; the nearest is window 8"
+    )
+    some = design(BASE, VARIED, tokens=TOKENS, within=0.001, evaluations=10)
+    assert some.said.startswith("no architecture among the 10 looked at, of 72, meets the target")
+
+
+def test_met_names_the_smallest_cache():
+    steep = Architecture(6, (Layer(heads=2, positional=ALiBi((1.0,))),), ConstantMixing(0.3))
+    found = design(steep, VARIED, tokens=TOKENS, target="reach=60")
+    keys = [one.cache for one in found.front if found.meets(one)]
+    assert found.verdict == "met"
+    assert f"is {min(keys):,} keys" in found.said
+
+
+def test_what_is_not_known_gives_no_verdict():
+    unknown = Architecture(4, (Layer(),))
+    found = design(unknown, {"window": [4, 8]}, tokens=TOKENS)
+    assert found.verdict == "not known"
+    assert found.said.startswith("not known: λ left out; as it stands, no architecture")
+    assert design(unknown, {"mixing": [0.2, 0.4]}, tokens=TOKENS, target="middle=0.999").verdict == "not met"
+    rotary = Architecture(4, (Layer(positional=NeedsMeasurement("rotary")),), ConstantMixing(0.2))
+    assert "rotary positions" in design(rotary, {"window": [4, 8]}, tokens=TOKENS).said
+
+
+def test_values_that_do_not_go_together_are_counted():
+    found = design(BASE, {"window": [8], "full_period": [2], "full_place": [0, 1, 2]}, tokens=TOKENS)
+    assert (found.looked_at, found.impossible) == (2, 1)
+    with pytest.raises(InvalidValueError, match="none of 1 combinations given is possible"):
+        design(BASE, {"window": [8], "full_period": [2], "full_place": [4]}, tokens=TOKENS)
+
+
+@pytest.mark.parametrize(
+    ("mask", "keys"),
+    [
+        (Causal(), 50),
+        (SlidingWindow(7), 7),
+        (SlidingWindow(7, 2), 9),
+        (SlidingWindow(80), 50),
+        (Chunked(20), 20),
+        (Chunked(80), 50),
+        (Dilated(4, 3), 9),
+        (Prefix(5), 50),
+        (Full(), 50),
+        (BlockSparse(4), 4),
+    ],
+    ids=repr,
+)
+def test_a_cache_holds_what_later_tokens_may_see(mask, keys):
+    assert cached_keys(Architecture(3, (Layer(heads=4, mask=mask, groups=2),)), 50) == 3 * 2 * keys
+    assert cached_keys(Architecture(1, (Layer(heads=4, mask=mask),)), 50) == 4 * keys
+
+
+def test_distances_are_what_they_say():
+    even = uniform(8)
+    assert target_of("flat", 8).distance(even) == 0.0
+    assert target_of("middle=0.75", 8).distance(even) == pytest.approx(0.25)
+    assert ReachTarget(16).distance(even) == pytest.approx(0.5)
+    assert MiddleTarget(0.5).distance(even) == 0.0
+    # all on the first of eight tokens: the mean way to an even spread is half of the text
+    assert target_of("flat", 8).distance(Profile(np.eye(8)[0])) == pytest.approx(0.5)
+
+
+def test_a_curve_of_another_length_is_read_by_share(tmp_path):
+    curve = tmp_path / "curve.json"
+    curve.write_text("[3, 1]")
+    wanted = target_of(str(curve), 8)
+    assert wanted.distance(Profile(np.array([0.75, 0.75, 0.75, 0.75, 0.25, 0.25, 0.25, 0.25]) / 4)) < 1e-15
+    model = tmp_path / "model.toml"
+    model.write_text(toml_of(BASE))
+    assert target_of(str(model), TOKENS).distance(predict(BASE, TOKENS)) == 0.0
+    model.write_text(
+        toml_of(Architecture(2, (Layer(positional=NeedsMeasurement("rotary")),), ConstantMixing(0.2)))
+    )
+    found = design(BASE, {"window": [4]}, tokens=TOKENS, target=str(model))
+    assert (
+        "target: rotary positions not known, this is mask and residual only" in found.as_dict()["assumptions"]
+    )
+    rates = tmp_path / "rates.json"
+    rates.write_text('{"profile": [0.5, 0.7], "measures": "accuracy", "kind": "rate"}')
+    with pytest.raises(InvalidValueError, match="which holds a rate, influence that sums to 1 needed"):
+        target_of(str(rates), 8)
+
+
+@given(st.sampled_from([Causal(), SlidingWindow(5, 1), Chunked(9), Dilated(3)]), st.floats(0, 1), st.text())
+def test_a_written_architecture_reads_as_itself(tmp_path_factory, mask, mixing, name):
+    architecture = Architecture(
+        5, (Layer(3, mask, ALiBi((0.1, 1e-30, mixing))), Layer(2)), ConstantMixing(mixing), name, ("a\nb",)
+    )
+    file = tmp_path_factory.mktemp("toml") / "architecture.toml"
+    file.write_text(toml_of(architecture, ("of\ntwo lines",)), encoding="utf-8")
+    assert load_architecture(file) == architecture
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"varied": {}}, "vary: nothing given"),
+        ({"varied": {"windows": [3]}}, "vary: 'windows' given, one of.*did you mean 'window'"),
+        ({"varied": {"tokens": [3]}}, "vary: 'tokens' given, one of"),
+        ({"varied": {"window": []}}, "different values needed"),
+        ({"varied": {"window": [3, 3]}}, "different values needed"),
+        ({"varied": {"window": [0]}}, "window: 0 given, at least 1"),
+        ({"varied": dict.fromkeys(("slopes", "depth", "window"), range(1, 10_002))},
+         "combinations given, at most"),
+        ({"tokens": 0}, "tokens: 0 given"),
+        ({"evaluations": 0}, "evaluations: 0 given"),
+        ({"seed": -1}, "seed: -1 given"),
+        ({"within": 1.0}, "within: 1 given, a number from 0 to below 1"),
+        ({"target": "flatt"}, "target: 'flatt' given, flat, middle=SHARE.*did you mean 'flat'"),
+        ({"target": "middle=2"}, "target: middle=2 given, a share"),
+        ({"target": "middle=x"}, "target: 'middle=x' given, a share of the mass needed"),
+        ({"target": "middle=nan"}, "target: middle=nan given"),
+        ({"target": "reach=97"}, "target: reach=97 given, at most the text's 96"),
+        ({"target": "reach=1.5"}, "a number of tokens needed"),
+        ({"target": "reach=0"}, "reach: 0 given"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused(wrong, words):
+    given = {"varied": {"window": [4]}, "tokens": TOKENS} | wrong
+    with pytest.raises(InvalidValueError, match=words):
+        design(BASE, given.pop("varied"), **given)
+
+
+def test_a_target_that_is_no_curve_is_refused(tmp_path):
+    file = tmp_path / "curve.json"
+    file.write_text("{}")
+    with pytest.raises(InputFileError, match="holds no list of numbers"):
+        design(BASE, {"window": [4]}, tokens=TOKENS, target=str(file))
