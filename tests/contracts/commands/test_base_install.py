@@ -95,6 +95,8 @@ LINES = {
     "predict bloom-7b1 --tokens 16 --calibrate list.nc": ("netCDF4",),
     "predict bloom-7b1 --tokens 16 --mixing list.nc": ("netCDF4",),
     "predict smollm2-135m --tokens 64 --calibrate smollm2-135m": ("netCDF4",),
+    "design bloom-7b1 --tokens 16 --vary depth=1:3": (),
+    "design bloom-7b1 --tokens 16 --vary depth=1:3 --plot p.png": ("matplotlib",),
     "measure tiny-alibi": ("torch",),
     "measure tiny-alibi --dry-run": ("torch",),
     "retrieve tiny-alibi": ("torch", "matplotlib"),

@@ -1,0 +1,195 @@
+"""`posbias design`: architectures whose predicted influence meets a target, against cache and reach."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from posbias.arguments import shortened
+from posbias.cli import options as shared
+from posbias.cli.architectures import architecture_from
+from posbias.cli.output import COMPILING, answer_with, progress
+from posbias.errors import InvalidValueError
+from posbias.events import Event, OnEvent
+from posbias.interruption import Pace
+from posbias.terminal import table
+
+ANSWER, SHOWN = "design.json", 20
+
+
+@shared.options
+class Options:
+    """What is wanted, what may change, and where the answer goes.
+
+    Parameters
+    ----------
+    vary
+        What may change, and between what: window=64:1024:5 (so many values), depth=4:24 or full_period=1,2,4; once
+        for each quantity. Quantities are those of `posbias predict --vary`, but for tokens.
+    target
+        flat; middle=0.5 (at least so much of the mass in the middle half); reach=2000 (at least so many of the
+        last tokens to hold 90 % of it); or a file with a curve: a measurement's .nc, JSON of `posbias predict`, a
+        list of weights, an architecture.
+    within
+        Up to which distance the target is met. Default: 0.02 of the text for a curve, else 0.
+    tokens
+        Length of the text. Default: what the file says, else 256.
+    evaluations
+        How many architectures are predicted at most: all that there are, if they are no more, else those that
+        evolution chooses.
+    out
+        The folder for design.json and a TOML file for each design. Default: results/designs/NAME-TARGET.
+    plot
+        Draw the front to this file (.png, .svg or .pdf).
+    """
+
+    vary: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
+    target: str = "flat"
+    within: float | None = None
+    tokens: shared.Whole | None = None
+    evaluations: shared.Many = 2000
+    seed: shared.Seed = 0
+    threads: shared.Threads = None
+    out: shared.Out | None = None
+    plot: Path | None = None
+    json: shared.Json = False
+
+
+def design(architecture: str, *, options: Options = Options()) -> None:
+    """Design an architecture: which windows, slopes, depth and λ come near a wanted profile, by theory alone.
+
+    Writes the Pareto front of distance to the target against keys in the cache and reach, each design as a TOML
+    file that `posbias predict` takes. An interrupted search goes on when the same command is given again.
+
+    Parameters
+    ----------
+    architecture
+        The baseline, as for `posbias predict`: what does not change is as it has it.
+    """
+    from posbias.designs import DesignJob
+    from posbias.designs.space import Space
+    from posbias.designs.targets import target_of
+    from posbias.theory.variation import values_of
+
+    if options.out is not None and options.out.suffix:
+        raise InvalidValueError(f"out: {shortened(str(options.out))} given, a folder needed (several files)")
+    base, written_for = architecture_from(architecture)
+    varied: dict[str, Any] = {}
+    for name, values in map(values_of, options.vary):
+        if name in varied:
+            raise InvalidValueError(f"vary: {name} given twice, each quantity once needed")
+        varied[name] = values
+    tokens = written_for or 256 if options.tokens is None else options.tokens
+    target = target_of(options.target, tokens, options.within)
+    place = options.out or shared.RESULTS / "designs" / _words(architecture, options.target)
+    shared.check_targets(place / ANSWER, options.plot, architecture, options.target)
+    job = DesignJob(Space(base, varied), target, tokens, options.evaluations, options.seed)
+    folder, answer = _place(place, job.fingerprint)
+    if answer is None:
+        answer = _designed(job, folder, Path(architecture).stem, options.threads)
+    if options.plot is not None:
+        _draw(answer, options.plot)
+    answer_with("design/1", answer, lambda: _lines(answer, folder), options.json)
+
+
+def _words(architecture: str, target: str) -> str:
+    return f"{Path(architecture).stem}-{Path(target).stem if Path(target).exists() else target}"
+
+
+def _place(wanted: Path, fingerprint: str) -> tuple[Path, dict[str, Any] | None]:
+    """The folder of a job, and its answer if it has one: the one wanted, or the first beside it not of another."""
+    from posbias.store.json_files import parse_json, undamaged
+
+    for number in itertools.count(1):
+        folder = wanted.with_name(f"{wanted.name}{f'-{number}' if number > 1 else ''}")
+        file = folder / ANSWER
+        if not file.exists():
+            return folder, None
+        told = undamaged(parse_json(file), file)
+        if told.get("fingerprint") == fingerprint:
+            return folder, {key: held for key, held in told.items() if key != "schema"}
+    raise AssertionError
+
+
+def _designed(job: Any, folder: Path, name: str, threads: int | None) -> dict[str, Any]:
+    """Search, and write the designs, the answer last."""
+    from dataclasses import replace
+
+    from posbias.designs.files import toml_of
+    from posbias.files import clear_leftovers, write_text
+    from posbias.store import save_json
+
+    clear_leftovers(folder)
+    kept = folder / f".design-{job.of_costs}.partial.json"
+    with _resumable(job) as on_event:
+        found = job.run(threads, kept, on_event)
+    answer = found.as_dict()
+    for number, (one, told) in enumerate(zip(found.front, answer["front"], strict=True), 1):
+        told["file"] = f"design-{number:02}.toml"
+        about = f"design {number} for {found.target.name}, {found.tokens:,} tokens: distance {one.distance!r}"
+        named = replace(one.architecture, name=f"{name}-design-{number:02}")
+        write_text(folder / told["file"], toml_of(named, (about, answer["assumptions"][0])))
+    save_json({"schema": "design/1", **answer}, folder / ANSWER)
+    kept.unlink(missing_ok=True)
+    return answer
+
+
+@contextmanager
+def _resumable(job: Any) -> Iterator[OnEvent]:
+    """A bar; KeyboardInterrupt says how many architectures are kept."""
+    done, pace = 0.0, Pace()
+    with progress(COMPILING) as show:
+
+        def on_event(event: Event) -> None:
+            nonlocal done
+            done = event.done
+            show(event)
+
+        try:
+            yield on_event
+        except KeyboardInterrupt:
+            total = min(job.space.size, job.evaluations)
+            kept = f"{done:,.0f} of {total:,} architectures are kept"
+            raise KeyboardInterrupt(pace.goes_on(kept, done, total - done)) from None
+
+
+def _draw(answer: Mapping[str, Any], path: Path) -> None:
+    from posbias import plots
+
+    figure = plots.new_figure(6.4, 3.2)
+    plots.draw_designs(figure.subplots(), answer["front"], answer["baseline"], answer["target"]["within"])
+    plots.save_figure(figure, path)
+
+
+def _lines(answer: Mapping[str, Any], folder: Path) -> list[str]:
+    """The verdict, the front as a table, what is theory."""
+    names = list(answer["varied"])
+    rows = [_row("baseline", answer["baseline"], names)]
+    rows += [_row(one["file"], one, names) for one in answer["front"][:SHOWN]]
+    more = len(answer["front"]) - SHOWN
+    looked = f"{answer['looked_at']:,} of {answer['space']:,} architectures at {answer['tokens']:,} tokens"
+    if answer["impossible"]:
+        looked += f", {answer['impossible']:,} combinations impossible"
+    return [
+        answer["said"],
+        "",
+        *table(["", "distance", "keys in cache", "reach", "meets", *names], rows),
+        *([f"… and {more} more in {ANSWER}"] if more > 0 else []),
+        "",
+        f"target: {answer['target']['name']}, within {answer['target']['within']:g}; {looked}",
+        *answer["assumptions"],
+        f"designs: {folder}",
+    ]
+
+
+def _row(name: str, one: Mapping[str, Any], names: list[str]) -> list[str]:
+    numbers = [
+        f"{one['distance']:.4f}",
+        f"{one['cache']:,}",
+        f"{one['reach']:,}",
+        "yes" if one["meets"] else "no",
+    ]
+    return [name, *numbers, *(f"{one['values'][key]:.4g}" if key in one["values"] else "" for key in names)]
