@@ -43,10 +43,8 @@ def test_every_one_says_what_it_is_and_that_no_paper_was_read():
         assert study.question.endswith("?")
         assert study.source == "posbias"
         assert study.command == f"posbias study run {study.key}"
-        # those without cells rest on records, and are after no paper
-        assert ("text was not at hand: nothing here is a verdict on it" in study.note({})) == bool(
-            study.cells
-        )
+        after_a_paper = any(claim.place.startswith("beyond arXiv") for claim in study.claims)
+        assert ("text was not at hand: nothing here is a verdict on it" in study.note({})) == after_a_paper
         assert study.quick.cells == len({*study.cells})
 
 

@@ -24,6 +24,8 @@ DOCS = Path(__file__).parents[3] / "docs"
 PAGES = dict.fromkeys(NUMBERS, "theory-since.md") | {"ordering": "order.md"}
 LEFT_OUT = {"ordering": [f"tiny-{encoding}" for encoding in ("nope", "alibi", "rope", "learned", "window")]}
 """Rows that the document sums up in words."""
+ELSEWHERE = ("designed",)
+"""Studies on record whose numbers stand in another document, and are tested with it."""
 
 
 def test_ranks_over_heads_have_an_error_over_layers():
@@ -89,7 +91,7 @@ def test_the_profile_that_comes_along_is_of_the_trials_on_record():
 
 
 def test_no_record_is_left_that_no_study_has():
-    cells = [cell for name in NUMBERS for cell in STUDIES[name].cells]
+    cells = [cell for name in (*NUMBERS, *ELSEWHERE) for cell in STUDIES[name].cells]
     paths = {Store(RECORDS).find(cell, look_only=True).path for cell in cells}
     assert paths == {*RECORDS.glob("*")}
     assert len(paths) == len(cells)

@@ -22,6 +22,7 @@ from posbias.files import clear_leftovers, need_writable
 from posbias.papers.ours import (
     behaviour,
     birth,
+    designed,
     jacobian,
     kinetic,
     ordering,
@@ -44,6 +45,7 @@ STUDIES = Studies(
         jacobian.STUDY,
         value_variance.STUDY,
         window.STUDY,
+        designed.STUDY,
         predictors.STUDY,
         parts.STUDY,
         behaviour.STUDY,
