@@ -8,8 +8,10 @@ from .designs import design as design
 from .errors import PosbiasError as PosbiasError
 from .estimate import Estimate as Estimate
 from .extrapolation import extrapolate as extrapolate
+from .imports import read as read
 from .measurement import measure as measure
 from .measurement import retrieve as retrieve
+from .normalised import prior_normalised as prior_normalised
 from .ordering import Ordering as Ordering
 from .ordering import order as order
 from .predictors import PREDICTORS as PREDICTORS

@@ -14,7 +14,7 @@ def cite(*given: str, json: shared.Json = False) -> None:
         What to cite for: an architecture (ours, a config.json, a rollout file) or a preset; a training spec or a
         trained cell (.nc, .safetensors); a study or one of its cells; a measurement or retrieval (.nc); the JSON
         of a prediction, a simulation or posbias verify; a paper's study, such as wu2025/fig2, or its file; a key
-        of the bibliography, such as wu2025workshop; or a folder of such results.
+        of the bibliography, such as wu2025workshop; results made elsewhere; or a folder of such results.
     """
     from posbias.papers.citations import as_dict, bibliography, cite_all
 

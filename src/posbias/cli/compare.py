@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from posbias.cli import options as shared
 from posbias.cli.architectures import need_profile
-from posbias.cli.output import answer_with
+from posbias.cli.output import answer_with, read_as
 from posbias.terminal import comparison_table
 
 if TYPE_CHECKING:
     from posbias.comparison import Comparison
+    from posbias.normalised import Residual
     from posbias.profile import Profile
 
 
@@ -28,7 +29,8 @@ def compare(
     Parameters
     ----------
     p
-        The profile in question: a prediction's JSON, a JSON list of weights, or a measurement's .nc.
+        The profile in question: a prediction's JSON, a JSON list of weights, the .nc of a measurement or
+        retrieval, or a file or folder of results made elsewhere (docs/results-made-elsewhere.md).
     q
         The reference, in any of the same forms; a .nc brings its prompts, and so intervals and what noise allows.
     by_share
@@ -37,12 +39,12 @@ def compare(
         Draw both curves with their scores to this file (.png, .svg or .pdf).
     """
     from posbias.comparison import compare
-    from posbias.predictors import load_profile
+    from posbias.imports import read
 
     shared.check_targets(None, plot, p, q)
     for given in (p, q):
         need_profile(given)
-    profile, reference = load_profile(p), load_profile(q)
+    profile, reference = read(p), read(q)
     comparison = compare(profile, reference, by_share=by_share, seed=seed)
     if plot is not None:
         _draw(comparison, p.name, plot)
@@ -55,15 +57,33 @@ def compare(
         if key in ("prompts", "baselines", "reliability", "leads", "shares")
     }
     answer["left_out"] = [*profile.left_out, *reference.left_out]
+    answer |= read_as({"p": profile, "q": reference})
+    beyond = _beyond_position(comparison)
+    if beyond is not None:
+        answer["beyond_position"] = [one.as_dict() for one in beyond[0]]
     notes = [f"{path.name}: {one.caveat}" for path, one in ((p, profile), (q, reference)) if one.left_out]
     if comparison.shares is not None:
         lengths = f"{profile.tokens:,} and {reference.tokens:,} positions"
         notes.append(f"{lengths}: compared at {comparison.shares:,} equal shares of the context")
     notes += _provenance(p.name, profile, q.name, reference)
     told = [f"{p.name}: {words}" for words in comparison.sentences().values()]
+    told += [f"{p.name}: {beyond[1]}"] if beyond is not None else []
     answer_with(
         "compare/1", answer, lambda: [*notes, *told, *comparison_table(comparison, {"p": p.name})], json
     )
+
+
+def _beyond_position(comparison: "Comparison") -> "tuple[tuple[Residual, ...], str] | None":
+    """What attributions hold beside the mass they are compared with, and in words; None for other profiles."""
+    from posbias.imports.attributions import MEASURES
+    from posbias.normalised import prior_normalised, residuals, sentence
+
+    profile, prior = comparison.profiles["p"], comparison.reference
+    if profile.measures != MEASURES or prior.kind != "mass" or not (prior.mass > 0).all():
+        return None
+    normalised = prior_normalised(profile, prior)
+    found = residuals(normalised)
+    return found, sentence(found, normalised)
 
 
 def _provenance(p: str, profile: "Profile", q: str, reference: "Profile") -> list[str]:

@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from posbias.cli import options as shared
-from posbias.cli.output import answer_with
+from posbias.cli.output import answer_with, read_as
 
 Length = Annotated[float, Parameter(n_tokens=1)]
 
@@ -30,7 +30,8 @@ def order(
         text, document, content or page_content).
     profile
         What a place is worth: a known model (smollm2-135m), retrieval.nc of `posbias retrieve` (best),
-        measurement.nc of `posbias measure`, or the JSON of `posbias predict`.
+        measurement.nc of `posbias measure`, the JSON of `posbias predict`, or results made elsewhere (a file or
+        folder).
     prefix
         Length of what stands before the documents, in the unit of their lengths.
     suffix
@@ -45,11 +46,12 @@ def order(
 
     shared.check_targets(out, None, hits)
     given = read_hits(hits)
+    worth = profile_of(profile)
     found = ordered(
         len(given.lines),
         given.scores,
         given.lengths,
-        profile=profile_of(profile),
+        profile=worth,
         prefix=prefix,
         suffix=suffix,
         in_tokens=given.unit == "tokens",
@@ -57,6 +59,6 @@ def order(
     if out is not None:
         told = found.permutation if found.verdict == "reorder" else range(len(given.lines))
         write_text(out, "".join(f"{given.lines[place]}\n" for place in told))
-    answer = found.as_dict() | {"lengths_in": given.unit}
+    answer = found.as_dict() | {"lengths_in": given.unit} | read_as({"profile": worth})
     notes = [] if given.unit == "tokens" else ["lengths: characters of the texts, no tokens given"]
     answer_with("order/1", answer, lambda: [*str(found).split("\n"), *notes], json)

@@ -7,11 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from posbias.events import Event, OnEvent
 from posbias.logs import one_line
 from posbias.tables import fitted
+
+if TYPE_CHECKING:
+    from posbias.profile import Profile
 
 log = logging.getLogger(__name__)
 COMPILING = "loading compiled code (compiled on first use, which takes some seconds)"
@@ -40,6 +43,12 @@ def answer_with(
         (dump_json(data) if json else "\n".join(fitted([_plain(line) for line in lines()]))) + "\n"
     )
     sys.stdout.flush()
+
+
+def read_as(profiles: "Mapping[str, Profile]") -> dict[str, dict[str, str]]:
+    """The key `read_as` of an answer: what files made elsewhere were taken for, by argument; nothing without."""
+    told = {name: str(one.attrs["read_as"]) for name, one in profiles.items() if "read_as" in one.attrs}
+    return {"read_as": told} if told else {}
 
 
 def _plain(text: str) -> str:

@@ -11,12 +11,12 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.errors import InputFileError, nearest
-from posbias.predictors import load_profile
+from posbias.imports import QUANTITY, read
+from posbias.imports.trials import of_rows
 from posbias.profile import Profile
 from posbias.signatures import typed
 
 FOLDER = Path(__file__).with_name("profiles")
-QUANTITY = "accuracy"
 
 
 def known_profiles() -> dict[str, Path]:
@@ -26,7 +26,7 @@ def known_profiles() -> dict[str, Path]:
 
 @typed
 def profile_of(source: str) -> Profile:
-    """The profile of a model that comes along, of a retrieval's .nc, or of whatever `load_profile` reads.
+    """The profile of a model that comes along, or of whatever `posbias.read` reads.
 
     Raises `InputFileError` for what is none of these, `MissingPackageError` for an .nc without xarray.
     """
@@ -39,21 +39,9 @@ def profile_of(source: str) -> Profile:
     if not path.suffix and not path.exists():
         close = nearest(source, known) or f"; {', '.join(known)} comes along"
         raise InputFileError(f"{source}: no such file and no profile of a known model{close}")
-    if path.suffix == ".nc":
-        from posbias.store import load_retrieval
-
-        try:
-            retrieval = load_retrieval(path)
-        except InputFileError as error:
-            if "retrieval" not in str(error):
-                raise
-        else:
-            attrs = {key: retrieval.attrs[key] for key in ("model", "checksum")}
-            attrs |= {"job": json.loads(retrieval.attrs["job"]), "tokens": float(retrieval["tokens"].mean())}
-            return of_places(retrieval[QUANTITY].values, attrs)
-    return load_profile(path)
+    return read(path)
 
 
 def of_places(samples: Float[np.ndarray, "trial place"], attrs: dict[str, Any]) -> Profile:
     """Retrieval by place as a profile, whose samples are its trials."""
-    return Profile(samples.mean(axis=0), kind="rate", measures=QUANTITY, samples=samples, attrs=attrs)
+    return of_rows(samples, kind="rate", measures=QUANTITY, attrs=attrs)

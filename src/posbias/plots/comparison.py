@@ -32,8 +32,9 @@ def draw_comparison(ax: "Axes", comparison: "Comparison") -> "Axes":
     masses = all(one.kind == "mass" for one in (reference, *comparison.profiles.values()))
     place = POSITION if comparison.shares is None else f"share of the context, in {comparison.shares} parts"
     style.dress(ax, place, INFLUENCE if masses else reference.kind)
-    if masses:
+    if masses or reference.kind != "mass":
         draw_band(ax, reference, style.MUTED, 0.3, "95 % interval over prompts")
+    if masses:
         heights = np.concatenate([density(one) for one in (reference, *comparison.profiles.values())])
         low = max(FAINTEST, float(heights[heights > 0].min()))
         scale_influence(ax, low / 1.3, float(heights.max()) * 1.3)

@@ -63,6 +63,7 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
     """
     if profile.kind != "mass":
         style.dress(ax, POSITION, profile.kind)
+        draw_band(ax, profile, style.ACCENT, 0.15)
         ax.plot(profile.mass, color=style.ACCENT, linewidth=style.LINE)
         return entitle(ax, subject([profile]))
     style.dress(ax, POSITION, INFLUENCE)
@@ -161,14 +162,21 @@ def density(profile: Profile) -> Float[np.ndarray, "position"]:
 
 
 def draw_band(ax: "Axes", profile: Profile, colour: str, alpha: float, label: str | None = None) -> None:
-    """Draw the 95 % interval of a measured profile's influence over prompts, as far as it lies in the picture."""
+    """Draw the 95 % interval of a measured profile over prompts, as far as it lies in the picture.
+
+    A mass is drawn in units of an even spread, rates (within 0 … 1) and signed numbers as they are.
+    """
     if profile.se is not None:
-        height = density(profile)
+        mass = profile.kind == "mass"
+        height = density(profile) if mass else profile.mass
         freedom = math.inf if profile.samples is None else len(profile.samples) - 1.0
-        spread = t_95(freedom) * np.asarray(profile.se)[: height.size] * height.size
-        low = np.maximum(height - spread, FAINTEST)
+        spread = t_95(freedom) * np.asarray(profile.se)[: height.size] * (height.size if mass else 1)
+        least, most = {"mass": (FAINTEST, math.inf), "rate": (0.0, 1.0)}.get(
+            profile.kind, (-math.inf, math.inf)
+        )
+        low, high = np.maximum(height - spread, least), np.minimum(height + spread, most)
         look = {"color": colour, "alpha": alpha, "linewidth": 0, "label": label}
-        ax.fill_between(np.arange(height.size), low, height + spread, **look)
+        ax.fill_between(np.arange(height.size), low, high, **look)
 
 
 def _mark_ends(ax: "Axes", profile: Profile) -> None:

@@ -10,6 +10,8 @@ import numpy as np
 
 from posbias.arguments import shortened
 from posbias.errors import DamagedError, InputFileError, PosbiasError, nearest
+from posbias.imports import Format, format_of
+from posbias.imports.records import is_records, read_records
 from posbias.input_files import read_mapping, read_text
 from posbias.papers.citations import methods
 from posbias.papers.citations.methods import Uses, of_study
@@ -38,6 +40,11 @@ Reader = Callable[[Table, Path], Uses]
 
 def uses_of_file(path: Path) -> Uses:
     """The sources of a file or folder. Raises `InputFileError` for no known kind, and as its reader does."""
+    form = _made_elsewhere(path)
+    if form is not None:
+        if form.source:
+            yield form.source, f"made the results: {form.name}"
+        return
     if path.is_dir():
         yield from _of_folder(path)
         return
@@ -55,6 +62,19 @@ def uses_of_file(path: Path) -> Uses:
                 f"{path}: suffix {shortened(suffix)} given, one of {', '.join(SUFFIXES)} or a folder needed"
                 f"{nearest(suffix, SUFFIXES)}"
             )
+
+
+def _made_elsewhere(path: Path) -> Format | None:
+    """The format of results made elsewhere that a file or folder has the columns of; None for anything else."""
+    if not is_records(path):
+        return None
+    try:
+        return format_of(list(read_records(path)[0].columns), path)
+    except InputFileError:
+        # of .json and of folders there are our own too
+        if path.is_dir() or path.suffix.lower() == ".json":
+            return None
+        raise
 
 
 def _of_folder(folder: Path) -> Uses:
