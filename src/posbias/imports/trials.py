@@ -2,8 +2,8 @@
 
 A trial is what was asked at several places (a question whose document moves, a context length). If every trial
 has every place, each is a row of the profile's samples. If not, the answers of each place are dealt in the order
-of the file into as many groups as the place with the fewest has, and a group's means are a row. Either way rows are
-as independent as trials are, and the curve is their mean.
+of the file into as many groups as the place with the fewest has, and a group's means are a row. Either way rows
+are as independent as trials are, and the curve is their mean.
 """
 
 import math

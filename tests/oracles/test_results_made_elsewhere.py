@@ -1,0 +1,426 @@
+"""Results made elsewhere: real files give what a plain loop over them gives; hostile ones are refused in a line."""
+
+import csv
+import gzip
+import io
+import json
+import math
+import zipfile
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import t
+
+import posbias
+from posbias.errors import InputFileError, InvalidValueError, PosbiasError
+from posbias.imports import FORMATS
+from posbias.imports.trials import Answer, rates
+from posbias.normalised import prior_normalised, residuals, sentence
+from posbias.profile import Profile
+
+HERE = Path(__file__).parents[1] / "elsewhere"
+SIGNED = ("inseq_saliency.json", "inseq_integrated_gradients.json", "captum_llm_attribution.json")
+RATES = ("needle", "liu_kv", "ruler_niah_multikey.jsonl", "samples_posbias_lists.jsonl")
+
+
+def lines(name):
+    return [json.loads(line) for line in (HERE / name).read_text().splitlines()]
+
+
+def means(pairs):
+    """The mean score by place, in the order of places."""
+    found = defaultdict(list)
+    for place, score in pairs:
+        found[place].append(score)
+    return [sum(found[place]) / len(found[place]) for place in sorted(found)]
+
+
+def written(folder, name, rows):
+    """A CSV of dictionaries."""
+    with (folder / name).open("w", newline="") as file:
+        table = csv.DictWriter(file, list(rows[0]))
+        table.writeheader()
+        table.writerows(rows)
+    return folder / name
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_scores_become_rates_with_an_error(name):
+    profile = posbias.read(HERE / name)
+    assert profile.kind == "rate"
+    assert profile.samples is not None and len(profile.samples) > 1
+    assert np.allclose(profile.samples.mean(axis=0), profile.mass, rtol=0, atol=1e-12)
+    spread = profile.samples.std(axis=0, ddof=1) / math.sqrt(len(profile.samples))
+    assert np.allclose(profile.se, spread, rtol=0, atol=1e-12)
+    assert profile.attrs["read_as"].startswith(profile.attrs["format"])
+    assert "\n" not in profile.attrs["read_as"]
+
+
+@pytest.mark.parametrize("name", SIGNED)
+def test_attributions_become_signed_numbers_with_an_error(name):
+    profile = posbias.read(HERE / name)
+    assert (profile.kind, profile.measures, profile.tokens, len(profile.samples)) == (
+        "signed",
+        "attribution",
+        12,
+        4,
+    )
+    assert (profile.se > 0).all()
+
+
+def test_a_needle_run_is_the_mean_over_context_lengths():
+    rows = [json.loads(path.read_text()) for path in (HERE / "needle").iterdir()]
+    profile = posbias.read(HERE / "needle")
+    assert profile.mass.tolist() == means((row["depth_percent"], (row["score"] - 1) / 9) for row in rows)
+    assert profile.mass.tolist() == [1.0, 0.5, 1.0]
+    assert profile.name == "claude-2.1"
+    assert profile.attrs["places"] == [0.0, 0.5, 1.0]
+
+
+def test_key_value_answers_are_found_at_the_place_in_the_prompt():
+    rows = [row for path in (HERE / "liu_kv").iterdir() for row in lines(path.relative_to(HERE))]
+    # the place is read off the prompt: a way of its own
+    pairs = [
+        (row["model_prompt"].index(f'"{row["key"]}": "'), row["value"], row["model_answer"], row)
+        for row in rows
+    ]
+    places = [row["model_prompt"][:at].count('": "') for at, *_, row in pairs]
+    found = means(
+        (place, float(value in answer)) for place, (_, value, answer, _) in zip(places, pairs, strict=True)
+    )
+    profile = posbias.read(HERE / "liu_kv")
+    assert profile.mass.tolist() == found
+    assert profile.attrs["places"] == [0.0, 3.0, 6.0, 9.0]
+    assert profile.attrs["rows"] == "trials"
+
+
+def test_answers_to_questions_are_scored_by_normalised_substrings_of_the_first_line(tmp_path):
+    def row(gold, answer, question="who?"):
+        documents = [{"title": "t", "text": "x", "isgold": place == gold} for place in range(3)]
+        told = {"question": question, "answers": ["The Grand Canal!", "Venice"], "model_documents": documents}
+        return told | {"model_answer": answer, "model": "m"}
+
+    rows = [row(0, "it is a grand canal."), row(1, "no\nGrand Canal"), row(2, "VENICE, surely")]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert posbias.read(tmp_path / "a.jsonl").mass.tolist() == [1.0, 0.0, 1.0]
+    with gzip.open(tmp_path / "b.jsonl.gz", "wt") as file:
+        file.write("\n".join(json.dumps(row(place, "x", "where?")) for place in range(3)))
+    assert posbias.read(tmp_path).mass.tolist() == [0.5, 0.0, 0.5]
+
+
+def test_ruler_answers_are_placed_where_they_stand_in_the_input():
+    rows = lines("ruler_niah_multikey.jsonl")
+    profile = posbias.read(HERE / "ruler_niah_multikey.jsonl")
+    places = [int(profile.tokens * row["input"].index(row["outputs"][0]) / len(row["input"])) for row in rows]
+    found = means(
+        (place, float(row["outputs"][0] in row["pred"])) for place, row in zip(places, rows, strict=True)
+    )
+    assert profile.mass == pytest.approx(found, abs=1e-12)
+
+
+def test_harness_samples_are_placed_by_their_documents_or_else_by_the_target(tmp_path):
+    rows = lines("samples_posbias_lists.jsonl")
+    found = means((row["doc"]["position"], row["exact_match"]) for row in rows)
+    assert posbias.read(HERE / "samples_posbias_lists.jsonl").mass.tolist() == pytest.approx(found, abs=1e-12)
+    for row in rows:
+        del row["doc"]["position"]
+    (tmp_path / "samples.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    profile = posbias.read(tmp_path / "samples.jsonl")
+    assert "by where the target stands" in profile.attrs["read_as"]
+    # the lists end with the question, which leaves the last places a little earlier
+    assert profile.mass == pytest.approx(found, abs=1e-12)
+
+
+def test_inseq_attributions_are_those_of_the_first_generated_token():
+    profile = posbias.read(HERE / "inseq_saliency.json")
+    data = json.loads((HERE / "inseq_saliency.json").read_text())
+    sequence = data["attributes"]["sequence_attributions"][0]["attributes"]
+    from base64 import b64decode
+
+    from safetensors.numpy import load
+
+    attributed = load(b64decode(sequence["target_attributions"]))["attribution"]
+    row = attributed[: sequence["attr_pos_start"], 0].astype(np.float64)
+    expected = Profile(row, kind="signed").by_share(profile.tokens).mass
+    assert profile.samples[0] == pytest.approx(expected, rel=1e-12)
+    assert profile.name == "SmolLM2-135M"
+
+
+def test_captum_arrays_and_captum_fields_agree():
+    fields = json.loads((HERE / "captum_llm_attribution.json").read_text())
+    longest = [one["seq_attr"] for one in fields if len(one["seq_attr"]) == 13]
+    profile = posbias.read(HERE / "captum_attributions.safetensors")
+    assert np.allclose(profile.samples, longest, rtol=1e-6, atol=0)
+
+
+@given(st.integers(2, 5), st.integers(3, 6), st.data())
+def test_rates_are_means_of_trials_or_of_groups(trials, places, data):
+    scores = st.sampled_from([0.0, 0.25, 1.0])
+    cells = [(trial, place) for trial in range(trials) for place in range(places)]
+    kept = (
+        data.draw(st.lists(st.sampled_from(cells), unique=True, min_size=1))
+        if data.draw(st.booleans())
+        else cells
+    )
+    answers = [Answer(trial, float(place), data.draw(scores), "here") for trial, place in kept]
+    if len({place for _, place in kept}) < 3:
+        with pytest.raises(InputFileError, match="3 places or more"):
+            rates(answers, "file", {})
+        return
+    profile = rates(answers, "file", {})
+    shown = sorted({place for _, place in kept})
+    if len(kept) == len({trial for trial, _ in kept}) * len(shown):
+        assert profile.attrs["rows"] == "trials"
+        assert profile.mass == pytest.approx(means((one.place, one.score) for one in answers), abs=1e-12)
+        return
+    groups = min(sum(one.place == place for one in answers) for place in shown)
+    for column, place in enumerate(shown):
+        mine = [one.score for one in answers if one.place == place]
+        for group in range(groups):
+            assert profile.samples[group, column] == pytest.approx(np.mean(mine[group::groups]), abs=1e-12)
+
+
+def test_a_plain_table_is_told_by_the_name_of_its_numbers(tmp_path):
+    for column, numbers, kind in (
+        ("accuracy", [1, 0.5, 0.25], "rate"),
+        ("Score", [80, 55, 10], "rate"),
+        ("attribution", [-3, 0.5, 2], "signed"),
+        ("influence", [3, 1, 4], "mass"),
+    ):
+        rows = [{"position": place, column: number} for place, number in enumerate(numbers)]
+        profile = posbias.read(written(tmp_path, "table.csv", rows))
+        expected = np.array(numbers) / (100 if column == "Score" else sum(numbers) if kind == "mass" else 1)
+        assert profile.kind == kind
+        assert profile.mass == pytest.approx(expected, abs=1e-12)
+    trials = [
+        {"position": p, "trial": k, "correct": int(p != 1 or k > 0)} for k in range(4) for p in range(3)
+    ]
+    assert posbias.read(written(tmp_path, "trials.csv", trials)).mass.tolist() == [1.0, 0.75, 1.0]
+
+
+def test_a_needle_table_has_columns_by_other_names_too(tmp_path):
+    rows = [
+        {"": place, "Document Depth": depth, "Context Length": length, "Score": 7 if depth == 50 else 10}
+        for place, (length, depth) in enumerate((n, d) for n in (1000, 2000) for d in (0, 50, 100))
+    ]
+    profile = posbias.read(written(tmp_path, "needle.csv", rows))
+    assert profile.mass.tolist() == pytest.approx([1, 6 / 9, 1], abs=1e-12)
+    assert "whole scores of 1 to 10" in profile.attrs["read_as"]
+
+
+def test_depths_that_scatter_are_put_into_stretches(tmp_path):
+    rows = [
+        {"depth_percent": 100 * k / 199, "context_length": 1000, "score": float(k > 99), "run": k}
+        for k in range(200)
+    ] + [{"depth_percent": 0, "context_length": n, "score": 0.0, "run": 0} for n in (2000, 3000)]
+    profile = posbias.read(written(tmp_path, "scattered.csv", rows))
+    assert profile.mass.tolist() == [0.0] * 5 + [1.0] * 5
+
+
+def causal(layers, heads, tokens, seed=0):
+    scores = np.random.default_rng(seed).normal(size=(layers, heads, tokens, tokens))
+    weights = np.tril(np.exp(scores))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def test_attention_arrays_become_their_rollout(tmp_path):
+    weights = causal(3, 2, 8)
+    np.save(tmp_path / "a.npy", weights)
+    np.savez_compressed(
+        tmp_path / "b.npz", **{f"layer_{number}": layer for number, layer in enumerate(weights)}
+    )
+    from safetensors.numpy import save_file
+
+    save_file({"attentions": weights}, tmp_path / "c.safetensors")
+    row = np.eye(8)[-1]
+    for layer in weights.mean(axis=1)[::-1]:
+        row = row @ (0.5 * layer + 0.5 * np.eye(8))
+    for name in ("a.npy", "b.npz", "c.safetensors"):
+        profile = posbias.read(tmp_path / name)
+        assert profile.mass == pytest.approx(row, abs=1e-12)
+        assert "λ = 0.5" in profile.attrs["read_as"]
+
+
+# --- attributions beside what position predicts -----------------------------------------------------------
+
+
+@given(st.integers(1, 6), st.integers(2, 7), st.integers(0, 99))
+def test_normalised_attributions_are_shares_over_the_prior(prompts, tokens, seed):
+    draw = np.random.default_rng(seed)
+    rows, weights = draw.normal(size=(prompts, tokens)), draw.uniform(0.1, 1, tokens)
+    attributions = Profile(rows.mean(axis=0), samples=rows, kind="signed")
+    found = prior_normalised(attributions, Profile.from_weights(weights))
+    ratios = [
+        [rows[p, j] / sum(abs(rows[p])) / (weights[j] / sum(weights)) for j in range(tokens)]
+        for p in range(prompts)
+    ]
+    assert found.mass == pytest.approx(np.mean(ratios, axis=0), rel=1e-9, abs=1e-12)
+    if prompts > 1:
+        assert found.se == pytest.approx(
+            np.std(ratios, axis=0, ddof=1) / math.sqrt(prompts), rel=1e-9, abs=1e-12
+        )
+
+
+def test_attributions_that_follow_the_prior_have_no_residual_and_content_shows():
+    draw = np.random.default_rng(1)
+    prior = posbias.Profile.from_weights(np.linspace(1, 4, 8))
+    noise = draw.lognormal(0, 0.1, size=(40, 8))
+    plain = prior.mass * noise
+    content = plain * np.where(np.arange(8) == 3, 4.0, 1.0)
+    for rows, expected in ((plain, ()), (content, (3,))):
+        found = prior_normalised(Profile(rows.mean(axis=0), samples=rows, kind="signed"), prior)
+        told = residuals(found)
+        # with one position raised all others' shares fall: they are told too, below 1
+        assert tuple(one.position for one in told if one.ratio > 1) == expected
+    assert told[0].position == 3
+    reach = t.ppf(1 - 0.05 / 16, 39) * found.se[3]
+    assert told[0].interval == pytest.approx((found.mass[3] - reach, found.mass[3] + reach), rel=1e-12)
+    assert "position 3 gets" in sentence(told, found)
+
+
+def test_together_the_intervals_err_in_at_most_their_share_of_trials():
+    draw = np.random.default_rng(2)
+    prior, wrong = posbias.Profile.from_weights(np.ones(10)), 0
+    for _ in range(400):
+        rows = draw.dirichlet(np.full(10, 50.0), size=20)
+        found = prior_normalised(Profile(rows.mean(axis=0), samples=rows, kind="signed"), prior)
+        wrong += bool(residuals(found))
+    # 5 % of 400 are 20, and three standard errors above are 33
+    assert wrong <= 33
+
+
+def test_a_prior_with_an_error_widens_the_interval():
+    draw = np.random.default_rng(3)
+    rows, influence = draw.dirichlet(np.ones(5), size=20), draw.lognormal(size=(20, 5))
+    attributions = Profile(rows.mean(axis=0), samples=rows, kind="signed")
+    prior = Profile.from_samples(influence)
+    exact = Profile(prior.mass)
+    wide, narrow = prior_normalised(attributions, prior), prior_normalised(attributions, exact)
+    assert np.allclose(wide.se**2 - narrow.se**2, (wide.mass * prior.se / prior.mass) ** 2, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("prior", "said"),
+    [
+        (Profile(np.full(4, 0.5), kind="rate"), "prior: a profile of rate given, a mass needed"),
+        (Profile.from_weights(np.ones(3)), "prior: 3 positions given, 4 needed"),
+        (Profile.from_weights(np.array([1.0, 0, 1, 1])), "prior: 0 at position 1 given"),
+    ],
+)
+def test_what_is_no_prior_is_refused(prior, said):
+    with pytest.raises(InvalidValueError, match=said):
+        prior_normalised(Profile(np.arange(4.0), kind="signed"), prior)
+
+
+# --- hostile files ----------------------------------------------------------------------------------------
+
+BAD = {
+    "unknown.csv": ("a,b\n1,2\n", "of no known kind (columns 'a, b')"),
+    "lacking.csv": ("depth_percent,score\n0,1\n", "needle in a haystack needs context_length too"),
+    "empty.csv": ("", "no record given"),
+    "head.csv": ("position,score\n", "no record given"),
+    "nan.csv": ("position,score\n0,nan\n1,1\n2,1\n", "line 2: score: 'nan' given, a finite number needed"),
+    "words.csv": ("position,score\n0,high\n", "line 2: score: 'high' given"),
+    "ragged.csv": ("position,score\n0,1,2\n", "line 2: 3 cells given, 2 needed"),
+    "twice.csv": ("score,Score\n0,1\n", "column 'score' is given twice"),
+    "both.csv": ("position,score,accuracy\n0,1,1\n", "columns score, accuracy given, one of them needed"),
+    "scale.csv": ("position,score\n0,-1\n1,1\n2,300\n", "numbers from -1 to 300 given"),
+    "two.csv": ("position,score\n0,1\n1,0\n", "at 3 places or more needed"),
+    "again.csv": (
+        "trial,position,score\na,0,1\na,1,0\na,2,0\na,0,1\n",
+        "the same cell as in again.csv: line 2",
+    ),
+    "cells.csv": (
+        "model,context_length,depth_percent,score\n" + "m,1000,0,1\nm,1000,50,1\nm,1000,100,1\nm,1000,50,1\n",
+        "line 5: repeats cells.csv: line 3 in every column",
+    ),
+    "models.csv": (
+        "model,context_length,depth_percent,score\na,1000,0,1\nb,1000,0,1\n",
+        "2 models given ('a, b'), one needed: posbias.read(path, model='a')",
+    ),
+    "gap.csv": ("position,weight\n0,1\n1,1\n5,1\n", "numbers ≥ 0 at every position"),
+    "lines.jsonl": ('{"pred": "a"}\n{"pred": \n', "line 2: not valid JSON"),
+    "list.jsonl": ("[1, 2]\n[3]\n", "an object with columns needed"),
+    "ruler.jsonl": (
+        '{"pred": "a", "input": "b", "outputs": []}',
+        "outputs: [] given, a list of texts needed",
+    ),
+    "nowhere.jsonl": ('{"pred": "a", "input": "b", "outputs": ["c"]}', "no answer stands exactly once"),
+    "inseq.json": (
+        '{"__instance_type__": [], "attributes": []}',
+        "an object of inseq with 'attributes' needed",
+    ),
+    "captum.json": (
+        '{"seq_attr": ["x"], "input_tokens": ["a"]}',
+        "seq_attr: ['x'] given, a list of numbers needed",
+    ),
+    "short.json": ('{"seq_attr": [1, 2], "input_tokens": ["a", "b"]}', "a prompt of 2 tokens given"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_wrong_files_are_refused_in_one_line_that_says_what_is_right(tmp_path, name):
+    text, said = BAD[name]
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputFileError) as refused:
+        posbias.read(tmp_path / name)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_arrays_that_would_run_code_or_lie_about_their_size_are_refused(tmp_path):
+    np.save(tmp_path / "object.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    (tmp_path / "tensor.pt").write_bytes(b"PK")
+    whole = io.BytesIO()
+    np.save(whole, np.zeros(4))
+    (tmp_path / "huge.npy").write_bytes(whole.getvalue().replace(b"(4,)", b"(4000000000,)"[:13]))
+    (tmp_path / "cut.npy").write_bytes(whole.getvalue()[:-8])
+    np.save(tmp_path / "flat.npy", np.zeros((4, 4)))
+    np.save(tmp_path / "nan.npy", np.where(np.eye(4), np.nan, causal(1, 1, 4)))
+    with zipfile.ZipFile(tmp_path / "odd.npz", "w") as packed:
+        packed.writestr("a.npy", "text")
+    for name in ("object.npy", "tensor.pt", "huge.npy", "cut.npy", "flat.npy", "nan.npy", "odd.npz"):
+        with pytest.raises(InputFileError) as refused:
+            posbias.read(tmp_path / name)
+        assert "\n" not in str(refused.value), name
+
+
+def test_a_packed_file_is_unpacked_up_to_a_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr("posbias.imports.records.LARGEST", 1000)
+    with gzip.open(tmp_path / "bomb.jsonl.gz", "wb") as file:
+        file.write(b" " * 100_000)
+    with pytest.raises(InputFileError, match="more than 1,000 bytes unpacked"):
+        posbias.read(tmp_path / "bomb.jsonl.gz")
+
+
+REAL = sorted(path for path in HERE.rglob("*") if path.is_file() and path.suffix != ".md")
+
+
+@given(st.sampled_from(REAL), st.integers(0, 10**6), st.binary(max_size=6), st.booleans())
+def test_a_damaged_file_is_read_or_refused_and_nothing_else(tmp_path_factory, path, place, inserted, cut):
+    held = path.read_bytes()
+    place %= len(held)
+    changed = held[:place] + inserted + (b"" if cut else held[place + len(inserted) :])
+    target = tmp_path_factory.mktemp("damaged") / path.name
+    target.write_bytes(changed)
+    try:
+        profile = posbias.read(target)
+    except PosbiasError as error:
+        assert str(error).strip()
+        assert "\n" not in str(error)
+    else:
+        assert np.isfinite(profile.mass).all()
+
+
+def test_every_format_has_a_real_file_and_a_row_in_the_documentation():
+    page = (HERE.parents[1] / "docs" / "results-made-elsewhere.md").read_text()
+    read = {posbias.read(path).attrs["format"] for path in HERE.iterdir() if path.suffix != ".md"}
+    # a plain table has no writer
+    assert {form.name for form in FORMATS} - read == {"numbers by position"}
+    for form in FORMATS:
+        assert f"| {form.name} |" in page
+        assert all(f"`{names[0]}`" in page for names in form.needs)
