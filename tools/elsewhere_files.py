@@ -11,6 +11,7 @@ import json
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
 SEED, SHOWN = 0, 12
 """Of the prompts, and tokens generated at most."""
@@ -41,7 +42,7 @@ PROMPTS = (
 
 
 def make_inseq(model, folder):
-    import inseq
+    import inseq  # pyright: ignore[reportMissingImports]
 
     for method, options in (("saliency", {}), ("integrated_gradients", {"n_steps": 16})):
         attributed = inseq.load_model(str(model), method).attribute(
@@ -59,7 +60,7 @@ def make_inseq(model, folder):
 def make_captum(model, folder):
     import numpy as np
     import torch
-    from captum.attr import FeatureAblation, LLMAttribution, TextTokenInput
+    from captum.attr import FeatureAblation, LLMAttribution, TextTokenInput  # pyright: ignore[reportMissingImports]
     from safetensors.numpy import save_file
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -87,8 +88,8 @@ def lists(count, length, seed=SEED):
 
 
 def make_lm_eval(model, folder):
-    import lm_eval
-    from lm_eval.tasks import TaskManager
+    import lm_eval  # pyright: ignore[reportMissingImports]
+    from lm_eval.tasks import TaskManager  # pyright: ignore[reportMissingImports]
 
     work = folder / "lm_eval_task"
     work.mkdir(exist_ok=True)
@@ -121,7 +122,7 @@ def make_lm_eval(model, folder):
         log_samples=True,
         device="cpu",
     )
-    from lm_eval.loggers import EvaluationTracker
+    from lm_eval.loggers import EvaluationTracker  # pyright: ignore[reportMissingImports]
 
     tracker = EvaluationTracker(output_path=str(work))
     samples = found.pop("samples")
@@ -135,7 +136,7 @@ def answers(model):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(model)
-    network = AutoModelForCausalLM.from_pretrained(model).eval()
+    network: Any = AutoModelForCausalLM.from_pretrained(model).eval()
 
     def answer(prompt):
         given = tokenizer(prompt, return_tensors="pt")

@@ -441,6 +441,8 @@ def of_profiles() -> list[Call]:
             },
         ),
         Call(posbias.load_profile, {"path": arg("x.json")}),
+        Call(posbias.read, {"path": arg("x.json"), "model": arg(None, "None", *TEXTS)}),
+        Call(posbias.prior_normalised, {"attributions": arg(PROFILE), "prior": arg(PROFILE)}),
     ]
 
 

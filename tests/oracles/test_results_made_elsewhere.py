@@ -1,4 +1,4 @@
-"""Results made elsewhere: real files give what a plain loop over them gives; hostile ones are refused in a line."""
+"""Results made elsewhere: real files give what a plain loop over them gives; hostile ones are refused."""
 
 import csv
 import gzip
@@ -52,7 +52,7 @@ def written(folder, name, rows):
 def test_scores_become_rates_with_an_error(name):
     profile = posbias.read(HERE / name)
     assert profile.kind == "rate"
-    assert profile.samples is not None and len(profile.samples) > 1
+    assert len(profile.samples) > 1
     assert np.allclose(profile.samples.mean(axis=0), profile.mass, rtol=0, atol=1e-12)
     spread = profile.samples.std(axis=0, ddof=1) / math.sqrt(len(profile.samples))
     assert np.allclose(profile.se, spread, rtol=0, atol=1e-12)
@@ -407,13 +407,13 @@ def test_a_damaged_file_is_read_or_refused_and_nothing_else(tmp_path_factory, pa
     changed = held[:place] + inserted + (b"" if cut else held[place + len(inserted) :])
     target = tmp_path_factory.mktemp("damaged") / path.name
     target.write_bytes(changed)
+    said = "read"
     try:
-        profile = posbias.read(target)
+        assert np.isfinite(posbias.read(target).mass).all()
     except PosbiasError as error:
-        assert str(error).strip()
-        assert "\n" not in str(error)
-    else:
-        assert np.isfinite(profile.mass).all()
+        said = str(error)
+    assert said.strip()
+    assert "\n" not in said
 
 
 def test_every_format_has_a_real_file_and_a_row_in_the_documentation():
