@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from posbias.arguments import shortened
 from posbias.cli import options as shared
 from posbias.cli.measure import measured, results_of
-from posbias.cli.output import answer_with
+from posbias.cli.output import answer_with, read_as
 from posbias.errors import InvalidValueError
 from posbias.terminal import comparison_table
 
@@ -52,7 +52,8 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
     Parameters
     ----------
     source
-        A model (as for `posbias measure`), or the .nc of a finished measurement.
+        A model (as for `posbias measure`), the .nc of a finished measurement, or results made elsewhere (a file or
+        folder), which become a shorter page.
     """
     from posbias.reports import require, write_report
 
@@ -63,6 +64,9 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
         raise InvalidValueError(
             f"out: {shortened(str(options.out))} given, a folder needed (the report is several files)"
         )
+    if _is_made_elsewhere(Path(source)):
+        _report_profile(Path(source), options)
+        return
     finished = _measurement(source, options)
     if finished is None:
         return
@@ -73,6 +77,31 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
     answer = {"page": str(page.page), "measurement": str(written), "answer": page.answer}
     lines = [*page.answer, "", *comparison_table(page.comparison, labels), "", f"report: {page.page}"]
     answer_with("report/1", answer | page.comparison.as_dict(), lambda: lines, options.json)
+
+
+def _is_made_elsewhere(path: Path) -> bool:
+    """Whether it is a file or folder of results by others, not a model's."""
+    if path.suffix == ".nc" or not path.exists():
+        return False
+    from posbias.imports import arrays, recognised
+
+    return (path.is_file() and path.suffix.lower() in (*arrays.KINDS, ".csv", ".tsv", ".jsonl", ".gz")) or (
+        recognised(path) is not None
+    )
+
+
+def _report_profile(path: Path, options: Options) -> None:
+    """The page of results made elsewhere."""
+    from posbias.imports import read
+    from posbias.reports.made_elsewhere import write_profile_report
+
+    shared.refuse_beside_file(options, ("out", "json"), "file of results")
+    profile = read(path)
+    made = write_profile_report(profile, options.out or Path("results") / path.stem, title=path.name)
+    claims = [str(claim) for claim in made.claims]
+    answer = {"page": str(made.page), "answer": claims, "claims": [one.as_dict() for one in made.claims]}
+    lines = [*claims, "", f"report: {made.page}"]
+    answer_with("report-profile/1", answer | read_as({"source": profile}), lambda: lines, options.json)
 
 
 def _measurement(source: str, options: Options) -> "tuple[xr.Dataset, Path, Path] | None":

@@ -17,7 +17,7 @@ from posbias.arguments import shortened
 from posbias.errors import InputFileError, nearest
 from posbias.imports import arrays, captum, inseq, lm_eval, lost_in_the_middle, needle, positions, ruler
 from posbias.imports.format import Format
-from posbias.imports.records import is_records, plain_name, read_records
+from posbias.imports.records import files_of, is_records, plain_name, read_records
 from posbias.imports.trials import of_rows
 from posbias.input_files import LARGEST, read_text
 from posbias.predictors import load_profile
@@ -25,7 +25,7 @@ from posbias.profile import Profile
 from posbias.signatures import typed
 from posbias.store import load_retrieval
 
-__all__ = ["FORMATS", "Format", "format_of", "read"]
+__all__ = ["FORMATS", "Format", "format_of", "read", "recognised"]
 
 log = logging.getLogger(__name__)
 FORMATS: tuple[Format, ...] = (
@@ -87,6 +87,19 @@ def format_of(columns: list[str], path: Path) -> Format:
         raise InputFileError(f"{path}: of no known kind (columns {seen}), one of {known} needed")
     close = nearest(lacks[0], columns)
     raise InputFileError(f"{path}: columns {seen} given; {found.name} needs {' and '.join(lacks)} too{close}")
+
+
+@typed
+def recognised(path: str | os.PathLike[str]) -> Format | None:
+    """The format that a file, or the first file of a folder, has the columns of; None for anything else."""
+    path = Path(path)
+    if not path.exists() or not is_records(path):
+        return None
+    try:
+        file = files_of(path)[0]
+        return format_of(list(read_records(file)[0].columns), file)
+    except InputFileError:
+        return None
 
 
 def _is_ours(path: Path) -> bool:

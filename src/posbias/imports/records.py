@@ -74,15 +74,20 @@ def is_records(path: Path) -> bool:
     return path.name.lower().endswith(KINDS)
 
 
+def files_of(path: Path) -> list[Path]:
+    """The file itself, or those of records in a folder, by name. Raises `InputFileError` for too many."""
+    if not path.is_dir():
+        return [path]
+    files = sorted(one for one in path.iterdir() if one.name.lower().endswith(KINDS))
+    if len(files) > MOST_FILES:
+        raise InputFileError(f"{path}: {len(files):,} files given, at most {MOST_FILES:,} needed")
+    return files
+
+
 def read_records(path: Path) -> list[Record]:
     """All records of a file, or of the files in a folder. Raises `InputFileError` naming file and line."""
-    files = [path]
-    if path.is_dir():
-        files = sorted(one for one in path.iterdir() if one.name.lower().endswith(KINDS))
-        if len(files) > MOST_FILES:
-            raise InputFileError(f"{path}: {len(files):,} files given, at most {MOST_FILES:,} needed")
     records, size = [], 0
-    for file in files:
+    for file in files_of(path):
         text = _text(file)
         size += len(text)
         if size > LARGEST:

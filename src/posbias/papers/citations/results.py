@@ -10,8 +10,7 @@ import numpy as np
 
 from posbias.arguments import shortened
 from posbias.errors import DamagedError, InputFileError, PosbiasError, nearest
-from posbias.imports import Format, format_of
-from posbias.imports.records import is_records, read_records
+from posbias.imports import read, recognised
 from posbias.input_files import read_mapping, read_text
 from posbias.papers.citations import methods
 from posbias.papers.citations.methods import Uses, of_study
@@ -40,7 +39,7 @@ Reader = Callable[[Table, Path], Uses]
 
 def uses_of_file(path: Path) -> Uses:
     """The sources of a file or folder. Raises `InputFileError` for no known kind, and as its reader does."""
-    form = _made_elsewhere(path)
+    form = recognised(path)
     if form is not None:
         if form.source:
             yield form.source, f"made the results: {form.name}"
@@ -55,6 +54,8 @@ def uses_of_file(path: Path) -> Uses:
             yield from _of_weights(path)
         case ".md":
             yield from _of_page(path)
+        case ".csv" | ".tsv" | ".jsonl" | ".gz":
+            read(path)  # which says what columns it lacks
         case ".toml" | ".yaml" | ".yml" | ".json":
             yield from _of_table(_table(path), path)
         case suffix:
@@ -62,19 +63,6 @@ def uses_of_file(path: Path) -> Uses:
                 f"{path}: suffix {shortened(suffix)} given, one of {', '.join(SUFFIXES)} or a folder needed"
                 f"{nearest(suffix, SUFFIXES)}"
             )
-
-
-def _made_elsewhere(path: Path) -> Format | None:
-    """The format of results made elsewhere that a file or folder has the columns of; None for anything else."""
-    if not is_records(path):
-        return None
-    try:
-        return format_of(list(read_records(path)[0].columns), path)
-    except InputFileError:
-        # of .json and of folders there are our own too
-        if path.is_dir() or path.suffix.lower() == ".json":
-            return None
-        raise
 
 
 def _of_folder(folder: Path) -> Uses:

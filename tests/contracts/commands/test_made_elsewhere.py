@@ -1,0 +1,104 @@
+"""Results made elsewhere as a user gives them to commands: taken, named in a line, refused in one."""
+
+import json
+import logging
+
+import pytest
+from answers import faults
+from project import ROOT
+
+from posbias.cli import main
+
+HERE = ROOT / "tests" / "elsewhere"
+FILES = (
+    "needle",
+    "liu_kv",
+    "ruler_niah_multikey.jsonl",
+    "samples_posbias_lists.jsonl",
+    "inseq_saliency.json",
+)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def told(capsys, *words):
+    main([*map(str, words), "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    assert not faults(answer)
+    return answer
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_file_is_compared_ordered_by_and_reported(capsys, here, name):
+    (here / "hits.jsonl").write_text('{"score": 0.2, "tokens": 9}\n{"score": 0.7, "tokens": 9}\n')
+    answers = [
+        told(capsys, "compare", HERE / name, HERE / "liu_kv", "--by-share", "--plot", "a.svg"),
+        told(capsys, "order", "hits.jsonl", "--profile", HERE / name),
+        told(capsys, "report", HERE / name, "--out", "page"),
+    ]
+    assert (here / "a.svg").is_file()
+    for answer, key in zip(answers, ("p", "profile", "source"), strict=True):
+        assert ": " in answer["read_as"][key]
+    claims = answers[-1]["claims"]
+    assert [claim["id"] for claim in claims] == [
+        "elsewhere/first-above-middle",
+        "elsewhere/last-above-middle",
+    ]
+    assert all(claim["scope"] == answers[-1]["read_as"]["source"] for claim in claims)
+    assert "| place |" in (here / "page" / "report.md").read_text()
+
+
+def test_what_a_file_was_taken_for_is_said_in_a_line(caplog):
+    with caplog.at_level(logging.INFO, "posbias"):
+        main(["compare", str(HERE / "needle"), str(HERE / "liu_kv"), "--by-share"])
+    said = [record.getMessage() for record in caplog.records if "read as" in record.getMessage()]
+    assert [line.partition("read as ")[2].partition(":")[0] for line in said] == [
+        "needle in a haystack",
+        "lost-in-the-middle predictions",
+    ]
+
+
+def test_differences_that_are_all_alike_decide_nothing(capsys, here):
+    claims = told(capsys, "report", HERE / "liu_kv")["claims"]
+    assert [claim["verdict"] for claim in claims] == ["undecided", "undecided"]
+    # right at the first place in every trial: all differences are 1, and have no spread to be sure by
+    assert "in all 10 samples" in claims[0]["why"]
+
+
+def test_attributions_beside_a_prediction_are_divided_by_it(capsys, here):
+    main(["predict", "tiny-alibi", "--tokens", "12", "--out", "p.json"])
+    capsys.readouterr()
+    answer = told(capsys, "compare", HERE / "inseq_saliency.json", "p.json")
+    assert "beyond_position" in answer
+    main(["compare", str(HERE / "inseq_saliency.json"), "p.json"])
+    assert "beside what position predicts" in capsys.readouterr().out
+    assert "beyond_position" not in told(capsys, "compare", "p.json", "p.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("needle", "kamradt2023"),
+        ("liu_kv", "liu2024"),
+        ("ruler_niah_multikey.jsonl", "hsieh2024"),
+        ("samples_posbias_lists.jsonl", "gao2024"),
+        ("inseq_saliency.json", "sarti2023"),
+        ("captum_llm_attribution.json", "kokhlikyan2020"),
+    ],
+)
+def test_whoever_made_the_results_is_cited(capsys, name, source):
+    assert [one["key"] for one in told(capsys, "cite", HERE / name)["sources"]] == [source]
+
+
+@pytest.mark.parametrize("words", [("compare", "FILE", "FILE"), ("cite", "FILE"), ("report", "FILE")])
+def test_unknown_columns_end_with_exit_code_2_and_a_line_that_names_them(capsys, here, words):
+    (here / "mine.csv").write_text("depth_percent,score\n0,1\n")
+    with pytest.raises(SystemExit) as ended:
+        main([word.replace("FILE", "mine.csv") for word in words])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "'depth_percent, score' given; needle in a haystack needs context_length too" in said
