@@ -1,6 +1,6 @@
 """The test files of docs/results-made-elsewhere.md that other packages wrote, made again.
 
-    python tools/elsewhere_files.py MODEL tests/elsewhere inseq captum lm_eval ruler liu
+    python tools/elsewhere_files.py MODEL tests/elsewhere inseq captum lm_eval ruler liu capitals
 
 MODEL is the folder of a transformers model (the files that are there came of SmolLM2-135M, saved with
 `save_pretrained`). It needs inseq, captum and lm-eval, which posbias does not. RULER and the repository of Liu et
@@ -55,6 +55,18 @@ def make_inseq(model, folder):
             attributed.aggregate("sum") if method == "integrated_gradients" else attributed.aggregate("vnorm")
         )
         kept.save(str(folder / f"inseq_{method}.json"), overwrite=True)
+
+
+def make_capitals(model, folder):
+    """Twelve prompts in which a city decides the next word."""
+    import inseq  # pyright: ignore[reportMissingImports]
+
+    cities = "Paris London Berlin Rome Madrid Vienna Tokyo Moscow Dublin Athens Lisbon Prague"
+    said = "We all know very well that the large and old city of {} is the capital of"
+    prompts = [said.format(city) for city in cities.split()]
+    options = {"generation_args": {"max_new_tokens": 1, "do_sample": False}, "show_progress": False}
+    attributed = inseq.load_model(str(model), "saliency").attribute(prompts, **options)
+    attributed.aggregate("vnorm").save(str(folder / "inseq_capitals.json"), overwrite=True)
 
 
 def make_captum(model, folder):
