@@ -98,6 +98,11 @@ def retrieve(
     `ModelError` for a model that cannot be loaded or whose outputs are not finite.
     """
     job = job or retrieval_job()
+    if job.task == "documents":
+        raise InvalidValueError(
+            "task: documents given, keys or needle needed: documents are asked of a generator "
+            "(`posbias.retrieval.asking.ask`)"
+        )
     if job.task == "keys" and text is not None:
         raise InvalidValueError("text: given with the task keys, which has none; leave it out")
     source = read_text(text)

@@ -19,10 +19,11 @@ class RetrievalJob:
     """What is asked of a model: all that decides the numbers, but for the model and the text.
 
     `task` is `keys` (a list of `pairs`, or as many as `length` tokens hold) or `needle` (running text of
-    `length` tokens); one of `pairs` and `length` is given. Raises `InvalidValueError` for what cannot be right.
+    `length` tokens), where one of `pairs` and `length` is given, or `documents` (one's own, which decide both).
+    Raises `InvalidValueError` for what cannot be right.
     """
 
-    task: Literal["keys", "needle"]
+    task: Literal["keys", "needle", "documents"]
     pairs: Count | None
     length: Count | None
     wording: str
@@ -33,7 +34,11 @@ class RetrievalJob:
     def __post_init__(self):
         if self.task == "needle" and self.pairs is not None:
             raise InvalidValueError(f"pairs: {self.pairs} given, none needed: the task needle has one fact")
-        if (self.pairs is None) == (self.length is None):
+        if self.task == "documents":
+            if self.pairs is not None or self.length is not None:
+                name = "length" if self.pairs is None else "pairs"
+                raise InvalidValueError(f"{name}: given with the task documents, whose files decide it")
+        elif (self.pairs is None) == (self.length is None):
             raise InvalidValueError("length: given together with pairs, one of the two needed")
         if self.pairs is not None and self.positions > self.pairs:
             raise InvalidValueError(
@@ -61,13 +66,15 @@ def retrieval_job(
 ) -> RetrievalJob:
     """A job with what is not given filled in: 5 pairs, or 256 tokens around a needle, and 5 positions at most.
 
+    Of `documents` nothing of the kind is filled in.
+
     Raises `InvalidValueError` for values that cannot be right.
     """
     if task not in WORDINGS:
         raise InvalidValueError(
-            f"task: {shortened(task)} given, keys or needle needed{nearest(task, WORDINGS)}"
+            f"task: {shortened(task)} given, keys, needle or documents needed{nearest(task, WORDINGS)}"
         )
-    if pairs is None and length is None:
+    if pairs is None and length is None and task != "documents":
         pairs, length = (_PAIRS, None) if task == "keys" else (None, _LENGTH)
     if positions is None:
         positions = _POSITIONS if pairs is None else max(3, min(_POSITIONS, pairs))

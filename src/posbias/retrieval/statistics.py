@@ -97,12 +97,7 @@ class RetrievalCurve:
         """
         if not self.able:
             return "at chance"
-        first, last = self._ends
-        if first > 0 and last > 0:
-            return "U"
-        if first > 0 or last > 0:
-            return "primacy" if first > 0 else "recency"
-        return "middle" if first < 0 or last < 0 else "none told"
+        return shape(*self._ends)
 
     @property
     def _ends(self) -> tuple[int, int]:
@@ -169,7 +164,7 @@ class RetrievalCurve:
                 f"{name}: {gap} nats (95 % interval {low:.2f} to {high:.2f}), "
                 f"{self.gaps['accuracy'][name]} in accuracy: {told}{_needed(self.prompts_to_tell[name])}"
             )
-        return [*said, f"verdict: {_VERDICTS[self.verdict]}{self._other_end()}"]
+        return [*said, f"verdict: {VERDICTS[self.verdict]}{self._other_end()}"]
 
     def _other_end(self) -> str:
         """What is told of the end that a verdict on one end leaves open."""
@@ -222,13 +217,23 @@ class RetrievalCurve:
 
 ENDS = "first - last"
 _AGAINST_MIDDLE = ("at a disadvantage", "favoured")
-_VERDICTS = {
+VERDICTS = {
     "U": "a U: both ends are found better than the middle",
     "primacy": "primacy: the first place is found better than the middle",
     "recency": "recency: the last place is found better than the middle",
     "middle": "the middle is found better than an end",
     "none told": "no difference between the ends and the middle can be told",
 }
+"""The shapes of a curve in words."""
+
+
+def shape(first: int, last: int) -> str:
+    """The shape of a curve whose ends are told to be better (1) or worse (−1) than the middle, or neither (0)."""
+    if first > 0 and last > 0:
+        return "U"
+    if first > 0 or last > 0:
+        return "primacy" if first > 0 else "recency"
+    return "middle" if first < 0 or last < 0 else "none told"
 
 
 @typed

@@ -18,9 +18,9 @@ _Encode = Callable[[Sequence[str]], list[list[int]]]
 class Wording:
     """`opening`, then `item` for every fact, `question`, and `reply` up to where the thing is to follow.
 
-    `{key}` is the owner and `{value}` the thing. The reply ends before `joint`, which begins the answer: many
-    tokenizers keep a word and the space before it together. With `chat` all but the reply is a user's turn in
-    the model's own chat template.
+    `{key}` is the owner and `{value}` the thing; of documents the question and the text, and `{number}` counts
+    them from 1. The reply ends before `joint`, which begins the answer: many tokenizers keep a word and the
+    space before it together. With `chat` all but the reply is a user's turn in the model's own chat template.
     """
 
     opening: str
@@ -32,6 +32,9 @@ class Wording:
 
 
 _WORD = "{key}'s secret word is"
+_READ = (
+    "Read these documents, of which not all matter, and answer the question behind them in a few words.\n\n"
+)
 WORDINGS: dict[str, dict[str, Wording]] = {
     "keys": {
         "json": Wording("{", '"{key}": "{value}", ', "", '"{key}": "', joint=""),
@@ -52,6 +55,11 @@ WORDINGS: dict[str, dict[str, Wording]] = {
             "", f"{_WORD} {{value}}.", "\n\nQuestion: What is {key}'s secret word?\nAnswer:", f" {_WORD}"
         ),
         "chat": Wording("", f"{_WORD} {{value}}.", "\n\nWhat is {key}'s secret word?", _WORD, chat=True),
+    },
+    "documents": {
+        "numbered": Wording(_READ, "Document [{number}] {value}\n", "\nQuestion: {key}\nAnswer:", ""),
+        "plain": Wording(_READ, "{value}\n\n", "Question: {key}\nAnswer:", ""),
+        "chat": Wording(_READ, "Document [{number}] {value}\n", "\nQuestion: {key}", "", chat=True),
     },
 }
 """Wordings by task and name; the first of a task is its default."""

@@ -9,12 +9,13 @@ where the asked fact stands; between trials names, things, text and the order of
     Maria: bridge              Maria: bridge
 
 Each variant is also asked for somebody who does not occur: what a model answers then owes nothing to the
-question, only to where a thing stands and to what the model likes to say.
+question, only to where a thing stands and to what the model likes to say. Three more prompts ask for the fact
+without it (what is guessed), alone (what can be done at all), and with everything in a drawn order.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,11 @@ from posbias.retrieval.templates import NAMES, QUALITIES, SURNAMES, THINGS, WORD
 
 CHOICES = 8
 """Things that a needle's answer is compared with, itself included; the others do not stand in the text."""
+ABSENT, ALONE, SHUFFLED = ARMS = ("no gold", "gold alone", "shuffled")
+"""Control arms: the asked fact left out, nothing but it, and all facts or sentences in a drawn order."""
 _FITTED = 4
 _DRAWS = 200
+_SENTENCE_END = re.compile(r"[.!?][\"')\]]*$")
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class Trial:
     `asked`, `control`: the prompt by position, asking for the fact and for somebody who does not occur;
     `answers`: what may follow, the right one first; `places`: by position, the character of `asked` at which
     the right thing stands; `depths`: by position, the share of the other facts or words that stand before it.
+    `arms`: the prompt of each control arm (`ARMS`). `accepted`: by asked fact, the moved one first, every
+    spelling that is right; without any, `answers[0]` is.
     """
 
     asked: tuple[str, ...]
@@ -44,6 +50,8 @@ class Trial:
     answers: tuple[str, ...]
     places: tuple[int, ...]
     depths: tuple[float, ...]
+    arms: Mapping[str, str] = field(default_factory=dict)
+    accepted: tuple[tuple[str, ...], ...] = ()
 
 
 class Trials:
@@ -80,6 +88,11 @@ class Trials:
     def _random(self, index: int) -> np.random.Generator:
         return np.random.default_rng(seeds.sequence(self._seed, "retrieval", index))
 
+    def _shuffled(self, index: int, parts: list[str]) -> list[str]:
+        """`parts` in the order of the arm `SHUFFLED`; a stream of its own, so that no other draw is changed."""
+        random = np.random.default_rng(seeds.sequence(self._seed, "retrieval.shuffled", index))
+        return [parts[k] for k in random.permutation(len(parts))]
+
     def _prompt(self, context: str, key: str) -> str:
         """`context` and the question for `key`, up to where the thing is to follow."""
         w = self._wording
@@ -90,7 +103,12 @@ class Trials:
         return body + w.reply.format(key=key)
 
     def _trial(
-        self, contexts: Sequence[tuple[str, int]], keys: tuple[str, str], values: Sequence[str], depths: Any
+        self,
+        contexts: Sequence[tuple[str, int]],
+        keys: tuple[str, str],
+        values: Sequence[str],
+        depths: Any,
+        arms: Sequence[str],
     ) -> Trial:
         asked = tuple(self._prompt(context, keys[0]) for context, _ in contexts)
         # the context stands whole in the prompt, chat template or not; trimming may cost it its ends
@@ -105,6 +123,7 @@ class Trials:
             answers=tuple(self._wording.joint + value for value in values),
             places=tuple(places),
             depths=tuple(map(float, depths)),
+            arms={arm: self._prompt(text, keys[0]) for arm, text in zip(ARMS, arms, strict=True)},
         )
 
 
@@ -151,7 +170,8 @@ class Keys(Trials):
         for slot in slots:
             before = "".join(lines[1 : slot + 1])
             contexts.append((before + lines[0] + "".join(lines[slot + 1 :]), len(before) + within))
-        return self._trial(contexts, (keys[0], keys[-1]), values, slots / (self.pairs - 1))
+        arms = ["".join(lines[1:]), lines[0], "".join(self._shuffled(index, lines))]
+        return self._trial(contexts, (keys[0], keys[-1]), values, slots / (self.pairs - 1), arms)
 
     def _longest(self, pairs: int) -> int:
         """Tokens of the longest of the first few trials with so many pairs."""
@@ -190,9 +210,7 @@ class Needle(Trials):
         super().__init__(tokenizer, "needle", wording, positions, seed)
         self.length, self._name = length, name
         self._words = text.split()
-        self._ends = (
-            np.flatnonzero([re.search(r"[.!?][\"')\]]*$", word) is not None for word in self._words]) + 1
-        )
+        self._ends = np.flatnonzero([_SENTENCE_END.search(word) is not None for word in self._words]) + 1
         # as many words as tokens always suffice: a word has one token at least
         self._usable = self._ends[self._ends >= length]
         if not self._usable.size:
@@ -217,7 +235,8 @@ class Needle(Trials):
             words = self._filling(stretch, fact, keys[0])
             slots = self._slots(end, len(words))
             if slots is not None:
-                return self._placed(words, slots, fact, (keys[0], keys[1]), values_here)
+                arms = self._arms(index, words, fact)
+                return self._placed(words, slots, fact, (keys[0], keys[1]), values_here, arms)
         raise InvalidValueError(
             f"positions: {self.positions} given, too many for {self.length} tokens of {self._name}: its sentences "
             "end too rarely; fewer positions or more tokens needed"
@@ -248,15 +267,31 @@ class Needle(Trials):
         near = abs(nearest - wanted) < 0.5 * words / (self.positions - 1)
         return nearest.tolist() if near.all() else None
 
+    def _arms(self, index: int, words: list[str], fact: str) -> list[str]:
+        """The text of each control arm; the drawn order is one of sentences, the fact among them."""
+        sentences: list[list[str]] = [[]]
+        for word in words:
+            sentences[-1].append(word)
+            if _SENTENCE_END.search(word):
+                sentences.append([])
+        parts = [fact, *(_joined(sentence) for sentence in sentences if sentence)]
+        return [_joined(words), fact, _joined(self._shuffled(index, parts))]
+
     def _placed(
-        self, words: list[str], slots: list[int], fact: str, keys: tuple[str, str], values: list[str]
+        self,
+        words: list[str],
+        slots: list[int],
+        fact: str,
+        keys: tuple[str, str],
+        values: list[str],
+        arms: list[str],
     ) -> Trial:
         within = self._wording.item.format(key=keys[0], value="\0").index("\0")
         contexts = []
         for slot in slots:
             before = _joined(words[:slot]) + (" " if slot else "")
             contexts.append((_joined([before.rstrip(), fact, *words[slot:]]), len(before) + within))
-        return self._trial(contexts, keys, values, np.array(slots) / len(words))
+        return self._trial(contexts, keys, values, np.array(slots) / len(words), arms)
 
 
 def _joined(words: list[str]) -> str:

@@ -1,0 +1,189 @@
+"""What answers in words say of retrieval by position: a curve, the gaps of its ends, and what the controls say.
+
+Answers are right or wrong (`scoring`); there are no probabilities. A curve means something where the fact is
+found more often than it is guessed: the arm without it says how often that is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from posbias.errors import InvalidValueError
+from posbias.estimate import about
+from posbias.profile import Profile
+from posbias.retrieval.resampling import Resampled, resampled
+from posbias.retrieval.statistics import ENDS, VERDICTS, shape
+from posbias.retrieval.trials import ABSENT, ALONE, ARMS, SHUFFLED
+from posbias.telling import not_told
+
+GAPS = ("first - middle", "last - middle", ENDS)
+EFFECTS = (f"mean - {ABSENT}", f"{ALONE} - middle", f"{SHUFFLED} - mean")
+"""What the control arms are held against: the mean over places, or the middle."""
+WIDTHS = (0.1, 0.05, 0.02)
+"""Half-widths for which the number of trials is told."""
+
+
+@dataclass(frozen=True)
+class AnswerCurve:
+    """Retrieval by position from answers in words, over `len(found)` trials.
+
+    `found`: whether the moved fact was in the answer, by trial and position; `arms`: the same for each control
+    arm; `every`: whether all asked facts were, by trial and position (with one fact: `found`). `depth`: mean place
+    of the fact as a share of what else there is; `words`: mean length of the placed prompts. `job` is what was
+    asked, `rule` how answers are scored. Raises `InvalidValueError` for fewer than two trials.
+    """
+
+    model: str
+    job: Mapping[str, Any]
+    rule: str
+    found: Bool[np.ndarray, "prompt position"]
+    every: Bool[np.ndarray, "prompt position"]
+    arms: Mapping[str, Bool[np.ndarray, "prompt"]]
+    depth: Float[np.ndarray, "position"]
+    words: float
+
+    def __post_init__(self):
+        if len(self.found) < 2:
+            raise InvalidValueError(f"prompts: {len(self.found)} given, at least 2 trials needed")
+
+    @property
+    def prompts(self) -> int:
+        """Trials, each asked at every position."""
+        return len(self.found)
+
+    @property
+    def accuracy(self) -> list[Resampled]:
+        """By position, the share of trials in which the moved fact was found."""
+        return [self._numbers[f"at {k}"] for k in range(self.found.shape[1])]
+
+    @property
+    def all_found(self) -> list[Resampled]:
+        """By position, the share of trials in which all asked facts were found."""
+        return [self._numbers[f"every {k}"] for k in range(self.found.shape[1])]
+
+    @property
+    def controls(self) -> dict[str, Resampled]:
+        """By control arm, the share of trials in which the fact was in the answer."""
+        return {name: self._numbers[name] for name in ARMS}
+
+    @property
+    def gaps(self) -> dict[str, Resampled]:
+        """Differences between places, within trials."""
+        return {name: self._numbers[name] for name in GAPS}
+
+    @property
+    def effects(self) -> dict[str, Resampled]:
+        """Differences to the control arms, within trials."""
+        return {name: self._numbers[name] for name in EFFECTS}
+
+    @cached_property
+    def _numbers(self) -> dict[str, Resampled]:
+        """Every number, from one set of resamples."""
+        found, places = self.found.astype(float), self.found.shape[1]
+        arms = {name: self.arms[name].astype(float) for name in ARMS}
+        mean, middle = found.mean(axis=1), found[:, places // 2]
+        shares = {f"at {k}": found[:, k] for k in range(places)}
+        shares |= {f"every {k}": self.every[:, k].astype(float) for k in range(places)} | arms
+        differences = [
+            found[:, 0] - middle, found[:, -1] - middle, found[:, 0] - found[:, -1],
+            mean - arms[ABSENT], arms[ALONE] - middle, arms[SHUFFLED] - mean,
+        ]  # fmt: skip
+        columns = shares | dict(zip((*GAPS, *EFFECTS), differences, strict=True))
+        limits = [(0.0, 1.0) if name in shares else (-1.0, 1.0) for name in columns]
+        table = resampled(np.stack(list(columns.values()), axis=1), limits, int(self.job.get("seed", 0)))
+        return dict(zip(columns, table, strict=True))
+
+    @property
+    def able(self) -> bool:
+        """Whether the fact is told to be found more often than it is guessed without it."""
+        return self.effects[EFFECTS[0]].sign > 0
+
+    @property
+    def verdict(self) -> str:
+        """`U`, `primacy`, `recency`, `middle`, `none told`, or `at chance`: by the gaps' intervals."""
+        if not self.able:
+            return "at chance"
+        return shape(self.gaps[GAPS[0]].sign, self.gaps[GAPS[1]].sign)
+
+    @property
+    def half_width(self) -> float:
+        """Half the widest interval of the gaps."""
+        return max(gap.half_width for gap in self.gaps.values())
+
+    def trials_for(self, half_width: float) -> int:
+        """About how many trials make every gap's interval ± `half_width`, were the spread as seen."""
+        return max(gap.sets_for(half_width) for gap in self.gaps.values())
+
+    @property
+    def doubts(self) -> list[str]:
+        """What of the verdict the trials do not tell."""
+        if not self.able:
+            return not_told(self.prompts, ["it is found more often than guessed"])
+        ends = zip(("first", "last"), GAPS, strict=False)
+        return not_told(
+            self.prompts, [f"the {end} is favoured" for end, gap in ends if self.gaps[gap].sign == 0]
+        )
+
+    def profile(self) -> Profile:
+        """Accuracy as a profile over places, with its trials, ready for `posbias.compare` and `posbias.order`."""
+        attrs = {"model": self.model, "job": dict(self.job), "rule": self.rule}
+        samples = self.found.astype(float)
+        return Profile(samples.mean(axis=0), kind="rate", measures="accuracy", samples=samples, attrs=attrs)
+
+    def sentences(self) -> list[str]:
+        """The answer in words: what is guessed and what can be done, then what position does to it."""
+        controls = self.controls
+        told = [
+            f"{self.model} finds the fact in {self.found.mean():.0%} of the placed prompts, guesses it without "
+            f"the fact in {_percent(controls[ABSENT])}, finds it alone in {_percent(controls[ALONE])}, and with "
+            f"everything in a drawn order in {_percent(controls[SHUFFLED])}"
+        ]
+        if not self.able:
+            return [*told, "at chance: not told to be found more often than guessed; the curve says nothing"]
+        for name, gap in self.gaps.items():
+            words = ("no difference told", "the first favoured", "the last favoured")
+            if name != ENDS:
+                words = ("no difference told", "favoured", "at a disadvantage")
+            told.append(f"{name}: {_signed(gap)}: {words[gap.sign]}")
+        told.append(
+            f"intervals of the gaps are ± {self.half_width:.3f} at most; "
+            + ", ".join(f"± {width:g} takes {about(self.trials_for(width))} trials" for width in WIDTHS)
+        )
+        return [*told, f"verdict: {VERDICTS[self.verdict]}"]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as plain dictionaries and lists, ready for JSON."""
+        several = bool((self.every != self.found).any())
+        places = [
+            {"position": k, "depth": float(self.depth[k]), "accuracy": number.as_dict()}
+            | ({"all_found": self.all_found[k].as_dict()} if several else {})
+            for k, number in enumerate(self.accuracy)
+        ]
+        return {
+            "model": self.model,
+            "job": dict(self.job),
+            "rule": self.rule,
+            "prompts": self.prompts,
+            "words": self.words,
+            "able": self.able,
+            "verdict": self.verdict,
+            "doubts": self.doubts,
+            "positions": places,
+            "controls": {name: one.as_dict() for name, one in self.controls.items()},
+            "differences": {name: one.as_dict() for name, one in (self.gaps | self.effects).items()},
+            "half_width": self.half_width,
+            "trials_for": {f"{width:g}": self.trials_for(width) for width in WIDTHS},
+            "answer": self.sentences(),
+        }
+
+
+def _percent(one: Resampled) -> str:
+    return f"{one.value:.0%} (95 % interval {one.interval[0]:.0%} to {one.interval[1]:.0%})"
+
+
+def _signed(one: Resampled) -> str:
+    return f"{one.value:+.3f} in accuracy (95 % interval {one.interval[0]:+.3f} to {one.interval[1]:+.3f})"

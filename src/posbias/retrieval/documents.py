@@ -1,0 +1,148 @@
+"""Documents and questions of one's own: one document, or several, holds what is asked for.
+
+A file has one JSON object a line: `question`, `documents` (texts), `gold` (the number of the document that
+answers, from 0, or a list of them) and `answers` (accepted spellings; for several gold documents a list for
+each). Lines of Liu et al. 2023 (`question`, `answers`, and `ctxs` with `title`, `text` and `isgold`) are read as
+they are. The first gold document moves; others that are gold keep a drawn place, the rest their order.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from posbias.arguments import is_integer, shortened
+from posbias.errors import InputFileError, InvalidValueError
+from posbias.input_files import LARGEST, read_text
+from posbias.retrieval.scoring import normalised
+from posbias.retrieval.trials import Trial, Trials
+from posbias.signatures import typed
+
+
+@dataclass(frozen=True)
+class DocumentSet:
+    """A question, the documents that do not answer it, those that do, and by such document what is right."""
+
+    question: str
+    others: tuple[str, ...]
+    gold: tuple[str, ...]
+    answers: tuple[tuple[str, ...], ...]
+
+
+class Documents(Trials):
+    """Trials on document sets, one each. Raises `InvalidValueError` for a set of fewer places than positions."""
+
+    def __init__(self, sets: Sequence[DocumentSet], tokenizer: Any, wording: str, positions: int, seed: int):
+        super().__init__(tokenizer, "documents", wording, positions, seed)
+        self.sets = tuple(sets)
+        for number, given in enumerate(self.sets, start=1):
+            if (places := len(given.others) + len(given.gold)) < positions:
+                raise InvalidValueError(
+                    f"positions: {positions} given, at most the {places} documents of set {number} needed"
+                )
+
+    def trial(self, index: int) -> Trial:
+        """The variants of set `index`: its first gold document at each position, all others in one order."""
+        held = self.sets[index]
+        moved, *rest = held.gold
+        others, random = list(held.others), self._random(index)
+        for one in rest:
+            others.insert(int(random.integers(len(others) + 1)), one)
+        slots = np.linspace(0, len(others), self.positions).round().astype(int)
+        contexts = []
+        for slot in slots:
+            before = self._listed(others[:slot])
+            context = self._listed([*others[:slot], moved, *others[slot:]])
+            within = context.index(moved, len(before))
+            contexts.append((context, within))
+        # the moved one alone is left out: the other golds are part of what it moves among
+        arms = [
+            self._listed(others),
+            self._listed([moved]),
+            self._listed(self._shuffled(index, [moved, *others])),
+        ]
+        key, right = held.question, held.answers[0][0]
+        made = self._trial(contexts, (key, key), [right], slots / len(others), arms)
+        return replace(made, control=(), answers=(right,), accepted=held.answers)
+
+    def _listed(self, documents: Sequence[str]) -> str:
+        item = self._wording.item
+        return "".join(item.format(number=k, value=text) for k, text in enumerate(documents, start=1))
+
+
+@typed
+def read_document_sets(path: str | os.PathLike[str]) -> tuple[DocumentSet, ...]:
+    """Read document sets from a file of JSON lines. Raises `InputFileError` naming line and key."""
+    sets = []
+    for number, line in enumerate(read_text(path, LARGEST).splitlines(), start=1):
+        if not line.strip():
+            continue
+        where = f"{path}: line {number}"
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputFileError(f"{where}: not valid JSON ({error})") from None
+        if not isinstance(row, dict):
+            raise InputFileError(f"{where}: {shortened(row)} given, a JSON object needed")
+        sets.append(_set_of(_plain(row, where) if "ctxs" in row else row, where))
+    if not sets:
+        raise InputFileError(f"{path}: no line given, one JSON object for each question needed")
+    return tuple(sets)
+
+
+def _plain(row: dict[str, Any], where: str) -> dict[str, Any]:
+    """A line of Liu et al. 2023 with the keys of ours; a title stands before its text."""
+    entries = row["ctxs"]
+    if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
+        raise InputFileError(f"{where}: ctxs: {shortened(entries)} given, a list of objects needed")
+    documents = []
+    for one in entries:
+        title, text = one.get("title"), one.get("text")
+        documents.append(f"(Title: {title}) {text}" if isinstance(title, str) and title else text)
+    gold = [k for k, one in enumerate(entries) if one.get("isgold") is True]
+    return {
+        "question": row.get("question"),
+        "documents": documents,
+        "gold": gold[:1],
+        "answers": row.get("answers"),
+    }
+
+
+def _set_of(row: dict[str, Any], where: str) -> DocumentSet:
+    question, documents = row.get("question"), row.get("documents")
+    if not isinstance(question, str) or not question.strip():
+        raise InputFileError(f"{where}: question: {shortened(question)} given, a text needed")
+    if not _are_texts(documents) or len(documents) < 3:
+        raise InputFileError(f"{where}: documents: {shortened(documents)} given, three texts or more needed")
+    gold = row.get("gold")
+    places: list[Any] = gold if isinstance(gold, list) else [gold]
+    valid = all(is_integer(one) and 0 <= one < len(documents) for one in places)
+    if not places or not valid or len(set(places)) < len(places):
+        raise InputFileError(
+            f"{where}: gold: {shortened(gold)} given, numbers of documents from 0 to {len(documents) - 1} needed"
+        )
+    answers = row.get("answers")
+    by_gold: Any = [answers] if len(places) == 1 and _are_texts(answers) else answers
+    if not isinstance(by_gold, list) or len(by_gold) != len(places) or not all(map(_are_answers, by_gold)):
+        raise InputFileError(
+            f"{where}: answers: {shortened(answers)} given, a list of texts for each of {len(places)} gold "
+            "documents needed"
+        )
+    others = tuple(text for k, text in enumerate(documents) if k not in places)
+    return DocumentSet(
+        question, others, tuple(documents[k] for k in places), tuple(tuple(one) for one in by_gold)
+    )
+
+
+def _are_texts(given: Any) -> TypeGuard[list[str]]:
+    return (
+        isinstance(given, list) and bool(given) and all(isinstance(one, str) and one.strip() for one in given)
+    )
+
+
+def _are_answers(given: Any) -> TypeGuard[list[str]]:
+    """Whether these are texts of which each has a word to look for."""
+    return _are_texts(given) and all(normalised(one) for one in given)

@@ -1,0 +1,400 @@
+"""Retrieval asked in words: what is scored, what is resampled, and what holds for any answers."""
+
+import itertools
+import math
+import re
+import string
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm, t
+
+from posbias.errors import InputFileError, InvalidValueError, ModelError
+from posbias.retrieval.answer_files import AnswerFile, Request, read_answers, requests_of, write_requests
+from posbias.retrieval.asking import answers_made_elsewhere, ask, cost, each_answer, requests, trials_of
+from posbias.retrieval.documents import DocumentSet, read_document_sets
+from posbias.retrieval.job import retrieval_job
+from posbias.retrieval.resampling import MOST_DRAWS, RESAMPLES, Resampled, resampled
+from posbias.retrieval.scoring import is_right, normalised
+from posbias.retrieval.trials import ABSENT, ALONE, ARMS, SHUFFLED, Trial
+
+KEYS = retrieval_job("keys", pairs=6, positions=3, prompts=20)
+
+
+def reads(prompt):
+    """Answers a list in JSON rightly, and with a word of its own where the owner is not in it."""
+    owner = re.findall(r'"([\w ]+)": "$', prompt)[0]
+    pairs = dict(re.findall(r'"([\w ]+)": "([\w ]+)"', prompt))
+    return pairs.get(owner, "nobody knows")
+
+
+def says_the_last(prompt):
+    return re.findall(r'"[\w ]+": "([\w ]+)"', prompt)[-1]
+
+
+def trial(right, *wrong, accepted=()):
+    return Trial(("",), (), (right, *wrong), (0,), (0.0,), {}, accepted)
+
+
+# ── trials ──
+
+
+@pytest.mark.parametrize("task", ["keys", "needle", "documents"])
+def test_control_arms_hold_what_their_names_say(task):
+    sets = tuple(
+        DocumentSet(
+            f"Where is the {k}?",
+            tuple(f"Text {k}.{j} is here." for j in range(4)),
+            (f"Gold {k} lies.",),
+            (("Gold",),),
+        )
+        for k in range(3)
+    )
+    text = " ".join(f"Sentence number {k} of this text says little." for k in range(400))
+    job = retrieval_job(task, positions=3, prompts=3, length=120 if task == "needle" else None)
+    trials = trials_of(
+        job, text=text if task == "needle" else None, documents=sets if task == "documents" else None
+    )
+    for index in range(3):
+        made = trials.trial(index)
+        gold = sets[index].gold[0] if task == "documents" else made.answers[0]
+        assert tuple(made.arms) == ARMS
+        assert gold not in made.arms[ABSENT]
+        assert gold in made.arms[ALONE]
+        assert len(made.arms[ALONE]) < len(made.arms[ABSENT])
+        words = lambda prompt: sorted(re.findall(r"[a-zA-Z]+", prompt))  # noqa: E731
+        assert words(made.arms[SHUFFLED]) == words(made.asked[0]) == words(made.asked[-1])
+        assert made.arms[SHUFFLED] != made.asked[0]
+
+
+def test_only_the_first_gold_document_moves_and_the_others_keep_one_order():
+    others = tuple(f"Other {k}." for k in range(5))
+    held = DocumentSet("What?", others, ("Moved gold.", "Second gold."), (("moved",), ("second",)))
+    made = trials_of(retrieval_job("documents", positions=4, prompts=2), documents=(held, held)).trial(1)
+    orders = []
+    for prompt in made.asked:
+        listed = re.findall(r"Document \[\d+\] (.*)", prompt)
+        assert len(listed) == 7
+        orders.append([one for one in listed if one != "Moved gold."])
+        assert re.findall(r"Document \[(\d+)\]", prompt) == [str(k) for k in range(1, 8)]
+    assert all(order == orders[0] for order in orders)
+    assert made.asked[0].index("Moved") < made.asked[0].index("Other")
+    assert [
+        text[place:].startswith("Moved") for text, place in zip(made.asked, made.places, strict=True)
+    ] == [True] * 4
+    assert made.depths == (0.0, pytest.approx(1 / 3), pytest.approx(2 / 3), 1.0)
+
+
+# ── scoring ──
+
+
+@pytest.mark.parametrize(
+    ("answer", "contains", "first"),
+    [
+        ("The lamp.", True, True),
+        ("lamps", False, False),
+        ("It is a chair, not a lamp", True, False),
+        ("lamp, chair", True, True),
+        ("LAMP", True, True),
+        ("", False, False),
+    ],
+)
+def test_an_answer_is_scored_by_the_stated_rule(answer, contains, first):
+    asked = trial("lamp", "chair", "bridge")
+    assert is_right(answer, asked, "contains") == (contains,)
+    assert is_right(answer, asked, "first") == (first,)
+
+
+def test_of_two_that_begin_together_the_longer_one_is_meant():
+    assert is_right("red lamp", trial("red", "red lamp"), "first") == (False,)
+    assert is_right("red lamp", trial("red lamp", "red"), "first") == (True,)
+
+
+def test_several_facts_are_scored_one_by_one():
+    asked = trial("x", accepted=(("June", "the sixth month"), ("Rome",)))
+    assert is_right("in the sixth month", asked, "contains") == (True, False)
+    assert is_right("Rome, in June", asked, "contains") == (True, True)
+
+
+@given(st.text(), st.text(string.ascii_letters + " .,", min_size=1))
+def test_normalising_twice_changes_nothing_and_what_contains_the_answer_is_right(around, word):
+    assert normalised(normalised(around)) == normalised(around)
+    if normalised(word):
+        assert is_right(f"{around} {word} {around}", trial(word), "contains") == (True,)
+
+
+# ── resampling ──
+
+
+def plain_intervals(samples, seed):
+    """The same in loops: whole sets drawn with replacement, means, widened percentiles."""
+    from posbias import seeds
+
+    random, sets = seeds.stream(seed, "retrieval.bootstrap"), len(samples)
+    means = [samples[random.integers(sets, size=sets)].mean(axis=0) for _ in range(RESAMPLES)]
+    tail = norm.cdf(-t.ppf(0.975, sets - 1) * math.sqrt(sets / (sets - 1)))
+    return np.quantile(means, [tail, 1 - tail], axis=0)
+
+
+@settings(max_examples=10)
+@given(st.integers(2, 40), st.integers(0, 10**6))
+def test_resamples_are_those_of_a_plain_loop(sets, seed):
+    samples = np.random.default_rng(seed).integers(0, 2, size=(sets, 3)).astype(float)
+    samples[0], samples[1] = 0, 1
+    found = resampled(samples, [(0.0, 1.0)] * 3, seed)
+    low, high = plain_intervals(samples, seed)
+    for k, one in enumerate(found):
+        assert one.interval == pytest.approx((low[k], high[k]), abs=1e-12)
+        assert one.value == pytest.approx(samples[:, k].mean())
+        assert 0 <= one.interval[0] <= one.value <= one.interval[1] <= 1
+
+
+def test_differences_are_paired():
+    """Two places that differ in the same sets have a difference without spread, however much each varies."""
+    hits = np.random.default_rng(1).integers(0, 2, size=50).astype(float)
+    both = np.stack([hits, hits, hits - hits], axis=1)
+    place, _, gap = resampled(both, [(0, 1), (0, 1), (-1, 1)])
+    assert place.se > 0.05
+    assert (gap.value, gap.se) == (0, 0)
+    rule_of_three = 1 - 0.05 ** (1 / 50)
+    assert gap.interval == pytest.approx((-rule_of_three, rule_of_three))
+
+
+def test_one_set_tells_nothing():
+    one = resampled(np.array([[1.0]]), [(0.0, 1.0)])[0]
+    assert math.isnan(one.se)
+    assert one.interval == pytest.approx((0.05, 1.0))
+
+
+@given(st.floats(0.01, 0.6), st.integers(2, 400), st.floats(0.02, 0.5))
+def test_the_sets_that_a_width_takes_are_the_fewest_that_reach_it(se, n, width):
+    needed = Resampled(0.0, se, (0.0, 0.0), n).sets_for(width)
+    reach = lambda sets: t.ppf(0.975, sets - 1) * se * math.sqrt(n / sets)  # noqa: E731
+    if needed <= MOST_DRAWS:
+        assert reach(needed) <= width * (1 + 1e-9)
+    if needed > 2:
+        assert reach(needed - 1) > width * (1 - 1e-9)
+
+
+# ── asking ──
+
+
+def test_a_reader_finds_all_and_a_copier_only_the_last():
+    reader = ask(reads, KEYS)
+    assert [one.value for one in reader.accuracy] == [1, 1, 1]
+    assert [reader.controls[arm].value for arm in (ABSENT, ALONE, SHUFFLED)] == [0, 1, 1]
+    assert (reader.able, reader.verdict) == (True, "none told")
+    copier = ask(says_the_last, KEYS)
+    assert [one.value for one in copier.accuracy] == [0, 0, 1]
+    assert copier.verdict == "recency"
+    assert copier.gaps["last - middle"].value == 1
+
+
+def test_one_who_never_answers_is_at_chance_and_says_so():
+    curve = ask(lambda prompt: "I cannot tell.", KEYS)
+    assert (curve.able, curve.verdict) == (False, "at chance")
+    assert curve.doubts
+    assert curve.sentences()[-1].startswith("at chance")
+
+
+def test_the_number_of_threads_changes_no_number():
+    assert ask(says_the_last, KEYS, concurrency=4).as_dict() == ask(says_the_last, KEYS).as_dict()
+
+
+def test_the_curve_is_a_profile_with_its_trials():
+    profile = ask(says_the_last, KEYS).profile()
+    assert (profile.kind, profile.measures, profile.samples.shape) == ("rate", "accuracy", (20, 3))
+
+
+def noisy(prompt):
+    """Right in about four of five, by a rule of the prompt alone."""
+    return reads(prompt) if int(Request(0, "", None, prompt).id, 16) % 5 else "nobody knows"
+
+
+def test_asking_goes_on_until_the_width_is_reached():
+    job = retrieval_job("keys", pairs=6, positions=3, prompts=3000)
+    curve = ask(noisy, job, until=0.1)
+    assert curve.half_width <= 0.1
+    assert 40 < curve.prompts < 400
+    assert curve.job["prompts"] == curve.prompts
+
+
+def test_asking_stops_at_the_most_and_says_what_it_would_take():
+    curve = ask(noisy, retrieval_job("keys", pairs=6, positions=3, prompts=40), until=0.01)
+    assert curve.prompts == 40
+    assert curve.half_width > 0.01
+    assert curve.trials_for(0.01) > 1000
+
+
+@pytest.mark.parametrize("until", [0.0, 1.0, -0.1, math.nan])
+def test_a_width_that_cannot_be_is_refused(until):
+    with pytest.raises(InvalidValueError, match="until"):
+        ask(reads, KEYS, until=until)
+
+
+def test_what_is_no_text_is_no_answer():
+    with pytest.raises(ModelError, match="a text needed"):
+        ask(lambda prompt: 3, KEYS)
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_an_error_is_raised_once_and_what_was_answered_before_is_kept(tmp_path, concurrency):
+    path, calls = tmp_path / "answers.jsonl", itertools.count(1)
+
+    def fails(prompt):
+        if next(calls) > 25:
+            raise OSError("the line is cut")
+        return reads(prompt)
+
+    with pytest.raises(OSError, match="the line is cut"):
+        ask(fails, KEYS, answers=path, concurrency=concurrency)
+    kept = len(read_answers(path))
+    assert kept == 25
+    again = []
+    curve = ask(lambda prompt: (again.append(prompt), reads(prompt))[1], KEYS, answers=path)
+    assert len(again) == 20 * 6 - kept, "nothing is asked twice"
+    assert curve.as_dict() == ask(reads, KEYS).as_dict()
+
+
+# ── files ──
+
+
+def test_prompts_are_written_answered_elsewhere_and_read_back(tmp_path):
+    import json
+
+    asked = requests(trials_of(KEYS), KEYS.prompts)
+    rows = [json.loads(line) for line in write_requests(asked, tmp_path / "p.jsonl").read_text().splitlines()]
+    assert [row["arm"] for row in rows[:6]] == ["placed"] * 3 + list(ARMS)
+    answered = tmp_path / "a.jsonl"
+    answered.write_text(
+        "".join(json.dumps({"id": row["id"], "answer": says_the_last(row["prompt"])}) + "\n" for row in rows)
+    )
+    curve = ask(answers_made_elsewhere(read_answers(answered), "a.jsonl"), KEYS)
+    assert curve.as_dict() == ask(says_the_last, KEYS).as_dict()
+    answered.write_text("".join(answered.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(InputFileError, match=r"a.jsonl: no answer to the prompt [0-9a-f]{16}"):
+        ask(answers_made_elsewhere(read_answers(answered), "a.jsonl"), KEYS)
+
+
+def test_a_prompt_may_stand_for_its_id_and_two_answers_to_one_are_refused(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"prompt": "p", "answer": "x"}\n')
+    assert read_answers(path) == {Request(0, "", None, "p").id: "x"}
+    path.write_text('{"prompt": "p", "answer": "x"}\n{"prompt": "p", "answer": "y"}\n')
+    with pytest.raises(InputFileError, match="line 2: id"):
+        read_answers(path)
+
+
+@pytest.mark.parametrize(
+    "line", ["[]", "{", '{"id": "a"}', '{"answer": "b"}', '{"id": 3, "answer": "b"}', ""]
+)
+def test_a_bad_line_of_answers_is_named(tmp_path, line):
+    path = tmp_path / "a.jsonl"
+    path.write_text(line + "\n")
+    with pytest.raises(InputFileError, match=r"a\.jsonl"):
+        read_answers(path)
+
+
+@settings(max_examples=20)
+@given(cut=st.integers(0, 4000))
+def test_a_file_cut_anywhere_goes_on_with_the_same_answers(tmp_path_factory, cut):
+    path = tmp_path_factory.mktemp("cut") / "a.jsonl"
+    job = retrieval_job("keys", pairs=4, positions=3, prompts=3)
+    whole = ask(says_the_last, job, answers=path)
+    content = path.read_bytes()
+    path.write_bytes(content[:cut])
+    assert ask(says_the_last, job, answers=path).as_dict() == whole.as_dict()
+    assert sorted(path.read_bytes().splitlines()) == sorted(content.splitlines())
+
+
+def test_a_file_of_another_model_or_of_something_else_is_left_alone(tmp_path):
+    path = tmp_path / "a.jsonl"
+    ask(reads, KEYS, answers=path, asked_of={"model": "one"})
+    before = path.read_bytes()
+    with pytest.raises(InputFileError, match="another model"):
+        ask(reads, KEYS, answers=path, asked_of={"model": "two"})
+    assert path.read_bytes() == before
+    for foreign in ("some text", "some text\n", '{"id": 1}\n{"id": 2}\n'):
+        path.write_text(foreign)
+        with pytest.raises(InputFileError):
+            ask(reads, KEYS, answers=path)
+        assert path.read_text() == foreign
+
+
+def test_two_at_once_do_not_write_to_one_file(tmp_path):
+    path = tmp_path / "a.jsonl"
+    with (
+        AnswerFile(path, {}),
+        pytest.raises(Exception, match="another process is asking"),
+        AnswerFile(path, {}),
+    ):
+        pass
+
+
+def test_the_cost_leaves_out_what_is_known_and_counts_equal_prompts_once():
+    asked = requests_of(trials_of(KEYS).trial(0), 0)
+    whole = cost([*asked, *asked], {}, 10)
+    assert (whole.requests, whole.most_out) == (6, 60)
+    assert whole.words_in == sum(len(re.findall(r"\w+|[^\w\s]", one.prompt)) for one in asked)
+    assert cost(asked, {asked[0].id: "x"}).requests == 5
+
+
+def test_answers_come_with_their_requests_in_any_order():
+    asked = requests(trials_of(KEYS), 4)
+    assert dict(each_answer(str.upper, asked, 3)) == {one: one.prompt.upper() for one in asked}
+
+
+# ── documents ──
+
+GOOD = '{"question": "q", "documents": ["a", "b", "c"], "gold": 1, "answers": ["x"]}'
+
+
+def test_documents_are_read_also_as_liu_et_al_wrote_them(tmp_path):
+    path = tmp_path / "sets.jsonl"
+    theirs = (
+        '{"question": "q", "answers": ["x", "y"], "ctxs": [{"title": "T", "text": "a", "isgold": false},'
+        ' {"title": "G", "text": "b", "isgold": true}, {"title": "", "text": "c", "isgold": false}]}'
+    )
+    several = (
+        '{"question": "q", "documents": ["a", "b", "c", "d"], "gold": [2, 0], "answers": [["x"], ["y"]]}'
+    )
+    path.write_text(f"{GOOD}\n\n{theirs}\n{several}\n")
+    one, two, three = read_document_sets(path)
+    assert one == DocumentSet("q", ("a", "c"), ("b",), (("x",),))
+    assert two == DocumentSet("q", ("(Title: T) a", "c"), ("(Title: G) b",), (("x", "y"),))
+    assert three == DocumentSet("q", ("b", "d"), ("c", "a"), (("x",), ("y",)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [
+        ('"q"', '""', "question"), ('"q"', "3", "question"), ('["a", "b", "c"]', '["a", "b"]', "documents"),
+        ('["a", "b", "c"]', '"abc"', "documents"), ('"gold": 1', '"gold": 3', "gold"),
+        ('"gold": 1', '"gold": true', "gold"),
+        ('"gold": 1', '"gold": []', "gold"), ('"gold": 1', '"gold": [1, 1]', "gold"),
+        ('["x"]', '["the"]', "answers"),
+        ('["x"]', "[]", "answers"), ('"gold": 1', '"gold": [0, 1]', "answers"), (GOOD, "{}", "question"),
+        (GOOD, "[]", "line 1"), (GOOD, "{", "line 1"), (GOOD, "", "no line"), (GOOD, '{"ctxs": 3}', "ctxs"),
+    ],
+)  # fmt: skip
+def test_a_bad_document_set_is_named(tmp_path, old, new, key):
+    path = tmp_path / "sets.jsonl"
+    path.write_text(GOOD.replace(old, new))
+    with pytest.raises(InputFileError, match=rf"sets.jsonl.*{key}"):
+        read_document_sets(path)
+
+
+def test_what_a_task_has_not_is_refused():
+    with pytest.raises(InvalidValueError, match="text: given"):
+        trials_of(KEYS, text="x")
+    with pytest.raises(InvalidValueError, match="documents: missing"):
+        trials_of(retrieval_job("documents", prompts=2))
+    held = DocumentSet("q", ("a", "b"), ("c",), (("x",),))
+    with pytest.raises(InvalidValueError, match="prompts: 3 given, at most the 2 sets"):
+        trials_of(retrieval_job("documents", positions=3, prompts=3), documents=(held, held))
+    with pytest.raises(InvalidValueError, match="positions: 5 given, at most the 3 documents of set 1"):
+        trials_of(retrieval_job("documents", prompts=2), documents=(held, held))
+    with pytest.raises(InvalidValueError, match="pairs: given with the task documents"):
+        retrieval_job("documents", pairs=3)
