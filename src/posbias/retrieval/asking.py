@@ -102,7 +102,7 @@ def ask(
     if until is not None and not 0 < until < 1:
         raise InvalidValueError(f"until: {shortened(until)} given, a number above 0 and below 1 needed")
     counted("concurrency", concurrency)
-    chosen = default_rule(job) if rule is None else rule
+    chosen: Rule = default_rule(job) if rule is None else rule
     trials = trials_of(job, text=text, documents=documents)
     round_ = job.prompts if until is None else min(FIRST_ROUND, job.prompts)
     asked = _Asked(trials, job, chosen, str((asked_of or {}).get("model", "the generator")))
@@ -153,7 +153,8 @@ class _Asked:
     """The trials answered so far, scored."""
 
     def __init__(self, trials: Trials, job: RetrievalJob, rule: Rule, model: str):
-        self._trials, self._job, self._rule, self._model = trials, job, rule, model
+        self._trials, self._job, self._model = trials, job, model
+        self._rule: Rule = rule
         self._made: list[Trial] = []
         self._right: list[dict[str, list[tuple[bool, ...]]]] = []
 

@@ -1,0 +1,196 @@
+"""A model behind an OpenAI-compatible server, as a function from prompt to text.
+
+    ask(Endpoint("http://localhost:8000/v1", "smollm2"), retrieval_job("keys"), concurrency=4)
+
+Only the host of the address is ever spoken to: redirections are errors, proxies of the environment
+are not used.
+"""
+
+import email.utils
+import http.client
+import json
+import logging
+import math
+import os
+import time
+import urllib.error
+import urllib.request
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from posbias.arguments import positive, shortened, whole
+from posbias.errors import InvalidValueError, ModelError
+from posbias.signatures import typed
+
+log = logging.getLogger(__name__)
+KEY = "OPENAI_API_KEY"
+"""The environment variable that holds the key; without one, none is sent."""
+LARGEST = 4 * 2**20
+"""Bytes of an answer."""
+LONGEST_WAIT = 60.0
+"""Seconds between two tries, also where the server asks for more."""
+_AGAIN = {408, 409, 425, 429, 500, 502, 503, 504, 529}
+_PATHS = {"chat": "chat/completions", "completion": "completions"}
+
+
+class _RefusedError(Exception):
+    """What another try may change; `wait` is what the server asks for, in seconds."""
+
+    def __init__(self, why: str, wait: float = 0.0):
+        super().__init__(why)
+        self.wait = wait
+
+
+class _NoRedirection(urllib.request.HTTPRedirectHandler):
+    """Another host was not named by anybody."""
+
+    def redirect_request(self, req, fp, code, msg, headers, newurl):
+        return None
+
+
+@typed
+@dataclass(frozen=True)
+class Endpoint:
+    """A server's address, to which `/chat/completions` or `/completions` is added, and a model of it.
+
+    `system`: a system message (chat alone). `most_out`: tokens of an answer at most. `timeout`: seconds without
+    a byte; `retries`: further tries after 408, 409, 425, 429, 5xx, a timeout, a broken connection or an answer
+    that is none, with pauses of 1, 2, 4, … s or as `Retry-After` says, `LONGEST_WAIT` at most. Decoding is greedy
+    (temperature 0). Raises `InvalidValueError` for no address, and for a system message without a place.
+    """
+
+    url: str
+    model: str
+    _: KW_ONLY
+    api: Literal["chat", "completion"] = "chat"
+    system: str | None = None
+    most_out: int = 32
+    timeout: float = 120.0
+    retries: int = 5
+    key: str | None = field(default=None, repr=False)
+
+    def __post_init__(self):
+        try:
+            parts = urlsplit(self.url)
+            right = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            parts, right = None, False
+        if (
+            parts is None
+            or not right
+            or parts.username
+            or parts.query
+            or parts.fragment
+            or not self.url.isascii()
+        ):
+            raise InvalidValueError(
+                f"endpoint: {shortened(self.url)} given, an address such as http://localhost:8000/v1 needed"
+            )
+        if not self.model:
+            raise InvalidValueError("model: '' given, the name of a model of the server needed")
+        if self.system is not None and self.api != "chat":
+            raise InvalidValueError("system: given with the api completion, which has no system message")
+        whole("most_out", self.most_out, 1)
+        whole("retries", self.retries, 0)
+        positive("timeout", self.timeout)
+        if self.key is None:
+            object.__setattr__(self, "key", os.environ.get(KEY) or None)
+        if self.key and parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+            log.warning("the key of %s goes to %s without encryption; https keeps it", KEY, parts.hostname)
+
+    @property
+    def asked_of(self) -> dict[str, Any]:
+        """What decides an answer beside the prompt: model, api, system message and the answer's length."""
+        about = {"model": self.model, "api": self.api, "system": self.system, "most_out": self.most_out}
+        return {**about, "temperature": 0}
+
+    def __call__(self, prompt: str) -> str:
+        """The answer to a prompt. Raises `ModelError` for a refusal, or after the last try."""
+        for tried in range(self.retries + 1):
+            try:
+                return self._answer(prompt)
+            except _RefusedError as error:
+                if tried == self.retries:
+                    times = "once" if tried == 0 else f"{tried + 1} times"
+                    raise ModelError(f"endpoint: {self.url} was asked {times}: {error}") from None
+                pause = min(LONGEST_WAIT, max(error.wait, 2.0**tried))
+                log.info("%s: %s; asked again in %.0f s", self.url, error, pause)
+                time.sleep(pause)
+        raise AssertionError
+
+    def _answer(self, prompt: str) -> str:
+        """One try."""
+        told: dict[str, Any] = {
+            "model": self.model,
+            "temperature": 0,
+            "max_tokens": self.most_out,
+            "stream": False,
+        }
+        if self.api == "chat":
+            system = [] if self.system is None else [{"role": "system", "content": self.system}]
+            told["messages"] = [*system, {"role": "user", "content": prompt}]
+        else:
+            told["prompt"] = prompt
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if self.key:
+            headers["Authorization"] = f"Bearer {self.key}"
+        address = f"{self.url.rstrip('/')}/{_PATHS[self.api]}"
+        request = urllib.request.Request(address, json.dumps(told).encode(), headers, method="POST")
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirection())
+        try:
+            with opener.open(request, timeout=self.timeout) as response:
+                content = response.read(LARGEST + 1)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise self._refusal(error) from None
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            said = str(reason) or type(reason).__name__
+            raise _RefusedError("no answer in time" if isinstance(reason, TimeoutError) else said) from None
+        return self._text(content)
+
+    def _refusal(self, error: urllib.error.HTTPError) -> Exception:
+        """What to raise for a status that is no success."""
+        try:
+            body = error.read(2000).decode(errors="replace")
+        except (OSError, http.client.HTTPException):
+            body = ""
+        said = f"HTTP {error.code} {error.reason}" + (f" ({shortened(body)})" if body.strip() else "")
+        if error.code in _AGAIN:
+            return _RefusedError(said, seconds_of(error.headers.get("Retry-After")))
+        if 300 <= error.code < 400:
+            said += "; redirections are not followed, the address itself needed"
+        return ModelError(f"endpoint: {self.url} refused: {said}")
+
+    def _text(self, content: bytes) -> str:
+        """The text of a server's answer. Raises `_RefusedError` where there is none."""
+        if len(content) > LARGEST:
+            raise _RefusedError(f"an answer of more than {LARGEST:,} bytes")
+        try:
+            choice = json.loads(content)["choices"][0]
+            text = choice["message"]["content"] if self.api == "chat" else choice["text"]
+        except (ValueError, LookupError, TypeError, RecursionError):
+            raise _RefusedError(
+                f"not an answer of this api: {shortened(content.decode(errors='replace'))}"
+            ) from None
+        if text is None:
+            # a model that said nothing, or nothing but its reasoning
+            return ""
+        if not isinstance(text, str):
+            raise _RefusedError(f"not an answer of this api: {shortened(text)} in the place of a text")
+        return text
+
+
+def seconds_of(retry_after: str | None) -> float:
+    """The seconds of a header `Retry-After`, a number or a date; 0 for none or for nonsense."""
+    if not retry_after:
+        return 0.0
+    try:
+        seconds = float(retry_after)
+    except ValueError:
+        try:
+            seconds = email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time()
+        except ValueError:
+            return 0.0
+    return max(0.0, seconds) if math.isfinite(seconds) else 0.0
