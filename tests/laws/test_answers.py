@@ -4,6 +4,7 @@ import itertools
 import math
 import re
 import string
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,8 +31,18 @@ def reads(prompt):
     return pairs.get(owner, "nobody knows")
 
 
+def listed(prompt):
+    return re.findall(r'"[\w ]+": "([\w ]+)"', prompt)
+
+
 def says_the_last(prompt):
-    return re.findall(r'"[\w ]+": "([\w ]+)"', prompt)[-1]
+    return listed(prompt)[-1]
+
+
+def reads_the_end(prompt):
+    """Answers rightly, but sees the last two of a list alone."""
+    owner = re.findall(r'"([\w ]+)": "$', prompt)[0]
+    return dict(re.findall(r'"([\w ]+)": "([\w ]+)"', prompt)[-2:]).get(owner, "nobody knows")
 
 
 def trial(right, *wrong, accepted=()):
@@ -181,15 +192,24 @@ def test_the_sets_that_a_width_takes_are_the_fewest_that_reach_it(se, n, width):
 # ── asking ──
 
 
-def test_a_reader_finds_all_and_a_copier_only_the_last():
+def test_a_reader_finds_all_and_one_who_reads_the_end_has_recency():
     reader = ask(reads, KEYS)
     assert [one.value for one in reader.accuracy] == [1, 1, 1]
     assert [reader.controls[arm].value for arm in (ABSENT, ALONE, SHUFFLED)] == [0, 1, 1]
     assert (reader.able, reader.verdict) == (True, "none told")
-    copier = ask(says_the_last, KEYS)
-    assert [one.value for one in copier.accuracy] == [0, 0, 1]
-    assert copier.verdict == "recency"
-    assert copier.gaps["last - middle"].value == 1
+    half = ask(reads_the_end, KEYS)
+    assert [one.value for one in half.accuracy] == [0, 0, 1]
+    assert half.verdict == "recency"
+    assert half.gaps["last - middle"].value == 1
+
+
+@pytest.mark.parametrize("place", [0, 2, -1])
+def test_one_who_copies_from_a_place_whatever_is_asked_is_at_chance(place):
+    """The place alone has accuracy 1 where it is among those asked at, and lists in a drawn order tell."""
+    copier = ask(lambda prompt: listed(prompt)[place % len(listed(prompt))], replace(KEYS, prompts=60))
+    assert max(one.value for one in copier.accuracy) == 1
+    assert copier.controls[SHUFFLED].value == pytest.approx(copier.chance, abs=0.2)
+    assert (copier.able, copier.verdict) == (False, "at chance")
 
 
 def test_one_who_never_answers_is_at_chance_and_says_so():

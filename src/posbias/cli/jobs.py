@@ -72,7 +72,7 @@ def computed_once(
         return files.load(file), file
     clear_leftovers(file.parent)
     checkpoint = file.with_name(f".{file.stem}-{fingerprint[:12]}.partial.safetensors")
-    with _resumable(prompts) as on_event:
+    with resumable(prompts) as on_event:
         dataset = compute(checkpoint=checkpoint, on_event=on_event)
     if processes.first:
         files.save(dataset, file)
@@ -82,7 +82,8 @@ def computed_once(
 
 
 @contextmanager
-def _resumable(prompts: int) -> Iterator[OnEvent]:
+def resumable(prompts: int) -> Iterator[OnEvent]:
+    """Progress on so many prompts; KeyboardInterrupt says how many of them are kept."""
     done, first, pace = 0.0, None, Pace()
     with progress() as show:
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from posbias.arguments import shortened
 from posbias.cli import options as shared
+from posbias.cli.asking import PICTURES, Asking, ask_black_box
 from posbias.cli.jobs import JobFiles, computed_once
 from posbias.cli.output import answer_with
 from posbias.errors import InvalidValueError
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from posbias.measurement.retrieval import RetrievalJob
     from posbias.retrieval.statistics import RetrievalCurve
 
-PICTURES = ("retrieval.svg", "retrieval.png")
 _SHORT = 256
 
 
@@ -40,7 +40,8 @@ class Options:
     prompts
         Trials: each has its own facts and order, and is asked at every place.
     wording
-        keys: json, list, belongs or chat. needle: plain or chat. Default: the first.
+        keys: json, list, belongs or chat. needle: plain or chat. --trials: numbered, plain or chat. Default: the
+        first; chat with --api chat.
     text
         Text that the needle lies in, as for `posbias measure`. Default: the bundled State of the Union addresses.
     loading
@@ -49,6 +50,8 @@ class Options:
         A measurement's .nc of the same model: its influence by position is drawn beside the curve.
     out
         The folder to write to. Default: results/NAME.
+    asking
+        How to ask a model that is not opened here.
     """
 
     task: Literal["keys", "needle"] = "keys"
@@ -62,22 +65,33 @@ class Options:
     loading: shared.Loading = shared.Loading()
     threads: shared.TorchThreads = None
     measurement: Path | None = None
+    asking: Asking = Asking()
     out: shared.Out | None = None
     rerun: shared.Rerun = False
     json: shared.Json = False
 
 
-def retrieve(model: str = shared.DEFAULT_MODEL, *, options: Options = Options()) -> None:
+def retrieve(model: str | None = None, *, options: Options = Options()) -> None:
     """Ask a model for a fact that stands first, last or in between, and see where it finds it.
 
     Writes retrieval.nc and the curve as SVG and PNG. An interrupted run goes on from its finished prompts when
-    the same command is given again.
+    the same command is given again. With --endpoint, --answers or --write-prompts the model is not opened: a
+    server is asked, or answers are read; answers.jsonl and retrieval.json stand for retrieval.nc then.
 
     Parameters
     ----------
     model
-        A model (as for `posbias measure`), or the .nc of a finished retrieval, which is told and drawn again.
+        A model (as for `posbias measure`), the .nc of a finished retrieval, which is told and drawn again, or with
+        --endpoint a model of that server. Default: smollm2-135m.
     """
+    if options.out is not None and options.out.suffix:
+        raise InvalidValueError(
+            f"out: {shortened(str(options.out))} given, a folder needed (the answer is several files)"
+        )
+    if options.asking.wanted:
+        ask_black_box(model, options)
+        return
+    model = shared.DEFAULT_MODEL if model is None else model
     finished = model.endswith(".nc")
     if not finished:
         need("torch", "xarray", work="asking a model", extra="measure")
@@ -85,10 +99,6 @@ def retrieve(model: str = shared.DEFAULT_MODEL, *, options: Options = Options())
     from posbias.retrieval.statistics import retrieval_curve
     from posbias.store import load_measurement
 
-    if options.out is not None and options.out.suffix:
-        raise InvalidValueError(
-            f"out: {shortened(str(options.out))} given, a folder needed (the answer is several files)"
-        )
     beside = None if options.measurement is None else load_measurement(options.measurement)
     retrieval, file, folder = (_finished if finished else _asked)(model, options, beside)
     curve = retrieval_curve(retrieval)

@@ -1,7 +1,8 @@
 """What answers in words say of retrieval by position: a curve, the gaps of its ends, and what the controls say.
 
 Answers are right or wrong (`scoring`); there are no probabilities. A curve means something where the fact is
-found more often than it is guessed: the arm without it says how often that is.
+found more often than it is guessed: the arm without it says how often that is. In a list there is more to copy:
+whoever does not heed the question is right in one of K of lists in a drawn order, whatever place they copy from.
 """
 
 from collections.abc import Mapping
@@ -34,7 +35,8 @@ class AnswerCurve:
     `found`: whether the moved fact was in the answer, by trial and position; `arms`: the same for each control
     arm; `every`: whether all asked facts were, by trial and position (with one fact: `found`). `depth`: mean place
     of the fact as a share of what else there is; `words`: mean length of the placed prompts. `job` is what was
-    asked, `rule` how answers are scored. Raises `InvalidValueError` for fewer than two trials.
+    asked, `rule` how answers are scored; `chance` is how often copying is right in a drawn order (0: there is
+    nothing else to copy, or nobody knows). Raises `InvalidValueError` for fewer than two trials.
     """
 
     model: str
@@ -45,6 +47,7 @@ class AnswerCurve:
     arms: Mapping[str, Bool[np.ndarray, "prompt"]]
     depth: Float[np.ndarray, "position"]
     words: float
+    chance: float = 0.0
 
     def __post_init__(self):
         if len(self.found) < 2:
@@ -99,8 +102,9 @@ class AnswerCurve:
 
     @property
     def able(self) -> bool:
-        """Whether the fact is told to be found more often than it is guessed without it."""
-        return self.effects[EFFECTS[0]].sign > 0
+        """Whether the fact is told to be found more often than without it, and in a drawn order than by chance."""
+        above = not self.chance or self.controls[SHUFFLED].interval[0] > self.chance
+        return self.effects[EFFECTS[0]].sign > 0 and above
 
     @property
     def verdict(self) -> str:
@@ -122,7 +126,7 @@ class AnswerCurve:
     def doubts(self) -> list[str]:
         """What of the verdict the trials do not tell."""
         if not self.able:
-            return not_told(self.prompts, ["it is found more often than guessed"])
+            return not_told(self.prompts, ["it is found more often than guessed or copied"])
         ends = zip(("first", "last"), GAPS, strict=False)
         return not_told(
             self.prompts, [f"the {end} is favoured" for end, gap in ends if self.gaps[gap].sign == 0]
@@ -141,9 +145,13 @@ class AnswerCurve:
             f"{self.model} finds the fact in {self.found.mean():.0%} of the placed prompts, guesses it without "
             f"the fact in {_percent(controls[ABSENT])}, finds it alone in {_percent(controls[ALONE])}, and with "
             f"everything in a drawn order in {_percent(controls[SHUFFLED])}"
+            + (f"; copying any would be right in {self.chance:.0%} of these" if self.chance else "")
         ]
         if not self.able:
-            return [*told, "at chance: not told to be found more often than guessed; the curve says nothing"]
+            return [
+                *told,
+                "at chance: not told to be found more often than guessed or copied; the curve says nothing",
+            ]
         for name, gap in self.gaps.items():
             words = ("no difference told", "the first favoured", "the last favoured")
             if name != ENDS:
@@ -169,6 +177,7 @@ class AnswerCurve:
             "rule": self.rule,
             "prompts": self.prompts,
             "words": self.words,
+            "chance": self.chance,
             "able": self.able,
             "verdict": self.verdict,
             "doubts": self.doubts,

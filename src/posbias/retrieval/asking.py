@@ -99,9 +99,7 @@ def ask(
     generator raises, and as `AnswerFile`.
     """
     job = job or retrieval_job()
-    if until is not None and not 0 < until < 1:
-        raise InvalidValueError(f"until: {shortened(until)} given, a number above 0 and below 1 needed")
-    counted("concurrency", concurrency)
+    check_effort(until, concurrency)
     chosen: Rule = default_rule(job) if rule is None else rule
     trials = trials_of(job, text=text, documents=documents)
     round_ = job.prompts if until is None else min(FIRST_ROUND, job.prompts)
@@ -115,6 +113,13 @@ def ask(
             # what is estimated from few trials is not trusted beyond twice as many
             wanted = min(2 * round_, max(round_ + 1, curve.trials_for(until)))
             round_ = min(job.prompts, wanted)
+
+
+def check_effort(until: float | None, concurrency: int) -> None:
+    """Raise `InvalidValueError` for a half-width or a number of threads that cannot be."""
+    if until is not None and not 0 < until < 1:
+        raise InvalidValueError(f"until: {shortened(until)} given, a number above 0 and below 1 needed")
+    counted("concurrency", concurrency)
 
 
 def default_rule(job: RetrievalJob) -> Rule:
@@ -195,6 +200,7 @@ class _Asked:
             arms={arm: np.array([trial[arm][0][0] for trial in self._right]) for arm in ARMS},
             depth=np.mean([trial.depths for trial in self._made], axis=0),
             words=float(np.mean(words)),
+            chance=1 / len(self._made[0].answers) if self._job.task == "keys" else 0.0,
         )
 
 

@@ -1,0 +1,263 @@
+"""`posbias retrieve` of a model that is only asked, over real connections: files, answers, kills, wrong input."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from answers import faults
+from command import called
+from http_servers import prompt_of, serving
+
+POSBIAS = Path(sys.executable).with_name("posbias")
+LISTS = ("--pairs", 6, "--positions", 3, "--wording", "json")
+SMALL = (*LISTS, "--prompts", 8)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    return tmp_path
+
+
+def reads(prompt):
+    """Reads the first two and the last two of a list in JSON."""
+    owner = re.findall(r'"([\w ]+)": "\s*$', prompt)[0]
+    pairs = re.findall(r'"([\w ]+)": "([\w ]+)"', prompt)
+    return dict([*pairs[:2], *pairs[-2:]]).get(owner, "nobody knows")
+
+
+def answer(number, body):
+    return reads(prompt_of(body))
+
+
+def asked(server, *words, model="toy/model"):
+    done = called("retrieve", model, "--endpoint", server.url, *words, "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert not faults(told)
+    return told, done.stderr
+
+
+def lines(path):
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def test_a_server_is_asked_once_and_everything_is_kept():
+    with serving(answer) as server:
+        told, said = asked(server, *SMALL, "--api", "completion")
+        assert len(server.asked) == 8 * 6
+        assert server.most_together <= 4
+        again, said_again = asked(server, *SMALL, "--api", "completion")
+        assert len(server.asked) == 8 * 6
+        more, _ = asked(server, *LISTS, "--api", "completion", "--prompts", 10)
+        assert len(server.asked) == 10 * 6
+    folder = Path("results/model-completion-keys")
+    assert told["file"] == str(folder / "answers.jsonl")
+    assert {path.name for path in folder.iterdir()} == {
+        "answers.jsonl", "retrieval.json", "retrieval.png", "retrieval.svg",
+    }  # fmt: skip
+    assert again == told
+    assert json.loads((folder / "retrieval.json").read_text())["curves"] == more["curves"]
+    words = sum(len(re.findall(r"\w+|[^\w\s]", row["prompt"])) for row in lines(told["file"])[1 : 8 * 6 + 1])
+    assert (
+        f"to ask: 48 requests, about {words * 1.3:,.0f} tokens in (1.3 a word), at most 1,536 tokens out"
+        in said
+    )
+    assert "to ask: 0 requests" in said_again
+    curve = told["curves"][0]
+    assert [place["accuracy"]["value"] for place in curve["positions"]] == [1, 0, 1]
+    assert (curve["verdict"], curve["chance"]) == ("U", pytest.approx(1 / 6))
+    assert curve["answer"][-1].startswith("verdict: a U")
+
+
+def test_without_json_the_answer_is_a_table_and_sentences():
+    with serving(answer) as server:
+        done = called("retrieve", "toy", "--endpoint", server.url, *SMALL)
+    assert re.search(r"^0 +0\.00 +1\.00 \[0\.\d\d, 1\.00\]$", done.stdout, re.MULTILINE)
+    assert "verdict: a U" in done.stdout
+    assert "answers: results/toy-chat-keys/answers.jsonl" in done.stdout
+
+
+def test_prompts_are_written_answered_by_somebody_and_read():
+    done = called("retrieve", "--write-prompts", "prompts.jsonl", *SMALL, "--json")
+    told = json.loads(done.stdout)
+    assert not faults(told)
+    rows = lines("prompts.jsonl")
+    assert told["prompts"] == len(rows) == 48
+    Path("answers.jsonl").write_text(
+        "".join(json.dumps({"id": row["id"], "answer": reads(row["prompt"])}) + "\n" for row in rows)
+    )
+    read = called("retrieve", "--answers", "answers.jsonl", *SMALL, "--json", "--out", "there")
+    told = json.loads(read.stdout)
+    assert not faults(told)
+    assert told["asked"] == {"model": "answers of answers.jsonl"}
+    with serving(answer) as server:
+        served, _ = asked(server, *SMALL)
+    assert told["curves"][0]["positions"] == served["curves"][0]["positions"]
+    left_out = called("retrieve", "--answers", "answers.jsonl", *LISTS, "--prompts", 9)
+    assert left_out.returncode == 2
+    assert "no answer to the prompt" in left_out.stderr
+
+
+def test_documents_of_ones_own_a_system_message_and_a_chat():
+    """The form of Liu et al. 2023; the server knows what stands in the first document alone."""
+    with Path("sets.jsonl").open("w") as file:
+        for k in range(12):
+            entries = [
+                {"title": f"T{j}", "text": f"text {k}.{j}", "isgold": j == 1, "hasanswer": j == 1}
+                for j in range(5)
+            ]
+            json.dump({"question": f"what is {k}?", "answers": [f"text {k}.1"], "ctxs": entries}, file)
+            file.write("\n")
+
+    def first_document(number, body):
+        return "It is " + re.findall(r"\) (.*)", prompt_of(body))[0]
+
+    with serving(first_document) as server:
+        told, _ = asked(server, "--trials", "sets.jsonl", "--positions", 3, "--system", "Answer.")
+    curve = told["curves"][0]
+    job = ("task", "pairs", "length", "wording", "positions", "prompts", "seed")
+    assert tuple(curve["job"][key] for key in job) == ("documents", None, None, "chat", 3, 12, 0)
+    assert [place["accuracy"]["value"] for place in curve["positions"]] == [1, 0, 0]
+    assert (curve["rule"], curve["verdict"]) == ("contains", "primacy")
+    assert server.asked[0][2]["messages"][0] == {"role": "system", "content": "Answer."}
+    assert told["file"] == "results/model-chat-system-documents/answers.jsonl"
+
+
+def test_several_sizes_are_a_map_and_asking_stops_when_it_is_known():
+    with serving(answer) as server:
+        told, _ = asked(
+            server, "--sizes", "4,8", "--wording", "json", "--positions", 3, "--prompts", 60, "--until", 0.12
+        )
+    assert [curve["job"]["pairs"] for curve in told["curves"]] == [4, 8]
+    for curve in told["curves"]:
+        assert curve["half_width"] <= 0.12
+        assert 32 <= curve["prompts"] < 60
+    assert Path(told["pictures"][1]).read_bytes().startswith(b"\x89PNG")
+    drawn = Path(told["pictures"][0]).read_text()
+    assert "pairs" in drawn
+
+
+def test_another_system_message_does_not_go_on_in_the_same_file():
+    with serving(answer) as server:
+        asked(server, *SMALL, "--out", "one")
+        before = Path("one/answers.jsonl").read_bytes()
+        done = called(
+            "retrieve", "toy/model", "--endpoint", server.url, *SMALL, "--out", "one", "--system", "x"
+        )
+    assert done.returncode == 2
+    assert "answers of another model, or asked in another way" in done.stderr
+    assert Path("one/answers.jsonl").read_bytes() == before
+
+
+@pytest.mark.waits
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_what_was_answered_before_a_kill_is_not_asked_again(how):
+    with serving(lambda number, body: ("late", 0.03, reads(prompt_of(body)))) as server:
+        words = [
+            "retrieve",
+            "toy",
+            "--endpoint",
+            server.url,
+            *map(str, LISTS),
+            "--prompts",
+            "30",
+            "--out",
+            "r",
+        ]
+        process = subprocess.Popen([POSBIAS, *words], stderr=subprocess.PIPE, text=True)
+        end = time.monotonic() + 60
+        while len(server.asked) < 40 and time.monotonic() < end and process.poll() is None:
+            time.sleep(0.01)
+        process.send_signal(how)
+        said = process.communicate(timeout=30)[1]
+        if how == signal.SIGINT:
+            assert process.returncode == 130, said
+            assert re.search(r"interrupted: \d+ of 180 prompts are kept", said)
+        kept = Path("r/answers.jsonl").read_bytes()
+        whole = kept[: kept.rfind(b"\n") + 1].splitlines()[1:]
+        assert 30 <= len(whole) < 180
+        sent = len(server.asked)
+        done = called(*words, "--json")
+        assert done.returncode == 0, done.stderr
+        assert len(server.asked) - sent == 180 - len(whole)
+    with serving(answer) as server:
+        plain = called("retrieve", "toy", "--endpoint", server.url, *LISTS, "--prompts", 30, "--json")
+    assert json.loads(done.stdout)["curves"] == json.loads(plain.stdout)["curves"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--answers", "a", "--endpoint", "http://localhost/v1"], "--answers: given with --endpoint"),
+        (
+            ["--write-prompts", "a", "--endpoint", "http://localhost/v1"],
+            "--write-prompts: given with --endpoint",
+        ),
+        (["--system", "x"], "system: given with a model that is opened here"),
+        (["--until", "0.1"], "until: given with a model that is opened here"),
+        (["--endpoint", "http://localhost/v1"], "model: none given"),
+        (["m", "--endpoint", "localhost:80"], "endpoint: 'localhost:80' given"),
+        (
+            ["m", "--endpoint", "http://localhost/v1", "--dtype", "float16"],
+            "dtype: given with a model that is only",
+        ),
+        (
+            ["m", "--endpoint", "http://localhost/v1", "--threads", "2"],
+            "threads: given with a model that is only",
+        ),
+        (
+            ["m", "--endpoint", "http://localhost/v1", "--sizes", "4,5", "--pairs", "4"],
+            "pairs: given with --sizes",
+        ),
+        (["m", "--endpoint", "http://localhost/v1", "--concurrency", "0"], "concurrency: 0 given"),
+        (
+            ["m", "--endpoint", "http://localhost/v1", "--system", "x", "--api", "completion"],
+            "system: given with",
+        ),
+        (["m", "--endpoint", "http://localhost/v1", "--until", "2"], "until: 2.0 given"),
+        (["m", "--endpoint", "http://localhost/v1", "--answer-tokens", "0"], "most_out"),
+        (["m", "--endpoint", "http://localhost/v1", "--text", "x.txt"], "text: given with the task keys"),
+        (["--answers", "missing.jsonl"], "missing.jsonl: no such file"),
+        (["--write-prompts", "p.jsonl", "--trials", "missing.jsonl"], "missing.jsonl: no such file"),
+        (["--write-prompts", "p.jsonl", "--task", "needle", "--length", "9"], "length: 9 tokens given"),
+    ],
+    ids=lambda one: " ".join(one)[:60] if isinstance(one, list) else "",
+)
+def test_bad_input_is_one_clear_line_and_leaves_nothing(words, said, here):
+    done = called("retrieve", *words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not [path for path in here.rglob("*") if path.is_file()]
+
+
+def test_no_server_is_one_clear_line(monkeypatch):
+    import socket
+
+    from posbias.retrieval import endpoint
+
+    monkeypatch.setattr(endpoint.time, "sleep", lambda seconds: None)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    done = called("retrieve", "m", "--endpoint", f"http://127.0.0.1:{port}/v1", *SMALL, "-q")
+    assert done.returncode == 2
+    assert "was asked 6 times" in done.stderr.splitlines()[-1]
+
+
+def test_the_key_is_written_nowhere(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "very-secret")
+    with serving(answer) as server:
+        asked(server, *SMALL)
+        assert server.asked[0][1]["Authorization"] == "Bearer very-secret"
+    for path in Path().rglob("*"):
+        assert not path.is_file() or b"very-secret" not in path.read_bytes()
+    assert os.environ["OPENAI_API_KEY"] == "very-secret"
