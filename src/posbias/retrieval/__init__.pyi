@@ -1,0 +1,9 @@
+from .answer_curve import AnswerCurve as AnswerCurve
+from .asking import ask as ask
+from .documents import DocumentSet as DocumentSet
+from .documents import read_document_sets as read_document_sets
+from .endpoint import Endpoint as Endpoint
+from .job import RetrievalJob as RetrievalJob
+from .job import retrieval_job as retrieval_job
+from .statistics import RetrievalCurve as RetrievalCurve
+from .statistics import retrieval_curve as retrieval_curve

@@ -1,0 +1,67 @@
+"""The pictures of retrieval asked in words show what the curves hold."""
+
+import numpy as np
+import pytest
+
+from posbias.errors import InvalidValueError
+from posbias.plots import new_figure, picture_bytes
+from posbias.plots.answers import answers_figure, draw_answer_map, draw_answers
+from posbias.retrieval.answer_curve import AnswerCurve
+from posbias.retrieval.trials import ARMS
+
+
+def made(shares, *, pairs=8, trials=40, seed=3):
+    """A curve with about these shares by place."""
+    random = np.random.default_rng(seed)
+    found = random.random((trials, len(shares))) < np.array(shares)
+    arms = {name: random.random(trials) < rate for name, rate in zip(ARMS, (0.0, 0.9, 0.5), strict=True)}
+    job = {
+        "task": "keys",
+        "pairs": pairs,
+        "length": None,
+        "wording": "json",
+        "positions": len(shares),
+        "seed": 0,
+    }
+    return AnswerCurve(
+        "toy", job, "first", found, found, arms, np.linspace(0, 1, len(shares)), 40.0, 1 / pairs
+    )
+
+
+def test_a_curve_has_its_shares_its_intervals_and_its_arms():
+    curve = made([0.9, 0.4, 0.8])
+    ax = draw_answers(new_figure(4, 3).subplots(), curve)
+    line, _, (bars,) = ax.containers[0].lines
+    assert line.get_ydata() == pytest.approx([one.value for one in curve.accuracy])
+    ends = np.array([segment[:, 1] for segment in bars.get_segments()])
+    assert ends == pytest.approx(np.array([one.interval for one in curve.accuracy]))
+    shown = {text.get_text() for text in ax.get_legend().get_texts()}
+    assert shown == {"found", *ARMS}
+    levels = {round(float(one.get_ydata()[0]), 6) for one in ax.lines if len(one.get_ydata()) == 2}
+    assert {round(one.value, 6) for one in curve.controls.values()} | {round(1 / 8, 6)} <= levels
+
+
+def test_a_map_has_a_row_for_each_size_with_numbers_and_intervals():
+    curves = [made([0.9, 0.4, 0.8], pairs=4), made([0.5, 0.1, 0.7], pairs=16)]
+    ax = draw_answer_map(new_figure(4, 3).subplots(), curves)
+    expected = np.array([[one.value for one in curve.accuracy] for curve in curves])
+    assert np.asarray(ax.images[0].get_array()) == pytest.approx(expected)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["4", "16"]
+    cells = [text.get_text() for text in ax.texts]
+    first = curves[0].accuracy[0]
+    assert cells[0] == f"{first.value:.2f}\n[{first.interval[0]:.2f}, {first.interval[1]:.2f}]"
+    assert len(cells) == 6
+
+
+def test_a_figure_says_model_trials_and_what_cannot_be_told():
+    able, dull = made([0.9, 0.4, 0.8]), made([0.0, 0.05, 0.0], pairs=16)
+    assert "toy, 40 trials" in answers_figure([able]).get_suptitle()
+    assert "not told" not in answers_figure([able]).get_suptitle()
+    figure = answers_figure([able, dull])
+    assert "not told to be found more often than guessed or copied at 16" in figure.get_suptitle()
+    assert picture_bytes(figure, "svg") == picture_bytes(answers_figure([able, dull]), "svg")
+
+
+def test_curves_of_other_places_are_no_map():
+    with pytest.raises(InvalidValueError, match="curves: of different numbers of places"):
+        draw_answer_map(new_figure(4, 3).subplots(), [made([0.9, 0.4, 0.8]), made([0.9, 0.4])])
