@@ -1,8 +1,11 @@
 """Retrieval asked in words: what is scored, what is resampled, and what holds for any answers."""
 
+import contextlib
 import itertools
+import json
 import math
 import re
+import resource
 import string
 from dataclasses import replace
 
@@ -12,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm, t
 
-from posbias.errors import InputFileError, InvalidValueError, ModelError
+from posbias.errors import InputFileError, InvalidValueError, ModelError, OutputFileError
 from posbias.retrieval.answer_files import AnswerFile, Request, read_answers, requests_of, write_requests
 from posbias.retrieval.asking import answers_made_elsewhere, ask, cost, each_answer, requests, trials_of
 from posbias.retrieval.documents import DocumentSet, read_document_sets
@@ -282,8 +285,6 @@ def test_an_error_is_raised_once_and_what_was_answered_before_is_kept(tmp_path, 
 
 
 def test_prompts_are_written_answered_elsewhere_and_read_back(tmp_path):
-    import json
-
     asked = requests(trials_of(KEYS), KEYS.prompts)
     rows = [json.loads(line) for line in write_requests(asked, tmp_path / "p.jsonl").read_text().splitlines()]
     assert [row["arm"] for row in rows[:6]] == ["placed"] * 3 + list(ARMS)
@@ -341,6 +342,29 @@ def test_a_file_of_another_model_or_of_something_else_is_left_alone(tmp_path):
         with pytest.raises(InputFileError):
             ask(reads, KEYS, answers=path)
         assert path.read_text() == foreign
+
+
+def test_a_full_disk_is_one_error_and_what_was_whole_goes_on(tmp_path):
+    """The limit on a file's size stands for the disk's."""
+    path, whole = tmp_path / "a.jsonl", ask(reads, KEYS)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, before[1]))
+    try:
+        with pytest.raises(OutputFileError, match=r"cannot write .*a\.jsonl"):
+            ask(reads, KEYS, answers=path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert path.stat().st_size == 3000
+    assert ask(reads, KEYS, answers=path).as_dict() == whole.as_dict()
+
+
+def test_marks_that_end_lines_elsewhere_end_none_in_a_file(tmp_path):
+    """JSON may hold U+2028 and U+0085 as they are."""
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"id": "a", "answer": "x\u2028y\u0085z"}\r\n', encoding="utf-8", newline="")
+    assert read_answers(path) == {"a": "x\u2028y\u0085z"}
+    path.write_text(GOOD.replace('"b"', '"b\u2028\u0085"') + "\n", encoding="utf-8")
+    assert read_document_sets(path)[0].gold == ("b\u2028\u0085",)
 
 
 def test_two_at_once_do_not_write_to_one_file(tmp_path):
@@ -404,6 +428,40 @@ def test_a_bad_document_set_is_named(tmp_path, old, new, key):
     path.write_text(GOOD.replace(old, new))
     with pytest.raises(InputFileError, match=rf"sets.jsonl.*{key}"):
         read_document_sets(path)
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS_OF_LINES = ("question", "documents", "gold", "answers", "ctxs", "id", "prompt", "answer", "posbias_kind")
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.dictionaries(st.sampled_from(KEYS_OF_LINES), ANY, max_size=9), min_size=1, max_size=3),
+    st.text(),
+)
+def test_whatever_a_line_holds_is_read_or_refused_by_name(tmp_path_factory, rows, tail):
+    path = tmp_path_factory.mktemp("any") / "any.jsonl"
+    path.write_text(
+        "".join(json.dumps(row) + "\n" for row in rows) + tail, encoding="utf-8", errors="replace"
+    )
+    before = path.read_bytes()
+    for read in (read_document_sets, read_answers, lambda place: ask(reads, KEYS, answers=place)):
+        with pytest.raises(InputFileError, match=r"any\.jsonl") if read is not read_answers else refused():
+            read(path)
+        assert path.read_bytes() == before
+
+
+@contextlib.contextmanager
+def refused():
+    """Nothing happens, or a refusal that names the file."""
+    try:
+        yield
+    except InputFileError as error:
+        assert "any.jsonl" in str(error)  # noqa: PT017
 
 
 def test_what_a_task_has_not_is_refused():

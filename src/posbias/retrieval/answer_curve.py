@@ -148,10 +148,8 @@ class AnswerCurve:
             + (f"; copying any would be right in {self.chance:.0%} of these" if self.chance else "")
         ]
         if not self.able:
-            return [
-                *told,
-                "at chance: not told to be found more often than guessed or copied; the curve says nothing",
-            ]
+            said = f"at chance, or not told from it by {self.prompts} trials"
+            return [*told, f"{said}: the curve may show where it copies from, not what it can find"]
         for name, gap in self.gaps.items():
             words = ("no difference told", "the first favoured", "the last favoured")
             if name != ENDS:

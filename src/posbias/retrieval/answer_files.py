@@ -65,7 +65,7 @@ def read_answers(path: str | os.PathLike[str]) -> dict[str, str]:
     Raises `InputFileError` naming line and key, also where one prompt has two answers that differ.
     """
     answers: dict[str, str] = {}
-    for number, line in enumerate(read_text(path).splitlines(), start=1):
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
         if not line.strip():
             continue
         row = _object(line, f"{path}: line {number}")
@@ -106,7 +106,8 @@ class AnswerFile:
         need_writable(self.path)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self.path.open("a+b")
+            # unbuffered: what a full disk refuses is not tried again at the end
+            self._file = self.path.open("a+b", buffering=0)
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._close()
@@ -132,9 +133,10 @@ class AnswerFile:
     def _append(self, row: Mapping[str, Any]) -> None:
         if self._file is None:
             return
+        left = memoryview(_line(row).encode())
         try:
-            self._file.write(_line(row).encode(errors="backslashreplace"))
-            self._file.flush()
+            while left:
+                left = left[self._file.write(left) :]
         except OSError as error:
             raise OutputFileError(f"cannot write {self.path}: {error.strerror or error}") from None
 

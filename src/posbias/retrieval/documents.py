@@ -77,7 +77,7 @@ class Documents(Trials):
 def read_document_sets(path: str | os.PathLike[str]) -> tuple[DocumentSet, ...]:
     """Read document sets from a file of JSON lines. Raises `InputFileError` naming line and key."""
     sets = []
-    for number, line in enumerate(read_text(path, LARGEST).splitlines(), start=1):
+    for number, line in enumerate(read_text(path, LARGEST).split("\n"), start=1):
         if not line.strip():
             continue
         where = f"{path}: line {number}"
