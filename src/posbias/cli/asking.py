@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from posbias.retrieval.answer_curve import AnswerCurve
     from posbias.retrieval.documents import DocumentSet
     from posbias.retrieval.job import RetrievalJob
+    from posbias.retrieval.resampling import Resampled
 
 log = logging.getLogger(__name__)
 Options = Any
@@ -255,19 +256,20 @@ def _lines(curves: "list[AnswerCurve]") -> list[str]:
     """Each curve as a table and in words."""
     lines = []
     for curve in curves:
+        columns = {"found": curve.accuracy} | ({"all found": curve.all_found} if curve.several else {})
         rows = [
-            [
-                str(k),
-                f"{curve.depth[k]:.2f}",
-                f"{one.value:.2f} [{one.interval[0]:.2f}, {one.interval[1]:.2f}]",
-            ]
-            for k, one in enumerate(curve.accuracy)
+            [str(k), f"{depth:.2f}", *(_share(column[k]) for column in columns.values())]
+            for k, depth in enumerate(curve.depth)
         ]
         size = curve.job["pairs"] or curve.job["length"]
         what = f"{curve.job['task']}{f' {size}' if size else ''}: {curve.prompts} trials of about "
-        lines += [*table(["position", "place", "found"], rows), "", f"{what}{curve.words:.0f} words"]
+        lines += [*table(["position", "place", *columns], rows), "", f"{what}{curve.words:.0f} words"]
         lines += [one_line(sentence, None) for sentence in curve.sentences()] + [""]
     return lines[:-1]
+
+
+def _share(one: "Resampled") -> str:
+    return f"{one.value:.2f} [{one.interval[0]:.2f}, {one.interval[1]:.2f}]"
 
 
 def _folder(name: str, jobs: "list[RetrievalJob]", options: Options) -> str:

@@ -69,6 +69,11 @@ class AnswerCurve:
         return [self._numbers[f"every {k}"] for k in range(self.found.shape[1])]
 
     @property
+    def several(self) -> bool:
+        """Whether there is more to find than the moved fact, and not all of it was found wherever that was."""
+        return bool((self.every != self.found).any())
+
+    @property
     def controls(self) -> dict[str, Resampled]:
         """By control arm, the share of trials in which the fact was in the answer."""
         return {name: self._numbers[name] for name in ARMS}
@@ -163,10 +168,9 @@ class AnswerCurve:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as plain dictionaries and lists, ready for JSON."""
-        several = bool((self.every != self.found).any())
         places = [
             {"position": k, "depth": float(self.depth[k]), "accuracy": number.as_dict()}
-            | ({"all_found": self.all_found[k].as_dict()} if several else {})
+            | ({"all_found": self.all_found[k].as_dict()} if self.several else {})
             for k, number in enumerate(self.accuracy)
         ]
         return {

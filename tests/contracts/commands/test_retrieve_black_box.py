@@ -131,6 +131,27 @@ def test_documents_of_ones_own_a_system_message_and_a_chat():
     assert told["file"] == "results/model-chat-system-documents/answers.jsonl"
 
 
+def test_of_several_gold_documents_the_moved_one_and_all_are_counted():
+    """The server reads the first two documents; the second gold one keeps its place."""
+    row = {"documents": [f"It is w{k}." for k in range(6)], "gold": [0, 3], "answers": [["w0"], ["w3"]]}
+    Path("sets.jsonl").write_text(
+        "".join(json.dumps({"question": f"what {k}?"} | row) + "\n" for k in range(20))
+    )
+
+    def first_two(number, body):
+        return " ".join(re.findall(r"It is (w\d)", prompt_of(body))[:2])
+
+    words = ("--trials", "sets.jsonl", "--positions", 3)
+    with serving(first_two) as server:
+        told, _ = asked(server, *words)
+        said = called("retrieve", "toy/model", "--endpoint", server.url, *words)
+    places = told["curves"][0]["positions"]
+    assert [place["accuracy"]["value"] for place in places] == [1, 0, 0]
+    assert 0 < places[0]["all_found"]["value"] < 0.6, "where the second stands beside it"
+    assert [place["all_found"]["value"] for place in places[1:]] == [0, 0]
+    assert "position  place  found              all found" in said.stdout
+
+
 def test_several_sizes_are_a_map_and_asking_stops_when_it_is_known():
     with serving(answer) as server:
         told, _ = asked(
