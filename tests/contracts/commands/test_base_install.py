@@ -81,6 +81,7 @@ base = {{{}}}
 FILES = {
     "list.json": "[1, 2, 3, 4]",
     "list.nc": "no result",
+    "hits.jsonl": '{"score": 1, "tokens": 3}\n{"score": 2, "tokens": 3}\n',
     "study.toml": STUDY.format('kind = "simulate", samples = 20, model = {tokens = 5, dimension = 8}'),
     "measure.toml": STUDY.format('kind = "measure", model = "tiny-alibi", tokens = 8, prompts = 2'),
     "train.toml": STUDY.format('kind = "train"'),
@@ -97,6 +98,8 @@ LINES = {
     "predict smollm2-135m --tokens 64 --calibrate smollm2-135m": ("netCDF4",),
     "design bloom-7b1 --tokens 16 --vary depth=1:3": (),
     "design bloom-7b1 --tokens 16 --vary depth=1:3 --plot p.png": ("matplotlib",),
+    "order hits.jsonl --profile smollm2-135m": (),
+    "order hits.jsonl --profile list.nc": ("netCDF4",),
     "measure tiny-alibi": ("torch",),
     "measure tiny-alibi --dry-run": ("torch",),
     "retrieve tiny-alibi": ("torch", "matplotlib"),
