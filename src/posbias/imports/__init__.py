@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from posbias.arguments import shortened
-from posbias.errors import InputFileError, nearest
+from posbias.errors import DamagedError, InputFileError, nearest
 from posbias.imports import arrays, captum, inseq, lm_eval, lost_in_the_middle, needle, positions, ruler
 from posbias.imports.format import Format
 from posbias.imports.records import files_of, is_records, plain_name, read_records
@@ -118,11 +118,11 @@ def _is_ours(path: Path) -> bool:
 def _of_netcdf(path: Path) -> Profile:
     """A measurement's influence, or a retrieval's accuracy by place with its trials."""
     try:
-        retrieval = load_retrieval(path)
-    except InputFileError as error:
-        if "retrieval" not in str(error):
-            raise
         return load_profile(path)
+    except DamagedError as error:
+        if "holds a posbias retrieval" not in str(error):
+            raise
+    retrieval = load_retrieval(path)
     attrs = {key: retrieval.attrs[key] for key in ("model", "checksum")}
     attrs |= {"job": json.loads(retrieval.attrs["job"]), "tokens": float(retrieval["tokens"].mean())}
     samples = np.asarray(retrieval[QUANTITY].values, dtype=np.float64)

@@ -19,7 +19,6 @@ from posbias.imports.attributions import attributed
 from posbias.input_files import need_ordinary
 from posbias.profile import Profile
 from posbias.store import open_tensors
-from posbias.theory.attention import Attention
 
 KINDS = (".npy", ".npz", ".safetensors")
 ATTENTION, ATTRIBUTIONS = "attention arrays", "attributions"
@@ -33,6 +32,8 @@ def read_arrays(path: Path) -> Profile:
     Attention: the only array, of three to five axes; one called attention or attentions; or one for each layer, by
     the numbers in their names. `posbias.Attention.from_arrays` takes other λ and masks. Raises `InputFileError`.
     """
+    from posbias.theory.attention import Attention
+
     arrays = _read(path)
     shapes = ", ".join(f"{name or 'array'} {array.shape}" for name, array in list(arrays.items())[:4])
     bad = next((name for name, array in arrays.items() if array.dtype.kind not in "fiu"), None)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias import terminal
+from posbias import tables
 from posbias.cli import main
 
 HEAD = ["study", "what it shows", "cost"]
@@ -16,25 +16,25 @@ ROWS = [["a/fig1", "The gap by depth without and with residual connections", "18
 @pytest.fixture
 def narrow(monkeypatch):
     """A terminal of 40 columns."""
-    monkeypatch.setattr(terminal, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
+    monkeypatch.setattr(tables, "sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
     monkeypatch.setenv("COLUMNS", "40")
 
 
 def test_a_pipe_gets_whole_lines(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
-    assert len(terminal.table(HEAD, ROWS)) == 2
-    assert terminal.fitted(["word " * 40]) == ["word " * 40]
+    assert len(tables.table(HEAD, ROWS)) == 2
+    assert tables.fitted(["word " * 40]) == ["word " * 40]
 
 
 def test_a_terminal_gets_lines_of_its_width(narrow):
-    lines = terminal.table(HEAD, ROWS)
+    lines = tables.table(HEAD, ROWS)
     assert max(map(len, lines)) <= 40
     columns = [
         " ".join(line[start:end].strip() for line in lines[1:]).split() for start, end in _places(lines)
     ]
     assert columns == [cell.split() for cell in ROWS[0]]
     prose = "it is said in many words that " * 5
-    wrapped = terminal.fitted([prose, "", "    indented " + "x" * 60, *lines])
+    wrapped = tables.fitted([prose, "", "    indented " + "x" * 60, *lines])
     assert wrapped[-len(lines) - 2 :] == ["", "    indented " + "x" * 60, *lines]
     assert max(map(len, wrapped[: -len(lines) - 2])) <= 40
     assert " ".join(wrapped[: -len(lines) - 2]).split() == prose.split()
@@ -51,13 +51,13 @@ def _places(lines):
 )
 def test_no_word_is_lost_whatever_the_width(rows, width):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(terminal, "terminal_width", lambda: width)
-        lines = terminal.table(["a", "b"], rows)
+        patch.setattr(tables, "terminal_width", lambda: width)
+        lines = tables.table(["a", "b"], rows)
         assert sorted(" ".join(lines).split()) == sorted(
             " ".join(" ".join(row) for row in [["a", "b"], *rows]).split()
         )
-        patch.setattr(terminal, "terminal_width", lambda: None)
-        whole = terminal.table(["a", "b"], rows)
+        patch.setattr(tables, "terminal_width", lambda: None)
+        whole = tables.table(["a", "b"], rows)
     assert len(lines) >= len(whole) or max(map(len, whole)) <= width
 
 
