@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 # a file's tests stay in one process, in the order of collection: tests that wait come first
 TESTS := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: report test test-all fuzz lint bench venv
+.PHONY: report test test-all test-adapters fuzz lint bench venv
 
 ## The main job: measure the bundled model on the bundled text, compare with the theory, write the report
 report: venv
@@ -19,6 +19,15 @@ test: venv
 ## All tests
 test-all: venv
 	$(TESTS)
+
+## LangChain, LlamaIndex and Haystack with our adapters, in an environment of their own
+test-adapters: .venv-adapters/.installed
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 .venv-adapters/bin/python -m pytest tests/adapters
+
+.venv-adapters/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-adapters
+	.venv-adapters/bin/python -m pip install --disable-pip-version-check --progress-bar off -c constraints.txt -e ".[dev-adapters]"
+	touch $@
 
 ## Files that nobody would write, thousands of them, other ones every time: SECONDS for every test
 SECONDS ?= 60

@@ -15,6 +15,9 @@ _EXTRAS = {
     **dict.fromkeys(("matplotlib", "jinja2", "markupsafe", "markdown_it"), "report"),
     "datasets": "texts",
     **dict.fromkeys(("ray", "grpc"), "cluster"),
+    "langchain_core": "langchain",
+    "llama_index": "llama-index",
+    "haystack": "haystack",
 }
 """Packages that may be absent → the extra of posbias that brings them."""
 

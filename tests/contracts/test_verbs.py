@@ -23,11 +23,13 @@ CALLS = {
     "train": "posbias.train(experiment, device='cpu').cost['device']",
 }
 SETTING = """
-import importlib, pkgutil, tempfile
-import posbias
+import contextlib, importlib, pkgutil, tempfile
+import posbias, posbias.errors
 for module in pkgutil.walk_packages(posbias.__path__, "posbias."):
-    if not module.name.endswith("__main__"):
-        importlib.import_module(module.name)
+    # an adapter whose framework is absent says so
+    with contextlib.suppress(posbias.errors.MissingPackageError):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
 from posbias.retrieval.job import retrieval_job
 from posbias.simulation import RecencyModel
 from posbias.training import Experiment, Network

@@ -1,0 +1,124 @@
+"""LangChain's own retrievers and pipelines with the adapter in them."""
+
+import asyncio
+import copy
+import math
+
+import pytest
+from frameworks import LAST, SCORES, TEXTS, UNTOLD, bag, block_with
+
+pytest.importorskip("langchain_core", reason="langchain-core is not installed: `make test-adapters` has it")
+pytest.importorskip(
+    "langchain_classic", reason="langchain-classic is not installed: `make test-adapters` has it"
+)
+
+from langchain_classic.retrievers import ContextualCompressionRetriever
+from langchain_classic.retrievers.document_compressors import DocumentCompressorPipeline
+from langchain_core.documents import BaseDocumentCompressor, BaseDocumentTransformer, Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.runnables import RunnableLambda
+from langchain_core.vectorstores import InMemoryVectorStore
+
+from posbias.adapters.langchain import PositionBiasReorder
+from posbias.errors import InvalidValueError
+
+
+class Bag(Embeddings):
+    """Bags of words."""
+
+    def embed_documents(self, texts):
+        return [bag(text) for text in texts]
+
+    def embed_query(self, text):
+        return bag(text)
+
+
+def documents(key="relevance_score"):
+    return [
+        Document(page_content=text, metadata={key: score, "source": "made"}, id=str(place))
+        for place, (text, score) in enumerate(zip(TEXTS, SCORES, strict=True))
+    ]
+
+
+@pytest.fixture
+def retriever():
+    """A vector store that says its scores, as LangChain's documentation has it: in the metadata."""
+    store = InMemoryVectorStore(Bag())
+    store.add_texts(TEXTS)
+
+    def retrieve(query):
+        found = store.similarity_search_with_score(query, k=5)
+        return [Document(one.page_content, metadata={"score": score}) for one, score in found]
+
+    return RunnableLambda(retrieve)
+
+
+def test_a_compression_retriever_puts_the_best_document_where_the_model_finds_most(retriever):
+    plain = retriever.invoke("Who has the lamp?")
+    assert "lamp" in plain[0].page_content
+    reorder = PositionBiasReorder(profile=LAST)
+    whole = ContextualCompressionRetriever(base_compressor=reorder, base_retriever=retriever)
+    ordered = whole.invoke("Who has the lamp?")
+    assert reorder.last.verdict == "reorder"
+    assert [one.metadata["posbias_rank"] for one in ordered] == [*reorder.last.permutation]
+    assert ordered[-1].page_content == plain[0].page_content
+    assert {one.page_content: one.metadata["score"] for one in ordered} == {
+        one.page_content: one.metadata["score"] for one in plain
+    }
+    assert asyncio.run(whole.ainvoke("Who has the lamp?")) == ordered
+
+
+def test_in_a_pipeline_of_compressors(retriever):
+    reorder = PositionBiasReorder(profile=LAST)
+    pipeline = DocumentCompressorPipeline(transformers=[reorder])
+    whole = ContextualCompressionRetriever(base_compressor=pipeline, base_retriever=retriever)
+    assert "lamp" in whole.invoke("Who has the lamp?")[-1].page_content
+
+
+@pytest.mark.parametrize("key", ["relevance_score", "score"])
+def test_it_transforms_and_compresses_alike_and_leaves_the_given_documents(key):
+    given = documents(key)
+    before = copy.deepcopy(given)
+    reorder = PositionBiasReorder(profile=LAST)
+    assert isinstance(reorder, BaseDocumentTransformer)
+    assert isinstance(reorder, BaseDocumentCompressor)
+    ordered = reorder.transform_documents(given)
+    assert given == before
+    assert reorder.compress_documents(given, "lamp?") == ordered
+    assert asyncio.run(reorder.atransform_documents(given)) == ordered
+    assert ordered[-1].metadata == {key: 0.6, "source": "made", "posbias_rank": 2}
+    assert [one.id for one in ordered] == [str(one.metadata["posbias_rank"]) for one in ordered]
+
+
+def test_without_a_verdict_documents_stay():
+    ordered = PositionBiasReorder(profile=UNTOLD).transform_documents(documents())
+    assert [one.metadata["posbias_rank"] for one in ordered] == [0, 1, 2, 3, 4]
+
+
+def test_logits_are_refused_and_a_function_makes_chances_of_them():
+    given = documents()
+    for one in given:
+        one.metadata["relevance_score"] = math.log(one.metadata["relevance_score"])
+    with pytest.raises(InvalidValueError, match=r'documents\[0\]: metadata\["relevance_score"\]: -2\.3'):
+        PositionBiasReorder(profile=LAST).transform_documents(given)
+
+    def chance(document):
+        return 1 / (1 + math.exp(-document.metadata["relevance_score"]))
+
+    ordered = PositionBiasReorder(profile=LAST, score=chance).transform_documents(given)
+    assert ordered[-1].page_content == TEXTS[2]
+
+
+def test_a_retriever_that_keeps_no_score_is_told_what_to_do():
+    store = InMemoryVectorStore(Bag())
+    store.add_texts(TEXTS)
+    whole = ContextualCompressionRetriever(
+        base_compressor=PositionBiasReorder(profile=LAST), base_retriever=store.as_retriever()
+    )
+    with pytest.raises(InvalidValueError, match=r"None given, .* pass score=, a function of a document"):
+        whole.invoke("lamp?")
+
+
+def test_the_block_of_the_page_prints_what_it_says(capsys):
+    exec(compile(block_with("adapters.langchain"), "docs/adapters.md", "exec"), {})
+    assert capsys.readouterr().out == "reorder [1, 2, 3, 4, 0]\n"

@@ -1,0 +1,143 @@
+"""What every adapter does, without a framework: the places are those of `order`, faults named in a line."""
+
+import logging
+import sys
+from importlib import import_module
+
+import numpy as np
+import pytest
+from examples import examples
+from frameworks import LAST, SCORES, TEXTS, UNTOLD
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posbias.adapters.reordering import Reordering
+from posbias.errors import InputFileError, InvalidValueError, MissingPackageError
+from posbias.ordering import order
+from posbias.ordering.known import profile_of
+from posbias.profile import Profile
+
+KEPT = [("score", one) for one in SCORES]
+documents = st.lists(st.tuples(st.floats(0.01, 1.0), st.text(min_size=1, max_size=9)), min_size=1, max_size=6)
+
+
+@examples(30)
+@given(documents, st.booleans(), st.sampled_from([LAST, UNTOLD]))
+def test_places_are_those_of_order_where_it_helps_or_always(drawn, always, profile):
+    scores, texts = [score for score, _ in drawn], [text for _, text in drawn]
+    reordering = Reordering(profile=profile, always=always)
+    places = reordering.places(texts, texts, [("score", score) for score in scores])
+    found = order(len(texts), scores, [float(len(text)) for text in texts], profile=profile)
+    assert reordering.last.as_dict() == found.as_dict()
+    moved = always or found.verdict == "reorder"
+    assert places == (list(found.permutation) if moved else list(range(len(texts))))
+
+
+def test_documents_move_only_where_that_is_told_to_gain():
+    told, untold = Reordering(profile=LAST), Reordering(profile=UNTOLD)
+    assert told.places(TEXTS, TEXTS, KEPT)[-1] == 2
+    assert told.last.verdict == "reorder"
+    assert untold.places(TEXTS, TEXTS, KEPT) == [0, 1, 2, 3, 4]
+    assert untold.last.verdict == "not known"
+    assert Reordering(profile=UNTOLD, always=True).places(TEXTS, TEXTS, KEPT) == [*untold.last.permutation]
+    assert untold.last.permutation != (0, 1, 2, 3, 4)
+
+
+def test_the_verdict_is_logged_in_one_line(caplog):
+    with caplog.at_level(logging.INFO, logger="posbias"):
+        Reordering(profile=LAST).places(TEXTS, TEXTS, KEPT)
+        Reordering(profile=UNTOLD).places(TEXTS, TEXTS, KEPT)
+    moved, left = [record.getMessage() for record in caplog.records]
+    assert moved.startswith("5 documents reordered; reorder: ")
+    assert "gain over as given: 0." in moved
+    assert left.startswith("5 documents left as they are; not known whether another order helps")
+    assert "\n" not in moved + left
+
+
+def test_a_known_model_a_file_and_a_profile_are_taken(tmp_path):
+    (tmp_path / "curve.json").write_text("[8, 4, 3, 4, 9]")
+    for profile in ("smollm2-135m", profile_of("smollm2-135m"), tmp_path / "curve.json"):
+        reordering = Reordering(profile=profile, always=True)
+        assert reordering.places(TEXTS, TEXTS, KEPT)[-1] == 2, profile
+
+
+def test_scores_lengths_prefix_and_suffix_are_those_given():
+    """Over tokens, so that what stands before and behind counts; the middle document is ten times as long."""
+    profile = Profile.from_weights(np.array([9.0, 5.0, 1.0, 2.0, 3.0, 8.0]))
+    options = {"length": lambda text: 10.0 if "lamp" in text else 1.0, "prefix": 3.0, "suffix": 2.0}
+    reordering = Reordering(profile=profile, score=lambda text: 1.0 + len(text), **options)
+    reordering.places(TEXTS, TEXTS, [("score", None)] * 5)
+    lengths, scores = [1.0, 1.0, 10.0, 1.0, 1.0], [1.0 + len(text) for text in TEXTS]
+    assert reordering.last.as_dict() == (
+        order(5, scores, lengths, profile=profile, prefix=3.0, suffix=2.0).as_dict()
+    )
+
+
+def test_no_documents_stay_none():
+    reordering = Reordering(profile=LAST)
+    reordering.places(TEXTS, TEXTS, KEPT)
+    assert reordering.places([], [], []) == []
+    assert reordering.last is None
+
+
+@pytest.mark.parametrize("score", [None, -3.2, float("nan"), float("inf"), "0.5", True])
+def test_a_score_that_cannot_be_right_is_named_with_what_would_be(score):
+    kept = [("score", 0.5), ("score", score)]
+    with pytest.raises(InvalidValueError) as caught:
+        Reordering(profile=LAST).places(TEXTS[:2], TEXTS[:2], kept)
+    said = str(caught.value)
+    assert said.startswith("documents[1]: score: ")
+    assert "pass score=, a function of a document (of logits: 1 / (1 + math.exp(-logit)))" in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("text", ["", None])
+def test_a_document_without_text_is_named(text):
+    with pytest.raises(
+        InvalidValueError,
+        match=r"documents\[1\]: length of its text: 0 given, a finite number above 0 needed",
+    ):
+        Reordering(profile=LAST).places(["a", text], ["a", text], KEPT[:2])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "profile: a known model, a file or a Profile needed"),
+        ({"profile": 3}, "profile: 3 given, a known model, a file or a Profile needed"),
+        ({"profile": LAST, "prefix": -1}, "prefix: -1.0 given, a finite number ≥ 0 needed"),
+        ({"profile": LAST, "suffix": "x"}, "suffix: 'x' given, input should be a valid number"),
+        ({"profile": LAST, "score": 3}, "score: 3 given, input should be callable"),
+        ({"profile": LAST, "lengths": len}, "lengths: "),
+    ],
+)
+def test_an_option_that_cannot_be_right_is_named(options, said):
+    with pytest.raises(InvalidValueError) as caught:
+        Reordering(**options)
+    assert str(caught.value).startswith(said)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_profile_is_refused_when_the_adapter_is_made():
+    with pytest.raises(InputFileError, match="did you mean 'smollm2-135m'"):
+        Reordering(profile="smollm2")
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "extra"),
+    [
+        ("langchain", "langchain_core", "langchain"),
+        ("llama_index", "llama_index", "llama-index"),
+        ("haystack", "haystack", "haystack"),
+    ],
+)
+def test_an_absent_framework_is_named_with_the_extra_that_brings_it(module, package, extra, monkeypatch):
+    ours = f"posbias.adapters.{module}"
+    for name in [name for name in sys.modules if name == ours or name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingPackageError) as caught:
+        import_module(ours)
+    assert str(caught.value) == (
+        f"{package}: not installed, this needs it; run: pip install 'posbias[{extra}]'"
+    )
