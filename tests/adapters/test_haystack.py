@@ -57,7 +57,8 @@ def chance(document):
 
 
 def test_a_pipeline_shows_the_model_the_best_document_where_it_finds_most():
-    whole = pipeline(PositionBiasRanker(LAST))
+    # documents taken to be as long: what BM25 thinks of them differs between versions
+    whole = pipeline(PositionBiasRanker(LAST, length=lambda text: 1.0))
     told = run(whole)
     plain, ordered = told["retriever"]["documents"], told["order"]["documents"]
     last = whole.get_component("order").last
