@@ -27,7 +27,7 @@ def test_places_are_those_of_order_where_it_helps_or_always(drawn, always, profi
     scores, texts = [score for score, _ in drawn], [text for _, text in drawn]
     reordering = Reordering(profile=profile, always=always)
     places = reordering.places(texts, texts, [("score", score) for score in scores])
-    found = order(len(texts), scores, [float(len(text)) for text in texts], profile=profile)
+    found = order(len(texts), scores, [float(len(text)) for text in texts], profile=profile, in_tokens=False)
     assert reordering.last.as_dict() == found.as_dict()
     moved = always or found.verdict == "reorder"
     assert places == (list(found.permutation) if moved else list(range(len(texts))))
@@ -71,6 +71,18 @@ def test_scores_lengths_prefix_and_suffix_are_those_given():
     assert reordering.last.as_dict() == (
         order(5, scores, lengths, profile=profile, prefix=3.0, suffix=2.0).as_dict()
     )
+
+
+def test_characters_are_not_taken_for_tokens():
+    """A profile of 72 tokens warns of lengths far from them; what is counted in characters cannot be so far."""
+    told, untold = (
+        Reordering(profile="smollm2-135m", length=lambda text: 500.0),
+        Reordering(profile="smollm2-135m"),
+    )
+    for reordering in (told, untold):
+        reordering.places(TEXTS, [text * 20 for text in TEXTS], KEPT)
+    assert any("72 tokens" in one for one in told.last.warnings)
+    assert not any("tokens" in one for one in untold.last.warnings)
 
 
 def test_no_documents_stay_none():

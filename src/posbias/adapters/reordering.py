@@ -29,8 +29,8 @@ class Reordering(BaseModel):
 
     `profile`: a known model ("smollm2-135m"), a file that `posbias order --profile` reads, or a `Profile`.
     `score`: of a document, ≥ 0, in proportion to the chance that it holds what is asked for (None: what the
-    framework keeps). `length`: of a text, above 0 (None: its characters); `prefix` and `suffix`, what stands
-    before and behind the documents, in the same unit. `always`: move documents whatever the verdict.
+    framework keeps). `length`: of a text in tokens, above 0 (None: its characters); `prefix` and `suffix`, what
+    stands before and behind the documents, in the same unit. `always`: move documents whatever the verdict.
 
     Raises `InvalidValueError` for options that cannot be right, `InputFileError` for a profile that cannot be
     read.
@@ -89,7 +89,13 @@ class Reordering(BaseModel):
             for place, text in enumerate(texts)
         ]
         found = order(
-            len(scores), scores, lengths, profile=self._curve, prefix=self.prefix, suffix=self.suffix
+            len(scores),
+            scores,
+            lengths,
+            profile=self._curve,
+            prefix=self.prefix,
+            suffix=self.suffix,
+            in_tokens=self.length is not None,
         )
         self._last = found
         moved = self.always or found.verdict == "reorder"
