@@ -35,7 +35,7 @@ def read_hits(path: str | os.PathLike[str]) -> Hits:
     Without lengths, characters of the texts count. Raises `InputFileError` naming line and key.
     """
     rows, lines = [], []
-    for number, line in enumerate(read_text(path).splitlines(), start=1):
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
         if not line.strip():
             continue
         try:
@@ -45,7 +45,7 @@ def read_hits(path: str | os.PathLike[str]) -> Hits:
         if not isinstance(row, dict):
             raise InputFileError(f"{path}: line {number}: {shortened(row)} given, a JSON object needed")
         rows.append((number, row))
-        lines.append(line)
+        lines.append(line.rstrip("\r"))
     if not rows:
         raise InputFileError(f"{path}: no line given, one JSON object for each document needed")
     measured = all(any(key in row for key in LENGTHS) for _, row in rows)

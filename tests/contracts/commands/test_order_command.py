@@ -7,6 +7,7 @@ import pytest
 from answers import faults
 
 from posbias.cli import main
+from posbias.ordering.hits import read_hits
 
 CURVE = [8, 4, 3, 4, 9]
 
@@ -109,3 +110,14 @@ def test_an_unknown_profile_names_those_that_come_along(here, capsys):
             main(["order", name, "--profile", given])
         assert ended.value.code == 2
         assert said in capsys.readouterr().err
+
+
+def test_a_line_ends_where_json_lines_end(here):
+    """Other ends of lines (U+2028, U+0085) may stand in a text; a carriage return before the end is left off."""
+    (here / "hits.jsonl").write_bytes(
+        '{"score": 1, "text": "a\u2028b\x85c"}\r\n{"score": 2, "text": "d"}\n'.encode()
+    )
+    found = read_hits("hits.jsonl")
+    assert found.lengths.tolist() == [5.0, 1.0]
+    assert [json.loads(line)["score"] for line in found.lines] == [1, 2]
+    assert not any(line.endswith("\r") for line in found.lines)
