@@ -19,7 +19,7 @@ import numpy as np
 from posbias.estimate import Estimate
 from posbias.evidence import Above, Evidence, Near, mean
 from posbias.papers.claims import claims_of, quantity
-from posbias.papers.ours.cells import Found, OwnCell, of_cells
+from posbias.papers.ours.cells import Found, OwnCell, of_cells, rounded
 from posbias.papers.study import Results, Study
 from posbias.reports.pages import Table
 
@@ -51,15 +51,11 @@ class DesignedCell(OwnCell):
         gap = tested.gaps[PAIR]
         return {
             "predicted": float(rollout.gap("theory", gap.first, gap.second)[0]),
-            "gaps": _short(gap.over_informative.values),
-            "in_context": _short(tested.in_context_accuracy.values),
-            "loss": _short(tested.loss.values),
-            "own_kernels": _short(rollout.gap("attention", gap.first, gap.second)),
+            "gaps": rounded(gap.over_informative.values, 5),
+            "in_context": rounded(tested.in_context_accuracy.values, 5),
+            "loss": rounded(tested.loss.values, 5),
+            "own_kernels": rounded(rollout.gap("attention", gap.first, gap.second), 5),
         }
-
-
-def _short(values: np.ndarray) -> list[float]:
-    return [float(f"{value:.5g}") for value in values]
 
 
 CAUSAL, DECAY = DesignedCell(TOKENS, 0.0), DesignedCell(TOKENS, 0.22314355131420976)
