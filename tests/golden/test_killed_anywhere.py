@@ -74,18 +74,19 @@ def test_a_command_killed_at_any_moment_goes_on_and_leaves_the_same(name, kills,
     whole, killed = (Command(LINES[name], folder) for folder in folders)
     whole.whole()
     whole.forget()
-    length = whole.whole()  # the first one also compiled and filled caches
+    span = length = whole.whole()  # the first one also compiled and filled caches
     expected, chance = kept(folders[0]), random.Random(5)
     struck = cut = ended = 0
     while struck < kills:
-        if killed.strike(chance.uniform(0, length), writing=struck % 2 == 1):
+        if killed.strike(chance.uniform(0, span), writing=struck % 2 == 1):
             struck += 1
             cut += bool(killed.begun())
         else:
             ended += 1
-            assert ended <= 4 * kills, "it ends before it is struck"
+            assert ended <= 4 * kills + 9, "it ends before it is struck"
             assert kept(folders[1]) == expected
             killed.forget()
+            span *= 0.5 if ended > 4 * kills else 0.9  # beside other work the run measured may have been slow
     killed.whole()
     assert kept(folders[1]) == expected
     print(f"{name}: {length:.2f} s, {struck} kills, {cut} of them in a file, {ended} runs ended between them")
