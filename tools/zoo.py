@@ -32,7 +32,7 @@ from posbias.errors import PosbiasError
 from posbias.measurement import LoadedModel, measure, selfcheck
 from posbias.measurement.capture.forward import Capture, SeenLayer
 from posbias.measurement.job import Request
-from posbias.measurement.models.families import FAMILIES, decoder_config, generic
+from posbias.measurement.models.families import FAMILIES, MISREAD, decoder_config, generic
 from posbias.measurement.quantities.influence import gradients, predict
 from posbias.measurement.quantities.mixing import mixing, token_norms
 
@@ -40,13 +40,6 @@ PAGE = Path(__file__).parents[1] / "docs" / "zoo.md"
 TOKENS, WORDS = 20, [f"w{number}" for number in range(50)]
 TOLERANCE = 1e-4
 """Relative, of λ and gradients against those by hand; of attention and its sums absolute. Seen: 1e-8 to 1e-6."""
-BESIDE = {
-    "convbert": "a convolution stands beside attention, and is part of what is called its update",
-    "diffllama": "two softmaxes are subtracted: attention is that of each, λ that of the difference",
-    "falcon_h1": "a state space beside attention writes to the stream too, and is not in λ, kernel or rollouts",
-    "jetmoe": "each token has its own few of the query heads: a head is a place among them, not a weight",
-}
-"""What is right and may still be misread, of families where it is so."""
 
 UNTOLD = "by hand it cannot be told: "
 Seen = Mapping[int, SeenLayer]
@@ -114,7 +107,7 @@ def causal(family: str) -> Row:
         model = tiny(family)
     except Exception as error:  # whatever keeps a family from being built is its reason
         return Row(family, "not built", remarks=(_line(error),))
-    said = (BESIDE[family],) if family in BESIDE else ()
+    said = (MISREAD[family],) if family in MISREAD else ()
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder, "words.txt")
         text.write_text(" ".join(random.Random(5).choices(WORDS, k=200)), encoding="utf-8")
@@ -268,7 +261,7 @@ def encoder(family: str) -> Row:
         model = tiny(family, transformers.AutoModelForMaskedLM)
     except Exception as error:
         return Row(family, "not built", remarks=(_line(error),))
-    ids, said = torch.arange(3, 3 + TOKENS), ((BESIDE[family],) if family in BESIDE else ())
+    ids, said = torch.arange(3, 3 + TOKENS), ((MISREAD[family],) if family in MISREAD else ())
     try:
         check = selfcheck(LoadedModel(model, None, FAMILIES.get(family) or generic(family), family, ""), ids)
     except PosbiasError as error:

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -10,7 +11,7 @@ from tiny import CASES, RUNS, seen_layers, tiny_model
 from posbias.errors import ModelError
 from posbias.measurement import LoadedModel, measure, prove_family, selfcheck
 from posbias.measurement.capture.scores import Factored, Given
-from posbias.measurement.models.families import FAMILIES, decoder_layers, generic, need_causal
+from posbias.measurement.models.families import FAMILIES, MISREAD, decoder_layers, generic, need_causal
 from posbias.measurement.models.tiny_configs import specimen, variants
 
 BOTH = [(name, number) for name, number in CASES if len(FAMILIES[name].attention) == 2]
@@ -221,6 +222,17 @@ def test_a_model_outside_the_table_that_looks_both_ways_is_refused(tiny, text):
     assert not both.verified
     with pytest.raises(ModelError, match="both attends to later tokens"):
         measure(both, text=text, tokens=8, prompts=2)
+
+
+def test_what_may_be_misread_of_a_family_is_said_when_it_is_measured(tiny, text, caplog):
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    sizes |= {"num_key_value_heads": 2, "vocab_size": 64, "max_position_embeddings": 64, "head_dim": 8}
+    sizes |= {"mamba_d_ssm": 16, "mamba_n_heads": 4, "mamba_d_head": 4, "mamba_d_state": 4}
+    config = transformers.FalconH1Config(**sizes, pad_token_id=0, attn_implementation="eager")
+    both = LoadedModel.of(transformers.FalconH1ForCausalLM(config).eval(), tiny.tokenizer, "both")
+    measured = measure(both, text=text, tokens=8, prompts=1)
+    assert np.isfinite(measured["mixing"].values).all()
+    assert f"falcon_h1: {MISREAD['falcon_h1']}" in caplog.messages
 
 
 def test_layers_without_softmax_attention_are_named(ids):

@@ -22,7 +22,7 @@ from posbias.logs import muted
 from posbias.measurement.accumulate import State
 from posbias.measurement.job import Request, TextSource, fingerprint_of
 from posbias.measurement.memory import check_memory, estimate_cost
-from posbias.measurement.models.families import decoder_config, decoder_layers, need_causal
+from posbias.measurement.models.families import MISREAD, decoder_config, decoder_layers, need_causal
 from posbias.measurement.models.in_memory import ready
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.prompt_meter import FUSED, KERNEL_TOKENS, PromptMeter
@@ -186,6 +186,8 @@ def _measured(
             f"model: {loaded.name} attends to later tokens, measuring the influence on the last token needs "
             "a causal model"
         )
+    if remark := MISREAD.get(loaded.family.model_type):
+        log.warning("%s: %s", loaded.family.model_type, remark)
     gains = _gains(loaded, request, short)
     layers = decoder_layers(loaded.model, loaded.family)
 
