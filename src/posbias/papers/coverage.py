@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import groupby
+from string import ascii_lowercase
 from typing import Any, Literal, get_args
 
 from posbias.arguments import one_of
@@ -101,16 +103,27 @@ def _lines(listed: list[Item]) -> Iterator[str]:
     for paper, counts in tally(listed).items():
         own = [item for item in listed if item.paper == paper]
         yield from (f"## {cite(paper).short}", "", f"{told(counts)}.", "")
+        letters = _letters(own)
+        yield from (f"- *{letter}*: {parameters}" for parameters, letter in letters.items())
+        yield from ("",) if letters else ()
         yield "| place | kind | what | shown by | parameters | claims |"
         yield "|---|---|---|---|---|---|"
         for item in own:
             shown = f"`{item.command.removeprefix(PYTHON)}`" if item.command else "–"
-            cells = (item.place, item.kind, item.what, shown, item.parameters, ids_text(paper, item.claims))
+            parameters = f"*{letters[item.parameters]}*" if item.parameters in letters else item.parameters
+            cells = (item.place, item.kind, item.what, shown, parameters, ids_text(paper, item.claims))
             yield "| " + " | ".join(cell.replace("|", r"\|") or "–" for cell in cells) + " |"
         if lacking := [item for item in own if item.left]:
             yield from ("", "Not whole:", "")
             yield from (f"- {item.place}, {item.what} ({item.covered}): {item.left}" for item in lacking)
         yield ""
+
+
+def _letters(own: Iterable[Item]) -> dict[str, str]:
+    """A letter for every text of more than three words that several items have as their parameters."""
+    counts = Counter(item.parameters for item in own)
+    shared = (text for text, count in counts.items() if count > 1 and len(text.split()) > 3)
+    return dict(zip(shared, ascii_lowercase, strict=False))
 
 
 def told(counts: dict[str, int]) -> str:
@@ -120,11 +133,19 @@ def told(counts: dict[str, int]) -> str:
 
 
 def ids_text(paper: str, claims: Iterable[str]) -> str:
-    """The ids of a paper's claims, figures' by study, statements' as they are: `lemma-4.4; fig2/1, 2, 5`."""
+    """The ids of a paper's claims, figures' by study, statements' as they are: `lemma-4.4; fig2/1-3, 5`."""
     by_study: dict[str, list[str]] = {}
     for claim in claims:
         study, _, number = claim.removeprefix(f"{paper}/").rpartition("/")
         by_study.setdefault(study, []).append(number)
     return "; ".join(
-        f"{study}/{', '.join(ids)}" if study else ", ".join(ids) for study, ids in by_study.items()
+        f"{study}/{', '.join(_runs(ids))}" if study else ", ".join(ids) for study, ids in by_study.items()
     )
+
+
+def _runs(ids: Iterable[str]) -> Iterator[str]:
+    """Ids with three or more numbers in a row as one: 1, 2, 3, 5 are `1-3`, `5`."""
+    by_offset = groupby(enumerate(ids), lambda at: int(at[1]) - at[0] if at[1].isdigit() else at[1])
+    for _, group in by_offset:
+        run = [one for _, one in group]
+        yield from (f"{run[0]}-{run[-1]}",) if len(run) > 2 else run

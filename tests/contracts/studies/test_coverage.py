@@ -2,9 +2,12 @@
 
 import importlib
 import json
+import re
 import shlex
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from project import ROOT
 
 from posbias.cli import app, main
@@ -12,7 +15,7 @@ from posbias.cli.old_options import renewed
 from posbias.errors import InvalidValueError
 from posbias.files import between_marks
 from posbias.papers import PAPERS
-from posbias.papers.coverage import BEGIN, END, PYTHON, Item, items, page_text, tally
+from posbias.papers.coverage import BEGIN, END, PYTHON, Item, ids_text, items, page_text, tally
 from posbias.papers.registry import STUDIES
 from posbias.papers.theorems import claims_of_statement
 from posbias.verify import STATEMENTS
@@ -71,6 +74,33 @@ def test_the_page_is_what_the_data_say():
     page = PAGE.read_text(encoding="utf-8")
     assert REGENERATE in page
     assert between_marks(page, BEGIN, END)[1] == page_text()
+
+
+def test_every_item_stands_on_the_page_with_its_parameters_and_claims():
+    """Parameters in words or by the letter that its paper's list gives them; claims with runs told apart again."""
+    sections = page_text().split("\n## ")
+    for section, paper in zip(sections, PAPERS, strict=True):
+        texts = dict(re.findall(r"^- \*([a-z])\*: (.*)$", section, re.MULTILINE))
+        rows = [
+            re.split(r" (?<!\\)\| ", row[2:-2]) for row in re.findall(r"^\| .* \|$", section, re.MULTILINE)
+        ]
+        shown = [
+            (place, what, texts.get(parameters.strip("*"), parameters), claims)
+            for place, _, what, _, parameters, claims in rows[1:]
+        ]
+        assert shown == [
+            tuple(cell.replace("|", r"\|") or "–" for cell in (one.place, one.what, one.parameters, ids))
+            for one in items([paper])
+            for ids in [ids_text(paper, one.claims)]
+        ]
+
+
+@given(st.lists(st.integers(1, 30), unique=True))
+def test_runs_of_claims_tell_each_number_once(numbers):
+    text = ids_text("wu2025", [f"wu2025/fig2/{number}" for number in numbers]).removeprefix("fig2/")
+    parts = [[int(end) for end in part.split("-")] for part in text.split(", ") if part]
+    assert [number for ends in parts for number in range(ends[0], ends[-1] + 1)] == numbers
+    assert all(len(ends) == 1 or ends[1] - ends[0] > 1 for ends in parts)
 
 
 def test_the_command_answers_with_what_is_left(capsys):
