@@ -13,7 +13,7 @@ import re
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -278,80 +278,117 @@ def families() -> list[str]:
     return sorted({*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *OUTSIDE})
 
 
-def became(family: str) -> str:
-    """A line of Markdown: what each part of a default configuration is taken as, and what is not known."""
-    config = plain(transformers.AutoConfig.for_model(family))
-    architecture = from_huggingface(config)
+def became(family: str) -> tuple[str, str, tuple[str, ...], str]:
+    """Of a default configuration: its size, its layers, what each part is taken as, and what is not known."""
+    architecture = from_huggingface(plain(transformers.AutoConfig.for_model(family)))
     kinds = Counter(f"{mask} {encoding}" for mask, encoding in words(architecture))
     heads = "/".join(dict.fromkeys(str(layer.heads) for layer in architecture.layers))
     layers = "; ".join(f"{count} × {kind}" for kind, count in kinds.items())
-    parts = [f"{architecture.depth} × {heads}", layers, "<br>".join(architecture.remarks)]
-    unknown = "<br>".join(part for part in architecture.left_out(1) if part != "λ")
-    return f"| {family} | {' | '.join(parts)} | {unknown} |"
+    unknown = "; ".join(part for part in architecture.left_out(1) if part != "λ")
+    return f"{architecture.depth} × {heads}", layers, architecture.remarks, unknown
 
 
 def page(rows: Sequence[Row]) -> str:
-    """The table as Markdown."""
+    """The tables as Markdown. A remark on a family stands once, what several remarks say is a note."""
+    parts = {family: became(family) for family in RECENT}
+    remarks = {one.family: _remarks(one, parts) for one in rows if one.verdict != "refused"}
+    notes = _notes(*remarks.values(), *(said for _, _, said, _ in parts.values()))
+    alike: dict[str, list[str]] = {}
+    others: list[str] = []
+    for one in rows:
+        if one.verdict == "equal" and not remarks[one.family]:
+            alike.setdefault(_brief(one.read), []).append(one.family)
+        elif one.verdict != "refused":
+            said = _noted(remarks[one.family], notes)
+            others.append(f"| {one.family} | {_brief(one.read)} | {one.verdict} | {said} |")
+    return "\n".join(
+        [
+            *_head(rows),
+            "## Equal in every layer\n",
+            "| read and captured as | families |",
+            "|---|---|",
+            *(f"| {kind} | {', '.join(names)} |" for kind, names in sorted(alike.items())),
+            "\n## Others\n",
+            "| family | read as | | remarks |",
+            "|---|---|---|---|",
+            *others,
+            f"\nRefused: {', '.join(one.family for one in rows if one.verdict == 'refused')}.\n",
+            "## What each part became\n",
+            "Configurations of 2026 and their kin, with the defaults of their class in transformers (a released "
+            "model's file has numbers of its own). *Not known*: what only a measurement tells; it withholds the "
+            "verdict even where λ is given. Layers that are no attention read *not known* ([a layer of one's own]"
+            "(own.md#a-layer-that-is-no-attention), once measured), those that move nothing between tokens "
+            "*alone*.\n",
+            "| family | layers × heads | read as | parts | not known |",
+            "|---|---|---|---|---|",
+            *(
+                f"| {family} | {size} | {layers} | {_noted(said, notes)} | {unknown} |"
+                for family, (size, layers, said, unknown) in parts.items()
+            ),
+            "\nNotes:\n",
+            *(f"{number}. {text}" for text, number in notes.items()),
+            "",
+        ]
+    )
+
+
+def _head(rows: Sequence[Row]) -> list[str]:
     counts = Counter(one.verdict for one in rows)
     known = sorted({*FAMILIES} - {one.family for one in rows})
-    head = [
-        "# Families: how configurations are read",
-        "",
-        f"Every causal family of transformers {transformers.__version__} ({len(rows)}), built tiny with "
-        f"{DEPTH} layers from its own configuration: what `posbias predict config.json` reads, against what the "
-        "model's attention shows (mask by layer, rotation, bias by distance). Made by `python tools/families.py`, "
-        "held by `make test-all`. What can be measured of which family is [another table](zoo.md).",
-        "",
-        ", ".join(
-            f"{counts[kind]} {kind}"
-            for kind in ("equal", "attention equal", "named", "read alone", "refused", "wrong")
-        )
-        + ". "
-        "*Attention equal*: so is every layer in which attention was seen, the others are read as none. "
-        "*Refused* names the family: nothing is guessed. *Named*: the difference has a known reason. "
-        "*Read alone*: no tiny model of it could be built or seen here. Of other models than text alone, "
-        f"{', '.join(sorted(CONTAINERS))} are read by their text's family; further names: {', '.join(known)}.",
-        "",
-        "| family | read as | captured as | | remarks |",
-        "|---|---|---|---|---|",
+    return [
+        "# Families: how configurations are read\n",
+        f"Every causal family of transformers {transformers.__version__} ({len(rows)}), built tiny with {DEPTH} "
+        "layers: what `posbias predict config.json` reads, against what the model's attention shows (mask by "
+        "layer, rotation, bias by distance). Made by `python tools/families.py`, held by `make test-all`. What "
+        "can be measured is [another table](zoo.md). Remarks on families of the last table stand there.\n",
+        f"{counts['equal']} equal, {counts['attention equal']} attention equal (where attention was seen; other "
+        f"layers are read as none), {counts['named']} named (the difference has a known reason), "
+        f"{counts['read alone']} read alone (no tiny model could be built or seen here), {counts['refused']} "
+        f"refused (nothing is guessed), {counts['wrong']} wrong. Read by their text's family: "
+        f"{', '.join(sorted(CONTAINERS))}. Further names: {', '.join(known)}.\n",
     ]
-    shown = [one for one in rows if one.verdict != "refused"]
-    lines = [
-        f"| {one.family} | {_brief(one.read)} | {_brief(one.captured)} | {one.verdict} | "
-        f"{'; '.join(filter(None, [*one.remarks, one.reason]))} |"
-        for one in shown
-    ]
-    refused = [one.family for one in rows if one.verdict == "refused"]
-    tail = [
-        "",
-        "Refused: " + ", ".join(refused) + ".",
-        "",
-        "## What each part became",
-        "",
-        "Configurations of 2026 and their kin, each with the defaults of its class in transformers (a released "
-        "model's file has numbers of its own). *Not known*: what only a measurement tells, and what withholds the "
-        "verdict even where λ is given. Layers that are no attention read *not known*, those that move nothing "
-        "between tokens *alone*. Once it has been measured how fast a linear attention forgets, it is "
-        "[a layer of one's own](own.md#a-layer-that-is-no-attention). `posbias measure` needs softmax attention "
-        "in every layer. The gradient influence of other models needs none: "
-        '`gradients(predict(model, ids), ids, ("probability",))["influence"]`, both of '
-        "`posbias.measurement.quantities.influence`.",
-        "",
-        "| family | layers × heads | layers read as | what they are taken as, and what else is said | not known |",
-        "|---|---|---|---|---|",
-        *map(became, RECENT),
-    ]
-    return "\n".join([*head, *lines, *tail]) + "\n"
+
+
+def _remarks(one: Row, parts: Mapping[str, tuple[str, str, tuple[str, ...], str]]) -> tuple[str, ...]:
+    """What a row has to say that the parts of its family do not: remarks by their name, and the reason."""
+    stands = {_name(remark) for remark in parts[one.family][2]} if one.family in parts else set()
+    captured = f"captured as {_brief(one.captured)}: " if one.verdict == "named" else ""
+    reason = (captured + one.reason,) if one.reason else ()
+    return (*(remark for remark in one.remarks if _name(remark) not in stands), *reason)
+
+
+def _name(remark: str) -> str:
+    """A remark without its numbers and what it says of them."""
+    return re.split(r" \(| = |: ", remark)[0]
+
+
+def _notes(*said: Sequence[str]) -> dict[str, int]:
+    """What more than one remark says after its colon → the number of the note."""
+    texts = Counter(remark.partition(": ")[2] for remarks in said for remark in remarks)
+    several = [text for text, count in texts.items() if text and count > 1]
+    return {text: number for number, text in enumerate(several, start=1)}
+
+
+def _noted(remarks: Iterable[str], notes: Mapping[str, int]) -> str:
+    parted = ((remark, *remark.partition(": ")[::2]) for remark in remarks)
+    return "; ".join(f"{name} [{notes[text]}]" if text in notes else remark for remark, name, text in parted)
 
 
 def _brief(layers: Iterable[tuple[str, str]]) -> str:
-    """'0-2, 4-6 window 5 rotary; 3, 7 causal none'."""
-    places: dict[tuple[str, str], list[int]] = {}
+    """'0-2, 4-6: window 5 rotary; 3, 7: causal none'."""
+    places: dict[tuple[str, str], list[list[int]]] = {}
     for number, layer in enumerate(layers):
-        places.setdefault(layer, []).append(number)
+        runs = places.setdefault(layer, [])
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
     if len(places) == 1:
         return " ".join(next(iter(places)))
-    return "; ".join(f"{', '.join(map(str, at))}: {mask} {kind}" for (mask, kind), at in places.items())
+    return "; ".join(
+        f"{', '.join('-'.join(map(str, run)) for run in at)}: {mask} {kind}"
+        for (mask, kind), at in places.items()
+    )
 
 
 def main(names: Sequence[str]) -> None:
