@@ -27,7 +27,7 @@ import transformers
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from by_hand import influence, mixings, own_attention, uncached
-from families import build, families
+from families import LARGEST, build, families
 from posbias.errors import PosbiasError
 from posbias.measurement import LoadedModel, measure, selfcheck
 from posbias.measurement.capture.forward import Capture, SeenLayer
@@ -309,14 +309,16 @@ Every family of transformers {transformers.__version__} with a causal head ({len
 words ({len(both_ways)}), built tiny with random weights. Made by `python tools/zoo.py`, held by `make test-all`. \
 How their configurations are read is [another table](families.md).
 
-Attention is compared with what the model itself returns, λ with what a layer adds when its feed-forward block \
-is switched off and its attention on or off, the gradient influence with a plain backward pass, each to \
-{TOLERANCE:g}; eager attention with fused attention (sdpa) to 1e-2. A released model may use options that its \
-tiny one does not: `measure` checks attention and outputs of each model that it is given, λ it does not.
+Attention is held against what the model returns, λ against what a layer adds with its feed-forward block off and \
+attention on or off, the gradient influence against a plain backward pass, each to {TOLERANCE:g}; eager against \
+fused attention (sdpa) to 1e-2. A released model may use options that its tiny one does not: `measure` checks its \
+attention and outputs, λ it does not. The gradient influence alone needs no attention: \
+`gradients(predict(model, ids), ids, ("probability",))["influence"]`, both of \
+`posbias.measurement.quantities.influence`.
 """
     encoders_said = """
-`measure` asks what the last prediction depends on, and refuses them. Attention and λ come from the capture: \
-`posbias.measurement.capture.forward.Capture` hands over each layer as it runs.
+`measure` refuses encoders, since it asks what the last prediction depends on. Their attention and λ come from \
+`posbias.measurement.capture.forward.Capture`, layer by layer.
 """
     return "\n".join(
         [head, *_table("Causal", decoders, CAUSAL), *_table("Encoders", both_ways, ENCODERS, encoders_said)]
@@ -324,24 +326,39 @@ tiny one does not: `measure` checks attention and outputs of each model that it 
 
 
 def _table(title: str, rows: Sequence[Row], meanings: Mapping[str, str], said: str = "") -> list[str]:
-    """One of the tables: counts, what verdicts mean, the families that need no word, the others."""
-    counts, best = Counter(one.verdict for one in rows), next(iter(meanings))
-    plain = [one.family for one in rows if one.verdict == best and not one.remarks]
+    """Counts and meanings of verdicts, and a table of families that share verdict and remarks."""
+    counts = Counter(one.verdict for one in rows)
+    alike: dict[tuple[str, str], list[str]] = {}
+    for one in sorted(rows, key=lambda one: [*meanings].index(one.verdict)):
+        remark = "; ".join(dict.fromkeys(map(_common, one.remarks)))
+        family = f"{one.family} ({one.layers})" if _some(one.layers) else one.family
+        alike.setdefault((one.verdict, remark), []).append(family)
     return [
         f"## {title}\n",
-        ", ".join(f"{counts[kind]} {kind}" for kind in meanings) + ".\n",
-        *(f"- *{kind}*: {meaning}" for kind, meaning in meanings.items()),
+        "| families | verdict | |",
+        "|---|---|---|",
+        *(f"| {counts[kind]} | {kind} | {meaning} |" for kind, meaning in meanings.items()),
         said,
-        f"{best.capitalize()}, nothing to add ({len(plain)}): {', '.join(plain)}.\n",
-        "| family | | layers | |",
-        "|---|---|---|---|",
+        "| verdict | | families |",
+        "|---|---|---|",
         *(
-            f"| {one.family} | {one.verdict} | {one.layers} | {'; '.join(one.remarks)} |"
-            for one in rows
-            if one.family not in plain
+            f"| {verdict} | {remark} | {', '.join(sorted(names))} |"
+            for (verdict, remark), names in alike.items()
         ),
         "",
     ]
+
+
+def _some(layers: str) -> bool:
+    """Whether it is some of a model's layers that were seen, not all."""
+    return len({*layers.split(" of ")}) == 2
+
+
+def _common(remark: str) -> str:
+    """A remark without the names and sizes of one family, so that it stands once."""
+    remark = re.sub(r"^ValueError: [0-9,]+ parameters: not tiny$", f"over {LARGEST:,} parameters", remark)
+    remark = re.sub(r"\w+(For[A-Z]\w+|LMHeadModel)( \(\w+\))?", "the model", remark)
+    return remark.split("; a model with")[0]
 
 
 def quiet() -> None:
