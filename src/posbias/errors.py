@@ -24,6 +24,12 @@ class DamagedError(InputFileError):
     """A file is not what was written: cut short, altered, or of another kind than asked for."""
 
 
+class OtherKindError(DamagedError):
+    """A file is a result of another kind than asked for; `held` is its own, or None."""
+
+    held: str | None = None
+
+
 class SchemaError(InputFileError):
     """A file is whole, but written by a posbias whose files have another schema version."""
 

@@ -212,11 +212,7 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
     """
     path = Path(path)
     if path.suffix.lower() == ".nc":
-        measurement = load_measurement(path)
-        try:
-            return measured_influence(measurement)
-        except InvalidValueError as error:
-            raise InputFileError(f"{path}: {error}") from None
+        return influence_in(path)
     try:
         text = read_text(path)
         memory.require(64 * (text.count(",") + text.count("[")), f"{path}: bytes", len(text))
@@ -245,6 +241,16 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
             return Profile(weights, missing_mass=missing, **about)
         return Profile.from_weights(weights, measures=measures)
     except (InvalidValueError, OverflowError) as error:
+        raise InputFileError(f"{path}: {error}") from None
+
+
+@typed
+def influence_in(path: str | os.PathLike[str], *, sure: bool = True) -> Profile:
+    """The influence that a measurement's file holds. Raises as `load_measurement`, which `sure` is for."""
+    measurement = load_measurement(path, sure=sure)
+    try:
+        return measured_influence(measurement)
+    except InvalidValueError as error:
         raise InputFileError(f"{path}: {error}") from None
 
 

@@ -14,16 +14,17 @@ from pathlib import Path
 import numpy as np
 
 from posbias.arguments import shortened
-from posbias.errors import DamagedError, InputFileError, nearest
+from posbias.errors import InputFileError, OtherKindError, nearest
 from posbias.imports import arrays, captum, inseq, lm_eval, lost_in_the_middle, needle, positions, ruler
 from posbias.imports.format import Format
 from posbias.imports.records import files_of, is_records, plain_name, read_records
 from posbias.imports.trials import of_rows
 from posbias.input_files import LARGEST, read_text
-from posbias.predictors import load_profile
+from posbias.predictors import influence_in, load_profile
 from posbias.profile import Profile
 from posbias.signatures import typed
 from posbias.store import load_retrieval
+from posbias.store.measurements import RETRIEVAL
 
 __all__ = ["FORMATS", "Format", "format_of", "read", "recognised"]
 
@@ -118,9 +119,9 @@ def _is_ours(path: Path) -> bool:
 def _of_netcdf(path: Path) -> Profile:
     """A measurement's influence, or a retrieval's accuracy by place with its trials."""
     try:
-        return load_profile(path)
-    except DamagedError as error:
-        if "holds a posbias retrieval" not in str(error):
+        return influence_in(path, sure=False)
+    except OtherKindError as error:
+        if error.held != RETRIEVAL:
             raise
     retrieval = load_retrieval(path)
     attrs = {key: retrieval.attrs[key] for key in ("model", "checksum")}

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from posbias import spec
-from posbias.errors import DamagedError, SchemaError
+from posbias.errors import DamagedError, OtherKindError, SchemaError
 from posbias.signatures import typed
 
 VERSION = importlib.metadata.version("posbias")
@@ -74,24 +74,28 @@ class Header:
 
 
 @contextmanager
-def made_again_by(command: str) -> Iterator[None]:
-    """Let a `DamagedError` also name the command that makes such a file; an empty one is not named."""
+def made_again_by(*commands: str) -> Iterator[None]:
+    """Let a `DamagedError` also name the command that makes such a file, or those that may; empty ones are not."""
     try:
         yield
     except DamagedError as error:
-        raise DamagedError(f"{error}; write one with {command!r}" if command else str(error)) from None
+        if named := " or ".join(repr(command) for command in commands if command):
+            error.args = (f"{error}; write one with {named}",)
+        raise
 
 
 def check(header: Mapping[str, Any], path: Any, kind: str, schema: int, verify: Callable[[], object]) -> None:
     """Raise unless a header's `posbias_kind` and `schema` are these.
 
-    `DamagedError` for another kind, `SchemaError` for another schema. A header with a digest is of no other schema
-    before `verify` has not raised: every schema has the same digest, and a changed bit may lie in the number.
+    `OtherKindError` for another kind, `SchemaError` for another schema. A header with a digest is of no other
+    schema before `verify` has not raised: every schema has the same digest, a changed bit may lie in the number.
     """
     held, version = header.get("posbias_kind"), header.get("schema")
     if held != kind:
         holds = f"a posbias {held}" if held else "no posbias result"
-        raise DamagedError(f"{path}: holds {holds}, not a posbias {kind}")
+        error = OtherKindError(f"{path}: holds {holds}, not a posbias {kind}")
+        error.held = held if isinstance(held, str) else None
+        raise error
     if version != schema:
         if "digest" in header:
             verify()

@@ -64,13 +64,15 @@ def save_measurement(measurement: "xr.Dataset", path: str | os.PathLike[str]) ->
 
 
 @typed
-def load_measurement(path: str | os.PathLike[str], needs: tuple[str, ...] = ()) -> "xr.Dataset":
+def load_measurement(
+    path: str | os.PathLike[str], needs: tuple[str, ...] = (), *, sure: bool = True
+) -> "xr.Dataset":
     """Read a measurement back, whole, into memory; `needs` are variables that it is to have beside `influence`.
 
     Raises `InputFileError` when the file is missing, is not NetCDF, does not hold a measurement, lacks a variable
-    or is damaged.
+    or is damaged; unless it is `sure` to be a measurement's, an error names all commands that may have written it.
     """
-    return _load(path, MEASUREMENT, needs)
+    return _load(path, MEASUREMENT, needs, sure)
 
 
 @typed
@@ -95,9 +97,13 @@ def _save(dataset: "xr.Dataset", path: str | os.PathLike[str], kind: str) -> Pat
     return Path(path)
 
 
-def _load(path: str | os.PathLike[str], kind: str, needs: tuple[str, ...] = ()) -> "xr.Dataset":
-    with made_again_by(_COMMANDS[kind]):
+def _load(
+    path: str | os.PathLike[str], kind: str, needs: tuple[str, ...] = (), sure: bool = True
+) -> "xr.Dataset":
+    command = _COMMANDS[kind]
+    with made_again_by(*([command] if sure else _COMMANDS.values())):
         _, dataset = _CODECS[kind].read(Path(path), kind, SCHEMA)
+    with made_again_by(command):
         if fault := _fault(dataset, kind, (*_NEEDED[kind], *needs)):
             raise DamagedError(f"{path}: not a whole {kind}, {fault}")
     return dataset

@@ -15,8 +15,9 @@ import xarray as xr
 from command import called
 from logged import logged
 
+import posbias
 import posbias.measurement
-from posbias.errors import InputFileError
+from posbias.errors import DamagedError, InputFileError, OtherKindError
 from posbias.measurement import measure
 from posbias.measurement.models.loading import load_model
 from posbias.papers.citations.results import uses_of_file
@@ -36,6 +37,7 @@ from posbias.store import (
     load_measurement,
     open_netcdf,
     save_measurement,
+    save_retrieval,
 )
 from posbias.store import load_retrieval as read_retrieval
 from posbias.store.packing import unpack
@@ -364,6 +366,35 @@ def test_a_whole_measurement_serves_all(files, tmp_path):
     for words in USES.values():
         done = called(*(files["measurement"] if word == "FILE" else word for word in words), cwd=tmp_path)
         assert done.returncode == 0, done.stderr
+
+
+RETRIEVALS = {
+    "half of it": (MEASUREMENTS["half of it"], "'posbias measure' or 'posbias retrieve'"),
+    "no digest": (MEASUREMENTS["no digest"], "'posbias retrieve'"),
+    "no depth": (
+        lambda path: save_retrieval(read_retrieval(path).drop_vars("depth"), path),
+        "'posbias retrieve'",
+    ),
+}
+"""Damage, and the commands that are named: both where the kind of a file is not told."""
+
+
+@pytest.mark.parametrize("damage", RETRIEVALS)
+def test_a_retrieval_that_is_not_whole_names_the_command_that_makes_one(files, damage, tmp_path):
+    path = Path(shutil.copy(files["retrieval"], tmp_path / "r.nc"))
+    change, commands = RETRIEVALS[damage]
+    change(path)
+    with pytest.raises(DamagedError) as caught:
+        posbias.read(path)
+    assert str(caught.value).endswith(f"; write one with {commands}")
+
+
+def test_what_is_read_as_a_profile_says_what_it_is_instead(files):
+    with pytest.raises(OtherKindError, match="holds a posbias cell, not a posbias measurement") as caught:
+        posbias.read(files["network"])
+    assert caught.value.held == "cell"
+    assert posbias.read(files["retrieval"]).kind == "rate"
+    assert posbias.read(files["measurement"]).kind == "mass"
 
 
 UNSEALED = (
