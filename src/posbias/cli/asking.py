@@ -14,7 +14,7 @@ from posbias.errors import InvalidValueError
 from posbias.files import need_writable
 from posbias.lazy import need
 from posbias.logs import one_line
-from posbias.terminal import table
+from posbias.tables import table
 
 if TYPE_CHECKING:
     from posbias.retrieval.answer_curve import AnswerCurve
@@ -203,6 +203,8 @@ def _write(
 
 def _source(options: Options) -> "tuple[str | None, tuple[DocumentSet, ...] | None]":
     """The text that a needle lies in, and the documents."""
+    from posbias.retrieval.job import check_text
+
     if options.asking.trials is not None:
         from posbias.retrieval.documents import read_document_sets
 
@@ -214,8 +216,7 @@ def _source(options: Options) -> "tuple[str | None, tuple[DocumentSet, ...] | No
         from posbias.measurement import read_text
 
         return read_text(options.text).content, None
-    if options.text is not None:
-        raise InvalidValueError("text: given with the task keys, which has none; leave it out")
+    check_text(options.task, options.text)
     return None, None
 
 

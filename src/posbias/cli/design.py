@@ -15,7 +15,7 @@ from posbias.cli.output import COMPILING, answer_with, progress
 from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
 from posbias.interruption import Pace
-from posbias.terminal import table
+from posbias.tables import table
 
 ANSWER, SHOWN = "design.json", 20
 

@@ -124,12 +124,14 @@ def _asked(model: str, options: Options, beside: "xr.Dataset | None") -> "tuple[
     from posbias.measurement.retrieval import retrieval_fingerprint, retrieval_job
     from posbias.measurement.retrieval import retrieve as ask
     from posbias.measurement.sharing import Group
+    from posbias.retrieval.job import check_text
     from posbias.store import load_retrieval, save_retrieval
 
     names = ("pairs", "length", "wording", "positions", "prompts", "seed")
     job = retrieval_job(options.task, **{name: getattr(options, name) for name in names})
     shared.need_model(model)
     shared.check_threads(options.threads)
+    check_text(job.task, options.text)
     place = options.out or _results(model, job, options.text)
     need_writable(place)
     if job.task == "needle":

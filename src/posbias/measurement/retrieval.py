@@ -25,7 +25,7 @@ from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.sharing import Group
 from posbias.measurement.streaming import Stream
 from posbias.measurement.texts.prompts import Text, read_text
-from posbias.retrieval.job import RetrievalJob, retrieval_job
+from posbias.retrieval.job import RetrievalJob, check_text, retrieval_job
 from posbias.retrieval.trials import Keys, Needle, Trial, Trials
 from posbias.signatures import typed
 from posbias.spec import encode
@@ -103,8 +103,7 @@ def retrieve(
             "task: documents given, keys or needle needed: documents are asked of a generator "
             "(`posbias.retrieval.asking.ask`)"
         )
-    if job.task == "keys" and text is not None:
-        raise InvalidValueError("text: given with the task keys, which has none; leave it out")
+    check_text(job.task, text)
     source = read_text(text)
     with ready(model, tokenizer) as loaded:
         return _asked(

@@ -53,6 +53,12 @@ class RetrievalJob:
             )
 
 
+def check_text(task: str, text: object) -> None:
+    """Raise `InvalidValueError` for a `text`, not None, that no task but needle has."""
+    if task != "needle" and text is not None:
+        raise InvalidValueError(f"text: given with the task {task}, which has none; leave it out")
+
+
 @typed
 def retrieval_job(
     task: str = "keys",

@@ -65,6 +65,27 @@ def run(capsys, *arguments):
     return capsys.readouterr()
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--text", "x.txt"), "text: given with the task keys, which has none; leave it out"),
+        (
+            ("--tokenizer", "nowhere"),
+            "tokenizer: nowhere is no folder, one written by tokenizer.save_pretrained needed",
+        ),
+        (
+            ("--pairs", "2", "--positions", "3"),
+            "positions: 3 given, at most the 2 pairs of the list can be told",
+        ),
+        (("--task", "needle", "--text", "no.txt"), "text: no.txt does not exist, a text file needed"),
+    ],
+)
+def test_what_is_wrong_whatever_the_model_is_said_before_it_is_loaded(model, here, capsys, words, said):
+    with pytest.raises(SystemExit):
+        main(["retrieve", str(model), *words])
+    assert capsys.readouterr().err.startswith(f"posbias: {said}")
+
+
 def test_files_and_json_say_the_same(model, here, capsys):
     answer = json.loads(run(capsys, model, *SMALL, "--json").out)
     folder = Path("results/bytes-keys-4pairs-json-3x3")

@@ -45,12 +45,12 @@ def from_folder(
     placement: Placement = _AS_THEY_COME,
     attention: str | None = None,
     trusted: bool = False,
-    tokenizer: str | Path | None = None,
+    tokenizer: Any = None,
 ) -> tuple[Any, Any]:
     """Return model and tokenizer of a folder that `save_pretrained` wrote.
 
     `attention`: "eager" or "sdpa", None for the family's default; `trusted`: run Python files of the folder if
-    it has any; `tokenizer`: the folder of another tokenizer.
+    it has any; `tokenizer`: another one (`tokenizer_of_folder`).
 
     Raises `ModelError`, `InvalidValueError` for an attention that is wrong for the family.
     """
@@ -73,7 +73,7 @@ def from_gguf(
     file: Path,
     placement: Placement = _AS_THEY_COME,
     attention: str | None = None,
-    tokenizer: str | Path | None = None,
+    tokenizer: Any = None,
 ) -> tuple[Any, Any]:
     """Return model (unpacked) and tokenizer of a GGUF file. Arguments and errors as of `from_folder`.
 
@@ -113,15 +113,15 @@ def _tokenizer(folder: Path, trusted: bool, where: dict[str, Any], what: str, ot
 
 
 def _described(
-    folder: Path, attention: str | None, trusted: bool, where: dict[str, Any], tokenizer: str | Path | None
+    folder: Path, attention: str | None, trusted: bool, where: dict[str, Any], tokenizer: Any
 ) -> tuple[Any, str, Any]:
-    """The configuration of a model, the attention to take, and the tokenizer: its own or that of a folder."""
+    """The configuration of a model, the attention to take, and the tokenizer: the one given, or its own."""
     _let_register(folder)
     config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=trusted, **where)
     check_config(config)
     chosen = attention_for(config, attention)
     if tokenizer is not None:
-        return config, chosen, tokenizer_of_folder(tokenizer)
+        return config, chosen, tokenizer
     otherwise = ", or name the folder of one: tokenizer=FOLDER (--tokenizer FOLDER)"
     return config, chosen, _tokenizer(folder, trusted, where, "model", otherwise)
 

@@ -33,7 +33,14 @@ from posbias.measurement.models.cache import (
 from posbias.measurement.models.device_placement import DeviceMap, Placement
 from posbias.measurement.models.families import Family, decoder_layers
 from posbias.measurement.models.fetching import fetch
-from posbias.measurement.models.formats import attention_for, check_config, family_for, from_folder, from_gguf
+from posbias.measurement.models.formats import (
+    attention_for,
+    check_config,
+    family_for,
+    from_folder,
+    from_gguf,
+    tokenizer_of_folder,
+)
 from posbias.measurement.models.hub import READ, has_safetensors, is_hub_id, snapshot
 from posbias.signatures import typed
 
@@ -155,12 +162,14 @@ def load_model(
     placement = Placement.of(dtype, device, device_map)
     found = _find(name, revision, trust_remote_code)
     begin = time.perf_counter()
+    # a folder that has none is told before the model is read
+    other = None if tokenizer is None else tokenizer_of_folder(tokenizer)
     if found.path.suffix == ".gguf":
         log.info("%s: unpacking weights, this takes half a minute", found.name)
-        model, own = from_gguf(found.path, placement, attention, tokenizer)
+        model, own = from_gguf(found.path, placement, attention, other)
     else:
         log.info("%s: loading", found.name)
-        model, own = from_folder(found.path, placement, attention, trust_remote_code, tokenizer)
+        model, own = from_folder(found.path, placement, attention, trust_remote_code, other)
     check_vocabulary(model, own)
     checksum = found.checksum
     if tokenizer is not None:
