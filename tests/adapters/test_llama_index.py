@@ -102,4 +102,4 @@ def test_it_is_written_down_and_read_back():
 
 def test_the_block_of_the_page_prints_what_it_says(capsys):
     exec(compile(block_with("adapters.llama_index"), "docs/adapters.md", "exec"), {})
-    assert capsys.readouterr().out == "reorder [1, 2, 3, 4, 0]\n"
+    assert capsys.readouterr().out == "reorder [1, 8, 5, 2, 3, 6, 4, 9, 7, 0]\n"

@@ -74,15 +74,15 @@ def test_scores_lengths_prefix_and_suffix_are_those_given():
 
 
 def test_characters_are_not_taken_for_tokens():
-    """A profile of 72 tokens warns of lengths far from them; what is counted in characters cannot be so far."""
+    """A profile of 72 tokens is not for lengths far from them; what is counted in characters cannot be so far."""
     told, untold = (
         Reordering(profile="smollm2-135m", length=lambda text: 500.0),
         Reordering(profile="smollm2-135m"),
     )
     for reordering in (told, untold):
         reordering.places(TEXTS, [text * 20 for text in TEXTS], KEPT)
-    assert any("72 tokens" in one for one in told.last.warnings)
-    assert not any("tokens" in one for one in untold.last.warnings)
+    assert any("72 tokens" in one for one in told.last.extrapolated)
+    assert not any("tokens" in one for one in untold.last.extrapolated)
 
 
 def test_no_documents_stay_none():

@@ -209,13 +209,37 @@ def test_what_the_profile_was_not_measured_at_is_said():
     """Another number of documents, or prompts that are much longer or shorter, where lengths are tokens."""
     hits = np.random.default_rng(0).integers(0, 2, size=(40, 4)).astype(float)
     alike = of_places(hits, {"tokens": 100})
-    assert order(4, [1, 2, 3, 4], [25.0] * 4, profile=alike).warnings == ()
-    (number,) = order(5, [1] * 5, [20.0] * 5, profile=alike).warnings
-    assert number == "measured with 4 documents, these are 5: extrapolated"
+    assert order(4, [1, 2, 3, 4], [25.0] * 4, profile=alike).extrapolated == ()
+    (number,) = order(5, [1] * 5, [20.0] * 5, profile=alike).extrapolated
+    assert number == "measured with 4 documents, these are 5"
     for length in (250.0, 5.0):
-        (stretched,) = order(4, [1, 2, 3, 4], [length] * 4, profile=alike).warnings
-        assert stretched == f"measured at 100 tokens, these are {4 * length:,.0f}: extrapolated"
-        assert order(4, [1, 2, 3, 4], [length] * 4, profile=alike, in_tokens=False).warnings == ()
+        (stretched,) = order(4, [1, 2, 3, 4], [length] * 4, profile=alike).extrapolated
+        assert stretched == f"measured at 100 tokens, these are {4 * length:,.0f}"
+        assert order(4, [1, 2, 3, 4], [length] * 4, profile=alike, in_tokens=False).extrapolated == ()
+    # four places of twenty documents are of twenty documents
+    of_twenty = of_places(hits, {"job": {"pairs": 20}})
+    assert order(20, [1] * 20, profile=of_twenty).extrapolated == ()
+    assert order(4, [1] * 4, profile=of_twenty).extrapolated == ("measured with 20 documents, these are 4",)
+
+
+@given(st.integers(2, 9), st.integers(0, 99), st.sampled_from([None, 0.1, 1.0, 10.0]))
+def test_no_other_verdict_than_not_known_on_documents_that_were_not_measured(documents, seed, stretch):
+    measured = rates(300, [0.9, 0.2, 0.2, 0.2, 0.9], 0)
+    profile = of_places(measured.samples, {"tokens": 100})
+    scores = np.random.default_rng(seed).uniform(0.1, 1, documents)
+    lengths = None if stretch is None else [100 * stretch / documents] * documents
+    found = order(documents, scores, lengths, profile=profile)
+    assert bool(found.extrapolated) == (documents != 5 or stretch in (0.1, 10.0))
+    gain = found.gains["as given"]
+    if not found.extrapolated:
+        assert found.verdict == ("reorder" if gain.tells() and gain.interval[1] > 0.01 else found.verdict)
+        return
+    assert found.verdict == "not known"
+    verdict = str(found).split("\n")[0]
+    assert verdict.startswith("not known whether another order helps: measured ")
+    assert all(one in verdict for one in found.extrapolated)
+    # what tells the gain where it was measured is said to do so here; else more is
+    assert found.prompts_to_tell == 300 if gain.tells() else (found.prompts_to_tell or 301) > 300
 
 
 def test_a_name_stands_for_the_profile_of_a_known_model():

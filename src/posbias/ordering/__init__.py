@@ -36,6 +36,8 @@ LONGEST = 1e12
 """Of a document, and of what stands before or behind."""
 ALIKE = 1.5
 """How many times longer or shorter than the prompts behind a profile others may be without a word."""
+BASELINE = "baseline"
+"""What a profile measures that was not measured."""
 NEGLIGIBLE = 0.01
 """A gain below this counts as none: in accuracy, or as a share of what an even spread gives."""
 
@@ -79,7 +81,8 @@ class Ordering:
     spread.
     `gains` are that of this order minus that of each of `STRATEGIES`, cross-fitted: the order found from one half
     of the profile's prompts is judged on the other half. `loss` is by how much no other order can be worth more
-    under this profile (0: none is). `basis` says what the profile is, `warnings` what its use assumes.
+    under this profile (0: none is). `basis` says what the profile is, `warnings` what its use assumes;
+    `extrapolated` where it was measured otherwise than with these documents, which no interval covers.
     """
 
     permutation: tuple[int, ...]
@@ -89,6 +92,7 @@ class Ordering:
     basis: str
     warnings: tuple[str, ...] = ()
     unit: str = field(default="of an even spread")
+    extrapolated: tuple[str, ...] = ()
 
     def of(self, documents: Sequence[Any]) -> list[Any]:
         """The documents in this order. Raises `InvalidValueError` for another number of them."""
@@ -102,9 +106,12 @@ class Ordering:
     def verdict(self) -> Verdict:
         """Whether to reorder: by the gain over the order as given and its 95 % interval.
 
-        "no difference" where the interval lies within ± `NEGLIGIBLE`, or where the order as given is the best.
+        "no difference" where the interval lies within ± `NEGLIGIBLE`, or where the order as given is the best;
+        "not known" wherever the profile is `extrapolated`: its interval is of other prompts.
         """
         gain = self.gains["as given"]
+        if self.extrapolated and len(self.permutation) > 1:
+            return "not known"
         if self.permutation == tuple(range(len(self.permutation))):
             return "no difference"
         if not gain.known:
@@ -116,8 +123,15 @@ class Ordering:
 
     @property
     def prompts_to_tell(self) -> int | None:
-        """About how many prompts the profile would need for the gain's interval to leave 0 (`Estimate`)."""
-        return self.gains["as given"].draws_to_tell()
+        """About how many prompts the profile would need for the gain's interval to leave 0 (`Estimate`).
+
+        Of an extrapolated profile, how many with these documents, were the gain as it says: at most as many as
+        are behind it where they tell it.
+        """
+        gain = self.gains["as given"]
+        if self.extrapolated and gain.known and gain.tells():
+            return gain.n
+        return gain.draws_to_tell()
 
     def as_dict(self) -> dict[str, Any]:
         """Everything by name, ready for JSON."""
@@ -130,6 +144,7 @@ class Ordering:
             "gains": {name: _plain(one) for name, one in self.gains.items()},
             "loss_at_most": self.loss,
             "prompts_to_tell": self.prompts_to_tell,
+            "extrapolated": list(self.extrapolated),
             "warnings": list(self.warnings),
         }
 
@@ -139,8 +154,10 @@ class Ordering:
             "no difference": "no difference: leave the order as it is",
             "not known": "not known whether another order helps",
         }[self.verdict]
-        if self.verdict == "not known" and (more := self.prompts_to_tell):
-            said += f"; about {more:,} prompts behind the profile would tell"
+        if self.verdict == "not known":
+            said += f": {'; '.join(self.extrapolated)}" if self.extrapolated else ""
+            where = "with such documents" if self.extrapolated else "behind the profile"
+            said += f"; about {more:,} prompts {where} would tell" if (more := self.prompts_to_tell) else ""
         lines = [f"{said} ({self.basis})"]
         lines += [f"gain over {name}: {gain} {self.unit}" for name, gain in self.gains.items()]
         return "\n".join([*lines, *self.warnings])
@@ -189,8 +206,9 @@ def order(
         gains,
         found.loss,
         _basis(profile),
-        tuple(_warnings(profile, slots, count, in_tokens and lengths is not None)),
+        tuple(_warnings(profile)),
         _unit(profile),
+        tuple(_extrapolated(profile, slots, count, in_tokens and lengths is not None)),
     )
 
 
@@ -238,16 +256,26 @@ def _unit(profile: Profile) -> str:
     return {"mass": "of an even spread", "rate": f"in {profile.measures}"}.get(profile.kind, "nats")
 
 
-def _warnings(profile: Profile, slots: Slots, documents: int, in_tokens: bool) -> list[str]:
+def _warnings(profile: Profile) -> list[str]:
     said = []
     if profile.left_out:
         said.append(f"the profile has no verdict: {profile.caveat}")
-    if profile.kind == "mass" and profile.measures != "baseline":
+    if profile.kind == "mass" and profile.measures != BASELINE:
         said.append("influence is not retrieval: whether more of it finds more was not measured")
-    if profile.kind != "mass" and documents != profile.tokens:
-        said.append(f"measured with {profile.tokens} documents, these are {documents}: extrapolated")
+    return said
+
+
+def _extrapolated(profile: Profile, slots: Slots, documents: int, in_tokens: bool) -> list[str]:
+    """In what the documents differ from those that the profile was measured with; a baseline fits all."""
+    said = []
+    if profile.measures == BASELINE:
+        return said
+    job = profile.attrs.get("job")
+    places = (job.get("pairs") if isinstance(job, Mapping) else None) or profile.tokens
+    if profile.kind != "mass" and documents != places:
+        said.append(f"measured with {places} documents, these are {documents}")
     measured = profile.tokens if profile.kind == "mass" else profile.attrs.get("tokens")
     whole = slots.before + slots.total + slots.after
     if in_tokens and measured is not None and not 1 / ALIKE <= whole / measured <= ALIKE:
-        said.append(f"measured at {measured:,.0f} tokens, these are {whole:,.0f}: extrapolated")
+        said.append(f"measured at {measured:,.0f} tokens, these are {whole:,.0f}")
     return said

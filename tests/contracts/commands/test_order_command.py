@@ -54,6 +54,7 @@ def test_a_retrieval_orders_and_tells_its_gain(here, capsys):
     drawn = (random.uniform(size=(300, 5)) < np.array(CURVE) / 10).astype(float)
     names = ("accuracy", "choice", "margin", "margin_mean", "control_margin", "control_margin_mean")
     data = dict.fromkeys((*names, "depth", "token", "tokens"), (("prompt", "position"), drawn))
+    data["tokens"] = (("prompt", "position"), np.full((300, 5), 160.0))
     for name in ("log_probability", "control_log_probability"):
         data[name] = (("prompt", "position", "candidate"), np.zeros((300, 5, 2)))
     about = {"posbias_kind": "retrieval", "model": "made", "checksum": "0", "job": "{}", "versions": "{}"}
@@ -67,6 +68,14 @@ def test_a_retrieval_orders_and_tells_its_gain(here, capsys):
     assert 0 < low < 7 / 12 * 0.6 < high
     lines = (here / "ordered.jsonl").read_text().splitlines()
     assert [json.loads(line)["score"] for line in lines][-1] == 8
+    # the same of documents ten times as long is not told by it, and not done
+    rows = [row | {"tokens": 300} for row in rows]
+    answer = told(capsys, hits(here, rows), "--profile", "retrieval.nc", "--out", "ordered.jsonl")
+    assert answer["verdict"] == "not known"
+    assert answer["extrapolated"] == ["measured at 160 tokens, these are 1,500"]
+    assert answer["prompts_to_tell"] == 300
+    lines = (here / "ordered.jsonl").read_text().splitlines()
+    assert [json.loads(line)["score"] for line in lines] == [1, 1, 8, 1, 1]
 
 
 def test_a_known_model_comes_along(here, capsys):
