@@ -134,6 +134,14 @@ class Comparison:
 
         return draw_comparison(new_axes() if ax is None else ax, self)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a line of words and the picture of `plot`; without matplotlib the words."""
+        from posbias.plots import notebook_html
+
+        head, *_ = repr(self).splitlines()
+        told = [f"{name}: {said}" for name, said in self.sentences().items()]
+        return notebook_html("; ".join([head, *told]), self.plot)
+
     def __repr__(self) -> str:
         """A line for what was compared, one for each of up to six profiles, and what else there is."""
         where = f"{self.reference.tokens} positions"

@@ -287,6 +287,19 @@ class Profile:
 
         return draw_profile(new_axes() if ax is None else ax, self)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a line of words and the picture of `plot`; without matplotlib the words."""
+        from posbias.plots import notebook_html
+
+        head, *_, last = repr(self).splitlines()
+        told = f"{self._verdict}; {last}" if self.kind == "mass" else last
+        return notebook_html(f"{head}; {told}", self.plot)
+
+    @property
+    def _verdict(self) -> str:
+        said = f"no verdict: {self.caveat}" if self.left_out else f"verdict: {self.summary.verdict}"
+        return "; ".join([said, *self.doubts])
+
     def __repr__(self) -> str:
         """What it is of, its shape in blocks, its verdict and statistics: four lines."""
         prompts = "" if self.samples is None else f", {len(self.samples)} prompts"
@@ -295,11 +308,9 @@ class Profile:
         if self.kind != "mass":
             return f"{head}\n{self.kind}: {self.mass.min():.4g} to {self.mass.max():.4g}"
         s = self.summary
-        verdict = f"no verdict: {self.caveat}" if self.left_out else f"verdict: {s.verdict}"
-        verdict = "; ".join([verdict, *self.doubts])
         ends = f"the first {s.ends} hold {s.first_mass:.1%}, the last {s.ends} {s.last_mass:.1%}"
         shape = blocks(self.mass[: self.query + 1])
-        return f"{head}\n{shape}\n{verdict}\n{ends}; trough at {s.trough}; flatness {s.flatness:.2f}"
+        return f"{head}\n{shape}\n{self._verdict}\n{ends}; trough at {s.trough}; flatness {s.flatness:.2f}"
 
 
 def _seen(profile: Profile) -> int:

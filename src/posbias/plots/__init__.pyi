@@ -1,3 +1,4 @@
+from .architecture import draw_architecture as draw_architecture
 from .closed_forms import draw_deviation as draw_deviation
 from .closed_forms import draw_reading_key as draw_reading_key
 from .comparison import draw_comparison as draw_comparison
@@ -17,6 +18,7 @@ from .masks import draw_graph as draw_graph
 from .masks import draw_mask as draw_mask
 from .masks import draw_walks as draw_walks
 from .masks import mask_figure as mask_figure
+from .notebook import notebook_html as notebook_html
 from .recency import draw_key_factors as draw_key_factors
 from .recency import draw_scores as draw_scores
 from .recency import scores_figure as scores_figure

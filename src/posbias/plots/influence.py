@@ -117,7 +117,7 @@ def subject(profiles: Sequence[Profile]) -> str:
 def entitle(ax: "Axes", *lines: str) -> "Axes":
     """Write lines above an axes, over the names of its ends."""
     text = "\n".join(textwrap.fill(line, NOTE) for line in lines if line)
-    ax.set_title(text, fontsize=style.SMALL, color=style.INK, pad=14)
+    ax.set_title(text, fontsize=style.SMALL, color=style.INK, pad=14, parse_math=False)
     return ax
 
 
@@ -133,7 +133,7 @@ def entitle_figure(figure: "Figure", profiles: Sequence[Profile], *notes: str) -
     unknown = next((profile for profile in profiles if profile.left_out), profiles[0])
     lines = ("; ".join([subject(profiles), *notes]), *_left_out(unknown))
     text = "\n".join(textwrap.fill(line, NOTE) for line in lines if line)
-    figure.suptitle(text, fontsize=style.SMALL, color=style.INK)
+    figure.suptitle(text, fontsize=style.SMALL, color=style.INK, parse_math=False)
 
 
 @typed

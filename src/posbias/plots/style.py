@@ -133,7 +133,10 @@ def dress_ticks(ax: "Axes") -> None:
 def key(ax: "Axes", columns: int = 3) -> None:
     """Add a legend above an axes, where it hides nothing."""
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0), "ncols": columns}
-    ax.legend(handlelength=1.8, columnspacing=1.4, **place, **LEGEND)
+    legend = ax.legend(handlelength=1.8, columnspacing=1.4, **place, **LEGEND)
+    # a dollar in a name is no formula
+    for text in legend.get_texts():
+        text.set_parse_math(False)
 
 
 def direct_label(ax: "Axes", text: str, colour: str) -> None:

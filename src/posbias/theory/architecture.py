@@ -9,7 +9,7 @@ an argument of the computation, not of the architecture.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -27,6 +27,9 @@ from posbias.theory.masks.visible import lookahead
 from posbias.theory.mixing import REACH, MeasuredMixing, Mixing, PreNormInit
 from posbias.theory.normalisers import Normaliser, Softmax
 from posbias.theory.query_scale import QueryScale
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 LAMBDA = "λ"
 """What is left out where no mixing was given."""
@@ -250,6 +253,21 @@ class Architecture:
             lines.append(f"streams: {len(self.streams.collapse)} ({type(self.streams).__name__})")
         unknown = self.left_out(0)
         return "\n".join([*lines, f"not known: {', '.join(unknown)}"] if unknown else lines)
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw λ by layer, and what each layer's attention is (a new figure without `ax`); return the axes.
+
+        Raises `MissingPackageError` without matplotlib.
+        """
+        from posbias.plots import draw_architecture, new_axes
+
+        return draw_architecture(new_axes() if ax is None else ax, self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a line of words and the picture of `plot`; without matplotlib the words."""
+        from posbias.plots import notebook_html
+
+        return notebook_html(str(self), self.plot)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """What a notebook shows."""

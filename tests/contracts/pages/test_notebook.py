@@ -1,0 +1,101 @@
+"""What a notebook shows: words, escaped, over the picture that `plot` draws."""
+
+import base64
+import importlib.util
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from posbias import ALiBi, Architecture, AttentionOnly, Layer, compare, plots, predict
+from posbias.profile import Profile, harmonic
+
+HOSTILE = "<script>alert(1)</script> & \"quoted\" '<img src=x onerror=alert(2)>' $\\frac{$ -->\n<b>"
+TOKENS = 32
+
+
+class Reader(HTMLParser):
+    """Tags with their attributes, and the text between them."""
+
+    def __init__(self, markup):
+        super().__init__()
+        self.tags, self.text = [], ""
+        self.feed(markup)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def architecture(name="two kinds"):
+    near = Architecture.pattern(6, local=2, window=8, layer=Layer(heads=4, positional=ALiBi()))
+    return replace(near, name=name)
+
+
+def shown_values(name):
+    """A value of each kind that shows itself, of something of this name."""
+    profile = predict(architecture(name), tokens=TOKENS)
+    rate = Profile(np.linspace(0, 1, TOKENS), kind="rate", attrs={"model": name})
+    samples = np.random.default_rng(0).uniform(0.5, 1.5, (4, TOKENS))
+    measured = Profile.from_samples(samples, attrs={"model": name})
+    return [architecture(name), profile, rate, measured, compare(harmonic(TOKENS), measured)]
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_picture_is_that_of_plot(place):
+    shown = shown_values("alibi")[place]
+    tag, about = Reader(shown._repr_html_()).tags[-1]
+    assert tag == "img"
+    kind, _, data = about["src"].partition(",")
+    assert kind == "data:image/svg+xml;base64"
+    figure = plots.new_figure()
+    shown.plot(figure.subplots())
+    assert base64.b64decode(data) == plots.picture_bytes(figure, "svg")
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_words_are_escaped(place):
+    markup = shown_values(HOSTILE)[place]._repr_html_()
+    reader = Reader(markup)
+    assert [tag for tag, _ in reader.tags] == ["div", "p", "img"]
+    assert set(reader.tags[-1][1]) == {"style", "alt", "src"}
+    assert not re.search(r"<(script|b)\b", markup)
+
+
+def test_line_of_words_says_name_and_verdict():
+    profile = predict(replace(architecture("alibi"), mixing=AttentionOnly()), tokens=TOKENS)
+    words = Reader(profile._repr_html_()).text
+    assert words.startswith("Profile: rollout of alibi, 32 positions; verdict: ")
+    assert profile.summary.verdict in words
+    assert f"flatness {profile.summary.flatness:.2f}" in words
+    assert Reader(architecture("alibi")._repr_html_()).text == "Architecture alibi: 6 layers of 4 heads"
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_without_matplotlib_the_words_alone_are_shown(place, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "matplotlib" else find(name)
+    )
+    reader = Reader(shown_values(HOSTILE)[place]._repr_html_())
+    assert [tag for tag, _ in reader.tags] == ["pre"]
+
+
+def test_long_noisy_profile_stays_small():
+    noisy = Profile.from_weights(np.random.default_rng(0).uniform(0.1, 1.9, 100_000))
+    markup = noisy._repr_html_()
+    assert len(markup) < 400_000
+    assert "data:image/png;base64," in markup
+
+
+def test_layers_are_told_apart_by_mask_and_encoding():
+    ax = architecture().plot()
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["SlidingWindow of 8, ALiBi, 4 heads", "Causal, ALiBi, 4 heads"]
+    drawn = {line.get_label(): line for line in ax.get_lines()}
+    np.testing.assert_array_equal(drawn[labels[1]].get_xdata(), [2, 5])
+    np.testing.assert_array_equal(drawn[labels[1]].get_ydata(), architecture().coefficients[[2, 5]])
