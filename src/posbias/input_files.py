@@ -10,6 +10,8 @@ import os
 import re
 import stat
 import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +75,41 @@ def loads_json(text: str, **options: Any) -> Any:
     if text.count(",") + text.count("[") + text.count("{") > MOST:
         raise ValueError(f"more than {MOST:,} values")
     return json.loads(text, **options)
+
+
+@dataclass(frozen=True)
+class JsonLine:
+    """A line of a file of JSON lines: its text, the object in it, and where it stands ("FILE: line 3")."""
+
+    text: str
+    columns: dict[str, Any]
+    where: str
+
+
+def json_lines(text: str, path: str | os.PathLike[str]) -> Iterator[JsonLine]:
+    """Lines of a text that hold a JSON object each, one after another; blank ones are left out.
+
+    A line ends at "\\n": the other ends that Unicode knows may stand within a text. `path` is for errors. Raises
+    `InputFileError` naming the line that is not valid JSON, is nested too deeply, or holds something else.
+    """
+    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), start=1):
+        if not line.strip():
+            continue
+        where = f"{path}: line {number}"
+        try:
+            row = loads_json(line)
+        except RecursionError:
+            raise InputFileError(f"{where}: nested too deeply to be read") from None
+        except ValueError as error:
+            raise InputFileError(f"{where}: not valid JSON ({error})") from None
+        yield JsonLine(line.rstrip("\r"), json_object(row, where), where)
+
+
+def json_object(row: Any, where: str) -> dict[str, Any]:
+    """What was read from JSON, if that is an object. Raises `InputFileError` that begins with `where`."""
+    if not isinstance(row, dict):
+        raise InputFileError(f"{where}: {shortened(row)} given, a JSON object needed")
+    return row
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

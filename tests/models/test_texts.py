@@ -104,11 +104,11 @@ def test_the_checksum_tells_documents_apart(some, others):
             "line 2 has no column 'text', it has 'txt', 'id'; did you mean 'txt'",
         ),
         ('{"text": "a"}\n{"text": null}\n', "line 2 holds None in 'text', a string needed"),
-        ('{"text": "a"}\n{"text"\n', "line 2 is not JSON (Expecting"),
-        ('\n["a"]\n', "line 2 holds ['a'], an object with the column 'text' needed"),
+        ('{"text": "a"}\n{"text"\n', "line 2: not valid JSON (Expecting"),
+        ('\n["a"]\n', "line 2: ['a'] given, a JSON object needed"),
         ('{"text": "\\ud800"}\n', "line 1 holds half a surrogate pair in 'text'"),
-        ("[" * 100_000 + "\n", "line 1 is not JSON"),
-        ("\n \n", "has no lines, one JSON object a line needed"),
+        ("[" * 100_000 + "\n", "line 1: nested too deeply to be read"),
+        ("\n \n", "no line given, one JSON object for each document needed"),
     ],
 )
 def test_a_bad_line_is_located(tmp_path, content, says):

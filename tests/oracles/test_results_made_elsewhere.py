@@ -344,7 +344,7 @@ BAD = {
     ),
     "gap.csv": ("position,weight\n0,1\n1,1\n5,1\n", "numbers ≥ 0 at every position"),
     "lines.jsonl": ('{"pred": "a"}\n{"pred": \n', "line 2: not valid JSON"),
-    "list.jsonl": ("[1, 2]\n[3]\n", "an object with columns needed"),
+    "list.jsonl": ("[1, 2]\n[3]\n", "a JSON object needed"),
     "ruler.jsonl": (
         '{"pred": "a", "input": "b", "outputs": []}',
         "outputs: [] given, a list of texts needed",

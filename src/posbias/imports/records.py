@@ -17,7 +17,7 @@ from typing import Any
 
 from posbias.arguments import is_number, shortened
 from posbias.errors import InputFileError
-from posbias.input_files import LARGEST, loads_json, need_ordinary, read_text
+from posbias.input_files import LARGEST, json_lines, json_object, loads_json, need_ordinary, read_text
 
 KINDS = (".csv", ".tsv", ".json", ".jsonl", ".jsonl.gz")
 """What the names of files of records end with."""
@@ -151,31 +151,12 @@ def _of_json(text: str, path: Path) -> Iterator[Record]:
     except ValueError as error:
         if not path.name.lower().endswith((".jsonl", ".gz")) and "\n{" not in text.strip():
             raise InputFileError(f"{path}: not valid JSON ({error})") from None
-        yield from _of_lines(text, path)
+        yield from (Record(line.columns, path.name, line.where) for line in json_lines(text, path))
         return
     rows = data if isinstance(data, list) else [data]
     for number, row in enumerate(rows):
         where = str(path) if rows is not data else f"{path}: entry {number}"
-        yield _record(row, path, where)
-
-
-def _of_lines(text: str, path: Path) -> Iterator[Record]:
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        where = f"{path}: line {number}"
-        try:
-            yield _record(loads_json(line), path, where)
-        except RecursionError:
-            raise InputFileError(f"{where}: nested too deeply to be read") from None
-        except ValueError as error:
-            raise InputFileError(f"{where}: not valid JSON ({error})") from None
-
-
-def _record(row: Any, path: Path, where: str) -> Record:
-    if not isinstance(row, dict):
-        raise InputFileError(f"{where}: {shortened(row)} given, an object with columns needed")
-    return Record(row, path.name, where)
+        yield Record(json_object(row, where), path.name, where)
 
 
 def named(records: Sequence[Record], columns: Sequence[str]) -> str | None:

@@ -1,6 +1,5 @@
 """Documents with scores from a file of JSON lines, as retrievers write them."""
 
-import json
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ from jaxtyping import Float
 
 from posbias.arguments import is_number, shortened
 from posbias.errors import InputFileError
-from posbias.input_files import read_text
+from posbias.input_files import JsonLine, json_lines, read_text
 from posbias.signatures import typed
 
 SCORES = ("score", "relevance_score", "similarity")
@@ -34,34 +33,23 @@ def read_hits(path: str | os.PathLike[str]) -> Hits:
 
     Without lengths, characters of the texts count. Raises `InputFileError` naming line and key.
     """
-    rows, lines = [], []
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputFileError(f"{path}: line {number}: not valid JSON ({error})") from None
-        if not isinstance(row, dict):
-            raise InputFileError(f"{path}: line {number}: {shortened(row)} given, a JSON object needed")
-        rows.append((number, row))
-        lines.append(line.rstrip("\r"))
-    if not rows:
+    lines = list(json_lines(read_text(path), path))
+    if not lines:
         raise InputFileError(f"{path}: no line given, one JSON object for each document needed")
-    measured = all(any(key in row for key in LENGTHS) for _, row in rows)
+    measured = all(any(key in line.columns for key in LENGTHS) for line in lines)
     keys = LENGTHS if measured else TEXTS
-    sizes = [_of(path, number, row, keys) for number, row in rows]
+    sizes = [_of(line, keys) for line in lines]
     lengths = np.array([float(one) if measured else float(len(one)) for one in sizes])
-    scores = np.array([float(_of(path, number, row, SCORES)) for number, row in rows])
-    return Hits(tuple(lines), scores, lengths, "tokens" if measured else "characters")
+    scores = np.array([float(_of(line, SCORES)) for line in lines])
+    return Hits(tuple(line.text for line in lines), scores, lengths, "tokens" if measured else "characters")
 
 
-def _of(path: Any, number: int, row: dict[str, Any], keys: tuple[str, ...]) -> Any:
+def _of(line: JsonLine, keys: tuple[str, ...]) -> Any:
     """What the first of these keys holds: a text, or else a number ≥ 0."""
-    known = next((key for key in keys if key in row), None)
+    known = next((key for key in keys if key in line.columns), None)
     if known is None:
-        raise InputFileError(f"{path}: line {number}: has none of {', '.join(keys)}, one needed")
-    found = row[known]
+        raise InputFileError(f"{line.where}: has none of {', '.join(keys)}, one needed")
+    found = line.columns[known]
     right = (
         isinstance(found, str) and found
         if keys is TEXTS
@@ -69,5 +57,5 @@ def _of(path: Any, number: int, row: dict[str, Any], keys: tuple[str, ...]) -> A
     )
     if not right:
         what = "a text" if keys is TEXTS else "a number ≥ 0"
-        raise InputFileError(f"{path}: line {number}: {known}: {shortened(found)} given, {what} needed")
+        raise InputFileError(f"{line.where}: {known}: {shortened(found)} given, {what} needed")
     return found

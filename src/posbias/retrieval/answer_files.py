@@ -18,7 +18,7 @@ from posbias import spec
 from posbias.arguments import shortened
 from posbias.errors import DamagedError, InputFileError, OutputFileError
 from posbias.files import need_writable, write_text
-from posbias.input_files import read_text
+from posbias.input_files import json_lines, read_text
 from posbias.retrieval.trials import Trial
 from posbias.signatures import typed
 
@@ -65,22 +65,16 @@ def read_answers(path: str | os.PathLike[str]) -> dict[str, str]:
     Raises `InputFileError` naming line and key, also where one prompt has two answers that differ.
     """
     answers: dict[str, str] = {}
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if not line.strip():
-            continue
-        row = _object(line, f"{path}: line {number}")
+    for line in json_lines(read_text(path), path):
+        row = line.columns
         if row.get("posbias_kind") == KIND:
             continue
         identity, answer = _id_of(row), row.get("answer")
         if not isinstance(identity, str) or not isinstance(answer, str):
             key = "answer" if isinstance(identity, str) else "id"
-            raise InputFileError(
-                f"{path}: line {number}: {key}: {shortened(row.get(key))} given, a text needed"
-            )
+            raise InputFileError(f"{line.where}: {key}: {shortened(row.get(key))} given, a text needed")
         if answers.setdefault(identity, answer) != answer:
-            raise InputFileError(
-                f"{path}: line {number}: id: {identity} has another answer before, one needed"
-            )
+            raise InputFileError(f"{line.where}: id: {identity} has another answer before, one needed")
     if not answers:
         raise InputFileError(f"{path}: no answer in it; lines with id and answer needed")
     return answers
@@ -144,21 +138,22 @@ class AnswerFile:
         file.seek(0)
         content = file.read()
         whole = content.rfind(b"\n") + 1
-        lines = content[:whole].decode(errors="replace").splitlines()
-        if whole and lines:
-            self._check_header(lines[0])
+        lines = json_lines(content[:whole].decode(errors="replace"), self.path or "")
+        first = next(lines, None)
+        if first is not None:
+            self._check_header(first.columns)
         if whole < len(content):
             if not whole and not content.startswith(b'{"posbias_kind"'[: len(content)]):
                 raise DamagedError(f"{self.path}: damaged, not a file of answers")
             file.truncate(whole)
-        for number, line in enumerate(lines[1:], start=2):
-            row = _object(line, f"{self.path}: line {number}")
+        for line in lines:
+            row = line.columns
             if row.get("id") != _id_of({"prompt": row.get("prompt")}) or not isinstance(
                 row.get("answer"), str
             ):
-                raise DamagedError(f"{self.path}: line {number}: damaged, not an answer of posbias")
+                raise DamagedError(f"{line.where}: damaged, not an answer of posbias")
             self.known[row["id"]] = row["answer"]
-        if not lines:
+        if first is None:
             self._append(self._header())
 
     def _header(self) -> dict[str, Any]:
@@ -168,8 +163,7 @@ class AnswerFile:
             "specification": self._specification,
         }
 
-    def _check_header(self, line: str) -> None:
-        row = _object(line, f"{self.path}: line 1")
+    def _check_header(self, row: Mapping[str, Any]) -> None:
         if row.get("posbias_kind") != KIND:
             raise InputFileError(
                 f"{self.path}: not a file of answers that posbias began, another name needed"
@@ -197,13 +191,3 @@ def _id_of(row: Mapping[str, Any]) -> Any:
 
 def _line(row: Mapping[str, Any]) -> str:
     return json.dumps(row, ensure_ascii=True) + "\n"
-
-
-def _object(line: str, where: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InputFileError(f"{where}: not valid JSON ({error})") from None
-    if not isinstance(row, dict):
-        raise InputFileError(f"{where}: {shortened(row)} given, a JSON object needed")
-    return row

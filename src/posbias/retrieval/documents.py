@@ -6,7 +6,6 @@ each). Lines of Liu et al. 2023 (`question`, `answers`, and `ctxs` with `title`,
 they are. The first gold document moves; others that are gold keep a drawn place, the rest their order.
 """
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ import numpy as np
 
 from posbias.arguments import is_integer, shortened
 from posbias.errors import InputFileError, InvalidValueError
-from posbias.input_files import LARGEST, read_text
+from posbias.input_files import LARGEST, json_lines, read_text
 from posbias.retrieval.scoring import normalised
 from posbias.retrieval.trials import Trial, Trials
 from posbias.signatures import typed
@@ -76,18 +75,10 @@ class Documents(Trials):
 @typed
 def read_document_sets(path: str | os.PathLike[str]) -> tuple[DocumentSet, ...]:
     """Read document sets from a file of JSON lines. Raises `InputFileError` naming line and key."""
-    sets = []
-    for number, line in enumerate(read_text(path, LARGEST).split("\n"), start=1):
-        if not line.strip():
-            continue
-        where = f"{path}: line {number}"
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputFileError(f"{where}: not valid JSON ({error})") from None
-        if not isinstance(row, dict):
-            raise InputFileError(f"{where}: {shortened(row)} given, a JSON object needed")
-        sets.append(_set_of(_plain(row, where) if "ctxs" in row else row, where))
+    sets = [
+        _set_of(_plain(row, line.where) if "ctxs" in (row := line.columns) else row, line.where)
+        for line in json_lines(read_text(path, LARGEST), path)
+    ]
     if not sets:
         raise InputFileError(f"{path}: no line given, one JSON object for each question needed")
     return tuple(sets)

@@ -5,12 +5,12 @@ byte that is no UTF-8, a line that is no JSON object or a row without the column
 """
 
 import hashlib
-import json
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
 from posbias.errors import InputFileError, InvalidValueError
+from posbias.input_files import json_lines
 from posbias.measurement.texts.documents import BETWEEN, COLUMN, Text, document_of, sha256_of_documents
 from posbias.measurement.texts.hub import DATASETS, read_dataset
 from posbias.signatures import typed
@@ -84,19 +84,10 @@ def _read_file(path: Path, column: str | None) -> Text:
 
 
 def _json_lines(characters: str, path: Path, column: str) -> tuple[str, ...]:
-    documents = []
-    # not splitlines: a string in JSON may hold the other separators as they are
-    for number, line in enumerate(characters.removeprefix("\ufeff").split("\n"), start=1):
-        if not line.strip():
-            continue
-        where = f"{path} line {number}"
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputFileError(f"text: {where} is not JSON ({error}), one object a line needed") from error
-        documents.append(document_of(row, column, where))
+    lines = json_lines(characters, f"text: {path}")
+    documents = [document_of(line.columns, column, line.where) for line in lines]
     if not documents:
-        raise InputFileError(f"text: {path} has no lines, one JSON object a line needed")
+        raise InputFileError(f"text: {path}: no line given, one JSON object for each document needed")
     return tuple(documents)
 
 

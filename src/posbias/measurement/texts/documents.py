@@ -42,24 +42,20 @@ def sha256_of_documents(documents: Iterable[str]) -> str:
 
 
 def document_of(row: Any, column: str, where: str) -> str:
-    """Return the text in `column` of a row. Raises `InputFileError` that names `where` when there is none."""
+    """Return the text in `column` of a row. Raises `InputFileError` that begins with `where` when there is none."""
     if not isinstance(row, Mapping):
-        raise InputFileError(
-            f"text: {where} holds {_short(row)}, an object with the column {column!r} needed"
-        )
+        raise InputFileError(f"{where} holds {_short(row)}, an object with the column {column!r} needed")
     if column not in row:
         raise InputFileError(
-            f"text: {where} has no column {column!r}, it has {', '.join(map(repr, row)) or 'none'}"
+            f"{where} has no column {column!r}, it has {', '.join(map(repr, row)) or 'none'}"
             f"{nearest(column, map(str, row))}"
         )
     if not isinstance(row[column], str):
-        raise InputFileError(f"text: {where} holds {_short(row[column])} in {column!r}, a string needed")
+        raise InputFileError(f"{where} holds {_short(row[column])} in {column!r}, a string needed")
     try:
         row[column].encode()
     except UnicodeEncodeError as error:  # JSON can spell half a character
-        raise InputFileError(
-            f"text: {where} holds half a surrogate pair in {column!r}, text needed"
-        ) from error
+        raise InputFileError(f"{where} holds half a surrogate pair in {column!r}, text needed") from error
     return row[column]
 
 

@@ -45,7 +45,7 @@ def read_dataset(source: str) -> tuple[str, tuple[str, ...]]:
     documents = []
     with _quiet():
         for number, row in enumerate(_rows(source, which, form["configuration"], split)):
-            documents.append(document_of(row, column, f"{name} row {number}"))
+            documents.append(document_of(row, column, f"text: {name} row {number}"))
     if not documents:
         raise InputFileError(f"text: {name} has no documents")
     return name, tuple(documents)
