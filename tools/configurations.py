@@ -11,7 +11,6 @@ import io
 import json
 import sys
 import tempfile
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +27,13 @@ TOKENS, LAMBDA = 256, 0.2
 HEAD = """# Twelve configurations of 2026
 
 Made by `python tools/configurations.py`, held by `make test-all`: `posbias predict FOLDER --tokens {tokens} \
---mixing {mixing} --json` on the default configuration of each family's class in transformers {version} (a \
-released model's file has numbers of its own). The shares are those of masks, residual and known logits; \
-with the same λ in every layer deeper models go further to their first token, which says nothing of trained \
-ones. What each part was taken as is on the page of [families](families.md#what-each-part-became), released \
-models are in `posbias presets`.
+--mixing {mixing} --json` on each family's default configuration in transformers {version}. Layers, and what is \
+not known of them and withholds the verdict, are on the page of [families](families.md#what-each-part-became), \
+released models in `posbias presets`. The shares are those of masks, residual and known logits; with the same λ \
+in every layer deeper models go further to their first token, which says nothing of trained ones.
 
-| family | layers × heads | kinds of layers | engines | first 5 % | last 5 % | not known, so no verdict |
-|---|---|---|---|---|---|---|
+| family | engines | first 5 % | last 5 % | verdict |
+|---|---|---|---|---|
 """
 
 
@@ -51,23 +49,10 @@ def answer(family: str, folder: Path) -> dict[str, Any]:
 
 def row(family: str, told: dict[str, Any]) -> str:
     """A line of the table."""
-    architecture, summary = told["architecture"], told["summary"]
-    depth, pattern = architecture["depth"], architecture["layers"]
-    kinds = Counter(_kind(pattern[t % len(pattern)]) for t in range(depth))
-    heads = "/".join(dict.fromkeys(str(layer["heads"]) for layer in architecture["layers"]))
     engines = ", ".join(f"{name} {count}" for name, count in sorted(told["method"].items()))
+    summary = told["summary"]
     shares = [f"{summary[end]:.1%}" for end in ("first_mass", "last_mass")]
-    unknown = "; ".join(told["left_out"]) or f"– ({summary['verdict']})"
-    layers = ", ".join(f"{count} × {kind}" for kind, count in kinds.items())
-    cells = [family, f"{depth} × {heads}", layers, engines, *shares, unknown]
-    return f"| {' | '.join(cells)} |\n"
-
-
-def _kind(layer: dict[str, Any]) -> str:
-    mask, positional = layer["mask"], layer["positional"]
-    width = f" {mask['width']}" if "width" in mask else ""
-    encoding = positional.get("encoding", {"nope": "none"}.get(positional["kind"])) or "not known"
-    return f"{mask['kind'].replace('sliding_', '')}{width} {encoding}"
+    return f"| {' | '.join([family, engines, *shares, summary['verdict'] or 'withheld'])} |\n"
 
 
 def page() -> str:

@@ -92,8 +92,9 @@ NAMED = {
 }
 """Families where encodings read and captured differ for a known reason; masks agree."""
 RECENT = (
-    *("deepseek_v32", "deepseek_v4", "falcon_h1", "gemma4", "glm_moe_dsa", "gpt_oss", "jamba", "kimi_linear"),
-    *("lfm2", "mistral4", "nemotron_h", "olmo3", "qwen3_5", "qwen3_next", "smollm3"),
+    *("deepseek_v32", "deepseek_v4", "exaone4", "falcon_h1", "gemma4", "glm_moe_dsa", "gpt_oss", "jamba"),
+    *("kimi_linear", "lfm2", "llama4", "mistral4", "nemotron_h", "olmo3", "qwen3", "qwen3_5", "qwen3_next"),
+    "smollm3",
 )
 """Families whose parts the page lists."""
 OUTSIDE = {"mistral4": "Mistral4ForCausalLM"}
