@@ -29,9 +29,9 @@ def order(
         chance that the document holds what is asked for) and its length (tokens or length; else the characters of
         text, document, content or page_content).
     profile
-        What a place is worth: a known model (smollm2-135m), retrieval.nc of `posbias retrieve` (best),
-        measurement.nc of `posbias measure`, the JSON of `posbias predict`, or results made elsewhere (a file or
-        folder).
+        What a place is worth: a known model (smollm2-135m), what `posbias retrieve` kept (best; its folder,
+        retrieval.nc or retrieval.json), measurement.nc of `posbias measure`, the JSON of `posbias predict`, or
+        results made elsewhere (a file or folder).
     prefix
         Length of what stands before the documents, in the unit of their lengths.
     suffix

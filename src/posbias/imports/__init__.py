@@ -10,12 +10,23 @@ import json
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from posbias.arguments import shortened
 from posbias.errors import InputFileError, OtherKindError, nearest
-from posbias.imports import arrays, captum, inseq, lm_eval, lost_in_the_middle, needle, positions, ruler
+from posbias.imports import (
+    arrays,
+    asked,
+    captum,
+    inseq,
+    lm_eval,
+    lost_in_the_middle,
+    needle,
+    positions,
+    ruler,
+)
 from posbias.imports.format import Format
 from posbias.imports.records import files_of, is_records, plain_name, read_records
 from posbias.imports.trials import of_rows
@@ -47,18 +58,23 @@ QUANTITY = "accuracy"
 def read(path: str | os.PathLike[str], *, model: str | None = None) -> Profile:
     """Read a file, or a folder of files, of results as a profile, whoever made it.
 
-    Our own: a measurement's or retrieval's .nc, a prediction's JSON, a plain list of weights. Others': one of
+    Our own: a measurement's .nc, a retrieval's .nc or JSON (or the folder of one), a prediction's JSON, a plain
+    list of weights. Others': one of
     `FORMATS`, recognised by its columns, or arrays; what it was taken for is logged and is `attrs["read_as"]`.
     `model` chooses where a file has several. Raises `InputFileError` for columns of no known format, or of which
     some are missing, `MissingPackageError` for an .nc without xarray and for .safetensors without safetensors.
     """
     path = Path(path)
+    path = (asked.file_in(path) or path) if path.is_dir() else path
     suffix = path.suffix.lower()
     if suffix == ".nc":
         return _of_netcdf(path)
-    if suffix == ".json" and _is_ours(path):
+    data = _json_of(path) if suffix == ".json" else None
+    if suffix == ".json" and _is_ours(data) and not asked.is_asked(data):
         return load_profile(path)
-    if suffix in arrays.KINDS:
+    if asked.is_asked(data):
+        profile = asked.read_asked(data, path)
+    elif suffix in arrays.KINDS:
         profile = arrays.read_arrays(path)
     elif suffix in (".pt", ".pth", ".pkl", ".pickle") and path.is_file():
         raise InputFileError(
@@ -103,14 +119,16 @@ def recognised(path: str | os.PathLike[str]) -> Format | None:
         return None
 
 
-def _is_ours(path: Path) -> bool:
-    """Whether a JSON file is for `load_profile`: a list but of objects, a prediction, or no JSON at all."""
+def _json_of(path: Path) -> Any:
+    """What a JSON file holds; None where it cannot be read or is too large."""
     try:
-        if path.stat().st_size > LARGEST:
-            return True
-        data = json.loads(read_text(path))
+        return None if path.stat().st_size > LARGEST else json.loads(read_text(path))
     except (OSError, ValueError, RecursionError, InputFileError):
-        return True
+        return None
+
+
+def _is_ours(data: Any) -> bool:
+    """Whether what a file holds is for `load_profile`: a list but of objects, a prediction, or no JSON at all."""
     if isinstance(data, list):
         return not (data and isinstance(data[0], dict))
     return not isinstance(data, dict) or "profile" in data or "schema" in data

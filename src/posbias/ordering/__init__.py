@@ -262,6 +262,8 @@ def _warnings(profile: Profile) -> list[str]:
         said.append(f"the profile has no verdict: {profile.caveat}")
     if profile.kind == "mass" and profile.measures != BASELINE:
         said.append("influence is not retrieval: whether more of it finds more was not measured")
+    if profile.attrs.get("able") is False:
+        said.append("the profile is not told from chance: it may show where the model copies from")
     return said
 
 

@@ -5,6 +5,7 @@ found more often than it is guessed: the arm without it says how often that is. 
 whoever does not heed the question is right in one of K of lists in a drawn order, whatever place they copy from.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,7 @@ from posbias.profile import Profile
 from posbias.retrieval.resampling import Resampled, resampled
 from posbias.retrieval.statistics import ENDS, VERDICTS, shape
 from posbias.retrieval.trials import ABSENT, ALONE, ARMS, SHUFFLED
+from posbias.retrieval.words import TOKENS_A_WORD
 from posbias.telling import not_told
 
 GAPS = ("first - middle", "last - middle", ENDS)
@@ -139,9 +141,8 @@ class AnswerCurve:
 
     def profile(self) -> Profile:
         """Accuracy as a profile over places, with its trials, ready for `posbias.compare` and `posbias.order`."""
-        attrs = {"model": self.model, "job": dict(self.job), "rule": self.rule}
-        samples = self.found.astype(float)
-        return Profile(samples.mean(axis=0), kind="rate", measures="accuracy", samples=samples, attrs=attrs)
+        about = {"model": self.model, "job": dict(self.job), "rule": self.rule, "able": self.able}
+        return profile_of_trials(self.found.astype(float), about | {"words": self.words})
 
     def sentences(self) -> list[str]:
         """The answer in words: what is guessed and what can be done, then what position does to it."""
@@ -181,6 +182,7 @@ class AnswerCurve:
             "words": self.words,
             "chance": self.chance,
             "able": self.able,
+            "found": self.found.astype(int).tolist(),
             "verdict": self.verdict,
             "doubts": self.doubts,
             "positions": places,
@@ -190,6 +192,16 @@ class AnswerCurve:
             "trials_for": {f"{width:g}": self.trials_for(width) for width in WIDTHS},
             "answer": self.sentences(),
         }
+
+
+def profile_of_trials(found: Float[np.ndarray, "prompt position"], about: Mapping[str, Any]) -> Profile:
+    """Trials as a profile of rates with its standard error; `about` has model, job, rule, able and words.
+
+    Tokens of a prompt are estimated from its words, for who asks what the profile was measured at.
+    """
+    attrs = dict(about) | {"tokens": TOKENS_A_WORD * about["words"]}
+    se = found.std(axis=0, ddof=1) / math.sqrt(len(found))
+    return Profile(found.mean(axis=0), kind="rate", measures="accuracy", samples=found, se=se, attrs=attrs)
 
 
 def _percent(one: Resampled) -> str:

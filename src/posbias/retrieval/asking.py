@@ -25,7 +25,7 @@ from posbias.retrieval.documents import Documents, DocumentSet
 from posbias.retrieval.job import RetrievalJob, retrieval_job
 from posbias.retrieval.scoring import Rule, is_right
 from posbias.retrieval.trials import ARMS, Keys, Needle, Trial, Trials
-from posbias.retrieval.words import Words, words_in
+from posbias.retrieval.words import TOKENS_A_WORD, Words, words_in
 from posbias.signatures import typed
 from posbias.spec import encode
 
@@ -45,7 +45,8 @@ class Cost:
 
     def __str__(self) -> str:
         out = "" if self.most_out is None else f", at most {self.most_out:,} tokens out"
-        return f"{self.requests:,} requests, about {self.words_in * 1.3:,.0f} tokens in (1.3 a word){out}"
+        tokens = f"{self.words_in * TOKENS_A_WORD:,.0f} tokens in ({TOKENS_A_WORD} a word)"
+        return f"{self.requests:,} requests, about {tokens}{out}"
 
 
 @typed

@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+TOKENS_A_WORD = 1.3
+"""About so many, in English text and most models' tokenizers."""
 _PIECE = re.compile(r"\w+|[^\w\s]")
 
 
@@ -11,8 +13,7 @@ class Words:
     """What stands in for a tokenizer in `Trials`: words and marks of punctuation, each counted as one.
 
     Its chat template is the message itself and an empty line: whoever is asked applies their own, and what begins
-    the reply stands at the message's end. English text has about 1.3 tokens a word in most models' tokenizers,
-    so that lengths and costs in these words are rough.
+    the reply stands at the message's end. Lengths and costs in these words are rough (`TOKENS_A_WORD`).
     """
 
     chat_template = "the message as it is"

@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 from answers import faults
 
+import posbias
 from posbias.cli import main
+from posbias.errors import DamagedError, InputFileError
+from posbias.ordering import order
 from posbias.ordering.hits import read_hits
+from posbias.retrieval.answer_curve import AnswerCurve
+from posbias.store import save_json
 
 CURVE = [8, 4, 3, 4, 9]
 
@@ -76,6 +81,103 @@ def test_a_retrieval_orders_and_tells_its_gain(here, capsys):
     assert answer["prompts_to_tell"] == 300
     lines = (here / "ordered.jsonl").read_text().splitlines()
     assert [json.loads(line)["score"] for line in lines] == [1, 1, 8, 1, 1]
+
+
+def copies(random, places):
+    """A curve of answers in words: the first and the last place are found, of ten pairs at five places."""
+    found = random.uniform(size=(300, 5)) < np.array(places)
+    arms = {name: random.uniform(size=300) < share for name, share in (("no gold", 0.0), ("gold alone", 0.9))}
+    arms["shuffled"] = random.uniform(size=300) < 0.5
+    job = {
+        "task": "keys",
+        "pairs": 5,
+        "length": None,
+        "wording": "json",
+        "positions": 5,
+        "prompts": 300,
+        "seed": 0,
+    }
+    depth = np.linspace(0, 1, 5)
+    return AnswerCurve("asked", job, "first", found, found, arms, depth, words=100.0, chance=0.2)
+
+
+def kept(folder, *curves):
+    """What `posbias retrieve --answers` keeps in a folder, beside its answers."""
+    answer = {
+        "schema": "retrieve-answers/1",
+        "file": "answers.jsonl",
+        "pictures": [],
+        "asked": {"model": "asked"},
+    }
+    folder.mkdir(exist_ok=True)
+    (folder / "answers.jsonl").write_text('{"id": "a", "answer": "b"}\n')
+    return save_json(answer | {"curves": [curve.as_dict() for curve in curves]}, folder / "retrieval.json")
+
+
+def test_what_was_kept_of_a_model_that_was_asked_orders_with_its_trials(here, capsys):
+    curve = copies(np.random.default_rng(0), [0.8, 0.3, 0.3, 0.3, 0.9])
+    kept(here / "R", curve)
+    profile = posbias.read(here / "R")
+    plain = curve.found.mean(axis=0)
+    assert profile.mass.tolist() == plain.tolist()
+    assert profile.se == pytest.approx(np.sqrt(plain * (1 - plain) / 299), rel=1e-12)
+    assert profile.attrs["read_as"] == "retrieval by answers: keys 5 pairs, 300 trials of asked"
+    rows = [{"tokens": 26, "score": score} for score in (1, 1, 8, 1, 1)]
+    by_path, by_folder = (
+        told(capsys, hits(here, rows), "--profile", name) for name in ("R/retrieval.json", "R")
+    )
+    assert by_path == by_folder
+    assert by_folder["verdict"] == "reorder"
+    assert by_folder["basis"] == "accuracy by place of asked, 300 prompts"
+    assert by_folder["read_as"] == {"profile": profile.attrs["read_as"]}
+    assert (
+        by_folder["gains"]
+        == order(5, [1, 1, 8, 1, 1], [26.0] * 5, profile=curve.profile()).as_dict()["gains"]
+    )
+    # words are some 1.3 tokens each
+    longer = told(capsys, hits(here, [row | {"tokens": 60} for row in rows]), "--profile", "R")
+    assert longer["extrapolated"] == ["measured at 130 tokens, these are 300"]
+
+
+def test_a_curve_at_chance_orders_with_a_warning(here, capsys):
+    kept(here / "R", copies(np.random.default_rng(0), [0.0] * 5))
+    answer = told(capsys, hits(here, [{"tokens": 26, "score": k} for k in (1, 2, 3, 4, 5)]), "--profile", "R")
+    assert any("not told from chance" in one for one in answer["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            lambda told: told["curves"].append(told["curves"][0]),
+            "2 curves given ('keys 5 pairs, keys 5 pairs'), one needed",
+        ),
+        (lambda told: told["curves"][0].pop("found"), "found: None given, two trials or more"),
+        (
+            lambda told: told["curves"][0]["found"][1].pop(),
+            "two trials or more of three places or more needed",
+        ),
+        (lambda told: told["curves"][0]["found"][1].__setitem__(0, 2), "found: 2 given, 0 or 1 needed"),
+        (lambda told: told.update(curves={}), "curves: {} given, a list of curves needed"),
+        (lambda told: told["curves"][0].update(words="x"), "model, job, able and words needed"),
+        (lambda told: told.update(schema="retrieve/1"), "a curve without its trials given, the retrieval.nc"),
+    ],
+)
+def test_what_is_no_curve_is_named(here, change, said):
+    path = kept(here / "R", copies(np.random.default_rng(0), [0.5] * 5))
+    damaged = json.loads(path.read_text())
+    change(damaged)
+    path.write_text(json.dumps(damaged))
+    if damaged["schema"] != "retrieve/1":
+        with pytest.raises(DamagedError, match="does not match its digest"):
+            posbias.read(path)
+    save_json(damaged, path)
+    with pytest.raises(InputFileError) as caught:
+        posbias.read(path)
+    assert said in str(caught.value)
+    (here / "R" / "retrieval.nc").touch()
+    with pytest.raises(InputFileError, match=r"retrieval.nc and retrieval.json given, the path of one"):
+        posbias.read(here / "R")
 
 
 def test_a_known_model_comes_along(here, capsys):

@@ -1,0 +1,90 @@
+"""What `posbias retrieve` writes of a model that it only asked: accuracy by place, with its trials.
+
+A file holds a curve for each size that was asked; a profile is of one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from posbias.arguments import is_number, shortened
+from posbias.errors import InputFileError
+from posbias.logs import one_line
+from posbias.profile import Profile
+from posbias.retrieval.answer_curve import profile_of_trials
+from posbias.store import undamaged
+
+SCHEMA, OPENED = "retrieve-answers/1", "retrieve/1"
+FILES = ("retrieval.nc", "retrieval.json")
+"""What `posbias retrieve --out` keeps in a folder: of a model that it opened, and of one that it asked."""
+FORMAT = "retrieval by answers"
+
+
+def is_asked(data: Any) -> TypeGuard[dict[str, Any]]:
+    """Whether what a JSON file holds is an answer of `posbias retrieve`."""
+    return isinstance(data, dict) and data.get("schema") in (SCHEMA, OPENED)
+
+
+def file_in(folder: Path) -> Path | None:
+    """The file of a retrieval in a folder, None where there is none. Raises `InputFileError` for two."""
+    held = [folder / name for name in FILES if (folder / name).is_file()]
+    if len(held) > 1:
+        raise InputFileError(f"{folder}: {' and '.join(FILES)} given, the path of one of the two needed")
+    return held[0] if held else None
+
+
+def read_asked(data: Mapping[str, Any], path: Path) -> Profile:
+    """The curve of a file as a profile of rates with its trials.
+
+    Raises `InputFileError` for several curves and for one without its trials, `DamagedError` where the digest is
+    another's.
+    """
+    if data["schema"] == OPENED:
+        raise InputFileError(f"{path}: a curve without its trials given, the retrieval.nc beside it needed")
+    told = undamaged(data, path)
+    curves = told.get("curves")
+    if not isinstance(curves, list) or not curves or not all(isinstance(one, dict) for one in curves):
+        raise InputFileError(f"{path}: curves: {shortened(curves)} given, a list of curves needed")
+    if len(curves) > 1:
+        sizes = shortened(", ".join(map(_size, curves)))
+        raise InputFileError(
+            f"{path}: {len(curves)} curves given ({sizes}), one needed: ask again with one size, which asks "
+            "nothing anew"
+        )
+    curve = curves[0]
+    job = curve.get("job")
+    right = (
+        isinstance(curve.get("model"), str) and isinstance(job, dict) and isinstance(curve.get("able"), bool)
+    )
+    if not right or not is_number(curve.get("words")) or not np.isfinite(curve["words"]):
+        raise InputFileError(
+            f"{path}: model, job, able and words needed, one is missing or not what it should be"
+        )
+    about = {key: curve.get(key) for key in ("model", "job", "rule", "able", "words")}
+    profile = profile_of_trials(_trials(curve.get("found"), path), about)
+    said = f"{FORMAT}: {_size(curve)}, {len(curve['found'])} trials of {curve['model']}"
+    return replace(profile, attrs=dict(profile.attrs) | {"read_as": one_line(said, None), "format": FORMAT})
+
+
+def _size(curve: Mapping[str, Any]) -> str:
+    job = curve.get("job")
+    told = job if isinstance(job, dict) else {}
+    size = next((f" {told[key]} {key}" for key in ("pairs", "length") if told.get(key) is not None), "")
+    return f"{told.get('task')}{size}"
+
+
+def _trials(found: Any, path: Path) -> np.ndarray:
+    """Zeros and ones by trial and position. Raises `InputFileError`."""
+    rows = found if isinstance(found, list) else []
+    lengths = {len(row) if isinstance(row, list) else 0 for row in rows}
+    if len(rows) < 2 or len(lengths) > 1 or min(lengths) < 3:
+        raise InputFileError(
+            f"{path}: found: {shortened(found)} given, two trials or more of three places or more needed"
+        )
+    wrong = next((one for row in rows for one in row if isinstance(one, bool) or one not in (0, 1)), None)
+    if wrong is not None:
+        raise InputFileError(f"{path}: found: {shortened(wrong)} given, 0 or 1 needed")
+    return np.array(rows, dtype=np.float64)
