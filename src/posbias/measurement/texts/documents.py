@@ -42,7 +42,7 @@ def sha256_of_documents(documents: Iterable[str]) -> str:
 
 
 def document_of(row: Any, column: str, where: str) -> str:
-    """Return the text in `column` of a row. Raises `InputFileError` that begins with `where` when there is none."""
+    """Return the text in `column` of a row. Raises `InputFileError` that names `where` when there is none."""
     if not isinstance(row, Mapping):
         raise InputFileError(f"{where} holds {_short(row)}, an object with the column {column!r} needed")
     if column not in row:
