@@ -337,7 +337,7 @@ def test_a_file_of_another_model_or_of_something_else_is_left_alone(tmp_path):
     with pytest.raises(InputFileError, match="another model"):
         ask(reads, KEYS, answers=path, asked_of={"model": "two"})
     assert path.read_bytes() == before
-    for foreign in ("some text", "some text\n", '{"id": 1}\n{"id": 2}\n'):
+    for foreign in ("some text", "some text\n", '{"id": 1}\n{"id": 2}\n', '\n{"id": 1}', '\n\n{"id'):
         path.write_text(foreign)
         with pytest.raises(InputFileError):
             ask(reads, KEYS, answers=path)

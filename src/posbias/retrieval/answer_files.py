@@ -142,8 +142,8 @@ class AnswerFile:
         first = next(lines, None)
         if first is not None:
             self._check_header(first.columns)
-        if whole < len(content):
-            if not whole and not content.startswith(b'{"posbias_kind"'[: len(content)]):
+        if cut := content[whole:]:
+            if first is None and not cut.startswith(b'{"posbias_kind"'[: len(cut)]):
                 raise DamagedError(f"{self.path}: damaged, not a file of answers")
             file.truncate(whole)
         for line in lines:

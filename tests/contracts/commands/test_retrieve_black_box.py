@@ -205,10 +205,11 @@ def test_what_was_answered_before_a_kill_is_not_asked_again(how):
         kept = Path("r/answers.jsonl").read_bytes()
         whole = kept[: kept.rfind(b"\n") + 1].splitlines()[1:]
         assert 30 <= len(whole) < 180
-        sent = len(server.asked)
+    # a server of its own at the same address: what the killed one had sent may still arrive at the first
+    with serving(lambda _, body: reads(prompt_of(body)), port=int(server.url.split(":")[2][:-3])) as second:
         done = called(*words, "--json")
         assert done.returncode == 0, done.stderr
-        assert len(server.asked) - sent == 180 - len(whole)
+        assert len(second.asked) == 180 - len(whole)
     with serving(answer) as server:
         plain = called("retrieve", "toy", "--endpoint", server.url, *LISTS, "--prompts", 30, "--json")
     assert json.loads(done.stdout)["curves"] == json.loads(plain.stdout)["curves"]
