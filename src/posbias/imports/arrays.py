@@ -39,9 +39,13 @@ def read_arrays(path: Path) -> Profile:
     bad = next((name for name, array in arrays.items() if array.dtype.kind not in "fiu"), None)
     if bad is not None:
         raise InputFileError(f"{path}: {bad or 'array'}: type {arrays[bad].dtype} given, numbers needed")
+    if not arrays or not all(array.size for array in arrays.values()):
+        # an array of no number may have any shape
+        raise InputFileError(f"{path}: {shapes or 'nothing'} given, arrays that are not empty needed")
     if ATTRIBUTIONS in arrays:
-        found = np.atleast_2d(arrays[ATTRIBUTIONS].astype(np.float64))
-        found = found.sum(axis=-1) if found.ndim == 3 else found  # over the embedding
+        with np.errstate(over="ignore", invalid="ignore"):  # what is no number then is refused
+            found = np.atleast_2d(arrays[ATTRIBUTIONS].astype(np.float64))
+            found = found.sum(axis=-1) if found.ndim == 3 else found  # over the embedding
         if found.ndim != 2:
             raise InputFileError(f"{path}: {shapes} given, attributions [prompt, position] needed")
         return attributed(list(found), path, ATTRIBUTIONS, "attributions by position")

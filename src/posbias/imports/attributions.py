@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 from posbias.curves import at_shares
 from posbias.errors import InputFileError
+from posbias.imports.records import GREATEST
 from posbias.imports.trials import of_rows
 from posbias.profile import Profile
 
@@ -20,7 +21,7 @@ def attributed(
     """The mean over prompts; prompts of unlike length by share of the context, at the shares of the shortest.
 
     `name` is that of the format, `said` what is attributed, both for "read_as". Raises `InputFileError` for a
-    prompt of fewer than three tokens and for numbers that are not finite.
+    prompt of fewer than three tokens and for numbers beyond `GREATEST`.
     """
     lengths = [len(row) for row in rows]
     if not lengths or min(lengths) < 3:
@@ -28,8 +29,10 @@ def attributed(
             f"{path}: a prompt of {min(lengths, default=0)} tokens given, three or more needed"
         )
     for number, row in enumerate(rows):
-        if not np.isfinite(row).all():
-            raise InputFileError(f"{path}: attributions of prompt {number} are not finite somewhere")
+        if not (np.abs(row) <= GREATEST).all():
+            raise InputFileError(
+                f"{path}: attributions of prompt {number}: finite numbers of at most {GREATEST:g} in size needed"
+            )
     shortest = min(lengths)
     samples = np.stack([at_shares(np.asarray(row, np.float64), shortest, total=False) for row in rows])
     size = f"{shortest} tokens"

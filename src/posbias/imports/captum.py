@@ -21,7 +21,7 @@ def read_captum(records: Sequence[Record], path: Path, model: str | None) -> Pro
     """What the whole target owes to each token of the prompt (`seq_attr`). Raises `InputFileError`."""
     rows = []
     for record in records:
-        given = record.columns["seq_attr"]
+        given = record.columns.get("seq_attr")
         # of one prompt: [1, token] or [token]
         given = (
             given[0] if isinstance(given, list) and len(given) == 1 and isinstance(given[0], list) else given

@@ -22,7 +22,7 @@ PLACES = ("position", "gold_index", "gold_position", "needle_index", "depth_perc
 def read_samples(records: Sequence[Record], path: Path, model: str | None) -> Profile:
     """The first metric, by place. Of several filters the first counts. Raises `InputFileError`."""
     first = records[0].columns.get("filter")
-    kept = [record for record in records if record.columns.get("filter") == first]
+    kept = [record for record in records if repr(record.columns.get("filter")) == repr(first)]
     metric = _metric(kept[0])
     key = next((name for name in PLACES if name in _doc(kept[0])), None)
     answers = []
@@ -32,7 +32,7 @@ def read_samples(records: Sequence[Record], path: Path, model: str | None) -> Pr
             continue
         place = _doc_number(record, key) if key else place_of(_target(record), _prompt(record))
         if place is not None:
-            answers.append(Answer((record.file, str(record.columns["doc_id"])), place, score, record.where))
+            answers.append(Answer((record.file, record.label("doc_id")), place, score, record.where))
     omitted = left_out(len(answers), len(kept), path, () if key else PLACES[:2])
     if key is None:
         answers = in_stretches(answers, path)

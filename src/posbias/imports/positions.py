@@ -39,7 +39,7 @@ def read_positions(records: Sequence[Record], path: Path, model: str | None) -> 
     answers = []
     for record, number in zip(records, numbers, strict=True):
         place = record.number(position)
-        row = str(record.columns[trial]) if trial else str(counts[place])
+        row = record.label(trial) if trial else str(counts[place])
         counts[place] += 1
         answers.append(Answer(row, place, number, record.where))
     attrs = {"format": FORMAT.name} | ({"model": name} if name else {})

@@ -25,6 +25,8 @@ MOST_FILES = 10_000
 """Files that a folder may hold."""
 MOST_RECORDS = 2**20
 """Records that a file or folder may hold."""
+GREATEST = 1e100
+"""Numbers may be so large: sums of them and of their squares are finite."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,14 @@ class Record:
     file: str
     where: str
 
+    def label(self, column: str) -> str:
+        """What tells the record from others, as text. Raises `InputFileError` where it is missing."""
+        if column not in self.columns:
+            raise InputFileError(f"{self.where}: {column} missing, which the first record has")
+        return str(self.columns[column])
+
     def number(self, column: str) -> float:
-        """A finite number, also one written as text. Raises `InputFileError`."""
+        """A number of at most `GREATEST` in size, also one written as text. Raises `InputFileError`."""
         given = self.columns.get(column)
         try:
             number = float(given.strip().removesuffix("%")) if isinstance(given, str) else given
@@ -45,6 +53,10 @@ class Record:
         number = float(number) if isinstance(number, bool) else number
         if number is None or not is_number(number) or not math.isfinite(number):
             raise InputFileError(f"{self.where}: {column}: {shortened(given)} given, a finite number needed")
+        if abs(number) > GREATEST:
+            raise InputFileError(
+                f"{self.where}: {column}: {shortened(given)} given, at most {GREATEST:g} in size needed"
+            )
         return float(number)
 
     def text(self, column: str) -> str:

@@ -100,9 +100,10 @@ def check_layer(
             f"attention: layer {number}, head {head}: query {query} gives weight to key {key}, which "
             f"{brief(mask)} does not allow; another mask= needed, if this is meant"
         )
-    over = layer.sum(axis=-1, dtype=np.float64) - 1.0
+    with np.errstate(over="ignore"):  # what is infinite then is refused
+        over = layer.sum(axis=-1, dtype=np.float64) - 1.0
+        limit = _rounding(layer) if row_error is None else row_error
     off = np.maximum(over, 0.0) if learned_sinks else np.abs(over)
-    limit = _rounding(layer) if row_error is None else row_error
     if off.max() > limit:
         _, head, query = np.unravel_index(off.argmax(), off.shape)
         hint = "; learned_sinks=True, if a learned sink takes the rest" if over.max() <= limit else ""
