@@ -15,7 +15,7 @@ import lazy_loader
 from posbias import deprecated
 from posbias.threads import sleep_while_waiting
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _find, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __getattr__ = deprecated.or_moved(__name__, _find)

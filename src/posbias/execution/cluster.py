@@ -19,10 +19,10 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from posbias import __version__
 from posbias.arguments import whole
 from posbias.errors import ClusterError, InvalidValueError
 from posbias.execution.address import Head, find_cluster
@@ -42,7 +42,7 @@ from posbias.execution.tasks import (
 )
 from posbias.interruption import KEPT
 
-VERSION = version("posbias")
+VERSION = __version__
 PAUSE = 0.5
 """Least seconds between two messages of a task about its progress, and between two looks at what came."""
 CONNECTIONS = 4

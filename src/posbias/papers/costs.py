@@ -83,8 +83,8 @@ class Costs:
 def _versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {"python": platform.python_version()}
-    for package in ("posbias", "numpy", "scipy", "numba", "torch", "transformers", "matplotlib"):
+    found = {"python": platform.python_version(), "posbias": VERSION}
+    for package in ("numpy", "scipy", "numba", "torch", "transformers", "matplotlib"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:

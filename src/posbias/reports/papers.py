@@ -9,10 +9,10 @@ The page stands alone: no network, no script, pictures inside. Equal inputs give
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from posbias import __version__
 from posbias.arguments import shortened
 from posbias.claims import STRENGTHS, tally
 from posbias.errors import InvalidValueError, nearest
@@ -56,7 +56,7 @@ def write_page(
 
     _check(claims, VERDICTS)
     nothing: dict[str, Any] = {"runs": [], "machine": "", "studies": {}}
-    run = nothing | {"versions": {"posbias": version("posbias")}}
+    run = nothing | {"versions": {"posbias": __version__}}
     run |= read_json(Path(folder) / "papers.json")[0]
     parts = gather(Path(folder), claims, studies, run["studies"], LARGEST_PAGE)
     page = template("papers.html").render(

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from posbias import spec
+from posbias import __version__, spec
 from posbias.errors import DamagedError, OtherKindError, SchemaError
 from posbias.signatures import typed
 
-VERSION = importlib.metadata.version("posbias")
+VERSION = __version__
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ def check(header: Mapping[str, Any], path: Any, kind: str, schema: int, verify: 
 @typed
 def versions_here(packages: tuple[str, ...] = ()) -> dict[str, str]:
     """The versions of Python, posbias, numpy and `packages`."""
-    named = {name: importlib.metadata.version(name) for name in ("posbias", "numpy", *packages)}
-    return {"python": platform.python_version(), **named}
+    named = {name: importlib.metadata.version(name) for name in ("numpy", *packages)}
+    return {"python": platform.python_version(), "posbias": VERSION, **named}
 
 
 def canonical(data: Any) -> bytes:

@@ -6,9 +6,8 @@ from project import ROOT
 
 from posbias.claims import judge
 from posbias.designs import design
-from posbias.papers.ours import RECORDS, reproduce
+from posbias.papers.ours import on_record, reproduce
 from posbias.papers.ours.designed import CAUSAL, CELLS, DECAY, DESIGNS, FLAT, NARROW, TOKENS, DesignedCell
-from posbias.store import Store
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.encodings import DecayBias
 from posbias.theory.masks import SlidingWindow
@@ -74,7 +73,7 @@ def test_a_claim_that_designs_are_less_biased_is_of_both_signs(tmp_path):
 @pytest.mark.slow
 def test_what_is_on_record_is_trained_again():
     """Two networks of ten: float32 on another machine may have other last bits, which 2,500 steps make larger."""
-    stored = Store(RECORDS).find(NARROW, look_only=True).result
+    stored = on_record(NARROW).result
     again = DesignedCell(NARROW.window, NARROW.decay).run(2)
     assert again["predicted"] == pytest.approx(stored["predicted"], abs=1e-12)
     assert again["gaps"] == pytest.approx(stored["gaps"][:2], abs=0.03)

@@ -1,12 +1,14 @@
 """Studies of ours on language models: what they compute of what was measured, and the records that come along."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from posbias.errors import SchemaError
 from posbias.ordering.known import profile_of
-from posbias.papers.ours import RECORDS, STUDIES, reproduce
+from posbias.papers.ours import RECORDS, STUDIES, on_record, reproduce
 from posbias.papers.ours.jacobian import JacobianCell
 from posbias.papers.ours.ordering import ABLE, SEEN, OrderCell, measured, ordered, scores
 from posbias.papers.ours.value_variance import ValueCell, by_rank
@@ -26,6 +28,14 @@ LEFT_OUT = {"ordering": [f"tiny-{encoding}" for encoding in ("nope", "alibi", "r
 """Rows that the document sums up in words."""
 ELSEWHERE = ("designed",)
 """Studies on record whose numbers stand in another document, and are tested with it."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_long_is_run(request, monkeypatch):
+    """A record that is not found fails at once, rather than after an hour of measuring."""
+    if "cell" not in request.fixturenames:
+        for cell in (OrderCell, JacobianCell, ValueCell, InfluenceCell):
+            monkeypatch.setattr(cell, "run", None)
 
 
 def test_ranks_over_heads_have_an_error_over_layers():
@@ -86,13 +96,34 @@ def test_an_order_that_a_profile_calls_best_is_judged_on_other_trials():
 
 
 def test_the_profile_that_comes_along_is_of_the_trials_on_record():
-    stored = Store(RECORDS).find(OrderCell(ABLE, SEEN), look_only=True)
+    stored = on_record(OrderCell(ABLE, SEEN))
     np.testing.assert_array_equal(profile_of(ABLE).samples, stored.result["hits"])
+
+
+@pytest.mark.parametrize("version", ["0.0.9", "9.9.9"])
+def test_records_serve_any_version_and_files_of_a_folder_those_with_its_first_two_numbers(
+    version, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr("posbias.store.store.VERSION", version)
+    assert version not in {on_record(cell).header.version for cell in CELLS}
+    assert not reproduce("window", out=tmp_path).new
+    assert not (tmp_path / "cells").exists()
+    assert not caplog.messages
+    # the same file in a folder of results, where this version is another
+    shutil.copytree(RECORDS, tmp_path / "cells")
+    assert Store(tmp_path / "cells").find(CELLS[0]) is None
+    assert "kept, computed again" in caplog.messages[0]
+
+
+def test_a_record_of_another_schema_is_an_error_and_nothing_is_run():
+    newer = type("InfluenceCell", (InfluenceCell,), {"schema": 2})("tiny-window", 64)
+    with pytest.raises(SchemaError, match="schema version 1, this posbias reads and writes 2"):
+        on_record(newer)
 
 
 def test_no_record_is_left_that_no_study_has():
     cells = [cell for name in (*NUMBERS, *ELSEWHERE) for cell in STUDIES[name].cells]
-    paths = {Store(RECORDS).find(cell, look_only=True).path for cell in cells}
+    paths = {on_record(cell).path for cell in cells}
     assert paths == {*RECORDS.glob("*")}
     assert len(paths) == len(cells)
     assert all(path.stat().st_size < 16_000 for path in paths)
@@ -113,7 +144,7 @@ LARGE = [CELLS[0], ValueCell("smollm2-135m", False)]
 )
 def test_what_is_on_record_is_measured_again(cell):
     """In float32, of which other machines may have other last bits; medians are kept to four digits."""
-    stored = Store(RECORDS).find(cell, look_only=True)
+    stored = on_record(cell)
     again = cell.run(stored.header.amount)
     assert again.keys() == stored.result.keys()
     for name, values in again.items():

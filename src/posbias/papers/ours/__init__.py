@@ -54,7 +54,8 @@ STUDIES = Studies(
 )
 """The studies by their names, in the order of docs/theory-since.md; then those of other pages."""
 RECORDS = Path(__file__).with_name("records")
-"""Cells of language models that were measured once and come along: used like those of a folder of results."""
+"""Cells of language models that were measured once and come along: used like those of a folder of results, of
+whatever version of posbias they are."""
 
 
 def reproduce(
@@ -90,7 +91,7 @@ def reproduce(
     for number, (cell, amount) in enumerate(cells):
         if on_event:
             on_event(Event(number, len(cells), "cell"))
-        stored = None if again else _found(store, cell, amount)
+        stored = None if again else store.find(cell, at_least=amount) or on_record(cell, amount)
         if stored is None:
             since = time.monotonic()
             stored = store.save(cell, cell.run(amount), amount=amount)
@@ -102,10 +103,9 @@ def reproduce(
     return Reproduction(made, results, new, time.monotonic() - began)
 
 
-def _found(store: Store, cell: OwnCell, amount: int) -> Stored | None:
-    """A cell that is made, here or on record."""
-    on_record = Store(RECORDS)
-    return store.find(cell, at_least=amount) or on_record.find(cell, at_least=amount, look_only=True)
+def on_record(cell: OwnCell, at_least: int | None = None) -> Stored | None:
+    """The record of a cell that comes along, of an effort of `at_least`; None if there is none."""
+    return Store(RECORDS).find(cell, at_least=at_least, look_only=True, any_version=True)
 
 
 def _words(study: Study, effort: int | None) -> str:
