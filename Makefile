@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
+INSTALL := -m pip install --disable-pip-version-check --progress-bar off -c constraints.txt
+
 # a file's tests stay in one process, in the order of collection: tests that wait come first
 TESTS := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -n 2 --dist loadfile --no-loadscope-reorder
 
@@ -26,7 +28,8 @@ test-adapters: .venv-adapters/.installed
 
 .venv-adapters/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-adapters
-	.venv-adapters/bin/python -m pip install --disable-pip-version-check --progress-bar off -c constraints.txt -e ".[dev-adapters]"
+	.venv-adapters/bin/python $(INSTALL) "pip>=25.1"
+	.venv-adapters/bin/python $(INSTALL) --group adapters -e ".[langchain,llama-index,haystack]"
 	touch $@
 
 ## Files that nobody would write, thousands of them, other ones every time: SECONDS for every test
@@ -49,5 +52,6 @@ venv: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "posbias needs Python 3.11 or newer, this is " + sys.version)'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -c constraints.txt -e ".[all,dev]"
+	$(BIN)/python $(INSTALL) "pip>=25.1"
+	$(BIN)/python $(INSTALL) --group dev -e ".[all]"
 	touch $(STAMP)
