@@ -8,7 +8,7 @@ INSTALL := -m pip install --disable-pip-version-check --progress-bar off -c cons
 # a file's tests stay in one process, in the order of collection: tests that wait come first
 TESTS := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: report test test-all test-adapters fuzz lint bench venv
+.PHONY: report test test-all test-adapters fuzz lint bench dist venv
 
 ## The main job: measure the bundled model on the bundled text, compare with the theory, write the report
 report: venv
@@ -46,6 +46,11 @@ lint: venv
 ## Speed, as ratios against the plain algorithm in the same run
 bench: venv
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest benchmarks --benchmark-disable-gc --benchmark-columns=median,iqr,rounds -q -s
+
+## What a release consists of, with hashes: the same bytes from the same commit, whenever and wherever
+dist: venv
+	$(BIN)/python -m build --no-isolation --outdir dist
+	cd dist && sha256sum posbias-*
 
 venv: $(STAMP)
 

@@ -1,6 +1,11 @@
 """What the package says of itself agrees with itself: version, citation, bounds and pins."""
 
+import hashlib
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 
 import pytest
@@ -31,6 +36,26 @@ def pins():
     return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in named}
 
 
+def build(folder, umask):
+    """Source archive and wheel of a copy of the project whose files have dates of their own."""
+    for name in (
+        "src",
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        ".gitignore",
+        "CITATION.cff",
+        "constraints.txt",
+    ):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copyfile
+        copy(ROOT / name, folder / name)
+    for path in folder.rglob("*"):
+        path.chmod((0o777 if path.is_dir() else 0o666) & ~umask)
+        os.utime(path, (1_700_000_000 + umask, 1_700_000_000 + umask))
+    subprocess.run([sys.executable, "-m", "build", "--no-isolation", folder], check=True, capture_output=True)
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (folder / "dist").iterdir()}
+
+
 @pytest.fixture(scope="module")
 def citation():
     return yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
@@ -38,7 +63,7 @@ def citation():
 
 def test_the_version_is_written_once_in_code_and_read_from_there():
     assert PROJECT["dynamic"] == ["version"]
-    assert TOLD["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "posbias.__version__"}
+    assert TOLD["tool"]["hatch"]["version"] == {"path": "src/posbias/__init__.py"}
 
 
 def test_the_citation_file_says_what_posbias_cite_says(citation):
@@ -65,3 +90,16 @@ def test_the_citation_file_names_the_three_papers_as_the_bibliography_does(citat
 def test_what_is_required_has_a_lowest_version_and_a_pin_that_satisfies_it(wanted):
     assert [one.operator for one in wanted.specifier] == [">="]
     assert wanted.specifier.contains(pins()[re.sub(r"[-_.]+", "-", wanted.name).lower()])
+
+
+@pytest.mark.slow
+def test_two_builds_give_equal_bytes_whatever_dates_and_rights_files_have(tmp_path):
+    pytest.importorskip("build")
+    built = []
+    for umask in (0o022, 0o077):
+        folder = tmp_path / str(umask)
+        folder.mkdir()
+        built.append(build(folder, umask))
+    assert built[0] == built[1]
+    stem = f"posbias-{__version__}"
+    assert {*built[0]} == {f"{stem}.tar.gz", f"{stem}-py3-none-any.whl"}
