@@ -31,7 +31,7 @@ from posbias.theory.architecture import Architecture
 from posbias.theory.encodings import ALiBi, NoPE
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.huggingface_families import CONTAINERS, FAMILIES
-from posbias.theory.masks import Chunked, SlidingWindow
+from posbias.theory.masks import Chunked, Full, SlidingWindow
 
 PAGE = Path(__file__).parents[1] / "docs" / "families.md"
 PROMPT = torch.tensor([17, 4, 33, 8, 60, 21, 5, 5, 48, 12, 39, 7, 26, 3, 55, 30, 41, 9, 14, 62])
@@ -199,6 +199,8 @@ def _seen(attention: torch.Tensor) -> str:
     distance = position[:, None] - position
     if torch.equal(seen, distance >= 0):
         return "causal"
+    if bool(seen.all()):
+        return "full"
     for width in range(1, len(seen)):
         if torch.equal(seen, (distance >= 0) & (distance < width)):
             return f"window {width}"
@@ -227,7 +229,7 @@ def words(architecture: Architecture) -> Layers:
     """Mask and encoding of each layer; a learned encoding is no part of attention."""
     told = []
     for layer in architecture.stack:
-        mask = "causal"
+        mask = "full" if isinstance(layer.mask, Full) else "causal"
         if isinstance(layer.mask, SlidingWindow | Chunked):
             mask = f"{'window' if isinstance(layer.mask, SlidingWindow) else 'chunks'} {layer.mask.width}"
         told.append((mask, ALONE if mask == "window 1" else _encoding(layer.positional)))

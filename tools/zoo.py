@@ -4,8 +4,7 @@ python tools/zoo.py                  write docs/zoo.md
 python tools/zoo.py llama bert       print the rows of some families
 
 Each family goes through `posbias.measure` as a user's model in memory would. What comes out is held against the
-model's own attention, and against λ and gradients computed plainly (`by_hand.py`). Encoders, which `measure`
-refuses, go through the capture alone.
+model's own attention, and against λ and gradients computed plainly (`by_hand.py`). `zoo_page.py` writes the page.
 """
 
 import logging
@@ -27,7 +26,7 @@ import transformers
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from by_hand import influence, mixings, own_attention, uncached
-from families import LARGEST, build, families
+from families import build, families
 from posbias.errors import PosbiasError
 from posbias.measurement import LoadedModel, measure, selfcheck
 from posbias.measurement.capture.forward import Capture, SeenLayer
@@ -36,7 +35,6 @@ from posbias.measurement.models.families import FAMILIES, MISREAD, decoder_confi
 from posbias.measurement.quantities.influence import gradients, predict
 from posbias.measurement.quantities.mixing import mixing, token_norms
 
-PAGE = Path(__file__).parents[1] / "docs" / "zoo.md"
 TOKENS, WORDS = 20, [f"w{number}" for number in range(50)]
 TOLERANCE = 1e-4
 """Relative, of λ and gradients against those by hand; of attention and its sums absolute. Seen: 1e-8 to 1e-6."""
@@ -55,21 +53,15 @@ class Row:
     remarks: tuple[str, ...] = ()
 
 
-CAUSAL = {
+VERDICTS = {
     "measured": "attention, λ, outputs and gradient influence are those of the model, in every layer",
+    "all but λ": "the same, but what attention adds to the stream cannot be told by hand: no λ is vouched for",
     "attention layers only": "`measure` refuses; attention and λ of the layers that have a softmax, and the "
     "gradient influence, are right",
     "influence only": "`measure` refuses; the gradient influence is right",
     "refused": "neither can be had",
     "not built": "no tiny model of it could be built and run here",
     "wrong": "something deviates and nothing says so",
-}
-ENCODERS = {
-    "attention and λ": "both are those of the model, in every layer, and outputs the same",
-    "attention only": "what attention adds to the stream cannot be told by hand, so no λ is vouched for",
-    "refused": "the capture says that it does not see the attention",
-    "not built": CAUSAL["not built"],
-    "wrong": CAUSAL["wrong"],
 }
 """Verdicts → what they mean."""
 
@@ -102,9 +94,19 @@ def tokenizer() -> Any:
 
 
 def causal(family: str) -> Row:
-    """Build and measure one causal family."""
+    """Build and measure one family with a causal head."""
+    return row(family, transformers.AutoModelForCausalLM)
+
+
+def encoder(family: str) -> Row:
+    """Build and measure one family with a head for masked words."""
+    return row(family, transformers.AutoModelForMaskedLM)
+
+
+def row(family: str, head: Any) -> Row:
+    """Build and measure one family with this head."""
     try:
-        model = tiny(family)
+        model = tiny(family, head)
     except Exception as error:  # whatever keeps a family from being built is its reason
         return Row(family, "not built", remarks=(_line(error),))
     said = (MISREAD[family],) if family in MISREAD else ()
@@ -122,18 +124,25 @@ def causal(family: str) -> Row:
         ids = torch.from_numpy(Request(**asked).draw(loaded).ids[0])
     model.eval().requires_grad_(False)
     # asked for its attention, a model with sdpa may return one that it does not use
-    asked_for_own = model if model.config._attn_implementation == "eager" else tiny(family, attention="eager")
+    asked_for_own = model if model.config._attn_implementation == "eager" else tiny(family, head, "eager")
     own = own_attention(asked_for_own, ids)
     faults = _deviations(model, ids, own, found["kernel"].values, found["mixing"].values[0])
     faults += of_influence(model, ids, found["influence"].values[0])
-    told = int(np.isfinite(found["content_mean"].values).all(axis=1).sum()) if "content_mean" in found else 0
+    told = (
+        int(np.isfinite(found["content_diagonal"].values).all(axis=(1, 2)).sum())
+        if "content_diagonal" in found
+        else 0
+    )
     depth = found.sizes["layer"]
     if told < depth:
         said = (*said, f"positions are told apart from content in {told} of {depth} layers")
     faults += _fused(model, family, ids, found["mixing"].values[0])
-    wrong = [fault for fault in faults if not fault.startswith("(")]
-    remarks = (*wrong, *(fault.strip("()") for fault in faults if fault.startswith("(")), *said)
-    return Row(family, "wrong" if wrong else "measured", f"{depth} of {depth}", remarks)
+    untold = [fault for fault in faults if UNTOLD in fault]
+    wrong = [fault for fault in faults if not fault.startswith("(") and fault not in untold]
+    remarks = [*wrong, *(fault.split(UNTOLD)[1] for fault in untold[:1])]
+    remarks += [*(fault.strip("()") for fault in faults if fault.startswith("(")), *said]
+    verdict = "wrong" if wrong else "all but λ" if untold else "measured"
+    return Row(family, verdict, f"{depth} of {depth}", tuple(remarks))
 
 
 def _refused(family: str, model: Any, reason: str, said: tuple[str, ...]) -> Row:
@@ -255,39 +264,6 @@ def _fused(model: Any, family: str, ids: torch.Tensor, coefficients: np.ndarray)
     return ["outputs of eager and sdpa attention differ"]
 
 
-def encoder(family: str) -> Row:
-    """Build one encoder, with its head for masked words, and look at its attention."""
-    try:
-        model = tiny(family, transformers.AutoModelForMaskedLM)
-    except Exception as error:
-        return Row(family, "not built", remarks=(_line(error),))
-    ids, said = torch.arange(3, 3 + TOKENS), ((MISREAD[family],) if family in MISREAD else ())
-    try:
-        check = selfcheck(LoadedModel(model, None, FAMILIES.get(family) or generic(family), family, ""), ids)
-    except PosbiasError as error:
-        return Row(family, "refused", remarks=(_line(error), *said))
-    except Exception as error:
-        return Row(family, "wrong", remarks=(f"raises {_line(error)}", *said))
-    seen, _ = layers_seen(model, family, ids)
-    if check["content"] < check["layers"]:
-        said = (
-            *said,
-            f"positions are told apart from content in {check['content']} of {check['layers']} layers",
-        )
-    if own_attention(model, ids) is None:
-        said = (*said, "attention is compared with its logits alone: the model does not return its own")
-    faults = [
-        one for one in of_layers(model, ids, seen) if one != "the model does not return its own attention"
-    ]
-    untold = [one.split(UNTOLD)[1] for one in faults if UNTOLD in one]
-    layers = f"{len(seen)} of {check['layers']}"
-    if len(faults) > len(untold):
-        return Row(family, "wrong", layers, (*faults, *said))
-    if untold:
-        return Row(family, "attention only", layers, (untold[0], *said))
-    return Row(family, "attention and λ", layers, said)
-
-
 def encoders() -> list[str]:
     """Every model type with a head for masked words in the installed transformers."""
     return sorted(MODEL_FOR_MASKED_LM_MAPPING_NAMES)
@@ -299,66 +275,6 @@ def _line(error: Exception) -> str:
     text = re.sub(r" by [0-9.e+-]+, at most [0-9.e+-]+ is right", "", text)
     name = "" if isinstance(error, PosbiasError) else f"{type(error).__name__}: "
     return f"{name}{text[:117]}{'…' * (len(text) > 117)}"
-
-
-def page(decoders: Sequence[Row], both_ways: Sequence[Row]) -> str:
-    """Both tables as Markdown."""
-    head = f"""# Families: what can be measured
-
-Every family of transformers {transformers.__version__} with a causal head ({len(decoders)}) or one for masked \
-words ({len(both_ways)}), built tiny with random weights. Made by `python tools/zoo.py`, held by `make test-all`. \
-How their configurations are read is [another table](families.md).
-
-Attention is held against what the model returns, λ against what a layer adds with its feed-forward block off and \
-attention on or off, the gradient influence against a plain backward pass, each to {TOLERANCE:g}; eager against \
-fused attention (sdpa) to 1e-2. A released model may use options that its tiny one does not: `measure` checks its \
-attention and outputs, λ it does not. The gradient influence alone needs no attention: \
-`gradients(predict(model, ids), ids, ("probability",))["influence"]`, both of \
-`posbias.measurement.quantities.influence`.
-"""
-    encoders_said = """
-`measure` refuses encoders, since it asks what the last prediction depends on. Their attention and λ come from \
-`posbias.measurement.capture.forward.Capture`, layer by layer.
-"""
-    return "\n".join(
-        [head, *_table("Causal", decoders, CAUSAL), *_table("Encoders", both_ways, ENCODERS, encoders_said)]
-    )
-
-
-def _table(title: str, rows: Sequence[Row], meanings: Mapping[str, str], said: str = "") -> list[str]:
-    """Counts and meanings of verdicts, and a table of families that share verdict and remarks."""
-    counts = Counter(one.verdict for one in rows)
-    alike: dict[tuple[str, str], list[str]] = {}
-    for one in sorted(rows, key=lambda one: [*meanings].index(one.verdict)):
-        remark = "; ".join(dict.fromkeys(map(_common, one.remarks)))
-        family = f"{one.family} ({one.layers})" if _some(one.layers) else one.family
-        alike.setdefault((one.verdict, remark), []).append(family)
-    return [
-        f"## {title}\n",
-        "| families | verdict | |",
-        "|---|---|---|",
-        *(f"| {counts[kind]} | {kind} | {meaning} |" for kind, meaning in meanings.items()),
-        said,
-        "| verdict | | families |",
-        "|---|---|---|",
-        *(
-            f"| {verdict} | {remark} | {', '.join(sorted(names))} |"
-            for (verdict, remark), names in alike.items()
-        ),
-        "",
-    ]
-
-
-def _some(layers: str) -> bool:
-    """Whether it is some of a model's layers that were seen, not all."""
-    return len({*layers.split(" of ")}) == 2
-
-
-def _common(remark: str) -> str:
-    """A remark without the names and sizes of one family, so that it stands once."""
-    remark = re.sub(r"^ValueError: [0-9,]+ parameters: not tiny$", f"over {LARGEST:,} parameters", remark)
-    remark = re.sub(r"\w+(For[A-Z]\w+|LMHeadModel)( \(\w+\))?", "the model", remark)
-    return remark.split("; a model with")[0]
 
 
 def quiet() -> None:
@@ -374,6 +290,8 @@ def main(names: Sequence[str]) -> None:
     for name in names:
         print(*(kind(name) for kind, known in ((causal, families()), (encoder, encoders())) if name in known))
     if not names:
+        from zoo_page import PAGE, page
+
         decoders, both_ways = [causal(name) for name in families()], [encoder(name) for name in encoders()]
         PAGE.write_text(page(decoders, both_ways), encoding="utf-8")
         print(Counter(one.verdict for one in decoders), Counter(one.verdict for one in both_ways))

@@ -40,6 +40,11 @@ class Predictor:
     predict: Callable[["xr.Dataset"], Float[np.ndarray, "position"]]
     chosen: str = ""
 
+    @property
+    def both_ways(self) -> bool:
+        """Whether it also predicts an encoder: not from logits by distance, which are of earlier keys alone."""
+        return not any(name.endswith("_distance") for name in self.needs)
+
 
 @typed
 def predictions(measurement: "xr.Dataset") -> dict[str, Profile]:
@@ -47,7 +52,8 @@ def predictions(measurement: "xr.Dataset") -> dict[str, Profile]:
 
     Raises `InvalidValueError` if the measurement lacks a variable that a predictor needs.
     """
-    return {predictor.key: prediction(measurement, predictor) for predictor in PREDICTORS}
+    usable = [one for one in PREDICTORS if one.both_ways or not measurement.attrs.get("encoder")]
+    return {predictor.key: prediction(measurement, predictor) for predictor in usable}
 
 
 def prediction(measurement: "xr.Dataset", predictor: Predictor) -> Profile:

@@ -11,7 +11,7 @@ from tiny import CASES, RUNS, seen_layers, tiny_model
 from posbias.errors import ModelError
 from posbias.measurement import LoadedModel, measure, prove_family, selfcheck
 from posbias.measurement.capture.scores import Factored, Given
-from posbias.measurement.models.families import FAMILIES, MISREAD, decoder_layers, generic, need_causal
+from posbias.measurement.models.families import FAMILIES, MISREAD, decoder_layers, generic
 from posbias.measurement.models.tiny_configs import specimen, variants
 
 BOTH = [(name, number) for name, number in CASES if len(FAMILIES[name].attention) == 2]
@@ -163,12 +163,12 @@ def test_rows_with_eager_alone_have_no_fused_attention(family):
         specimen(family, 0, "sdpa")
 
 
-def test_an_encoder_has_no_causal_measures(ids):
-    need_causal(FAMILIES["llama"], "influence on the last token")
+def test_an_encoder_has_no_causal_measures():
+    tiny_model("llama").need_causal("λ of a prefix")
     with pytest.raises(
-        ModelError, match="model: bert attends in both directions, λ of a prefix needs a causal"
+        ModelError, match="model: tiny-bert attends in both directions, λ of a prefix needs a causal"
     ):
-        need_causal(FAMILIES["bert"], "λ of a prefix")
+        tiny_model("bert").need_causal("λ of a prefix")
 
 
 @pytest.mark.parametrize("model_type", ["gpt_bigcode", "cohere", "glm", "nemotron", "olmoe", "exaone4"])

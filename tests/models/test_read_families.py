@@ -26,9 +26,11 @@ from families import (
 from posbias.errors import ModelError
 from posbias.measurement import load_model, measure
 from posbias.measurement.quantities.influence import gradients, predict
+from posbias.theory.huggingface import from_huggingface
 from posbias.theory.huggingface_families import CONTAINERS, FAMILIES
 
 FEW = (
+    "bert",
     "cohere2",
     "exaone4",
     "falcon",
@@ -163,6 +165,16 @@ def test_defaults_are_those_of_transformers(family):
             assert getattr(default, key) == value, key
         else:
             assert theirs().use_sliding_window is value
+
+
+def test_an_encoder_that_is_a_decoder_is_causal():
+    config, model = build("bert", is_decoder=True)
+    found, _ = read(plain(config))
+    assert found == captured(model, "bert") == [("causal", "none")] * DEPTH
+    _, remarks = read(plain(config) | {"position_embedding_type": "absolute"})
+    assert not any("position_embedding_type" in line for line in remarks)
+    relative = from_huggingface(plain(config) | {"position_embedding_type": "relative_key"})
+    assert "relative_key positions" in relative.left_out(4)
 
 
 @pytest.mark.parametrize("family", ["llama", "mistral"])

@@ -47,7 +47,7 @@ class Options:
         What the prompts are.
     influences
         Gradients beside that of the predicted token's probability, with commas: logit, log_probability, target,
-        input (gradient times input).
+        input (gradient times input), outputs (mean over the predictions at all positions; a pass for each).
     target
         The token whose probability the influence "target" is about, as text.
     rollouts
@@ -127,7 +127,9 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
         "selfcheck": json.loads(measurement.attrs["selfcheck"]),
         "skipped": json.loads(measurement.attrs["skipped"]),
     }
-    answer_with("measure/1", answer, lambda: [*describe(profile), f"measurement: {written}"], options.json)
+    both_ways = ["an encoder: influence on the output at the last position, which sees all"]
+    lines = [*describe(profile), *both_ways * ("encoder" in measurement.attrs), f"measurement: {written}"]
+    answer_with("measure/1", answer, lambda: lines, options.json)
 
 
 def results_of(model: str, prompting: shared.Prompting, job: Job) -> Path:

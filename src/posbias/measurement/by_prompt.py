@@ -62,7 +62,8 @@ def by_prompt(
 
 
 def drawn(loaded: LoadedModel, request: Request) -> Int[np.ndarray, "prompt position"]:
-    """The prompts of a measurement. Raises as `prepared`."""
+    """The prompts of a measurement of a causal model. Raises as `prepared`, and `ModelError` for an encoder."""
+    loaded.need_causal("what is taken by query or head")
     return prepared(loaded, request).ids
 
 

@@ -110,7 +110,8 @@ def memory_parts(
     configuration's; `device` is the one that computes.
     """
     tokens = request.tokens
-    recompute = tokens > KERNEL_TOKENS if recompute is None else recompute
+    remembered = tokens <= KERNEL_TOKENS or "outputs" in request.influences
+    recompute = not remembered if recompute is None else recompute
     depth, heads, hidden = config.num_hidden_layers, config.num_attention_heads, config.hidden_size
     eager = getattr(config, "_attn_implementation", "eager") != "sdpa"
     each = (dtype or getattr(config, "dtype", None) or torch.float32).itemsize
@@ -163,10 +164,11 @@ def _seconds(loaded: "LoadedModel", request: Request) -> float:
     forward = _forward(model, config, short) * _products(model, config, tokens)
     forward /= _products(model, config, short)
     backward = 1 + sum(kind in request.influences for kind in ("logit", "target"))
-    again = tokens > KERNEL_TOKENS
+    every = tokens if "outputs" in request.influences else 0
+    again = tokens > KERNEL_TOKENS and not every
     pairs = config.num_hidden_layers * config.num_attention_heads * tokens**2
     statistics = pairs * _seconds_a_pair(config, loaded.device) * (1.5 if request.rollouts else 1.0)
-    return forward * (1 + backward * (_BACKWARD + again)) + statistics
+    return forward * (1 + (backward + every) * (_BACKWARD + again)) + statistics
 
 
 def _products(model: Any, config: Any, tokens: int) -> float:

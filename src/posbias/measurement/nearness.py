@@ -24,7 +24,7 @@ from posbias.measurement.capture.forward import Capture, SeenLayer
 from posbias.measurement.capture.scores import Scores
 from posbias.measurement.job import Request, TextSource
 from posbias.measurement.memory import check_memory
-from posbias.measurement.models.families import decoder_config, decoder_layers, need_causal, part
+from posbias.measurement.models.families import decoder_config, decoder_layers, part
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.quantities.block_sums import numbers
 from posbias.measurement.quantities.content import ByDistance
@@ -69,7 +69,7 @@ def nearness(
 
 def _prompts(loaded: LoadedModel, request: Request) -> Int[np.ndarray, "prompt position"]:
     """The prompts, after what can be known before any of them is run is checked."""
-    need_causal(loaded.family, "comparing earlier keys")
+    loaded.need_causal("comparing earlier keys")
     config = decoder_config(loaded.model.config)
     context = getattr(config, "max_position_embeddings", None)
     endless = loaded.family.positional_kind(loaded.model.config) in ENDLESS

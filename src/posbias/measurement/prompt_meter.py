@@ -41,6 +41,11 @@ FUSED = 256
 KERNEL_TOKENS = 1024
 """Longest prompts whose averaged kernels are kept: 30 layers of them take 250 MB in float64. Sums over queries and
 rollouts of single prompts serve longer ones."""
+OF_EARLIER_KEYS = (
+    *("logits_distance", "positional_distance", "content_distance", "content_distance_variance"),
+    *("content_mean", "content_variance", "constant_diagonal_r2"),
+)
+"""Means over earlier keys alone, which are not all that an encoder sees."""
 _CACHED_BYTES = 8 * 2**20
 """Logits and attention of one block on a CPU: with a few copies in float64 what caches hold."""
 
@@ -64,6 +69,7 @@ class PromptMeter:
         self._gains = gains
         self.economy = economy
         self._depth = len(decoder_layers(loaded.model, loaded.family))
+        self._encoder = loaded.encoder
 
     def measure(self, ids: Int[np.ndarray, "position"], prompt: str) -> tuple[Arrays, Arrays]:
         """Return one prompt's sample, to be averaged, and its row, to be kept.
@@ -93,10 +99,15 @@ class PromptMeter:
             self._keep(layer, row, {"feed_forward_share": np.array(share)})
 
         given = torch.from_numpy(ids)
+        saving = self.economy
+        if saving is not None and "outputs" in request.influences:  # each output is differentiated
+            saving = Economy()
         with rollouts or nullcontext(), Capture(model, self._loaded.family, see, left if additive else None):
-            prediction = predict(model, given, self.economy)
+            prediction = predict(model, given, saving)
         row |= rollouts.rows() if rollouts is not None else {}
         row |= gradients(prediction, given, ("probability", *request.influences), request.target)
+        if self._encoder:  # no output says what comes next
+            del row["loss"]
         for name, values in row.items():
             if name.startswith(("influence", "rollout", "loss")) and not np.isfinite(values).all():
                 raise NonFiniteError(f"model: the {name} is not finite in {prompt}")
@@ -117,7 +128,9 @@ class PromptMeter:
             stretched = norms.stretch if self._gains.stretched[seen.layer] else None
             energy = weights, None if stretched is None else stretched.square()
         found = {"residual_norm": norms.stream, "update_norm": norms.update}
-        return found | layer_means(seen, self._request, energy)
+        found |= layer_means(seen, self._request, energy)
+        left_out = OF_EARLIER_KEYS if self._encoder else ()
+        return {name: values for name, values in found.items() if name not in left_out}
 
     def _rollouts(self) -> Rollouts | None:
         if not self._request.rollouts:

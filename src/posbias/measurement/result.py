@@ -23,11 +23,12 @@ _ABOUT: dict[str, _About] = {
     "influence_log_probability": (_INFLUENCE, "norm of the gradient of its log-probability", "1"),
     "influence_target": (_INFLUENCE, "norm of the gradient of the target token's probability", "1"),
     "influence_input": (_INFLUENCE, "gradient times input, absolute value", "1"),
+    "influence_outputs": (_INFLUENCE, "gradient influence on the prediction at each position, mean", "1"),
     "rollout_kernel": (_INFLUENCE, "last row of the residual-aware rollout of this prompt", "1"),
     "rollout_value": (_INFLUENCE, "the same, attention weighted by the norms of what heads pass on", "1"),
     "rollout_energy": (_INFLUENCE, "square root of the last row of the energy rollout", "1"),
-    "probability": (("prompt",), "probability of the predicted next token", "1"),
-    "next_token": (("prompt",), "predicted next token", "1"),
+    "probability": (("prompt",), "probability of the token predicted last", "1"),
+    "next_token": (("prompt",), "token predicted last: the next one, an encoder's the one there", "1"),
     "target_probability": (("prompt",), "probability of the target token", "1"),
     "target_token": (("prompt",), "target token", "1"),
     "loss": (("prompt",), "mean next-token cross-entropy", "nat"),
@@ -86,7 +87,9 @@ def dataset(
     about = _ABOUT | {name + EVEN: _of_even(name) for name in state.even()}
     kernel = state.kernel()
     if kernel is not None:
-        values |= {"kernel": kernel} | _monotonicity(kernel, state)
+        values["kernel"] = kernel
+    if kernel is not None and not attributes.get("encoder"):
+        values |= _monotonicity(kernel, state)
         coordinates["tolerance"] = np.array(TOLERANCES)
     if gains is not None:
         values["head_gain"] = gains

@@ -22,7 +22,7 @@ from posbias.logs import muted
 from posbias.measurement.accumulate import State
 from posbias.measurement.job import Request, TextSource, fingerprint_of
 from posbias.measurement.memory import check_memory, estimate_cost
-from posbias.measurement.models.families import MISREAD, decoder_config, decoder_layers, need_causal
+from posbias.measurement.models.families import MISREAD, decoder_config, decoder_layers
 from posbias.measurement.models.in_memory import ready
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.prompt_meter import FUSED, KERNEL_TOKENS, PromptMeter
@@ -94,8 +94,9 @@ def measure(
     Returns the dataset of `docs/measurement.md`. Quantities: Herasimchyk et al. 2026 (arXiv 2602.16837),
     Eq. 1 and 5 (mixing), 4 (kernel), 6 (influence). Raises `InvalidValueError` for bad or too large numbers,
     `InputFileError` for a bad text or another job's checkpoint, `OutputFileError` when the checkpoint cannot
-    be written, `ModelError` for a model that cannot be found, loaded, captured, is not causal, or is not finite
-    in any prompt, `WorkerError` when another process is gone.
+    be written, `ModelError` for a model that cannot be found, loaded, captured, sees later tokens without being an
+    encoder (of which docs/measurement.md says what is measured), or is not finite in any prompt, `WorkerError`
+    when another process is gone.
     """
     request = Request(
         text=text,
@@ -144,15 +145,15 @@ def for_length(loaded: LoadedModel, tokens: int) -> LoadedModel:
 def prepared(loaded: LoadedModel, request: Request) -> Prompts:
     """Check what can be known before any prompt is run, and cut the prompts.
 
-    Raises `ModelError` for a model without attention or one that is not causal, `InvalidValueError` for more
-    tokens than the context or the memory hold, `InputFileError` for too short a text.
+    Raises `ModelError` for a model without attention, `InvalidValueError` for more tokens than the context or the
+    memory hold, `InputFileError` for too short a text.
     """
-    need_causal(loaded.family, "measuring the influence on the last token")
     config = decoder_config(loaded.model.config)
     if not getattr(config, "num_attention_heads", None):
         raise ModelError(
             f"model: {loaded.name} ({loaded.family.model_type}) has no attention heads, one that attends needed"
         )
+    decoder_layers(loaded.model, loaded.family)
     context = getattr(config, "max_position_embeddings", None)
     if context is not None and 0 < context < request.tokens:
         raise InvalidValueError(
@@ -181,10 +182,10 @@ def _measured(
             log.info(line)
     short = torch.from_numpy(drawn.ids[0][:_SELFCHECK_TOKENS])
     check = selfcheck(loaded, short)
-    if not check["causal"]:
+    if not (check["causal"] or loaded.encoder):
         raise ModelError(
-            f"model: {loaded.name} attends to later tokens, measuring the influence on the last token needs "
-            "a causal model"
+            f"model: {loaded.name} attends to later tokens; a causal model, or an encoder with its head for masked "
+            "words, needed"
         )
     if remark := MISREAD.get(loaded.family.model_type):
         log.warning("%s: %s", loaded.family.model_type, remark)
@@ -244,7 +245,7 @@ def _attributes(
         "skipped": {str(index): why for index, why in skipped.items()},
         "left_out": drawn.left_out,
         "depth": config.num_hidden_layers,
-        "heads": config.num_attention_heads,
+        "heads": state.means["sink_share"].shape[1],
         "hidden_size": config.hidden_size,
         "head_size": _head_size(config),
         "starts": np.asarray(drawn.starts).tolist(),
@@ -253,6 +254,8 @@ def _attributes(
         "processes": processes.size,
         "selfcheck": check,
     }
+    if loaded.encoder:
+        attributes["encoder"] = 1
     if drawn.documents is not None:
         attributes["documents"] = drawn.documents.tolist()
     if rope := {key: given for key in ROPE if (given := getattr(config, key, None)) is not None}:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posbias.arguments import whole
-from posbias.errors import MissingPackageError
+from posbias.errors import InvalidValueError, MissingPackageError
 from posbias.files import write_bytes, write_text
 from posbias.signatures import typed
 
@@ -45,6 +45,11 @@ def write_report(measurement: "xr.Dataset", folder: str | os.PathLike[str], *, s
     written.
     """
     whole("seed", seed, 0)
+    if measurement.attrs.get("encoder"):
+        raise InvalidValueError(
+            "measurement: of an encoder given, one of a causal model needed; posbias.compare holds its influence "
+            "against a prediction"
+        )
     require("jinja2", "matplotlib")
     from posbias.comparison import compare_all
     from posbias.held_out import folds

@@ -22,7 +22,7 @@ from posbias.theory.huggingface_families import CONTAINERS, FAMILIES, Family
 from posbias.theory.huggingface_keys import Config, inner, integer
 from posbias.theory.huggingface_layers import CHUNKED, FULL, OLDER, SLIDING, rotating
 from posbias.theory.huggingface_plugins import plugged
-from posbias.theory.masks import Causal, Mask, SlidingWindow
+from posbias.theory.masks import Mask, SlidingWindow
 
 _DEPTH, _HEADS = (
     ("num_hidden_layers", "n_layer", "n_layers"),
@@ -188,7 +188,7 @@ def _layer(config: Config, row: Family, heads: int, kind: str, bare: bool) -> La
     """A layer of one kind, without an encoding where it is `bare`."""
     part, also = row.parts.get(kind), row.beside(config)
     width = _window(config)
-    mask: Mask = SlidingWindow(width) if kind == SLIDING and width is not None else Causal()
+    mask: Mask = SlidingWindow(width) if kind == SLIDING and width is not None else row.mask(config)
     positional = NoPE() if bare or not (part is None or part.encoded) else row.positional(config)
     if part is not None:
         unknown = part.words(config)[1]
@@ -242,7 +242,7 @@ def _unread(config: Config, family: str, row: Family, slides: bool) -> list[str]
         elif key == "layer_types":
             if not row.reads_types and any((kind == SLIDING) != slides for kind in config["layer_types"]):
                 told.append(f"layer_types is in the configuration, and not read for family {family}")
-        elif key == "alibi" and row.reads_alibi:
+        elif row.reads(key):
             continue
         elif key not in _USED or (key in ("no_rope_layers", "no_rope_layer_interval") and row.bare is None):
             told.append(f"{key} = {_brief(given)} is in the configuration, and not read for family {family}")

@@ -14,6 +14,7 @@ from posbias.theory import huggingface_layers as layers
 from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, Positional, alibi_slopes
 from posbias.theory.huggingface_keys import Config, flag, inner, integer, number
 from posbias.theory.huggingface_rope import check_types, rope_words
+from posbias.theory.masks import Causal, Full, Mask
 from posbias.theory.query_scale import QueryScale, StepScale
 
 # --- positional encodings ----------------------------------------------------------------------------------
@@ -69,6 +70,24 @@ def _positions(config: Config) -> int | None:
     """How many positions a model has or is configured for; None where its configuration does not say."""
     keys = ("n_positions", "max_position_embeddings", "max_seq_len")
     return integer(config, *keys) if any(config.get(key) is not None for key in keys) else None
+
+
+# --- which way it looks --------------------------------------------------------------------------------------
+
+
+def _earlier(config: Config) -> Mask:
+    return Causal()
+
+
+def _both_ways(config: Config) -> Mask:
+    """BERT and its kin: encoders, unless `is_decoder` says otherwise."""
+    return Causal() if flag(config, "is_decoder", False) else Full()
+
+
+def _absolute(config: Config) -> Positional:
+    """BERT and its kin: a vector for each position, or another kind by its name."""
+    kind = config.get("position_embedding_type") or "absolute"
+    return _learned(config) if kind == "absolute" else NeedsMeasurement(str(kind), _positions(config))
 
 
 # --- which layers slide, and which have no encoding ---------------------------------------------------------
@@ -151,15 +170,16 @@ class Family:
     """How a family's configurations are read.
 
     `slides` says of layer t (from 0) whether it slides where the file has a window and no `layer_types` (None: no
-    layer does), `bare` whether it has no encoding; `remarks` say what models of the family have that no
-    configuration shows; `defaults` are what the file may leave out. `parts` are its kinds of layers that are no
-    softmax over earlier tokens, `spelt` brings a family's own list of layers to `layer_types`, `beside` says what
-    else decides a profile and only a measurement tells, `scale` what multiplies the logits of queries in a layer
-    with or without an encoding.
+    layer does), `mask` what a layer sees that does not slide, `bare` whether it has no encoding; `remarks` say
+    what models of the family have that no configuration shows; `defaults` are what the file may leave out. `parts`
+    are its kinds of layers that are no softmax over earlier tokens, `spelt` brings a family's list of layers to
+    `layer_types`, `beside` says what else decides a profile and only a measurement tells, `scale` what multiplies
+    the logits of queries in a layer with or without an encoding.
     """
 
     positional: Callable[[Config], Positional] = _rotary
     slides: Callable[[int, Config], bool] | None = None
+    mask: Callable[[Config], Mask] = _earlier
     bare: Callable[[bool, int, Config], bool] | None = None
     remarks: tuple[str, ...] = ()
     defaults: Config = field(default_factory=dict)
@@ -173,10 +193,10 @@ class Family:
         """Whether its models look at `layer_types`: those whose layers are of several kinds."""
         return self.spelt is not None or self.slides not in (None, _all_slide)
 
-    @property
-    def reads_alibi(self) -> bool:
-        """Whether a flag of its configurations says that there is ALiBi."""
-        return self.positional in (_falcon, _mpt)
+    def reads(self, key: str) -> bool:
+        """Whether its encoding of positions is read from this key."""
+        readers = {"alibi": (_falcon, _mpt), "position_embedding_type": (_absolute,)}
+        return self.positional in readers.get(key, ())
 
 
 _SINKS = (
@@ -219,11 +239,17 @@ _ROTARY = (  # noqa: SIM905
     "olmo olmo2 olmoe persimmon phi seed_oss solar_open stablelm youtu"
 ).split()
 """Families whose layers all see everything before them, and rotate."""
+_ENCODERS = (  # noqa: SIM905
+    "bert camembert data2vec-text electra ernie megatron-bert rembert roberta roberta-prelayernorm roc_bert "
+    "xlm-roberta xlm-roberta-xl xmod"
+).split()
+"""Families whose layers all see everything, before and after."""
 
 FAMILIES: dict[str, Family] = {
     "bloom": Family(lambda config: ALiBi()),
     "mpt": Family(_mpt),
     **dict.fromkeys(("falcon", "RefinedWeb", "RefinedWebModel"), Family(_falcon)),
+    **dict.fromkeys(_ENCODERS, Family(_absolute, mask=_both_ways)),
     "posbias_tiny": Family(_tiny, slides=_all_slide),
     **dict.fromkeys(("gpt2", "gpt_bigcode", "openai-gpt", "opt", "biogpt"), Family(_learned)),
     **dict.fromkeys(_ROTARY, _PLAIN),

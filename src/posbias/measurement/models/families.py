@@ -180,22 +180,23 @@ def decoder_layers(model: Any, family: Family | None = None) -> list[Any]:
     return list(max(right, key=lambda layers: sum(weight.numel() for weight in layers.parameters())))
 
 
+def embedding_table(model: Any) -> Any:
+    """Return a model's input embeddings [token, channel]. Raises `ModelError` when it looks none up in a table."""
+    table = getattr(model.get_input_embeddings(), "weight", None)
+    if table is None:
+        raise ModelError(
+            f"model: {type(model).__name__} looks up no embeddings of tokens, a model that does needed"
+        )
+    return table
+
+
 def adds_to_stream(family: Family, config: Any) -> bool:
     """Whether a layer's output is its input plus what attention and the feed-forward block write, and no more.
 
-    Not where a norm comes after the addition, as in some models of OPT, or stands in the place of the input, as in
-    some of Bloom; of a family without a row nobody knows.
+    Not where a norm comes after the addition, as in BERT and some models of OPT, or stands in the place of the
+    input, as in some of Bloom; of a family without a row nobody knows.
     """
     text = config.get_text_config()
     normed = not getattr(text, "do_layer_norm_before", True)
-    return (
-        family.checked and not normed and not getattr(text, "apply_residual_connection_post_layernorm", False)
-    )
-
-
-def need_causal(family: Family, what: str) -> None:
-    """Raise `ModelError` when `what` has meaning for causal models only and the family is not."""
-    if not family.causal:
-        raise ModelError(
-            f"model: {family.model_type} attends in both directions, {what} needs a causal model"
-        )
+    normed |= not family.causal or getattr(text, "apply_residual_connection_post_layernorm", False)
+    return family.checked and not normed

@@ -221,6 +221,12 @@ def check_config(config: Any) -> None:
         raise ModelError(f"model: {depth} decoder layers, a model with at least one needed")
 
 
+def fills_gaps(model: Any) -> bool:
+    """Whether the model's head is one for masked words: an encoder, each of whose outputs may see all tokens."""
+    names = {*modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES.values()}
+    return any(kind.__name__ in names for kind in type(model).__mro__)
+
+
 def _auto_class(config: Any) -> Any:
     """Return the class to load with: causal, or for encoders masked, or bare when the head was not saved."""
     kind = type(config)

@@ -31,12 +31,13 @@ from posbias.measurement.models.cache import (
     verify,
 )
 from posbias.measurement.models.device_placement import DeviceMap, Placement
-from posbias.measurement.models.families import Family, decoder_layers
+from posbias.measurement.models.families import Family, decoder_layers, embedding_table
 from posbias.measurement.models.fetching import fetch
 from posbias.measurement.models.formats import (
     attention_for,
     check_config,
     family_for,
+    fills_gaps,
     from_folder,
     from_gguf,
     tokenizer_of_folder,
@@ -67,6 +68,16 @@ class LoadedModel:
     def verified(self) -> bool:
         """Whether the family is in the table; if not, only the self-check at hand speaks for the capture."""
         return self.family.checked
+
+    @property
+    def encoder(self) -> bool:
+        """Whether it is an encoder: a model with a head for masked words."""
+        return fills_gaps(self.model)
+
+    def need_causal(self, what: str) -> None:
+        """Raise `ModelError` when `what` has meaning for causal models only and this is an encoder."""
+        if self.encoder:
+            raise ModelError(f"model: {self.name} attends in both directions, {what} needs a causal model")
 
     @property
     def attention(self) -> str:
@@ -102,7 +113,7 @@ class LoadedModel:
 
     def check_ids(self, largest: int) -> None:
         """Raise `ModelError` when the tokenizer gives a token that the model has no embedding for."""
-        last = self.model.get_input_embeddings().num_embeddings - 1
+        last = len(embedding_table(self.model)) - 1
         if largest > last:
             raise ModelError(
                 f"model: its tokenizer gives token {largest}, its embeddings end at {last}: "
@@ -241,7 +252,7 @@ def _spelling(tokenizer: Any) -> bytes:
 
 def check_vocabulary(model: Any, tokenizer: Any) -> None:
     """Refuse a tokenizer of another model. (Tokens added to a vocabulary may well have no embedding.)"""
-    rows = model.get_input_embeddings().weight.shape[0]
+    rows = len(embedding_table(model))
     if getattr(tokenizer, "vocab_size", 0) > rows:
         raise ModelError(
             f"model: its tokenizer knows {tokenizer.vocab_size} tokens, its embeddings end at {rows - 1}: "

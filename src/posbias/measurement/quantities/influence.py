@@ -22,6 +22,7 @@ from torch import Tensor
 from posbias.arguments import one_of
 from posbias.errors import InvalidValueError, ModelError
 from posbias.measurement.capture.recompute import Economy, answering, leaf, owner_of, recomputed, rows_of
+from posbias.measurement.models.families import embedding_table
 
 KINDS = {
     "probability": "influence",
@@ -29,6 +30,7 @@ KINDS = {
     "log_probability": "influence_log_probability",
     "target": "influence_target",
     "input": "influence_input",
+    "outputs": "influence_outputs",
 }
 """What can be differentiated, and the name of the result among a measurement's variables."""
 BLOCK = 64
@@ -98,8 +100,9 @@ def gradients(
     With y the most likely next token and z the outputs: `probability` is ‖∇_{e_j} P(y|x)‖₂ (Eq. 6 of
     Herasimchyk et al. 2026), `logit` ‖∇_{e_j} z_y‖₂, `log_probability` ‖∇_{e_j} ln P(y|x)‖₂, `target`
     ‖∇_{e_j} P(target|x)‖₂, `input` |⟨e_j, ∇_{e_j} P(y|x)⟩| (gradient × input; nothing but rounding where
-    the model normalises its embeddings first, as Bloom does). One backward pass serves probability,
-    log-probability and input; logit and target take one more each.
+    the model normalises its embeddings first, as Bloom does), `outputs` the mean over positions i of
+    ‖∇_{e_j} P(y_i|x)‖₂, y_i the most likely token of the output at i. One backward pass serves probability,
+    log-probability and input; logit and target take one more each, outputs one a position.
 
     Returns, in float64, an array over positions for each kind under its variable's name, not normalised, and
     the scalars `probability` = P(y|x), `next_token` = y, `loss` (mean next-token cross-entropy of the prompt,
@@ -111,6 +114,8 @@ def gradients(
     with torch.enable_grad():
         log_probabilities = last.log_softmax(dim=-1)
     chosen = int(last.detach().argmax())
+    means = {KINDS["outputs"]: _of_outputs(prediction)} if "outputs" in kinds else {}
+    kinds = [kind for kind in kinds if kind != "outputs"]
     wanted = {_pass(kind, target == chosen) for kind in kinds}
     scalars = {"chosen": log_probabilities[chosen], "logit": last[chosen]}
     if target is not None:
@@ -133,7 +138,7 @@ def gradients(
             norms = torch.linalg.vector_norm(slope, dim=-1)
         factor = {"probability": probability, "input": probability}.get(kind, 1.0)
         row[KINDS[kind]] = norms.numpy() * (float(row["target_probability"]) if kind == "target" else factor)
-    return row
+    return row | means
 
 
 def economy(model: Any, layers: Sequence[Any], ids: Int[Tensor, "position"], again: bool = True) -> Economy:
@@ -166,6 +171,22 @@ def _check(kinds: Sequence[str], target: int | None, vocabulary: int) -> None:
             f"target: {target} given, a token of the {vocabulary} that the model can say is needed for the "
             "kind 'target'"
         )
+
+
+def _of_outputs(prediction: Prediction) -> Float[np.ndarray, "position"]:
+    """The mean over positions of the gradient influence on the prediction there."""
+    tokens = prediction.embeddings.shape[1]
+    if prediction.outputs.shape[0] != tokens:
+        raise InvalidValueError(
+            f"kinds: 'outputs' given with {prediction.outputs.shape[0]} of {tokens} outputs, all needed"
+        )
+    total = np.zeros(tokens)
+    for output in prediction.outputs:
+        with torch.enable_grad():
+            said = output.cpu().double().log_softmax(dim=-1).max()
+        slope = _differentiate(said, prediction.embeddings, keep=True)
+        total += float(said.detach().exp()) * torch.linalg.vector_norm(slope, dim=-1).numpy()
+    return total / tokens
 
 
 def _pass(kind: str, target_is_chosen: bool) -> str:
@@ -203,10 +224,15 @@ def _loss(prediction: Prediction, ids: Int[Tensor, "position"]) -> float:
 
 
 def _outputs(model: Any, ids: Int[Tensor, "position"]) -> Float[Tensor, "row vocabulary"]:
-    weight = model.get_input_embeddings().weight
+    weight = embedding_table(model)
     # weights that are elsewhere until they are used ("meta") come with hooks that move what they are given
     given = ids[None] if weight.device.type == "meta" else ids[None].to(weight.device)
-    return model(input_ids=given, use_cache=False).logits[0]
+    outputs = getattr(model(input_ids=given, use_cache=False), "logits", None)
+    if outputs is None or outputs.dim() != 3:
+        raise ModelError(
+            f"model: {type(model).__name__} has no head that predicts tokens, one that does needed"
+        )
+    return outputs[0]
 
 
 def _difference(

@@ -219,6 +219,7 @@ def _cell(
     """A cell, and whether it was measured now; one with mean content matrices serves a wish without them."""
     from posbias import measurement as measuring
 
+    loaded.need_causal("the paper's theory")
     parts = [loaded.name, *corpus.words, f"{job['tokens']}x{job['prompts']}"]
     stem = re.sub(r"[^\w.+-]+", "_", "-".join(parts))
     jobs = (job, job | {"dense_logits": True})

@@ -1,0 +1,164 @@
+"""An encoder is measured like a decoder, but for what has meaning only where later tokens are hidden."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from small_llama import word_tokenizer
+from tiny import tiny_model
+
+import by_hand
+import posbias
+import zoo
+from posbias.errors import InvalidValueError, ModelError
+from posbias.logs import muted
+from posbias.measurement import LoadedModel, Request, measure
+from posbias.measurement.memory import estimate_cost
+from posbias.measurement.prompt_meter import OF_EARLIER_KEYS
+from posbias.measurement.quantities.influence import Economy, gradients, predict
+from posbias.measurement.query_influence import query_influence
+from posbias.predictors import measured_influence, predictions
+from posbias.theory.huggingface import from_huggingface
+from posbias.theory.masks import Full
+
+FEW = ["bert", "roberta-prelayernorm", "eurobert", "modernbert"]
+"""Norms after and before, rotary positions, windows that look both ways."""
+TOKENS = 20
+JOB = {"tokens": TOKENS, "prompts": 2, "threads": 1}
+
+
+@pytest.fixture(autouse=True)
+def silence():
+    before = transformers.logging.get_verbosity()
+    with muted():
+        zoo.quiet()
+        yield
+    transformers.logging.set_verbosity(before)
+
+
+def loaded_encoder(family):
+    return LoadedModel.of(zoo.tiny(family, transformers.AutoModelForMaskedLM), word_tokenizer(), family)
+
+
+@pytest.mark.parametrize("family", FEW)
+def test_a_measured_encoder_is_what_it_computes(family, text):
+    """Attention and λ by hand, influence by plain backward passes in float64, rollouts by dense products."""
+    loaded = loaded_encoder(family)
+    rollouts = ("kernel", "value", "energy")
+    found = measure(loaded, text=text, influences=("outputs",), rollouts=rollouts, head_kernels=True, **JOB)
+    exact = copy.deepcopy(loaded.model).double()
+    prompts = torch.from_numpy(Request(text=text, tokens=TOKENS, prompts=2).draw(loaded).ids)
+    kernels = []
+    for number, ids in enumerate(prompts):
+        own = by_hand.own_attention(loaded.model, ids)
+        kernels.append(np.stack([layer.numpy() for layer in own]))
+        mixing = np.array([layer.mixing for layer in by_hand.mixings(loaded.model, ids)])
+        np.testing.assert_allclose(found["mixing"].values[number], mixing, rtol=1e-4)
+        rolled = np.eye(TOKENS)
+        for kernel, weight in zip(kernels[-1].mean(axis=1), mixing, strict=True):
+            rolled = ((1 - weight) * np.eye(TOKENS) + weight * kernel) @ rolled
+        np.testing.assert_allclose(found["rollout_kernel"].values[number], rolled[-1], rtol=1e-4)
+        plain = np.stack([by_hand.influence(exact, ids, query).numpy() for query in range(TOKENS)])
+        for name, expected in (("influence", plain[-1]), ("influence_outputs", plain.mean(axis=0))):
+            close = {"rtol": 1e-3, "atol": 1e-4 * expected.max()}
+            np.testing.assert_allclose(found[name].values[number], expected, **close)
+    np.testing.assert_allclose(found["kernel_head"], np.mean(kernels, axis=0), atol=1e-5)
+    np.testing.assert_allclose(found["rollout_value"].sum("position"), 1, rtol=1e-9)
+    later = np.triu(np.ones((TOKENS, TOKENS), dtype=bool), 1)
+    assert (found["kernel"].values[:, later].max(axis=1) > 0).all()
+    # the level of prediction that takes attention as it is, from means over prompts
+    mixing = found["mixing"].values.mean(axis=0)
+    rolled = np.eye(TOKENS)
+    for kernel, weight in zip(np.mean(kernels, axis=0).mean(axis=1), mixing, strict=True):
+        rolled = ((1 - weight) * np.eye(TOKENS) + weight * kernel) @ rolled
+    told = predictions(found)
+    assert list(told) == ["measured_kernels", "energy"]
+    np.testing.assert_allclose(told["measured_kernels"].mass, rolled[-1] / rolled[-1].sum(), rtol=1e-4)
+
+
+def test_what_needs_causality_is_left_out(text):
+    found = measure(tiny_model("bert"), text=text, dense_logits=True, **JOB)
+    assert found.attrs["encoder"] == 1
+    held = {str(name).removesuffix("_even") for name in found.data_vars}
+    assert not held & {*OF_EARLIER_KEYS, "loss", "monotonicity_rate", "feed_forward_share"}
+    decoder = measure(tiny_model("gpt2"), text=text, dense_logits=True, **JOB)
+    assert {str(name).removesuffix("_even") for name in decoder.data_vars} - held == {
+        *(*OF_EARLIER_KEYS, "loss", "monotonicity_rate", "monotonicity_gap", "monotonicity_floor"),
+        "feed_forward_share",
+    }
+    assert "encoder" not in decoder.attrs
+    assert np.isfinite(found["logits"]).all()
+
+
+def test_an_interrupted_measurement_of_an_encoder_goes_on(text, tmp_path):
+    whole = measure(tiny_model("bert"), text=text, **JOB)
+
+    def stop(event):
+        if event.done:
+            raise KeyboardInterrupt
+
+    path = tmp_path / "kept.safetensors"
+    with pytest.raises(KeyboardInterrupt):
+        measure(tiny_model("bert"), text=text, checkpoint=path, on_event=stop, **JOB)
+    again = measure(tiny_model("bert"), text=text, checkpoint=path, **JOB)
+    for name in whole.data_vars:
+        np.testing.assert_array_equal(whole[name], again[name])
+
+
+def test_a_prediction_from_its_configuration_is_compared(text):
+    """The mask that the configuration says is the one that the model is seen to have."""
+    model = zoo.tiny("bert", transformers.AutoModelForMaskedLM)
+    architecture = from_huggingface(model.config.to_dict())
+    assert all(isinstance(layer.mask, Full) for layer in architecture.layers)
+    found = measure(LoadedModel.of(model, word_tokenizer(), "tiny"), text=text, **JOB)
+    assert np.array_equal(found["kernel"].values[0] > 0, architecture.layers[0].mask.allowed(TOKENS))
+    predicted = posbias.predict(architecture, TOKENS)
+    # all earlier and later tokens alike, and more of itself
+    assert predicted.mass[0] == pytest.approx(predicted.mass[TOKENS - 2], rel=1e-12)
+    assert predicted.mass[-1] > predicted.mass[0]
+    compared = posbias.compare(predicted, measured_influence(found))
+    assert compared.agreements["p"].wasserstein.value > 0
+
+
+def test_influence_on_all_outputs_of_a_decoder(tiny, ids):
+    """Of a causal model too: outputs before a token do not depend on it."""
+    found = gradients(predict(tiny.model, ids), ids, ("probability", "outputs"))
+    exact = copy.deepcopy(tiny.model).double()
+    plain = np.stack([by_hand.influence(exact, ids, query).numpy() for query in range(len(ids))])
+    np.testing.assert_allclose(found["influence_outputs"], plain.mean(axis=0), rtol=1e-4)
+    assert (plain[np.triu_indices(len(ids), 1)] == 0).all()
+    lean = predict(tiny.model, ids, Economy(trunk=tiny.model.model))
+    with pytest.raises(InvalidValueError, match=r"kinds: 'outputs' given with 1 of 12 outputs"):
+        gradients(lean, ids, ("outputs",))
+
+
+def test_a_pass_for_each_output_is_announced(tiny):
+    once, each = (
+        estimate_cost(tiny, Request(tokens=64, prompts=64, influences=kinds)).seconds
+        for kinds in ((), ("outputs",))
+    )
+    assert each > 5 * once
+
+
+def test_refusals(text, ids):
+    encoder = tiny_model("bert")
+    with pytest.raises(ModelError, match=r"model: tiny-bert attends in both directions, .* needs a causal"):
+        query_influence(encoder, text=text, tokens=12, prompts=1)
+    measured = measure(encoder, text=text, **JOB)
+    with pytest.raises(
+        InvalidValueError, match="measurement: of an encoder given, one of a causal model needed"
+    ):
+        posbias.write_report(measured, "nowhere")
+    bare = encoder.model.bert
+    with pytest.raises(ModelError, match="BertModel has no head that predicts tokens"):
+        predict(bare, ids)
+    config = copy.deepcopy(encoder.model.config)
+    next_one = LoadedModel.of(
+        transformers.BertLMHeadModel(config).eval().requires_grad_(False), word_tokenizer(), "next"
+    )
+    with pytest.raises(
+        ModelError, match=r"model: next attends to later tokens; a causal model, or an encoder with its head"
+    ):
+        measure(next_one, text=text, **JOB)

@@ -1,0 +1,68 @@
+"""What the tries of `zoo.py` came to, as the tables of docs/zoo.md."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import transformers
+
+from families import LARGEST
+from zoo import TOLERANCE, VERDICTS, Row
+
+PAGE = Path(__file__).parents[1] / "docs" / "zoo.md"
+
+
+def page(decoders: Sequence[Row], both_ways: Sequence[Row]) -> str:
+    """Both tables as Markdown."""
+    head = f"""# Families: what can be measured
+
+Every family of transformers {transformers.__version__} with a causal head ({len(decoders)}) or one for masked \
+words ({len(both_ways)}), built tiny with random weights. Made by `python tools/zoo.py`, held by `make test-all`. \
+How their configurations are read is [another table](families.md).
+
+Attention is held against what the model returns, λ against what a layer adds with its feed-forward block off and \
+attention on or off, the gradient influence against a plain backward pass, each to {TOLERANCE:g}; eager against \
+fused attention (sdpa) to 1e-2. A released model may use options that its tiny one does not: `measure` checks its \
+attention and outputs, λ it does not. The gradient influence alone needs no attention: \
+`gradients(predict(model, ids), ids, ("probability",))["influence"]`, both of \
+`posbias.measurement.quantities.influence`.
+"""
+    return "\n".join([head, *_table("Causal", decoders), *_table("Encoders", both_ways)])
+
+
+def _table(title: str, rows: Sequence[Row]) -> list[str]:
+    """Counts and meanings of verdicts, and a table of families that share verdict and remarks."""
+    counts = Counter(one.verdict for one in rows)
+    alike: dict[tuple[str, str], list[str]] = {}
+    for one in sorted(rows, key=lambda one: [*VERDICTS].index(one.verdict)):
+        remark = "; ".join(dict.fromkeys(map(_common, one.remarks)))
+        family = f"{one.family} ({one.layers})" if _some(one.layers) else one.family
+        alike.setdefault((one.verdict, remark), []).append(family)
+    return [
+        f"## {title}\n",
+        "| families | verdict | |",
+        "|---|---|---|",
+        *(f"| {counts[kind]} | {kind} | {meaning} |" for kind, meaning in VERDICTS.items()),
+        "",
+        "| verdict | | families |",
+        "|---|---|---|",
+        *(
+            f"| {verdict} | {remark} | {', '.join(sorted(names))} |"
+            for (verdict, remark), names in alike.items()
+        ),
+        "",
+    ]
+
+
+def _some(layers: str) -> bool:
+    """Whether it is some of a model's layers that were seen, not all."""
+    return len({*layers.split(" of ")}) == 2
+
+
+def _common(remark: str) -> str:
+    """A remark without the names and sizes of one family, so that it stands once."""
+    remark = re.sub(r"^ValueError: [0-9,]+ parameters: not tiny$", f"over {LARGEST:,} parameters", remark)
+    remark = re.sub(r"\w+(For[A-Z]\w+|LMHeadModel)( \(\w+\))?", "the model", remark)
+    remark = re.sub(r"^'[\w-]+' has", "it has", remark)
+    return remark.split("; a model with")[0]
