@@ -74,10 +74,15 @@ def extrapolate(
     scaling than was measured (taken to change nothing), beyond the factor and the tokens to which every trial of
     this model was surely won, and from fewer than 32 prompts.
 
-    Raises `InvalidValueError` for an unknown rule, fewer tokens than were measured, fewer than 32 measured, more
-    than memory holds, a measurement without what the rule needs, or a predictor at another length.
+    Raises `InvalidValueError` for a measurement of an encoder, an unknown rule, fewer tokens than were measured,
+    fewer than 32 measured, more than memory holds, a measurement without what the rule needs, or a predictor at
+    another length.
     """
     one_of("rule", rule, (*RULES, *_PREDICTORS))
+    if measurement.attrs.get("encoder"):
+        raise InvalidValueError(
+            "measurement: of an encoder given, one of a causal model needed to extrapolate"
+        )
     measured = measurement.sizes["position"]
     if measured < LEAST:
         raise InvalidValueError(f"measurement: of {measured} tokens, {LEAST} or more needed to extrapolate")

@@ -13,6 +13,7 @@ import by_hand
 import posbias
 import zoo
 from posbias.errors import InvalidValueError, ModelError
+from posbias.extrapolation import extrapolate
 from posbias.logs import muted
 from posbias.measurement import LoadedModel, Request, measure
 from posbias.measurement.memory import estimate_cost
@@ -151,6 +152,10 @@ def test_refusals(text, ids):
         InvalidValueError, match="measurement: of an encoder given, one of a causal model needed"
     ):
         posbias.write_report(measured, "nowhere")
+    with pytest.raises(
+        InvalidValueError, match=r"measurement: of an encoder given, .* needed to extrapolate"
+    ):
+        extrapolate(measured, 64)
     bare = encoder.model.bert
     with pytest.raises(ModelError, match="BertModel has no head that predicts tokens"):
         predict(bare, ids)

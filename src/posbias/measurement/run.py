@@ -184,8 +184,8 @@ def _measured(
     check = selfcheck(loaded, short)
     if not (check["causal"] or loaded.encoder):
         raise ModelError(
-            f"model: {loaded.name} attends to later tokens; a causal model, or an encoder with its head for masked "
-            "words, needed"
+            f"model: {loaded.name} attends to later tokens; a causal model, or an encoder with its head for "
+            "masked words, needed"
         )
     if remark := MISREAD.get(loaded.family.model_type):
         log.warning("%s: %s", loaded.family.model_type, remark)
