@@ -1,10 +1,14 @@
 """A user's own mask, encoding, content or schedule is a member: computed, saved and loaded like ours."""
 
 import math
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
 import pytest
+from architectures import LONGEST, SHORTEST, positionals
+from hypothesis import given
+from hypothesis import strategies as st
 
 import posbias
 from posbias.errors import InvalidValueError
@@ -99,6 +103,37 @@ def test_a_layer_with_parts_of_ones_own_is_exact(names, tokens):
     profile = posbias.predict(architecture, tokens)
     np.testing.assert_allclose(profile.mass, dense(architecture, tokens), rtol=1e-12)
     assert math.isclose(profile.mass.sum(), 1.0, rel_tol=1e-12)
+
+
+@value
+class Steeper(Logarithmic):
+    """A slope that goes by the length of the text."""
+
+    kind: Literal["test_steeper"] = tag(default="test_steeper")
+
+    def at(self, tokens):
+        return Logarithmic(self.rate * math.log(tokens))
+
+
+@pytest.mark.parametrize("tokens", [2, 33])
+def test_what_goes_by_the_length_of_a_text_is_that_of_the_text(tokens):
+    of_length = posbias.Architecture(3, (posbias.Layer(2, positional=Steeper(0.7)),), Halving())
+    fixed = posbias.Layer(2, positional=Logarithmic(0.7 * math.log(tokens)))
+    profile = posbias.predict(of_length, tokens)
+    np.testing.assert_array_equal(
+        profile.mass, posbias.predict(replace(of_length, layers=(fixed,)), tokens).mass
+    )
+    np.testing.assert_allclose(profile.mass, dense(of_length, tokens), rtol=1e-12)
+
+
+@given(encoding=positionals(2), tokens=st.integers(SHORTEST, LONGEST))
+def test_every_encoding_says_what_it_is_in_a_text(encoding, tokens):
+    """Asked for the same length again it is the same; a layer of it has the logits of a layer with it."""
+    here = encoding.at(tokens)
+    assert here.at(tokens) == here
+    own, other = (posbias.Layer(2, positional=one) for one in (encoding, here))
+    assert own.at(tokens) == other.at(tokens) == other
+    np.testing.assert_array_equal(own.logits(tokens), other.logits(tokens))
 
 
 def test_it_is_saved_and_loaded():

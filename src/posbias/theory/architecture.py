@@ -18,8 +18,9 @@ from posbias.arguments import whole
 from posbias.errors import InvalidValueError
 from posbias.signatures import typed
 from posbias.spec import Count, Fractions, Numbers, Positive, Size, later, value
+from posbias.theory.any_length import OfLength
 from posbias.theory.content import Content, NoContent
-from posbias.theory.distance import DenseLogits, DistanceFunction, RoPE, Tabulated, spread
+from posbias.theory.distance import DenseLogits, DistanceFunction, Tabulated, spread
 from posbias.theory.encodings import NeedsMeasurement, NoPE, Positional
 from posbias.theory.hyper_connections import HyperConnections
 from posbias.theory.masks import Causal, Mask, SlidingWindow
@@ -174,7 +175,7 @@ class Layer:
     def at(self, tokens: int) -> "Layer":
         """The same with what a text's length changes, a bias or rotary angles, as it is at so many tokens."""
         normaliser, positional = self.normaliser.at(tokens), self.positional
-        if isinstance(positional, RoPE):
+        if isinstance(positional, OfLength):
             positional = positional.at(tokens)
         if normaliser is self.normaliser and positional is self.positional:
             return self

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 
 from posbias.errors import InvalidValueError
 from posbias.spec import Count, NonNegatives, Positive, Positives, Rows, later, tag, value
+from posbias.theory.any_length import AnyLength
 from posbias.theory.custom import Biases, OfDistance
 from posbias.theory.rope_scaling import RopeScaling, plain_angles
 
@@ -38,7 +39,7 @@ def spread(
     raise InvalidValueError(f"{name}: {len(numbers)} given, {some} or {heads} (one per head) needed")
 
 
-class _ByDistance:
+class _ByDistance(AnyLength):
     """An encoding that is no exponential family."""
 
     exact: ClassVar[bool] = True
@@ -263,7 +264,7 @@ class DistanceFunction(_ByDistance):
 
 
 @value
-class DenseLogits:
+class DenseLogits(AnyLength):
     """Any logits by query and key: `matrix` [query, key] for all heads or [head, query, key], −∞ allowed.
 
     An array (which may be larger than the text), a function of two integer arrays of positions, or its name

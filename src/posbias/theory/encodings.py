@@ -20,6 +20,7 @@ from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
 from posbias.signatures import typed
 from posbias.spec import Count, NonNegative, NonNegatives, Open, Positive, Words, later, tag, value
+from posbias.theory.any_length import AnyLength
 from posbias.theory.distance import (
     T5,
     DenseLogits,
@@ -37,7 +38,7 @@ from posbias.theory.selection import Selected
 PerHead = Float[np.ndarray, "head"]
 
 
-class _Exponential:
+class _Exponential(AnyLength):
     """−m·|d| on both sides, from `slopes_of`."""
 
     exact: ClassVar[bool] = True
@@ -159,7 +160,8 @@ Positional = Annotated[
     Field(discriminator="kind"),
     Open("slopes_of", "logits_at"),
 ]
-"""The positional encodings; one's own, with these methods and `exact`, is one too."""
+"""The positional encodings; one's own, with these methods and `exact`, is one too, with `at` if a text's length
+changes it."""
 
 POSITIONALS = (
     NoPE, ALiBi, DecayBias, RoPE, T5, KerpleLog, KerplePower, Tabulated, DistanceFunction, DenseLogits,

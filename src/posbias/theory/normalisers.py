@@ -17,20 +17,17 @@ from scipy.special import expit
 
 from posbias.errors import InvalidValueError
 from posbias.spec import tag, value
+from posbias.theory.any_length import AnyLength
 
 Logits = Float[np.ndarray, "*heads key"]
 """Logits of keys, −∞ where the mask admits none."""
 
 
 @value
-class Softmax:
+class Softmax(AnyLength):
     """A_ij = exp(s_ij)/Σ_k exp(s_ik): rows sum to one, or to less beside a sink (Wu et al. 2025, §3.1)."""
 
     kind: Literal["softmax"] = tag(default="softmax")
-
-    def at(self, tokens: int) -> "Softmax":
-        """The same for any length of text."""
-        return self
 
     def weights_of(self, logits: Logits, sink: float | Float[np.ndarray, "*heads 1"] = -np.inf) -> Logits:
         """Weights of keys; `sink` is the logit of a sink beside them. A row of −∞ alone is not allowed."""
@@ -40,7 +37,7 @@ class Softmax:
 
 
 @value
-class ReLU:
+class ReLU(AnyLength):
     """A_ij = max(s_ij, 0)/Σ_k max(s_ik, 0); a row without a positive logit is empty, and its query draws nothing.
 
     The kernel attention of Gu et al. 2025 (their sim/Z) with max(s, 0) as the similarity. Wortsman et al. 2023
@@ -49,10 +46,6 @@ class ReLU:
     """
 
     kind: Literal["relu"] = tag(default="relu")
-
-    def at(self, tokens: int) -> "ReLU":
-        """The same for any length of text."""
-        return self
 
     def weights_of(self, logits: Logits) -> Logits:
         """Weights of keys; rows sum to one or are zero."""
@@ -88,7 +81,7 @@ class Sigmoid:
 
 
 @value
-class Unnormalised:
+class Unnormalised(AnyLength):
     """A_ij = exp(s_ij), divided by nothing: the weights of layers that pass on without a softmax.
 
     - Linear attention, a gated delta rule, a state-space layer, content averaged out: A_ij = g·γ^(i − j), from
@@ -104,10 +97,6 @@ class Unnormalised:
     """
 
     kind: Literal["unnormalised"] = tag(default="unnormalised")
-
-    def at(self, tokens: int) -> "Unnormalised":
-        """The same for any length of text."""
-        return self
 
     def weights_of(self, logits: Logits) -> Logits:
         """Weights of keys: the exponentials of their logits, infinite where a double cannot hold them."""

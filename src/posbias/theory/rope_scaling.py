@@ -15,6 +15,7 @@ from pydantic import Field
 
 from posbias.errors import InvalidValueError
 from posbias.spec import Count, Fraction, Positive, Positives, tag, value
+from posbias.theory.any_length import AnyLength
 
 Angles = Float[np.ndarray, "pair"]
 
@@ -24,18 +25,14 @@ def plain_angles(base: float, dimension: int) -> Angles:
     return base ** (-np.arange(0, dimension, 2) / dimension)
 
 
-class _OfAnyLength:
-    """A scaling that leaves the size of logits alone and does not depend on the length of the text."""
+class _SizeKept:
+    """A scaling that leaves the size of logits alone."""
 
     gain: ClassVar[float] = 1.0
 
-    def at(self, tokens: int):
-        """The same for any length of text."""
-        return self
-
 
 @value
-class LinearScaling(_OfAnyLength):
+class LinearScaling(_SizeKept, AnyLength):
     """θ_l/factor: positions pressed together (Chen et al. 2023, "position interpolation")."""
 
     factor: Positive
@@ -47,7 +44,7 @@ class LinearScaling(_OfAnyLength):
 
 
 @value
-class DynamicNTK(_OfAnyLength):
+class DynamicNTK(_SizeKept):
     """A larger base for a text of n > `trained` tokens: base·(factor·n/trained − factor + 1)^(d/(d − 2)).
 
     `tokens` is n; left out it is the length that is asked for, and up to `trained` tokens nothing changes. Source:
@@ -75,7 +72,7 @@ class DynamicNTK(_OfAnyLength):
 
 
 @value
-class YaRN:
+class YaRN(AnyLength):
     """θ_l as it is for fast pairs, θ_l/factor for slow ones, a ramp between; logits grow by `attention_factor`².
 
     The ramp over l runs from where a pair turns `fast` times within the `trained` tokens to where it turns `slow`
@@ -100,10 +97,6 @@ class YaRN:
         """What the rotary part of the logits is multiplied by, 1/t of the paper's softmax temperature t."""
         return (self.attention_factor or 0.1 * math.log(max(self.factor, 1.0)) + 1.0) ** 2
 
-    def at(self, tokens: int) -> "YaRN":
-        """The same for any length of text."""
-        return self
-
     def angles_of(self, base: float, dimension: int) -> Angles:
         """Angles in radians per token, one per pair. Raises `InvalidValueError` for a base of at most 1."""
         if base <= 1:
@@ -118,7 +111,7 @@ class YaRN:
 
 
 @value
-class Llama3Scaling(_OfAnyLength):
+class Llama3Scaling(_SizeKept, AnyLength):
     """θ_l for wavelengths below trained/`high`, θ_l/factor above trained/`low`, between them in proportion.
 
     `low` and `high` are turns within the `trained` tokens, `low` the smaller, transformers' `low_freq_factor` and
@@ -188,7 +181,7 @@ class LongRoPE:
 
 
 @value
-class ProportionalRoPE(_OfAnyLength):
+class ProportionalRoPE(_SizeKept, AnyLength):
     """θ_l/factor for the first `share` of the pairs; the others do not turn, and know no position.
 
     The angles are those of all dimensions, unlike where a part of them is left out of `RoPE.dimension`. Source:

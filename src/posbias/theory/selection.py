@@ -22,6 +22,7 @@ from posbias.arguments import whole
 from posbias.errors import InvalidValueError
 from posbias.spec import Rows as Rates
 from posbias.spec import tag, value
+from posbias.theory.any_length import AnyLength
 from posbias.theory.distance import Distances, Logits, Tabulated
 
 STEP, LEAST = 0.2, -40.0
@@ -29,7 +30,7 @@ STEP, LEAST = 0.2, -40.0
 
 
 @value
-class Selected:
+class Selected(AnyLength):
     """ln s(d): logits of the rate at which a key at distance d is selected, measured or given.
 
     `rates` holds s for d = 0, 1, 2, …, above 0 and at most 1, one row for all heads or each (`selection_rates`). A
