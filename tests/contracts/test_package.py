@@ -66,6 +66,11 @@ def test_the_version_is_written_once_in_code_and_read_from_there():
     assert TOLD["tool"]["hatch"]["version"] == {"path": "src/posbias/__init__.py"}
 
 
+def test_the_changes_begin_with_this_version():
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(r"^## (\S+)", text, re.MULTILINE)[1] == __version__  # type: ignore[index]
+
+
 def test_the_citation_file_says_what_posbias_cite_says(citation):
     (own,) = read(software(__version__))
     assert own.fields["title"] == f"{{{citation['title']}}}"
