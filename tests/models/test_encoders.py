@@ -119,6 +119,9 @@ def test_a_prediction_from_its_configuration_is_compared(text):
     # all earlier and later tokens alike, and more of itself
     assert predicted.mass[0] == pytest.approx(predicted.mass[TOKENS - 2], rel=1e-12)
     assert predicted.mass[-1] > predicted.mass[0]
+    # over all outputs it is even, whatever λ
+    rows = posbias.rollout(architecture, TOKENS)
+    np.testing.assert_allclose(rows.mean(axis=0), 1 / TOKENS, rtol=1e-12)
     compared = posbias.compare(predicted, measured_influence(found))
     assert compared.agreements["p"].wasserstein.value > 0
 
