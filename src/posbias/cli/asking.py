@@ -2,12 +2,14 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from posbias import spec
 from posbias.arguments import shortened
 from posbias.cli import options as shared
+from posbias.cli.asking_options import Asking, Way, spelt
 from posbias.cli.jobs import resumable
 from posbias.cli.output import answer_with
 from posbias.errors import InvalidValueError
@@ -19,87 +21,27 @@ from posbias.tables import table
 if TYPE_CHECKING:
     from posbias.retrieval.answer_curve import AnswerCurve
     from posbias.retrieval.documents import DocumentSet
+    from posbias.retrieval.factor import CurveDifference
     from posbias.retrieval.job import RetrievalJob
     from posbias.retrieval.resampling import Resampled
+
+    Sources = tuple[str | None, tuple[DocumentSet, ...] | None]
 
 log = logging.getLogger(__name__)
 Options = Any
 """The options of `posbias retrieve`, whose module imports this one."""
+RESULT = "retrieval.json"
 PICTURES = ("retrieval.svg", "retrieval.png")
-SOURCES = ("endpoint", "answers", "write_prompts")
-"""Options of which one makes a model a black box."""
-
-
-@shared.options
-class Asking:
-    """How to ask a model that is not opened here.
-
-    Parameters
-    ----------
-    endpoint
-        Ask MODEL of this OpenAI-compatible server, http://localhost:8000/v1 for instance; key in OPENAI_API_KEY.
-    api
-        chat: prompts are a user's messages, in the server's template. completion: as they are.
-    system
-        A system message before each prompt (chat).
-    answers
-        Answers made elsewhere: JSON lines with answer, and with id or prompt.
-    write_prompts
-        Write the prompts to this file as JSON lines, for somebody to answer, and ask nothing.
-    trials
-        Questions and documents of your own, as JSON lines: question, documents, gold, answers.
-    rule
-        How answers are scored. Default: first of the list's things; documents: contains a right spelling.
-    sizes
-        Several --pairs (keys) or --length (needle), with commas: a curve each, and a map.
-    until
-        Ask more trials until every gap is known to ± this much accuracy, --prompts at most.
-    concurrency
-        Requests at a time.
-    answer_tokens
-        Tokens of an answer at most.
-    timeout
-        Seconds that a server may be silent.
-    """
-
-    endpoint: str | None = None
-    api: Literal["chat", "completion"] = "chat"
-    system: str | None = None
-    answers: Path | None = None
-    write_prompts: Path | None = None
-    trials: Path | None = None
-    rule: Literal["contains", "first"] | None = None
-    sizes: shared.Lengths = ()
-    until: float | None = None
-    concurrency: shared.Whole = 4
-    answer_tokens: shared.Whole = 32
-    timeout: float = 120.0
-
-    @property
-    def wanted(self) -> bool:
-        """Whether a model is asked as a black box. Raises `InvalidValueError` for options that need it to be."""
-        named = [name for name in SOURCES if getattr(self, name) is not None]
-        if len(named) > 1:
-            raise InvalidValueError(
-                f"{_spelt(named[1])}: given with {_spelt(named[0])}, one of the two needed"
-            )
-        given = [one.name for one in fields(self) if getattr(self, one.name) != one.default]
-        if given and not named:
-            raise InvalidValueError(
-                f"{_spelt(given[0])}: given with a model that is opened here; --endpoint, --answers or "
-                "--write-prompts needed with it"
-            )
-        return bool(named)
 
 
 def ask_black_box(model: str | None, options: Options) -> None:
     """Write the prompts, or ask, tell and draw. Raises as `posbias.retrieval.asking.ask`."""
     _refuse_of_opened(options)
     asking = options.asking
-    text, documents = _source(options)
-    jobs = _jobs(options, documents)
+    sources = _source(options)
+    jobs = _jobs(options, sources[1])
     if asking.write_prompts is not None:
-        _write(asking.write_prompts, jobs, text, documents, options)
+        _write(asking.write_prompts, jobs, *sources, options)
         return
     if model is None and asking.endpoint is not None:
         raise InvalidValueError("model: none given, the name of a model of the server needed")
@@ -107,30 +49,98 @@ def ask_black_box(model: str | None, options: Options) -> None:
     name = model or f"answers of {asking.answers}"
     place = options.out or shared.RESULTS / _folder(name, jobs, options)
     need_writable(place)
-    kept = place / "answers.jsonl" if asking.endpoint is not None else None
-    generator, asked_of = _generator(name, asking)
-    curves = _asked(generator, asked_of, jobs, (text, documents), kept, options)
+    if len(asking.ways) > 1:
+        _compare_ways(place, name, jobs, sources, options)
+        return
+    answer, curves = _asked_in(place, name, asking.ways[0], jobs, sources, options)
+    lines = lambda: [*_lines(curves), "", f"answers: {answer['file']}"]  # noqa: E731
+    answer_with("retrieve-answers/1", answer, lines, options.json, place / RESULT)
+
+
+def _asked_in(
+    place: Path, name: str, way: Way, jobs: "list[RetrievalJob]", sources: "Sources", options: Options
+) -> "tuple[dict[str, Any], list[AnswerCurve]]":
+    """Ask in one way and draw, into the folder `place`: the answer, and its curves."""
     from posbias.plots import save_figure
     from posbias.plots.answers import answers_figure
 
+    kept = place / "answers.jsonl" if options.asking.endpoint is not None else None
+    generator, asked_of = _generator(name, way, options.asking)
+    curves = _asked(generator, asked_of, jobs, sources, kept, options)
     figure = answers_figure(curves)
     pictures = [str(save_figure(figure, place / one)) for one in PICTURES]
-    answer = {"file": str(kept or asking.answers), "pictures": pictures, "asked": asked_of}
-    answer["curves"] = [curve.as_dict() for curve in curves]
+    answer = {"file": str(kept or options.asking.answers), "pictures": pictures, "asked": asked_of}
+    return answer | {"curves": [curve.as_dict() for curve in curves]}, curves
+
+
+def _compare_ways(
+    place: Path, name: str, jobs: "list[RetrievalJob]", sources: "Sources", options: Options
+) -> None:
+    """Ask the same in each way, in a folder each, and tell what they change against the first."""
+    from posbias.imports.asked import SCHEMA
+    from posbias.retrieval.factor import curve_differences
+    from posbias.store import save_json
+
+    ways, asking = _named(options.asking.ways), options.asking
+    if asking.until is not None or asking.endpoint is None:
+        raise InvalidValueError(
+            f"{'until' if asking.until is not None else 'system'}: given with {len(ways)} ways to ask, "
+            f"{'--prompts alone' if asking.until is not None else '--endpoint'} needed with several"
+        )
+    log.info("%d ways to ask, each with the same prompts", len(ways))
+    told, curves = [], {}
+    for way, (api, system) in ways.items():
+        log.info("%s", way if system is None else f"{way}: {shortened(system)}")
+        folder = place / f"{api}{'' if system is None else '-' + spec.fingerprint(system)[:8]}"
+        answer, curves[way] = _asked_in(folder, name, (api, system), jobs, sources, options)
+        save_json({"schema": SCHEMA, **answer}, folder / RESULT)
+        told.append({"name": way, "folder": str(folder), **answer})
+    by_size = [dict(zip(curves, column, strict=True)) for column in zip(*curves.values(), strict=True)]
+    found = [curve_differences(each, together=len(by_size)) for each in by_size]
+    lines = [line for each, ones in zip(by_size, found, strict=True) for line in _ways_lines(each, ones)]
+    messages = [f"{way}: {shortened(system)}" for way, (_, system) in ways.items() if system is not None]
     answer_with(
-        "retrieve-answers/1",
-        answer,
-        lambda: [*_lines(curves), "", f"answers: {kept or asking.answers}"],
+        "retrieve-ways/1",
+        {"ways": told, "differences": [[one.as_dict() for one in ones] for ones in found]},
+        lambda: [*lines, *messages, f"answers: {place}"],
         options.json,
-        place / "retrieval.json",
+        place / RESULT,
     )
+
+
+def _named(ways: list[Way]) -> dict[str, Way]:
+    """Ways by a name each; system messages are numbered."""
+    messages = [system for _, system in ways if system is not None]
+    return {
+        api if system is None else f"{api}, system message {messages.index(system) + 1}": (api, system)
+        for api, system in ways
+    }
+
+
+def _ways_lines(curves: "dict[str, AnswerCurve]", found: "list[CurveDifference]") -> list[str]:
+    """A table with a row for each way, and what they change in words."""
+    from posbias.retrieval.trials import ABSENT, ALONE
+
+    first = next(iter(curves.values()))
+    head = ["asked as", *(f"{depth:.2f}" for depth in first.depth), "found without, alone", "verdict"]
+    rows = [
+        [
+            way,
+            *(_share(one) for one in curve.accuracy),
+            ", ".join(f"{curve.controls[arm].value:.2f}" for arm in (ABSENT, ALONE)),
+            curve.verdict,
+        ]
+        for way, curve in curves.items()
+    ]
+    said = [one_line(sentence, None) for one in found for sentence in one.sentences()]
+    return [*table(head, rows), "", _size_of(first), *said, ""]
 
 
 def _asked(
     generator: Callable[[str], str],
     asked_of: Mapping[str, Any],
     jobs: "list[RetrievalJob]",
-    sources: "tuple[str | None, tuple[DocumentSet, ...] | None]",
+    sources: "Sources",
     kept: Path | None,
     options: Options,
 ) -> "list[AnswerCurve]":
@@ -161,7 +171,7 @@ def _asked(
     return curves
 
 
-def _generator(name: str, asking: Asking) -> tuple[Callable[[str], str], dict[str, Any]]:
+def _generator(name: str, way: Way, asking: Asking) -> tuple[Callable[[str], str], dict[str, Any]]:
     """What answers, and what decides its answers beside the prompt."""
     from posbias.retrieval.answer_files import read_answers
     from posbias.retrieval.asking import answers_made_elsewhere
@@ -171,7 +181,7 @@ def _generator(name: str, asking: Asking) -> tuple[Callable[[str], str], dict[st
         assert asking.answers is not None
         return answers_made_elsewhere(read_answers(asking.answers), str(asking.answers)), {"model": name}
     made = Endpoint(
-        asking.endpoint, name, api=asking.api, system=asking.system, most_out=asking.answer_tokens,
+        asking.endpoint, name, api=way[0], system=way[1], most_out=asking.answer_tokens,
         timeout=asking.timeout,
     )  # fmt: skip
     return made, made.asked_of
@@ -201,7 +211,7 @@ def _write(
     answer_with("retrieve-prompts/1", answer, lambda: lines, options.json)
 
 
-def _source(options: Options) -> "tuple[str | None, tuple[DocumentSet, ...] | None]":
+def _source(options: Options) -> "Sources":
     """The text that a needle lies in, and the documents."""
     from posbias.retrieval.job import check_text
 
@@ -226,7 +236,7 @@ def _jobs(options: Options, documents: "tuple[DocumentSet, ...] | None") -> "lis
 
     task = options.task if documents is None else "documents"
     prompts = options.prompts if documents is None else min(options.prompts, len(documents))
-    wording = options.wording or ("chat" if options.asking.api == "chat" else None)
+    wording = options.wording or ("chat" if "chat" in options.asking.api else None)
     job = retrieval_job(
         task, pairs=options.pairs, length=options.length, wording=wording, positions=options.positions,
         prompts=prompts, seed=options.seed,
@@ -249,7 +259,7 @@ def _refuse_of_opened(options: Options) -> None:
             inner = vars(plain) if name == "loading" else {}
             said = next((one for one in inner if getattr(given, one) != inner[one]), name)
             raise InvalidValueError(
-                f"{_spelt(said)}: given with a model that is only asked, which has no such thing"
+                f"{spelt(said)}: given with a model that is only asked, which has no such thing"
             )
 
 
@@ -262,11 +272,15 @@ def _lines(curves: "list[AnswerCurve]") -> list[str]:
             [str(k), f"{depth:.2f}", *(_share(column[k]) for column in columns.values())]
             for k, depth in enumerate(curve.depth)
         ]
-        size = curve.job["pairs"] or curve.job["length"]
-        what = f"{curve.job['task']}{f' {size}' if size else ''}: {curve.prompts} trials of about "
-        lines += [*table(["position", "place", *columns], rows), "", f"{what}{curve.words:.0f} words"]
+        lines += [*table(["position", "place", *columns], rows), "", _size_of(curve)]
         lines += [one_line(sentence, None) for sentence in curve.sentences()] + [""]
     return lines[:-1]
+
+
+def _size_of(curve: "AnswerCurve") -> str:
+    size = curve.job["pairs"] or curve.job["length"]
+    what = f"{curve.job['task']}{f' {size}' if size else ''}"
+    return f"{what}: {curve.prompts} trials of about {curve.words:.0f} words"
 
 
 def _share(one: "Resampled") -> str:
@@ -277,9 +291,7 @@ def _folder(name: str, jobs: "list[RetrievalJob]", options: Options) -> str:
     """NAME of results/NAME: who is asked, and how; answers of any task go into the same folder."""
     asking, job = options.asking, jobs[0]
     plain = "".join(one if one.isalnum() or one in "-._" else "-" for one in Path(name).name) or "answers"
-    system = "-system" if asking.system is not None else ""
-    return f"{plain[:80]}-{asking.api}{system}-{job.task}"
-
-
-def _spelt(name: str) -> str:
-    return f"--{name.replace('_', '-')}" if name in SOURCES else shortened(name).strip("'")
+    api, system = asking.ways[0]
+    if len(asking.ways) > 1:
+        return f"{plain[:80]}-ways-{job.task}"
+    return f"{plain[:80]}-{api}{'-system' if system is not None else ''}-{job.task}"

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from posbias.arguments import shortened
 from posbias.cli import options as shared
-from posbias.cli.asking import PICTURES, Asking, ask_black_box
+from posbias.cli.asking import PICTURES, ask_black_box
+from posbias.cli.asking_options import Asking
 from posbias.cli.jobs import JobFiles, computed_once
 from posbias.cli.output import answer_with
 from posbias.errors import InvalidValueError

@@ -17,7 +17,7 @@ from posbias.profile import Profile
 from posbias.retrieval.answer_curve import profile_of_trials
 from posbias.store import undamaged
 
-SCHEMA, OPENED = "retrieve-answers/1", "retrieve/1"
+SCHEMA, OPENED, WAYS = "retrieve-answers/1", "retrieve/1", "retrieve-ways/1"
 FILES = ("retrieval.nc", "retrieval.json")
 """What `posbias retrieve --out` keeps in a folder: of a model that it opened, and of one that it asked."""
 FORMAT = "retrieval by answers"
@@ -25,7 +25,7 @@ FORMAT = "retrieval by answers"
 
 def is_asked(data: Any) -> TypeGuard[dict[str, Any]]:
     """Whether what a JSON file holds is an answer of `posbias retrieve`."""
-    return isinstance(data, dict) and data.get("schema") in (SCHEMA, OPENED)
+    return isinstance(data, dict) and data.get("schema") in (SCHEMA, OPENED, WAYS)
 
 
 def file_in(folder: Path) -> Path | None:
@@ -44,6 +44,8 @@ def read_asked(data: Mapping[str, Any], path: Path) -> Profile:
     """
     if data["schema"] == OPENED:
         raise InputFileError(f"{path}: a curve without its trials given, the retrieval.nc beside it needed")
+    if data["schema"] == WAYS:
+        raise InputFileError(f"{path}: several ways to ask given, the folder of one of them needed")
     told = undamaged(data, path)
     curves = told.get("curves")
     if not isinstance(curves, list) or not curves or not all(isinstance(one, dict) for one in curves):

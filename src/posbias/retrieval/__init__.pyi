@@ -3,6 +3,7 @@ from .asking import ask as ask
 from .documents import DocumentSet as DocumentSet
 from .documents import read_document_sets as read_document_sets
 from .endpoint import Endpoint as Endpoint
+from .factor import curve_differences as curve_differences
 from .job import RetrievalJob as RetrievalJob
 from .job import retrieval_job as retrieval_job
 from .statistics import RetrievalCurve as RetrievalCurve

@@ -99,8 +99,7 @@ class AnswerCurve:
         shares = {f"at {k}": found[:, k] for k in range(places)}
         shares |= {f"every {k}": self.every[:, k].astype(float) for k in range(places)} | arms
         differences = [
-            found[:, 0] - middle, found[:, -1] - middle, found[:, 0] - found[:, -1],
-            mean - arms[ABSENT], arms[ALONE] - middle, arms[SHUFFLED] - mean,
+            *gaps_of(found), mean - arms[ABSENT], arms[ALONE] - middle, arms[SHUFFLED] - mean,
         ]  # fmt: skip
         columns = shares | dict(zip((*GAPS, *EFFECTS), differences, strict=True))
         limits = [(0.0, 1.0) if name in shares else (-1.0, 1.0) for name in columns]
@@ -160,7 +159,7 @@ class AnswerCurve:
             words = ("no difference told", "the first favoured", "the last favoured")
             if name != ENDS:
                 words = ("no difference told", "favoured", "at a disadvantage")
-            told.append(f"{name}: {_signed(gap)}: {words[gap.sign]}")
+            told.append(f"{name}: {signed(gap)}: {words[gap.sign]}")
         told.append(
             f"intervals of the gaps are ± {self.half_width:.3f} at most; "
             + ", ".join(f"± {width:g} takes {about(self.trials_for(width))} trials" for width in WIDTHS)
@@ -208,5 +207,12 @@ def _percent(one: Resampled) -> str:
     return f"{one.value:.0%} (95 % interval {one.interval[0]:.0%} to {one.interval[1]:.0%})"
 
 
-def _signed(one: Resampled) -> str:
+def gaps_of(found: Float[np.ndarray, "prompt position"]) -> list[Float[np.ndarray, "prompt"]]:
+    """`GAPS` within each trial."""
+    first, middle, last = found[:, 0], found[:, found.shape[1] // 2], found[:, -1]
+    return [first - middle, last - middle, first - last]
+
+
+def signed(one: Resampled) -> str:
+    """A difference in accuracy with its interval, in words."""
     return f"{one.value:+.3f} in accuracy (95 % interval {one.interval[0]:+.3f} to {one.interval[1]:+.3f})"

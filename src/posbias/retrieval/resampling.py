@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias import seeds
-from posbias.estimate import MOST_DRAWS, t_95
+from posbias.estimate import MOST_DRAWS
 
 RESAMPLES = 4000
 _AT_ONCE = 4_000_000
@@ -61,43 +61,49 @@ class Resampled:
 
 
 def resampled(
-    samples: Float[np.ndarray, "set quantity"], limits: Sequence[tuple[float, float]], seed: int = 0
+    samples: Float[np.ndarray, "set quantity"],
+    limits: Sequence[tuple[float, float]],
+    seed: int = 0,
+    together: int = 1,
 ) -> list[Resampled]:
     """The mean of each column over the sets, with intervals from resamples that all columns share.
 
     `limits` are the least and the most that a column can be: an interval stays within them. A column without
     spread has the interval of the number of sets alone: at most 1 − .05^(1/n) of all sets differ from those seen.
+    `together` intervals hold at once in 95 % of experiments (Bonferroni: each in 1 − .05/`together`).
     """
     sets = len(samples)
     means = samples.mean(axis=0)
     errors = samples.std(axis=0, ddof=1) / math.sqrt(sets) if sets > 1 else np.full(len(means), math.inf)
-    drawn = _means(samples, seed) if sets > 1 else np.empty((0, len(means)))
+    drawn = _means(samples, seed, RESAMPLES * together) if sets > 1 else np.empty((0, len(means)))
     found = []
     for k, (least, most) in enumerate(limits):
         if errors[k] > 0 and sets > 1:
-            low, high = np.quantile(drawn[:, k], _tails(sets)).tolist()
+            low, high = np.quantile(drawn[:, k], _tails(sets, together)).tolist()
         else:
-            others = 1.0 - 0.05 ** (1.0 / sets)
+            others = 1.0 - (0.05 / together) ** (1.0 / sets)
             low, high = means[k] - others * (means[k] - least), means[k] + others * (most - means[k])
         se = float(errors[k]) if sets > 1 else math.nan
         found.append(Resampled(float(means[k]), se, (max(least, low), min(most, high)), sets))
     return found
 
 
-def _tails(sets: int) -> list[float]:
-    from scipy.special import ndtr
+def _tails(sets: int, together: int) -> list[float]:
+    from scipy.special import ndtr, stdtrit
 
-    tail = float(ndtr(-t_95(sets - 1) * math.sqrt(sets / (sets - 1))))
+    tail = float(ndtr(-stdtrit(sets - 1, 1.0 - 0.025 / together) * math.sqrt(sets / (sets - 1))))
     return [tail, 1.0 - tail]
 
 
-def _means(samples: Float[np.ndarray, "set quantity"], seed: int) -> Float[np.ndarray, "resample quantity"]:
+def _means(
+    samples: Float[np.ndarray, "set quantity"], seed: int, resamples: int
+) -> Float[np.ndarray, "resample quantity"]:
     random = seeds.stream(seed, "retrieval.bootstrap")
     sets = len(samples)
     at_once = max(1, _AT_ONCE // sets)
     parts = []
-    for begin in range(0, RESAMPLES, at_once):
-        many = min(at_once, RESAMPLES - begin)
+    for begin in range(0, resamples, at_once):
+        many = min(at_once, resamples - begin)
         rows = np.repeat(np.arange(many), sets) * sets + random.integers(sets, size=many * sets)
         counts = np.bincount(rows, minlength=many * sets).reshape(many, sets)
         parts.append(counts @ samples / sets)

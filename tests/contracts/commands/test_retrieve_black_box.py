@@ -245,6 +245,19 @@ def test_what_was_answered_before_a_kill_is_not_asked_again(how):
             "system: given with",
         ),
         (["m", "--endpoint", "http://localhost/v1", "--until", "2"], "until: 2.0 given"),
+        (
+            ["m", "--endpoint", "http://localhost/v1", "--system", "x", "--system", "x"],
+            "system: one value given twice",
+        ),
+        (
+            ["m", "--endpoint", "http://localhost/v1", "--api", "chat", "--api", "chat"],
+            "api: one value given",
+        ),
+        (
+            ["m", "--endpoint", "http://localhost/v1", "--system", "x", "--system", "", "--until", ".1"],
+            "until: given with 2 ways to ask",
+        ),
+        (["--answers", "a.jsonl", "--system", "x", "--system", ""], "system: given with 2 ways to ask"),
         (["m", "--endpoint", "http://localhost/v1", "--answer-tokens", "0"], "most_out"),
         (["m", "--endpoint", "http://localhost/v1", "--text", "x.txt"], "text: given with the task keys"),
         (["--answers", "missing.jsonl"], "missing.jsonl: no such file"),
