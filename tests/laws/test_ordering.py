@@ -11,7 +11,7 @@ from posbias.errors import InvalidValueError
 from posbias.ordering import STRATEGIES, order
 from posbias.ordering.known import known_profiles, of_places, profile_of
 from posbias.ordering.search import best_order, most, swapped, worths
-from posbias.ordering.slots import Slots
+from posbias.ordering.slots import Slots, at_all_places
 from posbias.profile import Profile, uniform
 
 numbers = st.floats(0.0, 1.0)
@@ -218,8 +218,41 @@ def test_what_the_profile_was_not_measured_at_is_said():
         assert order(4, [1, 2, 3, 4], [length] * 4, profile=alike, in_tokens=False).extrapolated == ()
     # four places of twenty documents are of twenty documents
     of_twenty = of_places(hits, {"job": {"pairs": 20}})
-    assert order(20, [1] * 20, profile=of_twenty).extrapolated == ()
-    assert order(4, [1] * 4, profile=of_twenty).extrapolated == ("measured with 20 documents, these are 4",)
+    between = "measured at 4 of 20 places, those between are taken on a line"
+    assert order(20, [1] * 20, profile=of_twenty).extrapolated == (between,)
+    other = ("measured with 20 documents, these are 4", between)
+    assert order(4, [1] * 4, profile=of_twenty).extrapolated == other
+    (said,) = order(4, [1] * 4, profile=of_places(hits, {"job": {"task": "documents"}})).warnings
+    assert said == "how many documents its prompts had is not kept: taken for 4, the places asked at"
+
+
+@given(st.integers(2, 7), st.integers(0, 9), st.integers(0, 99))
+def test_places_between_those_asked_at_are_on_a_line(asked, more, seed):
+    hits = np.random.default_rng(seed).integers(0, 2, size=(12, asked)).astype(float)
+    profile = of_places(hits, {"job": {"pairs": asked + more}})
+    whole = at_all_places(profile)
+    assert whole.samples is not None
+    slots = [round(k * (asked + more - 1) / (asked - 1)) for k in range(asked)]
+    assert whole.samples.shape == (12, asked + more)
+    assert np.allclose(whole.mass, whole.samples.mean(axis=0))
+    for row, told in zip(whole.samples, hits, strict=True):
+        for k, slot in enumerate(slots):
+            assert row[slot] == pytest.approx(told[k])
+            for between in range(slot + 1, slots[k + 1] if k + 1 < asked else 0):
+                share = (between - slot) / (slots[k + 1] - slot)
+                assert row[between] == pytest.approx((1 - share) * told[k] + share * told[k + 1])
+
+
+def test_an_order_from_half_of_the_places_gains_nearly_what_one_from_all_does():
+    """On the ten places of SmolLM2-135M; read as equal stretches, five gain less than a third of it."""
+    profile, scores = profile_of("smollm2-135m"), 1 / np.arange(1, 11)
+    half = np.asarray(profile.samples)[:, [0, 2, 4, 7, 9]]
+    gained = []
+    for one in (profile, of_places(half, {"job": {"pairs": 10}}), of_places(half, {})):
+        put = order(10, scores, profile=one).permutation
+        gained.append(scores[list(put)] @ profile.mass - scores @ profile.mass)
+    assert gained[1] > 0.9 * gained[0]
+    assert gained[2] < 0.5 * gained[0]
 
 
 @given(st.integers(2, 9), st.integers(0, 99), st.sampled_from([None, 0.1, 1.0, 10.0]))

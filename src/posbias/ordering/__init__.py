@@ -25,7 +25,7 @@ from posbias.estimate import Estimate
 from posbias.ordering.gains import Judge
 from posbias.ordering.known import profile_of
 from posbias.ordering.search import best_order
-from posbias.ordering.slots import Slots
+from posbias.ordering.slots import Slots, at_all_places
 from posbias.profile import Profile
 from posbias.signatures import typed
 
@@ -195,6 +195,7 @@ def order(
     for name, given in (("prefix", prefix), ("suffix", suffix)):
         if not 0 <= given <= LONGEST:
             raise InvalidValueError(f"{name}: {given:g} given, a length from 0 to {LONGEST:g} needed")
+    asked, profile = profile.tokens, at_all_places(profile)
     slots = Slots(profile, float(sizes.sum()), float(prefix), float(suffix))
     curve = np.asarray(profile.mass, dtype=np.float64)
     found = best_order(slots, curve, weights, sizes)
@@ -208,7 +209,7 @@ def order(
         _basis(profile),
         tuple(_warnings(profile)),
         _unit(profile),
-        tuple(_extrapolated(profile, slots, count, in_tokens and lengths is not None)),
+        tuple(_extrapolated(profile, slots, count, in_tokens and lengths is not None, asked)),
     )
 
 
@@ -262,13 +263,18 @@ def _warnings(profile: Profile) -> list[str]:
         said.append(f"the profile has no verdict: {profile.caveat}")
     if profile.kind == "mass" and profile.measures != BASELINE:
         said.append("influence is not retrieval: whether more of it finds more was not measured")
+    job = profile.attrs.get("job")
+    if isinstance(job, Mapping) and job.get("task") == "documents":
+        said.append(
+            f"how many documents its prompts had is not kept: taken for {profile.tokens}, the places asked at"
+        )
     if profile.attrs.get("able") is False:
         said.append("the profile is not told from chance: it may show where the model copies from")
     return said
 
 
-def _extrapolated(profile: Profile, slots: Slots, documents: int, in_tokens: bool) -> list[str]:
-    """In what the documents differ from those that the profile was measured with; a baseline fits all."""
+def _extrapolated(profile: Profile, slots: Slots, documents: int, in_tokens: bool, asked: int) -> list[str]:
+    """In what the documents differ from those measured, `asked` at so many places; a baseline fits all."""
     said = []
     if profile.measures == BASELINE:
         return said
@@ -276,6 +282,8 @@ def _extrapolated(profile: Profile, slots: Slots, documents: int, in_tokens: boo
     places = (job.get("pairs") if isinstance(job, Mapping) else None) or profile.tokens
     if profile.kind != "mass" and documents != places:
         said.append(f"measured with {places} documents, these are {documents}")
+    if asked < profile.tokens:
+        said.append(f"measured at {asked} of {profile.tokens} places, those between are taken on a line")
     measured = profile.tokens if profile.kind == "mass" else profile.attrs.get("tokens")
     whole = slots.before + slots.total + slots.after
     if in_tokens and measured is not None and not 1 / ALIKE <= whole / measured <= ALIKE:

@@ -4,10 +4,13 @@ A stretch is worth the mean of the curve over it. The curve of a mass (influence
 the whole prompt, in units of an even spread; that of a rate, or of another number by place (retrieval), over the
 documents, so that on as many documents of one length as there were places each has the number of its own. Worth is
 linear in the curve: a gain's error follows from the profile's prompts.
+
+Where trials of N documents were asked at fewer places, those between are read on a line (`at_all_places`): equal
+stretches would give the first and the last number to documents that do not stand there.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -63,6 +66,22 @@ class Slots:
         front, behind = (self.before, self.after) if self.over_tokens else (0.0, 0.0)
         scale = positions / (front + self.total + behind)
         return front * scale, scale
+
+
+def at_all_places(profile: Profile) -> Profile:
+    """A profile by place that was asked at some of the places of its lists, at all of them; another as it is.
+
+    `attrs["job"]` says how many places there are (`pairs`); it was asked at some, evenly from first to last. What
+    lies between is taken on a line, trial by trial.
+    """
+    job, asked = profile.attrs.get("job"), profile.tokens
+    places = job.get("pairs") if isinstance(job, Mapping) else None
+    if profile.kind == "mass" or places is None or not 2 <= asked < places:
+        return profile
+    slots = np.linspace(0, places - 1, asked).round()
+    on_a_line = np.array([np.interp(np.arange(places), slots, one) for one in np.eye(asked)])
+    samples = None if profile.samples is None else np.asarray(profile.samples) @ on_a_line
+    return replace(profile, mass=np.asarray(profile.mass) @ on_a_line, samples=samples, se=None, query=-1)
 
 
 def _at(held: Curve, place: Array) -> Array:
