@@ -8,7 +8,7 @@ INSTALL := -m pip install --disable-pip-version-check --progress-bar off -c cons
 # a file's tests stay in one process, in the order of collection: tests that wait come first
 TESTS := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: report test test-all test-adapters fuzz lint bench dist venv
+.PHONY: report test test-all test-adapters fuzz lint bench dist docs venv
 
 ## The main job: measure the bundled model on the bundled text, compare with the theory, write the report
 report: venv
@@ -51,6 +51,14 @@ bench: venv
 dist: venv
 	$(BIN)/python -m build --no-isolation --outdir dist
 	cd dist && sha256sum posbias-*
+
+## The site, in build/site: notebooks run, warnings are errors, links within are checked
+docs: .venv/.docs
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -q -W --keep-going docs build/site
+
+.venv/.docs: $(STAMP)
+	$(BIN)/python $(INSTALL) --group docs
+	touch $@
 
 venv: $(STAMP)
 

@@ -20,6 +20,7 @@ from posbias.theory.masks import Causal, Mask
 Anisotropy = Annotated[FiniteFloat, Field(ge=0, lt=1)]
 NormName = Literal["layernorm", "rmsnorm", "none"]
 NORMS: tuple[NormName, ...] = ("layernorm", "rmsnorm", "none")
+"""What may stand before attention."""
 
 
 @value

@@ -10,8 +10,8 @@ from posbias.cli import app
 from posbias.cli.old_options import renewed
 
 LINES = [
-    (page.name, re.split(r" [#|] ", match[1])[0].strip())
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    (page.relative_to(ROOT).as_posix(), re.split(r" [#|] ", match[1])[0].strip())
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
     for block in re.findall(r"^```\w*\n(.*?)^```$", page.read_text(encoding="utf-8"), re.S | re.M)
     for match in re.finditer(r"^(?:\$ )?(?:\.venv/bin/)?posbias (.*)$", block, re.M)
 ]
