@@ -75,7 +75,9 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
     page = write_report(measurement, folder, seed=options.seed)
     labels = {key: profile.attrs["predictor"] for key, profile in page.predictions.items()}
     answer = {"page": str(page.page), "measurement": str(written), "answer": page.answer}
-    lines = [*page.answer, "", *comparison_table(page.comparison, labels), "", f"report: {page.page}"]
+    answer |= {"verdicts": page.verdicts}
+    told = [*page.answer, "", *page.verdicts, ""]
+    lines = [*told, *comparison_table(page.comparison, labels), "", f"report: {page.page}"]
     answer_with("report/1", answer | page.comparison.as_dict(), lambda: lines, options.json)
 
 

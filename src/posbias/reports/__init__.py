@@ -1,8 +1,8 @@
 """A measurement, its predictions and their agreement as one page that opens anywhere, offline, for good.
 
-The page begins with the answer in plain words; figures, tables, method, sources, caveats and provenance
-follow. Everything is inside it; each figure also stands beside it as PNG and SVG. The same measurement and
-seed give the same bytes.
+The page begins with four questions answered in plain words, and a picture; the evidence follows: what the
+scores say, figures, tables, method, sources, caveats and provenance. Everything is inside it; each figure also
+stands beside it as PNG and SVG, its numbers as CSV. The same measurement and seed give the same bytes.
 """
 
 import os
@@ -26,13 +26,18 @@ __all__ = ["Report", "report", "write_report"]
 
 @dataclass(frozen=True)
 class Report:
-    """What was written and found: the `page`, its `figures`, the `answer` by sentences, and the numbers."""
+    """What was written and found: the `page`, its `figures` (with their CSV), the `answer` in plain words, and
+    the numbers.
+
+    `verdicts` are what the scores say of the predictors, in sentences.
+    """
 
     page: Path
     figures: list[Path]
     answer: list[str]
     comparison: "Comparison"
     predictions: "dict[str, Profile]"
+    verdicts: list[str]
 
 
 @typed
@@ -55,22 +60,25 @@ def write_report(measurement: "xr.Dataset", folder: str | os.PathLike[str], *, s
     from posbias.held_out import folds
     from posbias.plots import picture_bytes
     from posbias.predictors import measured_influence, predictions
-    from posbias.reports.answer import answer
+    from posbias.reports.answer import answers
     from posbias.reports.evidence import Findings
     from posbias.reports.figures import illustrations
     from posbias.reports.page import render
+    from posbias.reports.verdicts import verdicts
 
     measured, predicted = measured_influence(measurement), predictions(measurement)
     comparison = compare_all(predicted, measured, held_out=folds(measurement), seed=seed)
     found = Findings(measurement, measured, predicted, comparison, seed)
-    sentences = answer(found)
+    told, judged = answers(found), verdicts(found)
     plates, written = [], []
     for one in illustrations(measurement, measured, predicted):
         pictures = {kind: picture_bytes(one.figure, kind) for kind in ("svg", "png")}
         plates.append((one, pictures["svg"]))
-        written += [write_bytes(Path(folder) / f"{one.name}.{kind}", pictures[kind]) for kind in pictures]
-    page = render(found, sentences, plates)
-    return Report(write_text(Path(folder) / "report.html", page), written, sentences, comparison, predicted)
+        beside = pictures | {"csv": one.numbers.csv().encode()}
+        written += [write_bytes(Path(folder) / f"{one.name}.{kind}", beside[kind]) for kind in beside]
+    page = render(found, told, judged, plates)
+    place = write_text(Path(folder) / "report.html", page)
+    return Report(place, written, [one.text for one in told], comparison, predicted, judged)
 
 
 report = write_report

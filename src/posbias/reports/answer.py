@@ -1,84 +1,73 @@
-"""The answer in plain words: sentences that follow from the numbers and from nothing else."""
+"""What a report answers first: four questions, in words that need no paper and follow from the numbers alone."""
 
-from posbias.agreement import Agreement, Score
-from posbias.estimate import Estimate, about
-from posbias.predictors import PREDICTORS
-from posbias.profile import Summary
+import math
+from dataclasses import dataclass
+
+from posbias.agreement import Score
+from posbias.estimate import Estimate
+from posbias.profile import Profile, Summary
 from posbias.reports.evidence import Findings
-from posbias.reports.scores import (
-    LABELS,
-    SPEARMAN,
-    WASSERSTEIN,
-    Measure,
-    decided,
-    digits_of,
-    interval,
-    number,
-    percent,
-)
+from posbias.reports.scores import WASSERSTEIN, decided, number, percent
 
-PREDICTOR = {predictor.key: predictor for predictor in PREDICTORS}
-_PAPERS_OWN = "measured_kernels"
-_SINKS_AT = 5.0
-"""Token 0 counts as a sink when it draws so many times the attention of an even spread …"""
-_SPOILS_AT = 3.0
-"""… and spoils a prediction that gives it so many times its measured influence."""
+WHERE, SURE = "Where does this model look?", "How sure is that?"
+EXPECTED, PROMPT = "What would one expect from its architecture?", "What does it mean for a prompt?"
+ARCHITECTURE = "positional"
+"""The predictor that knows mask, encoding and residual connection, and nothing of content."""
+BASELINES = {"uniform": "an even spread", "recency_only": "plain recency, 1/(distance + 1)"}
+FAVOURS = {
+    "recency": "the most recent tokens",
+    "primacy": "the earliest tokens",
+    "middle": "the middle over both ends",
+    "flat": "no part of its context",
+    "U": "both ends over what lies between",
+}
 
 
-def answer(found: Findings) -> list[str]:
-    """The answer, a sentence or two to the entry: where the model looks, what it loses, what explains it."""
-    sentences = [
-        _looks(found),
-        _doubts(found),
-        _loses(found),
-        _best(found),
-        _noise(found),
-        _papers_own(found),
-    ]
-    return [sentence for sentence in sentences if sentence]
+@dataclass(frozen=True)
+class Answer:
+    """A question and its answer, one or more sentences."""
+
+    question: str
+    text: str
+
+
+def answers(found: Findings) -> list[Answer]:
+    """Where the model looks, how sure that is, what its architecture lets one expect, what a prompt has of it."""
+    told = {
+        WHERE: f"{_looks(found)} {_loses(found)}",
+        SURE: _sure(found),
+        EXPECTED: _expected(found),
+        PROMPT: _prompt(found),
+    }
+    return [Answer(question, text) for question, text in told.items() if text]
 
 
 def _looks(found: Findings) -> str:
     s = found.measured.summary
     assert s.verdict is not None  # measured: nothing is left out
-    opening = {
-        "U": _both_ends(s),
-        "recency": "favours the most recent tokens (recency)",
-        "primacy": "favours the earliest tokens (primacy)",
-        "middle": "favours the middle over both ends (middle)",
-        "flat": "favours no part of its context (flat)",
-    }[s.verdict]
-    ends = "token holds" if s.ends == 1 else f"{s.ends} tokens hold"
+    opening = _both_ends(s) if s.verdict == "U" else f"favours {FAVOURS[s.verdict]} ({s.verdict})"
     return (
-        f"{found.model} {opening}: of the influence on the last of {s.tokens} tokens, the last {ends} "
-        f"{percent(found.shape.last)} ({_against(found.shape.last, found)}) and the first {ends} "
-        f"{percent(found.shape.first)} ({_against(found.shape.first, found)})."
+        f"{found.model} {opening}. Of the influence of {s.tokens} tokens on the next one, the last "
+        f"{_hold(s.ends, found.shape.last, s)} and the first {_hold(s.ends, found.shape.first, s)}."
     )
 
 
-def _doubts(found: Findings) -> str:
-    """What of the verdict the prompts do not tell."""
-    told = "; ".join(found.measured.doubts)
-    return f"That is what the mean of these prompts shows: {told}." if told else ""
+def _hold(ends: int, share: Estimate, s: Summary) -> str:
+    """'3 tokens hold 48.3 ± 2.1 % (10 times an even share)'."""
+    tokens = "token holds" if ends == 1 else f"{ends} tokens hold"
+    return f"{tokens} {percent(share)} ({share.value / (ends / s.tokens):.2g} times an even share)"
 
 
 def _both_ends(s: Summary) -> str:
     """What a U says of the ends: one may hold less than an even share, and still more than what lies between."""
     even = s.ends / s.tokens
     if min(s.first_mass, s.last_mass) >= even:
-        return "favours both ends over what lies between (U-shaped)"
+        return f"favours {FAVOURS['U']} (U-shaped)"
     more, less = ("last", "first") if s.first_mass < even else ("first", "last")
-    rest = f"its {less} hold less than an even share, but more than the trough"
-    return f"favours its {more} tokens; {rest} (U-shaped)"
-
-
-def _against(share: Estimate, found: Findings) -> str:
-    """A share beside an even spread and beside the trough."""
-    s = found.measured.summary
-    even = s.ends / s.tokens
-    trough = (1.0 - found.shape.depth.value) * even
-    beside = f", {share.value / trough:.2g} times the trough's" if trough > 0 else ""
-    return f"{share.value / even:.2g} times an even share{beside}"
+    return (
+        f"favours its {more} tokens; its {less} hold less than an even share, but more than those where "
+        "influence is least (U-shaped)"
+    )
 
 
 def _loses(found: Findings) -> str:
@@ -97,192 +86,106 @@ def _loses(found: Findings) -> str:
     return f"It loses the {part}: influence is least {where}, {below}."
 
 
-def _best(found: Findings) -> str:
-    agreements = found.judged.agreements
-    order, mass = SPEARMAN.best(agreements), WASSERSTEIN.best(agreements)
-    if not order or not mass:
-        return ""
-    if order[0] == mass[0]:
-        verdict = (
-            f"{_label(order[0])} explains it best: {_score(found, SPEARMAN, order[0])}, "
-            f"{_score(found, WASSERSTEIN, mass[0])}{_even(found, mass[0])}."
-        )
+def _sure(found: Findings) -> str:
+    """What of the verdict the prompts tell, and what they are."""
+    doubts, sizes = found.measured.doubts, found.measurement.sizes
+    if doubts:
+        told = f"That is what the mean of these prompts shows: {'; '.join(doubts)}."
     else:
-        verdict = (
-            f"none is best in both respects: {_label(order[0])} orders the positions best "
-            f"({_score(found, SPEARMAN, order[0])}; {_score(found, WASSERSTEIN, order[0])}"
-            f"{_even(found, order[0])}), {_label(mass[0])} puts the influence nearest to where it is "
-            f"({_score(found, WASSERSTEIN, mass[0])}{_even(found, mass[0])}; "
-            f"{_score(found, SPEARMAN, mass[0])})."
+        told = (
+            f"These {sizes['prompt']} prompts tell which ends are favoured: 95 % intervals over prompts decide "
+            "for each."
         )
-    how = (
-        "each taking its statistics from one half of the prompts and judged on the other"
-        if found.judged.held_out
-        else "each judged on the very prompts whose statistics it uses, which flatters it"
-    )
-    opening = f"Of {len(agreements)} predictors, {how}, {verdict}"
-    chosen = [PREDICTOR[key].chosen for key in dict.fromkeys((order[0], mass[0])) if key in PREDICTOR]
-    rivals = _rivals(found, SPEARMAN, order[0]) + _rivals(found, WASSERSTEIN, mass[0])
-    return " ".join([opening + rivals, *filter(None, chosen)])
-
-
-def _even(found: Findings, key: str) -> str:
-    """What an even spread scores beside a Wasserstein distance, and that it does better where it does."""
-    even = found.judged.baselines.get("uniform")
-    if even is None:
-        return ""
-    own, scored = found.judged.agreements[key].wasserstein.value, even.wasserstein.value
-    written = number(scored, WASSERSTEIN.digits_in(found.comparison))
-    return f", an even spread is nearer with {written}" if own > scored else f", {written} for an even spread"
-
-
-def _rivals(found: Findings, measure: Measure, best: str) -> str:
-    """Whether paired differences tell the best from the others, and from the nearest by how much."""
-    differences = {
-        key: found.judged.difference(best, key, measure.field)
-        for key in found.judged.agreements
-        if key != best
-    }
-    rivals = [(key, one) for key, one in differences.items() if one is not None and one.interval is not None]
-    if not rivals:
-        return ""
-    rivals.sort(key=lambda rival: abs(rival[1].value))
-    opening = f" By {measure.name}, {_label(best)} is"
-    near = [f"{_label(key)} ({_by(one, measure)}{_needed(one)})" for key, one in rivals if not decided(one)]
-    if near:
-        listed = " and ".join(filter(None, [", ".join(near[:-1]), near[-1]]))
-        counted = any(_needed(one) for _, one in rivals if not decided(one))
-        seen = (
-            "; with so many prompts the interval would leave out 0, were the difference as seen"
-            if counted
-            else ""
-        )
-        return f"{opening} not told apart from {listed}{seen}."
-    nearest, one = rivals[0]
+    text = found.measurement.attrs.get("text", "an unnamed text")
     return (
-        f"{opening} better than every other predictor (each at 95 %): than the nearest, {_label(nearest)}, "
-        f"{_by(one, measure)}{_but_for_first(found, measure, best)}."
+        f"{told} They are pieces of {sizes['position']} tokens from the text ‘{text}’: of other texts and "
+        "lengths nothing is known from here."
     )
 
 
-def _but_for_first(found: Findings, measure: Measure, best: str) -> str:
-    """Whom the best is not better than once token 0 is left out of the comparison."""
-    field = f"{measure.field}_without_first"
-    open_ = [
-        _label(key)
-        for key in found.judged.agreements
-        if key != best
-        and (one := found.judged.difference(best, key, field)) is not None
-        and (not decided(one) or (one.value > 0) != measure.more_is_better)
+def _expected(found: Findings) -> str:
+    """The profile of mask, encoding and residual alone, held against the measured one and an even spread."""
+    expected = found.predictions.get(ARCHITECTURE)
+    if expected is None:
+        return ""
+    return (
+        "Three things without content, as measured on these prompts: which tokens it may look at, what its "
+        "encoding of positions adds at each distance, and how much of each token a layer passes on unchanged. "
+        f"From them alone one would expect that it {_would(expected)}. That is {_kind(found, expected)}. "
+        f"{_guide(found)} The difference is left to content, and to what this theory leaves out."
+    )
+
+
+def _would(expected: Profile) -> str:
+    s = expected.summary
+    assert s.verdict is not None  # a predictor of measured statistics leaves nothing out
+    shares = f"{100 * s.last_mass:.3g} % of the influence on the last {s.ends}"
+    return f"favours {FAVOURS[s.verdict]}, with {shares} and {100 * s.first_mass:.3g} % on the first {s.ends}"
+
+
+def _kind(found: Findings, expected: Profile) -> str:
+    same = found.measured.summary.verdict == expected.summary.verdict
+    return "the kind of curve that is seen" if same else "not the kind of curve that is seen"
+
+
+def _guide(found: Findings) -> str:
+    """How far the expectation is off, beside what two curves without any theory are."""
+    own, *without = [
+        found.comparison.agreements[ARCHITECTURE],
+        *(found.comparison.baselines[name] for name in BASELINES),
     ]
-    return f"; without token 0 it is not shown to be better than {' or '.join(open_)}" if open_ else ""
-
-
-def _by(difference: Score, measure: Measure) -> str:
-    """How much better the best is, on the same prompts."""
-    low, high = difference.interval or (0.0, 0.0)
-    value = difference.value
-    if not measure.more_is_better:
-        value, low, high = -value, -high, -low
-    digits = digits_of((high - low) / 2) if high > low else measure.digits
-    around = interval(Score(value, (low, high)), digits)
-    return f"by {number(value, digits)} {around}"
-
-
-def _needed(difference: Score) -> str:
-    """About how many prompts would tell."""
-    prompts = difference.estimate and difference.estimate.draws_to_tell()
-    return f"; {about(prompts)} prompts" if prompts else ""
-
-
-def _noise(found: Findings) -> str:
-    judged = found.judged
-    if judged.ceiling is None:
-        return "With fewer than four prompts it is not known how much noise they leave in the measured influence."
-
-    def both(row: Agreement) -> str:
-        return " and ".join(_written(found, measure, measure.of(row)) for measure in (SPEARMAN, WASSERSTEIN))
-
-    verdicts = [
-        _against_ceiling(found, measure, measure.of(judged.agreements[key]), measure.of(judged.ceiling))
-        for measure in (SPEARMAN, WASSERSTEIN)
-        for key in measure.best(judged.agreements)[:1]
+    sides = {one.less: one.scores.wasserstein for one in found.comparison.leads if one.more == ARCHITECTURE}
+    beside = [
+        f"{_side(sides.get(name))} {words} ({_part(found, one.wasserstein)})"
+        for (name, words), one in zip(BASELINES.items(), without, strict=True)
     ]
-    against = "half the prompts, as here," if judged.held_out else "these prompts"
     return (
-        f"Noise: against {against} a noiseless predictor would score about {both(judged.ceiling)} (the noise "
-        "ceiling)"
-        f"{': ' if verdicts else ''}{'; '.join(verdicts)}."
+        f"To make that curve the measured one, influence must move by {_part(found, own.wasserstein)} of the "
+        f"context on average: it is {beside[0]}, and {beside[1]}."
     )
 
 
-def _against_ceiling(found: Findings, measure: Measure, best: Score, ceiling: Score) -> str:
-    """Whether these prompts can tell the best predictor from a noiseless one."""
-    best_of = f"the best {measure.name}, {number(best.value, measure.digits_in(found.comparison))},"
-    if ceiling.interval is None:
-        return f"{best_of} cannot be held against it"
-    low, high = ceiling.interval
-    if low <= best.value <= high:
-        return f"{best_of} lies within its interval and is not to be told from it"
-    if (best.value < low) == measure.more_is_better:
-        return f"{best_of} falls short of it: noise alone hardly explains what it lacks"
-    return f"{best_of} is beyond it, so it owes something to these very prompts or to chance"
+def _part(found: Findings, score: Score) -> str:
+    """A distance as a share of the context, with as many digits as the intervals allow."""
+    return f"{number(100 * score.value, max(0, WASSERSTEIN.digits_in(found.comparison) - 2))} %"
 
 
-def _papers_own(found: Findings) -> str:
-    agreement = found.judged.agreements.get(_PAPERS_OWN)
-    if agreement is None:
-        return ""
-    sentence = (
-        f"The predictor of Herasimchyk et al. 2026 from measured attention, {_label(_PAPERS_OWN)}, scores "
-        f"{_score(found, SPEARMAN, _PAPERS_OWN)}, {_score(found, WASSERSTEIN, _PAPERS_OWN)}"
-    )
-    return f"{sentence}{_even(found, _PAPERS_OWN)}.{_spoiled(found)}"
+def _side(lead: Score | None) -> str:
+    """What a paired difference of distances tells."""
+    if lead is None or not decided(lead):
+        return "not told apart from"
+    return "nearer than" if lead.value < 0 else "farther than"
 
 
-def _spoiled(found: Findings) -> str:
-    """Why a sink spoils it; said only where token 0 is a sink and is given far more than it has."""
-    one, given = found.sink, float(found.predictions[_PAPERS_OWN].mass[0])
-    measured = float(found.measured.mass[0])
-    if one.share < _SINKS_AT * one.even or given < _SPOILS_AT * measured:
-        return ""
-    norm = ""
-    if one.norm_ratio >= _SPOILS_AT:
-        norm = (
-            f". This rollout takes no account of the normalisation, which divides that token's huge norm (up to "
-            f"{one.norm_ratio:.0f} times the median of the other tokens') away before each layer reads it"
-        )
+def _prompt(found: Findings) -> str:
+    """What the verdict says of text in a prompt, as far as it goes, and what it does not say."""
+    s = found.measured.summary
+    assert s.verdict is not None
+    weigh = {
+        "recency": "what stands at the end weighs more in the next token than what stands before",
+        "primacy": "what stands at the beginning weighs more in the next token than what stands after",
+        "U": "what stands at either end weighs more in the next token than what lies between",
+        "middle": "what stands in the middle weighs more in the next token than what stands at either end",
+        "flat": "what stands at either end weighs no more in the next token than what lies between",
+    }[s.verdict]
+    opening = "If the verdict holds, in" if found.measured.doubts else "In"
     return (
-        f" Part of that distance is a sink: token 0 draws {_whole(one.share)} of the attention (evenly spread: "
-        f"{_whole(one.even)}; more than half in {one.ruled} of {one.heads} heads), so the rollout gives it "
-        f"{_whole(given)} of the influence where {100 * measured:.1f} % is measured{norm}.{_without_it(found)}"
+        f"{opening} prompts like these {weigh}{_times(found)}. Weight is not use: whether the model finds a fact, "
+        "and where, this does not tell, and the two need not go together. ‘posbias retrieve’ asks it for facts by "
+        "place."
     )
 
 
-def _without_it(found: Findings) -> str:
-    own = found.judged.agreements[_PAPERS_OWN].wasserstein_without_first
-    even = found.judged.baselines.get("uniform")
-    beside = f" (even spread: {_written(found, WASSERSTEIN, even.wasserstein_without_first)})" if even else ""
-    sentence = (
-        f" With token 0 left out of the comparison it scores {_written(found, WASSERSTEIN, own)}{beside}"
+def _times(found: Findings) -> str:
+    """A token of the favoured end beside one where influence is least."""
+    s = found.measured.summary
+    least = (1.0 - found.shape.depth.value) * s.ends / s.tokens
+    end = {"recency": found.shape.last, "primacy": found.shape.first}.get(s.verdict or "")
+    if end is None and s.verdict == "U":
+        end = max(found.shape.first, found.shape.last, key=lambda one: one.value)
+    if end is None or least <= 0 or math.isnan(least):
+        return ""
+    which = "last" if end is found.shape.last else "first"
+    return (
+        f": one of the {which} {s.ends} on average {end.value / least:.2g} times one where influence is least"
     )
-    if even is not None and own.value >= even.wasserstein_without_first.value:
-        sentence += ": the sink is not all of it"
-    return f"{sentence}."
-
-
-def _whole(share: float) -> str:
-    return f"{100 * share:.0f} %"
-
-
-def _label(key: str) -> str:
-    return f"‘{LABELS.get(key, key)}’"
-
-
-def _score(found: Findings, measure: Measure, key: str) -> str:
-    return _written(found, measure, measure.of(found.judged.agreements[key]))
-
-
-def _written(found: Findings, measure: Measure, score: Score) -> str:
-    digits = measure.digits_in(found.comparison)
-    return " ".join(filter(None, [measure.name, number(score.value, digits), interval(score, digits)]))

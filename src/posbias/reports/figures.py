@@ -1,8 +1,10 @@
 """The report's figures: what stands on each, and what to see in it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from posbias.plots import (
     draw_cumulative,
@@ -15,6 +17,8 @@ from posbias.plots import (
 )
 from posbias.plots.influence import share_scale
 from posbias.profile import Profile
+from posbias.reports import numbers
+from posbias.reports.pages import Table
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -24,27 +28,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Illustration:
-    """A figure with its file name (no suffix), its title and its caption: what to see, and whose idea it is."""
+    """A figure with its file name (no suffix), its title, its caption (what to see, and whose idea it is), and the
+    numbers that it draws."""
 
     name: str
     title: str
     caption: str
     figure: "Figure"
+    numbers: Table
 
 
 def illustrations(
     measurement: "xr.Dataset", measured: Profile, predictions: Mapping[str, Profile]
 ) -> list[Illustration]:
     """All figures of the report, drawn."""
+    depth = measurement.sizes["layer"]
+    shown = [round(layer) for layer in np.linspace(0, depth - 1, min(6, depth))]
     return [
         Illustration(
             "influence",
             "Where it looks",
             "Measured influence of every token on the prediction at the last one, in units of an even spread "
             "(dashed). The band is the 95 % interval over prompts at each position (by Student's "
-            "t); shaded are the two ends and the trough that the answer speaks of. Logarithmic scale. "
-            "Method: Herasimchyk et al. 2026, Eq. (6).",
+            "t); shaded are the two ends and the trough, the place where influence is least. Logarithmic scale.",
             _figure(3.1, draw_influence, measured),
+            numbers.influence(measured),
         ),
         Illustration(
             "predictors",
@@ -54,6 +62,7 @@ def illustrations(
             "there. Last panel: all influence up to a position (0 to 1); the mean distance between two curves is "
             "their Wasserstein distance, the dashed diagonal an even spread. Sources: see the method.",
             _predictors(measured, predictions),
+            numbers.predicted(measured, predictions),
         ),
         Illustration(
             "mixing",
@@ -63,6 +72,7 @@ def illustrations(
             "of the sequence. The rollouts use the first, Herasimchyk et al. 2026, Eqs. (1) and (5); the "
             "second is what their code averages.",
             _figure(2.9, draw_mixing, measurement),
+            numbers.mixing(measurement),
         ),
         Illustration(
             "sinks",
@@ -72,6 +82,7 @@ def illustrations(
             "is far above the line on the left and far above the others on the right is a sink whose attention "
             "counts for less than its weight says.",
             _first_token(measurement),
+            numbers.first_token(measurement),
         ),
         Illustration(
             "kernels",
@@ -80,7 +91,8 @@ def illustrations(
             "bottom to top, on a logarithmic scale. The strip at the left repeats the first column, token 0, "
             "which is too thin to see; a bright diagonal is attention to near tokens, stripes are single "
             "tokens of these prompts.",
-            _kernels(measurement),
+            _kernels(measurement, shown),
+            numbers.kernels(measurement, shown),
         ),
     ]
 
@@ -119,12 +131,11 @@ def _first_token(measurement: "xr.Dataset") -> "Figure":
     return figure
 
 
-def _kernels(measurement: "xr.Dataset") -> "Figure":
-    count = min(6, measurement.sizes["layer"])
-    rows = -(-count // 3)
+def _kernels(measurement: "xr.Dataset", layers: Sequence[int]) -> "Figure":
+    rows = -(-len(layers) // 3)
     figure = new_figure(6.6, 2.05 * rows)
-    panels = list(figure.subplots(rows, min(count, 3), squeeze=False).flat)
-    draw_kernels(panels[:count], measurement)
-    for ax in panels[count:]:
+    panels = list(figure.subplots(rows, min(len(layers), 3), squeeze=False).flat)
+    draw_kernels(panels[: len(layers)], measurement, layers)
+    for ax in panels[len(layers) :]:
         ax.set_axis_off()
     return figure

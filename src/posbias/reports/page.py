@@ -1,22 +1,72 @@
 """The page: everything found, set into the template."""
 
+import base64
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from posbias.predictors import PREDICTORS
 from posbias.reliability import SPLITS
 from posbias.reports import tables
+from posbias.reports.answer import Answer
 from posbias.reports.evidence import Findings
 from posbias.reports.figures import Illustration
+from posbias.reports.pages import Table
 from posbias.reports.scores import MEASURES
 from posbias.sources import REPORTED, cite
 
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
-def render(found: Findings, sentences: Sequence[str], plates: Sequence[tuple[Illustration, bytes]]) -> str:
+LARGEST_CSV = 100_000
+"""Characters of a figure's numbers up to which the page holds them; longer ones lie beside it alone."""
+MOST_COLUMNS = 16
+"""Columns of numbers up to which the page shows them as a table."""
+
+
+@dataclass(frozen=True)
+class Plate:
+    """A figure as it goes into a page: its words, its picture, and the numbers that it draws."""
+
+    name: str
+    title: str
+    caption: str
+    picture: "Markup"
+    numbers: Table
+
+    @classmethod
+    def of(cls, one: Illustration, vector: bytes) -> "Plate":
+        """A figure with its SVG."""
+        from posbias.reports.gallery import inline_svg
+
+        return cls(one.name, one.title, one.caption, inline_svg(vector, one.name, one.title), one.numbers)
+
+    @property
+    def link(self) -> str:
+        """The numbers as CSV within an address; empty where they are too many for the page."""
+        text = self.numbers.csv()
+        return (
+            f"data:text/csv;base64,{base64.b64encode(text.encode()).decode()}"
+            if len(text) <= LARGEST_CSV
+            else ""
+        )
+
+    @property
+    def table(self) -> Table | None:
+        """The numbers to be shown as a table; None where they are too many."""
+        return self.numbers if self.link and len(self.numbers.head) <= MOST_COLUMNS else None
+
+
+def render(
+    found: Findings,
+    answers: Sequence[Answer],
+    verdicts: Sequence[str],
+    plates: Sequence[tuple[Illustration, bytes]],
+) -> str:
     """The whole page as HTML that needs no other file, no script and no network; `plates` are figures as SVG."""
     from markupsafe import Markup, escape
 
-    from posbias.reports.gallery import inline_svg
     from posbias.reports.setting import resource, template
 
     def subscripts(text: str) -> Markup:
@@ -31,8 +81,9 @@ def render(found: Findings, sentences: Sequence[str], plates: Sequence[tuple[Ill
         prompts=measurement.sizes["prompt"],
         depth=measurement.sizes["layer"],
         text=measurement.attrs.get("text", "an unnamed text"),
-        answer=sentences,
-        plates=[(one, inline_svg(vector, one.name, one.title)) for one, vector in plates],
+        answers=answers,
+        verdicts=verdicts,
+        plates=[Plate.of(one, vector) for one, vector in plates],
         measures=MEASURES,
         scores=tables.scores(found.comparison),
         held_out=tables.held_out(found.comparison),

@@ -3,6 +3,8 @@
 The page of three papers reads the JSON (`Page.from_dict`): nothing that was set as text is taken apart again.
 """
 
+import csv
+import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +28,12 @@ class Table:
         head, *rows = (" | ".join(map(_cell, row)) for row in (self.head, *self.rows))
         lines = [f"{_safe(self.caption)}:", "", f"| {head} |", f"|{'---|' * len(self.head)}"]
         return [*lines, *(f"| {row} |" for row in rows), ""]
+
+    def csv(self) -> str:
+        """Head and rows as comma-separated values (RFC 4180, but for line ends)."""
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows((self.head, *self.rows))
+        return text.getvalue()
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined, Template
+from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 SPACE = "\N{NO-BREAK SPACE}"
@@ -21,6 +21,7 @@ _LOWERED = re.compile(
 def template(name: str, **filters: Callable[[str], str]) -> Template:
     """A template of this package, with the filters `tied`, `maths`, `quantity` and those given."""
     environment = Environment(
+        loader=FunctionLoader(resource),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -28,7 +29,7 @@ def template(name: str, **filters: Callable[[str], str]) -> Template:
         keep_trailing_newline=True,
     )
     environment.filters |= {"tied": tied, "maths": maths, "quantity": quantity} | filters
-    return environment.from_string(resource(name))
+    return environment.get_template(name)
 
 
 def resource(name: str) -> str:

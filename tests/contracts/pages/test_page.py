@@ -1,5 +1,8 @@
 """The page stands alone, says what was found, and comes out the same every time."""
 
+import base64
+import csv
+import io
 import re
 import subprocess
 import sys
@@ -81,7 +84,8 @@ def test_ids_are_unique_and_references_resolve(report):
 def test_page_opens_with_the_answer_and_names_everything(report):
     text = plain(read(report.page))
     assert text.index(report.answer[0]) < text.index("Figure 1.")
-    for sentence in report.answer:
+    assert text.index(report.answer[-1]) < text.index("Figure 1.") < text.index(report.verdicts[0])
+    for sentence in (*report.answer, *report.verdicts):
         assert sentence in text
     for predictor in PREDICTORS:
         assert predictor.label in text
@@ -145,9 +149,31 @@ def test_figures_stand_beside_the_page(report):
     assert names == {
         f"{name}.{kind}"
         for name in ("influence", "predictors", "mixing", "sinks", "kernels")
-        for kind in ("svg", "png")
+        for kind in ("svg", "png", "csv")
     }
     assert {path.name for path in report.page.parent.iterdir()} == names | {"report.html"}
+
+
+def test_numbers_of_every_figure_are_in_its_csv_and_in_the_page(make_measurement, report):
+    """The file beside the page, the address in the page and the table beneath the figure are one thing."""
+    reader, page = read(report.page), report.page.read_text(encoding="utf-8")
+    links = re.findall(r'<a download="([^"]+)" href="data:text/csv;base64,([^"]+)"', page)
+    kept = {name: base64.b64decode(text) for name, text in links}
+    files = {path.name: path for path in report.figures if path.suffix == ".csv"}
+    assert kept == {name: path.read_bytes() for name, path in files.items()}
+    assert "Numbers of figure 1 as a table" in plain(reader)
+    rows = list(csv.reader(io.StringIO(files["influence.csv"].read_text())))
+    measured = measured_influence(make_measurement("U", sink=True))
+    assert [float(row[1]) for row in rows[1:]] == pytest.approx(measured.mass * measured.tokens, rel=1e-5)
+    shown = re.search(
+        r'<figure id="influence">.*?<details class="numbers">.*?<tbody>(.*?)</tbody>', page, re.DOTALL
+    )
+    assert re.findall(r"<t[hd][^>]*>([^<]*)</t", shown[1]) == [cell for row in rows[1:] for cell in row]
+    attention = list(csv.DictReader(io.StringIO(files["kernels.csv"].read_text())))
+    kernel = make_measurement("U", sink=True)["kernel"].values
+    assert len(attention) == kernel.shape[0] * kernel.shape[1]
+    assert float(attention[5]["key 3"]) == pytest.approx(kernel[0, 5, 3], rel=1e-5)
+    assert attention[5]["key 6"] == ""
 
 
 def test_names_are_text_and_never_markup(make_measurement, tmp_path):
