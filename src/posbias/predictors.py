@@ -240,7 +240,10 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
     try:
         weights = np.array([float(entry) for entry in listed])
         if isinstance(data, dict):
-            left_out = tuple(map(str, data.get("left_out", ())))
+            left_out = data.get("left_out", [])
+            if not isinstance(left_out, list):
+                raise InvalidValueError(f"left_out: {shortened(left_out)} given, a list of texts needed")
+            left_out = tuple(map(str, left_out))
             kind, missing = data.get("kind", "mass"), data.get("lost", 0.0)
             about = {"query": query, "measures": measures, "left_out": left_out, "kind": kind}
             about["attrs"] = _named(data)

@@ -115,7 +115,8 @@ class Profile:
     ) -> "Profile":
         """A profile from weights ≥ 0 that are divided by their sum; `fields` as in `Profile`."""
         weights = np.asarray(weights, dtype=np.float64)
-        total = weights.sum()
+        with np.errstate(over="ignore"):
+            total = weights.sum()
         if not (np.isfinite(total) and total > 0):
             raise InvalidValueError(f"weights: sum to {total}, a finite sum above zero needed")
         return cls(weights / total, measures=measures, **fields)
@@ -131,11 +132,13 @@ class Profile:
         samples = np.asarray(samples, dtype=np.float64)
         if samples.ndim != 2 or not len(samples):
             raise InvalidValueError(f"samples: shape {samples.shape} given, prompts × positions needed")
-        mean = samples.mean(axis=0)
+        with np.errstate(over="ignore"):
+            mean = samples.mean(axis=0)
+            total = mean.sum()
         se = None
-        if len(samples) > 1:
-            mass = mean / mean.sum()
-            residual = (samples - mass * samples.sum(axis=1, keepdims=True)) / mean.sum()
+        if len(samples) > 1 and 0 < total < math.inf:
+            mass = mean / total
+            residual = (samples - mass * samples.sum(axis=1, keepdims=True)) / total
             se = residual.std(axis=0, ddof=1) / math.sqrt(len(samples))
         return cls.from_weights(mean, samples=samples, se=se, **fields)
 

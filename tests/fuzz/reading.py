@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 import traceback
+import tracemalloc
 import warnings
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from golden.struck import PRELOADED
 
 MORE, SECONDS = 2 << 30, 60.0
 """Bytes of addresses and seconds that reading a file may take."""
+FEW, EACH = 16 << 20, 64
+"""Bytes of memory that results made elsewhere may take besides, and for each of the file."""
 
 
 def _command(*words):
@@ -41,6 +44,27 @@ def _command(*words):
     return read
 
 
+def _imported(path):
+    """Results made elsewhere, without a warning and with memory in proportion to the file."""
+    import numpy as np
+
+    import posbias
+
+    size = sum(one.stat().st_size for one in (path.iterdir() if path.is_dir() else [path]))
+    tracemalloc.start()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            profile = posbias.read(path)
+        assert np.isfinite(profile.mass).all()
+        assert profile.se is None or np.isfinite(profile.se).all()
+    finally:
+        taken = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        if taken > FEW + EACH * size:
+            raise MemoryError(f"{taken:,} bytes taken for a file of {size:,}")
+
+
 class RefusedError(Exception):
     """A command said in a line what is wrong."""
 
@@ -63,13 +87,8 @@ def readers():
         with tempfile.TemporaryDirectory() as folder:
             unpack(path, Path(folder))
 
-    def elsewhere(path):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", RuntimeWarning)  # NumPy's, of numbers that nobody checked
-            posbias.read(path)
-
     return {
-        "elsewhere": elsewhere,
+        "import": _imported,
         "measurement": posbias.load_measurement,
         "retrieval": load_retrieval,
         "network": load_cell,

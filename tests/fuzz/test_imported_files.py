@@ -1,175 +1,265 @@
-"""Results made elsewhere that nobody would write: each is read, or refused in a line, without a warning."""
+"""Results made elsewhere that nobody would write: each is read, or refused in a line, without a warning of NumPy.
 
+Real files (`tests/elsewhere`) have bytes, values or cells changed; others are drawn from what their readers know.
+What reading takes of memory is counted in `reading.py`.
+"""
+
+import base64
+import gzip
 import io
 import json
 import struct
+import tempfile
 import zipfile
-from copy import deepcopy
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from project import ROOT
 from test_binary_files import changes
 from test_headers import JSON
-from whole_files import HUGE, Files, tried
+from whole_files import HUGE
 
-ELSEWHERE = ROOT / "tests" / "elsewhere"
-HELD = Files(
-    (path.name, path.read_bytes())
-    for path in sorted(ELSEWHERE.rglob("*"))
-    # of a folder's files, which are alike, the first
-    if path.suffix != ".md" and path.is_file() and path == min(path.parent.glob(f"{path.name[:5]}*"))
+from posbias.imports import FORMATS
+from posbias.imports.lm_eval import PLACES
+from posbias.imports.positions import MASSES, RATES, SIGNED, TRIALS
+
+HERE = Path(__file__).parents[1] / "elsewhere"
+REAL = {
+    str(path.relative_to(HERE)): path.read_bytes() for path in sorted(HERE.rglob("*.*")) if path.is_file()
+}
+REAL = {name: held for name, held in REAL.items() if not name.endswith(".md")}
+RECORDS = [name for name in REAL if name.endswith((".json", ".jsonl"))]
+NUMBERS = st.one_of(
+    st.integers(-2, 12),
+    st.integers(0, 100),
+    st.floats(),
+    st.sampled_from([10**400, -(10**30), 1e308, -1e308, 1e200, 5e-324, 2**63, 1e154]),
 )
-WRITTEN = [name for name in HELD if not name.endswith(".safetensors")]
-ODD = st.sampled_from(
-    [
-        "",
-        " ",
-        "nan",
-        "inf",
-        "-1",
-        "1e400",
-        "1e308",
-        "-1e308",
-        "0",
-        "0.5",
-        "100",
-        "11",
-        "1_0",
-        "٣",
-        "x",
-        '"',
-        "\0",
-    ]
-)
-COLUMNS = st.sampled_from(
-    [
-        "position",
-        "score",
-        "accuracy",
-        "influence",
-        "weight",
-        "attribution",
-        "depth",
-        "depth_percent",
-        "context_length",
-        "model",
-        "trial",
-        "seed",
-        "correct",
-        "version",
-        "gold_index",
-        "outputs",
-        "input_ids",
-    ]
-)
+ODD = st.one_of(NUMBERS, JSON, st.sampled_from(["", " ", "\x00", "\ud800", "1e999", "nan", "7%", "a" * 5000]))
 
 
-@pytest.mark.parametrize("name", HELD)
-@given(change=changes())
-def test_a_file_with_bytes_changed(reader, name, change):
-    tried(reader, HELD, name, change(HELD[name]), "elsewhere")
+def tried(reader, content, name, kind="import", beside=()):
+    """Have a file, with others beside it, read: it is, or it is refused in a line."""
+    with tempfile.TemporaryDirectory() as folder:
+        for other, held in beside:
+            (Path(folder) / other).write_bytes(held)
+        path = Path(folder) / name
+        path.write_bytes(content)
+        how, said = reader.read(kind, path.parent if beside else path)
+    assert how in ("read", "refused"), f"{kind} of {name}: {how}: {said}"
 
 
-def places(data, at=()):
-    """The keys that lead to everything in a JSON value."""
-    yield at
+def spelt(data):
+    """JSON as Python writes it, a lone surrogate and all."""
+    return json.dumps(data).encode("utf-8", "surrogatepass")
+
+
+def places(data, path=()):
+    """Every place in JSON, by its keys."""
     inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
-    for key, value in list(inner)[:40]:
-        yield from places(value, (*at, key))
+    return [path, *(place for key, held in inner for place in places(held, (*path, key)))]
 
 
-def replaced(data, at, step, given_value):
-    """A JSON value in which what stands at a place is dropped, doubled, renamed or another one."""
-    if not at:
-        return given_value
-    held, key = data, at[-1]
-    for one in at[:-1]:
-        held = held[one]
-    if step == "drop":
-        del held[key]
-    elif step == "double" and isinstance(held, list):
-        held.insert(key, held[key])
-    elif step == "rename" and isinstance(held, dict):
-        held[f"{given_value}"] = held.pop(key)
-    elif step == "empty":
-        held[key] = type(held[key])()
+def put(data, place, what, value):
+    """The same JSON with one value replaced, dropped or doubled."""
+    if not place:
+        return value if what == "replace" else [data, data] if what == "double" else []
+    (key, *rest), other = place, data.copy()
+    if rest or what == "replace":
+        other[key] = put(data[key], tuple(rest), what, value)
+    elif what == "drop":
+        del other[key]
     else:
-        held[key] = given_value
-    return data
+        other[key] = [data[key], data[key]]
+    return other
 
 
-@pytest.mark.parametrize("name", WRITTEN)
-@given(
-    steps=st.lists(
-        st.tuples(
-            st.integers(0, 2**16),
-            st.sampled_from(["drop", "double", "rename", "empty", "put"]),
-            JSON | st.sampled_from([1e308, -1e308, float("nan"), 10**400, 2**63]),
-        ),
-        min_size=1,
-        max_size=3,
-    ),
-    everywhere=st.booleans(),
+STEPS = st.lists(
+    st.tuples(st.integers(0, 2**32), st.sampled_from(["replace", "drop", "double"]), ODD),
+    min_size=1,
+    max_size=3,
 )
-def test_a_file_of_other_content(reader, name, steps, everywhere):
-    by_line = name.endswith("l")
-    text = HELD[name].decode()
-    rows = [json.loads(line) for line in text.splitlines()] if by_line else json.loads(text)
-    for place, step, value in steps:
-        for row in rows if by_line and everywhere else [rows]:
-            known = list(places(row))
-            row = replaced(row, known[place % len(known)] or known[-1], step, deepcopy(value))
-    written = "\n".join(json.dumps(row) for row in rows) if by_line else json.dumps(rows)
-    tried(reader, HELD, name, written.encode(), "elsewhere")
 
 
-@given(
-    columns=st.lists(COLUMNS | st.text(max_size=4), min_size=1, max_size=5),
-    rows=st.lists(st.lists(ODD | st.floats().map(str) | st.integers().map(str), max_size=6), max_size=6),
-    sign=st.sampled_from(",;\t"),
-    whole=st.booleans(),
+@given(name=st.sampled_from(list(REAL)), change=changes(), packed=st.booleans(), folder=st.booleans())
+def test_a_real_file_with_bytes_changed(reader, name, change, packed, folder):
+    content, file, parent = change(REAL[name]), Path(name).name, Path(name).parent
+    if packed and file.endswith(".jsonl"):
+        content, file = gzip.compress(content), f"{file}.gz"
+    beside = [(Path(one).name, held) for one, held in REAL.items() if Path(one).parent == parent != Path()]
+    tried(reader, content, file, beside=beside if folder else ())
+
+
+@given(name=st.sampled_from(RECORDS), steps=STEPS, line=st.integers(0, 99))
+def test_a_real_file_with_values_changed(reader, name, steps, line):
+    lines = REAL[name].decode().splitlines() if name.endswith(".jsonl") else [REAL[name].decode()]
+    data = json.loads(lines[line % len(lines)])
+    for which, what, value in steps:
+        known = places(data)
+        data = put(data, known[which % len(known)], what, value)
+    lines[line % len(lines)] = spelt(data).decode()
+    tried(reader, "\n".join(lines).encode(), Path(name).name)
+
+
+COLUMNS = sorted(
+    {name for form in FORMATS for names in form.needs for name in names} | {*TRIALS, *PLACES, "model"}
 )
-def test_a_table_of_any_numbers(reader, columns, rows, sign, whole):
-    if whole:
-        rows = [[*row, *["0"] * len(columns)][: len(columns)] for row in rows]
-    content = "\n".join(sign.join(row) for row in [columns, *rows]).encode(errors="surrogatepass")
-    tried(reader, HELD, "table.csv", content, "elsewhere")
-
-
-def of_numpy(shape, kind, content, order=False):
-    """A file of NumPy's whose header says what it is told."""
-    header = f"{{'descr': {kind!r}, 'fortran_order': {order}, 'shape': {shape!r}, }}".encode() + b"\n"
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + content
-
-
-SHAPES = st.lists(st.integers(0, 3) | st.sampled_from([*HUGE, 10**12, -1]), max_size=6).map(tuple)
-KINDS = st.sampled_from(["<f8", "<f4", "<f2", "<i8", "|u1", "|b1", "<c16", "|O", "<U4", "|V8", ">f8", "<m8"])
-NUMBERS = st.lists(st.floats() | st.sampled_from([0.0, 0.5, 1.0, 1e308]), max_size=30)
-
-
-@given(
-    shape=SHAPES, kind=KINDS, numbers=NUMBERS, order=st.booleans(), name=st.sampled_from(["a.npy", "a.npz"])
+CELLS = st.one_of(
+    NUMBERS, st.sampled_from(["a", "b", "x a b", ""]), st.lists(st.text("ab", max_size=2), max_size=3)
 )
-def test_an_array_whose_header_says_anything(reader, shape, kind, numbers, order, name):
-    content = of_numpy(shape, kind, np.array(numbers).tobytes(), order)
-    if name == "a.npz":
-        packed = io.BytesIO()
-        with zipfile.ZipFile(packed, "w") as made:
-            made.writestr("attributions.npy", content)
-        content = packed.getvalue()
-    tried(reader, HELD, name, content, "elsewhere")
 
 
-@given(data=st.data(), name=st.sampled_from(["attention", "attributions", "layer_0"]))
-def test_arrays_of_any_numbers(reader, data, name):
-    shape = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=5).map(tuple))
-    count = int(np.prod(shape))
-    numbers = data.draw(
-        st.lists(st.floats() | st.sampled_from([0.0, 0.5, 1e308]), min_size=count, max_size=count)
+@st.composite
+def tables(draw):
+    """Records as a format has them, one column for each of its needs, with numbers that mostly fit."""
+    form = draw(st.sampled_from(FORMATS))
+    columns = [draw(st.sampled_from(names)) for names in form.needs]
+    columns += draw(st.lists(st.sampled_from(COLUMNS), max_size=2))
+    count = draw(st.integers(1, 8))
+    plain = st.integers(0, 9) | st.floats(0, 1) | st.just(row_of := draw(ODD))
+    cells = draw(st.sampled_from([plain, CELLS, ODD, st.just(row_of)]))
+    rows = [{name: draw(cells) for name in columns} for _ in range(count)]
+    if draw(st.booleans()):  # places and scores that a curve could have
+        rows = [row | {columns[0]: place} for place, row in enumerate(rows)]
+    return rows
+
+
+@given(rows=tables(), suffix=st.sampled_from([".csv", ".tsv", ".json", ".jsonl"]), report=st.integers(0, 9))
+def test_records_of_known_columns(reader, rows, suffix, report):
+    if suffix in (".json", ".jsonl"):
+        content = spelt(rows) if suffix == ".json" else b"\n".join(map(spelt, rows))
+    else:
+        sign = "," if suffix == ".csv" else "\t"
+        lines = [list(rows[0]), *(list(row.values()) for row in rows)]
+        content = "\n".join(sign.join(map(str, line)) for line in lines).encode("utf-8", "surrogatepass")
+    tried(reader, content, f"given{suffix}", "import" if report else "report")
+
+
+TYPES = st.sampled_from(
+    ["<f8", "<f4", ">f8", "<f2", "|b1", "<i8", "|u1", "<c16", "|O", "|S0", "<U3", "<M8", "x"]
+)
+SHAPES = st.lists(st.integers(0, 4) | st.sampled_from([*HUGE, 2**70, -1, 10**30]), max_size=6)
+
+
+@st.composite
+def numpy_files(draw):
+    """A file of NumPy's format whose header may say anything."""
+    shape, kind = draw(SHAPES), draw(TYPES)
+    header = {"descr": kind, "fortran_order": draw(st.booleans()), "shape": tuple(shape)}
+    text = (
+        repr(header)
+        if draw(st.booleans())
+        else draw(st.sampled_from(["(" * 9999, "{}", "-" * 9000 + "1", "1,"]))
     )
-    packed = io.BytesIO()
-    np.savez(packed, allow_pickle=False, **{name: np.array(numbers).reshape(shape)})
-    tried(reader, HELD, "a.npz", packed.getvalue(), "elsewhere")
+    text = text.encode().ljust(draw(st.integers(0, 128))) + b"\n"
+    version = draw(st.sampled_from([1, 1, 2, 3, 9]))
+    size = draw(st.none() | st.sampled_from([0, 2**16 - 1]))
+    length = struct.pack("<H" if version == 1 else "<I", len(text) if size is None else size)
+    numbers = draw(st.sampled_from([0.0, 0.5, 1.0, np.nan, np.inf, 1e308, -1e308, 5e-324]))
+    data = np.full(draw(st.integers(0, 300)), numbers).tobytes()
+    return b"\x93NUMPY" + bytes([version, 0]) + length + text + data
+
+
+@given(
+    content=numpy_files(),
+    name=st.sampled_from(["attentions", "attributions", "layer_0"]),
+    packed=st.booleans(),
+)
+def test_numpy_by_grammar(reader, content, name, packed):
+    if not packed:
+        return tried(reader, content, "given.npy")
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr(f"{name}.npy", content)
+    return tried(reader, whole.getvalue(), "given.npz")
+
+
+@given(
+    array=st.integers(3, 5).flatmap(
+        lambda size: st.lists(st.lists(NUMBERS, min_size=size, max_size=size), min_size=3)
+    ),
+    column=st.sampled_from([*RATES, *SIGNED, *MASSES, "captum", "attributions", "attentions"]),
+    kind=st.sampled_from(["f8", "f4", "f2", "i8", "u1"]),
+    change=st.none() | changes(),
+)
+def test_numbers_of_any_size(reader, array, column, kind, change):
+    """Where a curve should stand: by trial and position, or as arrays."""
+    name = "given.npz" if column in ("attributions", "attentions") else "given.json"
+    if column == "captum":
+        content = spelt(
+            [
+                {"seq_attr": row[: len(row) - (place == 1)], "input_tokens": 0}
+                for place, row in enumerate(array)
+            ]
+        )
+    elif name == "given.json":
+        rows = enumerate(array)
+        content = spelt(
+            [{"trial": k, "position": p, column: one} for k, row in rows for p, one in enumerate(row)]
+        )
+    else:
+        whole = io.BytesIO()
+        numbers = np.array([[float(max(min(one, 1e308), -1e308)) for one in row] for row in array])
+        with np.errstate(all="ignore"):
+            held: Any = {column: numbers.astype(kind)}
+        np.savez_compressed(whole, **held)
+        content = whole.getvalue()
+    tried(reader, content if change is None else change(content), name)
+
+
+@given(
+    header=st.fixed_dictionaries({}, optional={"a": JSON, "b": JSON})
+    | st.fixed_dictionaries(
+        {
+            "a": st.fixed_dictionaries(
+                {
+                    "dtype": st.sampled_from(["F64", "F32", "x"]) | JSON,
+                    "shape": SHAPES | JSON,
+                    "data_offsets": st.lists(NUMBERS, max_size=3),
+                }
+            )
+        }
+    )
+    | JSON,
+    length=st.none() | st.sampled_from(HUGE),
+    data=st.binary(max_size=64),
+)
+def test_arrays_within_attributions(reader, header, length, data):
+    """inseq has safetensors in base64 within its JSON."""
+    text = json.dumps(header).encode()
+    held = struct.pack("<Q", len(text) if length is None else length) + text + data
+    sequence = {"target_attributions": base64.b64encode(held).decode(), "attr_pos_start": 3}
+    told = {"info": {}, "sequence_attributions": [{"attributes": sequence}]}
+    tried(reader, spelt({"__instance_type__": [], "attributes": told}), "given.json")
+
+
+CURVE = {
+    "model": "m",
+    "job": {"task": "keys", "pairs": 5},
+    "rule": "first",
+    "able": True,
+    "words": 100.0,
+    "found": [[1, 0, 0], [1, 0, 1], [0, 1, 1]],
+}
+PREDICTION = {
+    "profile": [0.5, 0.25, 0.125],
+    "lost": 0.125,
+    "kind": "mass",
+    "query": 2,
+    "measures": "rollout",
+    "left_out": ["a part"],
+    "tokens": 3,
+    "architecture": {"name": "m"},
+    "calibration": {"model": "m", "tokens": 3},
+}
+
+
+@given(asked=st.booleans(), steps=STEPS)
+def test_what_we_write_with_values_changed(reader, asked, steps):
+    data = {"schema": "retrieve-answers/1", "curves": [CURVE]} if asked else PREDICTION
+    for which, what, value in steps:
+        known = places(data)
+        data = put(data, known[which % len(known)], what, value)
+    tried(reader, spelt(data), "retrieval.json")

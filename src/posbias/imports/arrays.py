@@ -5,6 +5,8 @@ Nothing is unpickled. What a file says that it holds is held against its bytes b
 
 import math
 import re
+import tokenize
+import warnings
 import zipfile
 import zlib
 from dataclasses import replace
@@ -43,7 +45,7 @@ def read_arrays(path: Path) -> Profile:
         # an array of no number may have any shape
         raise InputFileError(f"{path}: {shapes or 'nothing'} given, arrays that are not empty needed")
     if ATTRIBUTIONS in arrays:
-        with np.errstate(over="ignore", invalid="ignore"):  # what is no number then is refused
+        with np.errstate(invalid="ignore", over="ignore"):  # what is not finite then is refused
             found = np.atleast_2d(arrays[ATTRIBUTIONS].astype(np.float64))
             found = found.sum(axis=-1) if found.ndim == 3 else found  # over the embedding
         if found.ndim != 2:
@@ -117,7 +119,11 @@ def _of_numpy(file: IO[bytes], size: int) -> np.ndarray:
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"NumPy's format {version} given, 1.0 or 2.0 needed")
     read_header = form.read_array_header_1_0 if version == (1, 0) else form.read_array_header_2_0
-    shape, in_columns, dtype = read_header(file)
+    try:
+        with warnings.catch_warnings(action="ignore"):  # Python 2 wrote it
+            shape, in_columns, dtype = read_header(file)
+    except tokenize.TokenError as error:
+        raise ValueError(f"header: {error.args[0]}") from None
     if dtype.hasobject or dtype.kind not in "fiub":
         raise ValueError(f"type {dtype} given, numbers needed")
     count = math.prod(shape)

@@ -5,7 +5,6 @@ text and a column for each generated one, NaN where a token had not been written
 """
 
 import base64
-import binascii
 import json
 from collections.abc import Sequence
 from pathlib import Path, PurePath
@@ -80,7 +79,7 @@ def _array(given: Any, where: str) -> np.ndarray:
             return _of_safetensors(base64.b64decode(given, validate=True))
         if isinstance(given, list):
             return np.array(given, dtype=np.float64)
-    except (ValueError, TypeError, KeyError, IndexError, RecursionError, binascii.Error) as error:
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())[:80]
         raise InputFileError(f"{where}: target_attributions: no array of numbers ({reason})") from None
     raise InputFileError(f"{where}: target_attributions: {shortened(given)} given, an array needed")

@@ -11,7 +11,7 @@ from pathlib import Path
 from posbias.errors import InputFileError
 from posbias.imports.format import Format
 from posbias.imports.records import Record, named, plain_name
-from posbias.imports.trials import Answer, in_stretches, one_model, rates
+from posbias.imports.trials import Answer, in_stretches, need_shares, one_model, rates
 from posbias.profile import Profile
 
 DEPTHS = (
@@ -54,6 +54,7 @@ def read_needle(records: Sequence[Record], path: Path, model: str | None) -> Pro
         again = runs[trial, place]
         runs[trial, place] += 1
         answers.append(Answer((*trial, again), share * place, one, record.where))
+    need_shares(answers)
     counts = Counter(one.place for one in answers)
     scattered = 2 * min(counts.values()) < max(counts.values())
     if scattered:

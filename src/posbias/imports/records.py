@@ -25,8 +25,8 @@ MOST_FILES = 10_000
 """Files that a folder may hold."""
 MOST_RECORDS = 2**20
 """Records that a file or folder may hold."""
-GREATEST = 1e100
-"""Numbers may be so large: sums of them and of their squares are finite."""
+MOST = 1e100
+"""Size of a number, so that squares of all of them have a sum."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Record:
         return str(self.columns[column])
 
     def number(self, column: str) -> float:
-        """A number of at most `GREATEST` in size, also one written as text. Raises `InputFileError`."""
+        """A finite number, also one written as text. Raises `InputFileError`."""
         given = self.columns.get(column)
         try:
             number = float(given.strip().removesuffix("%")) if isinstance(given, str) else given
@@ -53,10 +53,8 @@ class Record:
         number = float(number) if isinstance(number, bool) else number
         if number is None or not is_number(number) or not math.isfinite(number):
             raise InputFileError(f"{self.where}: {column}: {shortened(given)} given, a finite number needed")
-        if abs(number) > GREATEST:
-            raise InputFileError(
-                f"{self.where}: {column}: {shortened(given)} given, at most {GREATEST:g} in size needed"
-            )
+        if abs(number) > MOST:
+            raise InputFileError(f"{self.where}: {column}: {number:g} given, at most {MOST:g} in size needed")
         return float(number)
 
     def text(self, column: str) -> str:
@@ -121,7 +119,10 @@ def _text(path: Path) -> str:
     try:
         need_ordinary(path)
         with gzip.open(path) as file:
-            held = file.read(LARGEST + 1)
+            # in pieces: to read so many bytes at once takes their room, however few there are
+            held = b""
+            while len(held) <= LARGEST and (more := file.read(2**20)):
+                held += more
     except (OSError, EOFError, zlib.error) as error:
         raise InputFileError(f"{path}: cannot be unpacked: {error}") from None
     if len(held) > LARGEST:

@@ -87,15 +87,22 @@ def _at(answer: Answer) -> str:
     return answer.where.rpartition("/")[2]
 
 
+def need_shares(answers: Sequence[Answer]) -> None:
+    """Raise `InputFileError` for a place that is no share of the context."""
+    for one in answers:
+        if not 0 <= one.place <= 1:
+            raise InputFileError(
+                f"{one.where}: depth {shortened(one.place)} of the context given, 0 to 1 needed"
+            )
+
+
 def in_stretches(answers: Sequence[Answer], path: Any) -> list[Answer]:
     """Answers whose places are shares of the context, each put into one of up to ten equal stretches.
 
     As many stretches as leave none empty; a place is then the number of the stretch. Raises `InputFileError` for
     places outside 0 … 1, and where three stretches already leave one empty.
     """
-    for one in answers:
-        if not 0 <= one.place <= 1:
-            raise InputFileError(f"{one.where}: depth {shortened(one.place)} given, 0 to 1 needed")
+    need_shares(answers)
     shares = np.array([one.place for one in answers])
     for count in range(STRETCHES, FEWEST_PLACES - 1, -1):
         stretches = np.minimum((shares * count).astype(int), count - 1)
