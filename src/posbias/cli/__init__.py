@@ -34,7 +34,18 @@ app = App(
     help_epilogue="With any command: -v more words, -q no progress, --debug the traceback of an error.",
     suppress_keyboard_interrupt=False,
 )
-for name in ("predict", "measure", "retrieve", "compare", "report", "order", "design", "simulate", "train"):
+for name in (
+    "predict",
+    "measure",
+    "retrieve",
+    "compare",
+    "report",
+    "order",
+    "design",
+    "explore",
+    "simulate",
+    "train",
+):
     app.command(f"posbias.cli.{name}:{name}", name=name)
 for name in ("study", "paper", "verify", "presets", "models", "cite"):
     app.command(f"posbias.cli.{name}:{name}", name=name)

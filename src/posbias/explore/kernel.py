@@ -20,6 +20,8 @@ from posbias.theory.rollout.plan import merge
 
 MOST_DENSE = 2_048
 """Tokens at most where a layer's kernel is kept whole: 34 MB for each kind of layer."""
+OTHER_KEYS = "a query sees other keys than one run of neighbours and the first few"
+"""Why there is no form for a mask that is neither a band nor pieces."""
 
 
 def not_expressed(architecture: Architecture) -> str | None:
@@ -37,7 +39,7 @@ def layer_not_expressed(layer: Layer) -> str | None:
     if isinstance(layer.positional, DenseLogits):
         return "logits by query and key, where the page has logits by distance"
     if not isinstance(layer.mask, Banded | Split):
-        return "a query sees other keys than one run of neighbours and the first few"
+        return OTHER_KEYS
     return None
 
 

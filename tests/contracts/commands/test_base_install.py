@@ -111,6 +111,8 @@ LINES = {
     "compare list.nc list.json": ("netCDF4",),
     "report tiny-alibi": ("jinja2", "torch"),
     "report list.nc": ("jinja2", "netCDF4"),
+    "explore bloom-7b1 --no-open": (),
+    "explore list.nc --no-open": ("netCDF4",),
     "simulate layernorm --tokens 5 --dimension 8 --effort 100": (),
     "simulate layernorm --tokens 5 --dimension 8 --effort 100 --plot p.png": ("matplotlib",),
     "simulate variants tied --networks 2 --inputs 2": (),

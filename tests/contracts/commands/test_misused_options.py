@@ -10,6 +10,7 @@ from command import called
 
 from posbias.cli import (
     app,
+    explore,
     measure,
     predict,
     report,
@@ -29,6 +30,7 @@ COMMANDS = {
     "measure tiny-alibi": measure.Options,
     "retrieve tiny-alibi": retrieve.Options,
     "report tiny-alibi": report.Options,
+    "explore": explore.Options,
     "train": train.Experiment,
     "train --effort 1": train.Options,
     "verify": verify.Options,

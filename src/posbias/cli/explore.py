@@ -1,0 +1,130 @@
+"""`posbias explore`: the page on which one turns what the theory is about."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from posbias.arguments import shortened
+from posbias.cli import options as shared
+from posbias.cli.architectures import architecture_from
+from posbias.cli.output import answer_with
+from posbias.errors import InputFileError, InvalidValueError
+
+
+@shared.options
+class Options:
+    """What the page begins from, and where it goes.
+
+    Parameters
+    ----------
+    tokens
+        Length of the text that the page begins with. Default: what the file says, else 256.
+    out
+        The page to write. Default: explore.html.
+    no_open
+        Write the page, and open no browser.
+    """
+
+    tokens: shared.Whole | None = None
+    out: shared.Out = Path("explore.html")
+    no_open: Annotated[shared.Flag, Parameter(name="--no-open")] = False
+    json: shared.Json = False
+
+
+def explore(given: str | None = None, *, options: Options = Options()) -> None:
+    """Write a page on which depth, mask, encoding and λ are turned and the curve moves, and open it.
+
+    Parameters
+    ----------
+    given
+        What to begin from: an architecture (a file or a name, as for `posbias predict`), or a measurement (its
+        .nc, or the JSON of `posbias measure --json`), whose curve is drawn beneath the prediction.
+    """
+    from posbias.explore.page import page
+    from posbias.files import write_text
+
+    if options.out.suffix not in (".html", ".htm"):
+        raise InvalidValueError(f"out: {shortened(str(options.out))} given, a file that ends in .html needed")
+    shared.check_targets(options.out, None, given)
+    architecture, tokens, curve = _begin(given)
+    name = "" if given is None else Path(given).name
+    written = write_text(
+        options.out,
+        page(
+            architecture, tokens if options.tokens is None else options.tokens, name, [curve] if curve else []
+        ),
+    )
+    opened = False
+    if not options.no_open:
+        import webbrowser
+
+        opened = webbrowser.open(written.absolute().as_uri())
+    answer = {"page": str(written), "opened": opened, "begins_from": given}
+    line = f"page: {written}" + (
+        "" if opened or options.no_open else " (no browser was found; open it in one)"
+    )
+    answer_with("explore/1", answer, lambda: [line], options.json)
+
+
+def _begin(given: str | None) -> tuple[Any, int | None, dict[str, Any] | None]:
+    """The architecture to begin from, its length, and the curve that was measured, as far as there are any."""
+    if given is None:
+        return None, None, None
+    path = Path(given)
+    if path.suffix == ".nc":
+        from posbias.predictors import measured_influence, measured_mixing
+        from posbias.store import load_measurement
+
+        found = load_measurement(path, needs=("influence", "mixing"))
+        mass, mixing = measured_influence(found).mass.tolist(), measured_mixing(found).tolist()
+        about = {name: found.attrs[name] for name in ("model", "positional", "heads") if name in found.attrs}
+    elif path.suffix == ".json" and path.is_file() and (told := _measure_answer(path)):
+        mass, mixing, about = told["influence"], told["mixing"], {"model": told["model"]}
+    else:
+        return *architecture_from(given), None
+    model = str(about.get("model", path.stem))
+    curve = {"key": "yours", "title": f"{model}: {path.name}", "mass": mass, "about": str(path)}
+    return _of_measurement(model, mixing, about, len(mass)), len(mass), curve
+
+
+def _measure_answer(path: Path) -> dict[str, Any] | None:
+    """What `posbias measure --json` printed; None of another file. Raises `InputFileError` for a broken one."""
+    from posbias.input_files import read_mapping
+
+    told = read_mapping(path)
+    if not str(told.get("schema", "")).startswith("measure/"):
+        return None
+    for name, most in (("influence", float("inf")), ("mixing", 1.0)):
+        numbers = told.get(name)
+        right = isinstance(numbers, list) and numbers and all(
+            isinstance(one, int | float) and not isinstance(one, bool) and 0 <= one <= most for one in numbers
+        )  # fmt: skip
+        if not right:
+            raise InputFileError(f"{path}: {name}: {shortened(numbers)} given, a list of shares needed")
+    return told | {"model": str(told.get("model", path.stem))}
+
+
+def _of_measurement(model: str, mixing: list[float], about: dict[str, Any], tokens: int) -> Any:
+    """The architecture of a measured model with the λ that was measured, by its name where that is known.
+
+    Of another model depth and λ are known, and the rest is said to need measurement.
+    """
+    from dataclasses import replace
+
+    from posbias.errors import PosbiasError
+    from posbias.theory.architecture import Architecture, Layer
+    from posbias.theory.encodings import NeedsMeasurement, NoPE
+    from posbias.theory.mixing import MeasuredMixing
+
+    measured = MeasuredMixing(tuple(mixing), tokens=tokens, source=model)
+    try:
+        known = architecture_from(model)[0]
+        return replace(known, mixing=measured)
+    except PosbiasError:
+        positional = str(about.get("positional", "")) or "its encoding"
+        layer = Layer(
+            heads=int(about.get("heads", 1)),
+            positional=NoPE() if positional == "none" else NeedsMeasurement(positional),
+        )
+        return Architecture(len(mixing), (layer,), measured, model)

@@ -1,0 +1,93 @@
+// Measured curves that come to the page, and files that leave it; all of it here, nothing by a network.
+const measured = (() => {
+  const id = (name) => document.getElementById(name);
+  const MOST = 64e6;
+
+  // a curve from the JSON of posbias measure or posbias predict; an Error says what is wrong
+  function curveOf(text, name) {
+    let told;
+    try { told = JSON.parse(text); } catch { throw new Error(`${name}: no JSON`); }
+    const mass = told && (told.influence || told.profile);
+    const right = Array.isArray(mass) && mass.length > 2 && mass.every((value) => Number.isFinite(value) && value >= 0);
+    const sum = right ? mass.reduce((total, value) => total + value, 0) : 0;
+    if (!right || !(sum > 0)) throw new Error(`${name}: no influence by position; the JSON of posbias measure --json needed`);
+    return { key: `file ${name}`, title: told.model || name, mass: mass.map((value) => value / sum), about: name };
+  }
+
+  function connect(curves, state, changed) {
+    const list = id("curves");
+    const tick = (curve) => {
+      const box = controls.make("input", { type: "checkbox", checked: state().shown.includes(curve.key) });
+      box.addEventListener("change", () => {
+        const others = state().shown.filter((key) => key !== curve.key);
+        state().shown = box.checked ? [...others, curve.key] : others;
+        changed();
+      });
+      list.append(controls.make("div", { className: "field check" },
+        controls.make("label", { title: curve.about || "" }, box, ` ${curve.title}`)));
+    };
+    curves.forEach(tick);
+    const take = async (file) => {
+      try {
+        if (file.size > MOST) throw new Error(`${file.name}: ${Math.round(file.size / 1e6)} MB, at most 64 MB needed`);
+        const curve = curveOf(await file.text(), file.name);
+        if (!curves.some((one) => one.key === curve.key)) {
+          curves.push(curve);
+          state().shown = [...state().shown, curve.key];
+          tick(curve);
+        }
+        id("measured-said").textContent = `${curve.title}: ${told.count(curve.mass.length, "token")}, drawn beneath.`;
+        changed();
+      } catch (error) {
+        id("measured-said").textContent = error.message;
+      }
+    };
+    id("measurement").addEventListener("change", (event) => [...event.target.files].forEach(take));
+    addEventListener("dragover", (event) => event.preventDefault());
+    addEventListener("drop", (event) => {
+      event.preventDefault();
+      [...event.dataTransfer.files].forEach(take);
+    });
+  }
+
+  return { connect };
+})();
+
+const away = (() => {
+  const id = (name) => document.getElementById(name);
+
+  function save(blob, name) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(blob);
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+    id("done").textContent = `${name} saved.`;
+  }
+
+  async function picture(text) {
+    const image = new Image();
+    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+    await image.decode();
+    const canvas = controls.make("canvas", { width: image.width * 2, height: image.height * 2 });
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    return new Promise((done) => { canvas.toBlob(done, "image/png"); });
+  }
+
+  function connect({ toml, title }) {
+    const svg = () => chart.alone(id("profile"), title());
+    id("save-svg").addEventListener("click", () => save(new Blob([svg()], { type: "image/svg+xml" }), "influence.svg"));
+    id("save-png").addEventListener("click", async () => save(await picture(svg()), "influence.png"));
+    id("save-toml").addEventListener("click", () => save(new Blob([toml()], { type: "application/toml" }), "explored.toml"));
+    id("copy-link").addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(location.href);
+        id("done").textContent = "Link copied.";
+      } catch {
+        id("done").textContent = "The link is in the address bar.";
+      }
+    });
+  }
+
+  return { connect };
+})();
