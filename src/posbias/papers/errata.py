@@ -10,6 +10,7 @@ numbers that it quotes are named with the reading they come from (`quotes`), so 
 """
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -108,6 +109,20 @@ def update_page(path: str | os.PathLike[str]) -> str:
     text = page_text()
     write_between(path, BEGIN, END, text)
     return text
+
+
+def links(page: str = "errata.md") -> dict[str, str]:
+    """By key, a link to its entry on the page for each statement that an entry names."""
+    found: dict[str, str] = {}
+    seen: dict[str, int] = {}
+    for erratum in ERRATA:
+        # as viewers of Markdown name headings: one that comes again is numbered
+        anchor = re.sub(r"[^\w\- ]", "", erratum.where.lower()).replace(" ", "-")
+        again = seen[anchor] = seen.get(anchor, -1) + 1
+        link = f"[errata]({page}#{anchor}{f'-{again}' if again else ''})"
+        for key in re.findall(r"\b(?:wu|herasimchyk|kim)-[\w.-]*\w", erratum.posbias):
+            found.setdefault(key, link)
+    return found
 
 
 def _entry(erratum: Erratum) -> list[str]:

@@ -5,7 +5,7 @@ words around it alone. The table has verdicts and no margins, so that it does no
 seed or the number of instances, unless a statement does.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from posbias.files import write_between
@@ -17,28 +17,36 @@ BEGIN, END = "<!-- statements -->", "<!-- end of statements -->"
 """The marks before and after the table."""
 
 
-def theorems_table(findings: Iterable[Finding]) -> str:
+def theorems_table(findings: Iterable[Finding], elsewhere: Mapping[str, str] | None = None) -> str:
     """The findings as a Markdown table, in the order given, and a line that counts the verdicts.
 
-    The claim is that of the reading that stands: as amended where the printed one fails.
+    The claim is that of the reading that stands: as amended where the printed one fails. `elsewhere` has for the
+    keys of amended statements the Markdown that stands in the note's place: a link to where the fault is told.
     """
+    elsewhere = elsewhere or {}
     lines = ["| statement | claim that stands | verdict | note |", "|---|---|---|---|"]
     verdicts = []
     for finding in findings:
         row = finding.as_dict()
         verdicts.append(row["verdict"])
         cells = [f"`{row['key']}` {_escaped(row['statement'])}", _escaped(row["claim"])]
-        lines.append(f"| {' | '.join([*cells, row['verdict'], _escaped(row['note'])])} |")
+        told = elsewhere.get(row["key"]) if row["verdict"] == "amended" else None
+        lines.append(f"| {' | '.join([*cells, row['verdict'], told or _escaped(row['note'])])} |")
     counts = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in ("holds", "amended", "fails"))
     return "\n".join([*lines, "", f"{len(verdicts)} statements: {counts}."])
 
 
-def update_page(path: Path | str, instances: int = 1000, statements: Sequence[Statement] = STATEMENTS) -> str:
-    """Try `statements` and write their table into the page at `path`; returns the table.
+def update_page(
+    path: Path | str,
+    instances: int = 1000,
+    statements: Sequence[Statement] = STATEMENTS,
+    elsewhere: Mapping[str, str] | None = None,
+) -> str:
+    """Try `statements` and write their table into the page at `path`, as `theorems_table` has it; returns it.
 
     Raises `InputFileError` for a page without the two marks.
     """
-    table = theorems_table(verify(statements, instances=instances))
+    table = theorems_table(verify(statements, instances=instances), elsewhere)
     write_between(path, BEGIN, END, table)
     return table
 

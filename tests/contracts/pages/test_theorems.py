@@ -10,12 +10,14 @@ from project import ROOT
 
 from posbias.errors import InputFileError
 from posbias.files import between_marks
+from posbias.papers.errata import links
 from posbias.verify import STATEMENTS, Reading, Statement, save_counterexamples, select, verify
 from posbias.verify.page import BEGIN, END, theorems_table, update_page
 
 PAGE = ROOT / "docs" / "theorems.md"
 REGENERATE = (
-    """.venv/bin/python -c 'from posbias.verify.page import update_page; update_page("docs/theorems.md")'"""
+    ".venv/bin/python -c 'from posbias.papers.errata import links; from posbias.verify.page import update_page; "
+    """update_page("docs/theorems.md", elsewhere=links())'"""
 )
 
 
@@ -43,17 +45,32 @@ def at_least(bound):
 def test_the_table_is_that_of_the_statements():
     """Few instances do: a printed reading that fails brings its witness."""
     assert REGENERATE in page()
-    assert page_table() == theorems_table(verify(STATEMENTS, instances=8))
+    assert page_table() == theorems_table(verify(STATEMENTS, instances=8), links())
 
 
 def test_every_statement_has_its_row_with_the_claim_that_stands():
     rows = [cells(line) for line in page_table().splitlines() if line.startswith("| `")]
     expected = [
-        [f"`{one.key}` {one.name}", (one.corrected or one.as_printed).claim, one.corrected, one.note]
+        [
+            f"`{one.key}` {one.name}",
+            (one.corrected or one.as_printed).claim,
+            one.corrected,
+            (one.corrected and links().get(one.key)) or one.note,
+        ]
         for one in STATEMENTS
     ]
     assert [[*row[:2], row[3]] for row in rows] == [[*row[:2], row[3]] for row in expected]
     assert [row[2] for row in rows] == ["amended" if row[2] else "holds" for row in expected]
+
+
+def test_links_lead_to_the_entry_that_names_the_statement():
+    entries = re.split(r"^### ", (PAGE.parent / "errata.md").read_text(encoding="utf-8"), flags=re.M)[1:]
+    headings = [re.sub(r"[^\w -]", "", entry.splitlines()[0]).lower().replace(" ", "-") for entry in entries]
+    found = re.findall(r"`(\S+)` .*\[errata\]\(errata\.md#([^)]+)\)", page_table())
+    assert len(found) > 15
+    for key, anchor in found:
+        (entry,) = [one for one, heading in zip(entries, headings, strict=True) if heading == anchor]
+        assert key in entry
 
 
 def test_every_verdict_is_told_apart():
@@ -73,6 +90,8 @@ def test_every_verdict_is_told_apart():
         ["`d` Four", "x |≥| 2.0", "fails", ""],
     ]
     assert counts == "4 statements: 1 holds, 1 amended, 2 fails."
+    told = theorems_table(verify(tried, instances=5), dict.fromkeys("abcd", "[there](x.md)")).splitlines()
+    assert [cells(row)[3] for row in told[2:6]] == ["", "[there](x.md)", "", ""]
 
 
 def test_an_update_leaves_the_words_alone(tmp_path):
