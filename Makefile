@@ -54,7 +54,7 @@ dist: venv
 
 ## The site, in build/site: notebooks run, warnings are errors, links within are checked
 docs: .venv/.docs
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -q -W --keep-going docs build/site
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -q -E -W --keep-going docs build/site
 
 .venv/.docs: $(STAMP)
 	$(BIN)/python $(INSTALL) --group docs
