@@ -24,7 +24,7 @@ from posbias.reports.pages import Table
 
 LARGE = MODELS[0]
 WINDOWS = {model: 8192 if model == LARGE else 256 for model in MODELS}
-LENGTHS = {model: (128, 256) if model == LARGE else (32, 64, 128, 192, 256) for model in MODELS}
+LENGTHS = {model: (128, 256, 512) if model == LARGE else (32, 64, 128, 192, 256) for model in MODELS}
 ENDS, MIDDLE = 0.05, (0.4, 0.6)
 
 
@@ -83,7 +83,7 @@ def _weaker(results: Results) -> Iterator[Evidence]:
 CLAIMS = claims_after(
     "window",
     "2508.07479",
-    "SmolLM2-135M-Instruct on 128 and 256 tokens of its 8,192, five small decoders of ours on 32 to all of 256",
+    "SmolLM2-135M-Instruct on 128 to 512 tokens of its 8,192, five small decoders of ours on 32 to all of 256",
     "16 prompts of each length, 8 with SmolLM2",
     {
         1: (
@@ -131,7 +131,8 @@ def _draw(results: Results) -> Any:
             reach = [one.interval[1] - one.value for one in found]
             lines.append(SimpleNamespace(label=label, x=[*map(share, cells)], value=values, reach=reach))
         draw_study(ax, lines, "share of the window", f"{name} − middle (nats)")
-        ax.set_xticks([1 / 64, 1 / 32, 1 / 8, 1 / 4, 1 / 2, 1], ["1/64", "1/32", "1/8", "1/4", "1/2", "1"])
+        marks = [2**power for power in range(6, -1, -1)]
+        ax.set_xticks([1 / mark for mark in marks], [f"1/{mark}" if mark > 1 else "1" for mark in marks])
         level_line(ax, 0.0)
     return figure
 
@@ -145,7 +146,7 @@ STUDY = own_study(
     claims=CLAIMS,
     effort={"quick": 8, "full": 32},
     unit="prompts",
-    minutes={"quick": 1.5, "full": 6.0},
+    minutes={"quick": 3.0, "full": 12.0},
     tables=_tables,
     draw=_draw,
     needs="torch",
