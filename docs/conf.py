@@ -1,14 +1,15 @@
 """How the site is made: `make docs`. Warnings are errors; nothing is fetched from the network."""
 
 import re
-from importlib.metadata import version as installed
 
 from myst_nb.sphinx_ import NbMetadataCollector
 
+from posbias import __version__
+
 project = "posbias"
 author = "the posbias authors"
-project_copyright = "MIT licence"
-version = release = installed("posbias")
+project_copyright = "the posbias authors, MIT licence"
+version = release = __version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc"]
 html_theme = "furo"
