@@ -1,8 +1,13 @@
 """How often intervals of retrieval asked in words hold the truth."""
 
+import re
+
 import numpy as np
 import pytest
 
+from posbias.retrieval.answer_curve import GAPS
+from posbias.retrieval.asking import ask
+from posbias.retrieval.job import retrieval_job
 from posbias.retrieval.resampling import resampled
 
 DRAWS = 400
@@ -42,6 +47,30 @@ def test_intervals_of_what_a_way_to_ask_changes_hold_together(trials):
         numbers = resampled(_mean_and_gaps(other - one), [(-1, 1), *[(-2, 2)] * 3], draw, together=4)
         held += all(n.interval[0] <= t <= n.interval[1] for n, t in zip(numbers, truth, strict=True))
     assert held / draws >= 0.95 - 4 * np.sqrt(0.95 * 0.05 / draws), held / draws
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rates", [(0.5, 0.5, 0.5), (0.97, 0.9, 0.95)])
+def test_intervals_hold_the_truth_where_asking_stops_when_they_are_narrow(rates):
+    """Each gap's in 95 %, less four standard errors, though their width decides the number of trials."""
+    job, draws, held, asked = retrieval_job("keys", pairs=3, positions=3, prompts=400), 150, np.zeros(3), []
+    truth = _mean_and_gaps(np.array([rates]))[0, 1:]
+    for draw in range(draws):
+        random = np.random.default_rng(draw)
+
+        def answer(prompt, random=random):
+            """Right with the rate of the place; alone, in a drawn order and without the fact as in the middle."""
+            owner = re.findall(r'"([\w ]+)": "$', prompt)[0]
+            pairs = re.findall(r'"([\w ]+)": "([\w ]+)"', prompt)
+            place = next((k for k, (name, _) in enumerate(pairs) if name == owner), 1)
+            return dict(pairs).get(owner, "") if random.random() < rates[place] else "nobody knows"
+
+        curve = ask(answer, job, until=0.15)
+        asked.append(curve.prompts)
+        gaps = [curve.gaps[name].interval for name in GAPS]
+        held += [low <= gap <= high for (low, high), gap in zip(gaps, truth, strict=True)]
+    assert 32 <= min(asked) < max(asked) < 400
+    assert (held / draws >= 0.95 - 4 * np.sqrt(0.95 * 0.05 / draws)).all(), held / draws
 
 
 def _mean_and_gaps(places):
