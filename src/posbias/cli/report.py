@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from posbias.arguments import shortened
 from posbias.cli import options as shared
 from posbias.cli.measure import measured, results_of
-from posbias.cli.output import answer_with, read_as
-from posbias.errors import InvalidValueError
+from posbias.cli.output import answer_with
+from posbias.errors import InvalidValueError, OtherKindError
 from posbias.terminal import comparison_table
 
 if TYPE_CHECKING:
@@ -52,10 +52,11 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
     Parameters
     ----------
     source
-        A model (as for `posbias measure`), the .nc of a finished measurement, or results made elsewhere (a file or
-        folder), which become a shorter page.
+        A model (as for `posbias measure`), the .nc of a finished measurement, or a retrieval, a prediction or
+        results made elsewhere (a file or folder), which become a shorter page.
     """
     from posbias.reports import require, write_report
+    from posbias.store.measurements import RETRIEVAL
 
     # it is said before the model is measured
     require("jinja2", "matplotlib")
@@ -67,7 +68,13 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
     if _is_made_elsewhere(Path(source)):
         _report_profile(Path(source), options)
         return
-    finished = _measurement(source, options)
+    try:
+        finished = _measurement(source, options)
+    except OtherKindError as error:
+        if error.held != RETRIEVAL:
+            raise
+        _report_profile(Path(source), options)
+        return
     if finished is None:
         return
     measurement, written, folder = finished
@@ -82,28 +89,30 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
 
 
 def _is_made_elsewhere(path: Path) -> bool:
-    """Whether it is a file or folder of results by others, not a model's."""
-    if path.suffix == ".nc" or not path.exists():
-        return False
-    from posbias.imports import arrays, recognised
+    """Whether it is a file or folder of results that is no model, by its name or, of a folder, its files."""
+    from posbias.imports import arrays, asked, recognised
 
-    return (path.is_file() and path.suffix.lower() in (*arrays.KINDS, ".csv", ".tsv", ".jsonl", ".gz")) or (
-        recognised(path) is not None
-    )
+    if path.is_dir():
+        return not (path / "config.json").exists() and (
+            asked.file_in(path) is not None or recognised(path) is not None
+        )
+    if path.suffix.lower() in (*arrays.KINDS, ".json", ".jsonl", ".csv", ".tsv"):
+        return True
+    return path.suffix.lower() == ".gz" and path.is_file()
 
 
 def _report_profile(path: Path, options: Options) -> None:
-    """The page of results made elsewhere."""
+    """The page of results made elsewhere, or of a retrieval or prediction of ours."""
     from posbias.imports import read
     from posbias.reports.made_elsewhere import write_profile_report
 
     shared.refuse_beside_file(options, ("out", "json"), "file of results")
-    profile = read(path)
-    made = write_profile_report(profile, options.out or Path("results") / path.stem, title=path.name)
-    claims = [str(claim) for claim in made.claims]
-    answer = {"page": str(made.page), "answer": claims, "claims": [one.as_dict() for one in made.claims]}
-    lines = [*claims, "", f"report: {made.page}"]
-    answer_with("report-profile/1", answer | read_as({"source": profile}), lambda: lines, options.json)
+    made = write_profile_report(read(path), options.out or Path("results") / path.stem, title=path.name)
+    answer = {"page": str(made.page), "answer": made.answer, "claims": [one.as_dict() for one in made.claims]}
+    lines = [made.read_as, "", *made.answer, "", f"report: {made.page}"]
+    answer_with(
+        "report-profile/1", answer | {"read_as": {"source": made.read_as}}, lambda: lines, options.json
+    )
 
 
 def _measurement(source: str, options: Options) -> "tuple[xr.Dataset, Path, Path] | None":

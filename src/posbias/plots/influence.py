@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 POSITION, INFLUENCE = "position of the token", "influence (even spread = 1)"
 NOTE = 90
 """Letters of a line above an axes."""
+FEW = 16
+"""Places that are marked and named one by one."""
 FAINTEST = 1e-4
 """Influence below this, in units of an even spread, lies outside the picture."""
 CLEAR = 0.7
@@ -59,12 +61,17 @@ def draw_influence(ax: "Axes", measured: Profile, predictions: Mapping[str, Prof
 def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
     """Draw one profile by position, in units of an even spread, on a logarithmic scale.
 
-    The title says what it is of and how long. Rates and signed numbers are drawn as they are.
+    The title says what it is of and how long. Rates and signed numbers are drawn as they are, by the
+    places in `attrs` where they are few.
     """
     if profile.kind != "mass":
-        style.dress(ax, POSITION, profile.kind)
+        style.dress(ax, "place" if profile.kind == "rate" else POSITION, profile.measures)
         draw_band(ax, profile, style.ACCENT, 0.15)
-        ax.plot(profile.mass, color=style.ACCENT, linewidth=style.LINE)
+        few = profile.tokens <= FEW
+        ax.plot(profile.mass, "o-" if few else "-", color=style.ACCENT, linewidth=style.LINE, markersize=3.5)
+        if few:
+            places = profile.attrs.get("places", range(profile.tokens))
+            ax.set_xticks(range(profile.tokens), [f"{place:.3g}" for place in places])
         return entitle(ax, subject([profile]))
     style.dress(ax, POSITION, INFLUENCE)
     height = density(profile)

@@ -10,6 +10,7 @@ from posbias.reports.evidence import Findings
 from posbias.reports.scores import WASSERSTEIN, decided, number, percent
 
 WHERE, SURE = "Where does this model look?", "How sure is that?"
+SHOWS = "What does this curve show?"
 EXPECTED, PROMPT = "What would one expect from its architecture?", "What does it mean for a prompt?"
 ARCHITECTURE = "positional"
 """The predictor that knows mask, encoding and residual connection, and nothing of content."""

@@ -8,11 +8,12 @@ import numpy as np
 
 from posbias.claims import Claim, Judged, judged
 from posbias.errors import InvalidValueError
-from posbias.estimate import t_95
 from posbias.evidence import LEAST, Above, Evidence, mean
 from posbias.files import write_bytes, write_text
 from posbias.profile import Profile
-from posbias.reports.pages import Page, Table
+from posbias.reports import require
+from posbias.reports.answer import EXPECTED, FAVOURS, PROMPT, SHOWS, SURE, Answer
+from posbias.reports.numbers import curve, places_of
 from posbias.signatures import typed
 
 ENDS = {"first": 0, "last": -1}
@@ -20,11 +21,14 @@ ENDS = {"first": 0, "last": -1}
 
 @dataclass(frozen=True)
 class ProfileReport:
-    """What was written and found: the `page`, its `figures`, and the `claims` on the ends of the curve."""
+    """What was written and found: the `page`, its `figures` (with their CSV), the `answer` in plain words, the
+    `claims` on the ends of the curve, and what the file was `read_as`."""
 
     page: Path
     figures: list[Path]
     claims: tuple[Judged, ...]
+    answer: list[str]
+    read_as: str
 
 
 @typed
@@ -34,7 +38,7 @@ def end_claims(profile: Profile) -> tuple[Judged, ...]:
     Differences of rates count from 0.02 on; other numbers have no such scale. Without two samples, or with samples
     that all differ alike, a claim is undecided.
     """
-    middle, rows = profile.tokens // 2, profile.samples
+    middle, rows, places = profile.tokens // 2, profile.samples, places_of(profile)
     told = []
     for name, place in ENDS.items():
         claim = Claim(
@@ -43,10 +47,10 @@ def end_claims(profile: Profile) -> tuple[Judged, ...]:
             f"The {name} place is above the middle one",
             test=Above(least=LEAST if profile.kind == "rate" else 0.0),
             provenance="ours",
-            scope=str(profile.attrs.get("read_as", profile.measures)),
+            scope=told_as(profile),
             effort=f"{0 if rows is None else len(rows)} samples",
         )
-        where = f"{profile.measures} at place {place % profile.tokens} minus {middle}"
+        where = f"{profile.measures} at place {places[place]:g} minus place {places[middle]:g}"
         if rows is None:
             piece = Evidence(where, flaw="no samples")
         else:
@@ -60,40 +64,115 @@ def end_claims(profile: Profile) -> tuple[Judged, ...]:
     return tuple(told)
 
 
+def told_as(profile: Profile) -> str:
+    """What a file was taken for; of our own files what they are of."""
+    of = f" of {profile.name}" if profile.name else ""
+    return str(profile.attrs.get("read_as", f"{profile.measures}{of}, {profile.tokens} places"))
+
+
 @typed
 def write_profile_report(profile: Profile, folder: str | os.PathLike[str], *, title: str) -> ProfileReport:
-    """Write `report.md` and the curve (`profile.svg`, `profile.png`) into a folder.
+    """Write `report.html`, the curve (`profile.svg`, `profile.png`) and its numbers (`profile.csv`) into a folder.
 
-    Raises `MissingPackageError` without matplotlib, `OutputFileError` if a file cannot be written, and
+    Raises `MissingPackageError` without matplotlib or jinja2, `OutputFileError` if a file cannot be written, and
     `InvalidValueError` for a profile of fewer than three positions.
     """
     if profile.tokens < 3:
         raise InvalidValueError(f"profile: {profile.tokens} positions given, three or more needed")
+    require("jinja2", "matplotlib")
     from posbias.plots import draw_profile, new_figure, picture_bytes
+    from posbias.reports.figures import Illustration
+    from posbias.reports.page import render_profile
 
-    figure = new_figure()
+    figure, numbers = new_figure(), curve(profile)
     draw_profile(figure.subplots(), profile)
-    drawn = [
-        write_bytes(Path(folder) / f"profile.{kind}", picture_bytes(figure, kind)) for kind in ("svg", "png")
-    ]
+    beside = {kind: picture_bytes(figure, kind) for kind in ("svg", "png")} | {"csv": numbers.csv().encode()}
+    drawn = [write_bytes(Path(folder) / f"profile.{kind}", content) for kind, content in beside.items()]
     claims = end_claims(profile)
-    page = Page(title, str(profile.attrs.get("read_as", profile.measures)), (_table(profile),), claims)
-    return ProfileReport(write_text(Path(folder) / "report.md", page.markdown()), drawn, claims)
+    told = answers(profile, claims)
+    one = Illustration("profile", "The curve", f"{numbers.caption}.", figure, numbers)
+    page = render_profile(title, told_as(profile), told, one, beside["svg"], claims)
+    place = write_text(Path(folder) / "report.html", page)
+    return ProfileReport(place, drawn, claims, [one.text for one in told], told_as(profile))
 
 
-def _table(profile: Profile) -> Table:
-    """Each place with its number and 95 % interval (Student's t over samples), of a rate as far as that goes."""
-    places = profile.attrs.get("places", range(profile.tokens))
-    least, most = (0.0, 1.0) if profile.kind == "rate" else (-np.inf, np.inf)
+def answers(profile: Profile, claims: tuple[Judged, ...]) -> list[Answer]:
+    """What the curve shows, how sure that is, and what such a file does not tell."""
+    about = {
+        SHOWS: _shows(profile),
+        SURE: _sure(profile, claims),
+        EXPECTED: "The curve is itself computed, from an architecture or from attention, and was not measured."
+        if _is_computed(profile)
+        else "The file does not hold how the model is built. ‘posbias predict’ tells it of a configuration.",
+        PROMPT: _prompt(profile),
+    }
+    return [Answer(question, text) for question, text in about.items()]
+
+
+def _is_computed(profile: Profile) -> bool:
+    return profile.measures == "rollout"
+
+
+def _shows(profile: Profile) -> str:
+    best, worst = float(profile.mass.max()), float(profile.mass.min())
+    name = "the share of the influence" if profile.kind == "mass" else profile.measures
+    told = f"{name[0].upper()}{name[1:]} is "
+    if best == worst:
+        told += f"{best:.4g} at all {profile.tokens} places."
+    else:
+        most, least = (f"{_where(profile, one)} ({one:.4g})" for one in (best, worst))
+        told += f"highest at {most} and lowest at {least}."
+    if profile.left_out:
+        told += f" There is no verdict: {profile.caveat}."
+    verdict = profile.summary.verdict if profile.kind == "mass" else None
+    if verdict is not None:
+        s = profile.summary
+        told += (
+            f" The curve favours {FAVOURS[verdict]}: the last {s.ends} of {s.tokens} positions hold "
+            f"{100 * s.last_mass:.3g} %, the first {s.ends} {100 * s.first_mass:.3g} %."
+        )
+    return told
+
+
+def _where(profile: Profile, value: float) -> str:
+    """The places that have a number; how many, where they are more than three."""
+    held = [f"{places_of(profile)[at]:g}" for at in np.flatnonzero(profile.mass == value).tolist()]
+    if len(held) > 3:
+        return f"{len(held)} of {profile.tokens} places"
+    return f"{'place' if len(held) == 1 else 'places'} {' and '.join(held)}"
+
+
+def _sure(profile: Profile, claims: tuple[Judged, ...]) -> str:
     samples = 0 if profile.samples is None else len(profile.samples)
-    rows = []
-    for number, place in enumerate(places):
-        interval = "–"
-        if profile.se is not None and samples > 1:
-            reach = t_95(samples - 1.0) * float(profile.se[number])
-            low, high = max(least, profile.mass[number] - reach), min(most, profile.mass[number] + reach)
-            interval = f"{low:.4g} to {high:.4g}"
-        rows.append([f"{place:g}", f"{profile.mass[number]:.4g}", interval])
-    return Table(
-        f"{profile.measures} by place, {samples} samples", ["place", profile.measures, "95 % interval"], rows
+    if not samples:
+        return "That is not known: the file has no single trials or prompts, only their curve."
+    rows = str(profile.attrs.get("rows", "prompts" if profile.kind != "rate" else "trials"))
+    rows = (
+        rows if samples > 1 else {"groups of answers": "group of answers"}.get(rows, rows.removesuffix("s"))
+    )
+    told = [f"Every number is a mean over {samples} {rows}."]
+    told += [f"{doubt[0].upper()}{doubt[1:]}." for doubt in profile.doubts]
+    told += [_end(claim) for claim in claims]
+    if profile.attrs.get("able") is False:
+        told.append("The answers are not told from guessing: the curve may show where the model copies from.")
+    return " ".join(told)
+
+
+def _end(claim: Judged) -> str:
+    """A claim's verdict as a sentence; its numbers stand beneath the picture."""
+    if claim.verdict == "undecided":
+        return f"Whether {claim.sentence[0].lower()}{claim.sentence[1:]} is not told."
+    return f"{claim.sentence if claim.verdict == 'holds' else claim.sentence.replace(' is ', ' is not ')}."
+
+
+def _prompt(profile: Profile) -> str:
+    if profile.kind == "rate":
+        return (
+            "It tells at which places answers were right in the trials of this file. Whether your own documents "
+            "and questions do alike has to be tried: ‘posbias retrieve --trials’ moves them from place to place."
+        )
+    when = "if influence goes as this theory says" if _is_computed(profile) else "by the method of this file"
+    return (
+        f"It tells which positions weigh most in what the model writes next, {when}. Weight is "
+        "not use: whether a fact is found there is another question, which ‘posbias retrieve’ asks."
     )

@@ -23,20 +23,27 @@ def curve(profile: Profile) -> Table:
     Places are those of `attrs["places"]`, else positions; intervals of rates go as far as rates do.
     """
     least, most = {"rate": (0.0, 1.0), "mass": (0.0, math.inf)}.get(profile.kind, (-math.inf, math.inf))
-    places = profile.attrs.get("places", range(profile.tokens))
+    places = places_of(profile)
     columns = [profile.mass]
     samples = 0 if profile.samples is None else len(profile.samples)
     if profile.se is not None and samples > 1:
         reach = t_95(samples - 1.0) * np.asarray(profile.se)
         columns += [np.maximum(least, profile.mass - reach), np.minimum(most, profile.mass + reach)]
     name = "share of the influence" if profile.kind == "mass" else profile.measures
-    head = ["position" if "places" not in profile.attrs else "place", name, LOW, HIGH][: 1 + len(columns)]
-    said = f"{name} by {head[0]}" + (f", {samples} samples" if samples else "")
+    at_places = "places" in profile.attrs or profile.kind == "rate"
+    head = ["place" if at_places else "position", name, LOW, HIGH][: 1 + len(columns)]
+    said = f"{name[0].upper()}{name[1:]} by {head[0]}"
+    said += f" with 95 % intervals by Student's t over {samples} samples" if len(columns) > 1 else ""
     return Table(
         said,
         head,
         [[f"{place:g}", *_texts(row)] for place, row in zip(places, np.array(columns).T, strict=True)],
     )
+
+
+def places_of(profile: Profile) -> Sequence[float]:
+    """Where its numbers stand: `attrs["places"]`, else positions from 0."""
+    return profile.attrs.get("places", range(profile.tokens))
 
 
 def influence(measured: Profile) -> Table:

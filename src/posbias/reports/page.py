@@ -1,11 +1,11 @@
 """The page: everything found, set into the template."""
 
 import base64
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from posbias.claims import Judged
 from posbias.predictors import PREDICTORS
 from posbias.reliability import SPLITS
 from posbias.reports import tables
@@ -65,16 +65,12 @@ def render(
     plates: Sequence[tuple[Illustration, bytes]],
 ) -> str:
     """The whole page as HTML that needs no other file, no script and no network; `plates` are figures as SVG."""
-    from markupsafe import Markup, escape
+    from markupsafe import Markup
 
     from posbias.reports.setting import resource, template
 
-    def subscripts(text: str) -> Markup:
-        """λ_t with a real subscript."""
-        return Markup(re.sub(r"_([A-Za-z0-9]+(?:,[a-z]+)*)", r"<sub>\1</sub>", str(escape(text))))
-
     measurement = found.measurement
-    return template("report.html", subscripts=subscripts).render(
+    return template("report.html").render(
         style=Markup(resource("report.css")),
         model=found.model,
         tokens=measurement.sizes["position"],
@@ -98,4 +94,27 @@ def render(
         sources=[cite(key) for key in REPORTED],
         provenance=tables.provenance(measurement.attrs, found.seed),
         seed=found.seed,
+    )
+
+
+def render_profile(
+    title: str,
+    read_as: str,
+    answers: Sequence[Answer],
+    one: Illustration,
+    vector: bytes,
+    claims: Sequence[Judged],
+) -> str:
+    """The page of a profile that was read from a file; as self-contained as `render`'s."""
+    from markupsafe import Markup
+
+    from posbias.reports.setting import resource, template
+
+    return template("profile.html").render(
+        style=Markup(resource("report.css")),
+        title=title,
+        read_as=read_as,
+        answers=answers,
+        plate=Plate.of(one, vector),
+        claims=claims,
     )

@@ -19,7 +19,7 @@ _LOWERED = re.compile(
 
 
 def template(name: str, **filters: Callable[[str], str]) -> Template:
-    """A template of this package, with the filters `tied`, `maths`, `quantity` and those given."""
+    """A template of this package, with the filters `tied`, `maths`, `subscripts`, `quantity` and those given."""
     environment = Environment(
         loader=FunctionLoader(resource),
         autoescape=True,
@@ -28,7 +28,12 @@ def template(name: str, **filters: Callable[[str], str]) -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"tied": tied, "maths": maths, "quantity": quantity} | filters
+    environment.filters |= {
+        "tied": tied,
+        "maths": maths,
+        "subscripts": subscripts,
+        "quantity": quantity,
+    } | filters
     return environment.get_template(name)
 
 
@@ -40,6 +45,11 @@ def resource(name: str) -> str:
 def tied(text: str) -> str:
     """Keep a number and its percent sign or error on one line."""
     return text.replace(" %", f"{SPACE}%").replace(" ± ", f"{SPACE}±{SPACE}")
+
+
+def subscripts(text: str) -> Markup:
+    """λ_t with a real subscript."""
+    return Markup(re.sub(r"_([A-Za-z0-9]+(?:,[a-z]+)*)", r"<sub>\1</sub>", str(escape(text))))
 
 
 def maths(text: str) -> Markup:

@@ -1,12 +1,17 @@
 """Results made elsewhere as a user gives them to commands: taken, named in a line, refused in one."""
 
+import csv
+import html
 import json
 import logging
 
+import numpy as np
 import pytest
 from answers import faults
 from project import ROOT
+from test_order_command import copies, kept
 
+import posbias
 from posbias.cli import main
 
 HERE = ROOT / "tests" / "elsewhere"
@@ -48,8 +53,45 @@ def test_every_file_is_compared_ordered_by_and_reported(capsys, here, name):
         "elsewhere/first-above-middle",
         "elsewhere/last-above-middle",
     ]
+    told_of = {
+        "holds": "is above",
+        "fails": "is not above",
+        "undecided": "is above the middle one is not told",
+    }
+    for end, claim in zip(("first", "last"), claims, strict=True):
+        assert f"he {end} place {told_of[claim['verdict']]}" in answers[-1]["answer"][1]
     assert all(claim["scope"] == answers[-1]["read_as"]["source"] for claim in claims)
-    assert "| place |" in (here / "page" / "report.md").read_text()
+    page = (here / "page" / "report.html").read_text()
+    assert html.escape(answers[-1]["read_as"]["source"]) in page
+    rows = list(csv.reader((here / "page" / "profile.csv").read_text().splitlines()))
+    profile = posbias.read(HERE / name)
+    assert [float(row[1]) for row in rows[1:]] == pytest.approx(profile.mass, rel=1e-5, abs=1e-12)
+    assert "95 % low" in rows[0]
+
+
+def test_a_retrieval_of_ours_is_reported_by_file_and_by_folder(capsys, here):
+    """Of a model that was asked; its answers are at chance, which the page says."""
+    kept(here / "R", copies(np.random.default_rng(0), [0.0] * 5))
+    one, other = (told(capsys, "report", name, "--out", "page") for name in ("R/retrieval.json", "R"))
+    assert one == other
+    assert one["read_as"]["source"].startswith("retrieval by answers: ")
+    assert "The answers are not told from guessing" in one["answer"][1]
+    page = (here / "page" / "report.html").read_text()
+    assert "mean over 300 trials" in page
+    assert "not told from guessing" in page
+
+
+def test_a_prediction_of_ours_and_a_file_that_is_not_there(capsys, here):
+    main(["predict", "tiny-alibi", "--tokens", "12", "--out", "p.json"])
+    capsys.readouterr()
+    shows, sure, expected, _ = told(capsys, "report", "p.json")["answer"]
+    assert "the last 1 of 12 positions hold" in shows
+    assert "not known" in sure
+    assert "was not measured" in expected
+    for name in ("retrieval.json", "scores.csv"):
+        with pytest.raises(SystemExit):
+            main(["report", name])
+        assert f"{name}: no such file" in capsys.readouterr().err
 
 
 def test_what_a_file_was_taken_for_is_said_in_a_line(caplog):

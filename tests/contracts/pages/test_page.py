@@ -168,6 +168,7 @@ def test_numbers_of_every_figure_are_in_its_csv_and_in_the_page(make_measurement
     shown = re.search(
         r'<figure id="influence">.*?<details class="numbers">.*?<tbody>(.*?)</tbody>', page, re.DOTALL
     )
+    assert shown is not None
     assert re.findall(r"<t[hd][^>]*>([^<]*)</t", shown[1]) == [cell for row in rows[1:] for cell in row]
     attention = list(csv.DictReader(io.StringIO(files["kernels.csv"].read_text())))
     kernel = make_measurement("U", sink=True)["kernel"].values
