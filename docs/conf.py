@@ -1,8 +1,10 @@
 """How the site is made: `make docs`. Warnings are errors; nothing is fetched from the network."""
 
+import inspect
 import re
 
 from myst_nb.sphinx_ import NbMetadataCollector
+from sphinx.util.inspect import stringify_signature
 
 from posbias import __version__
 
@@ -25,9 +27,10 @@ nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_output_stderr = "remove"
+nb_render_markdown_format = "gfm"
 
 default_role = "code"
-autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_default_options = {"members": True}
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
@@ -49,6 +52,16 @@ def as_restructured_text(app, what, name, obj, options, lines):
         lines += ["::", "", *original.split("\n"), ""] if example else [*paragraph.split("\n"), ""]
 
 
+def plain_signature(app, what, name, obj, options, signature, returns):
+    """Names and defaults alone where types would be what pydantic checks of a field."""
+    if not signature or not re.search(r"Annotated|<factory>", signature):
+        return None
+    given = inspect.signature(obj)
+    named = [one for one in given.parameters.values() if one.name not in ("self", "cls")]
+    plain = stringify_signature(given.replace(parameters=named), show_annotation=False)
+    return plain.replace("<factory>", "…"), returns
+
+
 def print_run_times(app, error):
     """How long each notebook took; on the page of notebooks stands the same as a table."""
     for name in sorted(app.env.found_docs):
@@ -59,4 +72,5 @@ def print_run_times(app, error):
 def setup(app):
     """Called by Sphinx."""
     app.connect("build-finished", print_run_times)
+    app.connect("autodoc-process-signature", plain_signature)
     app.connect("autodoc-process-docstring", as_restructured_text)
