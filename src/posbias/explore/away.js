@@ -16,17 +16,18 @@ const measured = (() => {
 
   function connect(curves, state, changed) {
     const list = id("curves");
-    const tick = (curve) => {
-      const box = controls.make("input", { type: "checkbox", checked: state().shown.includes(curve.key) });
+    const add = (curve) => {
+      const box = controls.make("input", { type: "checkbox", value: curve.key, checked: state().shown.includes(curve.key) });
       box.addEventListener("change", () => {
         const others = state().shown.filter((key) => key !== curve.key);
         state().shown = box.checked ? [...others, curve.key] : others;
         changed();
       });
       list.append(controls.make("div", { className: "field check" },
-        controls.make("label", { title: curve.about || "" }, box, ` ${curve.title}`)));
+        controls.make("label", {}, box, ` ${curve.title}`),
+        controls.make("p", { className: "note", textContent: curve.about || "" })));
     };
-    curves.forEach(tick);
+    curves.forEach(add);
     const take = async (file) => {
       try {
         if (file.size > MOST) throw new Error(`${file.name}: ${Math.round(file.size / 1e6)} MB, at most 64 MB needed`);
@@ -34,7 +35,7 @@ const measured = (() => {
         if (!curves.some((one) => one.key === curve.key)) {
           curves.push(curve);
           state().shown = [...state().shown, curve.key];
-          tick(curve);
+          add(curve);
         }
         id("measured-said").textContent = `${curve.title}: ${told.count(curve.mass.length, "token")}, drawn beneath.`;
         changed();
@@ -50,7 +51,12 @@ const measured = (() => {
     });
   }
 
-  return { connect };
+  // the boxes as a state has them
+  function tick(state) {
+    for (const box of id("curves").querySelectorAll("input")) box.checked = state.shown.includes(box.value);
+  }
+
+  return { connect, tick };
 })();
 
 const away = (() => {

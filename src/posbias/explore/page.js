@@ -121,16 +121,27 @@ const page = (() => {
       remake();
     });
     controls.options(id("preset"), data.presets, (key) => {
-      const { shown } = state;
-      state = structuredClone({ ...data.begin, own: false, ...data.presets.find((one) => one.key === key).state });
-      if (!data.presets.find((one) => one.key === key).state.shown) state.shown = shown;
+      const { shown, tokens, scale } = state;
+      state = structuredClone({ ...data.begin, own: false, shown, tokens, scale, ...presetOf(key).state });
+      measured.tick(state);
       remake();
     });
+    id("preset").prepend(controls.make("option", { value: "set", hidden: true, textContent: "as set below" }));
     id("residual").addEventListener("change", (event) => set("residual")(event.target.checked, true));
     id("sink").addEventListener("change", (event) => { state.sink = event.target.checked ? 0 : null; remake(); });
     id("scale").addEventListener("change", (event) => set("scale")(event.target.value, true));
     fill("content", Object.entries(menu.content.controls), state.content, "content");
     remake();
+  }
+
+  const presetOf = (key) => data.presets.find((one) => one.key === key);
+
+  // whether the state is that of a preset, but for length, scale and curves
+  function is(preset) {
+    if (preset.reason) return false;
+    const same = { tokens: state.tokens, scale: state.scale, shown: state.shown };
+    const made = { ...data.begin, own: false, ...preset.state, ...same };
+    return keep.link(state, made) === "#" && keep.link(made, state) === "#";
   }
 
   // sliders of a part, for numbers that `into` of the state holds
@@ -164,6 +175,10 @@ const page = (() => {
   function show() {
     for (const [name, one] of Object.entries(sizes)) one.show(state[name]);
     for (const part of Object.values(sliders)) for (const one of part) one.refresh();
+    const now = presetOf(id("preset").value);
+    const preset = now && is(now) ? now : data.presets.find(is);
+    id("preset").value = preset ? preset.key : "set";
+    id("preset-words").textContent = preset && preset.remarks ? preset.remarks.map((line) => `${line}.`).join(" ") : "";
     id("residual").checked = state.residual;
     id("sink").checked = state.sink !== null;
     id("scale").value = state.scale;
@@ -198,6 +213,7 @@ const page = (() => {
     away.connect({ toml, title: () => `Influence by position, ${state.tokens.toLocaleString("en")} tokens` });
     addEventListener("hashchange", () => {
       state = keep.read(location.hash, data.begin, menu);
+      measured.tick(state);
       remake();
     });
     new ResizeObserver(() => { if (seen) changed(seen.settled); }).observe(id("profile"));

@@ -12,12 +12,14 @@ import numpy as np
 
 from posbias import __version__
 from posbias.errors import InvalidValueError
+from posbias.explore.curves import curves as curve_list
+from posbias.explore.curves import tiny_architectures
 from posbias.explore.kernel import MOST_DENSE, exported, sweeps
 from posbias.explore.menu import MOST_TOKENS, menu, packed
 from posbias.explore.states import mixing_state, state_of
 from posbias.spec import encode
 from posbias.theory.architecture import Architecture
-from posbias.theory.presets import PRESETS, Preset
+from posbias.theory.presets import PRESETS
 
 SCRIPTS = ("kernel", "compose", "keep", "chart", "told", "controls", "drawn", "views", "away", "page")
 """The parts of the script, each a constant that later ones use."""
@@ -82,8 +84,11 @@ def page_data(
             state = _of_own(architecture, choices)
         begin |= state
         presets.insert(0, {"key": "own", "title": title, "reason": None, "state": dict(begin)})
-    presets += [_preset(one, choices) for one in PRESETS.values()]
-    return {"menu": choices, "begin": begin, "presets": presets, "curves": [*curves]}
+    known = curve_list()
+    shown = {curve["key"]: len(curve["mass"]) for curve in known}
+    models = [*tiny_architectures(), *(one.architecture for one in PRESETS.values())]
+    presets += [_preset(one, choices, shown.get(one.name)) for one in models]
+    return {"menu": choices, "begin": begin, "presets": presets, "curves": [*curves, *known]}
 
 
 def own(architecture: Architecture, title: str, reason: str) -> dict[str, Any]:
@@ -117,11 +122,19 @@ def _of_own(architecture: Architecture, choices: Mapping[str, Any]) -> dict[str,
     return {"own": True, "depth": architecture.depth} | mixing_state(architecture, choices)
 
 
-def _preset(preset: Preset, choices: Mapping[str, Any]) -> dict[str, Any]:
-    architecture = preset.architecture
+def _preset(architecture: Architecture, choices: Mapping[str, Any], measured: int | None) -> dict[str, Any]:
+    """An architecture with a name; `measured` is the length at which its curve was measured, if it was."""
     state, reason = state_of(architecture, choices)
-    about = {"key": preset.name, "title": preset.name, "remarks": list(architecture.remarks)}
-    return about | ({"reason": reason} if reason else {"reason": None, "state": state})
+    name = architecture.name
+    about = {
+        "key": name,
+        "title": f"{name} (measured)" if measured else name,
+        "remarks": [*architecture.remarks],
+    }
+    if reason:
+        return about | {"reason": reason}
+    shown = {"shown": [name], "tokens": measured} if measured else {}
+    return about | {"reason": None, "state": state | shown}
 
 
 def _hash(text: str) -> str:

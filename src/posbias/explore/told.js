@@ -2,7 +2,7 @@
 const told = (() => {
   const percent = (share) => {
     if (share > 0 && share < 0.0005) return "less than 0.1 %";
-    return `${(100 * share).toFixed(share < 0.1 ? 1 : 0)} %`;
+    return `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
   };
   // a share that may be next to all
   const nearly = (share) => (share > 0.995 && share < 1 ? `${(100 * share).toPrecision(5)} %` : percent(share));

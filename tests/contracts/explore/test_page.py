@@ -11,9 +11,13 @@ from command import called
 from measured import measurement
 
 from posbias import load_architecture
+from posbias.explore.curves import curves, tiny_architectures
 from posbias.explore.menu import menu
 from posbias.explore.page import page
-from posbias.store import save_measurement
+from posbias.extrapolation import BUNDLED as SMOLLM2
+from posbias.measurement import measure
+from posbias.predictors import measured_influence
+from posbias.store import load_measurement, save_measurement
 from posbias.theory.presets import PRESETS, preset
 from posbias.theory.rollout import influence
 
@@ -198,7 +202,9 @@ def test_a_link_restores_what_was_chosen(opened):
 
 
 def test_presets_give_their_prediction_and_others_say_why_not(opened, tmp_path):
-    chosen = {"bloom-7b1": 60, "gemma-3-1b": 600, "smollm2-135m": 60}
+    chosen = {"bloom-7b1": 60, "gemma-3-1b": 600, "smollm2-135m": 60, "tiny-window": 200}
+    known = {name: preset(name) for name in chosen if name in PRESETS}
+    known |= {one.name: one for one in tiny_architectures()}
     opened.turn("#")
     for name, tokens in chosen.items():
         opened.tab.select_option("#preset", name)
@@ -206,10 +212,13 @@ def test_presets_give_their_prediction_and_others_say_why_not(opened, tmp_path):
         opened.tab.fill("#tokens", str(tokens))
         opened.tab.press("#tokens", "Enter")
         opened.settle()
-        agrees(opened, tmp_path, preset(name))
-        assert opened.architecture(tmp_path).depth == preset(name).depth
+        agrees(opened, tmp_path, known[name])
+        agrees(opened, tmp_path)
+        shown = [one.get_attribute("value") for one in opened.tab.locator("#curves input:checked").all()]
+        assert shown[-1:] == ([name] if name in {one["key"] for one in curves()} else shown[-1:])
     greyed = opened.tab.locator("#preset option[disabled]").all_text_contents()
-    assert opened.tab.locator("#preset option").count() == len(PRESETS) + 1
+    names = [one.get_attribute("value") for one in opened.tab.locator("#preset option").all()]
+    assert set(names) == {"set", "", *PRESETS, *(one["key"] for one in curves())}
     assert any("smollm3-3b: its layers differ" in one for one in greyed)
     for kind in ("masks", "encodings"):
         told = opened.tab.locator(f"#{kind[:-1]} option[disabled]").all_text_contents()
@@ -236,6 +245,22 @@ def test_a_measurement_is_drawn_beneath(opened, tmp_path):
     assert "<b>toy</b>" in opened.tab.text_content("#profile-legend")
     opened.tab.set_input_files("#measurement", broken)
     opened.tab.wait_for_selector("#measured-said:text('no JSON')")
+
+
+def test_curves_that_come_along_are_those_of_the_models_that_come_along():
+    (smollm2,) = (one for one in curves() if one["key"] == "smollm2-135m")
+    np.testing.assert_allclose(smollm2["mass"], measured_influence(load_measurement(SMOLLM2)).mass, rtol=6e-5)
+    bundled = {path.name for path in SMOLLM2.parent.iterdir() if path.is_dir()}
+    assert {one["key"] for one in curves()} == {"smollm2-135m", *bundled}
+    for one in curves():
+        assert sum(one["mass"]) == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.slow
+def test_a_curve_that_comes_along_is_measured_again():
+    (kept,) = (one for one in curves() if one["key"] == "tiny-nope")
+    again = measured_influence(measure("tiny-nope", tokens=256, prompts=32))
+    np.testing.assert_allclose(kept["mass"], again.mass, rtol=1e-3)
 
 
 def test_pictures_are_saved(opened, tmp_path):

@@ -1,0 +1,39 @@
+"""Measured curves that come with the page: gradient influence on the last token of the bundled models.
+
+`curves.json` is made by `tools/explore_curves.py`.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from importlib.resources import as_file, files
+from typing import Any
+
+from posbias.theory.architecture import Architecture
+from posbias.theory.configs import load_architecture
+from posbias.theory.known_mixing import known_mixing
+from posbias.theory.presets import PRESETS
+
+BUNDLED = files("posbias") / "measurement" / "models" / "bundled"
+
+
+def curves() -> list[dict[str, Any]]:
+    """Key, title, influence by position and what was measured, of each model."""
+    text = files("posbias.explore").joinpath("curves.json").read_text(encoding="utf-8")
+    return [_curve(one) for one in json.loads(text)["curves"]]
+
+
+def _curve(record: Mapping[str, Any]) -> dict[str, Any]:
+    model, mass = record["model"], record["mass"]
+    about = f"mean over {record['prompts']} prompts of {len(mass)} tokens of {record['text']}"
+    return {"key": model, "title": model, "mass": mass, "about": about}
+
+
+def tiny_architectures() -> Iterator[Architecture]:
+    """The measured models that are no presets, each with the λ that was measured."""
+    known = known_mixing()
+    for curve in curves():
+        model = curve["key"]
+        if model not in PRESETS:
+            with as_file(BUNDLED / model / "config.json") as path:
+                yield replace(load_architecture(path), name=model, mixing=known[model])

@@ -1,0 +1,44 @@
+"""The measured curves that come with the page of `posbias explore`, from measurements of the bundled models.
+
+python tools/explore_curves.py FOLDER       write src/posbias/explore/curves.json; FOLDER keeps the measurements
+
+Every tiny model is measured on the bundled text, a minute each on one core; SmolLM2's measurement is bundled.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from posbias.cli.architectures import BUNDLED
+from posbias.extrapolation import BUNDLED as SMOLLM2
+from posbias.measurement import measure
+from posbias.predictors import measured_influence
+from posbias.store import load_measurement, save_json, save_measurement
+
+PAGE = Path(__file__).parents[1] / "src" / "posbias" / "explore" / "curves.json"
+TOKENS, PROMPTS, DIGITS = 256, 32, 5
+
+
+def curve(measurement: Any) -> dict[str, Any]:
+    """Influence by position to five digits, with the model, its checksum and what was measured."""
+    about = measurement.attrs
+    mass = [float(f"{value:.{DIGITS - 1}e}") for value in measured_influence(measurement).mass]
+    return {"model": about["model"], "checksum": about["checksum"], "text": about["text"]} | {
+        "prompts": measurement.sizes["prompt"],
+        "mass": mass,
+    }
+
+
+def main(folder: Path) -> None:
+    """Measure what FOLDER does not have, and write the curves."""
+    curves = [curve(load_measurement(SMOLLM2))]
+    for model in sorted(path.name for path in BUNDLED.iterdir() if path.is_dir()):
+        file = folder / f"{model}.nc"
+        if not file.exists():
+            save_measurement(measure(model, tokens=TOKENS, prompts=PROMPTS), file)
+        curves.append(curve(load_measurement(file)))
+    save_json({"curves": curves}, PAGE)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
