@@ -38,7 +38,7 @@ const page = (() => {
     const tokens = settled ? state.tokens : Math.min(state.tokens, swept ? DRAGGED.swept : DRAGGED.dense);
     const architecture = compose.architecture(state, menu);
     const { mass, lost } = kernel.influence(architecture, tokens, state.depth);
-    const near = settled || tokens * sees() * state.depth <= WORK / 50;
+    const near = settled || tokens * sees() * state.depth <= WORK / 400;
     const passed = near
       ? doubled(state.depth).map((depth) => ({ depth, mass: kernel.influence(architecture, tokens, depth).mass }))
       : [];
