@@ -1,7 +1,7 @@
 """Frames a second of the page of `posbias explore` while λ is dragged, in the browser, and its largest error.
 
 A frame moves the slider, sweeps the final profile (in short texts those after 1, 2, 4, … layers too) and draws
-both charts; a browser without a screen asks for 60 a second at most. Beside it stands what the script takes of one.
+both charts; a browser without a screen asks for 60 a second at most. Beside it: what the script takes of one.
 """
 
 import numpy as np
