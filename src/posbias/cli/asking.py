@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posbias import spec
 from posbias.arguments import shortened
 from posbias.cli import options as shared
 from posbias.cli.asking_options import Asking, Way, spelt
@@ -77,6 +76,7 @@ def _compare_ways(
     place: Path, name: str, jobs: "list[RetrievalJob]", sources: "Sources", options: Options
 ) -> None:
     """Ask the same in each way, in a folder each, and tell what they change against the first."""
+    from posbias import spec
     from posbias.imports.asked import SCHEMA
     from posbias.retrieval.factor import curve_differences
     from posbias.store import save_json

@@ -6,7 +6,7 @@ stands beside it as PNG and SVG, its numbers as CSV. The same measurement and se
 """
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +37,7 @@ class Report:
     answer: list[str]
     comparison: "Comparison"
     predictions: "dict[str, Profile]"
-    verdicts: list[str]
+    verdicts: list[str] = field(default_factory=list)
 
 
 @typed

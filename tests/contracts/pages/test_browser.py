@@ -4,8 +4,8 @@ import shutil
 import subprocess
 
 import pytest
-from test_page import plain
 from test_papers_page import read as read_page
+from test_report_page import plain
 
 from posbias.reports import write_report
 

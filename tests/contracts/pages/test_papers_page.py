@@ -6,7 +6,7 @@ import re
 from types import SimpleNamespace
 
 import pytest
-from test_page import LOADING, plain, read
+from test_report_page import LOADING, plain, read
 from three_papers import CLAIMS, EFFECTS, ERRATA, PAGE, READINGS, STUDIES, judged, study
 
 from posbias.errors import InvalidValueError, OutputFileError
