@@ -8,7 +8,7 @@ INSTALL := -m pip install --disable-pip-version-check --progress-bar off -c cons
 # a file's tests stay in one process, in the order of collection: tests that wait come first
 TESTS := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: report test test-all test-adapters fuzz lint bench dist docs venv
+.PHONY: report test test-all coverage test-adapters fuzz lint bench dist docs venv
 
 ## The main job: measure the bundled model on the bundled text, compare with the theory, write the report
 report: venv
@@ -21,6 +21,10 @@ test: venv
 ## All tests
 test-all: venv
 	$(TESTS)
+
+## What of the package the tests run, by file; compiled code and other processes count as not run
+coverage: venv
+	$(TESTS) -m "not slow and not real_model" --hypothesis-profile=quick --cov=posbias --cov-report=term:skip-covered
 
 ## LangChain, LlamaIndex and Haystack with our adapters, in an environment of their own
 test-adapters: .venv-adapters/.installed

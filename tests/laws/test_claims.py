@@ -136,9 +136,10 @@ def test_a_line_says_whose_claim_it_is_and_what_is_seen_where_nothing_is_decided
 
 
 def test_a_failing_effect_is_shown_before_an_undecided_one():
-    claim = judged(claim_that("so"), (effect("undecided"), effect("fails"), effect("flawed")))
-    assert claim.deciding == effect("fails")
-    assert judged(claim_that("so"), (effect("holds"), effect("flawed"))).deciding == effect("flawed")
+    fails, flawed = effect("fails"), effect("flawed")
+    assert judged(claim_that("so"), (effect("undecided"), fails, flawed)).deciding is fails
+    # the estimate of a flawed one is NaN, which equals nothing, from Python 3.13 on not even itself in a value
+    assert judged(claim_that("so"), (effect("holds"), flawed)).deciding is flawed
 
 
 def test_many_effects_fail_no_more_often_than_one():
