@@ -62,11 +62,12 @@ const chart = (() => {
           spec.y.format ? spec.y.format(tick) : rounded(tick)),
       );
     }
-    const along = steps(spec.x.least, spec.x.most, width / 110).filter((tick) => !spec.x.whole || tick % 1 === 0);
+    const along = steps(spec.x.least, spec.x.most, width / 80).filter((tick) => !spec.x.whole || tick % 1 === 0);
     for (const tick of along) {
       svg.append(
         element("line", { class: "axis", x1: x(tick), x2: x(tick), y1: bottom, y2: bottom + 4 }),
-        element("text", { class: "tick", x: x(tick), y: bottom + 17, "text-anchor": "middle" }, rounded(tick)),
+        element("text", { class: "tick", x: x(tick), y: bottom + 17, "text-anchor": "middle" },
+          spec.x.format ? spec.x.format(tick) : rounded(tick)),
       );
     }
     svg.append(

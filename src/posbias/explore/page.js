@@ -76,6 +76,7 @@ const page = (() => {
     views.layers(now, done, bound);
     views.tables(now, curves, state);
     views.words(now, caveats());
+    panels.draw(data.panels, state.residual);
     id("file").querySelector("pre").textContent = toml();
     history.replaceState(null, "", keep.link(state, data.begin) === "#" ? location.pathname + location.search
       : keep.link(state, data.begin));

@@ -16,12 +16,25 @@ from posbias.explore.curves import curves as curve_list
 from posbias.explore.curves import tiny_architectures
 from posbias.explore.kernel import MOST_DENSE, exported, sweeps
 from posbias.explore.menu import MOST_TOKENS, menu, packed
+from posbias.explore.panels import panels
 from posbias.explore.states import mixing_state, state_of
 from posbias.spec import encode
 from posbias.theory.architecture import Architecture
 from posbias.theory.presets import PRESETS
 
-SCRIPTS = ("kernel", "compose", "keep", "chart", "told", "controls", "drawn", "views", "away", "page")
+SCRIPTS = (
+    "kernel",
+    "compose",
+    "keep",
+    "chart",
+    "told",
+    "controls",
+    "drawn",
+    "views",
+    "panels",
+    "away",
+    "page",
+)
 """The parts of the script, each a constant that later ones use."""
 BEGIN = {
     "depth": 24, "heads": 16, "tokens": 256, "every": 0, "mask": "causal", "numbers": {}, "encoding": "alibi",
@@ -88,7 +101,13 @@ def page_data(
     shown = {curve["key"]: len(curve["mass"]) for curve in known}
     models = [*tiny_architectures(), *(one.architecture for one in PRESETS.values())]
     presets += [_preset(one, choices, shown.get(one.name)) for one in models]
-    return {"menu": choices, "begin": begin, "presets": presets, "curves": [*curves, *known]}
+    return {
+        "menu": choices,
+        "begin": begin,
+        "presets": presets,
+        "curves": [*curves, *known],
+        "panels": panels(),
+    }
 
 
 def own(architecture: Architecture, title: str, reason: str) -> dict[str, Any]:

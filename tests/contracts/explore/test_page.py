@@ -8,16 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command import called
-from measured import measurement
 
 from posbias import load_architecture
 from posbias.explore.curves import curves, tiny_architectures
 from posbias.explore.menu import menu
 from posbias.explore.page import page
-from posbias.extrapolation import BUNDLED as SMOLLM2
-from posbias.measurement import measure
-from posbias.predictors import measured_influence
-from posbias.store import load_measurement, save_measurement
+from posbias.explore.panels import panels
+from posbias.papers.wu2025.recorded import FOLDER
 from posbias.theory.presets import PRESETS, preset
 from posbias.theory.rollout import influence
 
@@ -247,20 +244,24 @@ def test_a_measurement_is_drawn_beneath(opened, tmp_path):
     opened.tab.wait_for_selector("#measured-said:text('no JSON')")
 
 
-def test_curves_that_come_along_are_those_of_the_models_that_come_along():
-    (smollm2,) = (one for one in curves() if one["key"] == "smollm2-135m")
-    np.testing.assert_allclose(smollm2["mass"], measured_influence(load_measurement(SMOLLM2)).mass, rtol=6e-5)
-    bundled = {path.name for path in SMOLLM2.parent.iterdir() if path.is_dir()}
-    assert {one["key"] for one in curves()} == {"smollm2-135m", *bundled}
-    for one in curves():
-        assert sum(one["mass"]) == pytest.approx(1, abs=1e-4)
-
-
-@pytest.mark.slow
-def test_a_curve_that_comes_along_is_measured_again():
-    (kept,) = (one for one in curves() if one["key"] == "tiny-nope")
-    again = measured_influence(measure("tiny-nope", tokens=256, prompts=32))
-    np.testing.assert_allclose(kept["mass"], again.mass, rtol=1e-3)
+def test_gaps_are_those_of_the_recorded_networks(opened):
+    rows = panels()["gaps"]["rows"]
+    recorded = [cell for path in FOLDER.glob("*.json") if (cell := json.loads(path.read_text()))]
+    pairs = [
+        (one["content"]["gaps"]["first-middle"]["all"]["values"], one["specification"]) for one in recorded
+    ]
+    assert len(rows) == 24
+    for row in rows:
+        (spec,) = (told for gaps, told in pairs if gaps == row["first"])
+        assert spec["network"]["residual"] == row["residual"]
+        assert str(spec["network"]["depth"]) in row["label"]
+    shown = []
+    for word in ("on", "off"):
+        opened.turn(f"#tokens=32&residual={word}")
+        shown.append(opened.tab.text_content("#gaps-numbers tbody"))
+        told = [one for one in rows if one["residual"] is (word == "on")]
+        assert all(f"{gap:.3f}"[:5] in shown[-1] for row in told for gap in row["first"] if gap > 0.01)
+    assert shown[0] != shown[1]
 
 
 def test_pictures_are_saved(opened, tmp_path):
@@ -300,41 +301,3 @@ def test_the_page_fits_its_width_and_has_no_barrier(browser, written, width, sch
         assert not [(one["id"], [node["html"][:120] for node in one["nodes"]]) for one in found]
     finally:
         tab.context.close()
-
-
-def test_the_command_begins_from_what_is_given(tmp_path):
-    save_measurement(measurement("tiny-alibi", positional="alibi"), tmp_path / "m.nc")
-    (tmp_path / "a.json").write_text(
-        json.dumps(
-            {"schema": "measure/1", "model": "x", "influence": [0.5, 0.2, 0.3] * 4, "mixing": [0.5, 0.1]}
-        )
-    )
-    for given, said in (((), "24 layers"), (("m.nc",), "tiny-alibi: m.nc"), (("a.json",), "x: a.json")):
-        answer = called("explore", *given, "--no-open", "--json", cwd=tmp_path)
-        assert answer.returncode == 0, answer.stderr
-        assert json.loads(answer.stdout) == {
-            "schema": "explore/1",
-            "page": "explore.html",
-            "opened": False,
-            "begins_from": given[0] if given else None,
-        }
-        assert said in (tmp_path / "explore.html").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("nowhere",), "no such file"),
-        (("--out", "page.txt"), "out: 'page.txt' given, a file that ends in .html needed"),
-        (("--tokens", "7"), "tokens: 7 given, 8 to 100,000 needed"),
-        (("--tokens", "1M"), "tokens: 1,000,000 given, 8 to 100,000 needed"),
-        (("bad.json",), "influence: 'x' given, a list of shares needed"),
-    ],
-)
-def test_the_command_refuses_in_a_line_and_writes_nothing(tmp_path, words, said):
-    (tmp_path / "bad.json").write_text('{"schema": "measure/1", "influence": "x"}')
-    answer = called("explore", *words, "--no-open", cwd=tmp_path)
-    assert answer.returncode == 2
-    assert said in answer.stderr
-    assert answer.stderr.count("\n") == 1
-    assert not (tmp_path / "explore.html").exists()

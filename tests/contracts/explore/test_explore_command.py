@@ -1,0 +1,78 @@
+"""The command `posbias explore`, and the tables that come with its page."""
+
+import json
+
+import numpy as np
+import pytest
+from command import called
+from measured import measurement
+
+from posbias.explore.curves import curves
+from posbias.explore.panels import panels
+from posbias.extrapolation import BUNDLED as SMOLLM2
+from posbias.measurement import measure
+from posbias.predictors import measured_influence
+from posbias.store import load_measurement, save_measurement
+from posbias.theory.closed_forms.recency import recency_excess
+
+
+def test_the_command_begins_from_what_is_given(tmp_path):
+    save_measurement(measurement("tiny-alibi", positional="alibi"), tmp_path / "m.nc")
+    (tmp_path / "a.json").write_text(
+        json.dumps(
+            {"schema": "measure/1", "model": "x", "influence": [0.5, 0.2, 0.3] * 4, "mixing": [0.5, 0.1]}
+        )
+    )
+    for given, said in (((), "24 layers"), (("m.nc",), "tiny-alibi: m.nc"), (("a.json",), "x: a.json")):
+        answer = called("explore", *given, "--no-open", "--json", cwd=tmp_path)
+        assert answer.returncode == 0, answer.stderr
+        assert json.loads(answer.stdout) == {
+            "schema": "explore/1",
+            "page": "explore.html",
+            "opened": False,
+            "begins_from": given[0] if given else None,
+        }
+        assert said in (tmp_path / "explore.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("nowhere",), "no such file"),
+        (("--out", "page.txt"), "out: 'page.txt' given, a file that ends in .html needed"),
+        (("--tokens", "7"), "tokens: 7 given, 8 to 100,000 needed"),
+        (("--tokens", "1M"), "tokens: 1,000,000 given, 8 to 100,000 needed"),
+        (("bad.json",), "influence: 'x' given, a list of shares needed"),
+    ],
+)
+def test_the_command_refuses_in_a_line_and_writes_nothing(tmp_path, words, said):
+    (tmp_path / "bad.json").write_text('{"schema": "measure/1", "influence": "x"}')
+    answer = called("explore", *words, "--no-open", cwd=tmp_path)
+    assert answer.returncode == 2
+    assert said in answer.stderr
+    assert answer.stderr.count("\n") == 1
+    assert not (tmp_path / "explore.html").exists()
+
+
+def test_curves_that_come_along_are_those_of_the_models_that_come_along():
+    (smollm2,) = (one for one in curves() if one["key"] == "smollm2-135m")
+    np.testing.assert_allclose(smollm2["mass"], measured_influence(load_measurement(SMOLLM2)).mass, rtol=6e-5)
+    bundled = {path.name for path in SMOLLM2.parent.iterdir() if path.is_dir()}
+    assert {one["key"] for one in curves()} == {"smollm2-135m", *bundled}
+    for one in curves():
+        assert sum(one["mass"]) == pytest.approx(1, abs=1e-4)
+
+
+def test_recency_is_that_of_the_quadrature():
+    kept = panels()["recency"]
+    for residual, d, alpha in ((False, 32, 0.5), (True, 128, 0.9)):
+        row = kept["residual" if residual else "plain"][kept["anisotropies"].index(alpha)]
+        exact = 0.5 + recency_excess(d, alpha, residual=residual).value[1]
+        assert row[kept["dimensions"].index(d)] == pytest.approx(exact, abs=1e-6)
+
+
+@pytest.mark.slow
+def test_a_curve_that_comes_along_is_measured_again():
+    (kept,) = (one for one in curves() if one["key"] == "tiny-nope")
+    again = measured_influence(measure("tiny-nope", tokens=256, prompts=32))
+    np.testing.assert_allclose(kept["mass"], again.mass, rtol=1e-3)
