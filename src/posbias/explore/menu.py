@@ -166,6 +166,7 @@ def _encoding(cls: Any) -> dict[str, Any]:
     return about | {
         "reason": layer_not_expressed(layer),
         "caveat": "; ".join(filter(None, (chosen, caveat))) or None,
+        "exact": given.exact,
         "controls": {
             role: _control([field], *numbers) | {"unit": spelt[field]}
             for role, (field, *numbers) in controls.items()
@@ -252,7 +253,7 @@ def _schedules() -> Iterator[dict[str, Any]]:
             "coefficients": list(known.coefficients),
             "controls": {},
             "value": encode(known),
-            "caveat": None,
+            "caveat": f"λ is that of {name} at {known.tokens:,} tokens, at the same relative depth and any length",
             "alone": False,
         }
     by_layer = PerLayer((1.0,))

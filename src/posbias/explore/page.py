@@ -128,8 +128,15 @@ def own(architecture: Architecture, title: str, reason: str) -> dict[str, Any]:
         "values": [encode(layer) for layer in architecture.layers],
         "tokens": tokens,
         "heads": max(layer.heads for layer in architecture.layers),
-        "assumptions": [*architecture.remarks],
+        "assumptions": [*architecture.remarks, *_left_out(architecture)],
+        "exact": not _left_out(architecture),
     }
+
+
+def _left_out(architecture: Architecture) -> list[str]:
+    """What the encodings of an architecture leave to measurement or to choice."""
+    inexact = [layer.positional for layer in architecture.layers if not layer.positional.exact]
+    return sorted({str(getattr(one, "caveat", one.kind)) for one in inexact})
 
 
 def _longest(architecture: Architecture) -> int:

@@ -109,8 +109,9 @@ const views = (() => {
       now.architecture.mixing.map((value, t) => [String(t), shown(value)]), 129);
   }
 
-  function words(now, caveats) {
+  function words(now, caveats, exact) {
     const said = told.profile(now.mass, now.lost, now.architecture.mixing.length);
+    if (!exact) said.unshift("Part of the encoding is left out or chosen (below), so this is no verdict on a model.");
     id("said").replaceChildren(...said.map((text) => Object.assign(document.createElement("p"), { textContent: text })));
     id("caveats").textContent = caveats.length ? `Taken for granted: ${caveats.join("; ")}.` : "";
   }

@@ -19,11 +19,9 @@ from posbias.theory.presets import PRESETS, preset
 from posbias.theory.rollout import influence
 
 TOLERANCE = 1e-9
-PATIENCE = 240_000
-"""Milliseconds that a loaded machine has for a step."""
+PATIENCE = 240_000  # milliseconds that a loaded machine has for a step
 MOST_BYTES = 300_000
-AXE = os.environ.get("POSBIAS_AXE", "")
-"""Where axe.min.js of the npm package axe-core lies."""
+AXE = os.environ.get("POSBIAS_AXE", "")  # where axe.min.js of the npm package axe-core lies
 GO = """hash => new Promise(done => {
   if (location.hash === hash) { done(); return; }
   addEventListener("hashchange", () => done(), { once: true });
@@ -194,8 +192,7 @@ def test_a_link_restores_what_was_chosen(opened):
     opened.turn(
         "#tokens=nonsense&depth=-3&mask=dilated&encoding=__proto__&drawn=a,b&heads=7&scale=x&sink=&nothing"
     )
-    state = opened.ask("state")
-    assert (state["tokens"], state["depth"], state["mask"], state["heads"]) == (96, 1, "causal", 16)
+    assert opened.ask("state").items() >= {"tokens": 96, "depth": 1, "mask": "causal", "heads": 16}.items()
 
 
 def test_presets_give_their_prediction_and_others_say_why_not(opened, tmp_path):
@@ -213,10 +210,9 @@ def test_presets_give_their_prediction_and_others_say_why_not(opened, tmp_path):
         agrees(opened, tmp_path)
         shown = [one.get_attribute("value") for one in opened.tab.locator("#curves input:checked").all()]
         assert shown[-1:] == ([name] if name in {one["key"] for one in curves()} else shown[-1:])
-    greyed = opened.tab.locator("#preset option[disabled]").all_text_contents()
     names = [one.get_attribute("value") for one in opened.tab.locator("#preset option").all()]
     assert set(names) == {"set", "", *PRESETS, *(one["key"] for one in curves())}
-    assert any("smollm3-3b: its layers differ" in one for one in greyed)
+    assert "its layers differ" in opened.tab.text_content("#preset option[value=smollm3-3b]:disabled")
     for kind in ("masks", "encodings"):
         told = opened.tab.locator(f"#{kind[:-1]} option[disabled]").all_text_contents()
         assert [f"{one['title']}: {one['reason']}" for one in MENU[kind] if one["reason"]] == told
@@ -227,6 +223,7 @@ def test_the_layers_of_a_file_that_the_controls_do_not_have_are_swept_as_they_ar
     agrees(tab, tmp_path, preset("smollm3-3b"))
     agrees(tab, tmp_path)
     assert tab.tab.locator("#encoding").is_disabled()
+    assert "no verdict" in tab.tab.text_content("#said")
     tab.context.close()
     assert not tab.wrong
 
