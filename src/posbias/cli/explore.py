@@ -1,7 +1,8 @@
 """`posbias explore`: the page on which one turns what the theory is about."""
 
+import logging
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -10,6 +11,11 @@ from posbias.cli import options as shared
 from posbias.cli.architectures import architecture_from
 from posbias.cli.output import answer_with
 from posbias.errors import InputFileError, InvalidValueError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+log = logging.getLogger(__name__)
 
 
 @shared.options
@@ -73,18 +79,45 @@ def _begin(given: str | None) -> tuple[Any, int | None, dict[str, Any] | None]:
         return None, None, None
     path = Path(given)
     if path.suffix == ".nc":
-        from posbias.predictors import measured_influence, measured_mixing
         from posbias.store import load_measurement
 
-        found = load_measurement(path, needs=("influence", "mixing"))
-        mass, mixing = measured_influence(found).mass.tolist(), measured_mixing(found).tolist()
-        about = {name: found.attrs[name] for name in ("model", "positional", "heads") if name in found.attrs}
-    elif path.suffix == ".json" and path.is_file() and (told := _measure_answer(path)):
+        return _of_dataset(load_measurement(path, needs=("influence", "mixing")), path)
+    if path.suffix == ".json" and path.is_file() and (told := _measure_answer(path)):
         mass, mixing, about = told["influence"], told["mixing"], {"model": told["model"]}
     else:
         return *architecture_from(given), None
-    model = str(about.get("model", path.stem))
-    curve = {"key": "yours", "title": f"{model}: {path.name}", "mass": mass, "about": str(path)}
+    return _of_curve(path, mass, mixing, about)
+
+
+def write_beside(found: "xr.Dataset", file: Path, out: Path) -> Path | None:
+    """The page that begins from a measurement, whose file is `file`; None for one that the page cannot show."""
+    from posbias.explore.page import page
+    from posbias.files import write_text
+
+    architecture, tokens, curve = _of_dataset(found, file)
+    try:
+        html = page(architecture, tokens, file.name, [curve])
+    except InvalidValueError as error:
+        log.info("no page to turn it on: %s", error)
+        return None
+    return write_text(out, html)
+
+
+def _of_dataset(found: "xr.Dataset", file: Path) -> tuple[Any, int, dict[str, Any]]:
+    """What `_begin` finds in a measurement."""
+    from posbias.predictors import measured_influence, measured_mixing
+
+    mass, mixing = measured_influence(found).mass.tolist(), measured_mixing(found).tolist()
+    about = {name: found.attrs[name] for name in ("model", "positional", "heads") if name in found.attrs}
+    return _of_curve(file, mass, mixing, about)
+
+
+def _of_curve(
+    file: Path, mass: list[float], mixing: list[float], about: dict[str, Any]
+) -> tuple[Any, int, dict[str, Any]]:
+    """The architecture of a measured model, the length, and the curve."""
+    model = str(about.get("model", file.stem))
+    curve = {"key": "yours", "title": f"{model}: {file.name}", "mass": mass, "about": file.name}
     return _of_measurement(model, mixing, about, len(mass)), len(mass), curve
 
 

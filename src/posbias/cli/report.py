@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from posbias.arguments import shortened
 from posbias.cli import options as shared
+from posbias.cli.explore import write_beside
 from posbias.cli.measure import measured, results_of
 from posbias.cli.output import answer_with
 from posbias.errors import InvalidValueError, OtherKindError
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 log = logging.getLogger(__name__)
+TURNED = "the architecture to turn, with this curve beneath"
+"""What a report says of the page of `posbias explore` that lies beside it."""
 
 
 @shared.options
@@ -79,10 +82,12 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
         return
     measurement, written, folder = finished
     log.info("comparing and drawing …")
-    page = write_report(measurement, folder, seed=options.seed)
+    turned = write_beside(measurement, written, folder / "explore.html")
+    links = {} if turned is None else {turned.name: TURNED}
+    page = write_report(measurement, folder, seed=options.seed, links=links)
     labels = {key: profile.attrs["predictor"] for key, profile in page.predictions.items()}
     answer = {"page": str(page.page), "measurement": str(written), "answer": page.answer}
-    answer |= {"verdicts": page.verdicts}
+    answer |= {"verdicts": page.verdicts, "explore": None if turned is None else str(turned)}
     told = [*page.answer, "", *page.verdicts, ""]
     lines = [*told, *comparison_table(page.comparison, labels), "", f"report: {page.page}"]
     answer_with("report/1", answer | page.comparison.as_dict(), lambda: lines, options.json)

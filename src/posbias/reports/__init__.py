@@ -6,6 +6,7 @@ stands beside it as PNG and SVG, its numbers as CSV. The same measurement and se
 """
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,13 +42,19 @@ class Report:
 
 
 @typed
-def write_report(measurement: "xr.Dataset", folder: str | os.PathLike[str], *, seed: int = 0) -> Report:
+def write_report(
+    measurement: "xr.Dataset",
+    folder: str | os.PathLike[str],
+    *,
+    seed: int = 0,
+    links: Mapping[str, str] | None = None,
+) -> Report:
     """Predict, compare, draw, and write `report.html` and the figures into `folder`, each whole or not at all.
 
     `measurement` is a dataset as `docs/measurement.md` describes it; `seed` draws the resamples of the
-    prompts. Files of an earlier report are replaced. Raises `MissingPackageError` without matplotlib or
-    jinja2, `InvalidValueError` if the measurement lacks something, `OutputFileError` if a file cannot be
-    written.
+    prompts; `links` name what lies beside the page, by file. Files of an earlier report are replaced. Raises
+    `MissingPackageError` without matplotlib or jinja2, `InvalidValueError` if the measurement lacks something,
+    `OutputFileError` if a file cannot be written.
     """
     whole("seed", seed, 0)
     if measurement.attrs.get("encoder"):
@@ -76,7 +83,7 @@ def write_report(measurement: "xr.Dataset", folder: str | os.PathLike[str], *, s
         plates.append((one, pictures["svg"]))
         beside = pictures | {"csv": one.numbers.csv().encode()}
         written += [write_bytes(Path(folder) / f"{one.name}.{kind}", beside[kind]) for kind in beside]
-    page = render(found, told, judged, plates)
+    page = render(found, told, judged, plates, links or {})
     place = write_text(Path(folder) / "report.html", page)
     return Report(place, written, [one.text for one in told], comparison, predicted, judged)
 

@@ -1,7 +1,7 @@
 """The page: everything found, set into the template."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -63,8 +63,12 @@ def render(
     answers: Sequence[Answer],
     verdicts: Sequence[str],
     plates: Sequence[tuple[Illustration, bytes]],
+    links: Mapping[str, str],
 ) -> str:
-    """The whole page as HTML that needs no other file, no script and no network; `plates` are figures as SVG."""
+    """The whole page as HTML that needs no other file, no script and no network.
+
+    `plates` are figures as SVG, `links` what lies beside it, by file.
+    """
     from markupsafe import Markup
 
     from posbias.reports.setting import resource, template
@@ -80,6 +84,7 @@ def render(
         answers=answers,
         verdicts=verdicts,
         plates=[Plate.of(one, vector) for one, vector in plates],
+        links=links,
         measures=MEASURES,
         scores=tables.scores(found.comparison),
         held_out=tables.held_out(found.comparison),

@@ -35,6 +35,22 @@ def test_the_command_begins_from_what_is_given(tmp_path):
         assert said in (tmp_path / "explore.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("tokens", [16, 6])
+def test_a_report_links_the_page_that_begins_from_its_measurement(tokens, tmp_path):
+    words = ("report", "tiny-nope", "--tokens", tokens, "--prompts", 3, "--out", "r", "--json")
+    answer = called(*words, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    linked = 'href="explore.html"' in (tmp_path / "r" / "report.html").read_text(encoding="utf-8")
+    if tokens < 8:  # fewer than the page shows
+        assert json.loads(answer.stdout)["explore"] is None
+        assert not linked
+    else:
+        page = (tmp_path / json.loads(answer.stdout)["explore"]).read_text(encoding="utf-8")
+        assert linked
+        assert "tiny-nope: measurement.nc" in page
+        assert str(tmp_path) not in page
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
