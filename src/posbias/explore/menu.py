@@ -87,7 +87,11 @@ def _about(cls: Any) -> dict[str, Any]:
     """Key, name and first sentence of a member."""
     words = " ".join((inspect.getdoc(cls) or "").split()).replace("`", "")
     title = re.sub(r"(?<=[a-z]{2})(?=[A-Z][a-z])", " ", cls.__name__)
-    return {"key": cls.kind, "title": title, "words": re.split(r"(?<! al)[.] ", words)[0].rstrip(".")}
+    return {
+        "key": cls.kind,
+        "title": title,
+        "words": re.split(r"(?<! al)(?<!\bEq)[.] ", words)[0].rstrip("."),
+    }
 
 
 def _control(path: list[Any], label: str, least: float, most: float, first: float) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from command import called
 from measured import measurement
 
 from posbias.explore.curves import curves
+from posbias.explore.menu import menu
 from posbias.explore.panels import panels
 from posbias.extrapolation import BUNDLED as SMOLLM2
 from posbias.measurement import measure
@@ -68,6 +69,12 @@ def test_the_command_refuses_in_a_line_and_writes_nothing(tmp_path, words, said)
     assert said in answer.stderr
     assert answer.stderr.count("\n") == 1
     assert not (tmp_path / "explore.html").exists()
+
+
+def test_what_is_said_of_a_choice_is_a_whole_sentence():
+    said = [one["words"] for choices in menu().values() if isinstance(choices, list) for one in choices]
+    assert len(said) > 30
+    assert all(words.count("(") == words.count(")") for words in said)
 
 
 def test_curves_that_come_along_are_those_of_the_models_that_come_along():
