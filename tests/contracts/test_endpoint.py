@@ -101,6 +101,28 @@ def test_a_refusal_is_told_at_once(code, pauses):
     assert (len(server.asked), pauses) == (1, [])
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            b'{"error": {"message": "The model m is not here", "type": "invalid"}}',
+            "[(]The model m is not here[)]",
+        ),
+        (b'{"detail": "Not\\nauthenticated"}', "[(]Not authenticated[)]"),
+        (b'{"error": {"message": "%s"}}' % (b"x" * 900), "x{500} …[)]"),
+        (b'{"error": {"message": 3}}', "message"),
+        (b"[1]", r"\[1]"),
+        (b"<html>", "<html>"),
+    ],
+)
+def test_the_words_of_a_refusal_are_the_servers_own(body, said):
+    with (
+        serving(lambda number, _: ("status", 404, {}, body)) as server,
+        pytest.raises(ModelError, match=said),
+    ):
+        Endpoint(server.url, "m")("?")
+
+
 def test_a_server_that_says_when_is_asked_then_but_not_in_a_year(pauses):
     waits = ["7", "31536000", email.utils.formatdate(time.time() + 30, usegmt=True), "nonsense"]
 

@@ -28,6 +28,8 @@ KEY = "OPENAI_API_KEY"
 """The environment variable that holds the key; without one, none is sent."""
 LARGEST = 4 * 2**20
 """Bytes of an answer."""
+LONGEST_MESSAGE = 500
+"""Characters of a server's own words in an error."""
 LONGEST_WAIT = 60.0
 """Seconds between two tries, also where the server asks for more."""
 _AGAIN = {408, 409, 425, 429, 500, 502, 503, 504, 529}
@@ -156,7 +158,7 @@ class Endpoint:
             body = error.read(2000).decode(errors="replace")
         except (OSError, http.client.HTTPException):
             body = ""
-        said = f"HTTP {error.code} {error.reason}" + (f" ({shortened(body)})" if body.strip() else "")
+        said = f"HTTP {error.code} {error.reason}" + (f" ({_words_of(body)})" if body.strip() else "")
         if error.code in _AGAIN:
             return _RefusedError(said, seconds_of(error.headers.get("Retry-After")))
         if 300 <= error.code < 400:
@@ -180,6 +182,20 @@ class Endpoint:
         if not isinstance(text, str):
             raise _RefusedError(f"not an answer of this api: {shortened(text)} in the place of a text")
         return text
+
+
+def _words_of(body: str) -> str:
+    """What a server says of an error: the message that OpenAI or FastAPI puts there, else the body, shortened."""
+    try:
+        told = json.loads(body)
+        told = told.get("error", told)
+        message = told if isinstance(told, str) else told.get("message") or told.get("detail")
+    except (ValueError, AttributeError, RecursionError):
+        message = None
+    if not isinstance(message, str) or not message.strip():
+        return shortened(body)
+    words = " ".join(message.split())
+    return words if len(words) <= LONGEST_MESSAGE else f"{words[:LONGEST_MESSAGE]} …"
 
 
 def seconds_of(retry_after: str | None) -> float:
