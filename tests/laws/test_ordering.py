@@ -224,6 +224,9 @@ def test_what_the_profile_was_not_measured_at_is_said():
     assert order(4, [1] * 4, profile=of_twenty).extrapolated == other
     (said,) = order(4, [1] * 4, profile=of_places(hits, {"job": {"task": "documents"}})).warnings
     assert said == "how many documents its prompts had is not kept: taken for 4, the places asked at"
+    (places,) = order(5, [1] * 5, profile=of_places(hits, {"job": {"task": "documents"}})).extrapolated
+    assert places.startswith("measured at 4 places of the documents, these are 5: ")
+    assert "--positions 5" in places
 
 
 @given(st.integers(2, 7), st.integers(0, 9), st.integers(0, 99))

@@ -279,9 +279,16 @@ def _extrapolated(profile: Profile, slots: Slots, documents: int, in_tokens: boo
     if profile.measures == BASELINE:
         return said
     job = profile.attrs.get("job")
-    places = (job.get("pairs") if isinstance(job, Mapping) else None) or profile.tokens
+    job = job if isinstance(job, Mapping) else {}
+    places = job.get("pairs") or profile.tokens
     if profile.kind != "mass" and documents != places:
-        said.append(f"measured with {places} documents, these are {documents}")
+        if job.get("task") == "documents":
+            said.append(
+                f"measured at {places} places of the documents, these are {documents}: "
+                f"`posbias retrieve --positions {documents}` asks at each"
+            )
+        else:
+            said.append(f"measured with {places} documents, these are {documents}")
     if asked < profile.tokens:
         said.append(f"measured at {asked} of {profile.tokens} places, those between are taken on a line")
     measured = profile.tokens if profile.kind == "mass" else profile.attrs.get("tokens")
