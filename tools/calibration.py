@@ -1,7 +1,8 @@
-"""How extrapolating from a measurement fares: src/posbias/extrapolation.toml and the table in docs/calibration.md.
+"""How extrapolating from a measurement fares: src/posbias/extrapolation.toml and the tables in docs/calibration.md.
 
 python tools/calibration.py influence MODEL TOKENS PROMPTS OUT.nc   measure the influence alone
 python tools/calibration.py score SHORT.nc … --against LONG.nc …    add trials from each to each longer one
+python tools/calibration.py leads                                   by how much each rule led, with intervals
 """
 
 import argparse
@@ -113,15 +114,12 @@ def _scores(p: np.ndarray, q: np.ndarray) -> Pair:
 
 
 def write(new: list[Trial]) -> None:
-    """New trials beside those known, as facts, and as a table between the page's marks."""
+    """New trials beside those known, as facts, and as tables between the page's marks."""
     kept = {_place(one): one for one in (*trials(), *new)}
     ordered = [kept[place] for place in sorted(kept)]
     DATA.write_text(HEAD + "".join(map(_entry, ordered)), encoding="utf-8")
-    head = "| model | from → to | prompts | measured | even spread | recency only | split halves | "
-    head += "noise ceiling | " + " | ".join(rule.label for rule in RULES.values()) + " |"
-    lines = [head, "|" + "---|" * (8 + len(RULES)), *map(_row, ordered)]
     page = PAGE.read_text(encoding="utf-8")
-    for mark, table in (("trials", lines), ("leads", _leads_rows(ordered))):
+    for mark, table in (("targets", _target_rows(ordered)), ("trials", _rows(ordered))):
         before, rest = page.split(f"<!-- {mark} -->")
         after = rest.split(f"<!-- end of {mark} -->")[1]
         page = f"{before}<!-- {mark} -->\n\n" + "\n".join(table) + f"\n\n<!-- end of {mark} -->{after}"
@@ -145,9 +143,25 @@ def _entry(one: Trial) -> str:
     return f"\n[[trial]]\n{about}"
 
 
+def _target_rows(ordered: list[Trial]) -> list[str]:
+    """What was measured at each longer length, as a table."""
+    head = "| at | prompts | measured | even spread | recency only | split halves | noise ceiling |"
+    of = {
+        f"{one.model}, {one.tokens:,}": f"{one.prompts} | {one.verdict} | – / {one.even:.3f} | "
+        + " | ".join(map(_pair, (one.recency, one.halves, one.ceiling)))
+        for one in ordered
+    }
+    return [head, "|" + "---|" * 7, *(f"| {place} | {told} |" for place, told in of.items())]
+
+
+def _rows(ordered: list[Trial]) -> list[str]:
+    """Scores and verdict of each rule, as a table."""
+    head = "| from → to | " + " | ".join(rule.label for rule in RULES.values()) + " |"
+    return [head, "|" + "---|" * (1 + len(RULES)), *map(_row, ordered)]
+
+
 def _row(one: Trial) -> str:
-    cells = [one.model, f"{one.measured:,} → {one.tokens:,}", str(one.prompts), one.verdict]
-    cells += [f"– / {one.even:.3f}", *map(_pair, (one.recency, one.halves, one.ceiling))]
+    cells = [f"{one.model}, {one.measured:,} → {one.tokens:,}"]
     for rule in RULES:
         said = f"{_pair(one.scores[rule])} {one.verdicts[rule]}" if rule in one.scores else ""
         mark = "" if rule not in one.scores or not one.won(rule) else "**" if one.surely(rule) else "*"
@@ -189,9 +203,12 @@ if __name__ == "__main__":
     two = commands.add_parser("score")
     two.add_argument("short", type=Path, nargs="+")
     two.add_argument("--against", type=Path, nargs="+", required=True)
+    commands.add_parser("leads")
     asked = parser.parse_args()
     if asked.command == "influence":
         influence_alone(asked.model, asked.tokens, asked.prompts, asked.seed, asked.out)
+    elif asked.command == "leads":
+        print("\n".join(_leads_rows(list(trials()))))
     else:
         short, long = ([load_measurement(path) for path in paths] for paths in (asked.short, asked.against))
         write(
