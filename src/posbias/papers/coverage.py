@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
-from string import ascii_lowercase
 from typing import Any, Literal, get_args
 
 from posbias.arguments import one_of
@@ -77,12 +76,12 @@ def tally(listed: Iterable[Item]) -> dict[str, dict[str, int]]:
 
 
 def page_text() -> str:
-    """All items as Markdown: a table for each paper, and what is missing below it."""
-    return "\n".join(_lines(items())).rstrip()
+    """How many items of each kind every paper has, and each that is not covered whole, as Markdown."""
+    return "\n".join(_lines(items()))
 
 
 def update_page(path: str | os.PathLike[str]) -> str:
-    """Write the tables into the page at `path`, between its two marks; returns them.
+    """Write the table into the page at `path`, between its two marks; returns them.
 
     Raises `InputFileError` for a page without the two marks, `OutputFileError` if it cannot be written.
     """
@@ -100,30 +99,37 @@ def _read(paper: str) -> tuple[Item, ...]:
 
 
 def _lines(listed: list[Item]) -> Iterator[str]:
+    columns = ("whole", "partly", "missing")
+    yield f"| paper | {' | '.join(f'{kind}s' for kind in get_args(Kind))} | all | {' | '.join(columns)} |"
+    yield "|---" * (len(get_args(Kind)) + len(columns) + 2) + "|"
     for paper, counts in tally(listed).items():
-        own = [item for item in listed if item.paper == paper]
-        yield from (f"## {cite(paper).short}", "", f"{told(counts)}.", "")
-        letters = _letters(own)
-        yield from (f"- *{letter}*: {parameters}" for parameters, letter in letters.items())
-        yield from ("",) if letters else ()
-        yield "| place | kind | what | shown by | parameters | claims |"
-        yield "|---|---|---|---|---|---|"
-        for item in own:
-            shown = f"`{item.command.removeprefix(PYTHON)}`" if item.command else "–"
-            parameters = f"*{letters[item.parameters]}*" if item.parameters in letters else item.parameters
-            cells = (item.place, item.kind, item.what, shown, parameters, ids_text(paper, item.claims))
-            yield "| " + " | ".join(cell.replace("|", r"\|") or "–" for cell in cells) + " |"
-        if lacking := [item for item in own if item.left]:
-            yield from ("", "Not whole:", "")
-            yield from (f"- {item.place}, {item.what} ({item.covered}): {item.left}" for item in lacking)
-        yield ""
+        kinds = Counter(item.kind for item in listed if item.paper == paper)
+        numbers = (
+            *(kinds[kind] for kind in get_args(Kind)),
+            kinds.total(),
+            *(counts[column] for column in columns),
+        )
+        yield f"| {cite(paper).short} | {' | '.join(map(str, numbers))} |"
+    if lacking := [item for item in listed if item.left]:
+        yield from ("", "Not whole:", "")
+        yield from (
+            f"- {item.paper}, {item.place}, {item.what} ({item.covered}): {item.left}" for item in lacking
+        )
 
 
-def _letters(own: Iterable[Item]) -> dict[str, str]:
-    """A letter for every text of more than three words that several items have as their parameters."""
-    counts = Counter(item.parameters for item in own)
-    shared = (text for text, count in counts.items() if count > 1 and len(text.split()) > 3)
-    return dict(zip(shared, ascii_lowercase, strict=False))
+def entry(item: Item) -> str:
+    """An item in lines: where and what it is, what shows it with which parameters, the claims that judge it."""
+    shown = (
+        f"{item.command.removeprefix(PYTHON)} (parameters: {item.parameters})" if item.command else item.left
+    )
+    return "\n".join(
+        (
+            f"{item.paper}, {item.place} ({item.kind}, {item.covered}): {item.what}",
+            f"    {shown}",
+            *((f"    claims: {ids_text(item.paper, item.claims)}",) if item.claims else ()),
+            *((f"    missing: {item.left}",) if item.left and item.command else ()),
+        )
+    )
 
 
 def told(counts: dict[str, int]) -> str:

@@ -2,8 +2,8 @@
 
 import importlib
 import json
-import re
 import shlex
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ from posbias.cli.old_options import renewed
 from posbias.errors import InvalidValueError
 from posbias.files import between_marks
 from posbias.papers import PAPERS
-from posbias.papers.coverage import BEGIN, END, PYTHON, Item, ids_text, items, page_text, tally
+from posbias.papers.coverage import BEGIN, END, PYTHON, Item, Kind, ids_text, items, page_text, tally
 from posbias.papers.registry import STUDIES
 from posbias.papers.theorems import claims_of_statement
 from posbias.verify import STATEMENTS
@@ -76,23 +76,36 @@ def test_the_page_is_what_the_data_say():
     assert between_marks(page, BEGIN, END)[1] == page_text()
 
 
-def test_every_item_stands_on_the_page_with_its_parameters_and_claims():
-    """Parameters in words or by the letter that its paper's list gives them; claims with runs told apart again."""
-    sections = page_text().split("\n## ")
-    for section, paper in zip(sections, PAPERS, strict=True):
-        texts = dict(re.findall(r"^- \*([a-z])\*: (.*)$", section, re.MULTILINE))
-        rows = [
-            re.split(r" (?<!\\)\| ", row[2:-2]) for row in re.findall(r"^\| .* \|$", section, re.MULTILINE)
-        ]
-        shown = [
-            (place, what, texts.get(parameters.strip("*"), parameters), claims)
-            for place, _, what, _, parameters, claims in rows[1:]
-        ]
-        assert shown == [
-            tuple(cell.replace("|", r"\|") or "–" for cell in (one.place, one.what, one.parameters, ids))
-            for one in items([paper])
-            for ids in [ids_text(paper, one.claims)]
-        ]
+def test_the_page_counts_every_item_by_kind_and_names_each_that_is_not_whole():
+    lines = page_text().splitlines()
+    head, _, *rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")
+    ]
+    for row, paper in zip(rows, PAPERS, strict=True):
+        numbers = {name: int(number) for name, number in zip(head[1:], row[1:], strict=True)}
+        own = items([paper])
+        kinds = {kind: sum(item.kind == kind for item in own) for kind in get_args(Kind)}
+        assert numbers == {
+            **{f"{kind}s": count for kind, count in kinds.items()},
+            "all": len(own),
+            **tally(own)[paper],
+        }
+        assert sum(kinds.values()) == len(own)
+    lacking = [item for item in items() if item.covered != "whole"]
+    assert [line for line in lines if line.startswith("- ")] == [
+        f"- {item.paper}, {item.place}, {item.what} ({item.covered}): {item.left}" for item in lacking
+    ]
+
+
+def test_the_command_prints_every_item_with_its_parameters_and_claims(capsys):
+    main(["paper", "coverage"])
+    told = capsys.readouterr().out
+    for item in items():
+        lines = told.partition(f"{item.paper}, {item.place} ({item.kind}, {item.covered}): {item.what}\n")[
+            2
+        ].split("\n")
+        assert lines[0] == f"    {item.command.removeprefix(PYTHON)} (parameters: {item.parameters})"
+        assert not item.claims or lines[1] == f"    claims: {ids_text(item.paper, item.claims)}"
 
 
 @given(st.lists(st.integers(1, 30), unique=True))

@@ -2,7 +2,6 @@
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with
-from posbias.tables import table
 
 
 def coverage(*papers: str, left: bool = False, json: shared.Json = False) -> None:
@@ -16,23 +15,11 @@ def coverage(*papers: str, left: bool = False, json: shared.Json = False) -> Non
         Only what is not covered whole, and what is missing of it.
     """
     from posbias.papers import PAPERS
-    from posbias.papers.coverage import PYTHON, items, tally, told
+    from posbias.papers.coverage import entry, items, tally, told
 
     listed = items(papers or PAPERS)
     shown = [item for item in listed if not left or item.covered != "whole"]
-    head = ["paper", "place", "what", "covered", "what is missing" if left else "shown by"]
-    rows = [
-        [
-            item.paper,
-            item.place,
-            f"{item.kind}: {item.what}",
-            item.covered,
-            item.left if left else item.command.removeprefix(PYTHON) or "–",
-        ]
-        for item in shown
-    ]
     counts = tally(listed)
-    lines = [*table(head, rows), ""] if rows else []
-    lines += [f"{paper}: {told(count)}" for paper, count in counts.items()]
+    lines = [*map(entry, shown), *(f"{paper}: {told(count)}" for paper, count in counts.items())]
     answer = {"items": [item.as_dict() for item in shown], "counts": counts}
     answer_with("paper-coverage/1", answer, lambda: lines, json)
