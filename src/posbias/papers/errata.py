@@ -128,11 +128,8 @@ def links(page: str = "errata.md") -> dict[str, str]:
 def _entry(erratum: Erratum) -> list[str]:
     """A heading with the entry's place, and what is to be said of it as a list."""
     parts = {
-        "entry": f"`{erratum.key}`",
-        "printed or coded": erratum.printed,
-        "what holds": erratum.holds,
-        "posbias": erratum.posbias,
-        "no number": erratum.no_number,
+        "printed": erratum.printed,
+        "holds": erratum.holds,
+        f"posbias, `{erratum.key}`": erratum.posbias,
     }
-    listed = (f"- *{name}*: {text}" for name, text in parts.items() if text)
-    return [f"### {erratum.where}", "", *listed, ""]
+    return [f"### {erratum.where}", "", *(f"- *{name}*: {text}" for name, text in parts.items()), ""]

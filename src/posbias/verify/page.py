@@ -5,6 +5,7 @@ words around it alone. The table has verdicts and no margins, so that it does no
 seed or the number of instances, unless a statement does.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -20,8 +21,9 @@ BEGIN, END = "<!-- statements -->", "<!-- end of statements -->"
 def theorems_table(findings: Iterable[Finding], elsewhere: Mapping[str, str] | None = None) -> str:
     """The findings as a Markdown table, in the order given, and a line that counts the verdicts.
 
-    The claim is that of the reading that stands: as amended where the printed one fails. `elsewhere` has for the
-    keys of amended statements the Markdown that stands in the note's place: a link to where the fault is told.
+    The claim is that of the reading that stands: as amended where the printed one fails. Of a note the first
+    sentence stands there. `elsewhere` has for the keys of amended statements the Markdown that stands in its
+    place: a link to where the fault is told.
     """
     elsewhere = elsewhere or {}
     lines = ["| statement | claim that stands | verdict | note |", "|---|---|---|---|"]
@@ -31,7 +33,9 @@ def theorems_table(findings: Iterable[Finding], elsewhere: Mapping[str, str] | N
         verdicts.append(row["verdict"])
         cells = [f"`{row['key']}` {_escaped(row['statement'])}", _escaped(row["claim"])]
         told = elsewhere.get(row["key"]) if row["verdict"] == "amended" else None
-        lines.append(f"| {' | '.join([*cells, row['verdict'], told or _escaped(row['note'])])} |")
+        lines.append(
+            f"| {' | '.join([*cells, row['verdict'], told or _escaped(first_sentence(row['note']))])} |"
+        )
     counts = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in ("holds", "amended", "fails"))
     return "\n".join([*lines, "", f"{len(verdicts)} statements: {counts}."])
 
@@ -49,6 +53,13 @@ def update_page(
     table = theorems_table(verify(statements, instances=instances), elsewhere)
     write_between(path, BEGIN, END, table)
     return table
+
+
+def first_sentence(note: str) -> str:
+    """The first sentence of a statement's note, without the verdict that it may begin with and its full stop."""
+    first = re.split(r"(?<!Eq)\. (?=[A-Z(])", note, maxsplit=1)[0].removesuffix(".")
+    rest = re.sub(r"^Holds(?:[;:,]? |$)", "", first)
+    return rest[:1].upper() + rest[1:] if rest != first and rest[:1].isascii() else rest
 
 
 def _escaped(text: str) -> str:

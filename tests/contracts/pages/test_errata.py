@@ -36,10 +36,14 @@ def test_every_entry_has_its_heading_and_its_parts():
     for entry, erratum in zip(entries, ERRATA, strict=True):
         heading, *lines = entry.splitlines()
         assert heading == erratum.where
-        assert f"- *entry*: `{erratum.key}`" in lines
-        said = {"printed or coded": erratum.printed, "what holds": erratum.holds, "posbias": erratum.posbias}
-        assert {f"- *{name}*: {text}" for name, text in said.items()} <= set(lines)
-        assert (f"- *no number*: {erratum.no_number}" in lines) == bool(erratum.no_number)
+        said = {
+            "printed": erratum.printed,
+            "holds": erratum.holds,
+            f"posbias, `{erratum.key}`": erratum.posbias,
+        }
+        assert [line for line in lines if line.startswith("- ")] == [
+            f"- *{name}*: {text}" for name, text in said.items()
+        ]
 
 
 def test_entries_are_whole_and_of_known_papers():

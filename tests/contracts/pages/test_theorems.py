@@ -12,7 +12,7 @@ from posbias.errors import InputFileError
 from posbias.files import between_marks
 from posbias.papers.errata import links
 from posbias.verify import STATEMENTS, Reading, Statement, save_counterexamples, select, verify
-from posbias.verify.page import BEGIN, END, theorems_table, update_page
+from posbias.verify.page import BEGIN, END, first_sentence, theorems_table, update_page
 
 PAGE = ROOT / "docs" / "theorems.md"
 REGENERATE = (
@@ -55,12 +55,26 @@ def test_every_statement_has_its_row_with_the_claim_that_stands():
             f"`{one.key}` {one.name}",
             (one.corrected or one.as_printed).claim,
             one.corrected,
-            (one.corrected and links().get(one.key)) or one.note,
+            (one.corrected and links().get(one.key)) or first_sentence(one.note),
         ]
         for one in STATEMENTS
     ]
     assert [[*row[:2], row[3]] for row in rows] == [[*row[:2], row[3]] for row in expected]
     assert [row[2] for row in rows] == ["amended" if row[2] else "holds" for row in expected]
+
+
+@pytest.mark.parametrize(
+    ("note", "first"),
+    [
+        ("", ""),
+        ("Holds.", ""),
+        ("Holds; by Eq. (1) it is .25 at most. Not more.", "By Eq. (1) it is .25 at most"),
+        ("Holds, κ at every depth.", "κ at every depth"),
+        ("Says nothing of d = 2. (Nor of d = 3.)", "Says nothing of d = 2"),
+    ],
+)
+def test_of_a_note_the_first_sentence_stands_on_the_page(note, first):
+    assert first_sentence(note) == first
 
 
 def test_links_lead_to_the_entry_that_names_the_statement():

@@ -126,9 +126,9 @@ SOFTMAX: tuple[Statement, ...] = (
         partial(_draw_signs, apart=True),
         _slack_apart,
         about=OURS,
-        note="Holds: the collapse onto the first token need not happen. The text says that others found ReLU to "
-        "mitigate sinks and why it can; these instances show that it can, not that trained networks do so. Rows "
-        "are divided by their sums; one without a positive logit is empty.",
+        note="Holds: the collapse onto the first token need not happen; these instances show that it can fail to, "
+        "not that trained networks do so. The text says that others found ReLU to mitigate sinks, and why it can. "
+        "Rows are divided by their sums; one without a positive logit is empty.",
     ),
     statement(
         "wu-4.1-relu-reach",
