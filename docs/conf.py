@@ -2,6 +2,8 @@
 
 import inspect
 import re
+import shutil
+from pathlib import Path
 
 from myst_nb.sphinx_ import NbMetadataCollector
 from sphinx.util.inspect import stringify_signature
@@ -69,8 +71,19 @@ def print_run_times(app, error):
             print(f"{name}: {run['runtime']:.0f} s")
 
 
+def bring_figures(app, error):
+    """Lay beside the page of the papers, which the site has as a download, the files that it names."""
+    for page in Path(app.outdir).glob("_downloads/*/papers.html"):
+        for name in re.findall(r'src="([^"#:]+)"', page.read_text("utf-8")):
+            (page.parent / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(Path(app.srcdir, name), page.parent / name)
+        pages = re.sub(r'href="(gallery/[^"]+)\.md"', r'href="../../\1.html"', page.read_text("utf-8"))
+        page.write_text(pages, "utf-8")
+
+
 def setup(app):
     """Called by Sphinx."""
     app.connect("build-finished", print_run_times)
+    app.connect("build-finished", bring_figures)
     app.connect("autodoc-process-signature", plain_signature)
     app.connect("autodoc-process-docstring", as_restructured_text)

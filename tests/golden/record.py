@@ -24,9 +24,9 @@ from golden.compare import Compared, Difference, moved, outcome_differences, rea
 from golden.names import ROOT, decode, name_differences, public_names, specifications
 from golden.replay import HERE, Outcome, Replay, read_commands, run, temporary_replay
 
-_ROW = re.compile(
-    r'<tr class="(holds|fails|undecided) of-(\w+)"><td>.*?</td><td>(.*?) '
-    r'<a class="key" href="#[^"]*">([^<]*)</a></td><td class="number">(.*?)</td></tr>'
+_CLAIM = re.compile(
+    r'<li id="([^"]*)" class="claim (holds|fails|undecided)">\s*(?:<details(?: open)?><summary>|<p class="again">)'
+    r"<b>.*?</b> <span>(.*?)</span> <i>(.*?)</i>"
 )
 
 
@@ -121,7 +121,7 @@ def unmade_claims(replay: Replay) -> dict[str, str]:
 def published_claims(page: str) -> list[dict[str, str]]:
     """The claims of the published page in their order: id, sentence, number (± se) as printed, verdict."""
     claims = []
-    for verdict, _, sentence, name, number in _ROW.findall(page):
+    for name, verdict, sentence, number in _CLAIM.findall(page):
         value, _, se = plain_text(number).removeprefix("margin ").partition(" ± ")
         claims.append(
             {

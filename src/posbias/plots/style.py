@@ -40,6 +40,8 @@ MARKERS = "osv^Dx*"
 DASHES = (0, (2, 2))
 LEGEND = {"fontsize": SMALL, "frameon": False, "labelcolor": INK}
 
+DPI = 200
+"""Pixels of an inch, where a file has pixels."""
 FILE_KINDS = ("svg", "png", "pdf")
 """What a figure can be saved as, by the suffix of its name."""
 _UNDATED: dict[str, dict[str, Any]] = {
@@ -81,7 +83,7 @@ def check_kind(path: str | os.PathLike[str]) -> str:
 
 @typed
 def picture_bytes(figure: "Figure", kind: str) -> bytes:
-    """The figure as a file of one of `FILE_KINDS`: 200 dpi where it has pixels, text as outlines in SVG.
+    """The figure as a file of one of `FILE_KINDS`: `DPI` where it has pixels, text as outlines in SVG.
 
     Outlines look the same wherever the file is opened, whatever fonts are there. Raises `InvalidValueError`
     for another kind.
@@ -97,7 +99,7 @@ def picture_bytes(figure: "Figure", kind: str) -> bytes:
     }
     buffer = io.BytesIO()
     with matplotlib.rc_context(settings):
-        figure.savefig(buffer, format=kind, dpi=200, metadata=_UNDATED[kind])
+        figure.savefig(buffer, format=kind, dpi=DPI, metadata=_UNDATED[kind])
     return buffer.getvalue()
 
 

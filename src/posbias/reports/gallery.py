@@ -1,11 +1,9 @@
-"""Pictures for a page that stands alone: a saved figure as an element of it, small, safe, with ids of its own.
+"""Saved figures on pages: as files beside the page, or as elements of it, small, safe, with ids of their own.
 
-A figure that ends in words (`plots.captions`) comes without them: the page says the same as text, beside its
-verdicts. SVG goes into the page itself, where it takes the page's colours; one that is too heavy for that comes
-as its PNG.
+A figure that ends in words (`plots.captions`) is shown without them: the page says the same as text, beside its
+verdicts.
 """
 
-import base64
 import os
 import re
 import struct
@@ -15,14 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posbias.plots import THEMED
+from posbias.plots.style import DPI
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-LARGEST_SVG = 700_000
-"""Bytes of an SVG, made compact, up to which it goes into the page; above, its PNG does."""
-LARGEST_PNG = 1_500_000
-"""Bytes of a PNG up to which it goes into the page."""
 _SVG, _LINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 _DRAWN = (  # noqa: SIM905
     "svg g path use defs clipPath rect image circle ellipse line polyline polygon text tspan linearGradient "
@@ -36,52 +31,50 @@ ElementTree.register_namespace("xlink", _LINK)
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as it goes into a page: its element, whether it is SVG, and the bytes it costs there.
+    """A saved figure as a page shows it: its file, and the width and height of what is shown, in CSS pixels.
 
-    `element` is empty where there is none; `why` then says so, in words for a person.
+    `height` leaves out the words beneath a captioned figure. `file` is empty where there is none; `why` then says
+    so, in words for a person.
     """
 
-    element: "Markup | str" = ""
-    vector: bool = True
+    file: str = ""
+    width: float = 0
+    height: float = 0
     why: str = ""
 
-    @property
-    def size(self) -> int:
-        """Bytes in the page."""
-        return len(self.element.encode())
 
+def picture(folder: str | os.PathLike[str], name: str) -> Picture:
+    """The figure NAME.svg or NAME.png of `folder`.
 
-def picture(folder: str | os.PathLike[str], name: str, identity: str, alternative: str) -> Picture:
-    """The figure NAME.svg or NAME.png of `folder` as an element; `identity` tells its ids from other figures'.
-
-    `alternative` is read to those who cannot see it. A file that is damaged or too large is passed over, and
-    `why` of the picture says what was wrong where nothing is left.
+    A file that is damaged is passed over, and `why` of the picture says what was wrong where nothing is left.
     """
     wrong = []
-    vector, pixels = Path(folder) / f"{name}.svg", Path(folder) / f"{name}.png"
-    if vector.is_file():
+    for kind, shown in (("svg", _shown_of_svg), ("png", _shown_of_png)):
+        file = Path(folder) / f"{name}.{kind}"
         try:
-            element = inline_svg(vector.read_bytes(), identity, alternative)
-            if len(element.encode()) <= LARGEST_SVG:
-                return Picture(element)
-            wrong.append(f"{vector.name} is too heavy for this page")
-        except (ElementTree.ParseError, ValueError, OSError):
-            wrong.append(f"{vector.name} cannot be read")
-    if pixels.is_file():
-        try:
-            return Picture(_embedded(pixels.read_bytes(), alternative), vector=False)
-        except (ValueError, OSError) as error:
-            wrong.append(f"{pixels.name} {error}")
+            return Picture(str(file), *shown(file.read_bytes()))
+        except FileNotFoundError:
+            continue
+        except (ElementTree.ParseError, ValueError, OSError) as error:
+            told = error if isinstance(error, ValueError) else "cannot be read"
+            wrong.append(f"{file.name} {told}")
     return Picture(why=" and ".join(wrong))
 
 
-def within(pictures: dict[str, Picture], limit: int) -> dict[str, Picture]:
-    """The same pictures, the heaviest left out until all together have at most `limit` bytes."""
-    kept = dict(pictures)
-    while sum(one.size for one in kept.values()) > limit:
-        heaviest = max(kept, key=lambda key: kept[key].size)
-        kept[heaviest] = Picture(why="too heavy for this page")
-    return kept
+def _shown_of_svg(content: bytes) -> tuple[float, float]:
+    root = _root(content)
+    _without_words(root)
+    width, height = (float(number) * 4 / 3 for number in root.attrib["viewBox"].split()[2:])
+    return width, height
+
+
+def _root(content: bytes) -> ElementTree.Element:
+    if b"<!ENTITY" in content:
+        raise ValueError("has entities, which are not read")
+    root = ElementTree.fromstring(content)
+    if root.tag != f"{{{_SVG}}}svg" or "viewBox" not in root.attrib:
+        raise ValueError("is no SVG with a viewBox")
+    return root
 
 
 def inline_svg(picture: bytes, identity: str, alternative: str) -> "Markup":
@@ -94,11 +87,7 @@ def inline_svg(picture: bytes, identity: str, alternative: str) -> "Markup":
     """
     from markupsafe import Markup
 
-    if b"<!ENTITY" in picture:
-        raise ValueError("entities are not read")
-    root = ElementTree.fromstring(picture)
-    if root.tag != f"{{{_SVG}}}svg" or "viewBox" not in root.attrib:
-        raise ValueError("no SVG with a viewBox")
+    root = _root(picture)
     _without_words(root)
     _only_what_draws(root)
     _short_ids(root, identity)
@@ -180,21 +169,8 @@ def _rounded(text: str) -> str:
     return " ".join(re.sub(r"scale\([^)]*\)|-?\d+\.\d{3,}(?![\de])", shorter, text).split())
 
 
-def _embedded(content: bytes, alternative: str) -> "Markup":
-    from markupsafe import Markup
-
-    width, height = _sides(content)
-    if len(content) > LARGEST_PNG:
-        raise ValueError("is too heavy for this page")
-    data = base64.b64encode(content).decode()
-    return Markup(
-        '<img class="paper" loading="lazy" decoding="async" width="{}" height="{}" alt="{}" '
-        'src="data:image/png;base64,{}">'
-    ).format(width, height, alternative, data)
-
-
-def _sides(content: bytes) -> tuple[int, int]:
-    """Width and height of a PNG, pixels."""
+def _shown_of_png(content: bytes) -> tuple[float, float]:
     if content[:8] != b"\x89PNG\r\n\x1a\n" or len(content) < 24:
         raise ValueError("is no PNG")
-    return struct.unpack(">II", content[16:24])
+    width, height = (pixels * 96 / DPI for pixels in struct.unpack(">II", content[16:24]))
+    return width, height

@@ -4,28 +4,29 @@
 
     write_page("results", "papers.html", claims=claims, readings=comparisons, errata=ERRATA, studies=STUDIES)
 
-The page stands alone: no network, no script, pictures inside. Equal inputs give equal bytes.
+The page has no script and needs no network. Its pictures are the figures' files, which stay where they are; where
+something is said again, a link leads to where it stands. Equal inputs give equal bytes.
 """
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from posbias import __version__
 from posbias.arguments import shortened
-from posbias.claims import STRENGTHS, tally
+from posbias.claims import tally
 from posbias.errors import InvalidValueError, nearest
 from posbias.evidence import LEAST, LEVEL, NEAR, VERDICTS, margin_text
 from posbias.files import write_text
 from posbias.reports import require
 from posbias.sources import BIBLIOGRAPHY, REPORTED, Source, cite, versions
 
-__all__ = ["LARGEST_PAGE", "TITLE", "write_page"]
+__all__ = ["TITLE", "write_page"]
 
 TITLE = "Three papers on position bias, tried again"
-LARGEST_PAGE = 14_000_000
-"""Bytes that all pictures together may take; the heaviest are left out until they do."""
 
 
 def write_page(
@@ -51,22 +52,21 @@ def write_page(
 
     from posbias.reports.introductions import INTRODUCTIONS
     from posbias.reports.markdown import inline
-    from posbias.reports.sections import anchor, gather, label, read_json
+    from posbias.reports.sections import about, anchor, gather, label, read_json
     from posbias.reports.setting import resource, template
 
     _check(claims, VERDICTS)
     nothing: dict[str, Any] = {"runs": [], "machine": "", "studies": {}}
     run = nothing | {"versions": {"posbias": __version__}}
     run |= read_json(Path(folder) / "papers.json")[0]
-    parts = gather(Path(folder), claims, studies, run["studies"], LARGEST_PAGE)
+    parts = gather(Path(folder), claims, studies, run["studies"])
     page = template("papers.html").render(
         title=title,
         style=Markup(resource("papers.css")),
         parts=parts,
         says=INTRODUCTIONS,
         counts=tally(claims),
-        strengths=STRENGTHS,
-        claims=[claim for part in parts for claim in part.claims],
+        claims=claims,
         verdicts=VERDICTS,
         readings=readings,
         errata=_grouped(errata, lambda entry: entry.paper),
@@ -77,7 +77,10 @@ def write_page(
         near=NEAR,
         sources=_sources(part.source.key for part in parts),
         readings_of=_grouped(readings, lambda pair: getattr(pair, "erratum", "") or pair.key),
+        about=about,
         anchor=anchor,
+        beside=partial(_beside, Path(out).parent),
+        ids={claim.id for claim in claims},
         label=label,
         named=_named,
         inline=inline,
@@ -85,6 +88,11 @@ def write_page(
         evidence=_evidence,
     )
     return write_text(out, page)
+
+
+def _beside(folder: Path, file: str) -> str:
+    """A file as a page in `folder` names it."""
+    return quote(Path(os.path.relpath(file, folder)).as_posix())
 
 
 def _sources(papers: Iterable[str]) -> list[Source]:

@@ -2,15 +2,16 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from posbias.claims import ELSEWHERE, Provenance, count, tally
+from posbias.claims import ELSEWHERE, STRENGTHS, Provenance, count, tally
 from posbias.errors import DamagedError, InvalidValueError
-from posbias.evidence import Verdict
-from posbias.reports.gallery import Picture, picture, within
+from posbias.evidence import VERDICTS, Verdict
+from posbias.reports.gallery import Picture, picture
 from posbias.reports.pages import Page
 from posbias.sources import Source, cite
 from posbias.store import undamaged
@@ -27,6 +28,7 @@ class Section:
     """One study as the page shows it, or the claims of a paper that belong to none (`study` is then None).
 
     `there` says whether it has been made, `cost` with what effort and time, `wrong` what cannot be read of it.
+    `numbers` is the file with all numbers of what has a picture.
     """
 
     key: str
@@ -38,6 +40,7 @@ class Section:
     page: Page = field(default_factory=Page)
     cost: tuple[str, ...] = ()
     wrong: str = ""
+    numbers: str = ""
 
     @property
     def anchor(self) -> str:
@@ -50,18 +53,38 @@ class Section:
         return count(self.claims)
 
     @property
-    def listed(self) -> list[Any]:
-        """Its claims without the one that stands for a study that was not made, which has the study's own id."""
-        return [claim for claim in self.claims if claim.id != self.key]
+    def kinds(self) -> list[tuple[str, list[Any], dict[str, str], dict[str, str]]]:
+        """Its claims under headings: the paper's own, ours, and ours of other models than the paper's.
 
-    @property
-    def kinds(self) -> dict[str, list[Any]]:
-        """The same under headings: the paper's own, ours, and ours of other models than the paper's."""
+        With each: what most of them share (`shared_by`, else what most before them do), and what is new of that.
+        """
         kinds: dict[str, list[Any]] = {"": [], OURS: [], OTHERS: []}
-        for claim in self.listed:
+        for claim in self.claims:
             ours = OTHERS if claim.id.endswith(ELSEWHERE) else OURS
             kinds[ours if claim.claim.provenance == "ours" else ""].append(claim)
-        return {heading: claims for heading, claims in kinds.items() if claims}
+        told, before = [], {}
+        for heading, claims in kinds.items():
+            shared = before | shared_by(claims)
+            new = {name: text for name, text in shared.items() if before.get(name) != text}
+            told += [(heading, claims, shared, new)] if claims else []
+            before = shared
+        return told
+
+    @property
+    def said_of_all(self) -> dict[Verdict, list[str]]:
+        """What the reasons of all claims of a verdict say in the same words, where it has two at least."""
+        said: dict[Verdict, list[str]] = {}
+        for verdict in VERDICTS:
+            reasons = [one.why.split("; ") for one in self.claims if one.verdict == verdict and one.why]
+            first, *others = reasons or [[]]
+            common = [part for part in first if others and all(part in reason for reason in others)]
+            said |= {verdict: common} if common else {}
+        return said
+
+    def why(self, claim: Any) -> str:
+        """The reason of a claim's verdict without what is said of all."""
+        common = self.said_of_all.get(claim.verdict, [])
+        return "; ".join(part for part in claim.why.split("; ") if part not in common)
 
     @property
     def parts(self) -> list[str]:
@@ -104,6 +127,25 @@ class Part:
         return shelves
 
 
+def about(claim: Any) -> dict[str, str]:
+    """Where a claim stands, how strong it is, of what it is, and what it was judged on."""
+    of = claim.claim
+    judged_on = str(claim.more.get("effort") or "what is printed")
+    if of.provenance == "paper" and of.effort and of.effort != judged_on:
+        judged_on += f" (in the paper {of.effort})"
+    return {"place": of.place, "strength": STRENGTHS[of.strength], "of": of.scope, "judged on": judged_on}
+
+
+def shared_by(claims: Sequence[Any]) -> dict[str, str]:
+    """What most of some claims, and two at least, tell of themselves in the same words (`about`)."""
+    told = [about(claim) for claim in claims if not claim.claim.alias_of]
+    shared: dict[str, str] = {}
+    for name in ("place", "strength", "of", "judged on"):
+        for text, times in Counter(one[name] for one in told).most_common(1):
+            shared |= {name: text} if text and times > max(1, len(told) / 2) else {}
+    return shared
+
+
 def anchor(name: str) -> str:
     """A name as the target of a link within the page."""
     return re.sub(r"[^\w./-]+", "-", name)
@@ -122,12 +164,11 @@ def gather(
     claims: Sequence[Any],
     studies: Mapping[str, Any],
     costs: Mapping[str, Any],
-    limit: int,
 ) -> list[Part]:
     """The papers that claims or studies are of, each with its sections: statements, then in the registry's order.
 
-    Claims of no known study come last. `costs` are the records of studies in papers.json; all pictures together
-    have at most `limit` bytes. Raises `InvalidValueError` for a paper that is in no bibliography.
+    Claims of no known study come last. `costs` are the records of studies in papers.json. Raises
+    `InvalidValueError` for a paper that is in no bibliography.
     """
     papers = [*dict.fromkeys(one.paper for one in (*studies.values(), *claims))]
     sections: list[Section] = []
@@ -137,8 +178,6 @@ def gather(
     for paper in papers:
         lost = [claim for claim in claims if claim.paper == paper and claim.study not in studies]
         sections += [Section(f"{paper}/others", "Other claims", lost)] if lost else []
-    pictures = within({one.key: one.picture for one in sections}, limit)
-    sections = [replace(one, picture=pictures[one.key]) for one in sections]
     of = {paper: [one for one in sections if one.key.startswith(f"{paper}/")] for paper in papers}
     return [Part(cite(paper), mine) for paper, mine in of.items()]
 
@@ -159,28 +198,26 @@ def read_json(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def _section(folder: Path, key: str, study: Any, claims: Sequence[Any], cost: Mapping[str, Any]) -> Section:
-    place, name = folder / study.paper, label(study.name)
-    alternative = f"{name} of {cite(study.paper).short} drawn again: {study.title}."
-    if claims:
-        told = ", ".join(f"{number} {verdict}" for verdict, number in count(claims).items())
-        alternative += f" Its claims ({told}) follow as text."
+    place = folder / study.paper
     about, wrong = read_json(place / f"{study.name}.json")
     page = Page()
     try:
         page = Page.from_dict(about)
     except InvalidValueError:
         wrong = f"{study.name}.json holds no tables"
+    drawn, numbers = picture(place, study.name), place / f"{study.name}.md"
     files = any((place / f"{study.name}.{kind}").is_file() for kind in FILES)
     return Section(
         key,
-        name,
+        label(study.name),
         claims,
         study,
         files or (study.name == "statements" and bool(claims)),
-        picture(place, study.name, f"{study.paper}-{study.name}", alternative),
+        drawn,
         page,
         _cost(dict(cost) | ({"effort": about["effort"]} if about.get("effort") else {})),
         wrong,
+        str(numbers) if drawn.file and numbers.is_file() else "",
     )
 
 

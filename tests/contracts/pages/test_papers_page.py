@@ -1,17 +1,19 @@
-"""The page of three papers stands alone, names every claim and study, and takes what it is given as text."""
+"""The page of three papers names every claim and study once, loads its figures alone, and takes all as text."""
 
 import itertools
 import json
 import re
+from dataclasses import replace
 from types import SimpleNamespace
+from urllib.parse import unquote
 
 import pytest
+from project import ROOT
 from test_report_page import LOADING, plain, read
 from three_papers import CLAIMS, EFFECTS, ERRATA, PAGE, READINGS, STUDIES, judged, study
 
 from posbias.errors import InvalidValueError, OutputFileError
 from posbias.plots.style import new_figure, save_figure
-from posbias.reports import gallery
 from posbias.reports.papers import write_page
 from posbias.reports.sections import anchor
 
@@ -52,19 +54,20 @@ def page(results, tmp_path):
 
 
 def check_structure(path):
-    """Balanced tags, unique ids, links that lead somewhere, nothing loaded, headings in order."""
+    """Balanced tags, unique ids, links that lead somewhere, nothing loaded but figures, headings in order."""
     reader = read(path)
     text = path.read_text(encoding="utf-8")
     assert reader.open == []
     assert len(reader.ids) == len(set(reader.ids))
     assert not {"script", "link", "iframe", "object", "embed", "foreignobject"} & set(reader.tags)
     for tag, name, value in reader.attributes:
-        if name in LOADING and not (tag == "a" and value.startswith("https://arxiv.org/")):
-            assert value.startswith(("#", "data:image/png;base64,")), (tag, name, value[:60])
-        if name in ("href", "xlink:href", "for", "aria-labelledby") and not value.startswith(
-            ("https:", "data:")
-        ):
+        if name == "src" or (name == "href" and value[0] != "#"):
+            here = (path.parent / unquote(value)).is_file()
+            assert here or (tag, value[:18]) == ("a", "https://arxiv.org/"), (tag, value)
+        elif name in ("href", "for", "aria-labelledby"):
             assert value.removeprefix("#") in reader.ids, (tag, name, value)
+        else:
+            assert name not in LOADING, (tag, name, value)
         assert not name.startswith("on")
     assert set(re.findall(r"url\(#([^)]+)\)", text)) <= set(reader.ids)
     assert not re.search(r"@import|url\((?!#)", text)
@@ -90,7 +93,6 @@ def test_every_claim_study_reading_and_erratum_is_there_with_a_target(page):
         assert anchor(key) in reader.ids
         assert one.title in text
     assert {
-        "claims",
         "readings",
         "errata",
         "sources",
@@ -114,12 +116,9 @@ def test_counts_and_verdicts_are_words_beside_their_colours(page):
 def test_failing_claims_are_open_and_others_folded(page):
     text = page.read_text(encoding="utf-8")
     for claim in CLAIMS:
-        found = re.search(rf'<li id="{re.escape(claim.id)}" class="claim \w+"><details( open)?>', text)
-        if claim.id in STUDIES:
-            assert found is None
-        else:
-            assert found is not None
-            assert bool(found[1]) == (claim.verdict == "fails")
+        found = re.search(rf'<li id="{re.escape(claim.id)}" class="claim \w+">\n<details( open)?>', text)
+        assert found is not None
+        assert bool(found[1]) == (claim.verdict == "fails")
 
 
 def test_numbers_have_errors_minus_signs_and_dashes(page):
@@ -187,22 +186,38 @@ def test_what_is_given_is_text_and_never_markup(results, tmp_path):
         results, tmp_path / "papers.html", claims=[claim], errata=[erratum], studies=studies, title=HOSTILE
     )
     reader = check_structure(path)
-    assert "img" not in reader.tags
+    assert pictures(path) == ["results/wu2025/fig2.svg"]
     assert plain(reader).count("<script>alert(1)</script>") > 8
 
 
-def test_two_figures_share_no_ids(page):
-    ids = [one for one in read(page).ids if one.startswith(("wu2025-fig2-", "kim2026-fig1-"))]
-    assert len({one.partition("-fig")[0] for one in ids}) == 2
+def pictures(path):
+    return [dict(attributes)["src"] for tag, attributes in read(path).all if tag == "img"]
+
+
+def test_figures_are_files_where_they_were_drawn(results, tmp_path):
+    beside = write(results, results / "papers.html")
+    check_structure(beside)
+    assert pictures(beside) == ["wu2025/fig2.svg", "kim2026/fig1.svg"]
+    assert pictures(write(results, tmp_path / "a b" / "p.html"))[0] == "../results/wu2025/fig2.svg"
+    assert beside.stat().st_size < 40_000
+
+
+def test_numbers_of_a_figure_are_a_file_where_there_is_one(results, tmp_path):
+    assert "Afterwards:" in plain(read(write(results, tmp_path / "papers.html")))
+    (results / "wu2025" / "fig2.md").write_text("all numbers")
+    path = write(results, tmp_path / "papers.html")
+    check_structure(path)
+    assert '<a href="results/wu2025/fig2.md">All numbers of Figure 2</a>' in path.read_text("utf-8")
+    assert "Afterwards:" not in plain(read(path))
 
 
 def test_a_picture_that_cannot_be_read_gives_way_to_the_next_and_then_to_a_note(results, tmp_path):
     place = results / "wu2025"
     (place / "fig2.svg").write_text("<svg")
-    reader = check_structure(write(results, tmp_path / "papers.html"))
-    assert [value for tag, name, value in reader.attributes if (tag, name) == ("img", "loading")] == ["lazy"]
-    alternatives = [value for tag, name, value in reader.attributes if (tag, name) == ("img", "alt")]
-    assert "Figure 2 of Wu et al. 2025" in alternatives[0]
+    path = write(results, tmp_path / "papers.html")
+    assert pictures(path)[0] == "results/wu2025/fig2.png"
+    alternatives = [value for tag, name, value in check_structure(path).attributes if name == "alt"]
+    assert alternatives[0].startswith("Figure 2 of Wu et al. 2025")
     (place / "fig2.png").write_bytes(b"GIF89a")
     text = plain(check_structure(write(results, tmp_path / "papers.html")))
     assert "No picture here: fig2.svg cannot be read and fig2.png is no PNG." in text
@@ -210,14 +225,53 @@ def test_a_picture_that_cannot_be_read_gives_way_to_the_next_and_then_to_a_note(
     assert "fig2.json cannot be read" in plain(read(write(results, tmp_path / "papers.html")))
 
 
-def test_the_page_stays_within_its_limit(results, tmp_path, monkeypatch):
-    monkeypatch.setattr("posbias.reports.papers.LARGEST_PAGE", 1000)
-    text = plain(check_structure(write(results, tmp_path / "papers.html")))
-    assert text.count("No picture here: too heavy for this page.") == 2
-    monkeypatch.setattr(gallery, "LARGEST_SVG", 10)
-    monkeypatch.setattr(gallery, "LARGEST_PNG", 10)
-    text = plain(read(write(results, tmp_path / "papers.html")))
-    assert "fig2.svg is too heavy for this page and fig2.png is too heavy for this page" in text
+def test_a_claim_that_is_said_again_leads_to_where_it_stands(tmp_path):
+    first = judged("wu2025/fig2/1", why="since it does")
+    again = judged("wu2025/fig3/1", why="since it does")
+    again = replace(again, claim=replace(again.claim, alias_of=first.id))
+    path = write(tmp_path, tmp_path / "p.html", claims=[first, again])
+    assert plain(check_structure(path)).count("since it does") == 1
+    assert '<a href="#wu2025/fig2/1">as wu2025/fig2/1, where it is counted</a>' in path.read_text("utf-8")
+    assert plain(check_structure(write(tmp_path, path, claims=[again]))).count("since it does") == 1
+
+
+def test_what_claims_have_in_common_is_said_once(tmp_path):
+    def told(number, verdict, why, scope):
+        claim = judged(f"wu2025/fig2/{number}", verdict, why=why)
+        return replace(claim, claim=replace(claim.claim, scope=scope))
+
+    claims = [
+        told(1, "undecided", "one thing; too few networks", "small networks"),
+        told(2, "undecided", "another; too few networks", "small networks"),
+        told(3, "undecided", "too few networks", "small networks"),
+        told(4, "holds", "too few networks", "large networks"),
+    ]
+    text = plain(check_structure(write(tmp_path, tmp_path / "p.html", claims=claims)))
+    assert "All that are undecided: too few networks." in text
+    # that which holds says it of itself, since others that held might not
+    assert text.count("too few networks") == 2
+    assert "Unless a claim says otherwise: observation; of small networks; judged on what is printed." in text
+    assert text.count("small networks") == 1
+    assert "wu2025/fig2/4 · of large networks" in text
+
+
+def test_the_published_page_is_small_and_has_its_figures():
+    path = ROOT / "docs" / "papers.html"
+    assert path.stat().st_size < 500_000
+    check_structure(path)
+    own = [path.parent / name for name in pictures(path) if name.startswith("img/")]
+    assert sum(picture.stat().st_size for picture in own) < 500_000
+    assert sorted(own) == sorted((ROOT / "docs" / "img" / "papers").iterdir())
+
+
+def test_the_document_counts_what_the_published_page_counts():
+    page = plain(read(ROOT / "docs" / "papers.html"))
+    text = (ROOT / "docs" / "papers.md").read_text("utf-8")
+    (told,) = re.findall(
+        r"of (\d+) claims of the papers (\d+) hold, (\d+) fail and (\d+) are undecided", text
+    )
+    assert f"{told[0]} claims of three papers ✓ {told[1]} hold✗ {told[2]} fail? {told[3]} undecided" in page
+    assert int(told[0]) == sum(map(int, told[1:]))
 
 
 def test_wrong_claims_are_refused_and_nothing_is_written(tmp_path):

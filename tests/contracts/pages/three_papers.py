@@ -46,7 +46,7 @@ CLAIMS = [
     judged("wu2025/theorem-4.1", study="wu2025/statements", number=1e-17, se=math.nan),
     judged("wu2025/fig2/1", "fails", number=-0.108, se=0.015, effects=EFFECTS),
     judged("wu2025/fig2/2", "undecided", number=math.nan, se=math.nan, why="too few networks"),
-    judged("wu2025/fig3", "undecided", "wu2025/fig3", number=math.nan, se=math.nan, why="not made here"),
+    judged("wu2025/fig3/1", "undecided", number=math.nan, se=math.nan, why="not made here"),
     judged("herasimchyk2026/table2/mpt-7b"),
     judged("kim2026/fig1/1"),
     judged("kim2026/stray", study="kim2026/unknown"),
