@@ -1,4 +1,4 @@
-"""How extrapolating from a measurement fares: src/posbias/extrapolation.toml and the tables in docs/calibration.md.
+"""How extrapolating from a measurement fares: src/posbias/extrapolation.toml, the tables of docs/calibration.md.
 
 python tools/calibration.py influence MODEL TOKENS PROMPTS OUT.nc   measure the influence alone
 python tools/calibration.py score SHORT.nc … --against LONG.nc …    add trials from each to each longer one

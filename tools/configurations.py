@@ -26,11 +26,11 @@ FAMILIES = (
 TOKENS, LAMBDA = 256, 0.2
 HEAD = """# Twelve configurations of 2026
 
-Made by `python tools/configurations.py`, held by `make test-all`: `posbias predict FOLDER --tokens {tokens} \
---mixing {mixing} --json` on each family's default configuration in transformers {version}. Layers, and what is \
-not known of them and withholds the verdict, are on the page of [families](families.md#what-each-part-became), \
-released models in `posbias presets`. The shares are those of masks, residual and known logits; with the same λ \
-in every layer deeper models go further to their first token, which says nothing of trained ones.
+`posbias predict FOLDER --tokens {tokens} --mixing {mixing} --json` on default configurations of transformers \
+{version}, by `python tools/configurations.py`, held by `make test-all`. What withholds the verdict: \
+[families](families.md#what-each-part-became). Released models: `posbias presets`. Shares are those of masks, \
+residual and known logits. With the same λ everywhere deeper models go further to their first token, which says \
+nothing of trained ones.
 
 | family | engines | first 5 % | last 5 % | verdict |
 |---|---|---|---|---|

@@ -297,13 +297,13 @@ def page(rows: Sequence[Row]) -> str:
     remarks = {one.family: _remarks(one, parts) for one in rows if one.verdict != "refused"}
     notes = _notes(*remarks.values(), *(said for _, _, said, _ in parts.values()))
     alike: dict[str, list[str]] = {}
-    others: list[str] = []
+    others: dict[tuple[str, str, str], list[str]] = {}
     for one in rows:
         if one.verdict == "equal" and not remarks[one.family]:
             alike.setdefault(_brief(one.read), []).append(one.family)
         elif one.verdict != "refused":
             said = _noted(remarks[one.family], notes)
-            others.append(f"| {one.family} | {_brief(one.read)} | {one.verdict} | {said} |")
+            others.setdefault((_brief(one.read), one.verdict, said), []).append(one.family)
     return "\n".join(
         [
             *_head(rows),
@@ -312,16 +312,15 @@ def page(rows: Sequence[Row]) -> str:
             "|---|---|",
             *(f"| {kind} | {', '.join(names)} |" for kind, names in sorted(alike.items())),
             "\n## Others\n",
-            "| family | read as | | remarks |",
+            "| families | read as | | remarks |",
             "|---|---|---|---|",
-            *others,
+            *(f"| {', '.join(names)} | {' | '.join(told)} |" for told, names in others.items()),
             f"\nRefused: {', '.join(one.family for one in rows if one.verdict == 'refused')}.\n",
             "## What each part became\n",
-            "Configurations of 2026 and their kin, with the defaults of their class in transformers (a released "
-            "model's file has numbers of its own). *Not known*: what only a measurement tells; it withholds the "
-            "verdict even where λ is given. Layers that are no attention read *not known* ([a layer of one's own]"
-            "(own.md#a-layer-that-is-no-attention), once measured), those that move nothing between tokens "
-            "*alone*.\n",
+            "Defaults of transformers; a released model's file has numbers of its own. *Not known*: what only a "
+            "measurement tells; it withholds the verdict even where λ is given. Layers that are no attention read "
+            "*not known* ([a layer of one's own](own.md#a-layer-that-is-no-attention), once measured), those that "
+            "move nothing between tokens *alone*.\n",
             "| family | layers × heads | read as | parts | not known |",
             "|---|---|---|---|---|",
             *(
@@ -340,15 +339,15 @@ def _head(rows: Sequence[Row]) -> list[str]:
     known = sorted({*FAMILIES} - {one.family for one in rows})
     return [
         "# Families: how configurations are read\n",
-        f"Every causal family of transformers {transformers.__version__} ({len(rows)}), built tiny with {DEPTH} "
-        "layers: what `posbias predict config.json` reads, against what the model's attention shows (mask by "
-        "layer, rotation, bias by distance). Made by `python tools/families.py`, held by `make test-all`. What "
-        "can be measured is [another table](zoo.md). Remarks on families of the last table stand there.\n",
-        f"{counts['equal']} equal, {counts['attention equal']} attention equal (where attention was seen; other "
-        f"layers are read as none), {counts['named']} named (the difference has a known reason), "
-        f"{counts['read alone']} read alone (no tiny model could be built or seen here), {counts['refused']} "
-        f"refused (nothing is guessed), {counts['wrong']} wrong. Read by their text's family: "
-        f"{', '.join(sorted(CONTAINERS))}. Further names: {', '.join(known)}.\n",
+        f"What `posbias predict config.json` reads of every causal family of transformers "
+        f"{transformers.__version__} ({len(rows)}), against what the attention of a tiny model ({DEPTH} layers) "
+        "shows: mask by layer, rotation, bias by distance. Made by `python tools/families.py`, held by "
+        "`make test-all`. [What can be measured](zoo.md) is another page.\n",
+        f"{counts['equal']} equal, {counts['attention equal']} attention equal (other layers are read as none), "
+        f"{counts['named']} named (the difference has a known reason), {counts['read alone']} read alone (no "
+        f"tiny model could be built or seen here), {counts['refused']} refused (nothing is guessed), "
+        f"{counts['wrong']} wrong. Read by their text's family: {', '.join(sorted(CONTAINERS))}. Further names: "
+        f"{', '.join(known)}.\n",
     ]
 
 

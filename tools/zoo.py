@@ -54,13 +54,13 @@ class Row:
 
 
 VERDICTS = {
-    "measured": "attention, λ, outputs and gradient influence are those of the model, in every layer",
-    "all but λ": "the same, but what attention adds to the stream cannot be told by hand: no λ is vouched for",
-    "attention layers only": "`measure` refuses; attention and λ of the layers that have a softmax, and the "
-    "gradient influence, are right",
+    "measured": "attention, λ, outputs and gradient influence are the model's, in every layer",
+    "all but λ": "the same without λ: what attention adds to the stream cannot be told by hand",
+    "attention layers only": "`measure` refuses; the gradient influence, and attention and λ of the layers "
+    "that have a softmax, are right",
     "influence only": "`measure` refuses; the gradient influence is right",
     "refused": "neither can be had",
-    "not built": "no tiny model of it could be built and run here",
+    "not built": "no tiny model could be built and run here; `python tools/zoo.py NAME` says why",
     "wrong": "something deviates and nothing says so",
 }
 """Verdicts → what they mean."""

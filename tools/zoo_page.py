@@ -7,7 +7,6 @@ from pathlib import Path
 
 import transformers
 
-from families import LARGEST
 from zoo import TOLERANCE, VERDICTS, Row
 
 PAGE = Path(__file__).parents[1] / "docs" / "zoo.md"
@@ -18,33 +17,35 @@ def page(decoders: Sequence[Row], both_ways: Sequence[Row]) -> str:
     head = f"""# Families: what can be measured
 
 Every family of transformers {transformers.__version__} with a causal head ({len(decoders)}) or one for masked \
-words ({len(both_ways)}), built tiny with random weights. Made by `python tools/zoo.py`, held by `make test-all`. \
-How their configurations are read is [another table](families.md).
+words ({len(both_ways)}), tiny and with random weights. Made by `python tools/zoo.py`, held by `make test-all`. \
+[How configurations are read](families.md) is another page.
 
 Attention is held against what the model returns, λ against what a layer adds with its feed-forward block off and \
 attention on or off, the gradient influence against a plain backward pass, each to {TOLERANCE:g}; eager against \
-fused attention (sdpa) to 1e-2. A released model may use options that its tiny one does not: `measure` checks its \
-attention and outputs, λ it does not. The gradient influence alone needs no attention: \
-`gradients(predict(model, ids), ids, ("probability",))["influence"]`, both of \
-`posbias.measurement.quantities.influence`.
+fused attention (sdpa) to 1e-2. A released model may use other options: `measure` checks its attention and \
+outputs, λ it does not. The gradient influence needs no attention: `gradients(predict(model, ids), ids, \
+("probability",))["influence"]`, both of `posbias.measurement.quantities.influence`.
 """
-    return "\n".join([head, *_table("Causal", decoders), *_table("Encoders", both_ways)])
+    counts = [Counter(one.verdict for one in rows) for rows in (decoders, both_ways)]
+    verdicts = [
+        "| verdict | causal | encoders | |",
+        "|---|---|---|---|",
+        *(f"| {kind} | {counts[0][kind]} | {counts[1][kind]} | {told} |" for kind, told in VERDICTS.items()),
+        "",
+    ]
+    return "\n".join([head, *verdicts, *_table("Causal", decoders), *_table("Encoders", both_ways)])
 
 
 def _table(title: str, rows: Sequence[Row]) -> list[str]:
-    """Counts and meanings of verdicts, and a table of families that share verdict and remarks."""
-    counts = Counter(one.verdict for one in rows)
+    """A table of families that share verdict and remarks; why one was not built `zoo.py` prints."""
     alike: dict[tuple[str, str], list[str]] = {}
     for one in sorted(rows, key=lambda one: [*VERDICTS].index(one.verdict)):
-        remark = "; ".join(dict.fromkeys(map(_common, one.remarks)))
+        remarks = dict.fromkeys(map(_common, one.remarks)) if one.verdict != "not built" else ()
+        remark = "; ".join(remarks)
         family = f"{one.family} ({one.layers})" if _some(one.layers) else one.family
         alike.setdefault((one.verdict, remark), []).append(family)
     return [
         f"## {title}\n",
-        "| families | verdict | |",
-        "|---|---|---|",
-        *(f"| {counts[kind]} | {kind} | {meaning} |" for kind, meaning in VERDICTS.items()),
-        "",
         "| verdict | | families |",
         "|---|---|---|",
         *(
@@ -62,7 +63,6 @@ def _some(layers: str) -> bool:
 
 def _common(remark: str) -> str:
     """A remark without the names and sizes of one family, so that it stands once."""
-    remark = re.sub(r"^ValueError: [0-9,]+ parameters: not tiny$", f"over {LARGEST:,} parameters", remark)
     remark = re.sub(r"\w+(For[A-Z]\w+|LMHeadModel)( \(\w+\))?", "the model", remark)
     remark = re.sub(r"^'[\w-]+' has", "it has", remark)
     return remark.split("; a model with")[0]
