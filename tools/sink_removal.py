@@ -1,0 +1,97 @@
+"""Take the sink out of the model that has one (docs/predictors.md, "The sink taken out"): a line for each text.
+
+python tools/sink_removal.py --out sink_removal.jsonl --work FOLDER [TEXT …]
+
+What each way of reading gave is kept in the folder, so that an interrupted run goes on. A text takes half an hour to
+an hour on one core.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+from predictors import novel
+
+from posbias.measurement import load_model, measure
+from posbias.measurement.capture.removal import altered
+from posbias.measurement.job import Request
+from posbias.papers.ours.cells import rounded
+from posbias.papers.ours.predictor_trials import DIGITS
+from posbias.papers.ours.sink_trials import (
+    KEPT_OUT,
+    PLAIN,
+    ROLLED,
+    WAYS,
+    alteration,
+    losses,
+    readings,
+    sink_trial,
+)
+
+MODEL, TOKENS, PROMPTS, SEED, ALONE = "smollm2-135m", 256, 32, 2, 8
+TEXTS = ("addresses", "novel")
+
+
+def readings_of(loaded, ids, way, path):
+    """What a way of reading gives, from its file if it is there."""
+    if not path.exists():
+        part = path.with_suffix(".part.npz")
+        np.savez(part, **readings(loaded, ids, way))
+        part.rename(path)
+    with np.load(path) as found:
+        return dict(found)
+
+
+def cell(loaded, text, work, alone):
+    """What one cell finds; `alone` is the number of prompts on which layers are altered alone."""
+    if text == "novel":
+        (work / "novel.txt").write_text(novel(work), encoding="utf-8")
+    asked = {"text": work / "novel.txt" if text == "novel" else None}
+    asked |= {"tokens": TOKENS, "prompts": PROMPTS, "seed": SEED}
+    ids = Request(**asked).draw(loaded).ids
+    measured, read = {}, {}
+    for way in WAYS:
+        read[way] = readings_of(loaded, ids, way, work / f"{text}-{way}.npz")
+        print(text, way, read[way]["loss"].mean(), file=sys.stderr, flush=True)
+    for way in ROLLED:
+        with altered(loaded.model, alteration(way)):
+            measured[way] = measure(loaded, **asked, threads=1, checkpoint=work / f"{text}-{way}.checkpoint")
+        print(text, way, "measured", file=sys.stderr, flush=True)
+    about = {"model": loaded.name, "text": text, "tokens": TOKENS, "prompts": PROMPTS}
+    about |= {name: measured[PLAIN].attrs[name] for name in ("seed", "checksum", "text_sha256")}
+    about |= {"versions": json.loads(measured[PLAIN].attrs["versions"])} | sink_trial(measured, read)
+    return about | (single_layers(loaded, ids[:alone]) if alone else {})
+
+
+def single_layers(loaded, ids):
+    """What kept out costs in each layer alone, and in all, on the same prompts."""
+    plain, depth = losses(loaded, ids, PLAIN), loaded.model.config.num_hidden_layers
+    found = [losses(loaded, ids, KEPT_OUT, layer) - plain for layer in range(depth)]
+    every = losses(loaded, ids, KEPT_OUT, *range(depth)) - plain
+    return {"alone": [rounded(one, DIGITS) for one in found], "together": rounded(every, DIGITS)}
+
+
+def main():
+    """Go through the texts."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("texts", nargs="*", default=TEXTS)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--work", type=Path, required=True)
+    options = parser.parse_args()
+    options.work.mkdir(parents=True, exist_ok=True)
+    done = set()
+    if options.out.exists():
+        lines = map(json.loads, options.out.read_text(encoding="utf-8").splitlines())
+        done = {one["text"] for one in lines}
+    loaded = load_model(MODEL)
+    for text in options.texts:
+        if text not in done:
+            found = cell(loaded, text, options.work, ALONE if text == "addresses" else 0)
+            with options.out.open("a", encoding="utf-8") as out:
+                out.write(json.dumps(found, separators=(",", ":")) + "\n")
+
+
+if __name__ == "__main__":
+    main()
