@@ -2,8 +2,8 @@
 
 python tools/sink_removal.py --out sink_removal.jsonl --work FOLDER [TEXT …]
 
-What each way of reading gave is kept in the folder, so that an interrupted run goes on. A text takes half an hour to
-an hour on one core.
+What each way of reading gave is kept in the folder, so that an interrupted run goes on. A text takes a quarter to
+half of an hour on one core.
 """
 
 import argparse
@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from predictors import novel
 
 from posbias.measurement import load_model, measure
 from posbias.measurement.capture.removal import altered
@@ -25,20 +24,23 @@ from posbias.papers.ours.sink_trials import (
     ROLLED,
     WAYS,
     alteration,
+    given_by_layer,
     losses,
     readings,
+    readings_in,
     sink_trial,
 )
+from predictors import novel
 
-MODEL, TOKENS, PROMPTS, SEED, ALONE = "smollm2-135m", 256, 32, 2, 8
+MODEL, TOKENS, PROMPTS, SEED, ALONE = "smollm2-135m", 256, 24, 2, 8
 TEXTS = ("addresses", "novel")
 
 
-def readings_of(loaded, ids, way, path):
-    """What a way of reading gives, from its file if it is there."""
+def kept(path, compute):
+    """An array of numbers by name, from its file if it is there."""
     if not path.exists():
         part = path.with_suffix(".part.npz")
-        np.savez(part, **readings(loaded, ids, way))
+        np.savez(part, **compute())
         part.rename(path)
     with np.load(path) as found:
         return dict(found)
@@ -46,22 +48,27 @@ def readings_of(loaded, ids, way, path):
 
 def cell(loaded, text, work, alone):
     """What one cell finds; `alone` is the number of prompts on which layers are altered alone."""
+    path = None
     if text == "novel":
-        (work / "novel.txt").write_text(novel(work), encoding="utf-8")
-    asked = {"text": work / "novel.txt" if text == "novel" else None}
-    asked |= {"tokens": TOKENS, "prompts": PROMPTS, "seed": SEED}
-    ids = Request(**asked).draw(loaded).ids
+        path = work / "novel.txt"
+        path.write_text(novel(work), encoding="utf-8")
+    request = Request(text=path, tokens=TOKENS, prompts=PROMPTS, seed=SEED)
+    ids = request.draw(loaded).ids
     measured, read = {}, {}
-    for way in WAYS:
-        read[way] = readings_of(loaded, ids, way, work / f"{text}-{way}.npz")
-        print(text, way, read[way]["loss"].mean(), file=sys.stderr, flush=True)
     for way in ROLLED:
+        asked = {"text": path, "tokens": TOKENS, "prompts": PROMPTS, "seed": SEED, "threads": 1}
         with altered(loaded.model, alteration(way)):
-            measured[way] = measure(loaded, **asked, threads=1, checkpoint=work / f"{text}-{way}.checkpoint")
-        print(text, way, "measured", file=sys.stderr, flush=True)
+            measured[way] = measure(loaded, **asked, checkpoint=work / f"{text}-{way}.checkpoint")
+        read[way] = readings_in(measured[way], way)
+        print(text, way, file=sys.stderr, flush=True)
+    for way in WAYS:
+        if way not in ROLLED:
+            read[way] = kept(work / f"{text}-{way}.npz", lambda way=way: readings(loaded, ids, way))
+            print(text, way, file=sys.stderr, flush=True)
+    given = kept(work / f"{text}-given.npz", lambda: {"given": given_by_layer(loaded, ids)})["given"]
     about = {"model": loaded.name, "text": text, "tokens": TOKENS, "prompts": PROMPTS}
     about |= {name: measured[PLAIN].attrs[name] for name in ("seed", "checksum", "text_sha256")}
-    about |= {"versions": json.loads(measured[PLAIN].attrs["versions"])} | sink_trial(measured, read)
+    about |= {"versions": json.loads(measured[PLAIN].attrs["versions"])} | sink_trial(measured, read, given)
     return about | (single_layers(loaded, ids[:alone]) if alone else {})
 
 

@@ -1,4 +1,4 @@
-"""Keys taken out of attention: against a plain loop, to the bit where nothing is taken out, and as a capture sees it."""
+"""Keys taken out of attention: against a plain loop, to the bit where none is, and as a capture sees it."""
 
 import numpy as np
 import pytest

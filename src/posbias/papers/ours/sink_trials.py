@@ -1,4 +1,4 @@
-"""One cell of the sink taken out: what a model with a sink says, and what influences it, once the sink gives nothing.
+"""One cell of the sink taken out: loss, influence and rollouts of a model whose sink gives nothing.
 
 The protocol is `docs/predictors.md`; `tools/sink_removal.py` goes through its cells,
 `posbias.papers.ours.sink_removal` tells what they found. Altered and unaltered read the same prompts, so all
@@ -34,7 +34,8 @@ EARLY_KEY = 8
 ROLLED = (PLAIN, KEPT_OUT)
 """The ways whose rollouts are judged."""
 Readings = Mapping[str, np.ndarray]
-"""Of one way: `loss` [prompt], `influence` [prompt, position], `share` [prompt, layer] that is kept out."""
+"""Of one way: `loss` [prompt], `influence` [prompt, position], `share` [layer] that is kept out (mean over heads,
+queries i ≥ 1 and prompts)."""
 
 
 def alteration(way: str) -> Any:
@@ -51,14 +52,8 @@ def alteration(way: str) -> Any:
     }[way]
 
 
-def readings(
-    loaded: "LoadedModel", ids: Int[np.ndarray, "prompt position"], way: str
-) -> dict[str, np.ndarray]:
-    """Read prompts in one way; of the plain way also `given` [prompt, layer], with `share` that of the sink.
-
-    `share` is the mean over heads and queries i ≥ 1. `given` is Σ_i ‖c_i‖/Σ_i ‖a_i‖ over i ≥ 1, c_i what
-    attention adds at i from token 0.
-    """
+def readings(loaded: "LoadedModel", ids: Int[np.ndarray, "prompt position"], way: str) -> Readings:
+    """Read prompts in a way that keeps a key from giving, or from being seen."""
     import torch
 
     from posbias.measurement.capture.forward import Capture
@@ -66,27 +61,47 @@ def readings(
     from posbias.measurement.quantities.influence import gradients, predict
 
     rows: list[dict[str, Any]] = []
-    for one in ids:
-        prompt, found = torch.from_numpy(one), {"share": [], "given": []}
+    shares: list[float] = []
 
-        def see(seen: "SeenLayer", found: Any = found) -> None:
-            attention = seen.attention[:, 1:].double()
-            taken = attention[:, :, 0] if way == PLAIN else 1 - attention.sum(dim=2)
-            found["share"].append(float(taken.mean()))
-            found["given"].append(given(seen) if way == PLAIN else 0.0)
+    def see(seen: "SeenLayer") -> None:
+        shares.append(float(1 - seen.attention[:, 1:].double().sum(dim=2).mean()))
 
+    for one in torch.from_numpy(ids):
         with altered(loaded.model, alteration(way)), Capture(loaded.model, loaded.family, see):
-            said = gradients(prediction := predict(loaded.model, prompt), prompt)
-            del prediction
-        rows.append(found | {name: said[name] for name in ("loss", "influence")})
-    return {
-        name: np.array([row[name] for row in rows]) for name in rows[0] if way == PLAIN or name != "given"
-    }
+            prediction = predict(loaded.model, one)
+        rows.append(gradients(prediction, one))
+    found = {name: np.array([row[name] for row in rows]) for name in ("loss", "influence")}
+    return found | {"share": np.reshape(shares, (len(ids), -1)).mean(axis=0)}
+
+
+def readings_in(measurement: "xr.Dataset", way: str) -> Readings:
+    """The same of a measurement in one of `ROLLED`; of the plain one the share is what the sink draws."""
+    kernel = measurement["kernel"].values[:, 1:]
+    share = kernel[..., 0] if way == PLAIN else 1 - kernel.sum(axis=2)
+    found = {name: measurement[name].values for name in ("loss", "influence")}
+    return found | {"share": share.mean(axis=1)}
+
+
+def given_by_layer(
+    loaded: "LoadedModel", ids: Int[np.ndarray, "prompt position"]
+) -> Float[np.ndarray, "layer"]:
+    """Σ_i ‖c_i‖/Σ_i ‖a_i‖ over i ≥ 1, mean over prompts: what attention adds from token 0, beside all it adds."""
+    import torch
+
+    from posbias.measurement.capture.forward import Capture
+
+    found: list[float] = []
+    with torch.no_grad():
+        for one in torch.from_numpy(ids):
+            with Capture(loaded.model, loaded.family, lambda seen: found.append(given(seen))):
+                loaded.model(input_ids=one[None], use_cache=False)
+    return np.reshape(found, (len(ids), -1)).mean(axis=0)
 
 
 def given(seen: "SeenLayer") -> float:
-    """Σ_i ‖c_i‖/Σ_i ‖a_i‖ over i ≥ 1 of one layer: what attention adds from token 0, beside all that it adds."""
-    assert seen.values is not None and seen.output_weight is not None
+    """Σ_i ‖c_i‖/Σ_i ‖a_i‖ over i ≥ 1 of one layer and prompt."""
+    assert seen.values is not None
+    assert seen.output_weight is not None
     weight = seen.output_weight.double().unflatten(1, (seen.values.shape[0], -1))
     first = (weight * seen.values[:, 0].double()).sum(dim=2)
     added = seen.attention[:, 1:, 0].double().T @ first.T
@@ -110,17 +125,20 @@ def losses(
     return np.array(found)
 
 
-def sink_trial(measured: Mapping[str, "xr.Dataset"], read: Mapping[str, Readings]) -> dict[str, Any]:
+def sink_trial(
+    measured: Mapping[str, "xr.Dataset"], read: Mapping[str, Readings], given: Float[np.ndarray, "layer"]
+) -> dict[str, Any]:
     """All that a cell finds, in JSON's terms: estimates are [value, se, freedom], differences "a - b".
 
-    `measured` has the measurement of each of `ROLLED`, `read` the readings of each of `WAYS`.
+    `measured` has the measurement of each of `ROLLED`, `read` the readings of each of `WAYS`, `given` what
+    `given_by_layer` gives.
     """
     profiles = {way: Profile.from_samples(read[way]["influence"]) for way in WAYS}
     altered = {way: beside(profiles[way], profiles[PLAIN]) for way in WAYS[1:]}
     rolled = {name: found for key in COLUMN for name, found in held_out_rollouts(measured, key).items()}
     return {
-        "share": {way: rounded(read[way]["share"].mean(axis=0), DIGITS) for way in WAYS},
-        "given": rounded(read[PLAIN]["given"].mean(axis=0), DIGITS),
+        "share": {way: rounded(read[way]["share"], DIGITS) for way in WAYS},
+        "given": rounded(given, DIGITS),
         "loss": {
             way: told(Estimate.of(read[way]["loss"] - (read[PLAIN]["loss"] if way != PLAIN else 0.0)))
             for way in WAYS
