@@ -28,7 +28,6 @@ from posbias.papers.ours import (
     ordering,
     parts,
     predictors,
-    sink_removal,
     untrained,
     value_variance,
     window,
@@ -49,7 +48,6 @@ STUDIES = Studies(
         designed.STUDY,
         predictors.STUDY,
         parts.STUDY,
-        sink_removal.STUDY,
         behaviour.STUDY,
         ordering.STUDY,
     )
