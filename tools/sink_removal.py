@@ -33,7 +33,7 @@ from posbias.papers.ours.sink_trials import (
 from predictors import novel
 
 MODEL, TOKENS, PROMPTS, SEED, ALONE = "smollm2-135m", 256, 24, 2, 8
-TEXTS = ("addresses", "novel")
+TEXTS = ("addresses", "layers", "novel")
 
 
 def kept(path, compute):
@@ -46,8 +46,8 @@ def kept(path, compute):
         return dict(found)
 
 
-def cell(loaded, text, work, alone):
-    """What one cell finds; `alone` is the number of prompts on which layers are altered alone."""
+def cell(loaded, text, work):
+    """What one cell finds."""
     path = None
     if text == "novel":
         path = work / "novel.txt"
@@ -68,16 +68,18 @@ def cell(loaded, text, work, alone):
     given = kept(work / f"{text}-given.npz", lambda: {"given": given_by_layer(loaded, ids)})["given"]
     about = {"model": loaded.name, "text": text, "tokens": TOKENS, "prompts": PROMPTS}
     about |= {name: measured[PLAIN].attrs[name] for name in ("seed", "checksum", "text_sha256")}
-    about |= {"versions": json.loads(measured[PLAIN].attrs["versions"])} | sink_trial(measured, read, given)
-    return about | (single_layers(loaded, ids[:alone]) if alone else {})
+    about |= {"versions": json.loads(measured[PLAIN].attrs["versions"])}
+    return about | sink_trial(measured, read, given)
 
 
-def single_layers(loaded, ids):
-    """What kept out costs in each layer alone, and in all, on the same prompts."""
+def single_layers(loaded, text, work):
+    """What kept out costs in each layer alone, and in all, on the first prompts of the bundled text."""
+    ids = Request(tokens=TOKENS, prompts=PROMPTS, seed=SEED).draw(loaded).ids[:ALONE]
     plain, depth = losses(loaded, ids, PLAIN), loaded.model.config.num_hidden_layers
     found = [losses(loaded, ids, KEPT_OUT, layer) - plain for layer in range(depth)]
     every = losses(loaded, ids, KEPT_OUT, *range(depth)) - plain
-    return {"alone": [rounded(one, DIGITS) for one in found], "together": rounded(every, DIGITS)}
+    about = {"model": loaded.name, "text": text, "tokens": TOKENS, "prompts": len(ids), "seed": SEED}
+    return about | {"alone": [rounded(one, DIGITS) for one in found], "together": rounded(every, DIGITS)}
 
 
 def main():
@@ -95,7 +97,7 @@ def main():
     loaded = load_model(MODEL)
     for text in options.texts:
         if text not in done:
-            found = cell(loaded, text, options.work, ALONE if text == "addresses" else 0)
+            found = (single_layers if text == "layers" else cell)(loaded, text, options.work)
             with options.out.open("a", encoding="utf-8") as out:
                 out.write(json.dumps(found, separators=(",", ":")) + "\n")
 

@@ -1,5 +1,7 @@
 """How the sink taken out is judged: bounds by intervals, comparisons by Holm, and what fails is told."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,10 +11,10 @@ from posbias.papers.ours.sink_trials import KEPT_OUT, MASKED, STRONGEST
 
 def cell(**changed):
     """A cell in which all that was expected holds; `changed` by the last words of a path."""
-    made = {"given": [0.1, 0.2, 0.3]}
+    made: dict[str, Any] = {"given": [0.1, 0.2, 0.3]}
 
     def put(path, told):
-        inner = made
+        inner: Any = made
         for name in path[:-1]:
             inner = inner.setdefault(name, {})
         inner[path[-1]] = changed.get("_".join(path[-2:]), told)
@@ -44,7 +46,8 @@ def test_one_that_does_not_hold_takes_its_question_with_it(place):
         value = one.least - 1 if np.isfinite(one.least) else one.most + 1
     else:
         value = -1.0 if one.more else 1.0
-    wrong = inner = cell()
+    wrong = cell()
+    inner: Any = wrong
     for name in one.path[:-1]:
         inner = inner[name]
     inner[one.path[-1]] = [value, 0.01, 31.0]

@@ -112,9 +112,14 @@ LESS = (
 
 
 @cache
+def records() -> tuple[Cell, ...]:
+    """What is on record: texts, and what single layers cost (with `alone` in it)."""
+    return tuple(json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines())
+
+
 def cells() -> tuple[Cell, ...]:
     """What each text gave, in the order of the runs."""
-    return tuple(json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines())
+    return tuple(one for one in records() if "alone" not in one)
 
 
 def decided(among: Sequence[Cell]) -> dict[tuple[Less, int], Side]:
@@ -176,6 +181,7 @@ def _tables(results: Any) -> Iterator[Table]:
         yield _by_way(cell)
         yield _rollouts(cell)
     yield from (_by_layer(cell) for cell in among)
+    yield from (_alone(record) for record in records() if "alone" in record)
 
 
 def _by_way(cell: Cell) -> Table:
@@ -203,16 +209,22 @@ def _rollouts(cell: Cell) -> Table:
 
 
 def _by_layer(cell: Cell) -> Table:
-    head = ["layer", "attention on token 0", "what it gives"]
+    head = ("layer", "attention on token 0", "what it gives, of all that is added")
     rows = [
         [str(layer), f"{share:.3f}", f"{size:.3f}"]
         for layer, (share, size) in enumerate(zip(cell["share"][PLAIN], cell["given"], strict=True))
     ]
-    if "alone" in cell:
-        head.append("loss added by keeping it out here alone")
-        for row, costs in zip(rows, cell["alone"], strict=True):
-            row.append(str(Estimate.of(np.array(costs))))
     return Table(f"{cell['text']}: by layer", head, rows)
+
+
+def _alone(record: Cell) -> Table:
+    costs, together = np.array(record["alone"]), np.array(record["together"])
+    rows = [[str(layer), str(Estimate.of(row))] for layer, row in enumerate(costs)]
+    rows += [
+        ["sum of these", str(Estimate.of(costs.sum(axis=0)))],
+        ["all at once", str(Estimate.of(together))],
+    ]
+    return Table(f"Loss added by keeping it out ({record['prompts']} prompts)", ("in layer", "nats"), rows)
 
 
 def _draw(results: Any) -> Any:
@@ -248,7 +260,7 @@ STUDY = Study(
     "runs",
     {"quick": 0.05, "full": 0.05},
     _tables,
-    lambda results: {"cells": [*cells()], "holds": verdicts(cells())},
+    lambda results: {"cells": [*records()], "holds": verdicts(cells())},
     lambda results: (
         f"{len(cells())} texts, {cells()[0]['prompts']} prompts of {cells()[0]['tokens']} tokens each; the "
         "protocol was written before the runs, in docs/predictors.md"

@@ -175,7 +175,8 @@ def beside(one: Profile, other: Profile) -> Scored:
     """The scores of two measured profiles of the same prompts, with the same prompt left out of both at a time."""
     assert one.samples is not None
     prompts = len(one.samples)
-    without = scores(*(means(each, 1 - np.eye(prompts)) for each in (one, other)), True)
+    left_out = 1 - np.eye(prompts)
+    without = scores(means(one, left_out), means(other, left_out), True)
     shifts = np.sqrt((prompts - 1) / prompts) * (without - without.mean(axis=1, keepdims=True))
     return Scored(scores(one.mass, other.mass, True), np.sqrt((shifts**2).sum(axis=1)), shifts)
 
