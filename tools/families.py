@@ -284,11 +284,9 @@ def families() -> list[str]:
 def became(family: str) -> tuple[str, str, tuple[str, ...], str]:
     """Of a default configuration: its size, its layers, what each part is taken as, and what is not known."""
     architecture = from_huggingface(plain(transformers.AutoConfig.for_model(family)))
-    kinds = Counter(f"{mask} {encoding}" for mask, encoding in words(architecture))
     heads = "/".join(dict.fromkeys(str(layer.heads) for layer in architecture.layers))
-    layers = "; ".join(f"{count} × {kind}" for kind, count in kinds.items())
     unknown = "; ".join(part for part in architecture.left_out(1) if part != "λ")
-    return f"{architecture.depth} × {heads}", layers, architecture.remarks, unknown
+    return f"{architecture.depth} × {heads}", _counted(words(architecture)), architecture.remarks, unknown
 
 
 def page(rows: Sequence[Row]) -> str:
@@ -303,7 +301,8 @@ def page(rows: Sequence[Row]) -> str:
             alike.setdefault(_brief(one.read), []).append(one.family)
         elif one.verdict != "refused":
             said = _noted(remarks[one.family], notes)
-            others.setdefault((_brief(one.read), one.verdict, said), []).append(one.family)
+            told = _counted(one.read) if one.verdict == "read alone" else _brief(one.read)
+            others.setdefault((told, one.verdict, said), []).append(one.family)
     return "\n".join(
         [
             *_head(rows),
@@ -315,7 +314,7 @@ def page(rows: Sequence[Row]) -> str:
             "| families | read as | | remarks |",
             "|---|---|---|---|",
             *(f"| {', '.join(names)} | {' | '.join(told)} |" for told, names in others.items()),
-            f"\nRefused: {', '.join(one.family for one in rows if one.verdict == 'refused')}.\n",
+            "\nEvery other causal family is refused.\n",
             "## What each part became\n",
             "Defaults of transformers; a released model's file has numbers of its own. *Not known*: what only a "
             "measurement tells; it withholds the verdict even where λ is given. Layers that are no attention read "
@@ -374,6 +373,12 @@ def _notes(*said: Sequence[str]) -> dict[str, int]:
 def _noted(remarks: Iterable[str], notes: Mapping[str, int]) -> str:
     parted = ((remark, *remark.partition(": ")[::2]) for remark in remarks)
     return "; ".join(f"{name} [{notes[text]}]" if text in notes else remark for remark, name, text in parted)
+
+
+def _counted(layers: Layers) -> str:
+    """'24 × window 4096 rotary; 8 × causal none'."""
+    kinds = Counter(map(" ".join, layers))
+    return "; ".join(f"{count} × {kind}" for kind, count in kinds.items())
 
 
 def _brief(layers: Iterable[tuple[str, str]]) -> str:
