@@ -16,10 +16,10 @@ from posbias.papers.ours.window import CELLS, InfluenceCell, ends, share
 from posbias.store import Store
 
 NUMBERS = {
-    "jacobian": slice(1, None),
-    "value_variance": slice(1, None),
-    "window": slice(4, 5),
-    "ordering": slice(1, None),
+    "jacobian": (1, 2, 3, 5, 7, 9, 10),
+    "value_variance": (1, 2, 3, 4, 6),
+    "window": (4,),
+    "ordering": (1, 2, 3, 4),
 }
 """The columns of each study's first table that its document has."""
 DOCS = Path(__file__).parents[3] / "docs"
@@ -76,7 +76,7 @@ def test_what_is_on_record_serves_the_quick_effort_and_the_document_has_its_numb
     for number, claim in enumerate(made.claims[name], start=1):
         assert f"| {number} | {claim.claim.sentence} | {claim.verdict} |" in lines
     for row in made.pages[name].tables[0].rows:
-        numbers = row[NUMBERS[name]]
+        numbers = [row[column] for column in NUMBERS[name]]
         assert row[0] in LEFT_OUT.get(name, []) or any(
             line.startswith(f"| {row[0]} |") and all(one in line for one in numbers) for line in lines
         )
