@@ -58,8 +58,8 @@ VERDICTS = {
     "all but λ": "the same without λ: what attention adds to the stream cannot be told by hand",
     "attention layers only": "`measure` refuses; the gradient influence, and attention and λ of the layers "
     "that have a softmax, are right",
-    "influence only": "`measure` refuses; the gradient influence is right",
-    "refused": "neither can be had",
+    "influence only": "`measure` refuses and says why; the gradient influence is right",
+    "refused": "neither can be had; `measure` says why",
     "not built": "no tiny model could be built and run here; `python tools/zoo.py NAME` says why",
     "wrong": "something deviates and nothing says so",
 }

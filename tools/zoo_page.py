@@ -10,6 +10,8 @@ import transformers
 from zoo import TOLERANCE, VERDICTS, Row
 
 PAGE = Path(__file__).parents[1] / "docs" / "zoo.md"
+UNSEEN = ("influence only", "refused", "not built")
+"""Verdicts whose reasons the page leaves to `measure` and to `zoo.py NAME`."""
 
 
 def page(decoders: Sequence[Row], both_ways: Sequence[Row]) -> str:
@@ -37,10 +39,10 @@ outputs, λ it does not. The gradient influence needs no attention: `gradients(p
 
 
 def _table(title: str, rows: Sequence[Row]) -> list[str]:
-    """A table of families that share verdict and remarks; why one was not built `zoo.py` prints."""
+    """A table of families that share verdict and remarks."""
     alike: dict[tuple[str, str], list[str]] = {}
     for one in sorted(rows, key=lambda one: [*VERDICTS].index(one.verdict)):
-        remarks = dict.fromkeys(map(_common, one.remarks)) if one.verdict != "not built" else ()
+        remarks = dict.fromkeys(map(_common, one.remarks)) if one.verdict not in UNSEEN else ()
         remark = "; ".join(remarks)
         family = f"{one.family} ({one.layers})" if _some(one.layers) else one.family
         alike.setdefault((one.verdict, remark), []).append(family)
