@@ -8,7 +8,7 @@ fitted on one half of the prompts, scored on the other, both ways.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from posbias.lazy import need
 from posbias.paired_scores import Difference, Judge, Scored, differences_of, mean_agreement, up_to_query
 from posbias.profile import Profile, harmonic, uniform
 from posbias.reliability import Reliability, reliability
+from posbias.retrieval.factor import CurveDifference, profile_difference
 from posbias.signatures import typed
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ class Comparison:
     pair of profiles, `leads` those of every profile minus every baseline; `held_out` is None where no
     predictions from halves of the prompts were given. `reference` and `profiles` are the curves as they were
     compared: over positions up to the query or, where lengths differed and it was asked for, over `shares`
-    parts of the context.
+    parts of the context. `between`: what two curves of rates with trials (retrieval by place) differ in, of which
+    ranks say little.
     """
 
     agreements: dict[str, Agreement]
@@ -73,6 +75,7 @@ class Comparison:
     profiles: Mapping[str, Profile] = field(default_factory=dict, compare=False)
     reference: Profile = field(default_factory=lambda: uniform(1), compare=False)
     leads: tuple[Difference, ...] = ()
+    between: CurveDifference | None = None
 
     @property
     def prompts(self) -> int | None:
@@ -81,18 +84,30 @@ class Comparison:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything by name, ready for JSON."""
-        return {
-            "prompts": self.prompts,
-            "agreements": {name: one.as_dict() for name, one in self.agreements.items()},
-            "baselines": {name: one.as_dict() for name, one in self.baselines.items()},
-            "reliability": None if self.reliability is None else self.reliability.as_dict(),
-            "differences": [one.as_dict() for one in self.differences],
-            "leads": [one.as_dict() for one in self.leads],
-            "held_out": None if self.held_out is None else self.held_out.as_dict(),
-        } | ({} if self.shares is None else {"shares": self.shares})
+        return (
+            {
+                "prompts": self.prompts,
+                "agreements": {name: one.as_dict() for name, one in self.agreements.items()},
+                "baselines": {name: one.as_dict() for name, one in self.baselines.items()},
+                "reliability": None if self.reliability is None else self.reliability.as_dict(),
+                "differences": [one.as_dict() for one in self.differences],
+                "leads": [one.as_dict() for one in self.leads],
+                "held_out": None if self.held_out is None else self.held_out.as_dict(),
+            }
+            | ({} if self.shares is None else {"shares": self.shares})
+            | self._between()
+        )
+
+    def _between(self) -> dict[str, Any]:
+        return {} if self.between is None else {"between": self.between.as_dict()}
 
     def sentences(self) -> dict[str, str]:
-        """For each profile whether it is better than an even spread and than recency only, and by which score."""
+        """For each profile whether it is better than an even spread and than recency only, and by which score.
+
+        Of two curves of rates with trials, what they differ in instead.
+        """
+        if self.between is not None:
+            return {name: "; ".join(self.between.sentences()) for name in self.agreements}
         told: dict[str, list[str]] = {name: [] for name in self.agreements}
         for lead in self.leads:
             other = {"uniform": "an even spread", "recency_only": "recency only"}[lead.less]
@@ -184,14 +199,16 @@ def _said(score: Score, digits: int) -> str:
 def compare(p: Profile, q: Profile, *, by_share: bool = False, seed: int = 0) -> Comparison:
     """Compare `p` with the reference `q`; the result's only agreement is called "p".
 
-    Profiles that are no mass (`Profile.kind`) are compared by rank; Wasserstein is NaN then. Where `q` has
+    Profiles that are no mass (`Profile.kind`) are compared by rank; Wasserstein is NaN then. Two rates with trials
+    (retrieval by place) have the differences between their curves too (`Comparison.between`). Where `q` has
     prompts, they are resampled (1,000 times, from `seed`) with `p` held fixed, and parted in groups to see how
     noisy they are. Positions after the query are left out. With `by_share`, profiles of unlike length are compared
     by share of the context: each is brought to as many equal shares as the shortest has positions
     (`Profile.by_share`), and the result says so (`shares`). Raises `InvalidValueError` if the profiles differ in
     length or query without it, or have fewer than three positions.
     """
-    return compare_all({"p": p}, q, by_share=by_share, seed=seed)
+    found = compare_all({"p": p}, q, by_share=by_share, seed=seed)
+    return replace(found, between=profile_difference(p, q))
 
 
 @typed

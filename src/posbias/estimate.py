@@ -30,6 +30,14 @@ def t_95(freedom: float) -> float:
     return float(stdtrit(freedom, 0.975))
 
 
+def otherwise_at_most(draws: int, level: float = 0.05) -> float:
+    """Of all draws, the share that may be otherwise at most where so many were all alike (the "rule of three").
+
+    With more of them so many alike would be seen in less than `level` of experiments: 1 − level^(1/draws).
+    """
+    return 1.0 - level ** (1.0 / draws)
+
+
 @typed
 @dataclass(frozen=True)
 class Estimate:

@@ -13,11 +13,15 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.curves import least_stretch
-from posbias.estimate import Estimate, about
+from posbias.estimate import Estimate, about, otherwise_at_most, t_95
 from posbias.summary import FLOOR, RISE
 
 LEAST_PROMPTS = 4
 """With fewer the trough cannot be read off other prompts than those that place it, and nothing is told."""
+LIMITS = {"rate": (0.0, 1.0), "mass": (0.0, math.inf)}
+"""The least and the most that numbers of a kind can be, where there is such."""
+_ALIKE = 1e-12
+"""A standard error below this is rounding: all samples are alike."""
 Samples = Float[np.ndarray, "prompt position"]
 
 
@@ -64,6 +68,23 @@ def doubts(samples: Samples | None, ends: int, verdict: str | None) -> list[str]
     if prompts < LEAST_PROMPTS:
         return [f"{_prompts_do(prompts)} not tell the verdict, at least {LEAST_PROMPTS} needed"]
     return not_told(prompts, list(_open(samples, ends, verdict)))
+
+
+def intervals(
+    values: Float[np.ndarray, "position"], se: Float[np.ndarray, "position"], draws: int | None, kind: str
+) -> tuple[Float[np.ndarray, "position"], Float[np.ndarray, "position"]]:
+    """The 95 % interval of each number of a profile, as far as numbers of its kind go: low ends, high ends.
+
+    Student's t over so many samples (None: the normal's). A rate that is the same in all of them (`se` 0) has no
+    spread to go by, and the interval of their number alone (`otherwise_at_most`).
+    """
+    least, most = LIMITS.get(kind, (-math.inf, math.inf))
+    reach = t_95(math.inf if draws is None else draws - 1.0) * se
+    if kind == "rate" and draws is not None:
+        others, alike = otherwise_at_most(draws), se < _ALIKE
+        down, up = (np.where(alike, others * abs(values - end), reach) for end in (least, most))
+        return np.maximum(least, values - down), np.minimum(most, values + up)
+    return np.maximum(least, values - reach), np.minimum(most, values + reach)
 
 
 def not_told(prompts: int, questions: Sequence[str]) -> list[str]:

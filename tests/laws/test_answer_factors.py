@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posbias.errors import InvalidValueError
+from posbias.imports.trials import of_rows
 from posbias.retrieval import curve_differences
 from posbias.retrieval.answer_curve import GAPS, AnswerCurve
-from posbias.retrieval.factor import MEAN
+from posbias.retrieval.factor import MEAN, profile_difference, same_trials
 from posbias.retrieval.job import retrieval_job
 from posbias.retrieval.trials import ARMS
 from posbias.spec import encode
@@ -107,3 +108,44 @@ def test_other_trials_are_refused(change):
         curve_differences({"a": curve, "b": change(curve)})
     with pytest.raises(InvalidValueError, match=r"^curves: 1 given"):
         curve_differences({"a": curve})
+
+
+# ── of profiles ──
+
+
+def test_profiles_of_the_same_trials_differ_as_their_curves_do():
+    one, other = curve_of(drawn([0.6, 0.3, 0.8], 50, 1)), curve_of(drawn([0.5, 0.4, 0.9], 50, 2))
+    (curves,) = curve_differences({"q": one, "p": other})
+    found = profile_difference(other.profile(), one.profile())
+    assert found == curves
+    assert found.paired
+    assert found.sentences()[-1] == "50 trials: the same trials, so differences are taken within them"
+
+
+@pytest.mark.parametrize(
+    "change", [{"job": JOB | {"seed": 1}}, {"words": 51.0}, {"rule": "contains"}, {"depth": [0]}]
+)
+def test_profiles_of_other_trials_are_compared_as_unpaired(change):
+    """What makes a trial hard does not cancel: intervals are wider than within trials, values the same."""
+    hard = np.random.default_rng(3).random((80, 1)) < 0.5
+    rows = (hard & np.ones((80, 3), bool)).astype(float)
+    curve = curve_of(rows.astype(bool)).profile()
+    other = replace(curve, attrs=dict(curve.attrs) | change)
+    assert not same_trials(curve, other)
+    within, apart = profile_difference(curve, curve), profile_difference(other, curve)
+    assert (within.paired, apart.paired) == (True, False)
+    for name, number in apart.numbers.items():
+        assert number.value == pytest.approx(within.numbers[name].value)
+    assert apart.numbers[MEAN].half_width > 3 * within.numbers[MEAN].half_width
+    assert apart.sentences()[-1] == "80 and 80 trials: not known to be the same, so compared as unpaired"
+
+
+def test_curves_at_unlike_places_and_of_unlike_numbers_of_trials_are_compared_by_their_ends():
+    p = of_rows(drawn([0.9, 0.2, 0.9], 60, 1).astype(float), kind="rate", measures="accuracy")
+    five = np.random.default_rng(2).random((90, 5)) < np.array([0.1, 0.2, 0.2, 0.3, 0.9])
+    q = of_rows(five.astype(float), kind="rate", measures="accuracy")
+    found = profile_difference(p, q)
+    assert (found.trials, found.paired) == ((60, 90), False)
+    assert "first - middle" in found.changed
+    assert profile_difference(p, replace(q, samples=None)) is None
+    assert profile_difference(p, replace(q, measures="score")) is None

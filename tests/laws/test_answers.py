@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm, t
 
 from posbias.errors import InputFileError, InvalidValueError, ModelError, OutputFileError
+from posbias.retrieval.answer_curve import AnswerCurve
 from posbias.retrieval.answer_files import AnswerFile, Request, read_answers, requests_of, write_requests
 from posbias.retrieval.asking import answers_made_elsewhere, ask, cost, each_answer, requests, trials_of
 from posbias.retrieval.documents import DocumentSet, read_document_sets
@@ -23,6 +24,7 @@ from posbias.retrieval.job import retrieval_job
 from posbias.retrieval.resampling import MOST_DRAWS, RESAMPLES, Resampled, resampled
 from posbias.retrieval.scoring import is_right, normalised
 from posbias.retrieval.trials import ABSENT, ALONE, ARMS, SHUFFLED, Trial
+from posbias.spec import encode
 
 KEYS = retrieval_job("keys", pairs=6, positions=3, prompts=20)
 
@@ -251,6 +253,31 @@ def test_asking_stops_at_the_most_and_says_what_it_would_take():
     assert curve.trials_for(0.01) > 1000
 
 
+def test_a_width_that_was_not_reached_is_said_and_one_that_was_is_not():
+    job = retrieval_job("keys", pairs=6, positions=3, prompts=40)
+    short, reached, plain = (ask(noisy, job, until=until) for until in (0.01, 0.9, None))
+    assert (short.reached, reached.reached, plain.reached) == (False, True, None)
+    (said,) = [line for line in short.sentences() if "is not reached" in line]
+    assert said.startswith("± 0.01 was wanted and is not reached: the 40 trials allowed ran out, ")
+    assert not [line for curve in (reached, plain) for line in curve.sentences() if "not reached" in line]
+    silent = ask(lambda prompt: "no", replace(job, prompts=8), until=0.01)
+    assert any("is not reached" in line for line in silent.sentences()), "also at chance"
+
+
+def test_a_verdict_on_one_end_says_that_the_other_is_not_told():
+    """The last place is always found; the first more often than the middle, but not surely."""
+    rows = np.zeros((40, 3), dtype=bool)
+    rows[:, 2], rows[:2, 0] = True, True
+    arms = {name: np.full(40, name != ABSENT) for name in ARMS}
+    curve = AnswerCurve("m", encode(KEYS), "first", rows, rows, arms, np.array([0, 0.5, 1]), 50.0, 1 / 6)
+    assert curve.verdict == "recency"
+    assert curve.as_dict()["ends"] == {"first": "not told", "last": "favoured"}
+    assert curve.doubts == ["40 prompts do not tell whether the first is favoured"]
+    assert curve.sentences()[-1].endswith("; of the first, 40 trials do not tell")
+    turned = replace(curve, found=~rows)
+    assert turned.ends["last"] == "at a disadvantage"
+
+
 @pytest.mark.parametrize("until", [0.0, 1.0, -0.1, math.nan])
 def test_a_width_that_cannot_be_is_refused(until):
     with pytest.raises(InvalidValueError, match="until"):
@@ -462,6 +489,63 @@ def refused():
         yield
     except InputFileError as error:
         assert "any.jsonl" in str(error)  # noqa: PT017
+
+
+def sets_of(tmp_path, golds):
+    """A file of three sets whose second document answers, and what each says of its place."""
+    rows = [
+        {
+            "question": f"what is {k}?",
+            "documents": ["a", f"it is w{k}", "c"],
+            "gold": gold,
+            "answers": [f"w{k}"],
+        }
+        for k, gold in enumerate(golds)
+    ]
+    path = tmp_path / "sets.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_gold_counted_from_1_is_hinted_at(tmp_path, caplog):
+    read_document_sets(sets_of(tmp_path, [1, 1, [1]]))
+    read_document_sets(sets_of(tmp_path, [1, 2, 2]))
+    assert not caplog.records, "one set that is right says that they count from 0"
+    read_document_sets(sets_of(tmp_path, [2, [2], 2]))
+    (record,) = caplog.records
+    assert "in all 3 sets the answer stands in the document before the gold one" in record.getMessage()
+    for gold in (3, [3, 1]):
+        with pytest.raises(InputFileError, match=r"from 0 to 2 needed \(the first is 0, not 1\)"):
+            read_document_sets(sets_of(tmp_path, [gold]))
+    with pytest.raises(InputFileError, match=r"from 0 to 2 needed$"):
+        read_document_sets(sets_of(tmp_path, [4]))
+
+
+@pytest.mark.parametrize("answers", ["new/deep/a.jsonl", "a.jsonl"])
+def test_who_gets_no_answer_leaves_neither_file_nor_folder(tmp_path, answers):
+    def refuses(prompt):
+        raise ModelError("no")
+
+    def holds(prompt):
+        with pytest.raises(OutputFileError, match="another process is asking into it"):
+            ask(reads, KEYS, answers=path)
+        assert path.exists()
+        raise ModelError("no")
+
+    path = tmp_path / answers
+    for generator in (refuses, holds):
+        with pytest.raises(ModelError):
+            ask(generator, KEYS, answers=path)
+        assert not list(tmp_path.iterdir())
+    (tmp_path / "new").mkdir()
+    with pytest.raises(ModelError):
+        ask(refuses, KEYS, answers=path)
+    assert [one.name for one in tmp_path.iterdir()] == ["new"], "what was there before stays"
+    ask(reads, KEYS, answers=path)
+    before = path.read_bytes()
+    with pytest.raises(ModelError):
+        ask(refuses, replace(KEYS, seed=1), answers=path)
+    assert path.read_bytes() == before
 
 
 def test_what_a_task_has_not_is_refused():

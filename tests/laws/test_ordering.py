@@ -211,7 +211,8 @@ def test_what_the_profile_was_not_measured_at_is_said():
     alike = of_places(hits, {"tokens": 100})
     assert order(4, [1, 2, 3, 4], [25.0] * 4, profile=alike).extrapolated == ()
     (number,) = order(5, [1] * 5, [20.0] * 5, profile=alike).extrapolated
-    assert number == "measured with 4 documents, these are 5"
+    asks = "`posbias retrieve MODEL --pairs 5 --positions 5` asks about as many"
+    assert number == f"measured with 4 documents, these are 5: {asks}"
     for length in (250.0, 5.0):
         (stretched,) = order(4, [1, 2, 3, 4], [length] * 4, profile=alike).extrapolated
         assert stretched == f"measured at 100 tokens, these are {4 * length:,.0f}"
@@ -220,13 +221,38 @@ def test_what_the_profile_was_not_measured_at_is_said():
     of_twenty = of_places(hits, {"job": {"pairs": 20}})
     between = "measured at 4 of 20 places, those between are taken on a line"
     assert order(20, [1] * 20, profile=of_twenty).extrapolated == (between,)
-    other = ("measured with 20 documents, these are 4", between)
+    asks = "`posbias retrieve MODEL --pairs 4 --positions 4` asks about as many"
+    other = (f"measured with 20 documents, these are 4: {asks}", between)
     assert order(4, [1] * 4, profile=of_twenty).extrapolated == other
     (said,) = order(4, [1] * 4, profile=of_places(hits, {"job": {"task": "documents"}})).warnings
     assert said == "how many documents its prompts had is not kept: taken for 4, the places asked at"
+    about = {"job": {"task": "documents", "documents": [6, 8]}}
+    (said,) = order(4, [1] * 4, profile=of_places(hits, about)).warnings
+    assert said == "its prompts had 6 to 8 documents: taken for 4, the places asked at"
+    eight = of_places(hits, {"job": {"task": "documents", "documents": [8, 8]}})
+    found = order(8, [1] * 8, profile=eight)
+    assert (found.warnings, found.extrapolated) == (
+        (), ("measured at 4 of 8 places, those between are taken on a line",),
+    )  # fmt: skip
+
     (places,) = order(5, [1] * 5, profile=of_places(hits, {"job": {"task": "documents"}})).extrapolated
     assert places.startswith("measured at 4 places of the documents, these are 5: ")
     assert "--positions 5" in places
+    number, _ = order(5, [1] * 5, profile=eight).extrapolated
+    asks = "`posbias retrieve MODEL --trials` with 5 documents each asks about as many"
+    assert number == f"measured with 8 documents, these are 5: {asks}"
+
+
+@pytest.mark.parametrize("trials", [6, 200])
+def test_a_gain_that_all_prompts_agree_on_is_as_sure_as_their_number(trials):
+    """The first place finds all, the others nothing: no prompt differs, and other prompts may."""
+    profile = of_places(np.tile([1.0, 0.0, 0.0], (trials, 1)), {"job": {"pairs": 3}})
+    gain = order(3, [0.1, 0.2, 0.9], profile=profile).gains["as given"]
+    assert gain.value == pytest.approx(0.8 / 1.2)
+    # the halves are judged apart: each may hide so many others, of which one loses 2 · 0.8/1.2 at most
+    most = 2 * gain.value * (1 - 0.05 ** (2 / trials))
+    assert 0 < gain.value - gain.interval[0] <= most
+    assert gain.interval[0] > 0
 
 
 @given(st.integers(2, 7), st.integers(0, 9), st.integers(0, 99))

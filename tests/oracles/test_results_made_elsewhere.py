@@ -72,6 +72,30 @@ def test_attributions_become_signed_numbers_with_an_error(name):
     assert (profile.se > 0).all()
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "right", "wrong", "trial"),
+    [
+        ("gold_position", "correct", "True", "False", "question_id"),
+        ("Gold Position", "is_correct", "1", "0", "Query ID"),
+        ("gold_place", "correct", "true", "false", None),
+    ],
+)
+def test_an_evaluators_table_is_recognised_by_its_columns(tmp_path, column, value, right, wrong, trial):
+    hits = np.random.default_rng(5).integers(0, 2, size=(6, 4))
+    rows = [
+        {"model": "m", column: place, value: right if hits[k, place] else wrong}
+        | ({trial: f"q{k}"} if trial else {})
+        for k in range(6)
+        for place in range(4)
+    ]
+    profile = posbias.read(written(tmp_path, "mine.csv", rows))
+    assert profile.samples.tolist() == hits.tolist()
+    assert (profile.kind, profile.name) == ("rate", "m")
+    name = column.lower().replace(" ", "_")
+    said = f"numbers by position: 24 of {value} at 4 places of {name}, shares"
+    assert profile.attrs["read_as"] == said
+
+
 def test_a_needle_run_is_the_mean_over_context_lengths():
     rows = [json.loads(path.read_text()) for path in (HERE / "needle").iterdir()]
     profile = posbias.read(HERE / "needle")

@@ -5,8 +5,10 @@ import re
 import numpy as np
 import pytest
 
+from posbias.imports.trials import of_rows
 from posbias.retrieval.answer_curve import GAPS
 from posbias.retrieval.asking import ask
+from posbias.retrieval.factor import profile_difference
 from posbias.retrieval.job import retrieval_job
 from posbias.retrieval.resampling import resampled
 
@@ -46,6 +48,28 @@ def test_intervals_of_what_a_way_to_ask_changes_hold_together(trials):
         one, other = ((hard + random.random((trials, 3)) < cut).astype(float) for cut in cuts)
         numbers = resampled(_mean_and_gaps(other - one), [(-1, 1), *[(-2, 2)] * 3], draw, together=4)
         held += all(n.interval[0] <= t <= n.interval[1] for n, t in zip(numbers, truth, strict=True))
+    assert held / draws >= 0.95 - 4 * np.sqrt(0.95 * 0.05 / draws), held / draws
+
+
+@pytest.mark.parametrize(("trials", "others"), [(20, 20), (64, 200)])
+def test_intervals_between_curves_of_other_trials_hold_together(trials, others):
+    """In 95 % of experiments all four, less four standard errors, though the two share no trial."""
+    random, held, draws = np.random.default_rng(11), 0, 100
+    cuts = [np.array([1.1, 0.7, 1.0]), np.array([1.2, 1.2, 1.2])]
+    rates = [np.where(cut > 1, 1 - (2 - cut) ** 2 / 2, cut**2 / 2) for cut in cuts]
+    truth = _mean_and_gaps((rates[1] - rates[0])[None])[0]
+    for _ in range(draws):
+        one, other = (
+            of_rows(
+                (random.random((count, 1)) + random.random((count, 3)) < cut).astype(float),
+                kind="rate", measures="accuracy",
+            )
+            for count, cut in zip((trials, others), cuts, strict=True)
+        )  # fmt: skip
+        found = profile_difference(other, one)
+        assert not found.paired
+        intervals = [number.interval for number in found.numbers.values()]
+        held += all(low <= t <= high for (low, high), t in zip(intervals, truth, strict=True))
     assert held / draws >= 0.95 - 4 * np.sqrt(0.95 * 0.05 / draws), held / draws
 
 

@@ -9,20 +9,17 @@ from typing import TYPE_CHECKING, Any
 from posbias.arguments import shortened
 from posbias.cli import options as shared
 from posbias.cli.asking_options import Asking, Way, spelt
+from posbias.cli.asking_tables import curve_lines, ways_lines
 from posbias.cli.jobs import resumable
 from posbias.cli.output import answer_with
 from posbias.errors import InvalidValueError
 from posbias.files import need_writable
 from posbias.lazy import need
-from posbias.logs import one_line
-from posbias.tables import table
 
 if TYPE_CHECKING:
     from posbias.retrieval.answer_curve import AnswerCurve
     from posbias.retrieval.documents import DocumentSet
-    from posbias.retrieval.factor import CurveDifference
     from posbias.retrieval.job import RetrievalJob
-    from posbias.retrieval.resampling import Resampled
 
     Sources = tuple[str | None, tuple[DocumentSet, ...] | None]
 
@@ -52,7 +49,7 @@ def ask_black_box(model: str | None, options: Options) -> None:
         _compare_ways(place, name, jobs, sources, options)
         return
     answer, curves = _asked_in(place, name, asking.ways[0], jobs, sources, options)
-    lines = lambda: [*_lines(curves), "", f"answers: {answer['file']}"]  # noqa: E731
+    lines = lambda: [*curve_lines(curves), "", f"answers: {answer['file']}"]  # noqa: E731
     answer_with("retrieve-answers/1", answer, lines, options.json, place / RESULT)
 
 
@@ -97,15 +94,28 @@ def _compare_ways(
         told.append({"name": way, "folder": str(folder), **answer})
     by_size = [dict(zip(curves, column, strict=True)) for column in zip(*curves.values(), strict=True)]
     found = [curve_differences(each, together=len(by_size)) for each in by_size]
-    lines = [line for each, ones in zip(by_size, found, strict=True) for line in _ways_lines(each, ones)]
+    lines = [line for each, ones in zip(by_size, found, strict=True) for line in ways_lines(each, ones)]
     messages = [f"{way}: {shortened(system)}" for way, (_, system) in ways.items() if system is not None]
+    pictures = _draw_ways(place, by_size)
     answer_with(
         "retrieve-ways/1",
-        {"ways": told, "differences": [[one.as_dict() for one in ones] for ones in found]},
+        {
+            "pictures": pictures,
+            "ways": told,
+            "differences": [[one.as_dict() for one in ones] for ones in found],
+        },
         lambda: [*lines, *messages, f"answers: {place}"],
         options.json,
         place / RESULT,
     )
+
+
+def _draw_ways(place: Path, by_size: "list[dict[str, AnswerCurve]]") -> list[str]:
+    from posbias.plots import save_figure
+    from posbias.plots.answers import ways_figure
+
+    figure = ways_figure(by_size)
+    return [str(save_figure(figure, place / one)) for one in PICTURES]
 
 
 def _named(ways: list[Way]) -> dict[str, Way]:
@@ -115,25 +125,6 @@ def _named(ways: list[Way]) -> dict[str, Way]:
         api if system is None else f"{api}, system message {messages.index(system) + 1}": (api, system)
         for api, system in ways
     }
-
-
-def _ways_lines(curves: "dict[str, AnswerCurve]", found: "list[CurveDifference]") -> list[str]:
-    """A table with a row for each way, and what they change in words."""
-    from posbias.retrieval.trials import ABSENT, ALONE
-
-    first = next(iter(curves.values()))
-    head = ["asked as", *(f"{depth:.2f}" for depth in first.depth), "found without, alone", "verdict"]
-    rows = [
-        [
-            way,
-            *(_share(one) for one in curve.accuracy),
-            ", ".join(f"{curve.controls[arm].value:.2f}" for arm in (ABSENT, ALONE)),
-            curve.verdict,
-        ]
-        for way, curve in curves.items()
-    ]
-    said = [one_line(sentence, None) for one in found for sentence in one.sentences()]
-    return [*table(head, rows), "", _size_of(first), *said, ""]
 
 
 def _asked(
@@ -261,30 +252,6 @@ def _refuse_of_opened(options: Options) -> None:
             raise InvalidValueError(
                 f"{spelt(said)}: given with a model that is only asked, which has no such thing"
             )
-
-
-def _lines(curves: "list[AnswerCurve]") -> list[str]:
-    """Each curve as a table and in words."""
-    lines = []
-    for curve in curves:
-        columns = {"found": curve.accuracy} | ({"all found": curve.all_found} if curve.several else {})
-        rows = [
-            [str(k), f"{depth:.2f}", *(_share(column[k]) for column in columns.values())]
-            for k, depth in enumerate(curve.depth)
-        ]
-        lines += [*table(["position", "place", *columns], rows), "", _size_of(curve)]
-        lines += [one_line(sentence, None) for sentence in curve.sentences()] + [""]
-    return lines[:-1]
-
-
-def _size_of(curve: "AnswerCurve") -> str:
-    size = curve.job["pairs"] or curve.job["length"]
-    what = f"{curve.job['task']}{f' {size}' if size else ''}"
-    return f"{what}: {curve.prompts} trials of about {curve.words:.0f} words"
-
-
-def _share(one: "Resampled") -> str:
-    return f"{one.value:.2f} [{one.interval[0]:.2f}, {one.interval[1]:.2f}]"
 
 
 def _folder(name: str, jobs: "list[RetrievalJob]", options: Options) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from posbias.cli import options as shared
 from posbias.cli.architectures import need_profile
 from posbias.cli.output import answer_with, read_as
+from posbias.tables import table
 from posbias.terminal import comparison_table
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ def compare(
     json: shared.Json = False,
 ) -> None:
     """Compare a profile with a reference: Spearman and 1-Wasserstein, beside baselines and noise.
+
+    Of two retrievals it tells how much more the first finds than the second, and whether position matters more to
+    one: within trials where these are the same.
 
     Parameters
     ----------
@@ -62,15 +66,41 @@ def compare(
     if beyond is not None:
         answer["beyond_position"] = [one.as_dict() for one in beyond[0]]
     notes = [f"{path.name}: {one.caveat}" for path, one in ((p, profile), (q, reference)) if one.left_out]
-    if comparison.shares is not None:
+    between = comparison.between
+    if comparison.shares is not None and between is None:
         lengths = f"{profile.tokens:,} and {reference.tokens:,} positions"
         notes.append(f"{lengths}: compared at {comparison.shares:,} equal shares of the context")
     notes += _provenance(p.name, profile, q.name, reference)
-    told = [f"{p.name}: {words}" for words in comparison.sentences().values()]
-    told += [f"{p.name}: {beyond[1]}"] if beyond is not None else []
-    answer_with(
-        "compare/1", answer, lambda: [*notes, *told, *comparison_table(comparison, {"p": p.name})], json
-    )
+    if between is not None:
+        names = (p.name, q.name) if p.name != q.name else (str(p), str(q))
+        between = replace(between, way=names[0], against=names[1])
+        answer["between"] = between.as_dict()
+        lines = [*notes, *between.sentences(), *_by_place(names, profile, reference)]
+    else:
+        told = [f"{p.name}: {words}" for words in comparison.sentences().values()]
+        told += [f"{p.name}: {beyond[1]}"] if beyond is not None else []
+        lines = [*notes, *told, *comparison_table(comparison, {"p": p.name})]
+    answer_with("compare/1", answer, lambda: lines, json)
+
+
+def _by_place(names: tuple[str, str], *profiles: "Profile") -> list[str]:
+    """Two curves of rates side by side, with their intervals; nothing where they have unlike numbers of places."""
+    import numpy as np
+
+    from posbias.reports.numbers import places_of
+    from posbias.telling import intervals
+
+    if len({one.tokens for one in profiles}) > 1:
+        return []
+    columns = []
+    for one in profiles:
+        se, draws = one.se, 0 if one.samples is None else len(one.samples)
+        ends = intervals(one.mass, np.zeros(one.tokens) if se is None else np.asarray(se), draws, one.kind)
+        columns.append(
+            [f"{value:.2f} [{low:.2f}, {high:.2f}]" for value, low, high in zip(one.mass, *ends, strict=True)]
+        )
+    places = [f"{place:g}" for place in places_of(profiles[0])]
+    return ["", *table(["place", *names], list(map(list, zip(places, *columns, strict=True))))]
 
 
 def _beyond_position(comparison: "Comparison") -> "tuple[tuple[Residual, ...], str] | None":

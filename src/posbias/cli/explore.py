@@ -10,7 +10,8 @@ from posbias.arguments import shortened
 from posbias.cli import options as shared
 from posbias.cli.architectures import architecture_from
 from posbias.cli.output import answer_with
-from posbias.errors import InputFileError, InvalidValueError
+from posbias.errors import InputFileError, InvalidValueError, OtherKindError
+from posbias.store.measurements import RETRIEVAL
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -44,8 +45,9 @@ def explore(given: str | None = None, *, options: Options = Options()) -> None:
     Parameters
     ----------
     given
-        What to begin from: an architecture (a file or a name, as for `posbias predict`), or a measurement (its
-        .nc, or the JSON of `posbias measure --json`), whose curve is drawn beneath the prediction.
+        What to begin from: an architecture (a file or a name, as for `posbias predict`), a measurement (its
+        .nc, or the JSON of `posbias measure --json`) or a retrieval (its file or folder), whose curve is drawn
+        beneath the prediction.
     """
     from posbias.explore.page import page
     from posbias.files import write_text
@@ -78,15 +80,56 @@ def _begin(given: str | None) -> tuple[Any, int | None, dict[str, Any] | None]:
     if given is None:
         return None, None, None
     path = Path(given)
+    if (retrieval := _retrieval_in(path)) is not None:
+        return _of_retrieval(retrieval)
     if path.suffix == ".nc":
         from posbias.store import load_measurement
 
-        return _of_dataset(load_measurement(path, needs=("influence", "mixing")), path)
+        try:
+            return _of_dataset(load_measurement(path, needs=("influence", "mixing")), path)
+        except OtherKindError as error:
+            if error.held != RETRIEVAL:
+                raise
+            return _of_retrieval(path)
     if path.suffix == ".json" and path.is_file() and (told := _measure_answer(path)):
         mass, mixing, about = told["influence"], told["mixing"], {"model": told["model"]}
     else:
         return *architecture_from(given), None
     return _of_curve(path, mass, mixing, about)
+
+
+def _retrieval_in(path: Path) -> Path | None:
+    """The file of a retrieval that a path is or holds. Raises `InputFileError` for a folder of nothing to show."""
+    from posbias.imports import asked
+    from posbias.input_files import read_mapping
+
+    if path.is_dir() and not (path / "config.json").exists():
+        if (held := asked.file_in(path)) is None:
+            raise InputFileError(
+                f"{path}: a folder with neither config.json nor retrieval.nc nor retrieval.json given; an "
+                "architecture (file, folder or name), a measurement or a retrieval needed"
+            )
+        return held
+    if path.suffix == ".json" and path.is_file() and asked.is_asked(read_mapping(path)):
+        return path
+    return None
+
+
+def _of_retrieval(path: Path) -> tuple[Any, None, dict[str, Any]]:
+    """The architecture of a model that was asked, where its name is known, and accuracy by place as shares."""
+    from posbias.errors import PosbiasError
+    from posbias.imports import read
+
+    profile = read(path)
+    if not profile.mass.any():
+        raise InputFileError(f"{path}: accuracy 0 at every place given, one above 0 needed to be drawn")
+    shares = (profile.mass / profile.mass.sum()).tolist()
+    title = f"{profile.name}: {profile.measures} by place, as shares"
+    curve = {"key": "yours", "title": title, "mass": shares, "about": path.name, "unit": "place"}
+    try:
+        return architecture_from(profile.name)[0], None, curve
+    except PosbiasError:
+        return None, None, curve
 
 
 def write_beside(found: "xr.Dataset", file: Path, out: Path) -> Path | None:

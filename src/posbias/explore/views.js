@@ -25,7 +25,7 @@ const views = (() => {
       points: points(mass, factor), heading: `after ${depth}`, mass,
     }));
     const shown = curves.filter((curve) => state.shown.includes(curve.key)).map((curve) => ({
-      name: `${curve.title} (measured, ${told.count(curve.mass.length, "token")})`,
+      name: `${curve.title} (measured, ${told.count(curve.mass.length, curve.unit || "token")})`,
       class: `measured measured-${curves.indexOf(curve) % 6}`,
       points: points(curve.mass, (curve.mass.length * factor) / now.tokens, now.tokens), mass: curve.mass,
     }));

@@ -144,5 +144,8 @@ def _of_netcdf(path: Path) -> Profile:
     retrieval = load_retrieval(path)
     attrs = {key: retrieval.attrs[key] for key in ("model", "checksum")}
     attrs |= {"job": json.loads(retrieval.attrs["job"]), "tokens": float(retrieval["tokens"].mean())}
+    attrs["depth"] = retrieval["depth"].values.mean(axis=0).tolist()
+    if "text_sha256" in retrieval.attrs:
+        attrs["text_sha256"] = str(retrieval.attrs["text_sha256"])
     samples = np.asarray(retrieval[QUANTITY].values, dtype=np.float64)
     return of_rows(samples, kind="rate", measures=QUANTITY, attrs=attrs)

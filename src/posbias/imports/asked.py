@@ -66,6 +66,9 @@ def read_asked(data: Mapping[str, Any], path: Path) -> Profile:
             f"{path}: model, job, able and words needed, one is missing or not what it should be"
         )
     about = {key: curve.get(key) for key in ("model", "job", "rule", "able", "words")}
+    places = curve.get("positions")
+    if isinstance(places, list) and all(isinstance(one, dict) for one in places):
+        about["depth"] = [one.get("depth") for one in places]
     profile = profile_of_trials(_trials(curve.get("found"), path), about)
     said = f"{FORMAT}: {_size(curve)}, {len(curve['found'])} trials of {curve['model']}"
     return replace(profile, attrs=dict(profile.attrs) | {"read_as": one_line(said, None), "format": FORMAT})

@@ -14,11 +14,13 @@ from posbias.imports.records import Record, named, plain_name
 from posbias.imports.trials import FEWEST_PLACES, Answer, of_rows, one_model, rates
 from posbias.profile import Profile
 
-POSITIONS = ("position", "place", "index", "gold_index", "token_index")
-RATES = ("score", "accuracy", "correct", "rate", "exact_match", "em")
+POSITIONS = ("position", "place", "index", "gold_position", "gold_place", "gold_index", "token_index")
+RATES = ("score", "accuracy", "correct", "is_correct", "rate", "exact_match", "em")
 SIGNED = ("attribution", "saliency", "relevance")
 MASSES = ("influence", "weight", "mass")
 TRIALS = ("trial", "prompt", "question", "sample", "id", "seed")
+TRIAL_IDS = ("trial_id", "question_id", "query_id", "sample_id")
+"""What a trial is called where there is none of `TRIALS`."""
 
 
 def read_positions(records: Sequence[Record], path: Path, model: str | None) -> Profile:
@@ -29,6 +31,7 @@ def read_positions(records: Sequence[Record], path: Path, model: str | None) -> 
     """
     records = [Record({plain_name(k): v for k, v in r.columns.items()}, r.file, r.where) for r in records]
     position, value, trial = (named(records, names) for names in (POSITIONS, RATES + SIGNED + MASSES, TRIALS))
+    trial = trial or named(records, TRIAL_IDS)
     if position is None or value is None:  # FORMAT asks for them before
         raise InputFileError(f"{path}: columns of position and score needed")
     records, name = one_model(records, named(records, MODELS), model)
@@ -44,7 +47,8 @@ def read_positions(records: Sequence[Record], path: Path, model: str | None) -> 
         answers.append(Answer(row, place, number, record.where))
     attrs = {"format": FORMAT.name} | ({"model": name} if name else {})
     if value in RATES:
-        said = f"{len(answers)} of {value} at {len(counts)} places, {scale}"
+        of = "" if position == POSITIONS[0] else f" of {position}"
+        said = f"{len(answers)} of {value} at {len(counts)} places{of}, {scale}"
         return rates(answers, path, attrs | {"read_as": f"{FORMAT.name}: {said}"}, value)
     return _numbers(answers, path, value, bool(trial), attrs)
 

@@ -44,8 +44,10 @@ class Record:
         return str(self.columns[column])
 
     def number(self, column: str) -> float:
-        """A finite number, also one written as text. Raises `InputFileError`."""
+        """A finite number, also one written as text; true is 1, false 0. Raises `InputFileError`."""
         given = self.columns.get(column)
+        if isinstance(given, str):
+            given = {"true": True, "false": False}.get(given.strip().lower(), given)
         try:
             number = float(given.strip().removesuffix("%")) if isinstance(given, str) else given
         except ValueError:

@@ -22,6 +22,7 @@ from jaxtyping import Float
 
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
+from posbias.ordering.basis import basis, extrapolated, unit, warnings
 from posbias.ordering.gains import Judge
 from posbias.ordering.known import profile_of
 from posbias.ordering.search import best_order
@@ -34,10 +35,6 @@ __all__ = ["STRATEGIES", "Ordering", "order"]
 Verdict = Literal["reorder", "no difference", "not known"]
 LONGEST = 1e12
 """Of a document, and of what stands before or behind."""
-ALIKE = 1.5
-"""How many times longer or shorter than the prompts behind a profile others may be without a word."""
-BASELINE = "baseline"
-"""What a profile measures that was not measured."""
 NEGLIGIBLE = 0.01
 """A gain below this counts as none: in accuracy, or as a share of what an even spread gives."""
 
@@ -206,10 +203,10 @@ def order(
         found.worth,
         gains,
         found.loss,
-        _basis(profile),
-        tuple(_warnings(profile)),
-        _unit(profile),
-        tuple(_extrapolated(profile, slots, count, in_tokens and lengths is not None, asked)),
+        basis(profile),
+        tuple(warnings(profile)),
+        unit(profile),
+        tuple(extrapolated(profile, slots, count, in_tokens and lengths is not None, asked)),
     )
 
 
@@ -237,62 +234,3 @@ def _checked(count: int, scores: Any, lengths: Any, errors: Any) -> tuple[np.nda
         wrong = sizes.min() if sizes.min() <= 0 else sizes.max()
         raise InvalidValueError(f"lengths: {wrong:g} given, lengths above 0, at most {LONGEST:g}, needed")
     return weights / weights.sum(), sizes, noise / weights.sum()
-
-
-def _basis(profile: Profile) -> str:
-    kinds = {
-        "gradient": "measured influence",
-        "rollout": "predicted influence",
-        "extrapolated": "calibrated prediction",
-    }
-    what = kinds.get(
-        profile.measures, f"{profile.measures} by place" if profile.kind != "mass" else profile.measures
-    )
-    model = profile.attrs.get("model") or profile.attrs.get("architecture") or ""
-    prompts = "" if profile.samples is None else f", {len(profile.samples)} prompts"
-    return f"{what}{f' of {model}' if model else ''}{prompts}"
-
-
-def _unit(profile: Profile) -> str:
-    return {"mass": "of an even spread", "rate": f"in {profile.measures}"}.get(profile.kind, "nats")
-
-
-def _warnings(profile: Profile) -> list[str]:
-    said = []
-    if profile.left_out:
-        said.append(f"the profile has no verdict: {profile.caveat}")
-    if profile.kind == "mass" and profile.measures != BASELINE:
-        said.append("influence is not retrieval: whether more of it finds more was not measured")
-    job = profile.attrs.get("job")
-    if isinstance(job, Mapping) and job.get("task") == "documents":
-        said.append(
-            f"how many documents its prompts had is not kept: taken for {profile.tokens}, the places asked at"
-        )
-    if profile.attrs.get("able") is False:
-        said.append("the profile is not told from chance: it may show where the model copies from")
-    return said
-
-
-def _extrapolated(profile: Profile, slots: Slots, documents: int, in_tokens: bool, asked: int) -> list[str]:
-    """In what the documents differ from those measured, `asked` at so many places; a baseline fits all."""
-    said = []
-    if profile.measures == BASELINE:
-        return said
-    job = profile.attrs.get("job")
-    job = job if isinstance(job, Mapping) else {}
-    places = job.get("pairs") or profile.tokens
-    if profile.kind != "mass" and documents != places:
-        if job.get("task") == "documents":
-            said.append(
-                f"measured at {places} places of the documents, these are {documents}: "
-                f"`posbias retrieve --positions {documents}` asks at each"
-            )
-        else:
-            said.append(f"measured with {places} documents, these are {documents}")
-    if asked < profile.tokens:
-        said.append(f"measured at {asked} of {profile.tokens} places, those between are taken on a line")
-    measured = profile.tokens if profile.kind == "mass" else profile.attrs.get("tokens")
-    whole = slots.before + slots.total + slots.after
-    if in_tokens and measured is not None and not 1 / ALIKE <= whole / measured <= ALIKE:
-        said.append(f"measured at {measured:,.0f} tokens, these are {whole:,.0f}")
-    return said

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from posbias.estimate import Estimate
+from posbias.estimate import Estimate, otherwise_at_most, t_95
 from posbias.ordering.search import Found, best_order
 from posbias.ordering.slots import Curve, Slots
 
 Rows = Float[np.ndarray, "document position"]
 FEWEST = 4
 """With fewer prompts behind a profile no gain is told."""
+
+_ALIKE = 1e-12
+"""A standard error below this is rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,4 +79,11 @@ class Judge:
         whole = samples.mean(axis=1) if self.slots.over_tokens else np.ones(len(samples))
         value = float(single.mean() / whole.mean())
         residual = (single - value * whole) / whole.mean()
-        return Estimate(value, float(residual.std(ddof=1)) / math.sqrt(len(samples)), len(samples))
+        se = float(residual.std(ddof=1)) / math.sqrt(len(samples))
+        if se < _ALIKE and self.slots.profile.kind == "rate":
+            # all prompts agree: no spread tells how sure that is, but their number does
+            weights = self.weights @ rows
+            ends = (weights[weights < 0].sum(), weights[weights > 0].sum())
+            reach = otherwise_at_most(len(samples)) * max(abs(end - value) for end in ends)
+            se = float(reach) / t_95(len(samples) - 1.0)
+        return Estimate(value, se, len(samples))

@@ -68,14 +68,22 @@ class Slots:
         return front * scale, scale
 
 
+def places_of_job(profile: Profile) -> int | None:
+    """How many places the lists behind a profile had: pairs, or documents if all had as many; None: not known."""
+    job = profile.attrs.get("job")
+    if not isinstance(job, Mapping):
+        return None
+    fewest, most = job.get("documents") or (None, None)
+    return job.get("pairs") or (fewest if fewest == most else None)
+
+
 def at_all_places(profile: Profile) -> Profile:
     """A profile by place that was asked at some of the places of its lists, at all of them; another as it is.
 
-    `attrs["job"]` says how many places there are (`pairs`); it was asked at some, evenly from first to last. What
-    lies between is taken on a line, trial by trial.
+    `attrs["job"]` says how many places there are (`places_of_job`); it was asked at some, evenly from first to
+    last. What lies between is taken on a line, trial by trial.
     """
-    job, asked = profile.attrs.get("job"), profile.tokens
-    places = job.get("pairs") if isinstance(job, Mapping) else None
+    asked, places = profile.tokens, places_of_job(profile)
     if profile.kind == "mass" or places is None or not 2 <= asked < places:
         return profile
     slots = np.linspace(0, places - 1, asked).round()

@@ -1,6 +1,6 @@
 """Retrieval asked in words as pictures: a curve with its control arms, or a map over sizes and places."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,6 +60,40 @@ def draw_answer_map(ax: "Axes", curves: Sequence[AnswerCurve]) -> "Axes":
     ax.set_yticks(range(len(curves)), [str(_size(curve)) for curve in curves])
     style.colour_bar(ax, image).set_label("share of trials", fontsize=style.SMALL, color=style.INK)
     return ax
+
+
+def draw_ways(ax: "Axes", curves: Mapping[str, AnswerCurve]) -> "Axes":
+    """Draw the share found by place for each way to ask, by its name, with 95 % intervals side by side."""
+    style.dress(ax, PLACE, "share of trials")
+    for number, (name, curve) in enumerate(curves.items()):
+        height = np.array([one.value for one in curve.accuracy])
+        ends = np.array([one.interval for one in curve.accuracy])
+        colour = style.SERIES[number % len(style.SERIES)]
+        # intervals of several ways would hide each other at one place
+        aside = 0.012 * (number - (len(curves) - 1) / 2)
+        look = {"color": colour, "marker": style.MARKERS[number % len(style.MARKERS)], "markersize": 3.5}
+        ax.errorbar(
+            curve.depth + aside, height, np.maximum(0.0, [height - ends[:, 0], ends[:, 1] - height]),
+            label=name if curve.able else f"{name} (at chance)", linewidth=style.LINE, capsize=1.5,
+            elinewidth=style.THIN * 1.5, **look,
+        )  # fmt: skip
+    ax.set_ylim(-0.02, 1.02)
+    style.key(ax, columns=2)
+    return ax
+
+
+def ways_figure(sizes: Sequence[Mapping[str, AnswerCurve]]) -> "Figure":
+    """Every way to ask in one picture: a panel for each size, a curve for each way."""
+    figure = style.new_figure(4.6, 2.9 * len(sizes))
+    axes = figure.subplots(len(sizes), squeeze=False)[:, 0]
+    for ax, curves in zip(axes, sizes, strict=True):
+        draw_ways(ax, curves)
+    shown = [next(iter(curves.values())) for curves in sizes]
+    about = [f"{shown[0].model}, {_trials(shown)} trials, 95 % intervals"]
+    if len(sizes) > 1:
+        about.append(f"{_size_name(shown[0])}: {', '.join(str(_size(one)) for one in shown)}, from above")
+    figure.suptitle("\n".join(about), fontsize=style.SMALL, color=style.INK)
+    return figure
 
 
 def answers_figure(curves: Sequence[AnswerCurve]) -> "Figure":

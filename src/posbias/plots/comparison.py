@@ -34,9 +34,11 @@ def draw_comparison(ax: "Axes", comparison: "Comparison") -> "Axes":
     reference = comparison.reference
     masses = all(one.kind == "mass" for one in (reference, *comparison.profiles.values()))
     place = POSITION if comparison.shares is None else f"share of the context, in {comparison.shares} parts"
-    style.dress(ax, place, INFLUENCE if masses else reference.kind)
+    rates = all(one.kind == "rate" for one in (reference, *comparison.profiles.values()))
+    place = "place" if rates and comparison.shares is None else place
+    style.dress(ax, place, INFLUENCE if masses else reference.measures if rates else reference.kind)
     if masses or reference.kind != "mass":
-        draw_band(ax, reference, style.MUTED, 0.3, "95 % interval over prompts")
+        draw_band(ax, reference, style.MUTED, 0.3, f"95 % interval over {'trials' if rates else 'prompts'}")
     if masses:
         heights = np.concatenate([density(one) for one in (reference, *comparison.profiles.values())])
         low = max(FAINTEST, float(heights[heights > 0].min()))
@@ -47,7 +49,11 @@ def draw_comparison(ax: "Axes", comparison: "Comparison") -> "Axes":
         label = f"reference: {subject([profile])}" if profile is reference else name
         if profile is not reference:
             scores = comparison.agreements[name]
-            label += f": Spearman {scores.spearman.value:.2f}, Wasserstein {scores.wasserstein.value:.3f}"
+            label += f": Spearman {scores.spearman.value:.2f}"
+            if masses:
+                label += f", Wasserstein {scores.wasserstein.value:.3f}"
+            elif rates:
+                draw_band(ax, profile, colours[number % len(colours)], 0.15)
         height = density(profile) if masses else profile.mass
         look = {"marker": style.MARKERS[number % len(style.MARKERS)], "markersize": 3.5}
         look |= {"markevery": max(1, height.size // 10), "linewidth": style.LINE if number else 0.9}

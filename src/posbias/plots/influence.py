@@ -1,6 +1,5 @@
 """Influence by position: what was measured, with its error, and what was predicted."""
 
-import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -8,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from posbias.estimate import t_95
 from posbias.plots import style
 from posbias.profile import Profile
 from posbias.signatures import typed
+from posbias.telling import intervals
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -176,12 +175,10 @@ def draw_band(ax: "Axes", profile: Profile, colour: str, alpha: float, label: st
     if profile.se is not None:
         mass = profile.kind == "mass"
         height = density(profile) if mass else profile.mass
-        freedom = math.inf if profile.samples is None else len(profile.samples) - 1.0
-        spread = t_95(freedom) * np.asarray(profile.se)[: height.size] * (height.size if mass else 1)
-        least, most = {"mass": (FAINTEST, math.inf), "rate": (0.0, 1.0)}.get(
-            profile.kind, (-math.inf, math.inf)
-        )
-        low, high = np.maximum(height - spread, least), np.minimum(height + spread, most)
+        draws = None if profile.samples is None else len(profile.samples)
+        se = np.asarray(profile.se)[: height.size] * (height.size if mass else 1)
+        low, high = intervals(height, se, draws, profile.kind)
+        low = np.maximum(low, FAINTEST) if mass else low
         look = {"color": colour, "alpha": alpha, "linewidth": 0, "label": label}
         ax.fill_between(np.arange(height.size), low, high, **look)
 

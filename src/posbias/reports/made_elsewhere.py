@@ -1,6 +1,7 @@
 """A profile read from elsewhere as a page: what it was taken for, its curve, its ends against its middle."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,6 +104,9 @@ def answers(profile: Profile, claims: tuple[Judged, ...]) -> list[Answer]:
         SURE: _sure(profile, claims),
         EXPECTED: "The curve is itself computed, from an architecture or from attention, and was not measured."
         if _is_computed(profile)
+        else "The curve was measured by asking, which does not tell how the model is built. ‘posbias predict’ "
+        "tells of a configuration what its architecture leads one to expect."
+        if "job" in profile.attrs
         else "The file does not hold how the model is built. ‘posbias predict’ tells it of a configuration.",
         PROMPT: _prompt(profile),
     }
@@ -166,6 +170,12 @@ def _end(claim: Judged) -> str:
 
 
 def _prompt(profile: Profile) -> str:
+    job = profile.attrs.get("job")
+    if isinstance(job, Mapping) and job.get("task") == "documents":
+        return (
+            "It tells at which places of your own documents these answers were right, with all else the same. "
+            "‘posbias order’ puts documents in order by it. Other questions may do otherwise."
+        )
     if profile.kind == "rate":
         return (
             "It tells at which places answers were right in the trials of this file. Whether your own documents "

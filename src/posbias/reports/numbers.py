@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posbias.estimate import Estimate, t_95
+from posbias.estimate import Estimate
 from posbias.profile import Profile
 from posbias.reports.pages import Table
+from posbias.telling import intervals
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -20,15 +21,13 @@ LOW, HIGH = "95 % low", "95 % high"
 def curve(profile: Profile) -> Table:
     """A number for each place and, where it has an error, its 95 % interval by Student's t over the samples.
 
-    Places are those of `attrs["places"]`, else positions; intervals of rates go as far as rates do.
+    Places are those of `attrs["places"]`, else positions; intervals are those of `posbias.telling`.
     """
-    least, most = {"rate": (0.0, 1.0), "mass": (0.0, math.inf)}.get(profile.kind, (-math.inf, math.inf))
     places = places_of(profile)
     columns = [profile.mass]
     samples = 0 if profile.samples is None else len(profile.samples)
     if profile.se is not None and samples > 1:
-        reach = t_95(samples - 1.0) * np.asarray(profile.se)
-        columns += [np.maximum(least, profile.mass - reach), np.minimum(most, profile.mass + reach)]
+        columns += intervals(profile.mass, np.asarray(profile.se), samples, profile.kind)
     name = "share of the influence" if profile.kind == "mass" else profile.measures
     at_places = "places" in profile.attrs or profile.kind == "rate"
     head = ["place" if at_places else "position", name, LOW, HIGH][: 1 + len(columns)]

@@ -18,7 +18,7 @@ from posbias.errors import InvalidValueError
 from posbias.estimate import about
 from posbias.profile import Profile
 from posbias.retrieval.resampling import Resampled, resampled
-from posbias.retrieval.statistics import ENDS, VERDICTS, shape
+from posbias.retrieval.statistics import ENDS, VERDICTS, end_words, other_end, shape
 from posbias.retrieval.trials import ABSENT, ALONE, ARMS, SHUFFLED
 from posbias.retrieval.words import TOKENS_A_WORD
 from posbias.telling import not_told
@@ -38,7 +38,8 @@ class AnswerCurve:
     arm; `every`: whether all asked facts were, by trial and position (with one fact: `found`). `depth`: mean place
     of the fact as a share of what else there is; `words`: mean length of the placed prompts. `job` is what was
     asked, `rule` how answers are scored; `chance` is how often copying is right in a drawn order (0: there is
-    nothing else to copy, or nobody knows). Raises `InvalidValueError` for fewer than two trials.
+    nothing else to copy, or nobody knows). `until`: the half-width of the gaps' intervals that was wanted, if one
+    was. Raises `InvalidValueError` for fewer than two trials.
     """
 
     model: str
@@ -50,6 +51,7 @@ class AnswerCurve:
     depth: Float[np.ndarray, "position"]
     words: float
     chance: float = 0.0
+    until: float | None = None
 
     def __post_init__(self):
         if len(self.found) < 2:
@@ -114,10 +116,24 @@ class AnswerCurve:
 
     @property
     def verdict(self) -> str:
-        """`U`, `primacy`, `recency`, `middle`, `none told`, or `at chance`: by the gaps' intervals."""
+        """`U`, `primacy`, `recency`, `middle`, `none told`, or `at chance`: by the gaps' intervals.
+
+        It says nothing of an end that is `not told` (`ends`, `doubts`).
+        """
         if not self.able:
             return "at chance"
         return shape(self.gaps[GAPS[0]].sign, self.gaps[GAPS[1]].sign)
+
+    @property
+    def ends(self) -> dict[str, str]:
+        """What is told of the first and the last place against the middle (`END_WORDS`); not of one at chance."""
+        first, last = (self.gaps[gap].sign if self.able else 0 for gap in GAPS[:2])
+        return end_words(first, last)
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the wanted half-width (`until`) was reached; None where none was wanted."""
+        return None if self.until is None else bool(self.half_width <= self.until)
 
     @property
     def half_width(self) -> float:
@@ -141,6 +157,7 @@ class AnswerCurve:
     def profile(self) -> Profile:
         """Accuracy as a profile over places, with its trials, ready for `posbias.compare` and `posbias.order`."""
         about = {"model": self.model, "job": dict(self.job), "rule": self.rule, "able": self.able}
+        about["depth"] = self.depth.tolist()
         return profile_of_trials(self.found.astype(float), about | {"words": self.words})
 
     def sentences(self) -> list[str]:
@@ -154,7 +171,11 @@ class AnswerCurve:
         ]
         if not self.able:
             said = f"at chance, or not told from it by {self.prompts} trials"
-            return [*told, f"{said}: the curve may show where it copies from, not what it can find"]
+            return [
+                *told,
+                *self._ran_out(),
+                f"{said}: the curve may show where it copies from, not what it can find",
+            ]
         for name, gap in self.gaps.items():
             words = ("no difference told", "the first favoured", "the last favoured")
             if name != ENDS:
@@ -164,7 +185,17 @@ class AnswerCurve:
             f"intervals of the gaps are ± {self.half_width:.3f} at most; "
             + ", ".join(f"± {width:g} takes {about(self.trials_for(width))} trials" for width in WIDTHS)
         )
-        return [*told, f"verdict: {VERDICTS[self.verdict]}"]
+        other = other_end(self.verdict, self.ends, f"{self.prompts} trials")
+        return [*told, *self._ran_out(), f"verdict: {VERDICTS[self.verdict]}{other}"]
+
+    def _ran_out(self) -> list[str]:
+        """That the trials ended before the gaps were known as well as was wanted."""
+        if self.reached is not False:
+            return []
+        return [
+            f"± {self.until:g} was wanted and is not reached: the {self.prompts} trials allowed ran out, "
+            f"{about(self.trials_for(self.until or 0))} would reach it, were the spread as seen"
+        ]
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as plain dictionaries and lists, ready for JSON."""
@@ -183,7 +214,10 @@ class AnswerCurve:
             "able": self.able,
             "found": self.found.astype(int).tolist(),
             "verdict": self.verdict,
+            "ends": self.ends,
             "doubts": self.doubts,
+            "until": self.until,
+            "reached": self.reached,
             "positions": places,
             "controls": {name: one.as_dict() for name, one in self.controls.items()},
             "differences": {name: one.as_dict() for name, one in (self.gaps | self.effects).items()},
@@ -194,7 +228,7 @@ class AnswerCurve:
 
 
 def profile_of_trials(found: Float[np.ndarray, "prompt position"], about: Mapping[str, Any]) -> Profile:
-    """Trials as a profile of rates with its standard error; `about` has model, job, rule, able and words.
+    """Trials as a profile of rates with its standard error; `about` has model, job, rule, able, words and depth.
 
     Tokens of a prompt are estimated from its words, for who asks what the profile was measured at.
     """
@@ -213,6 +247,6 @@ def gaps_of(found: Float[np.ndarray, "prompt position"]) -> list[Float[np.ndarra
     return [first - middle, last - middle, first - last]
 
 
-def signed(one: Resampled) -> str:
-    """A difference in accuracy with its interval, in words."""
-    return f"{one.value:+.3f} in accuracy (95 % interval {one.interval[0]:+.3f} to {one.interval[1]:+.3f})"
+def signed(one: Resampled, unit: str = "accuracy") -> str:
+    """A difference with its interval, in words."""
+    return f"{one.value:+.3f} in {unit} (95 % interval {one.interval[0]:+.3f} to {one.interval[1]:+.3f})"

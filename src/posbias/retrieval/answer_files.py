@@ -1,10 +1,11 @@
 """Answers in a file of JSON lines: kept as they come, so that nothing is asked twice, or made elsewhere.
 
 A line has the prompt, its `id` (the beginning of the SHA-256 of the prompt) and, once there is one, the `answer`.
-The first line of a file that posbias writes says who was asked, and how; nobody else's answers go there. A last
-line that a kill has cut short is dropped.
+The first line of a file that posbias writes says who was asked, and how; nobody else's answers go there, and
+without an answer there is no file. A last line that a kill has cut short is dropped.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -93,17 +94,26 @@ class AnswerFile:
         self.known: dict[str, str] = {}
         self._specification = dict(specification)
         self._file: IO[bytes] | None = None
+        self._begun = False
+        self._made: list[Path] = []
 
     def __enter__(self) -> "AnswerFile":
         if self.path is None:
             return self
         need_writable(self.path)
+        # what is not there yet, the innermost first: it goes again where no answer comes
+        self._made = [one for one in (self.path, *self.path.parents) if not one.exists()]
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             # unbuffered: what a full disk refuses is not tried again at the end
             self._file = self.path.open("a+b", buffering=0)
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not self.path.exists() or not os.path.samestat(
+                os.fstat(self._file.fileno()), self.path.stat()
+            ):
+                raise BlockingIOError  # who held it before took it away, without an answer
         except BlockingIOError:
+            self._made = []
             self._close()
             raise OutputFileError(f"cannot write {self.path}: another process is asking into it") from None
         except OSError as error:
@@ -127,7 +137,9 @@ class AnswerFile:
     def _append(self, row: Mapping[str, Any]) -> None:
         if self._file is None:
             return
-        left = memoryview(_line(row).encode())
+        begin = "" if self._begun else _line(self._header())
+        left = memoryview((begin + _line(row)).encode())
+        self._begun = True
         try:
             while left:
                 left = left[self._file.write(left) :]
@@ -153,8 +165,7 @@ class AnswerFile:
             ):
                 raise DamagedError(f"{line.where}: damaged, not an answer of posbias")
             self.known[row["id"]] = row["answer"]
-        if first is None:
-            self._append(self._header())
+        self._begun = first is not None
 
     def _header(self) -> dict[str, Any]:
         about = {"posbias_kind": KIND, "schema": SCHEMA}
@@ -178,9 +189,14 @@ class AnswerFile:
             )
 
     def _close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self._file is None:
+            return
+        if not self._begun:
+            with contextlib.suppress(OSError):
+                for one in self._made:
+                    one.rmdir() if one.is_dir() else one.unlink()
+        self._file.close()
+        self._file = None
 
 
 def _id_of(row: Mapping[str, Any]) -> Any:

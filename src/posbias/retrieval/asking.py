@@ -94,7 +94,7 @@ def ask(
     `asked_of`: what decides an answer beside the prompt (a model's name, a system prompt), held against that
     file's. `concurrency` threads
     call the generator. With `until`, trials are asked until every gap's 95 % interval is at most ± `until`, and
-    `job.prompts` at most. `on_event` hears of answered requests.
+    `job.prompts` at most (`AnswerCurve.reached`). `on_event` hears of answered requests.
 
     Raises `InvalidValueError` for what cannot be right, `ModelError` where the generator returns no text, what the
     generator raises, and as `AnswerFile`.
@@ -104,7 +104,7 @@ def ask(
     chosen: Rule = default_rule(job) if rule is None else rule
     trials = trials_of(job, text=text, documents=documents)
     round_ = job.prompts if until is None else min(FIRST_ROUND, job.prompts)
-    asked = _Asked(trials, job, chosen, str((asked_of or {}).get("model", "the generator")))
+    asked = _Asked(trials, job, chosen, str((asked_of or {}).get("model", "the generator")), until)
     with AnswerFile(answers, asked_of or {}) as file:
         while True:
             asked.add_until(round_, generator, file, concurrency, on_event or (lambda event: None))
@@ -158,8 +158,8 @@ def answers_made_elsewhere(known: Mapping[str, str], name: str) -> Generator:
 class _Asked:
     """The trials answered so far, scored."""
 
-    def __init__(self, trials: Trials, job: RetrievalJob, rule: Rule, model: str):
-        self._trials, self._job, self._model = trials, job, model
+    def __init__(self, trials: Trials, job: RetrievalJob, rule: Rule, model: str, until: float | None):
+        self._trials, self._job, self._model, self._until = trials, job, model, until
         self._rule: Rule = rule
         self._made: list[Trial] = []
         self._right: list[dict[str, list[tuple[bool, ...]]]] = []
@@ -192,9 +192,10 @@ class _Asked:
     def curve(self) -> AnswerCurve:
         placed = [trial["placed"] for trial in self._right]
         words = [words_in(text) for trial in self._made for text in trial.asked]
+        held = self._trials.documents(len(self._right)) if isinstance(self._trials, Documents) else {}
         return AnswerCurve(
             model=self._model,
-            job=encode(self._job) | {"prompts": len(self._right)},
+            job=encode(self._job) | {"prompts": len(self._right)} | held,
             rule=self._rule,
             found=np.array([[right[0] for right in row] for row in placed]),
             every=np.array([[all(right) for right in row] for row in placed]),
@@ -202,6 +203,7 @@ class _Asked:
             depth=np.mean([trial.depths for trial in self._made], axis=0),
             words=float(np.mean(words)),
             chance=1 / len(self._made[0].answers) if self._job.task == "keys" else 0.0,
+            until=self._until,
         )
 
 

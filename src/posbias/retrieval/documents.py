@@ -6,8 +6,9 @@ each). Lines of Liu et al. 2023 (`question`, `answers`, and `ctxs` with `title`,
 they are. The first gold document moves; others that are gold keep a drawn place, the rest their order.
 """
 
+import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
@@ -16,9 +17,11 @@ import numpy as np
 from posbias.arguments import is_integer, shortened
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.input_files import LARGEST, json_lines, read_text
-from posbias.retrieval.scoring import normalised
+from posbias.retrieval.scoring import normalised, place_in
 from posbias.retrieval.trials import Trial, Trials
 from posbias.signatures import typed
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,11 @@ class Documents(Trials):
                 raise InvalidValueError(
                     f"positions: {positions} given, at most the {places} documents of set {number} needed"
                 )
+
+    def documents(self, prompts: int) -> dict[str, list[int]]:
+        """Of the first `prompts` sets the fewest and the most documents, for what is kept of a job."""
+        counts = [len(one.others) + len(one.gold) for one in self.sets[:prompts]]
+        return {"documents": [min(counts), max(counts)]}
 
     def trial(self, index: int) -> Trial:
         """The variants of set `index`: its first gold document at each position, all others in one order."""
@@ -74,14 +82,33 @@ class Documents(Trials):
 
 @typed
 def read_document_sets(path: str | os.PathLike[str]) -> tuple[DocumentSet, ...]:
-    """Read document sets from a file of JSON lines. Raises `InputFileError` naming line and key."""
-    sets = [
-        _set_of(_plain(row, line.where) if "ctxs" in (row := line.columns) else row, line.where)
-        for line in json_lines(read_text(path, LARGEST), path)
-    ]
+    """Read document sets from a file of JSON lines. Raises `InputFileError` naming line and key.
+
+    It warns where the answer of every set stands in the document before its gold one: gold counts from 0.
+    """
+    sets, shifted = [], 0
+    for line in json_lines(read_text(path, LARGEST), path):
+        row = _plain(line.columns, line.where) if "ctxs" in line.columns else line.columns
+        sets.append(_set_of(row, line.where))
+        shifted += _is_shifted(row)
     if not sets:
         raise InputFileError(f"{path}: no line given, one JSON object for each question needed")
+    if shifted == len(sets):
+        log.warning(
+            "%s: in all %d sets the answer stands in the document before the gold one, and not in it: "
+            "gold counts from 0", path, shifted,
+        )  # fmt: skip
     return tuple(sets)
+
+
+def _is_shifted(row: Mapping[str, Any]) -> bool:
+    """Whether the answer stands in the document before the only gold one, and not in it."""
+    documents, answers, gold = row["documents"], row["answers"], row["gold"]
+    if isinstance(gold, list):
+        gold = gold[0] if len(gold) == 1 else 0
+    if not gold or not _are_texts(answers):
+        return False
+    return place_in(documents[gold], answers) is None and place_in(documents[gold - 1], answers) is not None
 
 
 def _plain(row: dict[str, Any], where: str) -> dict[str, Any]:
@@ -112,8 +139,11 @@ def _set_of(row: dict[str, Any], where: str) -> DocumentSet:
     places: list[Any] = gold if isinstance(gold, list) else [gold]
     valid = all(is_integer(one) and 0 <= one < len(documents) for one in places)
     if not places or not valid or len(set(places)) < len(places):
+        # one more than the last: so somebody writes who counts from 1
+        hint = " (the first is 0, not 1)" if len(documents) in places else ""
         raise InputFileError(
-            f"{where}: gold: {shortened(gold)} given, numbers of documents from 0 to {len(documents) - 1} needed"
+            f"{where}: gold: {shortened(gold)} given, numbers of documents from 0 to {len(documents) - 1} "
+            f"needed{hint}"
         )
     answers = row.get("answers")
     by_gold: Any = [answers] if len(places) == 1 and _are_texts(answers) else answers

@@ -3,8 +3,9 @@
     plain, told = (ask(Endpoint(URL, "m", system=text), job) for text in (None, "Answer in one word."))
     print(*curve_differences({"plain": plain, "told": told})[0].sentences(), sep="\n")
 
-All differences are taken within trials: what makes a trial hard cancels. Several are looked at together, so their
-intervals are wider than one alone (Bonferroni): all of them hold at once in at least 95 % of experiments.
+Differences are taken within trials, where these are the same: what makes a trial hard cancels. Several are looked
+at together, so their intervals are wider than one alone (Bonferroni): all of them hold at once in at least 95 % of
+experiments.
 """
 
 from collections.abc import Mapping
@@ -12,10 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from posbias.errors import InvalidValueError
+from posbias.profile import Profile
 from posbias.retrieval.answer_curve import GAPS, AnswerCurve, gaps_of, signed
-from posbias.retrieval.resampling import Resampled, resampled
+from posbias.retrieval.resampling import Resampled, apart, resampled
 from posbias.signatures import typed
 
 MEAN = "mean"
@@ -28,13 +31,17 @@ class CurveDifference:
 
     `MEAN` is that of the mean over places, each of `GAPS` that of a gap between places. Their intervals hold
     together, with those of all differences made at once. `dull`: the ways that are not told from chance, of which
-    a gap may show where is copied from.
+    a gap may show where is copied from. `trials`: how many each has; `paired` says that they are the same ones;
+    `unit`: what is compared.
     """
 
     way: str
     against: str
     numbers: Mapping[str, Resampled]
     dull: tuple[str, ...]
+    trials: tuple[int, int]
+    paired: bool = True
+    unit: str = "accuracy"
 
     @property
     def changed(self) -> list[str]:
@@ -51,19 +58,27 @@ class CurveDifference:
         """`changes the bias`, or `no difference told`."""
         return "changes the bias" if self.changed else "no difference told"
 
+    @property
+    def _effort(self) -> str:
+        return str(self.trials[0]) if self.paired else f"{self.trials[0]} and {self.trials[1]}"
+
     def sentences(self) -> list[str]:
         """In words: what it does to accuracy, and what to the effect of position."""
-        mean, trials = self.numbers[MEAN], self.numbers[MEAN].n
+        mean = self.numbers[MEAN]
         words = ("no difference told", "finds more", "finds less")
-        said = [f"{self.way} against {self.against}: {signed(mean)}: {words[mean.sign]}"]
+        said = [f"{self.way} against {self.against}: {signed(mean, self.unit)}: {words[mean.sign]}"]
         for name in self.changed:
             gap = self.numbers[name]
-            said.append(f"{name} is {'larger' if gap.sign > 0 else 'smaller'} by {signed(gap)}")
+            said.append(f"{name} is {'larger' if gap.sign > 0 else 'smaller'} by {signed(gap, self.unit)}")
         if not self.changed:
             said.append(
-                f"position makes no difference that {trials} trials tell between the two: its gaps differ by "
-                f"{self.at_most:.2f} at most"
+                f"position makes no difference that {self._effort} trials tell between the two: its gaps differ "
+                f"by {self.at_most:.2f} at most"
             )
+        how = "the same trials, so differences are taken within them"
+        said.append(
+            f"{self._effort} trials: {how if self.paired else 'not known to be the same, so compared as unpaired'}"
+        )
         if self.dull:
             said.append(
                 f"at chance, or not told from it: {', '.join(self.dull)}; gaps may be of what is copied there"
@@ -75,6 +90,8 @@ class CurveDifference:
         return {
             "way": self.way,
             "against": self.against,
+            "paired": self.paired,
+            "trials": list(self.trials),
             "differences": {name: one.as_dict() for name, one in self.numbers.items()},
             "verdict": self.verdict,
             "at_chance": list(self.dull),
@@ -114,6 +131,7 @@ def curve_differences(curves: Mapping[str, AnswerCurve], *, together: int = 1) -
             first,
             dict(zip(names, table[k * len(names) : (k + 1) * len(names)], strict=True)),
             tuple(one for one, held in ((first, base), (name, curve)) if not held.able),
+            (curve.prompts, base.prompts),
         )
         for k, (name, curve) in enumerate(others)
     ]
@@ -126,5 +144,46 @@ def _trials(curve: AnswerCurve) -> tuple[Any, ...]:
 
 def _ways(*curves: AnswerCurve) -> list[list[np.ndarray]]:
     """For each curve, by trial, the mean over places and the gaps."""
-    found = [curve.found.astype(float) for curve in curves]
-    return [[one.mean(axis=1), *gaps_of(one)] for one in found]
+    return [_told(curve.found.astype(float)) for curve in curves]
+
+
+def _told(found: Float[np.ndarray, "prompt position"]) -> list[Float[np.ndarray, "prompt"]]:
+    """By trial, the mean over places and the gaps."""
+    return [found.mean(axis=1), *gaps_of(found)]
+
+
+@typed
+def profile_difference(
+    p: Profile, q: Profile, *, way: str = "p", against: str = "q"
+) -> CurveDifference | None:
+    """What two curves by place differ in, `p` less `q`, whoever made them; None unless both are rates with trials.
+
+    Where both are known to be of the same trials (`same_trials`), differences are taken within them, as by
+    `curve_differences`; else the two are compared as unpaired. Their numbers of places may differ.
+    """
+    rows = [None if one.kind != "rate" or one.tokens < 3 else one.samples for one in (p, q)]
+    if p.measures != q.measures or any(one is None or len(one) < 2 for one in rows):
+        return None
+    columns = [_told(np.asarray(one, dtype=np.float64)) for one in rows]
+    names, paired = (MEAN, *GAPS), same_trials(p, q)
+    seed = int(p.attrs["job"].get("seed", 0)) if paired else 0
+    if paired:
+        limits = [(-1.0, 1.0), *[(-2.0, 2.0)] * len(GAPS)]
+        within = np.stack([one - other for one, other in zip(*columns, strict=True)], axis=1)
+        numbers = resampled(within, limits, seed, len(names))
+    else:
+        limits = [(0.0, 1.0), *[(-1.0, 1.0)] * len(GAPS)]
+        each = [resampled(np.stack(one, axis=1), limits, seed, len(names)) for one in columns]
+        numbers = [apart(one, other) for one, other in zip(*each, strict=True)]
+    dull = tuple(name for name, one in ((against, q), (way, p)) if one.attrs.get("able") is False)
+    trials = (len(columns[0][0]), len(columns[1][0]))
+    found = dict(zip(names, numbers, strict=True))
+    return CurveDifference(way, against, found, dull, trials, paired, p.measures)
+
+
+def same_trials(p: Profile, q: Profile) -> bool:
+    """Whether two profiles are known to be of the same trials, by what a retrieval of ours keeps of them."""
+    known = ("job", "rule", "words", "tokens", "depth", "text_sha256")
+    told, other = ([one.attrs.get(name) for name in known] for one in (p, q))
+    counts = [None if one.samples is None else len(one.samples) for one in (p, q)]
+    return p.attrs.get("job") is not None and told == other and counts[0] == counts[1]

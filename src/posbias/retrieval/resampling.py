@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias import seeds
-from posbias.estimate import MOST_DRAWS
+from posbias.estimate import MOST_DRAWS, otherwise_at_most
 
 RESAMPLES = 4000
 _AT_ONCE = 4_000_000
@@ -51,13 +51,27 @@ class Resampled:
         if self.se > 0:
             reach = stdtrit(draws - 1, 0.975) * self.se * np.sqrt(self.n / draws)
         else:
-            reach = 1.0 - 0.05 ** (1.0 / draws)
+            reach = np.array([otherwise_at_most(int(one)) for one in draws])
         enough = np.flatnonzero(reach <= half_width)
         return int(draws[enough[0]]) if enough.size else MOST_DRAWS + 1
 
     def as_dict(self) -> dict[str, object]:
         """Ready for JSON."""
         return {"value": self.value, "se": self.se, "interval": list(self.interval), "n": self.n}
+
+
+def apart(one: Resampled, other: Resampled) -> Resampled:
+    """The difference of two means over sets that have nothing to do with each other, one less the other.
+
+    Its interval is made of theirs: each end lies as far off as the root of the sum of squares of how far the two
+    means may be off that way ("MOVER": Zou & Donner 2008, Statistics in Medicine 27; Newcombe 1998 for shares). It
+    has the level of theirs.
+    """
+    value = one.value - other.value
+    (low, high), (other_low, other_high) = one.interval, other.interval
+    down = math.hypot(one.value - low, other_high - other.value)
+    up = math.hypot(high - one.value, other.value - other_low)
+    return Resampled(value, math.hypot(one.se, other.se), (value - down, value + up), min(one.n, other.n))
 
 
 def resampled(
@@ -81,7 +95,7 @@ def resampled(
         if errors[k] > 0 and sets > 1:
             low, high = np.quantile(drawn[:, k], _tails(sets, together)).tolist()
         else:
-            others = 1.0 - (0.05 / together) ** (1.0 / sets)
+            others = otherwise_at_most(sets, 0.05 / together)
             low, high = means[k] - others * (means[k] - least), means[k] + others * (most - means[k])
         se = float(errors[k]) if sets > 1 else math.nan
         found.append(Resampled(float(means[k]), se, (max(least, low), min(most, high)), sets))

@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from posbias.arguments import one_of
 from posbias.errors import InvalidValueError
-from posbias.estimate import Estimate, about
+from posbias.estimate import Estimate, about, otherwise_at_most
 from posbias.profile import Profile
 from posbias.signatures import typed
 from posbias.telling import not_told
@@ -51,7 +51,7 @@ class Share:
 
         Other trials may be of other shares, but make up at most 1 − .05^(1/n) of all ("rule of three").
         """
-        others = 1.0 - 0.05 ** (1.0 / n)
+        others = otherwise_at_most(n)
         return cls(value, (value * (1.0 - others), value * (1.0 - others) + others), n)
 
 
@@ -98,6 +98,11 @@ class RetrievalCurve:
         if not self.able:
             return "at chance"
         return shape(*self._ends)
+
+    @property
+    def ends(self) -> dict[str, str]:
+        """What is told of the first and the last place against the middle (`END_WORDS`); not of one at chance."""
+        return end_words(*(self._ends if self.able else (0, 0)))
 
     @property
     def _ends(self) -> tuple[int, int]:
@@ -164,16 +169,8 @@ class RetrievalCurve:
                 f"{name}: {gap} nats (95 % interval {low:.2f} to {high:.2f}), "
                 f"{self.gaps['accuracy'][name]} in accuracy: {told}{_needed(self.prompts_to_tell[name])}"
             )
-        return [*said, f"verdict: {VERDICTS[self.verdict]}{self._other_end()}"]
-
-    def _other_end(self) -> str:
-        """What is told of the end that a verdict on one end leaves open."""
-        if self.verdict not in ("primacy", "recency"):
-            return ""
-        place, other = ("last", self._ends[1]) if self.verdict == "primacy" else ("first", self._ends[0])
-        return (
-            f", the {place} worse" if other < 0 else f"; of the {place}, {self.prompts} prompts do not tell"
-        )
+        other = other_end(self.verdict, self.ends, f"{self.prompts} prompts")
+        return [*said, f"verdict: {VERDICTS[self.verdict]}{other}"]
 
     def _not_able(self) -> str:
         """That it is at chance, or with too few prompts to say so of what lies above."""
@@ -200,6 +197,7 @@ class RetrievalCurve:
             "tokens": self.tokens,
             "able": self.able,
             "verdict": self.verdict,
+            "ends": self.ends,
             "doubts": self.doubts,
             "overall": {
                 "choice": _plain(self.overall["choice"], 0.0, 1.0),
@@ -225,6 +223,25 @@ VERDICTS = {
     "none told": "no difference between the ends and the middle can be told",
 }
 """The shapes of a curve in words."""
+
+
+END_WORDS = ("not told", "favoured", "at a disadvantage")
+"""What is told of an end whose difference to the middle has the sign 0, 1 or −1."""
+
+
+def end_words(first: int, last: int) -> dict[str, str]:
+    """What is told of each end, by its name."""
+    return {"first": END_WORDS[first], "last": END_WORDS[last]}
+
+
+def other_end(verdict: str, ends: dict[str, str], effort: str) -> str:
+    """What is told of the end that a verdict on one end leaves open, to be put behind the verdict."""
+    if verdict not in ("primacy", "recency"):
+        return ""
+    place = "last" if verdict == "primacy" else "first"
+    if ends[place] == END_WORDS[-1]:
+        return f", the {place} worse"
+    return f"; of the {place}, {effort} do not tell"
 
 
 def shape(first: int, last: int) -> str:

@@ -4,6 +4,7 @@ import csv
 import html
 import json
 import logging
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from test_order_command import copies, kept
 
 import posbias
 from posbias.cli import main
+from posbias.plots import new_figure
+from posbias.plots.influence import draw_band
 
 HERE = ROOT / "tests" / "elsewhere"
 FILES = (
@@ -79,6 +82,63 @@ def test_a_retrieval_of_ours_is_reported_by_file_and_by_folder(capsys, here):
     page = (here / "page" / "report.html").read_text()
     assert "mean over 300 trials" in page
     assert "not told from guessing" in page
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_two_retrievals_are_compared_trial_by_trial_where_these_are_the_same(capsys, here, seed):
+    """One finds the first place and the last, the other all of them; the other seed has other trials."""
+    random = np.random.default_rng(0)
+    ends, everywhere = copies(random, [0.9, 0.1, 0.1, 0.1, 0.9]), copies(random, [0.9] * 5)
+    everywhere = replace(everywhere, job=everywhere.job | {"seed": seed})
+    kept(here / "ends", ends)
+    kept(here / "all", everywhere)
+    between = told(capsys, "compare", "ends", "all", "--plot", "two.svg")["between"]
+    assert (between["way"], between["against"], between["paired"]) == ("ends", "all", seed == 0)
+    assert between["verdict"] == "changes the bias"
+    gaps = between["differences"]
+    assert gaps["mean"]["value"] == pytest.approx(ends.found.mean() - everywhere.found.mean())
+    assert gaps["first - middle"]["interval"][0] > 0.5
+    main(["compare", "ends", "all"])
+    said = capsys.readouterr().out
+    assert "ends against all: -0." in said
+    assert "finds less" in said
+    assert "first - middle is larger by +0." in said
+    assert "recency only" not in said, "ranks beside a recency baseline say nothing of two retrievals"
+    row = next(line for line in said.splitlines() if line.startswith("0 "))
+    assert row.count("[") == 2
+    assert "Wasserstein" not in (here / "two.svg").read_text()
+
+
+def test_a_report_of_ones_own_documents_asks_for_no_other_run(capsys, here):
+    curve = copies(np.random.default_rng(0), [0.8, 0.3, 0.3, 0.3, 0.9])
+    job = curve.job | {"task": "documents", "pairs": None, "documents": [5, 5]}
+    kept(here / "R", replace(curve, job=job))
+    *_, expected, prompt = told(capsys, "report", "R")["answer"]
+    assert "places of your own documents" in prompt
+    assert "--trials" not in prompt
+    assert "The file does not hold" not in expected
+    (here / "hits.jsonl").write_text('{"score": 0.2, "tokens": 26}\n' * 5)
+    assert told(capsys, "order", "hits.jsonl", "--profile", "R")["warnings"] == []
+
+
+def test_intervals_of_places_that_are_always_right_have_a_width(capsys, here):
+    """As wide as twenty trials that agree leave them; the same in the table and in the picture."""
+    rows = np.tile([1.0, 0.0, 0.5, 1.0, 0.0], (20, 1))
+    rows[::2, 2], rows[1::2, 2] = 0, 1
+    (here / "mine.csv").write_text(
+        "question_id,gold_position,correct\n"
+        + "".join(f"{k},{place},{right:g}\n" for k, row in enumerate(rows) for place, right in enumerate(row))
+    )
+    told(capsys, "report", "mine.csv", "--out", "page")
+    table = list(csv.reader((here / "page" / "profile.csv").read_text().splitlines()))[1:]
+    ends = [tuple(map(float, row[2:])) for row in table]
+    most = 1 - 0.05 ** (1 / 20)
+    assert ends[0] == ends[3] == pytest.approx((1 - most, 1), abs=1e-5)
+    assert ends[1] == ends[4] == pytest.approx((0, most), abs=1e-5)
+    band = new_figure().subplots()
+    draw_band(band, posbias.read("mine.csv"), "black", 0.5)
+    corners = band.collections[0].get_paths()[0].vertices
+    assert {round(y, 5) for x, y in corners if x == 0} == {round(1 - most, 5), 1}
 
 
 def test_a_prediction_of_ours_and_a_file_that_is_not_there(capsys, here):

@@ -274,6 +274,16 @@ def test_bad_input_is_one_clear_line_and_leaves_nothing(words, said, here):
     assert not [path for path in here.rglob("*") if path.is_file()]
 
 
+def test_a_server_that_refuses_leaves_no_folder(here):
+    with serving(
+        lambda number, body: ("status", 401, {}, b'{"error": {"message": "no such key"}}')
+    ) as server:
+        done = called("retrieve", "m", "--endpoint", server.url, *SMALL, "-q")
+    assert done.returncode == 2
+    assert "no such key" in done.stderr
+    assert not list(here.iterdir())
+
+
 def test_no_server_is_one_clear_line(monkeypatch):
     import socket
 

@@ -67,6 +67,9 @@ def test_templates_and_system_messages_are_held_against_the_first_on_the_same_tr
     assert careful["differences"]["first - middle"]["value"] == -1
     assert careful["differences"]["mean"]["value"] == pytest.approx(1 / 3)
     assert back["differences"]["last - middle"]["value"] == 1
+    assert told["pictures"] == [f"results/model-ways-keys/retrieval.{kind}" for kind in ("svg", "png")]
+    drawn = Path(told["pictures"][0]).read_text()
+    assert "chat, system message 1" in drawn, "the last ways that were asked"
     for one in told["ways"]:
         alone = json.loads(Path(one["folder"], "retrieval.json").read_text())
         assert not faults({key: alone[key] for key in alone if key != "digest"})

@@ -1,6 +1,7 @@
 """The command `posbias explore`, and the tables that come with its page."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ from posbias.explore.curves import curves
 from posbias.explore.menu import menu
 from posbias.explore.panels import panels
 from posbias.extrapolation import BUNDLED as SMOLLM2
+from posbias.imports import read
 from posbias.measurement import measure
 from posbias.predictors import measured_influence
-from posbias.store import load_measurement, save_measurement
+from posbias.retrieval import ask, retrieval_job
+from posbias.store import load_measurement, save_json, save_measurement
 from posbias.theory.closed_forms.recency import recency_excess
 
 
@@ -34,6 +37,32 @@ def test_the_command_begins_from_what_is_given(tmp_path):
             "begins_from": given[0] if given else None,
         }
         assert said in (tmp_path / "explore.html").read_text(encoding="utf-8")
+
+
+def test_a_retrieval_is_drawn_as_shares_and_a_folder_of_nothing_is_refused(tmp_path):
+    job = retrieval_job("keys", pairs=4, positions=3, prompts=9)
+    for name, answers in (
+        ("R", lambda prompt: re.findall(r'"([\w ]+)"', prompt)[-2]),
+        ("none", lambda _: "no"),
+    ):
+        curve = ask(answers, job, asked_of={"model": "asked"}).as_dict()
+        save_json({"schema": "retrieve-answers/1", "curves": [curve]}, tmp_path / name / "retrieval.json")
+    accuracy = read(tmp_path / "R").mass
+    shares = json.dumps((accuracy / accuracy.sum()).tolist(), separators=(",", ":"))
+    for given in ("R", "R/retrieval.json"):
+        answer = called("explore", given, "--no-open", cwd=tmp_path)
+        assert answer.returncode == 0, answer.stderr
+        page = (tmp_path / "explore.html").read_text(encoding="utf-8")
+        assert "asked: accuracy by place, as shares" in page
+        assert shares in page
+    (tmp_path / "empty").mkdir()
+    for given, said in (
+        ("empty", "an architecture (file, folder or name), a measurement or a retrieval needed"),
+        ("none", "accuracy 0 at every place given"),
+    ):
+        answer = called("explore", given, "--no-open", cwd=tmp_path)
+        assert (answer.returncode, answer.stderr.count("\n")) == (2, 1 + (given == "none"))
+        assert said in answer.stderr
 
 
 @pytest.mark.parametrize("tokens", [16, 6])

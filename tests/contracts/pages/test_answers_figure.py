@@ -5,7 +5,7 @@ import pytest
 
 from posbias.errors import InvalidValueError
 from posbias.plots import new_figure, picture_bytes
-from posbias.plots.answers import answers_figure, draw_answer_map, draw_answers
+from posbias.plots.answers import answers_figure, draw_answer_map, draw_answers, ways_figure
 from posbias.retrieval.answer_curve import AnswerCurve
 from posbias.retrieval.trials import ARMS
 
@@ -51,6 +51,26 @@ def test_a_map_has_a_row_for_each_size_with_numbers_and_intervals():
     first = curves[0].accuracy[0]
     assert cells[0] == f"{first.value:.2f}\n[{first.interval[0]:.2f}, {first.interval[1]:.2f}]"
     assert len(cells) == 6
+
+
+def test_several_ways_are_a_curve_each_with_intervals_and_a_panel_for_each_size():
+    sizes = [
+        {"plain": made([0.9, 0.4, 0.8], pairs=pairs), "told": made([0.0, 0.0, 0.0], pairs=pairs, seed=4)}
+        for pairs in (8, 16)
+    ]
+    figure = ways_figure(sizes)
+    assert "pairs: 8, 16, from above" in figure.get_suptitle()
+    assert len(figure.axes) == 2
+    for ax, curves in zip(figure.axes, sizes, strict=True):
+        for drawn, curve in zip(ax.containers, curves.values(), strict=True):
+            line, _, (bars,) = drawn.lines
+            assert line.get_ydata() == pytest.approx([one.value for one in curve.accuracy])
+            ends = np.array([segment[:, 1] for segment in bars.get_segments()])
+            assert ends == pytest.approx(np.array([one.interval for one in curve.accuracy]))
+            assert line.get_xdata() == pytest.approx(curve.depth, abs=0.03)
+        places = [one.lines[0].get_xdata()[0] for one in ax.containers]
+        assert places[0] != places[1], "intervals stand beside each other"
+        assert [text.get_text() for text in ax.get_legend().get_texts()] == ["plain", "told (at chance)"]
 
 
 def test_a_figure_says_model_trials_and_what_cannot_be_told():

@@ -1,0 +1,61 @@
+"""What `posbias retrieve` prints of a model that it only asked: curves as tables and in words."""
+
+from typing import TYPE_CHECKING
+
+from posbias.logs import one_line
+from posbias.tables import table
+
+if TYPE_CHECKING:
+    from posbias.retrieval.answer_curve import AnswerCurve
+    from posbias.retrieval.factor import CurveDifference
+    from posbias.retrieval.resampling import Resampled
+
+
+def ways_lines(curves: "dict[str, AnswerCurve]", found: "list[CurveDifference]") -> list[str]:
+    """A table with a row for each way, and what they change in words."""
+    from posbias.retrieval.trials import ABSENT, ALONE
+
+    first = next(iter(curves.values()))
+    head = ["asked as", *(f"{depth:.2f}" for depth in first.depth), "found without, alone", "verdict"]
+    rows = [
+        [
+            way,
+            *(_share(one) for one in curve.accuracy),
+            ", ".join(f"{curve.controls[arm].value:.2f}" for arm in (ABSENT, ALONE)),
+            _verdict(curve),
+        ]
+        for way, curve in curves.items()
+    ]
+    said = [one_line(sentence, None) for one in found for sentence in one.sentences()]
+    return [*table(head, rows), "", _size_of(first), *said, ""]
+
+
+def _verdict(curve: "AnswerCurve") -> str:
+    """The verdict, and of one on one end what is not told of the other."""
+    open_ = [end for end, said in curve.ends.items() if said == "not told"]
+    doubt = f"; {open_[0]} not told" if curve.verdict in ("primacy", "recency") and open_ else ""
+    return f"{curve.verdict}{doubt}"
+
+
+def curve_lines(curves: "list[AnswerCurve]") -> list[str]:
+    """Each curve as a table and in words."""
+    lines = []
+    for curve in curves:
+        columns = {"found": curve.accuracy} | ({"all found": curve.all_found} if curve.several else {})
+        rows = [
+            [str(k), f"{depth:.2f}", *(_share(column[k]) for column in columns.values())]
+            for k, depth in enumerate(curve.depth)
+        ]
+        lines += [*table(["position", "place", *columns], rows), "", _size_of(curve)]
+        lines += [one_line(sentence, None) for sentence in curve.sentences()] + [""]
+    return lines[:-1]
+
+
+def _size_of(curve: "AnswerCurve") -> str:
+    size = curve.job["pairs"] or curve.job["length"]
+    what = f"{curve.job['task']}{f' {size}' if size else ''}"
+    return f"{what}: {curve.prompts} trials of about {curve.words:.0f} words"
+
+
+def _share(one: "Resampled") -> str:
+    return f"{one.value:.2f} [{one.interval[0]:.2f}, {one.interval[1]:.2f}]"

@@ -1,0 +1,83 @@
+"""What a profile to order by is, in words, and in what its use goes beyond what was measured."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from posbias.imports.trials import FEWEST_PLACES
+from posbias.ordering.slots import Slots, places_of_job
+from posbias.profile import Profile
+
+ALIKE = 1.5
+"""How many times longer or shorter than the prompts behind a profile others may be without a word."""
+BASELINE = "baseline"
+"""What a profile measures that was not measured."""
+
+
+def basis(profile: Profile) -> str:
+    """What was measured or predicted, of which model, over how many prompts."""
+    kinds = {
+        "gradient": "measured influence",
+        "rollout": "predicted influence",
+        "extrapolated": "calibrated prediction",
+    }
+    what = kinds.get(
+        profile.measures, f"{profile.measures} by place" if profile.kind != "mass" else profile.measures
+    )
+    model = profile.attrs.get("model") or profile.attrs.get("architecture") or ""
+    prompts = "" if profile.samples is None else f", {len(profile.samples)} prompts"
+    return f"{what}{f' of {model}' if model else ''}{prompts}"
+
+
+def unit(profile: Profile) -> str:
+    """What worth is counted in."""
+    return {"mass": "of an even spread", "rate": f"in {profile.measures}"}.get(profile.kind, "nats")
+
+
+def warnings(profile: Profile) -> list[str]:
+    """What the use of a profile assumes, a sentence each."""
+    said = []
+    if profile.left_out:
+        said.append(f"the profile has no verdict: {profile.caveat}")
+    if profile.kind == "mass" and profile.measures != BASELINE:
+        said.append("influence is not retrieval: whether more of it finds more was not measured")
+    job = profile.attrs.get("job")
+    if isinstance(job, Mapping) and job.get("task") == "documents" and not places_of_job(profile):
+        had = "how many documents its prompts had is not kept"
+        if job.get("documents"):
+            had = "its prompts had {} to {} documents".format(*job["documents"])
+        said.append(f"{had}: taken for {profile.tokens}, the places asked at")
+    if profile.attrs.get("able") is False:
+        said.append("the profile is not told from chance: it may show where the model copies from")
+    return said
+
+
+def extrapolated(profile: Profile, slots: Slots, documents: int, in_tokens: bool, asked: int) -> list[str]:
+    """In what the documents differ from those measured, `asked` at so many places; a baseline fits all."""
+    said = []
+    if profile.measures == BASELINE:
+        return said
+    job = profile.attrs.get("job")
+    job = job if isinstance(job, Mapping) else {}
+    places = places_of_job(profile) or profile.tokens
+    if profile.kind != "mass" and documents != places:
+        said.append(_other_number(job, places, documents, bool(places_of_job(profile))))
+    if asked < profile.tokens:
+        said.append(f"measured at {asked} of {profile.tokens} places, those between are taken on a line")
+    measured = profile.tokens if profile.kind == "mass" else profile.attrs.get("tokens")
+    whole = slots.before + slots.total + slots.after
+    if in_tokens and measured is not None and not 1 / ALIKE <= whole / measured <= ALIKE:
+        said.append(f"measured at {measured:,.0f} tokens, these are {whole:,.0f}")
+    return said
+
+
+def _other_number(job: Mapping[str, Any], places: int, documents: int, known: bool) -> str:
+    """That the profile is of so many `places`, and which command asks about as many documents as there are."""
+    said = f"measured with {places} documents, these are {documents}"
+    if job.get("task") == "documents":
+        if not known:
+            said = f"measured at {places} places of the documents, these are {documents}"
+            return f"{said}: `posbias retrieve --positions {documents}` asks at each"
+        return f"{said}: `posbias retrieve MODEL --trials` with {documents} documents each asks about as many"
+    if documents < FEWEST_PLACES:
+        return said
+    return f"{said}: `posbias retrieve MODEL --pairs {documents} --positions {documents}` asks about as many"
