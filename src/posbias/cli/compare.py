@@ -73,7 +73,8 @@ def compare(
     notes += _provenance(p.name, profile, q.name, reference)
     if between is not None:
         names = (p.name, q.name) if p.name != q.name else (str(p), str(q))
-        between = replace(between, way=names[0], against=names[1])
+        dull = tuple(names["pq".index(one)] for one in between.dull)
+        between = replace(between, way=names[0], against=names[1], dull=dull)
         answer["between"] = between.as_dict()
         lines = [*notes, *between.sentences(), *_by_place(names, profile, reference)]
     else:

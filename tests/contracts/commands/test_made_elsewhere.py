@@ -107,6 +107,8 @@ def test_two_retrievals_are_compared_trial_by_trial_where_these_are_the_same(cap
     row = next(line for line in said.splitlines() if line.startswith("0 "))
     assert row.count("[") == 2
     assert "Wasserstein" not in (here / "two.svg").read_text()
+    kept(here / "none", copies(random, [0.0] * 5))
+    assert told(capsys, "compare", "none", "all")["between"]["at_chance"] == ["none"]
 
 
 def test_a_report_of_ones_own_documents_asks_for_no_other_run(capsys, here):
