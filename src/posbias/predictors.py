@@ -73,8 +73,9 @@ def measured_influence(measurement: "xr.Dataset") -> Profile:
 
     Source: Herasimchyk et al. 2026, Eq. (6).
     """
-    attrs = {"model": measurement.attrs.get("model", ""), "text": measurement.attrs.get("text", "")}
-    return Profile.from_samples(measurement["influence"].values, measures="gradient", attrs=attrs)
+    from posbias.store.labelled import influence_profile
+
+    return influence_profile(measurement)
 
 
 def measured_mixing(measurement: "xr.Dataset") -> Float[np.ndarray, "layer"]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 log = logging.getLogger(__name__)
+SMALL = 300_000
+"""Bytes of a page up to which nothing is said of its size."""
 
 
 @shared.options
@@ -72,6 +74,9 @@ def explore(given: str | None = None, *, options: Options = Options()) -> None:
     line = f"page: {written}" + (
         "" if opened or options.no_open else " (no browser was found; open it in one)"
     )
+    size = written.stat().st_size
+    if size > SMALL:
+        line += f"; {size / 1000:,.0f} kB, since each of its heads has a table of its own"
     answer_with("explore/1", answer, lambda: [line], options.json)
 
 

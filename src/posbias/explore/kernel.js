@@ -274,38 +274,5 @@ const kernel = (() => {
     return { mass: row, lost };
   }
 
-  // the least weight of the first token in each layer: ε of the collapse bound for what the first has not drawn
-  function floors(architecture, tokens, depth) {
-    const known = new Map();
-    return Array.from({ length: depth }, (_, t) => {
-      const layer = architecture.layers[t % architecture.layers.length];
-      if (!known.has(layer)) known.set(layer, leastFirst(layer, tokens));
-      return known.get(layer);
-    });
-  }
-
-  function leastFirst(layer, tokens) {
-    const state = ready(layer, tokens);
-    let least = 1;
-    for (let query = 0; query < tokens; query++) {
-      let weight = 0;
-      if (state.dense) weight = state.dense[query * tokens];
-      else if (query === 0) weight = state.own[0];
-      else if (query <= state.span.behind && state.pieces.length === 1 || state.span.always > 0) {
-        layer.heads.forEach((head, number) => {
-          weight += state.heads[number].there[query] * Math.exp(head.first - head.slope * (query - 1));
-        });
-      }
-      least = Math.min(least, weight);
-    }
-    return least;
-  }
-
-  // ln of the most that all positions but the first hold together after each layer: Σ ln(1 − ε_t·λ_t)
-  function collapse(architecture, tokens, depth) {
-    let sum = 0;
-    return floors(architecture, tokens, depth).map((floor, t) => (sum += Math.log1p(-floor * architecture.mixing[t])));
-  }
-
-  return { influence, collapse };
+  return { influence, ready };
 })();

@@ -42,7 +42,8 @@ const page = (() => {
     const passed = near
       ? doubled(state.depth).map((depth) => ({ depth, mass: kernel.influence(architecture, tokens, depth).mass }))
       : [];
-    return { architecture, tokens, mass, lost, passed, settled };
+    const envelope = bounds.envelope(architecture, tokens, state.depth);
+    return { architecture, tokens, mass, lost, passed, settled, envelope };
   }
 
   function changed(settled = true) {
@@ -71,9 +72,9 @@ const page = (() => {
       setTimeout(() => later(mine, now, left, done), 0);
       return;
     }
-    const bound = kernel.collapse(now.architecture, now.tokens, state.depth);
     now.trajectory = done;
-    views.layers(now, done, bound);
+    now.bounds = bounds.ofLayers(now.architecture, now.tokens, state.depth);
+    views.layers(now, done);
     views.tables(now, curves, state);
     views.words(now, caveats(), state.own ? menu.own.exact : compose.option(menu.encodings, state.encoding).exact);
     panels.draw(data.panels, state.residual);

@@ -24,6 +24,7 @@ from posbias.theory.presets import PRESETS
 
 SCRIPTS = (
     "kernel",
+    "bounds",
     "compose",
     "keep",
     "chart",

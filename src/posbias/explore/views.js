@@ -30,6 +30,7 @@ const views = (() => {
       points: points(curve.mass, (curve.mass.length * factor) / now.tokens, now.tokens), mass: curve.mass,
     }));
     return [
+      ...limits(now, factor),
       ...ghosts,
       { name: "even spread", class: "even", points: [[0, even], [now.tokens - 1, even]] },
       ...shown,
@@ -37,9 +38,19 @@ const views = (() => {
     ];
   }
 
+  // the envelope of attention alone, where there is one
+  function limits({ envelope }, factor) {
+    if (!envelope) return [];
+    const sides = [["at most", envelope.upper], ["at least", envelope.lower]];
+    return sides.filter(([, side]) => side).map(([name, side]) => {
+      const mass = side.map((value) => Math.exp(Math.min(value, 0)));
+      return { name: `bound, ${name}`, class: "bound", points: points(mass, factor), heading: name, mass };
+    });
+  }
+
   function range(drawn, logarithm) {
     let [least, most] = [Infinity, 0];
-    for (const line of drawn) {
+    for (const line of drawn.filter((one) => one.class !== "bound")) {
       for (const [, value] of line.points) {
         if (value > most) most = value;
         if (value > 0 && value < least) least = value;
@@ -57,8 +68,12 @@ const views = (() => {
   }
 
   function profile(now, state, curves) {
-    const drawn = lines(now, state, curves);
-    const y = range(drawn, state.scale === "logarithm");
+    const every = lines(now, state, curves);
+    const y = range(every, state.scale === "logarithm");
+    // a bound that lies outside the chart is not spoken of
+    const within = ([, value]) => value >= y.least && value <= y.most;
+    const drawn = every.filter((line) => line.class !== "bound" || line.points.some(within));
+    now.limited = drawn.some((line) => line.class === "bound");
     if (state.scale !== "share") y.format = (value) => `${chart.rounded(value)}×`;
     else y.format = (value) => `${chart.rounded(100 * value)} %`;
     const x = { label: "position in the text", least: 0, most: now.tokens - 1, whole: true };
@@ -70,26 +85,26 @@ const views = (() => {
     place(drawn.draw(id("mixing"), now.architecture.mixing));
   }
 
-  function layers(now, done, bound) {
+  function layers(now, done) {
     const at = (value) => done.map(({ depth, mass }) => [depth, value(mass)]);
     const shares = [0, 1, 2].map((k) => at((mass) => told.tenths(mass)[k]));
-    const reason = told.noBound(now.architecture.layers, bound);
+    const { rest, kept } = now.bounds;
     const all = [
       { name: "first tenth of the text", class: "first-tenth", points: [[0, 0], ...shares[0]] },
       { name: "what lies between", class: "between", points: [[0, 0], ...shares[1]] },
       { name: "last tenth", class: "last-tenth", points: [[0, 1], ...shares[2]] },
+      { name: "the last token, at least", class: "bound kept", points: [[0, 1], ...kept.map((value, t) => [t + 1, value])] },
     ];
-    if (!reason) {
+    if (rest) {
       all.push({ name: "all but the first token, at most", class: "bound",
-        points: [[0, 1], ...bound.map((value, t) => [t + 1, Math.exp(value)])] });
+        points: [[0, 1], ...rest.map((value, t) => [t + 1, Math.exp(value)])] });
     }
     const y = { least: 0, most: 1, format: (value) => `${Math.round(100 * value)} %` };
     chart.draw(id("layers"), {
       x: { label: "layers passed", least: 0, most: now.architecture.mixing.length, whole: true }, y, lines: all,
     });
     chart.legend(id("layers-legend"), all);
-    id("bound").textContent = reason || told.bound(bound.at(-1));
-    now.bound = reason ? null : bound;
+    id("bound").textContent = told.bounded(now.bounds, now.tokens);
   }
 
   const shown = (value) => (value === 0 ? "0" : value.toPrecision(4));
@@ -102,15 +117,17 @@ const views = (() => {
     chart.table(id("profile-numbers").querySelector("table"), head, rows);
     const layers = now.trajectory.map(({ depth, mass }) => [
       String(depth), ...told.tenths(mass).map(shown), shown(mass[0]),
-      now.bound ? shown(Math.exp(now.bound[depth - 1])) : "–"]);
+      shown(now.bounds.kept[depth - 1]), now.bounds.rest ? shown(Math.exp(now.bounds.rest[depth - 1])) : "–"]);
     chart.table(id("layers-numbers").querySelector("table"),
-      ["layers", "first tenth", "between", "last tenth", "first token", "bound on all but it"], layers, 129);
+      ["layers", "first tenth", "between", "last tenth", "first token",
+        "last token, at least", "all but the first, at most"], layers, 129);
     chart.table(id("mixing-numbers").querySelector("table"), ["layer", "λ"],
       now.architecture.mixing.map((value, t) => [String(t), shown(value)]), 129);
   }
 
   function words(now, caveats, exact) {
     const said = told.profile(now.mass, now.lost, now.architecture.mixing.length);
+    if (now.limited) said.push(told.envelope());
     if (!exact) said.unshift("Part of the encoding is left out or chosen (below), so this is no verdict on a model.");
     id("said").replaceChildren(...said.map((text) => Object.assign(document.createElement("p"), { textContent: text })));
     id("caveats").textContent = caveats.length ? `Taken for granted: ${caveats.join("; ")}.` : "";

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from posbias.measurement.accumulate import EVEN, State
 from posbias.stochastic_order import TOLERANCES, noise_floor, violations
+from posbias.store.labelled import Measurement
 
 _About = tuple[tuple[str, ...], str, str]
 _BY_LAYER, _BY_HEAD = ("prompt", "layer"), ("layer", "head")
@@ -100,7 +101,7 @@ def dataset(
     }
     fixed = {"posbias_kind": "measurement", "schema": 1}
     created = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return xr.Dataset(
+    return Measurement(
         variables,
         coords=coordinates,
         attrs={name: _plain(value) for name, value in (fixed | attributes | {"created": created}).items()},

@@ -72,7 +72,10 @@ def load_measurement(
     Raises `InputFileError` when the file is missing, is not NetCDF, does not hold a measurement, lacks a variable
     or is damaged; unless it is `sure` to be a measurement's, an error names all commands that may have written it.
     """
-    return _load(path, MEASUREMENT, needs, sure)
+    from posbias.store.labelled import Measurement
+
+    read = _load(path, MEASUREMENT, needs, sure)
+    return Measurement(read.data_vars, read.coords, read.attrs)
 
 
 @typed

@@ -65,6 +65,24 @@ def test_a_retrieval_is_drawn_as_shares_and_a_folder_of_nothing_is_refused(tmp_p
         assert said in answer.stderr
 
 
+def test_the_command_says_that_a_page_of_many_tables_is_large(tmp_path):
+    heads = ", ".join(f"{0.1 * number:.1f}" for number in range(1, 25))
+    lines = [
+        "depth = 2",
+        "[[layers]]",
+        "heads = 24",
+        f"positional = {{kind = 'kerple_log', scale = [{heads}]}}",
+    ]
+    (tmp_path / "many.toml").write_text("\n".join(lines), encoding="utf-8")
+    answer = called("explore", "many.toml", "--no-open", cwd=tmp_path)
+    size = (tmp_path / "explore.html").stat().st_size
+    assert size > 500_000
+    assert answer.stdout == (
+        f"page: explore.html; {size / 1000:,.0f} kB, since each of its heads has a table of its own\n"
+    )
+    assert called("explore", "--no-open", cwd=tmp_path).stdout == "page: explore.html\n"
+
+
 @pytest.mark.parametrize("tokens", [16, 6])
 def test_a_report_links_the_page_that_begins_from_its_measurement(tokens, tmp_path):
     words = ("report", "tiny-nope", "--tokens", tokens, "--prompts", 3, "--out", "r", "--json")

@@ -2,14 +2,27 @@
 
 import base64
 import importlib.util
+import pickle
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+import xarray as xr
 
-from posbias import ALiBi, Architecture, AttentionOnly, Layer, compare, plots, predict
+from posbias import (
+    ALiBi,
+    Architecture,
+    AttentionOnly,
+    Layer,
+    compare,
+    load_measurement,
+    measured_influence,
+    plots,
+    predict,
+    save_measurement,
+)
 from posbias.profile import Profile, harmonic
 
 HOSTILE = "<script>alert(1)</script> & \"quoted\" '<img src=x onerror=alert(2)>' $\\frac{$ -->\n<b>"
@@ -99,3 +112,25 @@ def test_layers_are_told_apart_by_mask_and_encoding():
     drawn = {line.get_label(): line for line in ax.get_lines()}
     np.testing.assert_array_equal(drawn[labels[1]].get_xdata(), [2, 5])
     np.testing.assert_array_equal(drawn[labels[1]].get_ydata(), architecture().coefficients[[2, 5]])
+
+
+def test_a_measurement_shows_its_curve_and_a_line_of_words_over_its_table(make_measurement, tmp_path):
+    made = make_measurement("U", model=HOSTILE)
+    save_measurement(made, tmp_path / "measured.nc")
+    measured = load_measurement(tmp_path / "measured.nc")
+    assert measured.attrs == made.attrs
+    xr.testing.assert_identical(measured["influence"], made["influence"])
+    shown = measured._repr_html_()
+    assert "xr-header" in shown
+    reader = Reader(shown)
+    curve = measured_influence(measured)
+    assert curve.samples is not None
+    assert shown.startswith(curve._repr_html_())
+    assert [tag for tag, _ in reader.tags][:3] == ["div", "p", "img"]
+    assert "script" not in [tag for tag, _ in reader.tags]
+    # what is taken of it is such a measurement too, and shows what it has
+    some = measured.sel(prompt=[0, 1])
+    assert some._repr_html_().startswith(measured_influence(some)._repr_html_())
+    assert "<img" not in measured[["mixing"]]._repr_html_()
+    assert "<img" not in measured.isel(prompt=[])._repr_html_()
+    assert pickle.loads(pickle.dumps(measured))._repr_html_().startswith("<div><p>Profile: gradient")
