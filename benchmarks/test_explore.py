@@ -6,7 +6,7 @@ both charts; a browser without a screen asks for 60 a second at most. Beside it:
 
 import numpy as np
 import pytest
-from contracts.explore.conftest import browser  # noqa: F401
+from contracts.conftest import browser  # noqa: F401
 
 from posbias.explore.page import page
 from posbias.theory.architecture import Architecture, Layer
