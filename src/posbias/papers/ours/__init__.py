@@ -28,6 +28,7 @@ from posbias.papers.ours import (
     ordering,
     parts,
     predictors,
+    sink_removal,
     untrained,
     value_variance,
     window,
@@ -48,6 +49,7 @@ STUDIES = Studies(
         designed.STUDY,
         predictors.STUDY,
         parts.STUDY,
+        sink_removal.STUDY,
         behaviour.STUDY,
         ordering.STUDY,
     )
