@@ -144,3 +144,11 @@ def test_other_attention_is_refused():
         altered(model, WAYS["masked"]),
     ):
         pass
+
+
+def test_a_masked_first_key_in_all_layers_is_the_text_from_its_second_token(loaded):
+    """Positions are relative here, so the model without key 0 is the model that begins one token later."""
+    _, outputs = seen_in(loaded, WAYS["masked"])
+    with torch.no_grad():
+        later = predict(loaded.model, IDS[1:]).outputs
+    torch.testing.assert_close(outputs[1:], later, rtol=1e-4, atol=1e-4)

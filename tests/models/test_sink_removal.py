@@ -1,11 +1,13 @@
 """How the sink taken out is judged: bounds by intervals, comparisons by Holm, and what fails is told."""
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
+from project import ROOT
 
-from posbias.papers.ours.sink_removal import BOUNDS, LESS, Expected, decided, verdicts
+from posbias.papers.ours.sink_removal import BOUNDS, LESS, PLACE, RANK, Expected, cells, decided, verdicts
 from posbias.papers.ours.sink_trials import KEPT_OUT, MASKED, STRONGEST
 
 
@@ -64,3 +66,15 @@ def test_comparisons_are_corrected_over_all_of_a_question():
     weaker = cell(**{"_".join(path): [-0.0227, 0.01, 31.0], "_".join(other): [-0.001, 0.01, 31.0]})
     assert path == ("loss_differences", f"{KEPT_OUT} - {MASKED}")
     assert decided([weaker])[LESS[0], 0] == "open"
+
+
+def test_the_page_has_the_numbers_on_record():
+    page = (ROOT / "docs" / "predictors.md").read_text(encoding="utf-8")
+    (cell,) = cells()
+    for way in ("kept out", "masked", "early", "strongest"):
+        row = next(line for line in page.splitlines() if line.startswith(f"| {way} |") and "±" in line)
+        told = re.findall(r"[\d.]+(?= ±)", row)
+        found = [cell["loss"][way], cell["influence"][way][RANK], cell["influence"][way][PLACE]]
+        found += [cell["first"][way]] if way != "masked" else []
+        for text, (value, *_) in zip(told, found, strict=True):
+            assert abs(float(text) - value) <= 0.501 * 10.0 ** -len(text.partition(".")[2])

@@ -234,7 +234,7 @@ def _draw(results: Any) -> Any:
     figure = new_figure(7.4, 2.8)
     left, right = figure.subplots(1, 2)
     dress(left, "layer", "share")
-    dress(right, "position", "gradient influence")
+    dress(right, "position (from 1)", "gradient influence")
     shares = {
         "attention on token 0": cell["share"][PLAIN],
         "what it gives, of all that is added": cell["given"],
@@ -243,7 +243,8 @@ def _draw(results: Any) -> Any:
         left.plot(row, label=label, linewidth=LINE, markersize=2.5, **series(place))
     for place, way in enumerate((PLAIN, KEPT_OUT, MASKED)):
         look = series(place) | {"marker": "none"}
-        right.plot(np.arange(1, cell["tokens"] + 1), cell["profiles"][way], label=way, linewidth=LINE, **look)
+        row = np.array(cell["profiles"][way])
+        right.plot(np.flatnonzero(row) + 1, row[row > 0], label=way, linewidth=LINE, **look)
     right.set(xscale="log", yscale="log")
     for ax in (left, right):
         ax.legend(**LEGEND)
