@@ -11,7 +11,6 @@ from posbias.cli import options as shared
 from posbias.cli.architectures import architecture_from
 from posbias.cli.output import answer_with
 from posbias.errors import InputFileError, InvalidValueError, OtherKindError
-from posbias.store.measurements import RETRIEVAL
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -89,6 +88,7 @@ def _begin(given: str | None) -> tuple[Any, int | None, dict[str, Any] | None]:
         return _of_retrieval(retrieval)
     if path.suffix == ".nc":
         from posbias.store import load_measurement
+        from posbias.store.measurements import RETRIEVAL
 
         try:
             return _of_dataset(load_measurement(path, needs=("influence", "mixing")), path)
