@@ -1,6 +1,7 @@
 """Designs: the front against its definition, the search against all of a space, each number against `predict`."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from posbias.profile import Profile, uniform
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import load_architecture
 from posbias.theory.encodings import ALiBi, NeedsMeasurement
+from posbias.theory.huggingface import from_huggingface
 from posbias.theory.masks import BlockSparse, Causal, Chunked, Dilated, Full, Prefix, SlidingWindow
 from posbias.theory.mixing import ConstantMixing
 from posbias.theory.prediction import predict
@@ -236,6 +238,35 @@ def test_values_that_do_not_go_together_are_counted():
 def test_a_cache_holds_what_later_tokens_may_see(mask, keys):
     assert cached_keys(Architecture(3, (Layer(heads=4, mask=mask, groups=2),)), 50) == 3 * 2 * keys
     assert cached_keys(Architecture(1, (Layer(heads=4, mask=mask),)), 50) == 4 * keys
+
+
+@pytest.mark.parametrize(
+    ("config", "keys"),
+    [
+        ({"model_type": "llama", "num_key_value_heads": 8}, 2 * 8 * 50),
+        ({"model_type": "llama", "num_key_value_heads": None}, 2 * 32 * 50),
+        ({"model_type": "llama"}, 2 * 32 * 50),
+        ({"model_type": "mistral", "sliding_window": 20}, 2 * 8 * 20),
+        ({"model_type": "RefinedWeb", "n_head_kv": 8}, 2 * 8 * 50),
+        ({"model_type": "deepseek_v3", "kv_lora_rank": 512, "num_key_value_heads": 32}, 2 * 50),
+        ({"model_type": "helium"}, 2 * 32 * 50),  # its 20 do not divide 32
+    ],
+)
+def test_the_cache_of_a_configuration_is_counted_by_key_value_heads(config, keys):
+    read = from_huggingface({"num_hidden_layers": 2, "num_attention_heads": 32, **config})
+    found = design(replace(read, mixing=ConstantMixing(0.3)), {"mixing": [0.3]}, tokens=50)
+    assert found.baseline.cache == keys
+
+
+def test_key_value_heads_that_do_not_divide_the_heads_are_refused():
+    config = {
+        "model_type": "llama",
+        "num_hidden_layers": 2,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 3,
+    }
+    with pytest.raises(InvalidValueError, match="num_key_value_heads: 3 given, a number that divides the 8"):
+        from_huggingface(config)
 
 
 def test_distances_are_what_they_say():

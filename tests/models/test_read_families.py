@@ -28,6 +28,7 @@ from posbias.measurement import load_model, measure
 from posbias.measurement.quantities.influence import gradients, predict
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.huggingface_families import CONTAINERS, FAMILIES
+from posbias.theory.huggingface_key_heads import key_heads
 
 FEW = (
     "bert",
@@ -46,6 +47,11 @@ FEW = (
     "smollm3",
 )
 HYBRIDS = ("falcon_h1", "jamba", "kimi_linear", "lfm2", "nemotron_h", "qwen3_next")
+CACHED = (
+    *("deepseek_v3", "deepseek_v4", "falcon", "gemma2", "gpt2", "gpt_bigcode", "jamba", "llama"),
+    *("mimo_v2_flash", "mistral4", "mpt"),
+)
+"""Families that say in their own words how many key-value heads they have, and some that say it as most do."""
 UNBUILT = {"deepseek_v4"}
 """Families whose layers the capture cannot see: one reads several streams."""
 BUILT = [name for name in families() if name in FAMILIES]
@@ -132,6 +138,54 @@ def test_a_file_may_leave_out_what_the_family_knows(family):
     assert read(bare)[0] == found
     saved = config.to_diff_dict()
     assert read(saved)[0] == found
+
+
+def cached(model) -> list[int] | None:
+    """The key-value heads that each layer keeps of a prompt, 0 where it keeps no keys; None without a cache."""
+    kept = getattr(model(PROMPT[None], use_cache=True), "past_key_values", None)
+    return kept and [
+        keys.shape[1] if (keys := getattr(layer, "keys", None)) is not None else 0 for layer in kept.layers
+    ]
+
+
+@pytest.mark.parametrize(
+    "family", [*CACHED, *(pytest.param(one, marks=pytest.mark.slow) for one in BUILT if one not in CACHED)]
+)
+def test_key_value_heads_are_those_of_the_models_own_cache(family):
+    """From a whole file, and from one that leaves out what is the default."""
+    config, model = build(family)
+    kept = cached(model)
+    assert kept or family not in CACHED
+    for given in (plain(config), config.to_diff_dict()):
+        stack = from_huggingface(given).stack
+        for layer, seen in zip(stack, kept or [], strict=bool(kept)):
+            assert not seen or (layer.groups or layer.heads) == seen
+
+
+@pytest.mark.parametrize(
+    ("changes", "heads"),
+    [({"multi_query": False}, 4), ({"new_decoder_architecture": True}, 4), ({"num_kv_heads": 4}, 1)],
+)
+def test_falcons_flags_say_how_many_key_value_heads_there_are(changes, heads):
+    config, model = build("falcon", **{"num_kv_heads": 4} | changes)
+    assert {layer.groups or layer.heads for layer in from_huggingface(plain(config)).stack} == {heads}
+    assert set(cached(model)) == {heads}
+
+
+@pytest.mark.parametrize(
+    "family", [name for name in FAMILIES if name not in ("RefinedWeb", "RefinedWebModel", "posbias_tiny")]
+)
+def test_a_file_without_key_value_heads_has_its_familys(family):
+    """As the configuration class of transformers fills them in, at two numbers of heads."""
+    kind = transformers.AutoConfig.for_model(family).__class__
+    for factor in (1, 2):
+        given = kind() if factor == 1 else kind(num_attention_heads=2 * kind().num_attention_heads)
+        theirs = getattr(given, "num_key_value_heads", None)
+        if theirs is None or family == "gpt_bigcode" or getattr(given, "kv_lora_rank", None):
+            continue
+        heads = given.num_attention_heads
+        read = key_heads({}, family, "full_attention", heads) or heads
+        assert read == theirs, (factor, heads)
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt_neox", pytest.param("olmo2", marks=pytest.mark.slow)])

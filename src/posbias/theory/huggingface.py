@@ -1,9 +1,9 @@
 """Architectures from a Hugging Face `config.json`.
 
-What a configuration determines is read: depth, heads, windows by layer, ALiBi's slopes, layers without encoding. A
-rotary or learned encoding is not in it, and comes back as `NeedsMeasurement`. Every other key that concerns
-positions, masks or residuals is named in a remark or refused, never passed over. What a family is, is data
-(`huggingface_families`).
+What a configuration determines is read: depth, heads, key-value heads, windows by layer, ALiBi's slopes, layers
+without encoding. A rotary or learned encoding is not in it, and comes back as `NeedsMeasurement`. Every other key
+that concerns positions, masks or residuals is named in a remark or refused, never passed over. What a family is,
+is data (`huggingface_families`).
 """
 
 import json
@@ -19,6 +19,7 @@ from posbias.spec import MOST_LAYERS
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.encodings import NeedsMeasurement, NoPE, Positional
 from posbias.theory.huggingface_families import CONTAINERS, FAMILIES, Family
+from posbias.theory.huggingface_key_heads import key_heads
 from posbias.theory.huggingface_keys import Config, inner, integer
 from posbias.theory.huggingface_layers import CHUNKED, FULL, OLDER, SLIDING, rotating
 from posbias.theory.huggingface_plugins import plugged
@@ -93,7 +94,7 @@ def from_huggingface(config: dict[str, Any], name: str = "") -> Architecture:
     heads = integer(config, *_HEADS, most=MOST_LAYERS)
     kinds = _kinds(config, row, depth, _window(config))
     bare = _bare(config, row, depth, [kind == SLIDING for kind in kinds])
-    made = {each: _layer(config, row, heads, *each) for each in set(zip(kinds, bare, strict=True))}
+    made = {each: _layer(config, row, family, heads, *each) for each in set(zip(kinds, bare, strict=True))}
     stack = [made[each] for each in zip(kinds, bare, strict=True)]
     remarks += [*_taken(config, row, kinds), *row.remarks]
     remarks += _unread(config, family, row, SLIDING in kinds)
@@ -184,7 +185,7 @@ def _bare(config: Config, row: Family, depth: int, sliding: list[bool]) -> list[
     return [rule is not None and rule(slides, t, config) for t, slides in enumerate(sliding)]
 
 
-def _layer(config: Config, row: Family, heads: int, kind: str, bare: bool) -> Layer:
+def _layer(config: Config, row: Family, family: str, heads: int, kind: str, bare: bool) -> Layer:
     """A layer of one kind, without an encoding where it is `bare`."""
     part, also = row.parts.get(kind), row.beside(config)
     width = _window(config)
@@ -197,6 +198,7 @@ def _layer(config: Config, row: Family, heads: int, kind: str, bare: bool) -> La
         heads=heads,
         mask=mask,
         positional=_with_unknown(positional, tuple(also)),
+        groups=key_heads(config, family, kind, heads),
         query_scale=row.scale(config, bare),
     )
 
