@@ -63,8 +63,8 @@ class ClusterError(PosbiasError):
 
 
 def nearest(word: str, choices: Iterable[str]) -> str:
-    """Return `"; did you mean 'x'?"` for the choice nearest to `word`, or an empty string."""
+    """Return `"; did you mean 'x'?"` for the choice nearest to `word`, never `word` itself, or an empty string."""
     if len(word) > 80:
         return ""
-    close = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.5)
+    close = difflib.get_close_matches(word, [one for one in choices if one != word], n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""

@@ -71,6 +71,7 @@ def prediction(measurement: "xr.Dataset", predictor: Predictor) -> Profile:
 def measured_influence(measurement: "xr.Dataset") -> Profile:
     """The gradient influence of the last token, averaged over prompts and normalised.
 
+    `attrs` have the names of model and text and, as "prompts", what is equal for measurements of the same prompts.
     Source: Herasimchyk et al. 2026, Eq. (6).
     """
     from posbias.store.labelled import influence_profile

@@ -17,16 +17,16 @@ import dataclasses
 import functools
 import hashlib
 import json
-from typing import Annotated, Any, Literal, TypeVar, dataclass_transform, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, dataclass_transform, get_args, get_origin
 
 import numpy as np
 import pydantic
 from pydantic import BeforeValidator, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from posbias.arguments import shortened
 from posbias.deprecated import or_moved
-from posbias.errors import InvalidValueError, nearest
+from posbias.errors import InvalidValueError
+from posbias.refusals import explain
 
 T = TypeVar("T")
 
@@ -129,7 +129,7 @@ def value(cls: type[T]) -> type[T]:
         try:
             checked(self, **given)
         except ValidationError as error:
-            raise InvalidValueError(f"{cls.__name__}: {_explain(error, cls)}") from None
+            raise InvalidValueError(f"{cls.__name__}: {explain(error, cls, _CLASSES)}") from None
 
     made.__init__ = __init__
     _CLASSES[getattr(made, "kind", cls.__name__)] = made
@@ -179,7 +179,7 @@ def decode(cls: type[T], data: Any) -> T:
     try:
         return _adapter(cls).validate_json(json.dumps(data, default=str))
     except ValidationError as error:
-        raise InvalidValueError(_explain(error, cls)) from None
+        raise InvalidValueError(explain(error, cls, _CLASSES, of_file=True)) from None
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValueError(f"its values cannot be spelt in JSON ({error}), plain ones needed") from None
 
@@ -204,86 +204,6 @@ def fingerprint(given: Any) -> str:
 @functools.cache
 def _adapter(cls: type) -> TypeAdapter:
     return TypeAdapter(cls)
-
-
-def _explain(error: ValidationError, cls: type) -> str:
-    """Key, value given and what would be right, for the first two things that are wrong."""
-    problems = error.errors(include_url=False)
-    # a list whose entries are wrong is also called too short; the entries say it better
-    problems = [one for one in problems if one["type"] != "too_short" or not one["input"]] or problems
-    lines = [_explain_one(problem, cls) for problem in problems[:2]]
-    more = f" (and {len(problems) - 2} more)" if len(problems) > 2 else ""
-    return "; ".join(lines) + more
-
-
-def _members(cls: type, field_name: str) -> list[str]:
-    """The classes that a field may hold, by name; none where it is no union."""
-    hint = get_type_hints(cls, include_extras=True).get(field_name)
-    while get_origin(hint) is Annotated:
-        hint = get_args(hint)[0]
-    return [one.__name__ for one in get_args(hint) if isinstance(one, type)]
-
-
-def _explain_one(problem: Any, cls: type) -> str:
-    place = list(problem["loc"])
-    key = _spell(place)
-    match problem["type"]:
-        case "unexpected_keyword_argument" | "extra_forbidden":
-            return f"unknown key {key!r}{nearest(str(place[-1]), _fields_beside(place, cls))}"
-        case "missing" | "missing_argument":
-            return f"key {key!r} is missing"
-        case "union_tag_not_found":
-            return f"{key}: key {problem['ctx']['discriminator']} is missing; it says which variant is meant"
-        case "union_tag_invalid":
-            given = problem["ctx"]["tag"]
-            kinds = [kind.strip(" '") for kind in problem["ctx"]["expected_tags"].split(",")]
-            return f"{key}: kind {shortened(given)} given, one of {', '.join(kinds)} needed{nearest(given, kinds)}"
-        case "model_attributes_type":
-            members = _members(cls, str(place[0])) if len(place) == 1 else []
-            wanted = f"one of {', '.join(members)}" if members else "keys with a kind"
-            return f"{key}: {shortened(problem['input'])} given, {wanted} needed"
-        case "value_error":
-            message = str(problem["ctx"]["error"])
-            return f"{key}: {message}" if key else message
-        case "too_short" if isinstance(problem["input"], list | tuple) and problem["input"]:
-            return f"{key}: {shortened(problem['input'])} given, finite numbers needed"
-        case "too_short":
-            return f"{key}: an empty list given, at least one entry needed"
-        case _:
-            return f"{key}: {shortened(problem['input'])} given, {_needed(problem['msg'])} needed"
-
-
-def _needed(message: str) -> str:
-    """Pydantic's message as a noun phrase: 'a valid number', 'a number ≤ 1'."""
-    message = message.removeprefix("Input should be ").replace("greater than or equal to", "a number ≥")
-    message = message.replace("less than or equal to", "a number ≤").replace("greater than", "a number >")
-    message = message.replace("less than", "a number <").replace("a valid tuple", "a list")
-    return message.replace("a valid array", "a list")
-
-
-def _spell(place: list[Any]) -> str:
-    """`('layers', 0, 'positional', 'alibi', 'slopes')` as `layers[0].positional.slopes`."""
-    text = ""
-    for step, after in zip(place, [*place[1:], 0], strict=False):
-        if isinstance(step, int):
-            text += f"[{step}]"
-        elif "[" not in step and (step not in _CLASSES or isinstance(after, int)):
-            text += f".{step}" if text else step
-    return text
-
-
-def _fields_beside(place: list[Any], cls: type) -> list[str]:
-    """The keys that would have been right where an unknown one stands."""
-    for step in reversed(place[:-1]):
-        if step in _CLASSES:
-            return _names(_CLASSES[step])
-    if len(place) == 1:
-        return _names(cls)
-    return sorted({name for known in _CLASSES.values() for name in _names(known)})
-
-
-def _names(cls: type) -> list[str]:
-    return list(getattr(cls, "__dataclass_fields__", {}))
 
 
 __getattr__ = or_moved(__name__)

@@ -15,8 +15,8 @@ from posbias.theory.content import ConstantDiagonal
 from posbias.theory.encodings import ALiBi, DecayBias, NeedsMeasurement, NoPE, alibi_slopes
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.huggingface_families import FAMILIES
-from posbias.theory.masks import SlidingWindow
-from posbias.theory.mixing import ConstantMixing, PowerDecay, PreNormInit
+from posbias.theory.masks import Causal, Full, SlidingWindow
+from posbias.theory.mixing import ConstantMixing, PerLayer, PowerDecay, PreNormInit
 from posbias.theory.normalisers import Unnormalised
 from posbias.theory.prediction import predict
 
@@ -530,3 +530,51 @@ def test_what_is_no_value_is_told_what_would_be_one(write):
         InvalidValueError, match=r"layers\[0\]\.mask: 'causal' given, keys with a kind needed"
     ):
         load_architecture(write("a.toml", 'depth = 2\n[[layers]]\nheads = 2\nmask = "causal"\n'))
+
+
+@pytest.mark.parametrize(
+    ("line", "given", "meant"),
+    [
+        ("mixing = {}", "0.25", {"mixing": ConstantMixing(0.25)}),
+        ("mixing = {}", "[0.25, 0.5]", {"mixing": PerLayer((0.25, 0.5))}),
+        ("layers = [{{mask = {}}}]", '"full"', {"layers": (Layer(mask=Full()),)}),
+        ("layers = [{{mask = {}}}]", "7", {"layers": (Layer(mask=SlidingWindow(7)),)}),
+        ("layers = [{{normaliser = {}}}]", '"softmax"', {"layers": (Layer(),)}),
+    ],
+)
+def test_a_file_is_told_in_its_own_words_how_to_write_it(write, line, given, meant):
+    """What the error says is needed, put in the place of what was given, reads as what was meant."""
+    file = "depth = 2\n" + line
+    with pytest.raises(InvalidValueError, match=r"given, keys with a kind needed: \{") as refusal:
+        load_architecture(write("a.toml", file.format(given)))
+    written = str(refusal.value).partition("needed: ")[2]
+    assert load_architecture(write("b.toml", file.format(written))) == Architecture(2, **meant)
+
+
+@pytest.mark.parametrize("given", ["7", "true", "[0.5, 2.0]", '"konstant"'])
+def test_what_is_no_kind_of_value_is_not_written_as_one(write, given):
+    with pytest.raises(InvalidValueError, match=r"given, keys with a kind needed$"):
+        load_architecture(write("a.toml", f"depth = 2\nmixing = {given}\n"))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("layers = [{width = 7}]", r"unknown key 'layers\[0\]\.width'$"),
+        ("layers = [{haeds = 7}]", r"unknown key 'layers\[0\]\.haeds'; did you mean 'heads'\?$"),
+        ('layers = [{mask = {kind = "causal", word = "x"}}]', r"unknown key 'layers\[0\]\.mask\.word'$"),
+        ('mixing = {kind = "constant", value = 0.5, assumd = 1}', r"unknown key 'mixing\.assumd'$"),
+        (
+            'layers = [{positional = {kind = "alibi", slope = 1}}]',
+            r"positional\.slope'; did you mean 'slopes'\?$",
+        ),
+    ],
+)
+def test_only_keys_that_the_place_takes_are_suggested(write, line, said):
+    with pytest.raises(InvalidValueError, match=said):
+        load_architecture(write("a.toml", f"depth = 2\n{line}\n"))
+
+
+def test_what_belongs_to_a_class_is_no_key_of_its_values():
+    with pytest.raises(InvalidValueError, match=r"^Causal: unknown key 'word'$"):
+        Causal(word="x")

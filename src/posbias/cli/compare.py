@@ -28,7 +28,8 @@ def compare(
     """Compare a profile with a reference: Spearman and 1-Wasserstein, beside baselines and noise.
 
     Of two retrievals it tells how much more the first finds than the second, and whether position matters more to
-    one: within trials where these are the same.
+    one: within trials where these are the same. Of two measurements it tells where they differ: at the first
+    positions, in the middle or at the last, within prompts where both measured the same.
 
     Parameters
     ----------
@@ -44,6 +45,7 @@ def compare(
     """
     from posbias.comparison import compare
     from posbias.imports import read
+    from posbias.influence_differences import influence_differences
 
     shared.check_targets(None, plot, p, q)
     for given in (p, q):
@@ -78,7 +80,12 @@ def compare(
         answer["between"] = between.as_dict()
         lines = [*notes, *between.sentences(), *_by_place(names, profile, reference)]
     else:
-        told = [f"{p.name}: {words}" for words in comparison.sentences().values()]
+        differences = influence_differences(profile, reference, shares=comparison.shares)
+        told = []
+        if differences is not None:
+            answer["influence_differences"] = differences.as_dict()
+            told = [differences.sentence(*((p.name, q.name) if p.name != q.name else (str(p), str(q))))]
+        told += [f"{p.name}: {words}" for words in comparison.sentences().values()]
         told += [f"{p.name}: {beyond[1]}"] if beyond is not None else []
         lines = [*notes, *told, *comparison_table(comparison, {"p": p.name})]
     answer_with("compare/1", answer, lambda: lines, json)
