@@ -1,6 +1,7 @@
 """Hypothesis strategies for architectures: every variant of every union, edges included."""
 
 import functools
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from posbias.theory.encodings import (
     NeedsMeasurement,
     NoPE,
     RoPE,
+    Sandwich,
     Selected,
     Tabulated,
 )
@@ -29,6 +31,7 @@ from posbias.theory.masks import (
     Chunked,
     CustomMask,
     Dilated,
+    Fixed,
     Full,
     Prefix,
     SlidingWindow,
@@ -65,7 +68,7 @@ def exponential(heads: int) -> st.SearchStrategy:
 def curved(heads: int) -> st.SearchStrategy:
     """The encodings by distance that are no exponential family and hold for any length of text."""
     every = _positionals(heads)
-    return st.one_of(*(every[cls] for cls in (RoPE, T5, KerpleLog, KerplePower)))
+    return st.one_of(*(every[cls] for cls in (RoPE, T5, KerpleLog, KerplePower, Sandwich)))
 
 
 def positionals(heads: int) -> st.SearchStrategy:
@@ -103,6 +106,9 @@ def _positionals(heads: int) -> dict[type, st.SearchStrategy]:
         T5: st.builds(T5, each(st.lists(moderate, min_size=8, max_size=8)), st.integers(5, 400)),
         KerpleLog: st.builds(KerpleLog, each(st.floats(0, 10)), each(st.floats(0.001, 10))),
         KerplePower: st.builds(KerplePower, each(st.floats(0, 2)), each(st.floats(0.1, 2))),
+        Sandwich: st.builds(
+            Sandwich, st.one_of(st.none(), each(st.floats(0.2, 8))), st.sampled_from([2, 16, 128])
+        ),
         Tabulated: st.builds(_table, each(st.lists(moderate, min_size=4, max_size=4)), st.booleans()),
         DistanceFunction: st.just(DistanceFunction(wave)),
         DenseLogits: st.one_of(
@@ -180,8 +186,8 @@ def contents(heads: int) -> st.SearchStrategy:
     return st.one_of(*every.values())
 
 
-def masks(longest: int = 400, prefix: int = SHORTEST) -> st.SearchStrategy:
-    """Any mask, with windows of up to `longest` tokens, often short, and prefixes of up to `prefix`."""
+def masks(longest: int = 400, prefix: int = SHORTEST, kinds: Any = object) -> st.SearchStrategy:
+    """Any mask of `kinds`, with windows of up to `longest` tokens, often short, and prefixes of up to `prefix`."""
     few = st.integers(1, 9)
     some = st.integers(1, max(9, longest // 10))
     width = st.one_of(few, st.integers(1, longest))
@@ -199,13 +205,14 @@ def masks(longest: int = 400, prefix: int = SHORTEST) -> st.SearchStrategy:
             st.integers(0, 2),
             st.one_of(st.none(), st.integers(1, 5)),
         ),
+        Fixed: st.builds(lambda block, last: Fixed(block, min(block, last)), some, few),
         CustomMask: st.one_of(
             st.builds(_drawn_mask, st.integers(0, 4)),
             st.builds(CustomMask, st.sampled_from([in_blocks, dilated, one_ahead])),
         ),
     }
     assert set(every) == set(MASKS), "a new mask needs a strategy here"
-    return st.one_of(*every.values())
+    return st.one_of(*(strategy for cls, strategy in every.items() if issubclass(cls, kinds)))
 
 
 def mixings(depth: int) -> st.SearchStrategy:

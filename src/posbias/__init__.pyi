@@ -54,6 +54,7 @@ from .theory.masks import Causal as Causal
 from .theory.masks import Chunked as Chunked
 from .theory.masks import CustomMask as CustomMask
 from .theory.masks import Dilated as Dilated
+from .theory.masks import Fixed as Fixed
 from .theory.masks import Full as Full
 from .theory.masks import Prefix as Prefix
 from .theory.masks import SlidingWindow as SlidingWindow
@@ -76,6 +77,7 @@ from .theory.rope_scaling import Llama3Scaling as Llama3Scaling
 from .theory.rope_scaling import LongRoPE as LongRoPE
 from .theory.rope_scaling import ProportionalRoPE as ProportionalRoPE
 from .theory.rope_scaling import YaRN as YaRN
+from .theory.sandwich import Sandwich as Sandwich
 from .theory.selection import Selected as Selected
 from .theory.variation import vary as vary
 from .training import train as train

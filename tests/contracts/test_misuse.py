@@ -208,6 +208,7 @@ def of_values() -> list[Call]:
         Call(posbias.DecayBias, {"rate": arg(0.1, "half", "zero", "large", "huge")}),
         Call(posbias.KerpleLog, {"scale": arg([0.5]), "rate": arg([0.5])}),
         Call(posbias.KerplePower, {"scale": arg([0.5]), "exponent": arg([0.5])}),
+        Call(posbias.Sandwich, {"ratios": arg([0.5], "None"), "dimension": arg(8, *BIG)}),
         Call(posbias.T5, {"biases": arg([[0.5, 0.5]]), "max_distance": arg(8, *BIG)}),
         Call(posbias.Tabulated, {"table": arg([[0.5, 0.5]])}),
         Call(posbias.DenseLogits, {"matrix": arg(np.zeros((4, 4)))}),
@@ -218,6 +219,7 @@ def of_values() -> list[Call]:
         Call(
             posbias.BlockSparse, {"block": arg(2, *BIG), "local": arg(1, *BIG), "first": arg(1, "zero", *BIG)}
         ),
+        Call(posbias.Fixed, {"block": arg(4, *BIG), "last": arg(1)}),
         Call(posbias.ScalableSoftmax, {"scale": arg([0.5]), "bias": arg([0.5])}),
         Call(posbias.StepScale, {"beta": arg(0.1, "half", "zero", "large", "huge"), "period": arg(8, *BIG)}),
         Call(posbias.LinearScaling, {"factor": arg(2.0, "half", "large", "huge")}),

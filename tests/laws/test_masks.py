@@ -31,6 +31,7 @@ from posbias.theory.masks import (
     Chunked,
     CustomMask,
     Dilated,
+    Fixed,
     Full,
     Prefix,
     SlidingWindow,
@@ -56,6 +57,9 @@ DEFINITIONS = {
             or j // mask.block < mask.first
             or (mask.stride is not None and (j // mask.block + 1) % mask.stride == 0)
         )
+    ),
+    Fixed: lambda mask, i, j, n: (
+        j <= i and (i // mask.block == j // mask.block or j % mask.block >= mask.block - mask.last)
     ),
     CustomMask: lambda mask, i, j, n: bool(
         mask.rule.content(i, j) if callable(mask.rule.content) else mask.rule.content[i, j]

@@ -26,6 +26,7 @@ from posbias.theory.known_mixing import known_mixing
 from posbias.theory.masks import MASKS, Causal
 from posbias.theory.masks.visible import Banded, Split
 from posbias.theory.mixing import MIXINGS, AttentionOnly, ConstantMixing, PerLayer, PowerDecay
+from posbias.theory.sandwich import Sandwich
 
 MOST_LAYERS, MOST_TOKENS = 128, 100_000
 HEADS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 15, 16, 20, 24, 25, 32, 40, 48, 56, 64, 96, 112, 128)
@@ -57,6 +58,7 @@ ENCODINGS: dict[type, tuple[Any, str, dict[str, Any]]] = {
             "power": ("exponent", "Exponent r₂", 0.05, 2, 0.5),
         },
     ),
+    Sandwich: (Sandwich((1.0,)), "128 dimensions, one ratio for all heads", {}),
     NeedsMeasurement: (NeedsMeasurement("rotary or learned"), "", {}),
 }
 """What the menu has of an encoding: a value, what was chosen in it, and the numbers that a slider moves: field,

@@ -4,13 +4,13 @@ Averaged over prompts, content is close to a constant off the diagonal and anoth
 (Herasimchyk et al. 2026, Proposition 4.5 and §6.1).
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
-from posbias.spec import Numbers, Open, tag, value
+from posbias.spec import Citation, Numbers, Open, members, tag, value
 from posbias.theory.distance import spread
 
 
@@ -42,6 +42,10 @@ class ConstantDiagonal:
     constant: Numbers = (0.0,)
     first_column: Numbers = (0.0,)
     kind: Literal["constant_diagonal"] = tag(default="constant_diagonal")
+    cites: ClassVar[Citation] = (
+        "herasimchyk2026",
+        "mean content as a constant and a diagonal (Proposition 4.5)",
+    )
 
     def diagonal_of(self, heads: int, groups: int | None = None) -> Float[np.ndarray, "head"]:
         """δ per head. Raises `InvalidValueError` if a count fits neither the heads nor their groups."""
@@ -60,5 +64,5 @@ Content = Annotated[
 ]
 """The content models; one's own with these methods is one too."""
 
-CONTENTS = (NoContent, ConstantDiagonal)
+CONTENTS = members(Content)
 """Every class of the union, for tests, menus and tables."""

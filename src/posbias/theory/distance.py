@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from posbias.errors import InvalidValueError
-from posbias.spec import Count, NonNegatives, Positive, Positives, Rows, later, tag, value
+from posbias.spec import Citation, Count, NonNegatives, Positive, Positives, Rows, later, tag, value
 from posbias.theory.any_length import AnyLength
 from posbias.theory.custom import Biases, OfDistance
 from posbias.theory.rope_scaling import RopeScaling, plain_angles
@@ -67,6 +67,7 @@ class RoPE(_ByDistance):
     frequencies: NonNegatives | None = None
     scaling: RopeScaling | None = later(default=None)
     kind: Literal["rope"] = tag(default="rope")
+    cites: ClassVar[Citation] = ("su2024", "rotary encoding")
     exact: ClassVar[bool] = False
     caveat: ClassVar[str] = (
         "rope's amplitudes and phases come from queries and keys; the prediction is as good as the ones given"
@@ -134,6 +135,7 @@ class T5(_ByDistance):
     biases: Rows
     max_distance: Count = 128
     kind: Literal["t5"] = tag(default="t5")
+    cites: ClassVar[Citation] = ("raffel2020", "relative biases by bucket")
 
     def __post_init__(self):
         sizes = {len(row) for row in self.biases}
@@ -168,6 +170,7 @@ class KerpleLog(_ByDistance):
     scale: NonNegatives
     rate: Positives = (1.0,)
     kind: Literal["kerple_log"] = tag(default="kerple_log")
+    cites: ClassVar[Citation] = ("chi2022", "logarithmic KERPLE kernel")
 
     def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
         """Logits at the given distances i − j, one row per head."""
@@ -185,6 +188,7 @@ class KerplePower(_ByDistance):
     scale: NonNegatives
     exponent: Positives = (1.0,)
     kind: Literal["kerple_power"] = tag(default="kerple_power")
+    cites: ClassVar[Citation] = ("chi2022", "KERPLE power kernel")
 
     def __post_init__(self):
         if max(self.exponent) > 2:

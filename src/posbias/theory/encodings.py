@@ -19,7 +19,19 @@ from posbias.arguments import positive
 from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
 from posbias.signatures import typed
-from posbias.spec import Count, NonNegative, NonNegatives, Open, Positive, Words, later, tag, value
+from posbias.spec import (
+    Citation,
+    Count,
+    NonNegative,
+    NonNegatives,
+    Open,
+    Positive,
+    Words,
+    later,
+    members,
+    tag,
+    value,
+)
 from posbias.theory.any_length import AnyLength
 from posbias.theory.distance import (
     T5,
@@ -33,6 +45,7 @@ from posbias.theory.distance import (
     Tabulated,
     spread,
 )
+from posbias.theory.sandwich import Sandwich
 from posbias.theory.selection import Selected
 
 PerHead = Float[np.ndarray, "head"]
@@ -73,6 +86,7 @@ class ALiBi(_Exponential):
     slopes: NonNegatives | None = None
     scale: Positive = 1.0
     kind: Literal["alibi"] = tag(default="alibi")
+    cites: ClassVar[Citation] = ("press2022", "ALiBi")
 
     def slopes_of(self, heads: int, groups: int | None = None) -> PerHead:
         """Decay of the logit per token of distance. Raises `InvalidValueError` if the count does not fit."""
@@ -90,6 +104,7 @@ class DecayBias(_Exponential):
 
     rate: NonNegative
     kind: Literal["decay"] = tag(default="decay")
+    cites: ClassVar[Citation] = ("wu2025", "decay mask")
 
     def slopes_of(self, heads: int, groups: int | None = None) -> PerHead:
         """Decay of the logit per token of distance: the rate, for every head."""
@@ -152,6 +167,7 @@ Positional = Annotated[
     | T5
     | KerpleLog
     | KerplePower
+    | Sandwich
     | Tabulated
     | DistanceFunction
     | DenseLogits
@@ -163,10 +179,7 @@ Positional = Annotated[
 """The positional encodings; one's own, with these methods and `exact`, is one too, with `at` if a text's length
 changes it."""
 
-POSITIONALS = (
-    NoPE, ALiBi, DecayBias, RoPE, T5, KerpleLog, KerplePower, Tabulated, DistanceFunction, DenseLogits,
-    Selected, NeedsMeasurement
-)  # fmt: skip
+POSITIONALS = members(Positional)
 """Every class of the union, for tests, menus and tables."""
 
 

@@ -269,8 +269,8 @@ def masks_of(pattern: Pattern, tokens: int) -> tuple[Mask, ...]:
     whole("tokens", tokens, 1)
     if isinstance(pattern, Architecture):
         return tuple(layer.mask for layer in pattern.layers)
-    masks = (pattern,) if isinstance(pattern, MASKS) else pattern
-    if not isinstance(masks, Sequence) or not masks or not all(isinstance(one, MASKS) for one in masks):
+    masks = pattern if isinstance(pattern, Sequence) else (pattern,)
+    if not masks or not all(isinstance(one, MASKS) for one in masks):
         names = ", ".join(cls.__name__ for cls in MASKS)
         raise InvalidValueError(
             f"pattern: {shortened(pattern)} given, "

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
-from posbias.spec import Count, Fraction, Fractions, NonNegative, Open, tag, value
+from posbias.spec import Citation, Count, Fraction, Fractions, NonNegative, Open, members, tag, value
 
 Layers = Float[np.ndarray, "layer"]
 """A number per layer, bottom first."""
@@ -89,6 +89,7 @@ class AttentionOnly(_Known):
     """λ = 1: no residual connection, the setting of Wu et al. 2025."""
 
     kind: Literal["attention_only"] = tag(default="attention_only")
+    cites: ClassVar[Citation] = ("wu2025", "rollout without residual connections")
 
     def values(self, depth: int) -> Float[np.ndarray, "layer"]:
         """λ per layer."""
@@ -100,6 +101,7 @@ class AbnarZuidema(_Known):
     """λ = ½: the fixed residual of attention rollout as first proposed (Abnar and Zuidema 2020)."""
 
     kind: Literal["abnar_zuidema"] = tag(default="abnar_zuidema")
+    cites: ClassVar[Citation] = ("abnar2020", "a residual connection of one half")
 
     def values(self, depth: int) -> Float[np.ndarray, "layer"]:
         """λ per layer."""
@@ -132,7 +134,7 @@ Mixing = Annotated[
 ]
 """The mixing schedules; one's own, with `values` and the words `assumed`, is one too."""
 
-MIXINGS = (ConstantMixing, PowerDecay, PerLayer, MeasuredMixing, AttentionOnly, AbnarZuidema, PreNormInit)
+MIXINGS = members(Mixing)
 """Every class of the union, for tests, menus and tables."""
 
 __getattr__ = or_moved(__name__)

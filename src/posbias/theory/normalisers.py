@@ -8,7 +8,7 @@ that are no attention (linear attention, state spaces, short convolutions) divid
 """
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -16,7 +16,7 @@ from pydantic import Field, FiniteFloat
 from scipy.special import expit
 
 from posbias.errors import InvalidValueError
-from posbias.spec import tag, value
+from posbias.spec import Citation, members, tag, value
 from posbias.theory.any_length import AnyLength
 
 Logits = Float[np.ndarray, "*heads key"]
@@ -46,6 +46,7 @@ class ReLU(AnyLength):
     """
 
     kind: Literal["relu"] = tag(default="relu")
+    cites: ClassVar[Citation] = ("gu2025", "attention that another similarity than the exponential makes")
 
     def weights_of(self, logits: Logits) -> Logits:
         """Weights of keys; rows sum to one or are zero."""
@@ -66,6 +67,7 @@ class Sigmoid:
 
     bias: FiniteFloat | None = None
     kind: Literal["sigmoid"] = tag(default="sigmoid")
+    cites: ClassVar[Citation] = ("ramapuram2024", "sigmoid attention")
 
     def at(self, tokens: int) -> "Sigmoid":
         """The same with the bias of a text of `tokens` tokens, where none was given."""
@@ -97,6 +99,7 @@ class Unnormalised(AnyLength):
     """
 
     kind: Literal["unnormalised"] = tag(default="unnormalised")
+    cites: ClassVar[Citation] = ("sun2023", "decay kernels whose rows keep their own sum")
 
     def weights_of(self, logits: Logits) -> Logits:
         """Weights of keys: the exponentials of their logits, infinite where a double cannot hold them."""
@@ -107,5 +110,5 @@ class Unnormalised(AnyLength):
 Normaliser = Annotated[Softmax | ReLU | Sigmoid | Unnormalised, Field(discriminator="kind")]
 """How rows of attention are made."""
 
-NORMALISERS = (Softmax, ReLU, Sigmoid, Unnormalised)
+NORMALISERS = members(Normaliser)
 """Every class of the union, for tests, menus and tables."""

@@ -5,13 +5,13 @@ for a whole row of logits, positional and content, and not for the logit of a le
 with the query.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 from pydantic import Field
 
-from posbias.spec import Count, NaturalNumber, NonNegative, Numbers, Open, tag, value
+from posbias.spec import Citation, Count, NaturalNumber, NonNegative, Numbers, Open, members, tag, value
 from posbias.theory.distance import spread
 
 Positions = Int[np.ndarray, "query"]
@@ -29,6 +29,7 @@ class ScalableSoftmax:
     scale: Numbers
     bias: Numbers = (0.0,)
     kind: Literal["scalable_softmax"] = tag(default="scalable_softmax")
+    cites: ClassVar[Citation] = ("nakanishi2025", "a softmax that scales with the number of keys")
 
     def factors_at(self, positions: Positions, heads: int, groups: int | None = None) -> Factors:
         """The factors of queries at these positions. Raises `InvalidValueError` if a count does not fit."""
@@ -49,6 +50,7 @@ class StepScale:
     period: Count
     first: NaturalNumber = 1
     kind: Literal["step_scale"] = tag(default="step_scale")
+    cites: ClassVar[Citation] = ("meta2025", "logits that grow with the position of the query")
 
     def factors_at(self, positions: Positions, heads: int, groups: int | None = None) -> Factors:
         """The factors of queries at these positions, the same for all heads."""
@@ -63,5 +65,5 @@ QueryScale = Annotated[
 ]
 """The temperatures by position; one's own with this method is one too."""
 
-QUERY_SCALES = (ScalableSoftmax, StepScale)
+QUERY_SCALES = members(QueryScale)
 """Every class of the union, for tests, menus and tables."""

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from pydantic import Field
 
 from posbias.errors import InvalidValueError
-from posbias.spec import Count, Fraction, Positive, Positives, tag, value
+from posbias.spec import Citation, Count, Fraction, Positive, Positives, members, tag, value
 from posbias.theory.any_length import AnyLength
 
 Angles = Float[np.ndarray, "pair"]
@@ -37,6 +37,7 @@ class LinearScaling(_SizeKept, AnyLength):
 
     factor: Positive
     kind: Literal["linear_scaling"] = tag(default="linear_scaling")
+    cites: ClassVar[Citation] = ("chen2023", "rotary positions pressed together")
 
     def angles_of(self, base: float, dimension: int) -> Angles:
         """Angles in radians per token, one per pair."""
@@ -55,6 +56,7 @@ class DynamicNTK(_SizeKept):
     trained: Count
     tokens: Count | None = None
     kind: Literal["dynamic_ntk"] = tag(default="dynamic_ntk")
+    cites: ClassVar[Citation] = ("peng2024", "a rotary base that grows with the text")
 
     def at(self, tokens: int) -> "DynamicNTK":
         """The same for a text of so many tokens, where none was given."""
@@ -87,6 +89,7 @@ class YaRN(AnyLength):
     truncate: bool = True
     attention_factor: Positive | None = None
     kind: Literal["yarn"] = tag(default="yarn")
+    cites: ClassVar[Citation] = ("peng2024", "YaRN's rotary scaling")
 
     def __post_init__(self):
         if not self.slow < self.fast:
@@ -123,6 +126,7 @@ class Llama3Scaling(_SizeKept, AnyLength):
     low: Positive = 1.0
     high: Positive = 4.0
     kind: Literal["llama3"] = tag(default="llama3")
+    cites: ClassVar[Citation] = ("dubey2024", "Llama 3.1's rotary scaling")
 
     def __post_init__(self):
         if not self.low < self.high:
@@ -204,5 +208,5 @@ RopeScaling = Annotated[
 ]
 """The rotary scalings."""
 
-ROPE_SCALINGS = (LinearScaling, DynamicNTK, YaRN, Llama3Scaling, LongRoPE, ProportionalRoPE)
+ROPE_SCALINGS = members(RopeScaling)
 """Every class of the union, for tests, menus and tables."""

@@ -20,8 +20,8 @@ from jaxtyping import Bool, Float
 
 from posbias.arguments import whole
 from posbias.errors import InvalidValueError
+from posbias.spec import Citation, tag, value
 from posbias.spec import Rows as Rates
-from posbias.spec import tag, value
 from posbias.theory.any_length import AnyLength
 from posbias.theory.distance import Distances, Logits, Tabulated
 
@@ -41,6 +41,7 @@ class Selected(AnyLength):
     rates: Rates
     after: Rates | None = None
     kind: Literal["selected"] = tag(default="selected")
+    cites: ClassVar[Citation] = ("deepseek2025", "sparse selection of keys")
     exact: ClassVar[bool] = False
     caveat: ClassVar[str] = (
         "selected tokens count by their rates; the mean of a softmax over what is selected is not the softmax of "

@@ -12,44 +12,27 @@ from posbias.papers import OURS
 from posbias.papers.study import Study
 from posbias.papers.theorems import Statements, statements_of
 from posbias.spec import encode
+from posbias.theory.content import CONTENTS
+from posbias.theory.distance import RoPE
+from posbias.theory.encodings import POSITIONALS
+from posbias.theory.masks import MASKS
+from posbias.theory.mixing import MIXINGS
+from posbias.theory.normalisers import NORMALISERS
+from posbias.theory.query_scale import QUERY_SCALES
+from posbias.theory.rope_scaling import ROPE_SCALINGS
 
 Use = tuple[str, str]
 """A citation key, and why it is cited."""
 Uses = Iterator[Use]
+MEMBERS = (*MASKS, *POSITIONALS, *ROPE_SCALINGS, *CONTENTS, *MIXINGS, *NORMALISERS, *QUERY_SCALES)
+"""Every class of the unions of an architecture; what one `cites` stands in the class."""
 KINDS: dict[str, Use] = {
-    "alibi": ("press2022", "ALiBi"),
-    "rope": ("su2024", "rotary encoding"),
-    "rotary": ("su2024", "rotary encoding"),
-    "linear_scaling": ("chen2023", "rotary positions pressed together"),
-    "dynamic_ntk": ("peng2024", "a rotary base that grows with the text"),
-    "yarn": ("peng2024", "YaRN's rotary scaling"),
-    "llama3": ("dubey2024", "Llama 3.1's rotary scaling"),
-    "selected": ("deepseek2025", "sparse selection of keys"),
-    "t5": ("raffel2020", "relative biases by bucket"),
-    "kerple_log": ("chi2022", "logarithmic KERPLE kernel"),
-    "kerple_power": ("chi2022", "KERPLE power kernel"),
+    "rotary": RoPE.cites,
     "sinusoidal": ("vaswani2017", "sinusoidal encoding"),
-    "decay": ("wu2025", "decay mask"),
-    "sliding_window": ("beltagy2020", "sliding-window attention"),
-    "prefix": ("wu2025", "prefix mask"),
-    "chunked": ("meta2025", "chunked attention"),
-    "dilated": ("beltagy2020", "dilated attention"),
-    "block_sparse": ("zaheer2020", "block-sparse attention"),
-    "scalable_softmax": ("nakanishi2025", "a softmax that scales with the number of keys"),
-    "step_scale": ("meta2025", "logits that grow with the position of the query"),
-    "constant_diagonal": (
-        "herasimchyk2026",
-        "mean content as a constant and a diagonal (Proposition 4.5)",
-    ),
-    "relu": ("gu2025", "attention that another similarity than the exponential makes"),
-    "sigmoid": ("ramapuram2024", "sigmoid attention"),
-    "unnormalised": ("sun2023", "decay kernels whose rows keep their own sum"),
     "sink_softmax": ("miller2023", "a softmax beside a sink"),
-    "attention_only": ("wu2025", "rollout without residual connections"),
-    "abnar_zuidema": ("abnar2020", "a residual connection of one half"),
     "layernorm": ("ba2016", "LayerNorm"),
     "rmsnorm": ("zhang2019", "RMSNorm"),
-}
+} | {cls.kind: cls.cites for cls in MEMBERS if hasattr(cls, "cites")}
 """Encodings, masks, contents, mixings and norms by their `kind`; others have no source."""
 MODELS: dict[str, Use] = {
     "bloom": ("bigscience2022", "BLOOM"),

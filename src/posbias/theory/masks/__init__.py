@@ -10,21 +10,22 @@ from typing import Annotated
 
 from pydantic import Field
 
-from posbias.spec import Open
+from posbias.spec import Open, members
 from posbias.theory.masks.block_sparse import BlockSparse
 from posbias.theory.masks.causal import Causal, Full
 from posbias.theory.masks.chunked import Chunked
 from posbias.theory.masks.custom import CustomMask
 from posbias.theory.masks.dilated import Dilated
+from posbias.theory.masks.fixed import Fixed
 from posbias.theory.masks.prefix import Prefix
 from posbias.theory.masks.sliding_window import SlidingWindow
 
 Mask = Annotated[
-    Causal | SlidingWindow | Prefix | Full | Chunked | Dilated | BlockSparse | CustomMask,
+    Causal | SlidingWindow | Prefix | Full | Chunked | Dilated | BlockSparse | Fixed | CustomMask,
     Field(discriminator="kind"),
     Open("allowed", "reach", "farthest"),
 ]
 """The masks; one's own with these methods is one too."""
 
-MASKS = (Causal, SlidingWindow, Prefix, Full, Chunked, Dilated, BlockSparse, CustomMask)
+MASKS = members(Mask)
 """Every class of the union, for commands, tests, menus and tables."""

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from jaxtyping import Bool, Int
 
-from posbias.spec import Count, NaturalNumber, tag, value
+from posbias.spec import Citation, Count, NaturalNumber, tag, value
 from posbias.theory.masks.visible import LooksBack
 
 
@@ -24,6 +24,7 @@ class BlockSparse(LooksBack):
     first: NaturalNumber = 0
     stride: Count | None = None
     kind: Literal["block_sparse"] = tag(default="block_sparse")
+    cites: ClassVar[Citation] = ("zaheer2020", "block-sparse attention")
     word: ClassVar[str] = "blocks"
     varied: ClassVar[str] = "tokens in a block of the block-sparse mask"
 

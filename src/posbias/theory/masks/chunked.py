@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from jaxtyping import Bool
 
-from posbias.spec import Count, tag, value
+from posbias.spec import Citation, Count, tag, value
 from posbias.theory.masks.visible import LooksBack
 
 
@@ -20,6 +20,7 @@ class Chunked(LooksBack):
 
     width: Count
     kind: Literal["chunked"] = tag(default="chunked")
+    cites: ClassVar[Citation] = ("meta2025", "chunked attention")
     word: ClassVar[str] = "chunk"
     varied: ClassVar[str] = "width of the chunks"
 

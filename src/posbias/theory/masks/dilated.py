@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from jaxtyping import Bool, Int
 
-from posbias.spec import Count, tag, value
+from posbias.spec import Citation, Count, tag, value
 from posbias.theory.masks.visible import LooksBack
 
 
@@ -21,6 +21,7 @@ class Dilated(LooksBack):
     stride: Count
     width: Count | None = None
     kind: Literal["dilated"] = tag(default="dilated")
+    cites: ClassVar[Citation] = ("beltagy2020", "dilated attention")
     word: ClassVar[str] = "dilated"
     varied: ClassVar[str] = "stride of the dilated mask"
 

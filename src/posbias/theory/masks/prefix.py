@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from posbias.errors import InvalidValueError
-from posbias.spec import Count, tag, value
+from posbias.spec import Citation, Count, tag, value
 from posbias.theory.masks.visible import ALL, Band, LooksBack
 
 
@@ -16,6 +16,7 @@ class Prefix(LooksBack):
 
     length: Count
     kind: Literal["prefix"] = tag(default="prefix")
+    cites: ClassVar[Citation] = ("wu2025", "prefix mask")
     word: ClassVar[str] = "prefix"
     varied: ClassVar[str] = "length of the prefix"
 

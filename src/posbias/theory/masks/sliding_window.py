@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from jaxtyping import Bool
 
-from posbias.spec import Count, NaturalNumber, tag, value
+from posbias.spec import Citation, Count, NaturalNumber, tag, value
 from posbias.theory.masks.visible import Band, LooksBack
 
 
@@ -20,6 +20,7 @@ class SlidingWindow(LooksBack):
     width: Count
     sinks: NaturalNumber = 0
     kind: Literal["sliding_window"] = tag(default="sliding_window")
+    cites: ClassVar[Citation] = ("beltagy2020", "sliding-window attention")
     word: ClassVar[str] = "window"
     varied: ClassVar[str] = "width of the sliding window"
 
