@@ -63,8 +63,9 @@ class ClusterError(PosbiasError):
 
 
 def nearest(word: str, choices: Iterable[str]) -> str:
-    """Return `"; did you mean 'x'?"` for the choice nearest to `word`, never `word` itself, or an empty string."""
+    """Return `"; did you mean 'x'?"` for the choice nearest in any case, never `word` itself, or ""."""
     if len(word) > 80:
         return ""
-    close = difflib.get_close_matches(word, [one for one in choices if one != word], n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    folded = {one.lower(): one for one in choices if one != word}
+    close = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.5)
+    return f"; did you mean {folded[close[0]]!r}?" if close else ""

@@ -58,6 +58,8 @@ def read_mapping(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise InputFileError(f"{path}: not valid {path.suffix[1:].upper()}: {error}") from None
     except _yaml_error() as error:
         reason = " ".join(str(error).split())
+        if "nesting depth" in reason:  # where libyaml has a bound of its own
+            raise InputFileError(f"{path}: nested too deeply to be read") from None
         raise InputFileError(f"{path}: not valid YAML: {reason}") from None
     except RecursionError:
         raise InputFileError(f"{path}: nested too deeply to be read") from None

@@ -36,7 +36,10 @@ def _explain_one(problem: Any, cls: type, classes: Classes, of_file: bool) -> st
     match problem["type"]:
         case "unexpected_keyword_argument" | "extra_forbidden":
             keys = [name for one in _classes_at(place[:-1], cls, classes) for name in _keys(one)]
-            return f"unknown key {key!r}{nearest(str(place[-1]), keys)}"
+            said = nearest(str(place[-1]), keys) or (
+                f"; known are {', '.join(dict.fromkeys(keys))}" if keys else ""
+            )
+            return f"unknown key {key!r}{said}"
         case "missing" | "missing_argument":
             return f"key {key!r} is missing"
         case "union_tag_not_found":
@@ -131,8 +134,9 @@ def _values_in(hint: Any) -> Iterator[type]:
 
 
 def _keys(cls: type) -> list[str]:
-    """The keys that a value of a class has; what belongs to the class alone is none of them."""
-    return [field.name for field in dataclasses.fields(cls)] if dataclasses.is_dataclass(cls) else []
+    """The keys that a value of a class has, without what belongs to the class alone or has told the class."""
+    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    return [field.name for field in fields if field.name != "kind"]
 
 
 def _required(cls: type) -> list[str]:

@@ -560,10 +560,13 @@ def test_what_is_no_kind_of_value_is_not_written_as_one(write, given):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("layers = [{width = 7}]", r"unknown key 'layers\[0\]\.width'$"),
+        ("layers = [{width = 7}]", r"unknown key 'layers\[0\]\.width'; known are heads, mask, "),
         ("layers = [{haeds = 7}]", r"unknown key 'layers\[0\]\.haeds'; did you mean 'heads'\?$"),
         ('layers = [{mask = {kind = "causal", word = "x"}}]', r"unknown key 'layers\[0\]\.mask\.word'$"),
-        ('mixing = {kind = "constant", value = 0.5, assumd = 1}', r"unknown key 'mixing\.assumd'$"),
+        (
+            'mixing = {kind = "constant", value = 0.5, assumd = 1}',
+            r"unknown key 'mixing\.assumd'; known are value$",
+        ),
         (
             'layers = [{positional = {kind = "alibi", slope = 1}}]',
             r"positional\.slope'; did you mean 'slopes'\?$",

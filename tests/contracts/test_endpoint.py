@@ -4,6 +4,7 @@ import email.utils
 import logging
 import re
 import socket
+import threading
 import time
 
 import pytest
@@ -35,7 +36,14 @@ def says_the_last(number, body):
     ("api", "path"), [("chat", "/v1/chat/completions"), ("completion", "/v1/completions")]
 )
 def test_a_server_answers_as_a_function_does(api, path):
-    with serving(says_the_last) as server:
+    second = threading.Event()
+
+    def beside_another(number, body):
+        # the first waits for a second, which only comes while the first is open
+        second.wait(30) if number == 1 else second.set()
+        return says_the_last(number, body)
+
+    with serving(beside_another) as server:
         curve = ask(Endpoint(server.url, "m", api=api), JOB, concurrency=3)
     alone = ask(lambda prompt: re.findall(r'"[\w ]+": "([\w ]+)"', prompt)[-1], JOB)
     assert (curve.found == alone.found).all()

@@ -204,7 +204,10 @@ def test_what_is_no_attention_is_refused_in_one_line(arrays, says):
 def test_arguments_that_do_not_fit_are_refused():
     attention = Attention.from_arrays(weights((2, 2, 4)))
     for wrong, says in (
-        (lambda: attention.rollout((0.1, 0.2, 0.3)), r"3 given, 2 \(one per layer\) needed"),
+        (
+            lambda: attention.rollout((0.1, 0.2, 0.3)),
+            r"mixing: 3 coefficients given, 2 \(one per layer\) needed",
+        ),
         (lambda: attention.rollout(1.5), "mixing: 1.5 given"),
         (lambda: attention.rollout("residual"), "mixing: 'residual' given, a number, one for each layer"),
         (lambda: attention.rollout(0.5, 4), "query: 4 given, a position from -4 to 3"),

@@ -37,11 +37,17 @@ def architecture_from(given: str) -> tuple[Any, int | None]:
 
 
 def need_profile(given: Path) -> None:
-    """Raise `InputFileError` where an architecture is named and a file with a profile is needed."""
+    """Raise `InputFileError` where an architecture is given and a file with a profile is needed."""
     name = str(given)
-    if not given.exists() and (name.lower() in _presets() or _bundled(name).is_file()):
+    if not given.exists():
+        what = "an architecture's name" if name.lower() in _presets() or _bundled(name).is_file() else None
+    elif given.suffix in (".toml", ".yaml", ".yml") or given.name == "config.json":
+        what = "an architecture's file"
+    else:
+        what = "a model's folder" if (given / "config.json").is_file() else None
+    if what is not None:
         raise InputFileError(
-            f"{name}: an architecture's name given, a file needed: a measurement's .nc, a list of weights, or the "
+            f"{name}: {what} given, a file with a profile needed: a measurement's .nc, a list of weights, or the "
             f"JSON that `posbias predict {name} --tokens N --out FILE` writes"
         )
 

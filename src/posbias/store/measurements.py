@@ -72,9 +72,9 @@ def load_measurement(
     Raises `InputFileError` when the file is missing, is not NetCDF, does not hold a measurement, lacks a variable
     or is damaged; unless it is `sure` to be a measurement's, an error names all commands that may have written it.
     """
+    read = _load(path, MEASUREMENT, needs, sure)  # which says what to install where xarray is absent
     from posbias.store.labelled import Measurement
 
-    read = _load(path, MEASUREMENT, needs, sure)
     return Measurement(read.data_vars, read.coords, read.attrs)
 
 

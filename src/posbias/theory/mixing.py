@@ -65,7 +65,7 @@ class PerLayer(_Known):
         """λ per layer. Raises `InvalidValueError` if there are not `depth` of them."""
         if len(self.coefficients) != depth:
             raise InvalidValueError(
-                f"coefficients: {len(self.coefficients)} given, {depth} (one per layer) needed"
+                f"mixing: {len(self.coefficients)} coefficients given, {depth} (one per layer) needed"
             )
         return np.array(self.coefficients, dtype=np.float64)
 

@@ -139,7 +139,6 @@ def test_predict_draws(architecture, tmp_path, suffix):
         (["predict", "small.toml", "--plot", "p.bmpp"], "'bmpp' given, one of svg, png, pdf needed"),
         (["predict", "small.toml", "--tokns", "4"], "--tokns"),
         (["preditc", "small.toml"], 'Did you mean "predict"'),
-        (["compare", "small.toml", "list.json"], "small.toml: not valid JSON"),
         (["compare", "list.json", "words.json"], "words.json: holds no list of numbers"),
         (["compare", "list.json", "longer.json"], "3 positions given, 4 needed"),
         (["compare", "list.json", "negative.json"], "negative.json: mass: negative"),
@@ -175,7 +174,15 @@ def test_predict_draws(architecture, tmp_path, suffix):
         (["predict", "curve.png"], "curve.png: suffix '.png' given, .toml, .yaml, .yml or .json needed"),
         (["predict"], "architecture: none given, one needed: A TOML, YAML or JSON file"),
         (["compare", "list.json"], "q: none given, one needed: The reference, in any of the same forms"),
-        (["compare", "bloom-176b", "list.json"], "bloom-176b: an architecture's name given, a file needed"),
+        (["compare", "bloom-176b", "list.json"], "bloom-176b: an architecture's name given, a file with a"),
+        (["compare", "small.toml", "list.json"], "small.toml: an architecture's file given, a file with"),
+        (["compare", "model", "list.json"], "model: a model's folder given, a file with a profile needed"),
+        (["compare", "model/config.json", "list.json"], "`posbias predict model/config.json --tokens N --out"),
+        (["predict", "cased.toml"], "kind 'ALiBi' given, one of nope, alibi"),
+        (["predict", "cased.toml"], "did you mean 'alibi'?"),
+        (["predict", "shared.toml"], "'layers[0].num_key_value_heads'; known are heads, mask, positional, "),
+        (["predict", "wide.toml"], "unknown key 'layers[0].mask.window'; did you mean 'width'?"),
+        (["predict", "number.toml"], '0.3 given, keys with a kind needed: {kind = "constant", value = 0.3}'),
         (["compare", "list.json", "tiny-rope"], "`posbias predict tiny-rope --tokens N --out FILE` writes"),
         (["compare", "curve", "list.json"], "posbias: curve: no such file\n"),
         (["compare", "list.jsom", "list.json"], "list.jsom: no such file; did you mean 'list.json'?"),
@@ -222,7 +229,13 @@ def test_bad_input_is_one_clear_line(architecture, tmp_path, arguments, words, c
         "huge.json": "[1" + "0" * 400 + ", 1, 1]",
         "query.json": '{"profile": [0.25, 0.25, 0.5], "query": "a"}',
         "earlier.json": '{"profile": [0.5, 0.5, 0.0], "query": 1}',
+        "cased.toml": ARCHITECTURE.replace("alibi", "ALiBi"),
+        "shared.toml": ARCHITECTURE + "num_key_value_heads = 2",
+        "wide.toml": ARCHITECTURE + 'mask = {kind = "sliding_window", width = 8, window = 8}',
+        "number.toml": ARCHITECTURE.replace('{kind = "constant", value = 0.3}', "0.3"),
+        "model/config.json": '{"model_type": "llama"}',
     }
+    (tmp_path / "model").mkdir()
     for name, content in files.items():
         (tmp_path / name).write_text(content)
     before = sorted(tmp_path.iterdir())
