@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from posbias.estimate import Estimate
@@ -51,6 +51,7 @@ def test_a_masked_diagonal_leaves_the_colours_to_the_others(result):
 @given(
     st.lists(st.tuples(st.floats(-50, 50), st.floats(0, 1)), min_size=1, max_size=20),
 )
+@example([(1.0, 5e-324)])
 def test_colours_reach_over_all_scores_and_far_beyond_their_errors(entries):
     scores, se = np.array(entries).T
     low, high = colour_span(scores, se)
