@@ -581,3 +581,8 @@ def test_only_keys_that_the_place_takes_are_suggested(write, line, said):
 def test_what_belongs_to_a_class_is_no_key_of_its_values():
     with pytest.raises(InvalidValueError, match=r"^Causal: unknown key 'word'$"):
         Causal(word="x")
+
+
+def test_a_preset_named_for_a_file_is_pointed_to():
+    with pytest.raises(InputFileError, match=r"^bloom-176b: no such file; .*`posbias\.preset\('bloom-176b'\)`$"):
+        load_architecture("bloom-176b")

@@ -14,6 +14,7 @@ from posbias.spec import decode
 from posbias.theory.architecture import Architecture
 from posbias.theory.custom import code_of
 from posbias.theory.huggingface import from_huggingface
+from posbias.theory.presets import PRESETS
 from posbias.theory.rollout_files import ArchitectureFile, from_published
 
 
@@ -33,6 +34,8 @@ def read_architecture(path: str | os.PathLike[str]) -> ArchitectureFile:
     path = Path(path)
     if path.is_dir():
         path = path / "config.json"
+    if not path.exists() and path.name in PRESETS:
+        raise InputFileError(f"{path}: no such file; a preset of that name is `posbias.preset({path.name!r})`")
     data = read_mapping(path)
     try:
         if "model_type" in data:
