@@ -584,5 +584,7 @@ def test_what_belongs_to_a_class_is_no_key_of_its_values():
 
 
 def test_a_preset_named_for_a_file_is_pointed_to():
-    with pytest.raises(InputFileError, match=r"^bloom-176b: no such file; .*`posbias\.preset\('bloom-176b'\)`$"):
+    with pytest.raises(
+        InputFileError, match=r"^bloom-176b: no such file; .*`posbias\.preset\('bloom-176b'\)`$"
+    ):
         load_architecture("bloom-176b")

@@ -18,6 +18,7 @@ from posbias.theory.masks import Causal, Chunked, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, PerLayer
 from posbias.theory.rollout import influence, rollout, sweep, trajectory
 from posbias.theory.rollout.kernel import dense_influence, layer_kernel
+from posbias.theory.sandwich import Sandwich
 
 tokens_up_to_300 = st.one_of(st.integers(SHORTEST, 12), st.integers(120, 140), st.integers(250, 300))
 
@@ -104,8 +105,9 @@ def test_a_window_of_the_whole_text_is_causal(layer, tokens, more):
 @given(layers(sinks=False), st.integers(SHORTEST, 60))
 def test_heads_count_through_their_weights_alone(layer, tokens):
     """Doubling every head, by list or by groups, changes nothing."""
-    # slopes that are not told follow from the number of heads
-    assume(not isinstance(layer.positional, ALiBi) or layer.positional.slopes is not None)
+    # slopes and ratios that are not told follow from the number of heads
+    told = [getattr(layer.positional, name, ()) for name in ("slopes", "ratios")]
+    assume(not isinstance(layer.positional, ALiBi | Sandwich) or None not in told)
     grouped = dataclasses.replace(
         layer, heads=2 * layer.heads, groups=layer.heads, head_weights=_halved(layer.head_weights)
     )

@@ -282,6 +282,6 @@ PRESETS: dict[str, Preset] = {
 def preset(name: str) -> Architecture:
     """The architecture of a model of `PRESETS`, by name. Raises `InvalidValueError` naming the nearest one."""
     if name not in PRESETS:
-        hint = nearest(str(name).lower(), PRESETS)
+        hint = nearest(str(name), PRESETS)
         raise InvalidValueError(f"preset: {shortened(name)} given, a name of `posbias presets` needed{hint}")
     return PRESETS[name].architecture
