@@ -55,7 +55,12 @@ def typed(call: C) -> C:
                     isinstance(given, Integral) and not isinstance(given, bool) and not is_integer(given)
                 )
                 size = " below 2**63" if too_large else ""
-                raise InvalidValueError(f"{name}: {shortened(given)} given, {words(hint)}{size} needed")
+                own = (
+                    "; its profile() is one"
+                    if hasattr(type(given), "profile") and "Profile" in str(hint)
+                    else ""
+                )
+                raise InvalidValueError(f"{name}: {shortened(given)} given, {words(hint)}{size} needed{own}")
             if name in paths and isinstance(given, str) and not 0 < len(given.strip("\0")) <= LONGEST_PATH:
                 raise InvalidValueError(f"{name}: {shortened(given)} given, a path needed")
         return call(*args, **kwargs)

@@ -74,15 +74,19 @@ def test_scores_lengths_prefix_and_suffix_are_those_given():
 
 
 def test_characters_are_not_taken_for_tokens():
-    """A profile of 72 tokens is not for lengths far from them; what is counted in characters cannot be so far."""
+    """A profile of 72 tokens is not for lengths far from them; of characters eight are one token."""
     told, untold = (
         Reordering(profile="smollm2-135m", length=lambda text: 500.0),
         Reordering(profile="smollm2-135m"),
     )
-    for reordering in (told, untold):
-        reordering.places(TEXTS, [text * 20 for text in TEXTS], KEPT)
-    assert any("72 tokens" in one for one in told.last.extrapolated)
-    assert not any("tokens" in one for one in untold.last.extrapolated)
+    characters = sum(map(len, TEXTS))
+    for times in (8, 9):
+        assert (times * characters > 8 * 1.5 * 72) == (times == 9)
+        for reordering in (told, untold):
+            reordering.places(TEXTS, [text * times for text in TEXTS], KEPT)
+        assert any("measured at 72 tokens, these are 2,500" in one for one in told.last.extrapolated)
+        far = f"measured at 72 tokens, these are {times * characters:,} characters"
+        assert (far in untold.last.extrapolated) == (times == 9)
 
 
 def test_no_documents_stay_none():

@@ -1,6 +1,7 @@
 """Orders of documents: search against all permutations, worth against its definition, gains against noise."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posbias.errors import InvalidValueError
+from posbias.estimate import Estimate
+from posbias.imports.trials import of_rows
 from posbias.ordering import STRATEGIES, order
 from posbias.ordering.known import known_profiles, of_places, profile_of
 from posbias.ordering.search import best_order, most, swapped, worths
@@ -203,6 +206,32 @@ def test_documents_are_put_in_order():
     assert found.of(["a", "b", "c"]) == ["c", "b", "a"]
     with pytest.raises(InvalidValueError, match="2 given, the 3"):
         found.of(["a", "b"])
+
+
+def test_a_gain_is_told_with_its_interval_and_never_as_more_prompts_than_are_counted():
+    scores = 1 / np.arange(1, 11)
+    found = order(10, scores, profile="smollm2-135m")
+    low, high = found.gains["as given"].interval
+    verdict, gain = str(found).split("\n")[:2]
+    assert f"(95 % interval {low:.4f} to {high:.4f}) in accuracy" in gain
+    assert verdict.startswith(f"reorder: {', '.join(map(str, found.permutation))}, counted from 0 (")
+    told = Estimate(1e-9, 0.02, 100)
+    for gain, said in (
+        (told, "more than 10,000 prompts behind"),
+        (Estimate(0.01, 0.02, 100), "about 1,500 prompts"),
+    ):
+        unsure = replace(found, gains={"as given": gain})
+        assert unsure.verdict == "not known"
+        assert said in str(unsure)
+    worse = replace(found, gains={"as given": Estimate(-0.1, 0.02, 100)})
+    assert str(worse).startswith("not known whether another order helps; leave the order as it is (")
+
+
+def test_attributions_are_neither_nats_nor_documents():
+    samples = np.random.default_rng(0).normal(size=(30, 64)) + np.linspace(0, 1, 64)
+    found = order(10, range(1, 11), profile=of_rows(samples, kind="signed", measures="attribution", attrs={}))
+    assert found.unit == "in attribution"
+    assert found.extrapolated == ("measured at 64 positions, these are 10 documents",)
 
 
 def test_what_the_profile_was_not_measured_at_is_said():

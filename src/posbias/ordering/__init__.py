@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.errors import InvalidValueError
-from posbias.estimate import Estimate
+from posbias.estimate import Estimate, about
 from posbias.ordering.basis import basis, extrapolated, unit, warnings
 from posbias.ordering.gains import Judge
 from posbias.ordering.known import profile_of
@@ -147,17 +147,28 @@ class Ordering:
 
     def __str__(self) -> str:
         said = {
-            "reorder": f"reorder: {', '.join(map(str, self.permutation))}",
+            "reorder": f"reorder: {', '.join(map(str, self.permutation))}, counted from 0",
             "no difference": "no difference: leave the order as it is",
             "not known": "not known whether another order helps",
         }[self.verdict]
         if self.verdict == "not known":
             said += f": {'; '.join(self.extrapolated)}" if self.extrapolated else ""
             where = "with such documents" if self.extrapolated else "behind the profile"
-            said += f"; about {more:,} prompts {where} would tell" if (more := self.prompts_to_tell) else ""
+            more = self.prompts_to_tell
+            said += f"; {about(more)} prompts {where} would tell" if more else "; leave the order as it is"
         lines = [f"{said} ({self.basis})"]
-        lines += [f"gain over {name}: {gain} {self.unit}" for name, gain in self.gains.items()]
+        lines += [f"gain over {name}: {_words(gain)} {self.unit}" for name, gain in self.gains.items()]
         return "\n".join([*lines, *self.warnings])
+
+
+def _words(gain: Estimate) -> str:
+    """A gain with its interval; all digits where it has none."""
+    if not gain.known or not gain.se:
+        return f"{gain.value:.4g}"
+    number, _, error = str(gain).partition(" ± ")
+    digits = len(error.partition(".")[2]) if "e" not in error else 6
+    low, high = gain.interval
+    return f"{number} (95 % interval {low:.{digits}f} to {high:.{digits}f})"
 
 
 def _plain(one: Estimate) -> dict[str, Any]:
@@ -182,8 +193,8 @@ def order(
     `documents`: they themselves, or how many. `profile`: one, or what `profile_of` takes (a known model, a file).
     `scores` ≥ 0, one each, in proportion to the chance that a document holds what is asked for; `score_errors`
     their standard errors. `lengths` of documents, `prefix` before and `suffix` behind them are in one unit, tokens
-    unless `in_tokens` says no (None: all documents as long). Raises `InvalidValueError` for numbers that cannot be
-    right, and as `profile_of`.
+    or, where `in_tokens` says no, characters (None: all documents as long). Raises
+    `InvalidValueError` for numbers that cannot be right, and as `profile_of`.
     """
     if not isinstance(profile, Profile):
         profile = profile_of(str(profile))
@@ -206,7 +217,7 @@ def order(
         basis(profile),
         tuple(warnings(profile)),
         unit(profile),
-        tuple(extrapolated(profile, slots, count, in_tokens and lengths is not None, asked)),
+        tuple(extrapolated(profile, slots, count, None if lengths is None else in_tokens, asked)),
     )
 
 

@@ -6,9 +6,12 @@ from typing import Any
 from posbias.imports.trials import FEWEST_PLACES
 from posbias.ordering.slots import Slots, places_of_job
 from posbias.profile import Profile
+from posbias.retrieval.statistics import QUANTITIES
 
 ALIKE = 1.5
 """How many times longer or shorter than the prompts behind a profile others may be without a word."""
+MOST_CHARACTERS = 8
+"""Characters of a token at most, on average over a prompt: running English has four to five."""
 BASELINE = "baseline"
 """What a profile measures that was not measured."""
 
@@ -30,7 +33,9 @@ def basis(profile: Profile) -> str:
 
 def unit(profile: Profile) -> str:
     """What worth is counted in."""
-    return {"mass": "of an even spread", "rate": f"in {profile.measures}"}.get(profile.kind, "nats")
+    if profile.kind == "mass":
+        return "of an even spread"
+    return "nats" if profile.kind == "signed" and profile.measures in QUANTITIES else f"in {profile.measures}"
 
 
 def warnings(profile: Profile) -> list[str]:
@@ -51,8 +56,14 @@ def warnings(profile: Profile) -> list[str]:
     return said
 
 
-def extrapolated(profile: Profile, slots: Slots, documents: int, in_tokens: bool, asked: int) -> list[str]:
-    """In what the documents differ from those measured, `asked` at so many places; a baseline fits all."""
+def extrapolated(
+    profile: Profile, slots: Slots, documents: int, in_tokens: bool | None, asked: int
+) -> list[str]:
+    """In what the documents differ from those measured, `asked` at so many places; a baseline fits all.
+
+    `in_tokens`: whether lengths are tokens, or else characters, of which `MOST_CHARACTERS` are one token at least;
+    None: no lengths are known.
+    """
     said = []
     if profile.measures == BASELINE:
         return said
@@ -60,21 +71,27 @@ def extrapolated(profile: Profile, slots: Slots, documents: int, in_tokens: bool
     job = job if isinstance(job, Mapping) else {}
     places = places_of_job(profile) or profile.tokens
     if profile.kind != "mass" and documents != places:
-        said.append(_other_number(job, places, documents, bool(places_of_job(profile))))
+        said.append(_other_number(profile, job, places, documents))
     if asked < profile.tokens:
         said.append(f"measured at {asked} of {profile.tokens} places, those between are taken on a line")
     measured = profile.tokens if profile.kind == "mass" else profile.attrs.get("tokens")
     whole = slots.before + slots.total + slots.after
-    if in_tokens and measured is not None and not 1 / ALIKE <= whole / measured <= ALIKE:
+    if measured is None or in_tokens is None:
+        return said
+    if in_tokens and not 1 / ALIKE <= whole / measured <= ALIKE:
         said.append(f"measured at {measured:,.0f} tokens, these are {whole:,.0f}")
+    if not in_tokens and whole / MOST_CHARACTERS > ALIKE * measured:
+        said.append(f"measured at {measured:,.0f} tokens, these are {whole:,.0f} characters")
     return said
 
 
-def _other_number(job: Mapping[str, Any], places: int, documents: int, known: bool) -> str:
+def _other_number(profile: Profile, job: Mapping[str, Any], places: int, documents: int) -> str:
     """That the profile is of so many `places`, and which command asks about as many documents as there are."""
+    if profile.kind == "signed" and not job:
+        return f"measured at {places} positions, these are {documents} documents"
     said = f"measured with {places} documents, these are {documents}"
     if job.get("task") == "documents":
-        if not known:
+        if places_of_job(profile) is None:
             said = f"measured at {places} places of the documents, these are {documents}"
             return f"{said}: `posbias retrieve --positions {documents}` asks at each"
         return f"{said}: `posbias retrieve MODEL --trials` with {documents} documents each asks about as many"

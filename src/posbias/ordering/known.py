@@ -37,7 +37,10 @@ def profile_of(source: str) -> Profile:
         return of_places(np.array(told["samples"], dtype=np.float64), attrs)
     path = Path(source)
     if not path.suffix and not path.exists():
-        close = nearest(source, known) or f"; {', '.join(known)} comes along"
+        close = nearest(source, known) or (
+            f"; {', '.join(known)} comes along, and `posbias retrieve MODEL --endpoint URL --pairs N "
+            "--positions N` measures another, into a folder to give here"
+        )
         raise InputFileError(f"{source}: no such file and no profile of a known model{close}")
     return read(path)
 

@@ -216,7 +216,11 @@ def test_a_wrong_line_is_named(here, capsys, rows, said):
 
 def test_an_unknown_profile_names_those_that_come_along(here, capsys):
     name = hits(here, [{"tokens": 3, "score": 1}])
-    for given, said in (("smollm", "did you mean 'smollm2-135m'"), ("there.nc", "no such file")):
+    for given, said in (
+        ("smollm", "did you mean 'smollm2-135m'"),
+        ("there.nc", "no such file"),
+        ("gpt-4", "`posbias retrieve MODEL --endpoint URL --pairs N --positions N` measures another"),
+    ):
         with pytest.raises(SystemExit) as ended:
             main(["order", name, "--profile", given])
         assert ended.value.code == 2
