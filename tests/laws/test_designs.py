@@ -17,7 +17,7 @@ from posbias.designs.targets import MiddleTarget, ReachTarget, target_of
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.profile import Profile, uniform
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.configs import load_architecture
+from posbias.theory.configs import load_architecture, read_architecture
 from posbias.theory.encodings import ALiBi, NeedsMeasurement
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.masks import BlockSparse, Causal, Chunked, Dilated, Full, Prefix, SlidingWindow
@@ -308,6 +308,19 @@ def test_a_written_architecture_reads_as_itself(tmp_path_factory, mask, mixing, 
     file = tmp_path_factory.mktemp("toml") / "architecture.toml"
     file.write_text(toml_of(architecture, ("of\ntwo lines",)), encoding="utf-8")
     assert load_architecture(file) == architecture
+    file.write_text(toml_of(architecture, tokens=4096), encoding="utf-8")
+    assert load_architecture(file) == architecture
+    assert read_architecture(file).tokens == 4096
+
+
+@pytest.mark.parametrize("tokens", ["0", "'8k'", "8.5", "true"])
+def test_a_length_that_a_file_cannot_have_is_refused(tmp_path, tokens):
+    file = tmp_path / "architecture.toml"
+    file.write_text(f"tokens = {tokens}\n{toml_of(BASE)}", encoding="utf-8")
+    with pytest.raises(
+        InvalidValueError, match=r"architecture.toml: tokens: .* given, an integer ≥ 1 needed"
+    ):
+        load_architecture(file)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ class Options:
     within
         Up to which distance the target is met. Default: 0.02 of the text for a curve, else 0.
     tokens
-        Length of the text. Default: what the file says, else 256.
+        Length of the text. Default: the file's `tokens`, else 256.
     evaluations
         How many architectures are predicted at most: all that there are, if they are no more, else those that
         evolution chooses.
@@ -131,7 +131,8 @@ def _designed(job: Any, folder: Path, name: str, threads: int | None) -> dict[st
         told["file"] = f"design-{number:02}.toml"
         about = f"design {number} for {found.target.name}, {found.tokens:,} tokens: distance {one.distance!r}"
         named = replace(one.architecture, name=f"{name}-design-{number:02}")
-        write_text(folder / told["file"], toml_of(named, (about, answer["assumptions"][0])))
+        remarks = (about, answer["assumptions"][0])
+        write_text(folder / told["file"], toml_of(named, remarks, tokens=found.tokens))
     save_json({"schema": "design/1", **answer}, folder / ANSWER)
     kept.unlink(missing_ok=True)
     return answer

@@ -27,7 +27,7 @@ class Options:
     Parameters
     ----------
     tokens
-        Length of the text that the page begins with. Default: what the file says, else 256.
+        Length of the text that the page begins with. Default: the file's `tokens`, else 256.
     out
         The page to write. Default: explore.html.
     no_open

@@ -10,13 +10,15 @@ from posbias.theory.architecture import Architecture
 
 
 @typed
-def toml_of(architecture: Architecture, remarks: tuple[str, ...] = ()) -> str:
+def toml_of(architecture: Architecture, remarks: tuple[str, ...] = (), *, tokens: int | None = None) -> str:
     """The architecture in TOML, `remarks` as comments above it; layers stand on a line each.
 
+    `tokens` is the length of text that it is meant for, which commands then take where none is asked for.
     Numbers are spelt in full, and what is None is left out, as it is the default. Raises `InvalidValueError` as
     `encode`.
     """
     lines = [f"# {line}" for remark in remarks for line in remark.splitlines()]
+    lines += [] if tokens is None else [f"tokens = {tokens}"]
     for key, held in encode(architecture).items():
         if key == "layers":
             lines += [f"{key} = [", *(f"  {_spelt(layer)}," for layer in held), "]"]

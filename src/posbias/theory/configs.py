@@ -7,6 +7,7 @@ authors', anything else is ours. What a configuration does not say is assumed in
 import os
 from pathlib import Path
 
+from posbias.arguments import whole
 from posbias.errors import InputFileError, InvalidValueError, PosbiasError
 from posbias.input_files import read_mapping
 from posbias.signatures import typed
@@ -30,12 +31,17 @@ def load_architecture(path: str | os.PathLike[str]) -> Architecture:
 
 
 def read_architecture(path: str | os.PathLike[str]) -> ArchitectureFile:
-    """Like `load_architecture`, with the number of tokens that the file names, if it names one."""
+    """Like `load_architecture`, with the number of tokens that the file names, if it names one.
+
+    In a file of ours that is its key `tokens`, which belongs to no architecture.
+    """
     path = Path(path)
     if path.is_dir():
         path = path / "config.json"
     if not path.exists() and path.name in PRESETS:
-        raise InputFileError(f"{path}: no such file; a preset of that name is `posbias.preset({path.name!r})`")
+        raise InputFileError(
+            f"{path}: no such file; a preset of that name is `posbias.preset({path.name!r})`"
+        )
     data = read_mapping(path)
     try:
         if "model_type" in data:
@@ -43,14 +49,15 @@ def read_architecture(path: str | os.PathLike[str]) -> ArchitectureFile:
             return ArchitectureFile(from_huggingface(data, name), None)
         if "lambda_schedule_config" in data or "attention_config" in data:
             return from_published(data, path.stem)
-        architecture = decode(Architecture, data)
+        tokens = data.get("tokens")
+        architecture = decode(Architecture, {key: held for key, held in data.items() if key != "tokens"})
         parts = [part for layer in architecture.layers for part in (layer.mask, layer.positional)]
         code = [name for part in parts for name in code_of(part)]
         if code and path.name == "config.json":
             raise InvalidValueError(
                 f"{code[0]!r} given; a config.json may come with a model and names no code, another file needed"
             )
-        return ArchitectureFile(architecture, None)
+        return ArchitectureFile(architecture, None if tokens is None else whole("tokens", tokens, 1))
     except InputFileError:
         raise
     except PosbiasError as error:
