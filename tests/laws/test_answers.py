@@ -258,10 +258,33 @@ def test_a_width_that_was_not_reached_is_said_and_one_that_was_is_not():
     short, reached, plain = (ask(noisy, job, until=until) for until in (0.01, 0.9, None))
     assert (short.reached, reached.reached, plain.reached) == (False, True, None)
     (said,) = [line for line in short.sentences() if "is not reached" in line]
-    assert said.startswith("± 0.01 was wanted and is not reached: the 40 trials allowed ran out, ")
+    assert said.startswith("± 0.01 was wanted and is not reached by the 40 trials that there were: ")
     assert not [line for curve in (reached, plain) for line in curve.sentences() if "not reached" in line]
     silent = ask(lambda prompt: "no", replace(job, prompts=8), until=0.01)
     assert any("is not reached" in line for line in silent.sentences()), "also at chance"
+
+
+def test_who_is_not_read_even_alone_is_shown_with_an_answer():
+    job = retrieval_job("keys", pairs=6, positions=3, prompts=12)
+    silent, able = ask(lambda prompt: "As an assistant, I", job), ask(reads, job)
+    (said,) = [line for line in silent.sentences() if "even alone" in line]
+    assert "(to one, 'As an assistant, I' is answered, where '" in said
+    assert silent.missed is not None
+    right = trials_of(job).trial(0).answers[0]
+    assert silent.missed == ("As an assistant, I", right)
+    assert able.missed is None
+    assert not [line for line in able.sentences() if "even alone" in line]
+
+
+def test_without_a_job_the_documents_or_the_text_decide_it():
+    sets = tuple(
+        DocumentSet(f"what is {k}?", ("a", "b", "c"), (f"it is w{k}",), ((f"w{k}",),)) for k in range(5)
+    )
+    curve = ask(lambda prompt: " ".join(re.findall(r"w\d", prompt)), documents=sets)
+    assert (curve.job["task"], curve.job["positions"], curve.prompts) == ("documents", 4, 5)
+    assert curve.found.all()
+    text = "The sun rose over the hills. Birds sang. " * 80
+    assert ask(lambda prompt: "nothing", text=text).job["task"] == "needle"
 
 
 def test_a_verdict_on_one_end_says_that_the_other_is_not_told():
@@ -513,7 +536,9 @@ def test_gold_counted_from_1_is_hinted_at(tmp_path, caplog):
     assert not caplog.records, "one set that is right says that they count from 0"
     read_document_sets(sets_of(tmp_path, [2, [2], 2]))
     (record,) = caplog.records
-    assert "in all 3 sets the answer stands in the document before the gold one" in record.getMessage()
+    assert "in 3 of 3 sets the answer stands in the document before the gold one" in record.getMessage()
+    read_document_sets(sets_of(tmp_path, [*[2] * 12, 1]))
+    assert "in 12 of 13 sets" in caplog.records[-1].getMessage()
     for gold in (3, [3, 1]):
         with pytest.raises(InputFileError, match=r"from 0 to 2 needed \(the first is 0, not 1\)"):
             read_document_sets(sets_of(tmp_path, [gold]))

@@ -1,7 +1,8 @@
 """`posbias retrieve` of a model that is not opened here: a server is asked, or answers were made elsewhere."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from posbias.cli.asking_options import Asking, Way, spelt
 from posbias.cli.asking_tables import curve_lines, ways_lines
 from posbias.cli.jobs import resumable
 from posbias.cli.output import answer_with
-from posbias.errors import InvalidValueError
+from posbias.errors import InvalidValueError, ModelError
 from posbias.files import need_writable
 from posbias.lazy import need
 
@@ -150,16 +151,29 @@ def _asked(
             for one in requests(trials_of(job, text=text, documents=documents), job.prompts)
         ]
         most = " at most" if asking.until is not None else ""
-        log.info("to ask%s: %s", most, cost(wanted, known, asking.answer_tokens))
+        told = cost(wanted, known, asking.answer_tokens)
+        nothing = f"nothing, all answers are in {kept}; another --out asks anew"
+        log.info("to ask%s: %s", most, told if told.requests else nothing)
     curves = []
     for job in jobs:
-        with resumable(job.prompts * (job.positions + 3)) as on_event:
+        with resumable(job.prompts * (job.positions + 3)) as on_event, _kept_at_errors(kept):
             curve = ask(
                 generator, job, text=text, documents=documents, rule=asking.rule, answers=kept, asked_of=asked_of,
                 concurrency=asking.concurrency if kept is not None else 1, until=asking.until, on_event=on_event,
             )  # fmt: skip
         curves.append(curve)
     return curves
+
+
+@contextmanager
+def _kept_at_errors(kept: Path | None) -> Iterator[None]:
+    """A server's refusal says what was kept before it."""
+    try:
+        yield
+    except ModelError as error:
+        if kept is None or not kept.exists():
+            raise
+        raise ModelError(f"{error}; answers so far are kept in {kept}: the same command goes on") from None
 
 
 def _generator(name: str, way: Way, asking: Asking) -> tuple[Callable[[str], str], dict[str, Any]]:
@@ -227,6 +241,10 @@ def _jobs(options: Options, documents: "tuple[DocumentSet, ...] | None") -> "lis
 
     task = options.task if documents is None else "documents"
     prompts = options.prompts if documents is None else min(options.prompts, len(documents))
+    if documents is not None and prompts < len(documents):
+        log.info(
+            "%d of the %d questions are asked: --prompts %d asks all", prompts, len(documents), len(documents)
+        )
     wording = options.wording or ("chat" if "chat" in options.asking.api else None)
     job = retrieval_job(
         task, pairs=options.pairs, length=options.length, wording=wording, positions=options.positions,
@@ -249,9 +267,8 @@ def _refuse_of_opened(options: Options) -> None:
         if given != plain:
             inner = vars(plain) if name == "loading" else {}
             said = next((one for one in inner if getattr(given, one) != inner[one]), name)
-            raise InvalidValueError(
-                f"{spelt(said)}: given with a model that is only asked, which has no such thing"
-            )
+            needed = "another --out asks anew" if said == "rerun" else "which has no such thing"
+            raise InvalidValueError(f"{spelt(said)}: given with a model that is only asked, {needed}")
 
 
 def _folder(name: str, jobs: "list[RetrievalJob]", options: Options) -> str:

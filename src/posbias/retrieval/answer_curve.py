@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
+from posbias.arguments import shortened
 from posbias.errors import InvalidValueError
 from posbias.estimate import about
 from posbias.profile import Profile
@@ -28,6 +29,8 @@ EFFECTS = (f"mean - {ABSENT}", f"{ALONE} - middle", f"{SHUFFLED} - mean")
 """What the control arms are held against: the mean over places, or the middle."""
 WIDTHS = (0.1, 0.05, 0.02)
 """Half-widths for which the number of trials is told."""
+SELDOM = 0.5
+"""A fact that is surely found less often than so when alone is not read: something before position is wrong."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,8 @@ class AnswerCurve:
     of the fact as a share of what else there is; `words`: mean length of the placed prompts. `job` is what was
     asked, `rule` how answers are scored; `chance` is how often copying is right in a drawn order (0: there is
     nothing else to copy, or nobody knows). `until`: the half-width of the gaps' intervals that was wanted, if one
-    was. Raises `InvalidValueError` for fewer than two trials.
+    was. `missed`: an answer to the fact alone that is not right, and what is. Raises
+    `InvalidValueError` for fewer than two trials.
     """
 
     model: str
@@ -52,6 +56,7 @@ class AnswerCurve:
     words: float
     chance: float = 0.0
     until: float | None = None
+    missed: tuple[str, str] | None = None
 
     def __post_init__(self):
         if len(self.found) < 2:
@@ -173,6 +178,7 @@ class AnswerCurve:
             said = f"at chance, or not told from it by {self.prompts} trials"
             return [
                 *told,
+                *self._not_even_alone(),
                 *self._ran_out(),
                 f"{said}: the curve may show where it copies from, not what it can find",
             ]
@@ -188,12 +194,23 @@ class AnswerCurve:
         other = other_end(self.verdict, self.ends, f"{self.prompts} trials")
         return [*told, *self._ran_out(), f"verdict: {VERDICTS[self.verdict]}{other}"]
 
+    def _not_even_alone(self) -> list[str]:
+        """That something is wrong before position: with an answer, where one is known."""
+        if self.controls[ALONE].interval[1] >= SELDOM:
+            return []
+        answer, right = map(shortened, self.missed or ("", ""))
+        shown = f" (to one, {answer} is answered, where {right} is right)" if self.missed else ""
+        return [
+            f"it is seldom found even alone{shown}: read some answers; the prompt, the server's template, or what "
+            "counts as right may not fit"
+        ]
+
     def _ran_out(self) -> list[str]:
         """That the trials ended before the gaps were known as well as was wanted."""
         if self.reached is not False:
             return []
         return [
-            f"± {self.until:g} was wanted and is not reached: the {self.prompts} trials allowed ran out, "
+            f"± {self.until:g} was wanted and is not reached by the {self.prompts} trials that there were: "
             f"{about(self.trials_for(self.until or 0))} would reach it, were the spread as seen"
         ]
 

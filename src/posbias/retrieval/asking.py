@@ -22,9 +22,9 @@ from posbias.events import Event, OnEvent
 from posbias.retrieval.answer_curve import AnswerCurve
 from posbias.retrieval.answer_files import AnswerFile, Request, requests_of
 from posbias.retrieval.documents import Documents, DocumentSet
-from posbias.retrieval.job import RetrievalJob, retrieval_job
+from posbias.retrieval.job import POSITIONS, RetrievalJob, retrieval_job
 from posbias.retrieval.scoring import Rule, is_right
-from posbias.retrieval.trials import ARMS, Keys, Needle, Trial, Trials
+from posbias.retrieval.trials import ALONE, ARMS, Keys, Needle, Trial, Trials
 from posbias.retrieval.words import TOKENS_A_WORD, Words, words_in
 from posbias.signatures import typed
 from posbias.spec import encode
@@ -89,17 +89,17 @@ def ask(
 ) -> AnswerCurve:
     """Ask a generator (prompt → text) for a fact at every position, in `job.prompts` trials.
 
-    `text`, `documents`: as of `trials_of`. `rule`: how answers are scored (`scoring`), by default `contains` for
-    documents and `first` for else. `answers`: a file that keeps them and is asked first, whatever the job;
-    `asked_of`: what decides an answer beside the prompt (a model's name, a system prompt), held against that
-    file's. `concurrency` threads
-    call the generator. With `until`, trials are asked until every gap's 95 % interval is at most ± `until`, and
+    `text`, `documents`: as of `trials_of`; without a job they decide its task, and all documents are asked about.
+    `rule`: how answers are scored (`scoring`), by default `contains` for documents and `first` for else.
+    `answers`: a file that keeps them and is asked first, whatever the job; `asked_of`: what decides an answer
+    beside the prompt (a model's name, a system prompt), held against that file's. `concurrency` threads call the
+    generator. With `until`, trials are asked until every gap's 95 % interval is at most ± `until`, and
     `job.prompts` at most (`AnswerCurve.reached`). `on_event` hears of answered requests.
 
     Raises `InvalidValueError` for what cannot be right, `ModelError` where the generator returns no text, what the
     generator raises, and as `AnswerFile`.
     """
-    job = job or retrieval_job()
+    job = job or _job_of(text, documents)
     check_effort(until, concurrency)
     chosen: Rule = default_rule(job) if rule is None else rule
     trials = trials_of(job, text=text, documents=documents)
@@ -114,6 +114,14 @@ def ask(
             # what is estimated from few trials is not trusted beyond twice as many
             wanted = min(2 * round_, max(round_ + 1, curve.trials_for(until)))
             round_ = min(job.prompts, wanted)
+
+
+def _job_of(text: str | None, documents: tuple[DocumentSet, ...] | None) -> RetrievalJob:
+    """The job where none is given."""
+    if documents is None:
+        return retrieval_job("keys" if text is None else "needle")
+    fewest = min((len(one.others) + len(one.gold) for one in documents), default=0)
+    return retrieval_job("documents", positions=max(3, min(POSITIONS, fewest)), prompts=len(documents))
 
 
 def check_effort(until: float | None, concurrency: int) -> None:
@@ -163,6 +171,7 @@ class _Asked:
         self._rule: Rule = rule
         self._made: list[Trial] = []
         self._right: list[dict[str, list[tuple[bool, ...]]]] = []
+        self._missed: tuple[str, str] | None = None
 
     def add_until(
         self, count: int, generator: Generator, file: AnswerFile, concurrency: int, on_event: OnEvent
@@ -188,6 +197,9 @@ class _Asked:
                     for arm, prompts in answers.items()
                 }
             )
+            if self._missed is None and not self._right[-1][ALONE][0][0]:
+                right = trial.accepted[0][0] if trial.accepted else trial.answers[0]
+                self._missed = (file.known[_id(trial.arms[ALONE])], right)
 
     def curve(self) -> AnswerCurve:
         placed = [trial["placed"] for trial in self._right]
@@ -204,6 +216,7 @@ class _Asked:
             words=float(np.mean(words)),
             chance=1 / len(self._made[0].answers) if self._job.task == "keys" else 0.0,
             until=self._until,
+            missed=self._missed,
         )
 
 

@@ -11,7 +11,8 @@ from posbias.retrieval.templates import WORDINGS
 from posbias.signatures import typed
 from posbias.spec import Count, NaturalNumber, value
 
-_PAIRS, _LENGTH, _POSITIONS = 5, 256, 5
+_PAIRS, _LENGTH, POSITIONS = 5, 256, 5
+"""What a job has where nothing is said."""
 
 
 @value
@@ -83,7 +84,7 @@ def retrieval_job(
     if pairs is None and length is None and task != "documents":
         pairs, length = (_PAIRS, None) if task == "keys" else (None, _LENGTH)
     if positions is None:
-        positions = _POSITIONS if pairs is None else max(3, min(_POSITIONS, pairs))
+        positions = POSITIONS if pairs is None else max(3, min(POSITIONS, pairs))
     seeds.stream(seed, "retrieval")
     first = next(iter(WORDINGS[task]))
     asked = (task, pairs, length, first if wording is None else wording, positions, prompts, seed)

@@ -70,7 +70,8 @@ def test_a_server_is_asked_once_and_everything_is_kept():
         f"to ask: 48 requests, about {words * 1.3:,.0f} tokens in (1.3 a word), at most 1,536 tokens out"
         in said
     )
-    assert "to ask: 0 requests" in said_again
+    kept = "results/model-completion-keys/answers.jsonl; another --out asks anew"
+    assert f"to ask: nothing, all answers are in {kept}" in said_again
     curve = told["curves"][0]
     assert [place["accuracy"]["value"] for place in curve["positions"]] == [1, 0, 1]
     assert (curve["verdict"], curve["chance"]) == ("U", pytest.approx(1 / 6))
@@ -282,6 +283,37 @@ def test_a_server_that_refuses_leaves_no_folder(here):
     assert done.returncode == 2
     assert "no such key" in done.stderr
     assert not list(here.iterdir())
+
+
+def test_a_refusal_in_between_says_what_is_kept():
+    def tired(number, body):
+        return (
+            ("status", 401, {}, b'{"error": {"message": "quota"}}') if number > 20 else answer(number, body)
+        )
+
+    with serving(tired) as server:
+        done = called("retrieve", "m", "--endpoint", server.url, *SMALL, "-q")
+    assert done.returncode == 2
+    kept = "answers so far are kept in results/m-chat-keys/answers.jsonl: the same command goes on"
+    assert done.stderr.rstrip().endswith(kept)
+    assert len(lines("results/m-chat-keys/answers.jsonl")) >= 20
+
+
+def test_who_wants_to_ask_anew_is_told_how():
+    done = called("retrieve", "m", "--endpoint", "http://localhost:1/v1", *SMALL, "--rerun")
+    assert "rerun: given with a model that is only asked, another --out asks anew" in done.stderr
+
+
+def test_more_questions_than_are_asked_are_told():
+    rows = [
+        {"question": f"{k}?", "documents": ["a", "b", f"w{k}"], "gold": 2, "answers": [f"w{k}"]}
+        for k in range(9)
+    ]
+    Path("q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with serving(lambda number, body: "w1") as server:
+        asked_few = ("--trials", "q.jsonl", "--positions", 3, "--prompts", 4)
+        _, said = asked(server, *asked_few)
+    assert "4 of the 9 questions are asked: --prompts 9 asks all" in said
 
 
 def test_no_server_is_one_clear_line(monkeypatch):
