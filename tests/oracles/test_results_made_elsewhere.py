@@ -251,6 +251,31 @@ def causal(layers, heads, tokens, seed=0):
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "measures"), [("scores", "score"), ("accuracy", "accuracy"), ("correct", "correct")]
+)
+def test_scores_by_trial_and_place_become_rates(tmp_path, name, measures):
+    right = np.random.default_rng(0).uniform(size=(30, 5)) < np.linspace(0.9, 0.4, 5)
+    np.savez(tmp_path / "a.npz", **{name: right if name == "correct" else right.astype(float)})
+    profile = posbias.read(tmp_path / "a.npz")
+    assert (profile.kind, profile.measures, profile.samples.tolist()) == ("rate", measures, right.tolist())
+    assert profile.se == pytest.approx(right.std(axis=0, ddof=1) / np.sqrt(30))
+    whole = "scores of 30 trials at 5 places, shares"
+    assert profile.attrs["read_as"] == f"scores by place: {whole}".replace("scores of", f"{name} of")
+    np.savez(tmp_path / "b.npz", **{name: 40.0 + right})
+    assert posbias.read(tmp_path / "b.npz").mass.tolist() == pytest.approx((0.4 + right / 100).mean(axis=0))
+    for wrong in (
+        np.ones(5),
+        np.ones((3, 2)),
+        np.full((3, 4), np.nan),
+        -1.0 * np.ones((3, 4)),
+        np.array([["a"] * 3]),
+    ):
+        np.savez(tmp_path / "c.npz", **{name: wrong})
+        with pytest.raises(InputFileError, match=r"c\.npz: "):
+            posbias.read(tmp_path / "c.npz")
+
+
 def test_attention_arrays_become_their_rollout(tmp_path):
     weights = causal(3, 2, 8)
     np.save(tmp_path / "a.npy", weights)

@@ -129,6 +129,9 @@ def _provenance(p: str, profile: "Profile", q: str, reference: "Profile") -> lis
     of = {name: one.attrs.get("model") for name, one in ((p, profile), (q, reference))}
     if None not in of.values() and len(set(of.values())) == 2:
         return ["names of models differ: " + ", ".join(f"{name} of {model}" for name, model in of.items())]
+    if profile.kind == reference.kind == "rate" and profile.measures != reference.measures:
+        what = " and ".join(sorted({profile.measures, reference.measures}))
+        return [f"{what} may not be the same: compared by rank; under one name their difference is told"]
     if "calibrated_by" in profile.attrs and profile.attrs["calibrated_by"] == of[q]:
         return [f"{p}: calibrated by a measurement of {of[q]}; if that is {q}, they agree by construction"]
     return []

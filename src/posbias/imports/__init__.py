@@ -92,6 +92,11 @@ def read(path: str | os.PathLike[str], *, model: str | None = None) -> Profile:
 
 def format_of(columns: list[str], path: Path) -> Format:
     """The format with these columns. Raises `InputFileError` naming them and what the nearest format lacks."""
+    if asked.KEPT in columns:
+        raise InputFileError(
+            f"{path}: answers that `posbias retrieve` kept given; the retrieval.json beside them needed, or the "
+            f"folder that `posbias retrieve --answers {path}` makes with the same options"
+        )
     columns = [*columns, *map(plain_name, columns)]
     for form in FORMATS:
         if not form.missing(columns):

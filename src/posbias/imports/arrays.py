@@ -1,4 +1,4 @@
-"""Arrays in NumPy's files and safetensors: attention `[layer, head, query, key]`, or attributions by name.
+"""Arrays in NumPy's files and safetensors: attention `[layer, head, query, key]`; attributions, scores by name.
 
 Nothing is unpickled. What a file says that it holds is held against its bytes before an array is made of it.
 """
@@ -18,18 +18,23 @@ import numpy as np
 from posbias import memory
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.imports.attributions import attributed
+from posbias.imports.needle import scaled
+from posbias.imports.positions import RATES
+from posbias.imports.trials import FEWEST_PLACES, of_rows
 from posbias.input_files import need_ordinary
 from posbias.profile import Profile
 from posbias.store import open_tensors
 
 KINDS = (".npy", ".npz", ".safetensors")
 ATTENTION, ATTRIBUTIONS = "attention arrays", "attributions"
+SCORES = ("scores", *RATES)
+"""What an array [trial, place] of right and wrong answers, or of scores, may be called."""
 MIXING = 0.5
 """λ of the rollout, as files hold none: attention and residual in equal parts (Abnar and Zuidema 2020)."""
 
 
 def read_arrays(path: Path) -> Profile:
-    """The rollout of attention arrays with λ = ½, or attributions [prompt, position] by that name.
+    """The rollout of attention arrays with λ = ½; attributions [prompt, position] or `SCORES` by their names.
 
     Attention: the only array, of three to five axes; one called attention or attentions; or one for each layer, by
     the numbers in their names. `posbias.Attention.from_arrays` takes other λ and masks. Raises `InputFileError`.
@@ -38,6 +43,9 @@ def read_arrays(path: Path) -> Profile:
 
     arrays = _read(path)
     shapes = ", ".join(f"{name or 'array'} {array.shape}" for name, array in list(arrays.items())[:4])
+    rates = next((name for name in SCORES if name in arrays and arrays[name].size), None)
+    if rates is not None:
+        return _rates(arrays[rates], path, rates)
     bad = next((name for name, array in arrays.items() if array.dtype.kind not in "fiu"), None)
     if bad is not None:
         raise InputFileError(f"{path}: {bad or 'array'}: type {arrays[bad].dtype} given, numbers needed")
@@ -54,8 +62,8 @@ def read_arrays(path: Path) -> Profile:
     given = _attention(arrays)
     if given is None:
         raise InputFileError(
-            f"{path}: {shapes} given; attention [layer, head, query, key], or an array called attributions "
-            "[prompt, position], needed"
+            f"{path}: {shapes} given; attention [layer, head, query, key], or in .npz or .safetensors an array "
+            "called attributions [prompt, position] or scores [trial, place], needed"
         )
     try:
         attention = Attention.from_arrays(given)
@@ -65,6 +73,24 @@ def read_arrays(path: Path) -> Profile:
     said = f"{ATTENTION}: {attention.depth} layers, {attention.heads} heads, {attention.tokens} tokens"
     said += f"; rollout with λ = {MIXING:g}, which the file does not hold"
     return replace(profile, attrs=dict(profile.attrs) | {"read_as": said, "format": ATTENTION})
+
+
+def _rates(array: np.ndarray, path: Path, name: str) -> Profile:
+    """Scores by trial and place as rates, the trials as samples."""
+    if array.ndim != 2 or array.shape[1] < FEWEST_PLACES or array.dtype.kind not in "fiub":
+        raise InputFileError(
+            f"{path}: {name} {array.shape} of type {array.dtype} given, numbers [trial, place] of {FEWEST_PLACES} "
+            "places or more needed"
+        )
+    if not np.isfinite(array).all():
+        raise InputFileError(
+            f"{path}: {name}: not finite somewhere, a score of every trial at every place needed"
+        )
+    numbers, scale = scaled(array.astype(np.float64).ravel().tolist(), path, name)
+    said = f"scores by place: {name} of {array.shape[0]} trials at {array.shape[1]} places, {scale}"
+    measures = "score" if name == "scores" else name
+    attrs = {"read_as": said, "format": "scores by place", "rows": "trials"}
+    return of_rows(np.reshape(numbers, array.shape), kind="rate", measures=measures, attrs=attrs)
 
 
 def _attention(arrays: dict[str, np.ndarray]) -> Any:

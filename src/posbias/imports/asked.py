@@ -21,11 +21,15 @@ SCHEMA, OPENED, WAYS = "retrieve-answers/1", "retrieve/1", "retrieve-ways/1"
 FILES = ("retrieval.nc", "retrieval.json")
 """What `posbias retrieve --out` keeps in a folder: of a model that it opened, and of one that it asked."""
 FORMAT = "retrieval by answers"
+CURVE = {"model", "job", "rule", "words", "able", "found"}
+"""Keys of `AnswerCurve.as_dict`, for who writes that to a file."""
+KEPT = "posbias_kind"
+"""A key of the first line of a file of answers."""
 
 
 def is_asked(data: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether what a JSON file holds is an answer of `posbias retrieve`."""
-    return isinstance(data, dict) and data.get("schema") in (SCHEMA, OPENED, WAYS)
+    """Whether what a JSON file holds is an answer of `posbias retrieve`, or a curve of `ask` as a dictionary."""
+    return isinstance(data, dict) and (data.get("schema") in (SCHEMA, OPENED, WAYS) or data.keys() >= CURVE)
 
 
 def file_in(folder: Path) -> Path | None:
@@ -42,6 +46,7 @@ def read_asked(data: Mapping[str, Any], path: Path) -> Profile:
     Raises `InputFileError` for several curves and for one without its trials, `DamagedError` where the digest is
     another's.
     """
+    data = data if "schema" in data else {"schema": SCHEMA, "curves": [data]}
     if data["schema"] == OPENED:
         raise InputFileError(f"{path}: a curve without its trials given, the retrieval.nc beside it needed")
     if data["schema"] == WAYS:

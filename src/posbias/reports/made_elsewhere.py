@@ -148,12 +148,9 @@ def _where(profile: Profile, value: float) -> str:
 
 def _sure(profile: Profile, claims: tuple[Judged, ...]) -> str:
     samples = 0 if profile.samples is None else len(profile.samples)
-    if not samples:
-        return "That is not known: the file has no single trials or prompts, only their curve."
+    if samples < 2:
+        return "That is not known: the file has one number for each place, not those of several trials or prompts."
     rows = str(profile.attrs.get("rows", "prompts" if profile.kind != "rate" else "trials"))
-    rows = (
-        rows if samples > 1 else {"groups of answers": "group of answers"}.get(rows, rows.removesuffix("s"))
-    )
     told = [f"Every number is a mean over {samples} {rows}."]
     told += [f"{doubt[0].upper()}{doubt[1:]}." for doubt in profile.doubts]
     told += [_end(claim) for claim in claims]
@@ -163,10 +160,14 @@ def _sure(profile: Profile, claims: tuple[Judged, ...]) -> str:
 
 
 def _end(claim: Judged) -> str:
-    """A claim's verdict as a sentence; its numbers stand beneath the picture."""
+    """A claim's verdict as a sentence, with the difference and its error."""
+    gap = claim.estimate
+    by = f" ({gap.value:+.2g}, standard error {gap.se:.2g})" if gap.known and gap.se else ""
     if claim.verdict == "undecided":
-        return f"Whether {claim.sentence[0].lower()}{claim.sentence[1:]} is not told."
-    return f"{claim.sentence if claim.verdict == 'holds' else claim.sentence.replace(' is ', ' is not ')}."
+        return f"Whether {claim.sentence[0].lower()}{claim.sentence[1:]} is not told{by}."
+    return (
+        f"{claim.sentence if claim.verdict == 'holds' else claim.sentence.replace(' is ', ' is not ')}{by}."
+    )
 
 
 def _prompt(profile: Profile) -> str:

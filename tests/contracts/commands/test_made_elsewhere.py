@@ -14,8 +14,10 @@ from test_order_command import copies, kept
 
 import posbias
 from posbias.cli import main
+from posbias.errors import InputFileError
 from posbias.plots import new_figure
 from posbias.plots.influence import draw_band
+from posbias.retrieval import ask, retrieval_job
 
 HERE = ROOT / "tests" / "elsewhere"
 FILES = (
@@ -70,6 +72,11 @@ def test_every_file_is_compared_ordered_by_and_reported(capsys, here, name):
     profile = posbias.read(HERE / name)
     assert [float(row[1]) for row in rows[1:]] == pytest.approx(profile.mass, rel=1e-5, abs=1e-12)
     assert "95 % low" in rows[0]
+    gaps = [profile.samples[:, place] - profile.samples[:, profile.tokens // 2] for place in (0, -1)]
+    for gap in gaps:
+        if gap.std():
+            se = gap.std(ddof=1) / len(gap) ** 0.5
+            assert f"({gap.mean():+.2g}, standard error {se:.2g})" in answers[-1]["answer"][1]
 
 
 def test_a_retrieval_of_ours_is_reported_by_file_and_by_folder(capsys, here):
@@ -121,6 +128,36 @@ def test_a_report_of_ones_own_documents_asks_for_no_other_run(capsys, here):
     assert "The file does not hold" not in expected
     (here / "hits.jsonl").write_text('{"score": 0.2, "tokens": 26}\n' * 5)
     assert told(capsys, "order", "hits.jsonl", "--profile", "R")["warnings"] == []
+
+
+def test_one_number_for_each_place_is_not_called_a_mean(capsys, here):
+    (here / "means.csv").write_text("position,accuracy\n0,92.1\n1,71.5\n2,95.0\n")
+    answer = told(capsys, "report", "means.csv")["answer"]
+    assert answer[1].startswith("That is not known: the file has one number for each place")
+
+
+def test_rates_of_other_names_say_why_they_are_compared_by_rank(capsys, here):
+    for name in ("score", "accuracy"):
+        rows = "".join(f"{place},{trial},{trial % 2}\n" for trial in range(6) for place in range(4))
+        (here / f"{name}.csv").write_text(f"position,trial,{name}\n{rows}")
+    main(["compare", "score.csv", "accuracy.csv"])
+    assert "accuracy and score may not be the same: compared by rank" in capsys.readouterr().out
+    main(["compare", "score.csv", "score.csv"])
+    assert "compared by rank" not in capsys.readouterr().out
+
+
+def test_a_curve_of_a_function_is_written_and_used(capsys, here):
+    """As a dictionary in JSON; the answers that it kept are no results, and say what makes some of them."""
+    curve = ask(lambda prompt: prompt, retrieval_job("keys", pairs=5, prompts=6), answers="answers.jsonl")
+    (here / "curve.json").write_text(json.dumps(curve.as_dict()))
+    profile = posbias.read("curve.json")
+    assert profile.mass.tolist() == curve.profile().mass.tolist()
+    assert profile.attrs["job"] == curve.profile().attrs["job"]
+    (here / "hits.jsonl").write_text('{"score": 0.2, "tokens": 26}\n' * 5)
+    order = told(capsys, "order", "hits.jsonl", "--profile", "curve.json")
+    assert order["basis"] == "accuracy by place of the generator, 6 prompts"
+    with pytest.raises(InputFileError, match=r"`posbias retrieve --answers answers\.jsonl` makes"):
+        posbias.read("answers.jsonl")
 
 
 def test_intervals_of_places_that_are_always_right_have_a_width(capsys, here):
