@@ -10,9 +10,9 @@ from posbias import measure
 from posbias.errors import InvalidValueError
 from posbias.evidence import LEVEL
 from posbias.held_out import half
-from posbias.papers.ours.parts import LABELS, shares
 from posbias.papers.ours.predictor_trials import PAIRS, dropped, estimate, parts, trial, weighed
 from posbias.papers.ours.predictors import holm, predicted, sides
+from posbias.parts import LABELS, shares
 from posbias.predictors import PREDICTORS, measured_influence, predictions
 
 TOKENS, PROMPTS = 24, 12

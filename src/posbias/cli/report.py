@@ -35,7 +35,7 @@ class Options:
     loading
         How the model is loaded.
     out
-        The folder to write to. Default: results/NAME.
+        The folder to write to. Default: results/NAME, or beside a measurement's file, with its name.
     """
 
     tokens: shared.Whole | None = None
@@ -127,7 +127,9 @@ def _measurement(source: str, options: Options) -> "tuple[xr.Dataset, Path, Path
 
         shared.refuse_beside_file(options, ("seed", "out", "json"), "measurement")
         file = Path(source)
-        return load_measurement(file), file, options.out or file.parent
+        # `posbias measure` gives each measurement.nc a folder of its own; other files may share theirs
+        beside = file.parent if file.name == "measurement.nc" else file.with_suffix("")
+        return load_measurement(file), file, options.out or beside
     job = {
         "tokens": 256 if options.tokens is None else options.tokens,
         "prompts": 32 if options.prompts is None else options.prompts,

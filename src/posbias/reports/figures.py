@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from posbias.parts import ENDS, LABELS, chain, shares
 from posbias.plots import (
     draw_cumulative,
     draw_influence,
@@ -16,6 +17,8 @@ from posbias.plots import (
     new_figure,
 )
 from posbias.plots.influence import share_scale
+from posbias.plots.parts import draw_parts
+from posbias.plots.style import LEGEND
 from posbias.profile import Profile
 from posbias.reports import numbers
 from posbias.reports.pages import Table
@@ -44,6 +47,7 @@ def illustrations(
     """All figures of the report, drawn."""
     depth = measurement.sizes["layer"]
     shown = [round(layer) for layer in np.linspace(0, depth - 1, min(6, depth))]
+    known = {name: one.mass for name, one in chain(measurement, predictions).items()}
     return [
         Illustration(
             "influence",
@@ -63,6 +67,16 @@ def illustrations(
             "their Wasserstein distance, the dashed diagonal an even spread. Sources: see the method.",
             _predictors(measured, predictions),
             numbers.predicted(measured, predictions),
+        ),
+        Illustration(
+            "parts",
+            "What makes the curve",
+            "Influence on the first 5 % of positions, on those between and on the last 5 %: from an even spread "
+            "(dashed) each bar adds something that is known, up to the measured share (black). The order is a "
+            "choice: what a part adds depends on what was there before it. Where content gives the first tokens "
+            "much and norms take it away again, a sink draws attention that counts for little.",
+            _parts(known),
+            numbers.parts(known),
         ),
         Illustration(
             "mixing",
@@ -120,6 +134,13 @@ def _predictors(measured: Profile, predictions: Mapping[str, Profile]) -> "Figur
     draw_cumulative(panels[len(drawn)], measured, predictions).set(xlabel="position", ylabel="")
     for ax in panels[len(drawn) + 1 :]:
         ax.set_axis_off()
+    return figure
+
+
+def _parts(known: Mapping[str, np.ndarray]) -> "Figure":
+    figure = new_figure(6.6, 3.0)
+    ax = draw_parts(figure.subplots(), shares(known), [*LABELS.values()], (ENDS, 1.0 - 2.0 * ENDS, ENDS))
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3, **LEGEND)
     return figure
 
 

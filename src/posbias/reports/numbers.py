@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from posbias.curves import wasserstein
 from posbias.estimate import Estimate
+from posbias.parts import LABELS, STRETCHES, shares
 from posbias.profile import Profile
 from posbias.reports.pages import Table
 from posbias.telling import intervals
@@ -59,6 +61,17 @@ def predicted(measured: Profile, predictions: Mapping[str, Profile]) -> Table:
     return _counted(
         "Measured and predicted influence", "position", [f"{name} {EVEN}" for name in named], rows
     )
+
+
+def parts(known: Mapping[str, np.ndarray]) -> Table:
+    """Shares of the stretches with so much known, and how far (Wasserstein) that is from the measured curve."""
+    columns = np.array(
+        [*shares(known).values(), [wasserstein(one, known["measured"]) for one in known.values()]]
+    )
+    names = ["even spread", *LABELS.values()]
+    names[-1] += ": as measured"
+    rows = [[name, *_texts(row)] for name, row in zip(names, columns.T, strict=True)]
+    return Table("The measured curve by parts", ["known", *STRETCHES, "Wasserstein from measured"], rows)
 
 
 def mixing(measurement: "xr.Dataset") -> Table:

@@ -1,7 +1,10 @@
 """What the scores of the predictors say: sentences that follow from the numbers and from nothing else."""
 
 from posbias.agreement import Agreement, Score
+from posbias.curves import wasserstein
 from posbias.estimate import about
+from posbias.parts import LABELS as LABELS_OF_PARTS
+from posbias.parts import USED, chain
 from posbias.predictors import PREDICTORS
 from posbias.reports.evidence import Findings
 from posbias.reports.scores import (
@@ -25,8 +28,23 @@ _SPOILS_AT = 3.0
 
 def verdicts(found: Findings) -> list[str]:
     """What the scores say, a sentence or two to the entry: the best, what noise allows, the papers' own."""
-    sentences = [_best(found), _noise(found), _papers_own(found)]
+    sentences = [_best(found), _noise(found), _by_parts(found), _papers_own(found)]
     return [sentence for sentence in sentences if sentence]
+
+
+def _by_parts(found: Findings) -> str:
+    """How far from the measured curve one is with each part known, one after the other."""
+    if not USED <= found.predictions.keys():
+        return ""
+    known = chain(found.measurement, found.predictions)
+    measured = known.pop("measured").mass
+    even, *far = (f"{wasserstein(one.mass, measured):.3f}" for one in known.values())
+    labels = (LABELS_OF_PARTS[key].removeprefix("+ ") for key in [*known][1:])
+    steps = ", ".join(f"{label} {one}" for label, one in zip(labels, far, strict=True))
+    return (
+        f"By parts: Wasserstein to the measured curve is {even} for an even spread and, with one thing after the "
+        f"other known, {steps}. The order is a choice: what a part adds depends on what was there before it."
+    )
 
 
 def _best(found: Findings) -> str:

@@ -7,17 +7,22 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
+from posbias.cli import main
 from posbias.comparison import compare_all
+from posbias.curves import wasserstein
 from posbias.errors import InvalidValueError, OutputFileError
+from posbias.parts import LABELS
 from posbias.predictors import PREDICTORS, measured_influence, predictions
 from posbias.reports import write_report
 from posbias.reports.evidence import Findings
 from posbias.reports.scores import MEASURES, number
 from posbias.reports.tables import SHAPE_COLUMNS, shapes
 from posbias.sources import REPORTED, cite
+from posbias.store import save_measurement
 from posbias.terminal import describe
 
 LOADING = {"src", "href", "xlink:href", "srcset", "data", "action", "poster"}
@@ -150,7 +155,7 @@ def test_figures_stand_beside_the_page(report):
     names = {path.name for path in report.figures}
     assert names == {
         f"{name}.{kind}"
-        for name in ("influence", "predictors", "mixing", "sinks", "kernels")
+        for name in ("influence", "predictors", "parts", "mixing", "sinks", "kernels")
         for kind in ("svg", "png", "csv")
     }
     assert {path.name for path in report.page.parent.iterdir()} == names | {"report.html"}
@@ -177,6 +182,40 @@ def test_numbers_of_every_figure_are_in_its_csv_and_in_the_page(make_measurement
     assert len(attention) == kernel.shape[0] * kernel.shape[1]
     assert float(attention[5]["key 3"]) == pytest.approx(kernel[0, 5, 3], rel=1e-5)
     assert attention[5]["key 6"] == ""
+
+
+def test_the_curve_by_parts_goes_from_an_even_spread_to_the_measured_one(make_measurement, report):
+    """In the file, in the page and, as distances, in a sentence."""
+    measured = measured_influence(make_measurement("U", sink=True))
+    file = next(path for path in report.figures if path.name == "parts.csv")
+    _, *rows = csv.reader(io.StringIO(file.read_text()))
+    numbers = [[float(cell) for cell in row[1:]] for row in rows]
+    assert [row[0] for row in rows] == ["even spread", *[*LABELS.values()][:-1], "the rest: as measured"]
+    assert numbers[0][:3] == pytest.approx([2 / 40, 36 / 40, 2 / 40])
+    assert numbers[-1][:3] == pytest.approx(
+        [measured.mass[:2].sum(), measured.mass[2:-2].sum(), measured.mass[-2:].sum()], rel=1e-5
+    )
+    expected = predictions(make_measurement("U", sink=True))
+    for row, known in ((3, "positional"), (4, "fitted"), (5, "energy")):
+        assert numbers[row][3] == pytest.approx(wasserstein(expected[known].mass, measured.mass), rel=1e-5)
+    [said] = [one for one in report.verdicts if one.startswith("By parts: ")]
+    assert all(f"{row[3]:.3f}" in said for row in numbers[:-1])
+    assert said in plain(read(report.page))
+
+
+def test_reports_of_two_measurements_in_a_folder_do_not_replace_each_other(
+    make_measurement, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    for name, shape in (("one", "U"), ("two", "recency"), ("measurement", "flat")):
+        save_measurement(make_measurement(shape, model=name, heads=2), tmp_path / f"{name}.nc")
+        main(["report", f"{name}.nc"])
+    told = capsys.readouterr().out.splitlines()
+    pages = [Path(line.removeprefix("report: ")) for line in told if line.startswith("report: ")]
+    # one named measurement.nc has its folder to itself, as `posbias measure` writes it
+    assert pages == [Path("one", "report.html"), Path("two", "report.html"), Path("report.html")]
+    for name, page in zip(("one", "two", "measurement"), pages, strict=True):
+        assert f"Where {name} looks" in plain(read(page))
 
 
 def test_names_are_text_and_never_markup(make_measurement, tmp_path):

@@ -1,9 +1,4 @@
-"""A measured curve by parts: what mask, residual connections, encoding, content, norms and the rest add to it.
-
-Between an even spread and the measured profile stand the predictors, each knowing more than the one before; the
-steps sum to the measured profile less the even spread at every position. The order is a choice: what a part adds
-depends on what was there before it. The curves are of the runs of `posbias.papers.ours.predictors`.
-"""
+"""Measured curves by parts (`posbias.parts`): those of the runs of `posbias.papers.ours.predictors`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,36 +8,14 @@ import numpy as np
 from posbias.curves import wasserstein
 from posbias.papers.ours.predictors import cells
 from posbias.papers.study import Study
+from posbias.parts import ENDS, LABELS, STRETCHES, shares
 from posbias.reports.pages import Table
-
-LABELS = {
-    "mask": "mask",
-    "residual": "+ residual (λ measured)",
-    "encoding": "+ encoding",
-    "content": "+ content (fitted logits)",
-    "norms": "+ norms (energy rollout)",
-    "measured": "the rest",
-}
-"""What each step adds, in the order of the chain."""
-ENDS = 0.05
-STRETCHES = ("first 5 %", "between", "last 5 %")
 
 
 def chains() -> dict[str, Mapping[str, np.ndarray]]:
     """The profiles of each model, from an even spread to the measured one."""
     found = {one["model"]: one["parts"] for one in cells() if "parts" in one}
     return {model: {name: np.array(row) for name, row in parts.items()} for model, parts in found.items()}
-
-
-def shares(chain: Mapping[str, np.ndarray]) -> dict[str, list[float]]:
-    """What each profile of a chain has on the first 5 % of positions, on those between, and on the last 5 %."""
-    rows: dict[str, list[float]] = {name: [] for name in STRETCHES}
-    for mass in chain.values():
-        ends = max(1, round(ENDS * mass.size))
-        first, last = float(mass[:ends].sum()), float(mass[-ends:].sum())
-        for name, share in zip(STRETCHES, (first, float(mass.sum()) - first - last, last), strict=True):
-            rows[name].append(share)
-    return rows
 
 
 def _tables(results: Any) -> Iterator[Table]:

@@ -17,20 +17,18 @@ from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.held_out import folds
 from posbias.papers.ours.cells import rounded
+from posbias.parts import chain
 from posbias.predictors import (
     PREDICTORS,
     attention_kernels,
-    averaged,
-    by_distance,
     fitted_kernels,
     last_row,
     measured_influence,
-    measured_mixing,
     prediction,
     predictions,
 )
 from posbias.profile import Profile, harmonic, uniform
-from posbias.theory.rollout.kernel import push, through
+from posbias.theory.rollout.kernel import through
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -105,22 +103,8 @@ def weighed(
 
 
 def parts(measurement: "xr.Dataset") -> dict[str, list[float]]:
-    """Seven profiles, from an even spread to the measured one, each knowing more than the one before.
-
-    The steps between them sum to the measured profile less the even spread, at every position.
-    """
-    found = predictions(measurement)
-    mixing = measured_mixing(measurement)
-    chain = {
-        "even": uniform(measurement.sizes["position"]),
-        "mask": _even_attention(measurement, np.ones_like(mixing)),
-        "residual": _even_attention(measurement, mixing),
-        "encoding": found["positional"],
-        "content": found["fitted"],
-        "norms": found["energy"],
-        "measured": measured_influence(measurement),
-    }
-    return {name: rounded(one.mass, DIGITS) for name, one in chain.items()}
+    """The masses of `posbias.parts.chain`, rounded for the records."""
+    return {name: rounded(one.mass, DIGITS) for name, one in chain(measurement).items()}
 
 
 def estimate(told: list[float] | None) -> Estimate | None:
@@ -128,13 +112,6 @@ def estimate(told: list[float] | None) -> Estimate | None:
     if told is None or told[1] is None:
         return None
     return Estimate(told[0], told[1], max(2, round(told[2]) + 1), told[2])
-
-
-def _even_attention(measurement: "xr.Dataset", mixing: Float[np.ndarray, "layer"]) -> Profile:
-    """The rollout of attention spread evenly over what each layer's mask lets a query see."""
-    logits = measurement["positional_distance"].values[::-1]
-    kernels = (averaged(by_distance(np.where(np.isfinite(one), 0.0, np.nan))) for one in logits)
-    return Profile.from_weights(push(last_row(measurement), kernels, mixing[::-1]), measures="rollout")
 
 
 def _told(scores: Agreement, sign: int = 1) -> dict[str, list[float | None] | None]:
