@@ -34,7 +34,7 @@ def verdicts(found: Findings) -> list[str]:
 
 def _by_parts(found: Findings) -> str:
     """How far from the measured curve one is with each part known, one after the other."""
-    if not USED <= found.predictions.keys():
+    if not found.predictions.keys() >= USED:
         return ""
     known = chain(found.measurement, found.predictions)
     measured = known.pop("measured").mass
