@@ -8,9 +8,10 @@ import pytest
 import tokenizers
 import torch
 import transformers
+from scipy.stats import t
 
 from posbias.errors import InputFileError, InvalidValueError, ModelError
-from posbias.estimate import Estimate
+from posbias.estimate import Estimate, about
 from posbias.measurement import LoadedModel
 from posbias.measurement.continuations import Reader, reuse_is_exact
 from posbias.measurement.retrieval import retrieval_fingerprint, retrieval_job, retrieve
@@ -373,6 +374,7 @@ def test_four_prompts_decide_by_students_t_and_say_how_many_would_tell(loaded):
     margin = np.stack([0.42 + spread, np.zeros(4), 0.42 - spread], axis=1)
     scores = {"margin": margin, "margin_mean": margin + 1, "choice": np.ones((4, 3))}
     scores["control_margin_mean"] = margin - 1 + 0.01 * spread[:, None]
+    scores["accuracy"] = np.array([[1.0, 0, 0], [0, 0, 1], [1, 0, 0], [1, 1, 1]])
     made = retrieval_curve(found.assign({k: (("prompt", "position"), v) for k, v in scores.items()}))
     assert made.able
     assert str(made.gaps["margin"]["first - middle"]) == "0.42 ± 0.21"
@@ -380,6 +382,13 @@ def test_four_prompts_decide_by_students_t_and_say_how_many_would_tell(loaded):
     assert made.as_dict()["prompts_to_tell"] | {"first - last": 7} == dict.fromkeys(made.gaps["margin"], 7)
     assert "first - middle: 0.42 ± 0.21 nats (95 % interval -0.25 to 1.09), " in made.sentences()[1]
     assert "no difference told (about 7 prompts would take the interval off 0, were" in made.sentences()[1]
+    # the widest gap in accuracy is first − last: 1, −1, 1 and 0
+    spread = np.std([1, -1, 1, 0], ddof=1)
+    draws = np.arange(2, 10_001)
+    half = t.ppf(0.975, draws - 1) * spread / np.sqrt(draws)
+    needs = [about(int(draws[half < width][0])) for width in (0.1, 0.05)]
+    said = f"± {half[2]:.3f} at most; ± 0.1 takes {needs[0]} prompts, ± 0.05 takes {needs[1]} prompts, "
+    assert made.sentences()[-2].startswith(f"in accuracy the intervals of the gaps are {said}")
     would = "(about 7 would, were the difference as seen)"
     assert made.doubts == [
         f"4 prompts do not tell whether the first is favoured {would}, nor whether the last is favoured {would}"

@@ -19,7 +19,7 @@ from posbias.errors import InvalidValueError
 from posbias.estimate import about
 from posbias.profile import Profile
 from posbias.retrieval.resampling import Resampled, resampled
-from posbias.retrieval.statistics import ENDS, VERDICTS, end_words, other_end, shape
+from posbias.retrieval.statistics import ENDS, VERDICTS, WIDTHS, end_words, other_end, shape
 from posbias.retrieval.trials import ABSENT, ALONE, ARMS, SHUFFLED
 from posbias.retrieval.words import TOKENS_A_WORD
 from posbias.telling import not_told
@@ -27,8 +27,6 @@ from posbias.telling import not_told
 GAPS = ("first - middle", "last - middle", ENDS)
 EFFECTS = (f"mean - {ABSENT}", f"{ALONE} - middle", f"{SHUFFLED} - mean")
 """What the control arms are held against: the mean over places, or the middle."""
-WIDTHS = (0.1, 0.05, 0.02)
-"""Half-widths for which the number of trials is told."""
 SELDOM = 0.5
 """A fact that is surely found less often than so when alone is not read: something before position is wrong."""
 
@@ -198,7 +196,7 @@ class AnswerCurve:
         """That something is wrong before position: with an answer, where one is known."""
         if self.controls[ALONE].interval[1] >= SELDOM:
             return []
-        answer, right = map(shortened, self.missed or ("", ""))
+        answer, right = (shortened(one.strip()) for one in self.missed or ("", ""))
         shown = f" (to one, {answer} is answered, where {right} is right)" if self.missed else ""
         return [
             f"it is seldom found even alone{shown}: read some answers; the prompt, the server's template, or what "

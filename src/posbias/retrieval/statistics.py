@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 QUANTITIES = ("accuracy", "choice", "margin", "margin_mean", "control_margin", "lift")
 """What a curve has by position; `lift` is the margin against the others' mean less that of the control."""
+WIDTHS = (0.1, 0.05, 0.02)
+"""Half-widths of a gap's interval in accuracy for which the number of trials is told."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,23 @@ class RetrievalCurve:
                 f"{self.gaps['accuracy'][name]} in accuracy: {told}{_needed(self.prompts_to_tell[name])}"
             )
         other = other_end(self.verdict, self.ends, f"{self.prompts} prompts")
-        return [*said, f"verdict: {VERDICTS[self.verdict]}{other}"]
+        return [*said, *self._widths(), f"verdict: {VERDICTS[self.verdict]}{other}"]
+
+    def _widths(self) -> list[str]:
+        """How well the gaps in accuracy are known, and what it takes to know them better."""
+        known = [gap for gap in self.gaps["accuracy"].values() if gap.known]
+        if not known:
+            return []
+        half = max(gap.interval[1] - gap.value for gap in known)
+        needs = {
+            width: max(Estimate(0.0, gap.se, gap.n).draws_to_tell(width) or 0 for gap in known)
+            for width in WIDTHS
+            if width < half
+        }
+        takes = ", ".join(f"± {width:g} takes {about(draws)} prompts" for width, draws in needs.items())
+        return [
+            f"in accuracy the intervals of the gaps are ± {half:.3f} at most{f'; {takes}' if takes else ''}"
+        ]
 
     def _not_able(self) -> str:
         """That it is at chance, or with too few prompts to say so of what lies above."""
