@@ -110,7 +110,9 @@ def json_lines(text: str, path: str | os.PathLike[str]) -> Iterator[JsonLine]:
 def json_object(row: Any, where: str) -> dict[str, Any]:
     """What was read from JSON, if that is an object. Raises `InputFileError` that begins with `where`."""
     if not isinstance(row, dict):
-        raise InputFileError(f"{where}: {shortened(row)} given, a JSON object needed")
+        each = isinstance(row, list) and row and isinstance(row[0], dict)
+        needed = "a JSON object on each line, not a list of them," if each else "a JSON object"
+        raise InputFileError(f"{where}: {shortened(row)} given, {needed} needed")
     return row
 
 

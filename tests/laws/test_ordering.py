@@ -227,6 +227,17 @@ def test_a_gain_is_told_with_its_interval_and_never_as_more_prompts_than_are_cou
     assert str(worse).startswith("not known whether another order helps; leave the order as it is (")
 
 
+def test_equal_scores_are_reordered_by_length_alone_with_a_word():
+    """Over places a long document covers several: that is assumed, so it is said where lengths differ much."""
+    profile = profile_of("smollm2-135m")
+    equal, unlike = [7.0] * 10, [7.0, 7, 7, 7, 3, 11, 7, 7, 7, 7]
+    assert order(10, [1] * 10, equal, profile=profile).warnings == ()
+    (said,) = order(10, [1] * 10, unlike, profile=profile).warnings
+    assert said.startswith("lengths differ: ")
+    over_tokens = uniform(10)
+    assert not [one for one in order(10, [1] * 10, unlike, profile=over_tokens).warnings if "differ" in one]
+
+
 def test_attributions_are_neither_nats_nor_documents():
     samples = np.random.default_rng(0).normal(size=(30, 64)) + np.linspace(0, 1, 64)
     found = order(10, range(1, 11), profile=of_rows(samples, kind="signed", measures="attribution", attrs={}))

@@ -215,7 +215,7 @@ def order(
         gains,
         found.loss,
         basis(profile),
-        tuple(warnings(profile)),
+        tuple(warnings(profile, sizes)),
         unit(profile),
         tuple(extrapolated(profile, slots, count, None if lengths is None else in_tokens, asked)),
     )

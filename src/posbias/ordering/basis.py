@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float
+
 from posbias.imports.trials import FEWEST_PLACES
 from posbias.ordering.slots import Slots, places_of_job
 from posbias.profile import Profile
@@ -38,13 +41,17 @@ def unit(profile: Profile) -> str:
     return "nats" if profile.kind == "signed" and profile.measures in QUANTITIES else f"in {profile.measures}"
 
 
-def warnings(profile: Profile) -> list[str]:
+def warnings(profile: Profile, lengths: Float[np.ndarray, "document"]) -> list[str]:
     """What the use of a profile assumes, a sentence each."""
     said = []
     if profile.left_out:
         said.append(f"the profile has no verdict: {profile.caveat}")
     if profile.kind == "mass" and profile.measures != BASELINE:
         said.append("influence is not retrieval: whether more of it finds more was not measured")
+    elif profile.kind != "mass" and lengths.max() > ALIKE * lengths.min():
+        said.append(
+            "lengths differ: a document is taken to cover its share of the places, which was not measured"
+        )
     job = profile.attrs.get("job")
     if isinstance(job, Mapping) and job.get("task") == "documents" and not places_of_job(profile):
         had = "how many documents its prompts had is not kept"
