@@ -14,8 +14,10 @@ from posbias.terminal import describe_variation
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
 from posbias.theory.encodings import ALiBi, DecayBias, KerpleLog, RoPE
+from posbias.theory.huggingface import from_huggingface
 from posbias.theory.masks import BlockSparse, Causal, Chunked, Dilated, Full, Prefix, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, ConstantMixing, PerLayer
+from posbias.theory.normalisers import Unnormalised
 from posbias.theory.query_scale import ScalableSoftmax, StepScale
 from posbias.theory.rollout.dispatch import influence
 from posbias.theory.rollout.kernel import dense_influence
@@ -57,6 +59,34 @@ def test_a_window_changes_only_where_there_is_one():
     windowed = Layer(heads=2, positional=ALiBi(), mask=SlidingWindow(5))
     same(vary(everywhere, "window", [5], 50), [Architecture(2, (windowed,), ConstantMixing(0.3))])
     assert everywhere.layers[0].mask == Causal()
+
+
+@pytest.mark.parametrize(
+    ("config", "windowed"),
+    [
+        ({"model_type": "qwen3_next", "full_attention_interval": 4}, [3, 7]),
+        ({"model_type": "lfm2", "layer_types": ["conv", "full_attention"] * 4}, [1, 3, 5, 7]),
+        ({"model_type": "nemotron_h", "hybrid_override_pattern": "M-*-M-*-"}, [2, 6]),
+    ],
+)
+def test_a_window_is_given_to_attention_and_to_no_state_convolution_or_token_alone(config, windowed):
+    sizes = {"num_hidden_layers": 8, "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 64}
+    before = from_huggingface(sizes | config, "small")
+    [(_, profile)] = vary(before, "window", [5], 50)
+    masks = [SlidingWindow(5) if t in windowed else layer.mask for t, layer in enumerate(before.stack)]
+    layers = tuple(replace(layer, mask=mask) for layer, mask in zip(before.stack, masks, strict=True))
+    np.testing.assert_array_equal(profile.mass, influence(replace(before, layers=layers), 50).mass)
+    assert [t for t, layer in enumerate(before.stack) if layer.mask == Causal() and t in windowed] == windowed
+
+
+def test_a_layer_that_divides_by_nothing_gets_no_window():
+    passed = ConstantDiagonal(diagonal=(0.0,), constant=(-3.0, -3.0))
+    state = Layer(2, positional=ALiBi((0.1, 0.2)), content=passed, normaliser=Unnormalised())
+    stack = Architecture(2, (state, GLOBAL), ConstantMixing(0.3))
+    windowed = replace(GLOBAL, mask=SlidingWindow(5))
+    same(vary(stack, "window", [5], 50), [replace(stack, layers=(state, windowed))])
+    with pytest.raises(InvalidValueError, match="window: no attention has the mask SlidingWindow or Causal"):
+        vary(Architecture(2, (state,), ConstantMixing(0.3)), "window", [5], 50)
 
 
 def test_decay_and_temperature_reach_every_layer():
@@ -311,7 +341,7 @@ def test_what_has_nothing_to_vary_is_refused(quantity, words):
     with pytest.raises(InvalidValueError, match="step_scale: no layer's logits grow in steps"):
         vary(Architecture(1), "step_scale", [0.2], 50)
     with pytest.raises(
-        InvalidValueError, match="chunk: no layer has the mask Chunked or Causal, at least one"
+        InvalidValueError, match="chunk: no attention has the mask Chunked or Causal, at least one"
     ):
         vary(Architecture(1, (Layer(mask=Full()),)), "chunk", [2], 50)
 

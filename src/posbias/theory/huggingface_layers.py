@@ -11,8 +11,11 @@ from typing import Any
 
 from posbias.errors import InvalidValueError
 from posbias.spec import MOST_LAYERS
+from posbias.theory.architecture import Layer
+from posbias.theory.encodings import NeedsMeasurement
 from posbias.theory.huggingface_keys import Config, inner, integer
 from posbias.theory.masks import Causal, Chunked, Mask, SlidingWindow
+from posbias.theory.normalisers import Unnormalised
 
 FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"
 CHUNKED = "chunked_attention"
@@ -126,6 +129,13 @@ UNMEASURED = frozenset(
     if not part.measured
 )
 """What is not known of layers in which `posbias measure` sees no attention."""
+
+
+def is_attention(layer: Layer) -> bool:
+    """Whether a layer's mask says what it attends to: it is no state, convolution, compression or token alone."""
+    encoding = layer.positional
+    unmeasured = isinstance(encoding, NeedsMeasurement) and not UNMEASURED.isdisjoint(encoding.also)
+    return not (unmeasured or isinstance(layer.normaliser, Unnormalised) or layer.mask == SlidingWindow(1))
 
 
 def by_rule(kind_of: Callable[[int, int, Config], str]) -> Spelling:

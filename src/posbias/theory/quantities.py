@@ -12,6 +12,7 @@ from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.content import ConstantDiagonal, NoContent
 from posbias.theory.encodings import ALiBi, DecayBias, KerpleLog, KerplePower, NoPE, RoPE
 from posbias.theory.gates import gated
+from posbias.theory.huggingface_layers import is_attention
 from posbias.theory.masks import MASKS, Causal, Full, Prefix, SlidingWindow
 from posbias.theory.masks.visible import LooksBack
 from posbias.theory.mixing import ConstantMixing, PerLayer, PowerDecay
@@ -56,24 +57,22 @@ def _depth(architecture: Architecture, depth: int) -> Architecture:
 
 
 def _mask(cls: Any) -> Callable[[Architecture, int], Architecture]:
-    """Another size where the architecture has such masks; such a mask in every causal layer where it has none."""
+    """Another size where attention has such masks; such a mask in all causal attention where it has none."""
     size = next(iter(cls.__dataclass_fields__))
 
     def changed(architecture: Architecture, given: int) -> Architecture:
-        wanted = cls if any(isinstance(layer.mask, cls) for layer in architecture.layers) else Causal
-        if not any(isinstance(layer.mask, wanted) for layer in architecture.layers):
+        attention = [layer for layer in set(architecture.layers) if is_attention(layer)]
+        wanted = cls if any(isinstance(layer.mask, cls) for layer in attention) else Causal
+        resized = {
+            layer: replace(layer, mask=replace(layer.mask, **{size: given}) if wanted is cls else cls(given))
+            for layer in attention
+            if isinstance(layer.mask, wanted)
+        }
+        if not resized:
             raise InvalidValueError(
-                f"{cls.word}: no layer has the mask {cls.__name__} or Causal, at least one needed"
+                f"{cls.word}: no attention has the mask {cls.__name__} or Causal, at least one layer needed"
             )
-
-        def mask(old: Any) -> Any:
-            return replace(old, **{size: given}) if wanted is cls else cls(given)
-
-        layers = (
-            replace(layer, mask=mask(layer.mask)) if isinstance(layer.mask, wanted) else layer
-            for layer in architecture.layers
-        )
-        return replace(architecture, layers=tuple(layers))
+        return replace(architecture, layers=tuple(resized.get(layer, layer) for layer in architecture.layers))
 
     return changed
 
