@@ -101,6 +101,32 @@ def test_mixing_can_be_published_measured_or_another_files(tmp_path):
     assert told["architecture"]["mixing"] == {"kind": "constant", "value": 0.3}
 
 
+@pytest.mark.parametrize("depth", [1, DEPTH, 7])
+def test_mixing_of_another_depth_is_taken_at_the_same_relative_depth(tmp_path, depth):
+    found = measurement()
+    save_measurement(found, tmp_path / "m.nc")
+    (tmp_path / "a.toml").write_text(f"depth = {depth}\n")
+    values = found["mixing"].values.mean(0)
+    expected = [np.interp((t + 0.5) / depth * DEPTH - 0.5, np.arange(DEPTH), values) for t in range(depth)]
+    told = answered(str(tmp_path / "a.toml"), "--mixing", str(tmp_path / "m.nc"))
+    assert told["architecture"]["mixing"]["coefficients"] == pytest.approx(expected)
+    said = f"mixing: λ of m.nc ({DEPTH} layers) at the same relative depth of {depth} layers"
+    assert told["assumptions"].count(said) == (depth != DEPTH)
+
+
+def test_mixing_of_another_model_is_had_by_its_name(tmp_path):
+    (tmp_path / "a.toml").write_text("depth = 12\n")
+    told = answered(str(tmp_path / "a.toml"), "--mixing", "bloom-176b")
+    assert told["architecture"]["mixing"]["coefficients"] == [
+        *plausible_mixing(12)["bloom-176b"].coefficients
+    ]
+    assert (
+        "mixing: λ of bloom-176b (70 layers) at the same relative depth of 12 layers" in told["assumptions"]
+    )
+    told = called("predict", str(tmp_path / "a.toml"), "--mixing", "blom-176b")
+    assert "did you mean 'bloom-176b'?" in told.stderr
+
+
 def test_what_is_not_published_is_said():
     told = called("predict", "bloom-3b", "--mixing", "published")
     assert (told.returncode, len(told.stderr.splitlines())) == (2, 1)

@@ -74,8 +74,27 @@ def _with_known_mixing(architecture: Any) -> Any:
     return dataclasses.replace(architecture, mixing=mixing)
 
 
-def mixing_from(given: str, architecture: Any) -> Any:
-    """A mixing schedule from a word, a number, or a file that has one."""
+def with_mixing(given: str, architecture: Any) -> Any:
+    """An architecture with λ from a word, a number, a model's name, or a file that has it.
+
+    Measured λ of another depth is taken at the same relative depth, which a remark says.
+    """
+    from dataclasses import replace
+
+    from posbias.theory.known_mixing import at_depth
+    from posbias.theory.mixing import MeasuredMixing
+
+    mixing, depth = _mixing_from(given, architecture), architecture.depth
+    if not isinstance(mixing, MeasuredMixing) or len(mixing.coefficients) == depth:
+        return replace(architecture, mixing=mixing)
+    layers = len(mixing.coefficients)
+    remark = f"mixing: λ of {Path(given).name} ({layers} layers) at the same relative depth of {depth} layers"
+    return replace(architecture, mixing=at_depth(mixing, depth), remarks=(*architecture.remarks, remark))
+
+
+def _mixing_from(given: str, architecture: Any) -> Any:
+    """A mixing schedule from a word, a number, a model's name, or a file that has one."""
+    from posbias.theory.known_mixing import known_mixing
     from posbias.theory.mixing import AbnarZuidema, AttentionOnly, ConstantMixing, PreNormInit
 
     named: dict[str, Any] = {cls.kind: cls for cls in (AttentionOnly, AbnarZuidema, PreNormInit)}
@@ -83,6 +102,9 @@ def mixing_from(given: str, architecture: Any) -> Any:
     word = given.replace("-", "_")
     if word in named:
         return named[word]()
+    known = known_mixing()
+    if given in known:
+        return known[given]
     if Path(given).suffix == ".nc":
         return _measured(given)
     try:
@@ -93,8 +115,8 @@ def mixing_from(given: str, architecture: Any) -> Any:
 
             return read_architecture(given).architecture.mixing
         raise InvalidValueError(
-            f"mixing: {shortened(given)} given, a number from 0 to 1, a file or one of {', '.join(named)} needed"
-            f"{nearest(word, named)}"
+            f"mixing: {shortened(given)} given, a number from 0 to 1, a file, one of {', '.join(named)} or a "
+            f"model whose λ is known ({', '.join(known)}) needed{nearest(word, [*named, *known])}"
         ) from None
     try:
         return ConstantMixing(number)

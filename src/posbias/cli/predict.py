@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from posbias.arguments import shortened
 from posbias.cli import options as shared
-from posbias.cli.architectures import architecture_from, mixing_from
+from posbias.cli.architectures import architecture_from, with_mixing
 from posbias.cli.output import COMPILING, answer_with, notice, progress
 from posbias.errors import InvalidValueError
 from posbias.terminal import describe, describe_map, describe_several, describe_variation
@@ -31,8 +31,9 @@ class Options:
         The position that is influenced, counted from 0; negative counts from the end.
     mixing
         Weight of attention in every layer instead of the file's: a number from 0 to 1, `published` (of this model,
-        where it is known), `init` (a network at initialisation), attention_only, abnar_zuidema, a measurement's
-        .nc, or an architecture file that has it.
+        where it is known), the name of a model whose λ is known or a measurement's .nc (of another depth: at the
+        same relative depth), `init` (a network at initialisation), attention_only, abnar_zuidema, or an
+        architecture file that has it.
     calibrate
         A measurement of the model (.nc) at this length or a shorter one, or the name of one that comes along,
         smollm2-135m: the curve it gives at `tokens`, for models whose positions act through queries and keys.
@@ -151,7 +152,7 @@ def _cases(given: str, options: Options, measurement: Any) -> list[_Case]:
     """What was named, at every length that was asked for."""
     chosen, written_for = architecture_from(given)
     if options.mixing is not None:
-        chosen = replace(chosen, mixing=mixing_from(options.mixing, chosen))
+        chosen = with_mixing(options.mixing, chosen)
     usual = written_for or 256 if measurement is None else measurement.sizes["position"]
     path = Path(given)
     name = chosen.name or (path.resolve().parent.name if path.name == "config.json" else path.stem)

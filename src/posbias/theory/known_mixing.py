@@ -8,6 +8,7 @@ Facts with their source, in `known_mixing.toml`.
 import functools
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.resources import files
 from types import MappingProxyType
 
@@ -24,16 +25,18 @@ def known_mixing() -> Mapping[str, MeasuredMixing]:
 def plausible_mixing(depth: int) -> Mapping[str, MeasuredMixing]:
     """λ of a model of `depth` layers, were it that of each pretrained model that was measured.
 
-    λ is taken at the same relative depth: layer t of T lies at (t + ½)/T, and between two layers λ is linear.
+    λ is taken at the same relative depth (`at_depth`).
     """
-    place = (np.arange(depth) + 0.5) / depth
-    found = {}
-    for name, (mixing, pretrained) in _read().items():
-        if pretrained:
-            layers = len(mixing.coefficients)
-            values = np.interp(place, (np.arange(layers) + 0.5) / layers, mixing.coefficients)
-            found[name] = MeasuredMixing(tuple(values.tolist()), tokens=mixing.tokens, source=name)
-    return found
+    known = {name: mixing for name, (mixing, pretrained) in _read().items() if pretrained}
+    return {name: replace(at_depth(mixing, depth), text="", source=name) for name, mixing in known.items()}
+
+
+def at_depth(mixing: MeasuredMixing, depth: int) -> MeasuredMixing:
+    """λ of a model of another depth: layer t of T lies at (t + ½)/T, and between two layers λ is linear."""
+    layers = len(mixing.coefficients)
+    place, places = ((np.arange(count) + 0.5) / count for count in (depth, layers))
+    values = np.interp(place, places, mixing.coefficients)
+    return replace(mixing, coefficients=tuple(values.tolist()))
 
 
 @functools.cache
