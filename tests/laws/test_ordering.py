@@ -227,6 +227,19 @@ def test_a_gain_is_told_with_its_interval_and_never_as_more_prompts_than_are_cou
     assert str(worse).startswith("not known whether another order helps; leave the order as it is (")
 
 
+def test_a_usual_order_that_is_told_to_be_better_is_named():
+    """Of few trials of a U, whose best order is the best at both ends, chance finds a worse one."""
+    curve = (0.95 - 0.6 * (1 - abs(np.linspace(-1, 1, 10)))).tolist()
+    named = []
+    for seed in range(20):
+        found = order(10, 1 / np.arange(1, 11), profile=rates(64, curve, seed))
+        worse = [name for name, gain in found.gains.items() if gain.interval[1] < 0]
+        said = [one for one in found.warnings if "better than what half of the prompts find" in one]
+        assert [one.partition(":")[0] for one in said] == ([" and ".join(worse)] if worse else [])
+        named += worse
+    assert set(named) == {"both ends"}
+
+
 def test_equal_scores_are_reordered_by_length_alone_with_a_word():
     """Over places a long document covers several: that is assumed, so it is said where lengths differ much."""
     profile = profile_of("smollm2-135m")

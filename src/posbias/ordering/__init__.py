@@ -215,10 +215,19 @@ def order(
         gains,
         found.loss,
         basis(profile),
-        tuple(warnings(profile, sizes)),
+        (*warnings(profile, sizes), *_surpassed(gains)),
         unit(profile),
         tuple(extrapolated(profile, slots, count, None if lengths is None else in_tokens, asked)),
     )
+
+
+def _surpassed(gains: Mapping[str, Estimate]) -> list[str]:
+    """That a usual order is told to be better than what half of the prompts find, where one is."""
+    better = [name for name, gain in gains.items() if gain.known and gain.se and gain.interval[1] < 0]
+    if not better:
+        return []
+    said = "better than what half of the prompts find; take that order, or measure more prompts"
+    return [f"{' and '.join(better)}: {said}"]
 
 
 def _checked(count: int, scores: Any, lengths: Any, errors: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

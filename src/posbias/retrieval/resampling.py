@@ -98,7 +98,7 @@ def resampled(
             others = otherwise_at_most(sets, 0.05 / together)
             low, high = means[k] - others * (means[k] - least), means[k] + others * (most - means[k])
         se = float(errors[k]) if sets > 1 else math.nan
-        found.append(Resampled(float(means[k]), se, (max(least, low), min(most, high)), sets))
+        found.append(Resampled(float(means[k]), se, (float(max(least, low)), float(min(most, high))), sets))
     return found
 
 
