@@ -177,10 +177,15 @@ def test_what_is_kept_is_used(tmp_path, monkeypatch):
 
 
 def test_a_baseline_that_meets_the_target_makes_no_difference():
+    said = "the baseline meets the target as it is (distance 0, 0 needed)"
     found = design(BASE, {"window": [4, 8]}, tokens=TOKENS, target="middle=0.01")
-    assert found.verdict == "no difference"
-    assert str(found).startswith(
-        "makes no difference: the baseline meets the target as it is (distance 0, 0 needed)"
+    assert (found.verdict, found.said) == ("no difference", said)
+    found = design(BASE, {"window": [4, 24, 30]}, tokens=TOKENS, target="middle=0.01")
+    cheapest = min((one for one in found.front if found.meets(one)), key=lambda one: one.cache)
+    assert cheapest.cache < found.baseline.cache
+    assert found.said == (
+        f"{said}; on the front window {cheapest.values['window']} meets it with {cheapest.cache:,} keys in "
+        f"cache, not {found.baseline.cache:,}"
     )
 
 

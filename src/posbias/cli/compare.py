@@ -72,6 +72,9 @@ def compare(
     if comparison.shares is not None and between is None:
         lengths = f"{profile.tokens:,} and {reference.tokens:,} positions"
         notes.append(f"{lengths}: compared at {comparison.shares:,} equal shares of the context")
+    rank = [path.name for path, one in ((p, profile), (q, reference)) if one.kind != "mass"]
+    if rank and between is None:
+        notes.append(f"{' and '.join(rank)}: no shares of a whole, so compared by rank alone")
     notes += _provenance(p.name, profile, q.name, reference)
     if between is not None:
         names = (p.name, q.name) if p.name != q.name else (str(p), str(q))

@@ -8,6 +8,7 @@ from posbias.cli.output import answer_with
 from posbias.tables import table
 
 if TYPE_CHECKING:
+    from posbias.estimate import Estimate
     from posbias.training import Cell, Experiment
     from posbias.training.repetition import Repetition
 
@@ -40,8 +41,8 @@ def cell_lines(cell: "Cell", repeated: "Repetition | None" = None) -> list[str]:
             pair,
             str(gap.over_all.estimate),
             str(gap.over_informative.estimate),
-            str(own.predicted[pair]),
-            str(theory.predicted[pair]),
+            _predicted(own.predicted[pair]),
+            _predicted(theory.predicted[pair]),
         ]
         for pair, gap in evaluation.gaps.items()
     ]
@@ -60,6 +61,13 @@ def cell_lines(cell: "Cell", repeated: "Repetition | None" = None) -> list[str]:
         *(repeated.lines() if repeated else ()),
         f"cell: {cell.path}",
     ]
+
+
+def _predicted(gap: "Estimate") -> str:
+    """A predicted gap; 0 where equal masses differ by rounding."""
+    from posbias.training.averages import ZERO
+
+    return "0" if abs(gap.value) <= ZERO and not gap.se else str(gap)
 
 
 def sweep_lines(cells: "Sequence[Cell]") -> list[str]:

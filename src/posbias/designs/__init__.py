@@ -112,10 +112,14 @@ class Designs:
     def said(self) -> str:
         """The verdict in a sentence."""
         near = f"(distance {self.baseline.distance:.3g}, {self.target.within:g} needed)"
+        met = [one for one in self.front if self.meets(one)]
+        least = min(met, key=lambda one: (one.cache, one.distance), default=self.baseline)
         if self.meets(self.baseline):
-            said = f"makes no difference: the baseline meets the target as it is {near}"
-        elif met := [one for one in self.front if self.meets(one)]:
-            least = min(met, key=lambda one: (one.cache, one.distance))
+            said = f"the baseline meets the target as it is {near}"
+            if least.cache < self.baseline.cache:
+                keys = f"{least.cache:,} keys in cache, not {self.baseline.cache:,}"
+                said += f"; on the front {_spelt(least.values)} meets it with {keys}"
+        elif met:
             said = (
                 f"met by {len(met)} of {len(self.front)} architectures on the front; the smallest cache of them "
                 f"is {least.cache:,} keys, with {_spelt(least.values)}"

@@ -149,7 +149,10 @@ def _where(profile: Profile, value: float) -> str:
 def _sure(profile: Profile, claims: tuple[Judged, ...]) -> str:
     samples = 0 if profile.samples is None else len(profile.samples)
     if samples < 2:
-        return "That is not known: the file has one number for each place, not those of several trials or prompts."
+        return (
+            "How sure that is, is not known: the file has one number for each place, not those of several trials "
+            "or prompts."
+        )
     rows = str(profile.attrs.get("rows", "prompts" if profile.kind != "rate" else "trials"))
     told = [f"Every number is a mean over {samples} {rows}."]
     told += [f"{doubt[0].upper()}{doubt[1:]}." for doubt in profile.doubts]

@@ -73,6 +73,8 @@ class Custom:
             values = np.asarray(self.content(*positions))
         except Exception as error:
             told = " ".join(str(error).split())
+            if "truth value of an array" in told:
+                told += " It is called with whole arrays: np.where in place of if, & in place of and needed"
             raise InvalidValueError(f"{what}: {self!r} raised {type(error).__name__}: {told}") from error
         if values.dtype.kind not in self.kind:
             raise InvalidValueError(f"{what}: {values.dtype} given, {KINDS[self.kind]} needed")

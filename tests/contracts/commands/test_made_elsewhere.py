@@ -133,7 +133,7 @@ def test_a_report_of_ones_own_documents_asks_for_no_other_run(capsys, here):
 def test_one_number_for_each_place_is_not_called_a_mean(capsys, here):
     (here / "means.csv").write_text("position,accuracy\n0,92.1\n1,71.5\n2,95.0\n")
     answer = told(capsys, "report", "means.csv")["answer"]
-    assert answer[1].startswith("That is not known: the file has one number for each place")
+    assert answer[1].startswith("How sure that is, is not known: the file has one number for each place")
 
 
 def test_rates_of_other_names_say_why_they_are_compared_by_rank(capsys, here):
@@ -208,6 +208,18 @@ def test_differences_that_are_all_alike_decide_nothing(capsys, here):
     assert [claim["verdict"] for claim in claims] == ["undecided", "undecided"]
     # right at the first place in every trial: all differences are 1, and have no spread to be sure by
     assert "in all 10 samples" in claims[0]["why"]
+
+
+@pytest.mark.parametrize(("key", "weight", "option"), [(3, 0.3, "mask="), (1, 0.75, "row_error =")])
+def test_what_only_python_can_ask_of_arrays_is_called_so(capsys, here, key, weight, option):
+    attention = np.tril(np.ones((2, 2, 6, 6))) / np.arange(1.0, 7.0)[:, None]
+    attention[1, 0, 1, key] = weight
+    np.save(here / "a.npy", attention)
+    with pytest.raises(SystemExit):
+        main(["report", "a.npy"])
+    said = capsys.readouterr().err
+    assert option in said
+    assert said.endswith("(an option of posbias.Attention.from_arrays)\n")
 
 
 def test_attributions_beside_a_prediction_are_divided_by_it(capsys, here):
