@@ -30,8 +30,9 @@ def describe(profile: "Profile") -> list[str]:
     fitted = " (cross-fitted)" if profile.cross_fitted else ""
     return [
         *((verdict, shape) if profile.left_out else (shape, verdict)),
-        *profile.doubts,
-        f"share of the first {s.ends}: {s.first_mass:.2%}, of the last {s.ends}: {s.last_mass:.2%}",
+        *_told(profile),
+        f"share of the first {s.ends}: {s.first_mass:.2%}{_error(profile, 0)}, "
+        f"of the last {s.ends}: {s.last_mass:.2%}{_error(profile, s.query + 1 - s.ends)}",
         f"density first : middle : last = {first:.2f} : {middle:.2f} : {last:.2f} (uniform = 1)",
         f"trough at position {s.trough} of 0 … {s.query}, {s.trough_depth:.0%} below uniform{fitted}",
         f"{within}entropy {s.entropy:.2f} nats",
@@ -40,6 +41,19 @@ def describe(profile: "Profile") -> list[str]:
         *_engines(profile),
         *(profile.attrs["calibration"].lines() if "calibration" in profile.attrs else ()),
     ]
+
+
+def _told(profile: "Profile") -> list[str]:
+    """What its prompts tell of the verdict and what not; of a prediction nothing."""
+    if profile.doubts or profile.samples is None or profile.left_out:
+        return profile.doubts
+    return [f"{len(profile.samples)} prompts tell of both ends whether they are favoured (95 % intervals)"]
+
+
+def _error(profile: "Profile", start: int) -> str:
+    """The standard error over prompts of the share of as many positions as count as an end, where it is known."""
+    share = profile.share(start, start + profile.summary.ends)
+    return f" ± {share.se:.2%}" if share.known else ""
 
 
 def verdict_line(profile: "Profile") -> str:

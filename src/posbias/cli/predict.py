@@ -26,7 +26,8 @@ class Options:
     Parameters
     ----------
     tokens
-        Length of the text, or several with commas: 8k,128k,1M. Default: the file's `tokens`, else 256.
+        Length of the text, or several with commas: 8192,128k,1M (k: 1,000). Default: the file's `tokens`, else
+        256.
     query
         The position that is influenced, counted from 0; negative counts from the end.
     mixing
