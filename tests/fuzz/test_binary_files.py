@@ -55,7 +55,13 @@ def changes(draw):
     return change
 
 
-@pytest.mark.parametrize("name", READ_BY)
+# a file of HDF5 is opened in a process more, which takes seconds
+_SLOW = ("measurement.nc", "retrieval.nc")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in _SLOW else ()) for name in READ_BY]
+)
 @given(change=changes(), kind=st.integers(0, 6), seal=st.sampled_from(["old", "new", "none"]))
 def test_a_file_with_bytes_changed(reader, whole, name, change, kind, seal):
     held, kind = whole[name], READ_BY[name][kind % len(READ_BY[name])]

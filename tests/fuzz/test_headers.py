@@ -63,6 +63,7 @@ def changed(data, steps):
     return data
 
 
+@pytest.mark.slow
 @given(steps=STEPS, kind=st.integers(0, 6))
 def test_a_measurement_of_other_content(reader, whole, tmp_path_factory, steps, kind):
     name = "measurement.nc"

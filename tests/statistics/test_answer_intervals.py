@@ -51,7 +51,7 @@ def test_intervals_of_what_a_way_to_ask_changes_hold_together(trials):
     assert held / draws >= 0.95 - 4 * np.sqrt(0.95 * 0.05 / draws), held / draws
 
 
-@pytest.mark.parametrize(("trials", "others"), [(20, 20), (64, 200)])
+@pytest.mark.parametrize(("trials", "others"), [(20, 20), pytest.param(64, 200, marks=pytest.mark.slow)])
 def test_intervals_between_curves_of_other_trials_hold_together(trials, others):
     """In 95 % of experiments all four, less four standard errors, though the two share no trial."""
     random, held, draws = np.random.default_rng(11), 0, 100

@@ -61,7 +61,8 @@ def test_a_training_in_budgets_ends_with_the_same_bits(tmp_path):
         ended = called(*words, tmp_path / "cut", "--budget", 0.005 * (len(codes) + 1))
         codes.append(ended.returncode)
         assert ended.returncode in (0, 3), ended.stderr
-        assert not codes[-1] or "0 of 1 cells" in ended.stderr
+        # the time may be over between the last iteration and what is measured of the network
+        assert not codes[-1] or re.search("out of time: .*kept", ended.stderr), ended.stderr
     assert len(codes) > 1
     one, other = (load_cell(next((tmp_path / name).glob("*.nc"))) for name in ("whole", "cut"))
     for name, weights in one.trained.weights.items():

@@ -102,7 +102,8 @@ def started(*words):
 
 
 @pytest.mark.waits
-@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_search_that_was_ended_goes_on_to_the_same_bytes(here, number):
     running = started("--out", "ended")
     while not list(here.glob("ended/.design-*.partial.json")):

@@ -83,7 +83,7 @@ def test_the_command_says_that_a_page_of_many_tables_is_large(tmp_path):
     assert called("explore", "--no-open", cwd=tmp_path).stdout == "page: explore.html\n"
 
 
-@pytest.mark.parametrize("tokens", [16, 6])
+@pytest.mark.parametrize("tokens", [16, pytest.param(6, marks=pytest.mark.slow)])
 def test_a_report_links_the_page_that_begins_from_its_measurement(tokens, tmp_path):
     words = ("report", "tiny-nope", "--tokens", tokens, "--prompts", 3, "--out", "r", "--json")
     answer = called(*words, cwd=tmp_path)

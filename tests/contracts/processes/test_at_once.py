@@ -76,7 +76,8 @@ def plain(answer):
 @pytest.mark.waits
 @pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "command", [pytest.param(one, marks=pytest.mark.slow if one == "measure" else ()) for one in LINES]
+    "command",
+    [pytest.param(one, marks=pytest.mark.slow if one in ("measure", "train") else ()) for one in LINES],
 )
 def test_equal_commands_at_once_leave_one_whole_result(command, rounds, tmp_path):
     counts, load = LEFT[command]
