@@ -4,6 +4,7 @@ import json
 import struct
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from whole_files import HUGE, READ_BY, tried
