@@ -247,11 +247,12 @@ def test_a_study_goes_on_when_there_is_space_again(tmp_path):
     words = ("study", "run", "study.toml", "-q", "--out")
     # Python itself does not notice that it could write a part of a .pyc alone
     limited = {"shell": "", "before": "ulimit -f 1;", "PYTHONDONTWRITEBYTECODE": "1"}
+    # first without a limit: machine code is kept on disk too
+    assert ran(*words, "never", cwd=tmp_path).returncode == 0
     refused(ran(*words, "full", cwd=tmp_path, **limited), "cannot write", "File too large")
     assert not [*tmp_path.glob("full/cells/*.json")]
     assert not [*tmp_path.glob("full/**/.*~*")]
-    for folder in ("full", "never"):
-        assert ran(*words, folder, cwd=tmp_path).returncode == 0
+    assert ran(*words, "full", cwd=tmp_path).returncode == 0
     full, never = (sorted(tmp_path.glob(f"{folder}/cells/*.json")) for folder in ("full", "never"))
     assert [path.name for path in full] == [path.name for path in never]
     for one, other in zip(full, never, strict=True):
