@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from posbias.cli import options as shared
 from posbias.cli.architectures import need_profile
@@ -54,32 +54,14 @@ def compare(
     comparison = compare(profile, reference, by_share=by_share, seed=seed)
     if plot is not None:
         _draw(comparison, p.name, plot)
-    agreement = comparison.agreements["p"].as_dict()
-    answer = {name: score["value"] for name, score in agreement.items()}
-    answer["intervals"] = {name: score["interval"] for name, score in agreement.items()}
-    answer |= {
-        key: value
-        for key, value in comparison.as_dict().items()
-        if key in ("prompts", "baselines", "reliability", "leads", "shares")
-    }
-    answer["left_out"] = [*profile.left_out, *reference.left_out]
-    answer |= read_as({"p": profile, "q": reference})
-    beyond = _beyond_position(comparison)
-    if beyond is not None:
-        answer["beyond_position"] = [one.as_dict() for one in beyond[0]]
-    notes = [f"{path.name}: {one.caveat}" for path, one in ((p, profile), (q, reference)) if one.left_out]
-    between = comparison.between
-    if comparison.shares is not None and between is None:
-        lengths = f"{profile.tokens:,} and {reference.tokens:,} positions"
-        notes.append(f"{lengths}: compared at {comparison.shares:,} equal shares of the context")
-    rank = [path.name for path, one in ((p, profile), (q, reference)) if one.kind != "mass"]
-    if rank and between is None:
-        notes.append(f"{' and '.join(rank)}: no shares of a whole, so compared by rank alone")
-    notes += _provenance(p.name, profile, q.name, reference)
-    if between is not None:
-        names = (p.name, q.name) if p.name != q.name else (str(p), str(q))
-        dull = tuple(names["pq".index(one)] for one in between.dull)
-        between = replace(between, way=names[0], against=names[1], dull=dull)
+    answer = _answer(comparison, profile, reference)
+    notes = _notes(comparison, [(p.name, profile), (q.name, reference)]) + _provenance(
+        p.name, profile, q.name, reference
+    )
+    names = (p.name, q.name) if p.name != q.name else (str(p), str(q))
+    if comparison.between is not None:
+        dull = tuple(names["pq".index(one)] for one in comparison.between.dull)
+        between = replace(comparison.between, way=names[0], against=names[1], dull=dull)
         answer["between"] = between.as_dict()
         lines = [*notes, *between.sentences(), *_by_place(names, profile, reference)]
     else:
@@ -87,11 +69,39 @@ def compare(
         told = []
         if differences is not None:
             answer["influence_differences"] = differences.as_dict()
-            told = [differences.sentence(*((p.name, q.name) if p.name != q.name else (str(p), str(q))))]
+            told = [differences.sentence(*names)]
         told += [f"{p.name}: {words}" for words in comparison.sentences().values()]
-        told += [f"{p.name}: {beyond[1]}"] if beyond is not None else []
+        beyond = _beyond_position(comparison)
+        if beyond is not None:
+            answer["beyond_position"] = [one.as_dict() for one in beyond[0]]
+            told.append(f"{p.name}: {beyond[1]}")
         lines = [*notes, *told, *comparison_table(comparison, {"p": p.name})]
     answer_with("compare/1", answer, lambda: lines, json)
+
+
+def _answer(comparison: "Comparison", profile: "Profile", reference: "Profile") -> dict[str, Any]:
+    """What is answered of any two profiles."""
+    agreement = comparison.agreements["p"].as_dict()
+    answer = {name: score["value"] for name, score in agreement.items()}
+    answer["intervals"] = {name: score["interval"] for name, score in agreement.items()}
+    told = ("prompts", "baselines", "reliability", "leads", "shares")
+    answer |= {key: value for key, value in comparison.as_dict().items() if key in told}
+    answer["left_out"] = [*profile.left_out, *reference.left_out]
+    return answer | read_as({"p": profile, "q": reference})
+
+
+def _notes(comparison: "Comparison", profiles: "list[tuple[str, Profile]]") -> list[str]:
+    """What was left out of the profiles, by the names of their files, and why less than all is compared."""
+    notes = [f"{name}: {one.caveat}" for name, one in profiles if one.left_out]
+    if comparison.between is not None:
+        return notes
+    if comparison.shares is not None:
+        lengths = " and ".join(f"{one.tokens:,}" for _, one in profiles)
+        notes.append(f"{lengths} positions: compared at {comparison.shares:,} equal shares of the context")
+    rank = [name for name, one in profiles if one.kind != "mass"]
+    if rank:
+        notes.append(f"{' and '.join(rank)}: no shares of a whole, so compared by rank alone")
+    return notes
 
 
 def _by_place(names: tuple[str, str], *profiles: "Profile") -> list[str]:
