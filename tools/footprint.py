@@ -34,12 +34,12 @@ def brought(name: str, extras: frozenset[str] = frozenset()) -> set[str]:
 
 
 def size(name: str) -> int:
-    """Bytes of the files that a distribution installed; of posbias, those of its package."""
+    """Bytes of the files that a distribution installed; of posbias, those of its package without caches."""
     files = metadata.files(name) or []
     if name == "posbias":
         import posbias
 
-        paths = [path for path in Path(posbias.__file__).parent.rglob("*") if path.suffix != ".pyc"]
+        paths = [path for path in Path(posbias.__file__).parent.rglob("*") if path.parent.name != "__pycache__"]
     else:
         paths = [Path(str(one.locate())) for one in files if one.suffix != ".pyc"]
     return sum(path.stat().st_size for path in paths if path.is_file())
