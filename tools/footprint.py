@@ -39,7 +39,9 @@ def size(name: str) -> int:
     if name == "posbias":
         import posbias
 
-        paths = [path for path in Path(posbias.__file__).parent.rglob("*") if path.parent.name != "__pycache__"]
+        paths = [
+            path for path in Path(posbias.__file__).parent.rglob("*") if path.parent.name != "__pycache__"
+        ]
     else:
         paths = [Path(str(one.locate())) for one in files if one.suffix != ".pyc"]
     return sum(path.stat().st_size for path in paths if path.is_file())
