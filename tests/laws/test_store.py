@@ -336,6 +336,14 @@ def test_the_newest_counts_and_nothing_is_overwritten(store):
     assert len([*store.folder.iterdir()]) == 12
 
 
+def test_a_file_that_a_killed_writer_left_beside_no_cell_takes_no_number(store):
+    """Weights are written before the cell that names them; killed in between, the same run writes them again."""
+    name = save(store, Power(2)).path
+    name.rename(name.with_suffix(".safetensors"))
+    assert save(Store(store.folder), Power(2)).path == name
+    assert save(Store(store.folder), Power(2)).path.stem.endswith("-2")
+
+
 def test_a_larger_amount_serves_a_smaller_wish(store):
     large = save(store, Power(2, count=9), amount=9)
     small = save(store, Power(2, count=4), amount=4)

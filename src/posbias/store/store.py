@@ -169,8 +169,12 @@ class Store:
         return load(cell, path)
 
     def next_number(self, cell: StoredCell) -> int:
-        """The number that the next file of a cell gets: one more than the greatest when the folder was listed."""
-        return max((taken for taken, _ in self._listing().get(_digits(cell), [])), default=0) + 1
+        """The number that the next file of a cell gets: one more than the greatest when the folder was listed.
+
+        What a killed writer left beside no file of the cell itself, such as weights alone, is written again.
+        """
+        listed = self._listing().get(_digits(cell), [])
+        return max((taken for taken, path in listed if path.suffix == cell.codec.suffix), default=0) + 1
 
     def clear_leftovers(self) -> None:
         """Remove what writers of this machine that were killed had begun."""
