@@ -171,10 +171,15 @@ class Store:
     def next_number(self, cell: StoredCell) -> int:
         """The number that the next file of a cell gets: one more than the greatest when the folder was listed.
 
-        What a killed writer left beside no file of the cell itself, such as weights alone, is written again.
+        What a killed writer left beside no file of the cell itself, such as weights alone, is written again;
+        beside a damaged one that was set aside it is kept.
         """
-        listed = self._listing().get(_digits(cell), [])
-        return max((taken for taken, path in listed if path.suffix == cell.codec.suffix), default=0) + 1
+        listed, suffix = self._listing().get(_digits(cell), []), cell.codec.suffix
+        there = [path.name for path in self.folder.iterdir()] if listed else []
+        numbers = (
+            number for number, path in listed if any(name.startswith(path.stem + suffix) for name in there)
+        )
+        return max(numbers, default=0) + 1
 
     def clear_leftovers(self) -> None:
         """Remove what writers of this machine that were killed had begun."""
