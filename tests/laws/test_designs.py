@@ -105,6 +105,7 @@ def thorough():
     return varied, min(distance for distance, _, _ in everything("flat", varied))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_a_part_of_a_space_leads_near_the_best_of_the_whole(thorough, seed):
     """No architecture is nearer than the nearest found by more than .02 of the text (30 seeds: at most .016)."""

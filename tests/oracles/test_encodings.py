@@ -73,6 +73,7 @@ def test_mixing_is_that_of_the_tensors_themselves(measured):
             assert abs(found - update / (stream + update)) < 1e-6
 
 
+@pytest.mark.slow
 def test_the_figure_is_made_once_and_found_again(tmp_path):
     models, events = [MODELS[0], MODELS[1]], []
     made = make(tmp_path, models=models, prompts=3, tokens=TOKENS, on_event=events.append)

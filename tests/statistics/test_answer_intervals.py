@@ -15,6 +15,7 @@ from posbias.retrieval.resampling import resampled
 DRAWS = 400
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sets", "first", "middle"), [(20, 0.9, 0.6), (64, 0.9, 0.6), (64, 0.5, 0.5), (200, 0.97, 0.9)]
 )
@@ -36,6 +37,7 @@ def test_intervals_of_places_and_of_gaps_hold_the_truth(sets, first, middle):
     assert (held / DRAWS >= 0.92 - 0.04).all(), held / DRAWS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trials", [20, 64])
 def test_intervals_of_what_a_way_to_ask_changes_hold_together(trials):
     """In 95 % of experiments all four, less four standard errors; places share what makes a set hard."""
@@ -51,6 +53,7 @@ def test_intervals_of_what_a_way_to_ask_changes_hold_together(trials):
     assert held / draws >= 0.95 - 4 * np.sqrt(0.95 * 0.05 / draws), held / draws
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("trials", "others"), [(20, 20), pytest.param(64, 200, marks=pytest.mark.slow)])
 def test_intervals_between_curves_of_other_trials_hold_together(trials, others):
     """In 95 % of experiments all four, less four standard errors, though the two share no trial."""

@@ -34,6 +34,7 @@ def test_a_browser_runs_what_is_markup(tmp_path):
     assert 'struck="1"' in shown(page, tmp_path)
 
 
+@pytest.mark.slow
 @needs_browser
 def test_names_in_a_report_are_text_in_a_browser(make_measurement, tmp_path):
     report = write_report(make_measurement("flat", model=HOSTILE, text=HOSTILE), tmp_path)

@@ -73,6 +73,7 @@ def plain(answer):
     return [plain(held) for held in answer] if isinstance(answer, list) else answer
 
 
+@pytest.mark.slow
 @pytest.mark.waits
 @pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(

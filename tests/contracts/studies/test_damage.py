@@ -404,6 +404,7 @@ UNSEALED = (
 """Without the digest behind them: each use opens them in a process more, and opens them alike."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "uses"),
     [
