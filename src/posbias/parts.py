@@ -69,7 +69,8 @@ def shares(chain: Mapping[str, Float[np.ndarray, "position"]]) -> dict[str, list
 
 
 def _even_attention(measurement: "xr.Dataset", mixing: Float[np.ndarray, "layer"]) -> Profile:
-    """The rollout of attention spread evenly over what each layer's mask lets a query see."""
+    """The rollout of attention spread evenly over what each layer's mask, that of all heads, lets a query see."""
     logits = measurement["positional_distance"].values[::-1]
-    kernels = (averaged(by_distance(np.where(np.isfinite(one), 0.0, np.nan))) for one in logits)
+    seen = (np.isfinite(one).any(axis=0, keepdims=True) for one in logits)
+    kernels = (averaged(by_distance(np.where(one, 0.0, np.nan))) for one in seen)
     return Profile.from_weights(push(last_row(measurement), kernels, mixing[::-1]), measures="rollout")

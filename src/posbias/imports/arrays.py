@@ -69,9 +69,7 @@ def read_arrays(path: Path) -> Profile:
         attention = Attention.from_arrays(given)
         profile = attention.rollout(MIXING)
     except InvalidValueError as error:
-        options = ("row_error =", "mask=")
-        python = " (an option of posbias.Attention.from_arrays)" * any(one in str(error) for one in options)
-        raise InputFileError(f"{path}: {error}{python}") from None
+        raise InputFileError(f"{path}: {error}") from None
     said = f"{ATTENTION}: {attention.depth} layers, {attention.heads} heads, {attention.tokens} tokens"
     said += f"; rollout with λ = {MIXING:g}, which the file does not hold"
     return replace(profile, attrs=dict(profile.attrs) | {"read_as": said, "format": ATTENTION})

@@ -78,7 +78,7 @@ def write_report(
     found = Findings(measurement, measured, predicted, comparison, seed)
     told, judged = answers(found), verdicts(found)
     plates, written = [], []
-    for one in illustrations(measurement, measured, predicted):
+    for one in illustrations(found):
         pictures = {kind: picture_bytes(one.figure, kind) for kind in ("svg", "png")}
         plates.append((one, pictures["svg"]))
         beside = pictures | {"csv": one.numbers.csv().encode()}

@@ -10,6 +10,7 @@ import numpy as np
 from posbias.agreement import Agreement, Score
 from posbias.comparison import Comparison, Difference
 from posbias.estimate import Estimate
+from posbias.parts import USED, chain
 from posbias.profile import Profile
 from posbias.seeds import stream
 
@@ -109,6 +110,11 @@ class Findings:
     def shape(self) -> Shape:
         """Where the measured influence lies."""
         return shape(self.measured, self.seed)
+
+    @cached_property
+    def parts(self) -> Mapping[str, Profile]:
+        """The measured curve by parts (`posbias.parts`); empty where a predictor of the chain was not asked."""
+        return chain(self.measurement, self.predictions) if self.predictions.keys() >= USED else {}
 
     @cached_property
     def sink(self) -> Sink:

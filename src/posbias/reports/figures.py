@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.parts import ENDS, LABELS, chain, shares
+from posbias.parts import ENDS, LABELS, shares
 from posbias.plots import (
     draw_cumulative,
     draw_influence,
@@ -21,6 +21,7 @@ from posbias.plots.parts import draw_parts
 from posbias.plots.style import LEGEND
 from posbias.profile import Profile
 from posbias.reports import numbers
+from posbias.reports.evidence import Findings
 from posbias.reports.pages import Table
 
 if TYPE_CHECKING:
@@ -41,13 +42,12 @@ class Illustration:
     numbers: Table
 
 
-def illustrations(
-    measurement: "xr.Dataset", measured: Profile, predictions: Mapping[str, Profile]
-) -> list[Illustration]:
+def illustrations(found: Findings) -> list[Illustration]:
     """All figures of the report, drawn."""
+    measurement, measured, predictions = found.measurement, found.measured, found.predictions
     depth = measurement.sizes["layer"]
     shown = [round(layer) for layer in np.linspace(0, depth - 1, min(6, depth))]
-    known = {name: one.mass for name, one in chain(measurement, predictions).items()}
+    known = {name: one.mass for name, one in found.parts.items()}
     return [
         Illustration(
             "influence",

@@ -4,7 +4,6 @@ from posbias.agreement import Agreement, Score
 from posbias.curves import wasserstein
 from posbias.estimate import about
 from posbias.parts import LABELS as LABELS_OF_PARTS
-from posbias.parts import USED, chain
 from posbias.predictors import PREDICTORS
 from posbias.reports.evidence import Findings
 from posbias.reports.scores import (
@@ -34,12 +33,11 @@ def verdicts(found: Findings) -> list[str]:
 
 def _by_parts(found: Findings) -> str:
     """How far from the measured curve one is with each part known, one after the other."""
-    if not found.predictions.keys() >= USED:
+    if not found.parts:
         return ""
-    known = chain(found.measurement, found.predictions)
-    measured = known.pop("measured").mass
-    even, *far = (f"{wasserstein(one.mass, measured):.3f}" for one in known.values())
-    labels = (LABELS_OF_PARTS[key].removeprefix("+ ") for key in [*known][1:])
+    known = [one.mass for one in found.parts.values()]
+    even, *far = (f"{wasserstein(one, known[-1]):.3f}" for one in known[:-1])
+    labels = (LABELS_OF_PARTS[key].removeprefix("+ ") for key in [*found.parts][1:-1])
     steps = ", ".join(f"{label} {one}" for label, one in zip(labels, far, strict=True))
     return (
         f"By parts: Wasserstein to the measured curve is {even} for an even spread and, with one thing after the "

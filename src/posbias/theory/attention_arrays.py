@@ -98,7 +98,7 @@ def check_layer(
         _, head, query, key = outside[0]
         raise InvalidValueError(
             f"attention: layer {number}, head {head}: query {query} gives weight to key {key}, which "
-            f"{brief(mask)} does not allow; another mask= needed, if this is meant"
+            f"{brief(mask)} does not allow; another mask of Attention.from_arrays needed, if this is meant"
         )
     with np.errstate(over="ignore"):  # what is infinite then is refused
         over = layer.sum(axis=-1, dtype=np.float64) - 1.0
@@ -109,7 +109,7 @@ def check_layer(
         hint = "; learned_sinks=True, if a learned sink takes the rest" if over.max() <= limit else ""
         raise InvalidValueError(
             f"attention: layer {number}, head {head}: the row of query {query} is {off.max():.2g} away from "
-            f"summing to one, at most row_error = {limit:.2g} needed{hint}"
+            f"summing to one, at most {limit:.2g} (row_error of Attention.from_arrays) needed{hint}"
         )
     return float(off.max())
 

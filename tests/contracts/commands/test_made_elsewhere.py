@@ -210,7 +210,7 @@ def test_differences_that_are_all_alike_decide_nothing(capsys, here):
     assert "in all 10 samples" in claims[0]["why"]
 
 
-@pytest.mark.parametrize(("key", "weight", "option"), [(3, 0.3, "mask="), (1, 0.75, "row_error =")])
+@pytest.mark.parametrize(("key", "weight", "option"), [(3, 0.3, "mask"), (1, 0.75, "row_error")])
 def test_what_only_python_can_ask_of_arrays_is_called_so(capsys, here, key, weight, option):
     attention = np.tril(np.ones((2, 2, 6, 6))) / np.arange(1.0, 7.0)[:, None]
     attention[1, 0, 1, key] = weight
@@ -218,8 +218,7 @@ def test_what_only_python_can_ask_of_arrays_is_called_so(capsys, here, key, weig
     with pytest.raises(SystemExit):
         main(["report", "a.npy"])
     said = capsys.readouterr().err
-    assert option in said
-    assert said.endswith("(an option of posbias.Attention.from_arrays)\n")
+    assert f"{option} of Attention.from_arrays" in said
 
 
 def test_attributions_beside_a_prediction_are_divided_by_it(capsys, here):
