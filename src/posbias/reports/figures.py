@@ -74,7 +74,7 @@ def illustrations(found: Findings) -> list[Illustration]:
             "Influence on the first 5 % of positions, on those between and on the last 5 %: from an even spread "
             "(dashed) each bar adds something that is known, up to the measured share (black). The order is a "
             "choice: what a part adds depends on what was there before it. Where content gives the first tokens "
-            "much and norms take it away again, a sink draws attention that counts for little.",
+            "much and norms take it away again, a sink draws more attention than it has influence.",
             _parts(known),
             numbers.parts(known),
         ),
