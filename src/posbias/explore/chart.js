@@ -2,6 +2,10 @@
 const chart = (() => {
   const SVG = "http://www.w3.org/2000/svg";
   const MARGIN = { top: 12, right: 14, bottom: 40, left: 52 };
+  const named = new WeakMap();
+  // to ask for a size after something was drawn lays the page out anew, so it is kept until it changes
+  const sizes = new WeakMap();
+  const resized = new ResizeObserver((entries) => entries.forEach(({ target }) => sizes.delete(target)));
 
   function element(name, attributes = {}, ...children) {
     const made = document.createElementNS(SVG, name);
@@ -77,9 +81,17 @@ const chart = (() => {
     );
   }
 
+  function sizeOf(svg) {
+    if (!sizes.has(svg)) {
+      sizes.set(svg, { width: Math.max(svg.clientWidth, 240), height: Math.max(svg.clientHeight, 120) });
+      resized.observe(svg);
+    }
+    return sizes.get(svg);
+  }
+
   // lines: name, class, points [[x, y], …]; marks: points on a line; even: a level that is dashed
   function draw(svg, spec) {
-    const size = { width: Math.max(svg.clientWidth, 240), height: Math.max(svg.clientHeight, 120) };
+    const size = sizeOf(svg);
     const x = axis(spec.x, MARGIN.left, size.width - MARGIN.right);
     const y = axis(spec.y, size.height - MARGIN.bottom, MARGIN.top);
     svg.setAttribute("viewBox", `0 0 ${size.width} ${size.height}`);
@@ -98,7 +110,11 @@ const chart = (() => {
     return { x, y, size };
   }
 
+  // made anew only where a name or a look has changed
   function legend(list, lines) {
+    const shown = lines.map((line) => `${line.name}|${line.class}`).join("\n");
+    if (named.get(list) === shown) return;
+    named.set(list, shown);
     list.replaceChildren(...lines.filter((line) => line.name).map((line) => {
       const sample = element("svg", { class: "sample", viewBox: "0 0 28 10", "aria-hidden": "true" },
         element("path", { class: `line ${line.class}`, d: "M1 5H27" }));
