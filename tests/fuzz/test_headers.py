@@ -46,7 +46,8 @@ def changed(data, steps):
             data = data.drop_vars(name)
         elif what in ("fill", "some") and variable.dtype.kind == "f":
             values = variable.values.copy()
-            values.reshape(-1)[slice(None) if what == "fill" else which % max(1, values.size)] = number
+            with np.errstate(over="ignore"):
+                values.reshape(-1)[slice(None) if what == "fill" else which % max(1, values.size)] = number
             data = data.assign({name: (variable.dims, values)})
         elif what == "type":
             with np.errstate(all="ignore"):

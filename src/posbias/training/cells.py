@@ -7,6 +7,7 @@ cluster they begin anew). No cell is deleted: beside one that is damaged or of a
 the new one is written as NAME-2, NAME-3, …, and the last good one counts.
 """
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -71,6 +72,7 @@ def run_cells(
     cells = {one: None if again else _find_testable(folder, one, sequences) for one in wanted}
     store = Store(folder)
     store.clear_leftovers()
+    _clear_tested(cell for cell in cells.values() if cell is not None)
     numbers = {one: store.next_number(TrainingCell(one)) for one in cells}
     missing = [experiment for experiment, cell in cells.items() if cell is None]
     jobs = _jobs(missing, store, together=device != "cpu" and engine is None)
@@ -97,6 +99,16 @@ def run_cells(
         ) from None
     cells |= {cell.experiment: cell for cell in map(load_cell, run.paths)}
     return [cells[experiment] for experiment in wanted]  # type: ignore[misc]
+
+
+def _clear_tested(cells: Iterable[Cell]) -> None:
+    """Remove weights that were kept for a test and are older than it: the training was killed between the two."""
+    for cell in cells:
+        assert cell.path is not None
+        weights = untested(cell.path.parent, cell.experiment)
+        if weights.exists() and weights.stat().st_mtime <= cell.path.stat().st_mtime:
+            with contextlib.suppress(OSError):
+                weights.unlink()
 
 
 def _test_again(

@@ -365,6 +365,17 @@ def test_training_and_testing_apart_give_the_same_cells(tmp_path):
     assert not list(folder.glob(".*"))
 
 
+def test_weights_kept_for_a_test_that_is_done_are_removed_and_later_ones_are_not(tmp_path):
+    (cell,) = run_cells([TINY], tmp_path, sequences=50, workers=1)
+    left = untested(tmp_path, TINY)
+    left.write_bytes(cell.path.with_suffix(".safetensors").read_bytes())
+    written = cell.path.stat().st_mtime_ns
+    for later, kept in ((1, True), (-1, False)):
+        os.utime(left, ns=(written, written + later * 10**9))
+        assert run_cells([TINY], tmp_path, sequences=50, workers=1, on_event=refuse)[0].path == cell.path
+        assert left.exists() == kept
+
+
 def refuse(event):
     raise AssertionError("nothing is to be trained")
 
