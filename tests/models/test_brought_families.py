@@ -112,6 +112,7 @@ def test_ours_need_no_package(foreign):
     assert "foreign_models" not in sys.modules
 
 
+@pytest.mark.slow
 def test_a_measurement_of_it_is_written_by_the_command(foreign, tmp_path, text):
     folder = foreign("FAMILY")
     paths = [str(tmp_path / "site"), str(Path(posbias.__file__).parents[1])]

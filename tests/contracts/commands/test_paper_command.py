@@ -174,6 +174,7 @@ def parts(monkeypatch):
     return failing
 
 
+@pytest.mark.slow
 def test_all_counts_the_verdicts_and_names_what_failed(capsys, parts, results):
     whole = json.loads(answer(capsys, "all", "--out", results, "--json"))
     assert not faults(whole)

@@ -38,6 +38,7 @@ def asked(server, *words):
     return told, done.stderr
 
 
+@pytest.mark.slow
 def test_templates_and_system_messages_are_held_against_the_first_on_the_same_trials():
     ways = ("--api", "completion", "--api", "chat", "--system", "", "--system", "Take care.")
     with serving(answer) as server:

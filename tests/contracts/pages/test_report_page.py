@@ -203,6 +203,7 @@ def test_the_curve_by_parts_goes_from_an_even_spread_to_the_measured_one(make_me
     assert said in plain(read(report.page))
 
 
+@pytest.mark.slow
 def test_reports_of_two_measurements_in_a_folder_do_not_replace_each_other(
     make_measurement, tmp_path, monkeypatch, capsys
 ):
