@@ -106,8 +106,8 @@ def _clear_tested(cells: Iterable[Cell]) -> None:
     for cell in cells:
         assert cell.path is not None
         weights = untested(cell.path.parent, cell.experiment)
-        if weights.exists() and weights.stat().st_mtime <= cell.path.stat().st_mtime:
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
+            if weights.stat().st_mtime <= cell.path.stat().st_mtime:
                 weights.unlink()
 
 
