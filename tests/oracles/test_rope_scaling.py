@@ -222,8 +222,10 @@ def test_it_is_written_only_where_there_is_one():
         (lambda: rope_of({"head_dim": 64}, [1.0]), "rope_theta: None given"),
         (lambda: rope_of({"head_dim": 64, "rope_theta": 0}, [1.0]), "rope_theta: 0 given, a number above 0"),
         (
-            lambda: rope_of({"rope_parameters": {"full_attention": {"rope_theta": 1e4}}}, [1.0]),
-            "layer_type: none given, one of full_attention needed",
+            lambda: rope_of(
+                {"rope_parameters": {"full_attention": {"rope_theta": 1e4}, "sliding_attention": {}}}, [1.0]
+            ),
+            "layer_type: expected one of full_attention, sliding_attention, got None",
         ),
         (
             lambda: rope_of(

@@ -101,7 +101,9 @@ class YaRN(AnyLength):
         return (self.attention_factor or 0.1 * math.log(max(self.factor, 1.0)) + 1.0) ** 2
 
     def angles_of(self, base: float, dimension: int) -> Angles:
-        """Angles in radians per token, one per pair. Raises `InvalidValueError` for a base of at most 1."""
+        """Angles in radians per token, one per pair. Raises `InvalidValueError` for base ≤ 1, odd dimension."""
+        if dimension % 2:
+            raise InvalidValueError(f"dimension: expected an even number for YaRN, got {dimension}")
         if base <= 1:
             raise InvalidValueError(f"base: {base:g} given, a number above 1 needed for YaRN")
         logs = (math.log(self.trained / (2 * math.pi * turns)) for turns in (self.fast, self.slow))
