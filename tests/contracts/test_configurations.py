@@ -418,6 +418,116 @@ def test_what_is_not_predicted_is_refused_by_its_key(write, changes, words):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"architectures": ["LlamaBiModel"]},
+            "architectures: expected a class of family llama, got 'LlamaBi",
+        ),
+        ({"architectures": ["LlamaForMaskedLM"]}, "architectures: expected a class of family llama"),
+        ({"architectures": ["MistralForCausalLM"]}, "architectures: expected a class of family llama"),
+        ({"architectures": "LlamaModel"}, "architectures: expected a list of names, got 'LlamaModel'"),
+        (
+            {"auto_map": {"AutoModel": "modeling_llama_encoder.LlamaEncoderModel"}},
+            "auto_map: expected a class",
+        ),
+        (
+            {"auto_map": {"AutoModel": "modeling_llama_bidirectional.LlamaModel"}},
+            "auto_map: expected a class",
+        ),
+        ({"auto_map": {"AutoModel": "nvidia/a--llama_bidirectional_model.LlamaModel"}}, "auto_map: expected"),
+        (
+            {"model_type": "bert", "architectures": ["JinaBertModel"]},
+            "architectures: expected a class of fam",
+        ),
+        ({"use_bidirectional_attention": True}, "use_bidirectional_attention: expected false, got True"),
+        ({"bidirectional": 1}, "bidirectional: expected false, got 1"),
+        ({"prefix_lm": True}, "prefix_lm: expected false, got True"),
+        ({"causal": False}, "causal: expected a causal model, got False"),
+        ({"attention_type": "bidirectional"}, "attention_type: expected a causal model, got 'bidirectional'"),
+        ({"is_causal": "no"}, "is_causal: expected a causal model, got 'no'"),
+        (
+            {"model_type": "mistral", "is_causal": False},
+            "is_causal: expected a causal model, got False; mistr",
+        ),
+        ({"model_type": "mpt", "is_causal": False}, "is_causal: expected a causal model"),
+        ({"model_type": "gemma4_text", "use_bidirectional_attention": "all"}, "expected false, got 'all'"),
+        (
+            {"model_type": "paligemma", "text_config": {"model_type": "gemma2"}},
+            "model_type: expected a causal model, got 'paligemma'",
+        ),
+    ],
+)
+def test_a_model_that_may_look_both_ways_is_refused_by_its_key(write, changes, words):
+    with pytest.raises(InvalidValueError, match=words):
+        load_architecture(write("config.json", LLAMA | changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"architectures": ["LlamaForSequenceClassification"]},
+        {"architectures": ["LLaMAForCausalLM"], "is_causal": True, "use_bidirectional_attention": None},
+        {"auto_map": {"AutoConfig": "encoder.X", "AutoModelForCausalLM": "modeling_llama.LlamaForCausalLM"}},
+        {"model_type": "RefinedWeb", "architectures": ["RWForCausalLM"], "n_head": 4, "n_layer": 4},
+        {"model_type": "llava", "architectures": ["LlavaLlamaForCausalLM"]},
+        {"model_type": "gemma4_text", "use_bidirectional_attention": "vision"},
+    ],
+)
+def test_a_familys_own_class_and_inert_flags_are_no_reason_to_refuse(write, changes):
+    stack = load_architecture(write("config.json", LLAMA | changes)).stack
+    assert not any(isinstance(layer.mask, Full) for layer in stack)
+
+
+def test_decoders_that_say_that_they_are_not_causal_are_full(write):
+    """gte-Qwen2, and PaliGemma: its prompt is a prefix."""
+    qwen = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "is_causal": False}
+    palm = {"model_type": "paligemma", "text_config": {"model_type": "gemma", "num_hidden_layers": 18}}
+    for config, depth in ((qwen, 32), (palm | {"architectures": ["PaliGemmaForConditionalGeneration"]}, 18)):
+        architecture = load_architecture(write("config.json", config))
+        assert [layer.mask for layer in architecture.stack] == [Full()] * depth
+    assert any("the whole prompt is a prefix" in line for line in architecture.remarks)
+    profile = predict(dataclasses.replace(architecture, mixing=ConstantMixing(0.3)), 300)
+    assert profile.mass[:15].sum() == pytest.approx(15 / 300, rel=0.01)
+
+
+MIMO = {
+    "model_type": "mimo_v2_flash",
+    "num_hidden_layers": 8,
+    "num_attention_heads": 8,
+    "sliding_window": 128,
+}
+RELEASED = {
+    "hybrid_layer_pattern": [0, 1, 1, 1, 1, 0, 1, 1],
+    "swa_num_attention_heads": 8,
+    "swa_num_key_value_heads": 8,
+    "attention_chunk_size": 128,
+    "sliding_window_size": 128,
+    "add_swa_attention_sink_bias": True,
+    "add_full_attention_sink_bias": False,
+    "rope_theta": 5_000_000,
+    "swa_rope_theta": 10_000,
+    "partial_rotary_factor": 0.334,
+}
+
+
+def test_mimos_released_keys_are_read(write):
+    stack = load_architecture(write("config.json", MIMO | RELEASED)).stack
+    assert [_window(layer) for layer in stack] == [None, *[129] * 4, None, 129, 129]
+    assert [layer.groups or layer.heads for layer in stack] == [4, *[8] * 4, 4, 8, 8]
+    assert _window(load_architecture(write("config.json", MIMO)).stack[1]) == 128
+    for key, given in (
+        ("hybrid_layer_pattern", [0, 1] * 4),
+        ("swa_num_attention_heads", 4),
+        ("add_swa_attention_sink_bias", False),
+        ("swa_rope_theta", 20_000),
+        ("rope_theta", 20_000),
+    ):
+        with pytest.raises(InvalidValueError, match=f"{key}: expected .*, got "):
+            load_architecture(write("config.json", MIMO | RELEASED | {key: given}))
+
+
 def test_full_layers_between_sliding_ones_have_no_encoding_where_the_model_gives_them_none(write):
     for family in ("cohere2", "exaone4"):
         stack = load_architecture(write("config.json", EXAONE | {"model_type": family})).stack

@@ -1,5 +1,6 @@
 """Configurations are read as the models are that transformers builds from them."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 import transformers
 from project import ROOT
+from transformers.models.auto import modeling_auto
 
 from families import (
     ALONE,
@@ -17,6 +19,7 @@ from families import (
     UNSEEN,
     build,
     captured,
+    class_defaults,
     families,
     page,
     plain,
@@ -27,8 +30,11 @@ from posbias.errors import ModelError
 from posbias.measurement import load_model, measure
 from posbias.measurement.quantities.influence import gradients, predict
 from posbias.theory.huggingface import from_huggingface
+from posbias.theory.huggingface_direction import PREFIXED, check_classes
 from posbias.theory.huggingface_families import CONTAINERS, FAMILIES
 from posbias.theory.huggingface_key_heads import key_heads
+from posbias.theory.huggingface_keys import DEFAULTS
+from posbias.theory.huggingface_readers import both_ways
 
 FEW = (
     "bert",
@@ -196,7 +202,7 @@ def test_a_window_that_a_family_does_not_use_is_named(family):
     assert f"sliding_window = 5 is not used by models of family {family}" in remarks
 
 
-@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("container", [name for name in CONTAINERS if name != PREFIXED])
 def test_models_with_more_than_text_are_read_by_their_text(container, tmp_path: Path):
     """As they are saved, where the text's defaults are left out, and with the text's keys beside the others."""
     config = transformers.AutoConfig.for_model(container)
@@ -208,17 +214,53 @@ def test_models_with_more_than_text_are_read_by_their_text(container, tmp_path: 
         assert any(line.startswith(f"{container}: text alone is meant") for line in remarks)
 
 
-@pytest.mark.parametrize("family", [name for name, known in FAMILIES.items() if known.defaults])
-def test_defaults_are_those_of_transformers(family):
-    theirs = transformers.AutoConfig.for_model(family).__class__
-    default = (
-        theirs(use_sliding_window=True) if "use_sliding_window" in FAMILIES[family].defaults else theirs()
-    )
-    for key, value in FAMILIES[family].defaults.items():
-        if key != "use_sliding_window":
-            assert getattr(default, key) == value, key
-        else:
-            assert theirs().use_sliding_window is value
+def test_defaults_are_those_of_transformers():
+    """Every family's, of the keys that are read: windows, sizes, rotary base and share."""
+    assert {family: class_defaults(family) for family in DEFAULTS} == DEFAULTS
+    assert set(FAMILIES) - {"RefinedWeb", "RefinedWebModel", "posbias_tiny"} == set(DEFAULTS)
+
+
+WINDOWS = dict.fromkeys(
+    ("cohere2", "exaone4", "gemma2", "gemma3_text", "mistral", "olmo3", "vaultgemma"), 4096
+)
+WINDOWS |= {"cwm": 8192, "gpt_oss": 128, "granite_swa": 128, "granitemoe_swa": 128, "mimo_v2_flash": 129}
+
+
+@pytest.mark.parametrize("family", [name for name, keys in DEFAULTS.items() if "sliding_window" in keys])
+def test_windows_that_a_file_leaves_out_are_those_of_the_class(family):
+    """Widths and layers, from a file that says nothing but its family; null and false mean none."""
+    theirs = transformers.AutoConfig.for_model(family)
+    width = getattr(theirs, "sliding_window", None) or None
+    types = getattr(theirs, "layer_types", None) or ["sliding_attention"] * theirs.num_hidden_layers
+    expected = [f"window {width}" if kind == "sliding_attention" and width else "causal" for kind in types]
+    found, remarks = read({"model_type": family})
+    assert [mask for mask, _ in found] == expected
+    said = f"sliding_window: {width}, the default of {family}; the configuration does not say"
+    assert (said in remarks) == ("sliding_attention" in types and width is not None)
+    assert width == WINDOWS.get(family, width)
+    if "use_sliding_window" not in DEFAULTS[family] and family != "deepseek_v4":
+        assert {mask for mask, _ in read({"model_type": family, "sliding_window": None})[0]} == {"causal"}
+
+
+def test_classes_of_transformers_are_their_familys_own():
+    """Whatever transformers may build of a family is no reason to refuse it, but for decisions and pictures."""
+    tables = [names for key, names in vars(modeling_auto).items() if re.match(r"MODEL_.*_MAPPING_NAMES", key)]
+    classes = [(family, name) for names in tables for family, name in names.items() if isinstance(name, str)]
+    seen = 0
+    for family, name in classes:
+        text = CONTAINERS.get(family, family)
+        if text not in FAMILIES or re.search("ForDecision|VisionModel", name):
+            continue
+        check_classes({"architectures": [name]}, (family, text), FAMILIES[text].mask is both_ways)
+        seen += 1
+    assert seen > 250
+
+
+@pytest.mark.parametrize("family", ["bloom", "cohere", "gemma", "glm", "gpt2", "gpt_neox", "llama", "opt"])
+def test_a_decoder_that_is_not_causal_looks_both_ways(family):
+    config, model = build(family, is_causal=False)
+    found, _ = read(plain(config))
+    assert {mask for mask, _ in captured(model, family)} == {mask for mask, _ in found} == {"full"}
 
 
 def test_an_encoder_that_is_a_decoder_is_causal():

@@ -218,7 +218,7 @@ def test_it_is_written_only_where_there_is_one():
             ),
             "rope_type: 'xdrope' given, default, linear, dynamic, yarn, llama3, longrope or proportional needed",
         ),
-        (lambda: Llama3Scaling(2.0, 64, 4.0, 4.0), "high: 4 given, a number above low = 4"),
+        (lambda: Llama3Scaling(2.0, 64, 4.0, 3.0), "high: expected a number from low = 4, got 3"),
         (lambda: rope_of({"head_dim": 64}, [1.0]), "rope_theta: None given"),
         (lambda: rope_of({"head_dim": 64, "rope_theta": 0}, [1.0]), "rope_theta: 0 given, a number above 0"),
         (

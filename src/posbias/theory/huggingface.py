@@ -18,7 +18,7 @@ from posbias.errors import InvalidValueError, nearest
 from posbias.spec import MOST_LAYERS
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.encodings import NeedsMeasurement, NoPE, Positional, Rotary
-from posbias.theory.huggingface_direction import check_classes, not_causal
+from posbias.theory.huggingface_direction import PREFIXED, check_classes, not_causal
 from posbias.theory.huggingface_families import CONTAINERS, FAMILIES, Family
 from posbias.theory.huggingface_key_heads import key_heads
 from posbias.theory.huggingface_keys import DEFAULTS, DEPTH, HEADS, Config, completed, inner, integer
@@ -76,6 +76,7 @@ def from_huggingface(config: dict[str, Any], name: str = "") -> Architecture:
     (`huggingface_layers`). Raises `InvalidValueError` for a family that is not known, a key that
     is missing, and a mask or a kind of layer that is not predicted.
     """
+    container = config.get("model_type")
     family, config, remarks = _text(config)
     row = FAMILIES.get(family) or plugged(family)
     if not isinstance(row, Family):
@@ -91,10 +92,11 @@ def from_huggingface(config: dict[str, Any], name: str = "") -> Architecture:
     ]
     made = {each: _layer(config, row, family, heads, *each) for each in set(zip(kinds, bare, strict=True))}
     stack = [made[each] for each in zip(kinds, bare, strict=True)]
-    if row.mask is not both_ways and (key := not_causal(config)):
+    if row.mask is not both_ways and (key := not_causal(config, container)):
         if {*kinds} != {FULL} or family in _OWN_MASKS:
+            given = shortened(container if key == "model_type" else config[key])
             raise InvalidValueError(
-                f"{key}: expected true, got false; both ways, {family}'s layers are not predicted"
+                f"{key}: expected a causal model, got {given}; {family}'s layers are not predicted both ways"
             )
         stack = [replace(layer, mask=Full()) for layer in stack]
     remarks += [*_taken(config, row, kinds), *row.remarks]
@@ -164,9 +166,8 @@ def _text(config: dict[str, Any]) -> tuple[str, dict[str, Any], list[str]]:
         config = {**{k: v for k, v in config.items() if k != "text_config"}, **text, "model_type": own}
         if own != family:
             remarks.append(f"{family}: text alone is meant, its part of family {own}")
-        if family == "paligemma":
-            remarks.append("paligemma: the whole prompt is a prefix, in which every token sees every other")
-            config["is_causal"] = False
+        if family == PREFIXED:
+            remarks.append(f"{family}: the whole prompt is a prefix, in which every token sees every other")
         family = own
     if not isinstance(family, str) or (family not in FAMILIES and family not in plugins.names()):
         raise InvalidValueError(_unknown(str(family), config))

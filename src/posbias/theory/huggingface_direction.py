@@ -22,6 +22,8 @@ _OTHERWISE = {"RefinedWeb": "rw", "RefinedWebModel": "rw", "posbias_tiny": "tiny
 _AS_LLAMA = ("internlm3", "iquestcoder")
 """Families whose classes are named otherwise, and those whose class in transformers is Llama's."""
 _BOTH = re.compile(r"bi_?dir|non_?causal|prefix_?lm", re.IGNORECASE)
+PREFIXED = "paligemma"
+"""The family whose whole prompt, pictures and text, is a prefix in which every token sees every other."""
 _CAUSAL = re.compile(r"(^|_)causal(_|$)")
 _CODE = re.compile(r"bi_?dir|_bi$|bi_?model|encoder|embed|mntp|non_?causal|prefix_?lm", re.IGNORECASE)
 """Words of keys, and of modules with a model's code, whose attention is not causal."""
@@ -58,11 +60,14 @@ def _classes(config: Config) -> Iterator[tuple[str, str]]:
             yield from (("auto_map", name) for name in ([code] if isinstance(code, str) else code or []))
 
 
-def not_causal(config: Config) -> str | None:
+def not_causal(config: Config, container: Any) -> str | None:
     """The key that says that a decoder looks both ways; None where none does.
 
-    Raises `InvalidValueError` for flags that say so of a part of the tokens, or in words that are not known.
+    `container` is the `model_type` of the whole file: the prompt of PaliGemma is a prefix in full. Raises
+    `InvalidValueError` for flags that say so of a part of the tokens, or in words that are not known.
     """
+    if container == PREFIXED:
+        return "model_type"
     for key, given in config.items():
         if given is None or isinstance(given, dict) or key == "is_causal":
             continue

@@ -24,8 +24,8 @@ class Family:
     what models of the family have that no configuration shows; `defaults` are what the file may leave out, where
     transformers has no such family (else `huggingface_keys.DEFAULTS`). `parts` are its kinds of layers that are no
     softmax over earlier tokens, `spelt` brings a family's list of layers to `layer_types`, `beside` says what else
-    decides a profile and only a measurement tells, `scale` what multiplies the logits of queries in a layer with or
-    without an encoding, `unused` names keys of its files that its models do not read, or that `spelt` has read.
+    decides a profile and only a measurement tells, `scale` what multiplies the logits of queries in a layer with
+    or without an encoding, `unused` names keys of its files that its models do not read, or that `spelt` has read.
     """
 
     positional: Callable[[Config], Positional] = readers.rotary
@@ -83,7 +83,10 @@ _ENCODERS = (  # noqa: SIM905
 FAMILIES: dict[str, Family] = {
     "bloom": Family(lambda config: ALiBi()),
     "mpt": Family(readers.mpt),
-    **dict.fromkeys(("falcon", "RefinedWeb", "RefinedWebModel"), Family(readers.falcon)),
+    "falcon": Family(readers.falcon),
+    **dict.fromkeys(
+        ("RefinedWeb", "RefinedWebModel"), Family(readers.falcon, defaults={"rope_theta": 10_000.0})
+    ),
     **dict.fromkeys(_ENCODERS, Family(readers.absolute, mask=readers.both_ways)),
     "posbias_tiny": Family(readers.tiny, slides=readers.all_slide),
     **dict.fromkeys(("gpt2", "gpt_bigcode", "openai-gpt", "opt", "biogpt"), Family(readers.learned)),
@@ -105,11 +108,11 @@ FAMILIES: dict[str, Family] = {
     **dict.fromkeys(("exaone4", "exaone_moe"), Family(slides=readers.but_every(4), bare=readers.full_layers)),
     "olmo3": Family(slides=lambda t, config: t % 4 != 3),
     "smollm3": Family(slides=lambda t, config: readers.listed(False, t, config), bare=readers.listed),
-    "cwm": Family(slides=lambda t, config: t % 4 != 0),
+    "cwm": Family(spelt=layers.granite),
     "gpt_oss": Family(slides=lambda t, config: t % 2 == 0, remarks=(_SINKS.format(""),)),
     **dict.fromkeys(
         ("granite_swa", "granitemoe_swa"),
-        Family(slides=lambda t, config: t % 4 != 0, bare=readers.no_base, remarks=(_SINKS.format(""),)),
+        Family(bare=readers.no_base, spelt=layers.granite, remarks=(_SINKS.format(""),)),
     ),
     "mimo_v2_flash": Family(
         spelt=layers.mimo,
@@ -134,7 +137,7 @@ FAMILIES: dict[str, Family] = {
         parts=layers.STATES | layers.ALONE,
         spelt=layers.nemotron_h,
     ),
-    "olmo_hybrid": Family(parts=layers.STATES, spelt=layers.olmo_hybrid),
+    "olmo_hybrid": Family(bare=readers.no_base, parts=layers.STATES, spelt=layers.olmo_hybrid),
     "afmoe": Family(slides=readers.global_every, bare=lambda slides, t, config: not slides),
     "kimi_linear": Family(readers.unencoded, parts=layers.STATES, spelt=layers.kimi_linear),
 }

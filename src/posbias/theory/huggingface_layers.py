@@ -210,6 +210,7 @@ olmo_hybrid = by_rule(
     lambda t, depth, config: FULL if t % 4 == 3 or (depth < 4 and t == depth - 1) else LINEAR
 )
 indexed = by_rule(lambda t, depth, config: INDEXED)
+granite = by_rule(lambda t, depth, config: SLIDING if t % 4 else FULL)
 
 
 def gemma4(config: Config) -> Config:

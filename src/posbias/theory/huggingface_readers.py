@@ -137,12 +137,13 @@ def even_below(t: int, config: Config) -> bool:
 
 
 def no_base(slides: bool, t: int, config: Config) -> bool:
-    """Granite with windows: layers whose rotary base is 0."""
-    bases = config.get("layer_rope_theta")
-    depth = integer(config, "num_hidden_layers")
-    if bases is not None and (not isinstance(bases, list) or len(bases) != depth):
+    """Granite with windows: layers whose rotary base is 0; OLMo's hybrid: all where there is no base."""
+    bases, depth = config.get("layer_rope_theta"), integer(config, "num_hidden_layers")
+    if bases is None:
+        return settings(config).get("", config).get("rope_theta") is None
+    if not isinstance(bases, list) or len(bases) != depth:
         raise InvalidValueError(f"layer_rope_theta: expected {depth} numbers, got {shortened(bases)}")
-    return bases is not None and not bases[t]
+    return not bases[t]
 
 
 def full_layers(slides: bool, t: int, config: Config) -> bool:

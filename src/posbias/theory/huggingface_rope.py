@@ -12,7 +12,7 @@ from posbias.arguments import shortened
 from posbias.errors import InvalidValueError
 from posbias.signatures import typed
 from posbias.theory.distance import RoPE
-from posbias.theory.huggingface_keys import DEFAULTS, Config, inner, integer, number
+from posbias.theory.huggingface_keys import DEFAULTS, HEADS, WIDTH, Config, inner, integer, number
 from posbias.theory.huggingface_layers import COMPRESSED, FULL, SLIDING, SPARSE
 from posbias.theory.rope_scaling import (
     DynamicNTK,
@@ -99,16 +99,16 @@ def _by_type(config: Config, given: Config) -> Settings:
 
 def _compressing(config: Config, given: Config) -> Settings:
     """DeepSeek V4: compressed layers have a base and a scaling of their own, without YaRN's gain."""
-    size, share = integer(config, _SIZE), config.get(_SHARE)
-    if share is None:
-        rotating = config.get("qk_rope_head_dim")
-        share = 0.125 if rotating is None else integer(config, "qk_rope_head_dim") / size
+    size = integer(config, _SIZE)
+    rotating = config.get("qk_rope_head_dim")
+    share = 0.125 if rotating is None else integer(config, "qk_rope_head_dim") / size
+    share = _or(config, _SHARE, share)
     main, packed = inner(given, "main"), inner(given, "compress")
     if not (main and packed):
         main, packed = {_BASE: config.get(_BASE)}, {**given, _BASE: config.get("compress_rope_theta")}
         packed |= {"attention_factor": 1.0} if _kind(packed) == "yarn" else {}
     main, packed = (
-        {**one, _SIZE: int(size * one.get(_SHARE, share)), _SHARE: None} for one in (main, packed)
+        {**one, _SIZE: int(size * _or(one, _SHARE, share)), _SHARE: None} for one in (main, packed)
     )
     return {SPARSE: packed, COMPRESSED: packed, SLIDING: main}
 
@@ -217,13 +217,10 @@ def rope_of(config: dict, amplitudes: Any, phases: Any = ((0.0,),), *, layer_typ
 def turning(config: Config, layer_type: str | None) -> tuple[float, int, RopeScaling | None]:
     """Base, rotated dimensions and scaling of a type of layer. Raises `InvalidValueError` as `rope_of`."""
     made = settings(config)
-    if _ALL in made or (
-        layer_type is None and all(one == next(iter(made.values())) for one in made.values())
-    ):
-        given = next(iter(made.values()))
-    elif layer_type in made:
-        given = made[layer_type]
-    else:
+    first, *others = made.values()
+    alike = _ALL in made or (layer_type is None and all(one == first for one in others))
+    given = first if alike else made.get(layer_type or "")
+    if given is None:
         raise InvalidValueError(f"layer_type: expected one of {', '.join(sorted(made))}, got {layer_type!r}")
     size = given.get(_SIZE) or _head_size(_of_type(config, layer_type))
     share = 1.0 if given.get(_SHARE) is None else number(given, _SHARE)
@@ -303,7 +300,7 @@ def _head_size(config: Config) -> int:
     """Dimensions of a head that rotate where all do; latent attention has a part of its own for it."""
     if any(config.get(key) is not None for key in ("qk_rope_head_dim", "head_dim")):
         return integer(config, "qk_rope_head_dim", "head_dim")
-    return integer(config, "hidden_size") // integer(config, "num_attention_heads")
+    return integer(config, *WIDTH) // integer(config, *HEADS)
 
 
 def _positive(given: Config, key: str) -> float:
