@@ -1,5 +1,7 @@
 """Presets: each against the facts of its public configuration, written down here a second time."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -142,7 +144,10 @@ def test_counts_are_those_of_the_configuration(name):
 def test_layers_are_those_read_from_a_config_json(name):
     read = from_huggingface(configuration(name))
     for layer, theirs in zip(preset(name).stack, read.stack, strict=True):
-        assert (layer.mask, layer.positional) == (theirs.mask, theirs.positional)
+        positional = theirs.positional
+        if isinstance(positional, NeedsMeasurement):  # facts of a preset have no rotary base
+            positional = replace(positional, rope="")
+        assert (layer.mask, layer.positional) == (theirs.mask, positional)
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
