@@ -3,8 +3,8 @@
 `published_configurations.json` has a row for each: the keys that matter with the values of the released file
 (layers cut to the first few, and lists by layer with them), and where they are to be seen. What is read of a row
 is held against a model of the same keys, made narrow: the keys that the queries of each layer see, around and
-beyond every window, from the mask that it is given; angles and gain from the tables of cosines and sines that it is
-given; which layers rotate from the queries of one token at several positions.
+beyond every window, from the mask that it is given; angles and gain from the cosines and sines that it is given;
+which layers rotate, from the queries of one token at several positions.
 """
 
 import json
@@ -39,29 +39,14 @@ QUERIES, TOKENS = (0, 1, 127, 128, 129, 511, 4095, 4096, 8191, 8192, 16390), 164
 """Positions around every window, and the length of the text."""
 PROMPT = torch.full((1, 5), 5)
 """One token again and again: what its queries differ by is their position."""
-EAGER = (
-    *(
-        "bloom",
-        "codegen",
-        "deepseek_v32",
-        "falcon",
-        "glm_moe_dsa",
-        "gpt_neox_japanese",
-        "gptj",
-        "megatron-bert",
-    ),
-    *("mpt", "openai-gpt", "paligemma", "rembert"),
-)
+EAGER = (  # noqa: SIM905
+    "bloom codegen deepseek_v32 falcon glm_moe_dsa gpt_neox_japanese gptj megatron-bert mpt openai-gpt "
+    "paligemma rembert"
+).split()
 """Families that add masks to their logits themselves: seen from their attention, as far as a short text tells."""
 HIDDEN = ("hidden_size", "n_embd", "n_embed", "d_model", "block_dim")
 HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "swa_num_attention_heads")
-GROUPS = (
-    "num_key_value_heads",
-    "num_kv_heads",
-    "n_head_kv",
-    "swa_num_key_value_heads",
-    "num_global_key_value_heads",
-)
+GROUPS = ("num_key_value_heads", "num_kv_heads", "swa_num_key_value_heads", "num_global_key_value_heads")
 KEPT = (
     r"head_dim|window|chunk|position|n_ctx|layers?$|layer_types|attn_idxs|rotary|rope|theta|compress|max_seq|conv_L|"
     r"num_(attention|key)"
@@ -84,9 +69,8 @@ def narrow(config: dict[str, Any]) -> dict[str, Any]:
 
 def build(config: dict[str, Any], attention: str) -> Any:
     """The text's model that transformers builds, narrow; the whole model where that gives the text its mask."""
-    parts = {
-        key: narrow(part) for key, part in config.items() if isinstance(part, dict) and "model_type" in part
-    }
+    named = {key: part for key, part in config.items() if isinstance(part, dict) and "model_type" in part}
+    parts = {key: narrow(part) for key, part in named.items()}
     made = config | parts if "text_config" in parts else narrow(config)
     whole = CONFIG_MAPPING[config["model_type"]].from_dict(made)
     part = whole if config["model_type"] == "paligemma" else whole.get_text_config()
@@ -105,7 +89,7 @@ class Seen:
         self.queries: dict[int, torch.Tensor] = {}
         transformers.AttentionInterface.register("posbias_probe", self._attend)
         transformers.AttentionMaskInterface.register(
-            "posbias_probe", lambda *, mask_function, **_: mask_function
+            "posbias_probe", lambda mask_function, **_: mask_function
         )
         self.model = build(config, "eager" if eager else "posbias_probe")
         self.text = self.model.config.get_text_config()
@@ -113,11 +97,10 @@ class Seen:
             if hasattr(module, "layer_idx"):
                 module.register_forward_pre_hook(self._tabled, with_kwargs=True)
         with torch.no_grad():
-            given = {"output_attentions": True} if eager else {}
-            given |= (
+            given = (
                 {"token_type_ids": 0 * PROMPT} if config["model_type"] == "paligemma" else {}
             )  # all a prefix
-            outputs = self.model(PROMPT, use_cache=False, **given)
+            outputs = self.model(PROMPT, use_cache=False, output_attentions=eager, **given)
         self.attention = dict(enumerate(layer[0, 0] for layer in outputs.attentions)) if eager else {}
         self.masks |= {layer: attention > 0 for layer, attention in self.attention.items()}
 
