@@ -39,6 +39,7 @@ from posbias.theory.masks import Chunked, Full, SlidingWindow
 
 DEFAULTS_FILE = Path(huggingface_keys.__file__).with_name("huggingface_defaults.json")
 PAGE = Path(__file__).parents[1] / "docs" / "families.md"
+PUBLISHED = Path(__file__).parents[1] / "tests" / "models" / "published_configurations.json"
 PROMPT = torch.tensor([17, 4, 33, 8, 60, 21, 5, 5, 48, 12, 39, 7, 26, 3, 55, 30, 41, 9, 14, 62])
 DEPTH, WINDOW, VOCABULARY, LARGEST = 8, 5, 64, 3_000_000
 SIZES = {
@@ -378,6 +379,7 @@ def page(rows: Sequence[Row]) -> str:
             "|---|---|---|---|",
             *(f"| {', '.join(names)} | {' | '.join(told)} |" for told, names in others.items()),
             "\nEvery other causal family is refused.\n",
+            *published(),
             "## What each part became\n",
             "Defaults of transformers; a released model's file has numbers of its own. *Not known*: what only a "
             "measurement tells; it withholds the verdict even where λ is given. Layers that are no attention read "
@@ -394,6 +396,23 @@ def page(rows: Sequence[Row]) -> str:
             "",
         ]
     )
+
+
+def published() -> list[str]:
+    """What becomes of configurations as their makers publish them: a test holds each against its model."""
+    data = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    equal = Counter(row["config"]["model_type"] for row in data["rows"] if "refused" not in row)
+    refused = (f"{row['name']} (`{row['refused']}`)" for row in data["rows"] if "refused" in row)
+    return [
+        "## As their makers publish them\n",
+        "Keys left out, older words, inert keys; masks to the key, angles and gain of rotary positions, held by "
+        "`tests/models/test_published_configurations.py`, whose data name each source.\n",
+        "| published spelling | families, with the number of files |",
+        "|---|---|",
+        f"| equal | {', '.join(f'{family} {count}' for family, count in sorted(equal.items()))} |",
+        f"| refused, by the name of a key | {'; '.join(refused)} |",
+        f"| not found; with all left out, equal to what the class fills in | {', '.join(data['not_found'])} |\n",
+    ]
 
 
 def _head(rows: Sequence[Row]) -> list[str]:

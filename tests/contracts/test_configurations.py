@@ -267,6 +267,18 @@ def test_layers_without_rotation_have_no_encoding(write):
         ]
 
 
+def test_a_switch_that_a_family_does_not_read_leaves_its_window(write):
+    mistral = {
+        "model_type": "mistral",
+        "num_hidden_layers": 2,
+        "sliding_window": 8,
+        "use_sliding_window": False,
+    }
+    read = load_architecture(write("config.json", mistral))
+    assert [_window(layer) for layer in read.stack] == [8, 8]
+    assert any(line.startswith("use_sliding_window = False is in the conf") for line in read.remarks)
+
+
 def test_a_window_that_is_switched_off_is_causal(write):
     qwen = {"model_type": "qwen2", "num_hidden_layers": 2, "num_attention_heads": 2, "sliding_window": 64}
     off = load_architecture(write("config.json", qwen | {"use_sliding_window": False}))
@@ -437,10 +449,8 @@ def test_what_is_not_predicted_is_refused_by_its_key(write, changes, words):
             "auto_map: expected a class",
         ),
         ({"auto_map": {"AutoModel": "nvidia/a--llama_bidirectional_model.LlamaModel"}}, "auto_map: expected"),
-        (
-            {"model_type": "bert", "architectures": ["JinaBertModel"]},
-            "architectures: expected a class of fam",
-        ),
+        ({"auto_map": {"AutoModelForCausalLM": "modeling_gritlm7b.LlamaForCausalLM"}}, "auto_map: expected"),
+        ({"model_type": "bert", "architectures": ["JinaBertModel"]}, "architectures: expected a class of"),
         ({"use_bidirectional_attention": True}, "use_bidirectional_attention: expected false, got True"),
         ({"bidirectional": 1}, "bidirectional: expected false, got 1"),
         ({"prefix_lm": True}, "prefix_lm: expected false, got True"),
@@ -470,7 +480,9 @@ def test_a_model_that_may_look_both_ways_is_refused_by_its_key(write, changes, w
         {"architectures": ["LlamaForSequenceClassification"]},
         {"architectures": ["LLaMAForCausalLM"], "is_causal": True, "use_bidirectional_attention": None},
         {"auto_map": {"AutoConfig": "encoder.X", "AutoModelForCausalLM": "modeling_llama.LlamaForCausalLM"}},
-        {"model_type": "RefinedWeb", "architectures": ["RWForCausalLM"], "n_head": 4, "n_layer": 4},
+        {"model_type": "RefinedWeb", "auto_map": {"AutoModel": "modelling_RW.RWModel"}},
+        {"model_type": "deepseek_v3", "auto_map": {"AutoModel": "modeling_deepseek.DeepseekV3Model"}},
+        {"model_type": "phi3", "auto_map": {"AutoModelForCausalLM": "a/b--modeling_phi3.Phi3ForCausalLM"}},
         {"model_type": "llava", "architectures": ["LlavaLlamaForCausalLM"]},
         {"model_type": "gemma4_text", "use_bidirectional_attention": "vision"},
     ],

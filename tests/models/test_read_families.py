@@ -218,6 +218,12 @@ def test_defaults_are_those_of_transformers():
     """Every family's, of the keys that are read: windows, sizes, rotary base and share."""
     assert {family: class_defaults(family) for family in DEFAULTS} == DEFAULTS
     assert set(FAMILIES) - {"RefinedWeb", "RefinedWebModel", "posbias_tiny"} == set(DEFAULTS)
+    for family in DEFAULTS:
+        theirs, stack = (
+            transformers.AutoConfig.for_model(family),
+            from_huggingface({"model_type": family}).stack,
+        )
+        assert [len(stack), stack[0].heads] == [theirs.num_hidden_layers, theirs.num_attention_heads], family
 
 
 WINDOWS = dict.fromkeys(

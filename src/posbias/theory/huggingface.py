@@ -200,7 +200,8 @@ def _unknown(family: str, config: Config) -> str:
 
 def _window(config: Config) -> int | None:
     """The width of sliding layers; None without. MPT's stands in `attn_config`, where −1 is none."""
-    if config.get("use_sliding_window") is False:
+    flagged = "use_sliding_window" in DEFAULTS.get(config["model_type"], config)
+    if flagged and config.get("use_sliding_window") is False:
         return None
     attention = inner(config, "attn_config")
     if attention.get("sliding_window_size") not in (None, -1):
@@ -290,6 +291,8 @@ def _unread(config: Config, family: str, row: Family, slides: bool) -> list[str]
             continue
         elif key not in _USED or (key in ("no_rope_layers", "no_rope_layer_interval") and row.bare is None):
             told.append(f"{key} = {_brief(given)} is in the configuration, and not read for family {family}")
+    if slides and config.get("use_sliding_window") is False:
+        told.append(f"use_sliding_window = False is in the configuration, and not read for family {family}")
     if (
         not row.reads_types
         and row.slides is None

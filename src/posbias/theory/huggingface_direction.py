@@ -26,7 +26,7 @@ PREFIXED = "paligemma"
 """The family whose whole prompt, pictures and text, is a prefix in which every token sees every other."""
 _CAUSAL = re.compile(r"(^|_)causal(_|$)")
 _CODE = re.compile(r"bi_?dir|_bi$|bi_?model|encoder|embed|mntp|non_?causal|prefix_?lm", re.IGNORECASE)
-"""Words of keys, and of modules with a model's code, whose attention is not causal."""
+"""Words of keys, and of files with a model's code, whose attention is not causal."""
 
 
 def check_classes(config: Config, names: tuple[str, ...], encoder: bool) -> None:
@@ -41,8 +41,10 @@ def check_classes(config: Config, names: tuple[str, ...], encoder: bool) -> None
         folded = rest
         for family in known:
             rest = rest.removeprefix(family)
+        file = re.sub(r".*\.|.*--|modell?ing_|_", "", module).lower()
+        beside = any(file.startswith(family) or family.startswith(file) for family in known)
         own = rest != folded and (_ENCODER_HEAD if encoder else _HEAD).fullmatch(rest)
-        if not own or (not encoder and _CODE.search(module)):
+        if not own or not beside or (not encoder and _CODE.search(module)):
             raise InvalidValueError(
                 f"{key}: expected a class of family {names[-1]}, got {shortened(code)}, whose attention may look "
                 "both ways; say what it is in a file of your own (docs/own.md)"
