@@ -1,5 +1,6 @@
 """Configurations are read as the models are that transformers builds from them."""
 
+import copy
 import re
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from families import (
     DEPTH,
     PAGE,
     PROMPT,
+    SPECIAL,
     UNKNOWN,
     UNSEEN,
     build,
@@ -25,8 +27,10 @@ from families import (
     plain,
     read,
     row,
+    small,
 )
-from posbias.errors import ModelError
+from posbias import encodings
+from posbias.errors import InvalidValueError, ModelError
 from posbias.measurement import load_model, measure
 from posbias.measurement.quantities.influence import gradients, predict
 from posbias.theory.huggingface import from_huggingface
@@ -246,6 +250,44 @@ def test_windows_that_a_file_leaves_out_are_those_of_the_class(family):
     assert width == WINDOWS.get(family, width)
     if "use_sliding_window" not in DEFAULTS[family] and family != "deepseek_v4":
         assert {mask for mask, _ in read({"model_type": family, "sliding_window": None})[0]} == {"causal"}
+
+
+def seen_in(config):
+    """Masks, encodings and heads by layer, and rotary angles by type of layer, or the words of a refusal."""
+    lengths = dict.fromkeys(
+        ("max_position_embeddings", "n_positions"), 64
+    )  # a length is read where a file says it
+    try:
+        stack = from_huggingface(config | lengths).stack
+        found = [
+            (layer.mask, layer.positional, layer.heads, layer.groups, layer.query_scale) for layer in stack
+        ]
+    except InvalidValueError as error:
+        return str(error)
+    for kind in (None, "full_attention", "sliding_attention"):
+        try:
+            angles, gain = encodings.rotary_of(config, kind)
+            found.append((tuple(angles.round(12)), round(gain, 12)))
+        except InvalidValueError as error:
+            found.append(str(error))
+    return found
+
+
+@pytest.mark.parametrize(
+    "family", [one if one in FEW else pytest.param(one, marks=pytest.mark.slow) for one in DEFAULTS]
+)
+def test_a_key_that_is_left_out_or_null_is_read_as_the_class_fills_it_in(family):
+    """Each key in turn, of a whole file; but a number of key-value heads that does not divide the heads."""
+    kind = transformers.AutoConfig.for_model(family).__class__
+    whole = plain(kind(**small(kind().to_dict()) | SPECIAL.get(family, {})))
+    for key in whole.keys() - {"model_type", "num_key_value_heads", "num_kv_heads"}:
+        others = {name: given for name, given in whole.items() if name != key}
+        for cut in (others, others | {key: None}):
+            try:
+                filled = kind(**copy.deepcopy({name: cut[name] for name in cut if name != "model_type"}))
+            except Exception:  # no model of the family is without it
+                continue
+            assert seen_in(cut) == seen_in(plain(filled)), (key, key in cut)
 
 
 def test_classes_of_transformers_are_their_familys_own():

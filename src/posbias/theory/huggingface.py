@@ -200,8 +200,8 @@ def _unknown(family: str, config: Config) -> str:
 
 def _window(config: Config) -> int | None:
     """The width of sliding layers; None without. MPT's stands in `attn_config`, where −1 is none."""
-    flagged = "use_sliding_window" in DEFAULTS.get(config["model_type"], config)
-    if flagged and config.get("use_sliding_window") is False:
+    flag = "use_sliding_window"
+    if flag in DEFAULTS.get(config["model_type"], config) and not config.get(flag):
         return None
     attention = inner(config, "attn_config")
     if attention.get("sliding_window_size") not in (None, -1):
