@@ -7,6 +7,7 @@ beyond every window, from the mask that it is given; angles and gain from the co
 which layers rotate, from the queries of one token at several positions.
 """
 
+import copy
 import json
 import re
 from pathlib import Path
@@ -69,6 +70,7 @@ def narrow(config: dict[str, Any]) -> dict[str, Any]:
 
 def build(config: dict[str, Any], attention: str) -> Any:
     """The text's model that transformers builds, narrow; the whole model where that gives the text its mask."""
+    config = copy.deepcopy(config)  # configuration classes write into what they are given
     named = {key: part for key, part in config.items() if isinstance(part, dict) and "model_type" in part}
     parts = {key: narrow(part) for key, part in named.items()}
     made = config | parts if "text_config" in parts else narrow(config)
