@@ -439,7 +439,8 @@ def test_what_is_not_predicted_is_refused_by_its_key(write, changes, words):
         ),
         ({"architectures": ["LlamaForMaskedLM"]}, "architectures: expected a class of family llama"),
         ({"architectures": ["MistralForCausalLM"]}, "architectures: expected a class of family llama"),
-        ({"architectures": "LlamaModel"}, "architectures: expected a list of names, got 'LlamaModel'"),
+        ({"architectures": "LlamaModel"}, "architectures: expected names of classes, got 'LlamaModel'"),
+        ({"auto_map": {"AutoModel": [None, 3]}}, "auto_map: expected names of classes"),
         (
             {"auto_map": {"AutoModel": "modeling_llama_encoder.LlamaEncoderModel"}},
             "auto_map: expected a class",
@@ -482,7 +483,7 @@ def test_a_model_that_may_look_both_ways_is_refused_by_its_key(write, changes, w
         {"auto_map": {"AutoConfig": "encoder.X", "AutoModelForCausalLM": "modeling_llama.LlamaForCausalLM"}},
         {"model_type": "RefinedWeb", "auto_map": {"AutoModel": "modelling_RW.RWModel"}},
         {"model_type": "deepseek_v3", "auto_map": {"AutoModel": "modeling_deepseek.DeepseekV3Model"}},
-        {"model_type": "phi3", "auto_map": {"AutoModelForCausalLM": "a/b--modeling_phi3.Phi3ForCausalLM"}},
+        {"auto_map": {"AutoModelForCausalLM": "a/b--modeling_flash_llama.LlamaForCausalLM"}},
         {"model_type": "llava", "architectures": ["LlavaLlamaForCausalLM"]},
         {"model_type": "gemma4_text", "use_bidirectional_attention": "vision"},
     ],

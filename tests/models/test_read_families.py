@@ -135,21 +135,6 @@ def test_the_page_is_this_table(rows):
     assert PAGE.read_text(encoding="utf-8") == page(rows), "python tools/families.py writes it anew"
 
 
-@pytest.mark.parametrize(
-    "family",
-    [*FEW, *(pytest.param(one, marks=pytest.mark.slow) for one in BUILT if one not in (*FEW, *UNBUILT))],
-)
-def test_a_file_may_leave_out_what_the_family_knows(family):
-    """Without `layer_types`, and as transformers saves it, without what is the default."""
-    config, _ = build(family)
-    whole = plain(config)
-    found, _ = read(whole)
-    bare = {key: value for key, value in whole.items() if key not in ("layer_types", "no_rope_layers")}
-    assert read(bare)[0] == found
-    saved = config.to_diff_dict()
-    assert read(saved)[0] == found
-
-
 def cached(model) -> list[int] | None:
     """The key-value heads that each layer keeps of a prompt, 0 where it keeps no keys; None without a cache."""
     kept = getattr(model(PROMPT[None], use_cache=True), "past_key_values", None)
@@ -279,7 +264,9 @@ def seen_in(config):
 def test_a_key_that_is_left_out_or_null_is_read_as_the_class_fills_it_in(family):
     """Each key in turn, of a whole file; but a number of key-value heads that does not divide the heads."""
     kind = transformers.AutoConfig.for_model(family).__class__
-    whole = plain(kind(**small(kind().to_dict()) | SPECIAL.get(family, {})))
+    config = kind(**small(kind().to_dict()) | SPECIAL.get(family, {}))
+    whole = plain(config)
+    assert seen_in(config.to_diff_dict()) == seen_in(whole), "as transformers saves it, without defaults"
     for key in whole.keys() - {"model_type", "num_key_value_heads", "num_kv_heads"}:
         others = {name: given for name, given in whole.items() if name != key}
         for cut in (others, others | {key: None}):

@@ -13,7 +13,7 @@ from posbias.errors import InvalidValueError
 from posbias.theory.huggingface_keys import Config, inner
 
 _HEAD = re.compile(
-    r"(text|forconditionalgenerationtext)?(pretrained)?(model|lmheadmodel|doubleheadsmodel|for(causallm|"
+    r"(text)?(pretrained)?(model|lmheadmodel|doubleheadsmodel|for(causallm|"
     r"(sequence|token|image)classification|questionanswering|multiplechoice|conditionalgeneration))"
 )
 _ENCODER_HEAD = re.compile(r"(text|generation)?(model|encoder|decoder|lmheadmodel|lmmodel|for\w+)")
@@ -42,7 +42,7 @@ def check_classes(config: Config, names: tuple[str, ...], encoder: bool) -> None
         for family in known:
             rest = rest.removeprefix(family)
         file = re.sub(r".*\.|.*--|modell?ing_|_", "", module).lower()
-        beside = any(file.startswith(family) or family.startswith(file) for family in known)
+        beside = any(family in file or file in family for family in known)
         own = rest != folded and (_ENCODER_HEAD if encoder else _HEAD).fullmatch(rest)
         if not own or not beside or (not encoder and _CODE.search(module)):
             raise InvalidValueError(
@@ -53,13 +53,11 @@ def check_classes(config: Config, names: tuple[str, ...], encoder: bool) -> None
 
 def _classes(config: Config) -> Iterator[tuple[str, str]]:
     """The names of a model's classes, with the key that has them."""
-    given = config.get("architectures") or []
-    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
-        raise InvalidValueError(f"architectures: expected a list of names, got {shortened(given)}")
-    yield from (("architectures", name) for name in given)
-    for key, code in inner(config, "auto_map").items():
-        if key.startswith("AutoModel"):
-            yield from (("auto_map", name) for name in ([code] if isinstance(code, str) else code or []))
+    code = [given for key, given in inner(config, "auto_map").items() if key.startswith("AutoModel")]
+    for key, given in (("architectures", config.get("architectures") or []), ("auto_map", code)):
+        if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+            raise InvalidValueError(f"{key}: expected names of classes, got {shortened(given)}")
+        yield from ((key, name) for name in given)
 
 
 def not_causal(config: Config, container: Any) -> str | None:
