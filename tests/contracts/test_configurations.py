@@ -623,9 +623,11 @@ def test_a_plain_configuration_says_nothing_more(write):
 def test_a_scaling_of_rotary_positions_that_nobody_has_is_refused():
     config = {"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16}
     for key in ("rope_scaling", "rope_parameters"):
-        with pytest.raises(InvalidValueError, match="rope_type: 'banana' given, one of default, linear"):
+        with pytest.raises(
+            InvalidValueError, match=r"rope_type: expected one of default, linear, .*, got 'banana'"
+        ):
             from_huggingface({**config, key: {"rope_type": "banana", "factor": 2}})
-    with pytest.raises(InvalidValueError, match="rope_type: 'banana'"):
+    with pytest.raises(InvalidValueError, match=r"rope_type: .* got 'banana'"):
         from_huggingface({**config, "rope_parameters": {"full_attention": {"rope_type": "banana"}}})
 
 

@@ -42,9 +42,9 @@ def check_classes(config: Config, names: tuple[str, ...], encoder: bool) -> None
         for family in known:
             rest = rest.removeprefix(family)
         file = re.sub(r".*\.|.*--|modell?ing_|_", "", module).lower()
-        beside = any(family in file or file in family for family in known)
+        named = any(family in file or file in family for family in known)
         own = rest != folded and (_ENCODER_HEAD if encoder else _HEAD).fullmatch(rest)
-        if not own or not beside or (not encoder and _CODE.search(module)):
+        if not own or not named or (not encoder and _CODE.search(module)):
             raise InvalidValueError(
                 f"{key}: expected a class of family {names[-1]}, got {shortened(code)}, whose attention may look "
                 "both ways; say what it is in a file of your own (docs/own.md)"

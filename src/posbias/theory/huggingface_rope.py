@@ -46,7 +46,7 @@ def settings(config: Config) -> Settings:
     made = _OWN.get(str(config.get("model_type")), _usual)(config, given)
     for one in (given, *made.values()):
         if _kind(one) not in ROPE_TYPES:
-            raise InvalidValueError(f"rope_type: {_kind(one)!r} given, one of {', '.join(ROPE_TYPES)} needed")
+            raise InvalidValueError(f"rope_type: expected one of {', '.join(ROPE_TYPES)}, got {_kind(one)!r}")
     return made
 
 
@@ -57,12 +57,12 @@ def _kind(given: Config) -> str:
 
 
 def _usual(config: Config, given: Config) -> Settings:
-    """One for all layers or one for each type; what they leave out stands beside them."""
-    beside = {key: config[key] for key in (_BASE, _SHARE) if config.get(key) is not None}
-    if nested := {kind: {**beside, **one} for kind, one in given.items() if isinstance(one, dict)}:
+    """One for all layers or one for each type; what they leave out is in older keys of the file, or by default."""
+    older = {key: config[key] for key in (_BASE, _SHARE) if config.get(key) is not None}
+    if nested := {kind: {**older, **one} for kind, one in given.items() if isinstance(one, dict)}:
         return nested
     trained = {} if config.get(_TRAINED) is None else {_TRAINED: config[_TRAINED]}
-    return {_ALL: {**beside, **given, **trained}}
+    return {_ALL: {**older, **given, **trained}}
 
 
 def _single(config: Config, given: Config) -> Config:
@@ -85,13 +85,13 @@ def _two_bases(config: Config, given: Config) -> Settings:
 
 
 def _by_type(config: Config, given: Config) -> Settings:
-    """Gemma 4, MiMo: `rope_parameters` of each type alone; older keys beside them have to say the same."""
+    """Gemma 4, MiMo: `rope_parameters` of each type alone; older keys have to agree."""
     share = DEFAULTS[str(config["model_type"])].get(_SHARE, 1.0)
     held = inner(config, "rope_parameters")
     made = {kind: {_SHARE: share, **inner(held, kind)} for kind in (FULL, SLIDING)}
     made = {kind: one if _kind(one) == "default" else inner(held, kind) for kind, one in made.items()}
-    told = {"rope_scaling": {}, _BASE: made[FULL].get(_BASE), "swa_rope_theta": made[SLIDING].get(_BASE)}
-    for key, right in (told | {_SHARE: made[FULL].get(_SHARE)}).items():
+    older = {"rope_scaling": {}, _BASE: made[FULL].get(_BASE), "swa_rope_theta": made[SLIDING].get(_BASE)}
+    for key, right in (older | {_SHARE: made[FULL].get(_SHARE)}).items():
         if right is not None and (config.get(key) or right) != right:
             raise InvalidValueError(f"{key}: expected {right}, as in rope_parameters, got {config[key]!r}")
     return made
@@ -123,7 +123,7 @@ def _fixed(config: Config, given: Config) -> Settings:
 
 
 def _dimensions(config: Config, given: Config) -> Settings:
-    """MiniMax M2: how many dimensions rotate, where their share is not given."""
+    """MiniMax M2: how many dimensions rotate, where the file has no share."""
     if config.get("rotary_dim") is None or _SHARE in given:
         return _usual(config, given)
     return _usual({**config, _SHARE: integer(config, "rotary_dim") / integer(config, _SIZE)}, given)
@@ -131,8 +131,8 @@ def _dimensions(config: Config, given: Config) -> Settings:
 
 def _long(config: Config, given: Config) -> Settings:
     """Phi 3: older names of LongRoPE."""
-    older = _kind(given) in ("su", "yarn")
-    return _usual(config, {**given, "rope_type": "longrope"} if older else given)
+    long = {"rope_type": "longrope"} if _kind(given) in ("su", "yarn") else {}
+    return _usual(config, {**given, **long})
 
 
 def _amplified(config: Config, given: Config) -> Settings:
