@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from posbias import memory
 from posbias.arguments import shortened
@@ -149,7 +149,7 @@ class Profile:
         said = ["a calibrated curve, untested here"] if calibrated and self.left_out else []
         if not calibrated and any(not part.startswith("λ") for part in self.left_out):
             said.append("mask and residual only")
-        said += ["λ as at initialisation"] if "λ" in self.left_out else []
+        said += ["λ assumed"] if "λ" in self.left_out else []
         said += ["λ of another length"] if any(part.startswith("λ at") for part in self.left_out) else []
         return ", ".join(said)
 
@@ -177,12 +177,40 @@ class Profile:
 
     @cached_property
     def summary(self) -> Summary:
-        """All statistics of the profile. Raises `InvalidValueError` unless it is a mass."""
+        """All statistics of the profile. Raises `InvalidValueError` unless it is a mass.
+
+        Where λ was not given, the verdicts without an end are those that all known λ share.
+        """
         self._need_mass("summary")
+        shape = self._shape
+        if self.left_out:
+            return shape
+        names = {"verdict_without_first": 0, "verdict_without_last": self.query}
+        found = {name: self._verdict_without(place) for name, place in names.items()}
+        if "band" in self.attrs:
+            under = self.attrs["band"].shapes.values()
+            found = {
+                name: verdict if {getattr(one, name) for one in under} == {verdict} else None
+                for name, verdict in found.items()
+            }
+        return replace(shape, **found)
+
+    @cached_property
+    def _shape(self) -> Summary:
+        """The statistics but for the verdicts without an end."""
         mass = self.mass[: _seen(self)]
         held = float(mass.sum()) if self.missing_mass and mass.any() else 1.0
-        trough = self.trough_share.value / held
-        return summarise(mass / held, self.query, trough, told=not self.left_out)
+        least = self.trough_share if self._reached.all() else self._least_share(np.ones_like(self._reached))
+        ends = min(at_ends(mass.size), int(self._reached.sum()))
+        start = least_stretch(mass[self._reached], ends) + (ends - 1) // 2
+        trough = int(np.flatnonzero(self._reached)[start]), self.trough_depth.value
+        return summarise(mass / held, self.query, trough, least.value / held, told=not self.left_out)
+
+    def _verdict_without(self, place: int) -> str | None:
+        """The verdict on the profile without a position; None where nothing is left."""
+        if self.query == 0 or not np.delete(self.mass, place).any():
+            return None
+        return self._without(place)._shape.verdict
 
     @typed
     def share(self, left: int, right: int) -> Estimate:
@@ -210,22 +238,45 @@ class Profile:
         return self.samples is not None and len(self.samples) >= 4
 
     @cached_property
+    def _reached(self) -> Bool[np.ndarray, "position"]:
+        """Which positions up to the last that counts have influence; all, where none has."""
+        reached = self.mass[: _seen(self)] > 0
+        return reached if reached.any() else ~reached
+
+    @cached_property
     def trough_share(self) -> Estimate:
-        """Mass of the trough's k positions (k = max(1, round(0.05·tokens))).
+        """Mass of the trough's k positions (k = max(1, round(0.05·tokens))), of those in reach.
 
         With four prompts or more it is cross-fitted: the trough of either half of the prompts (every second
         one) is read off the other half, and the two are averaged. The least of noisy numbers, read off the
         numbers that chose it, would be too small on average.
         """
-        seen = _seen(self)
-        ends = at_ends(seen)
-        if self.samples is None or not self.cross_fitted:
-            start = least_stretch(self.mass[:seen], ends)
-            return self.share(start, start + ends)
-        halves = [Profile.from_samples(np.asarray(self.samples)[k::2, :seen]) for k in (0, 1)]
+        return self._least_share(self._reached)
+
+    @property
+    def trough_depth(self) -> Estimate:
+        """How far the trough lies below the mean of the positions in reach, as a share of that mean."""
+        reached = int(self._reached.sum())
+        even = min(at_ends(self._reached.size), reached) / reached
+        held = float(self.mass.sum()) if self.missing_mass and self.mass.any() else 1.0
+        trough = self.trough_share
+        return Estimate(1.0 - trough.value / held / even, trough.se / held / even, trough.n)
+
+    def _least_share(self, kept: Bool[np.ndarray, "position"]) -> Estimate:
+        """Mass of the least k neighbours among the positions that are kept, cross-fitted as in `trough_share`."""
+        seen, ends = kept.size, min(at_ends(kept.size), int(kept.sum()))
+        part = self
+        if not kept.all():
+            samples = None if self.samples is None else np.asarray(self.samples)[:, :seen][:, kept]
+            part = replace(self, mass=self.mass[:seen][kept], samples=samples, se=None, query=-1, attrs={})
+            seen = part.tokens
+        if part.samples is None or not self.cross_fitted:
+            start = least_stretch(part.mass[:seen], ends)
+            return part.share(start, start + ends)
+        halves = [Profile.from_samples(np.asarray(part.samples)[k::2, :seen]) for k in (0, 1)]
         starts = [least_stretch(half.mass, ends) for half in halves]
         one, two = (half.share(at, at + ends) for half, at in zip(halves, starts[::-1], strict=True))
-        return Estimate((one.value + two.value) / 2, math.hypot(one.se, two.se) / 2, len(self.samples))
+        return Estimate((one.value + two.value) / 2, math.hypot(one.se, two.se) / 2, len(part.samples))
 
     @cached_property
     def doubts(self) -> list[str]:
@@ -243,13 +294,26 @@ class Profile:
         self._need_mass("without_first")
         if self.tokens < 2 or self.query == 0:
             raise InvalidValueError(f"query: {self.query} sees only the first token; a later query needed")
-        samples = None if self.samples is None else self.samples[:, 1:]
+        return self._without(0)
+
+    def without_last(self) -> "Profile":
+        """The same profile with the query's own token left out and the rest normalised anew.
+
+        The position before it takes its place. Raises `InvalidValueError` as `without_first`.
+        """
+        self._need_mass("without_last")
+        if self.tokens < 2 or self.query == 0:
+            raise InvalidValueError(f"query: expected a position after the first, got {self.query}")
+        return self._without(self.query)
+
+    def _without(self, place: int) -> "Profile":
+        samples = None if self.samples is None else np.delete(np.asarray(self.samples), place, axis=1)
         return Profile.from_weights(
-            self.mass[1:],
+            np.delete(self.mass, place),
             query=self.query - 1,
             measures=self.measures,
             samples=samples,
-            attrs=self.attrs,
+            attrs={name: value for name, value in self.attrs.items() if name != "band"},
             left_out=self.left_out,
         )
 
@@ -301,7 +365,7 @@ class Profile:
     @property
     def _verdict(self) -> str:
         said = f"no verdict: {self.caveat}" if self.left_out else f"verdict: {self.summary.verdict}"
-        return "; ".join([said, *self.doubts])
+        return "; ".join([said, *self.summary.ends_alone, *self.doubts])
 
     def __repr__(self) -> str:
         """What it is of, its shape in blocks, its verdict and statistics: four lines."""
