@@ -8,6 +8,7 @@ from posbias.tables import plain, table
 
 COLUMNS = 8
 """Of a table over two quantities."""
+BASELINES = {"recency_only": "1/(distance + 1)"}
 UNSURE = "of the curves as computed: what is left out may change"
 """Before what is said of flatness where something that decides curves is not known."""
 
@@ -311,7 +312,7 @@ def comparison_table(comparison: "Comparison", labels: dict[str, str]) -> list[s
 
     rows = [[labels.get(key, key), *_cells(one)] for key, one in comparison.agreements.items()]
     rows += [
-        [f"baseline: {key.replace('_', ' ')}", *_cells(one)] for key, one in comparison.baselines.items()
+        [f"baseline: {BASELINES.get(key, key)}", *_cells(one)] for key, one in comparison.baselines.items()
     ]
     noise, held_out = comparison.reliability, comparison.held_out
     if noise is not None:

@@ -119,9 +119,11 @@ const compose = (() => {
     return scaled(unpack(schedule.table).slice(0, state.depth), times, power);
   }
 
-  // layer by layer, of an odd number of lists
-  const median = (lists) => lists[0].map((_, t) =>
-    lists.map((values) => values[t]).sort((one, other) => one - other)[(lists.length - 1) / 2]);
+  // layer by layer
+  const median = (lists) => lists[0].map((_, t) => {
+    const sorted = lists.map((values) => values[t]).sort((one, other) => one - other);
+    return (sorted[(lists.length - 1) >> 1] + sorted[lists.length >> 1]) / 2;
+  });
 
   function stretched(values, depth) {
     if (values.length === depth) return values.slice();

@@ -93,8 +93,8 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
 def draw_profiles(ax: "Axes", named: Sequence[tuple[str, Profile]]) -> "Axes":
     """Draw profiles of any lengths by share of the text, told apart by colour and marker.
 
-    The name of one that leaves out what decides it says that it has no verdict. Where λ was not given a band is what
-    the λ of pretrained models would give.
+    The name of one that leaves out what decides it says that it has no verdict. Where λ was not given, a band is
+    what the λ of pretrained models would give.
     """
     style.dress(ax, "place in the text (0 first, 1 the query)", INFLUENCE)
     heights = [density(profile) for _, profile in named]
