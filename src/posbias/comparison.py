@@ -1,8 +1,8 @@
 """How well two profiles agree, never without the scale to read it on.
 
-Beside the scores of `posbias.agreement` always stand what two ignorant profiles reach (uniform; 1/(distance + 1)) and
-what noise in the reference allows (`posbias.reliability`). Errors, and which of two predictions is better, are of
-`posbias.paired_scores`. Predictions made from statistics of the reference's own prompts are also judged held out:
+Beside the scores of `posbias.agreement` always stand what two ignorant profiles reach (uniform; 1/(distance + 1))
+and what noise in the reference allows (`posbias.reliability`). Errors, and which of two predictions is better, are
+of `posbias.paired_scores`. Predictions made from statistics of the reference's own prompts are also judged held out:
 fitted on one half of the prompts, scored on the other, both ways.
 """
 

@@ -83,7 +83,9 @@ class Band:
     def verdict(self) -> tuple[str, Under] | None:
         """The verdict under most λ, and under which; None where something else decides it."""
         (most, _), *_ = Counter(self.verdicts.values()).most_common()
-        return most and (most, Under.of({name: one == most for name, one in self.verdicts.items()}))
+        if most is None:
+            return None
+        return most, Under.of({name: one == most for name, one in self.verdicts.items()})
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
