@@ -2,8 +2,8 @@
 
 Beside the scores of `posbias.agreement` always stand what two ignorant profiles reach (uniform; 1/(distance + 1))
 and what noise in the reference allows (`posbias.reliability`). Errors, and which of two predictions is better, are
-of `posbias.paired_scores`. Predictions made from statistics of the reference's own prompts are also judged held out:
-fitted on one half of the prompts, scored on the other, both ways.
+of `posbias.paired_scores`. Predictions made from statistics of the reference's own prompts are also judged held
+out: fitted on one half of the prompts, scored on the other, both ways.
 """
 
 import math

@@ -182,35 +182,30 @@ class Profile:
         Where λ was not given, the verdicts without an end are those that all known λ share.
         """
         self._need_mass("summary")
-        shape = self._shape
         if self.left_out:
-            return shape
-        names = {"verdict_without_first": 0, "verdict_without_last": self.query}
-        found = {name: self._verdict_without(place) for name, place in names.items()}
-        if "band" in self.attrs:
-            under = self.attrs["band"].shapes.values()
-            found = {
-                name: verdict if {getattr(one, name) for one in under} == {verdict} else None
-                for name, verdict in found.items()
-            }
-        return replace(shape, **found)
+            return self._shape
+        band, found = self.attrs.get("band"), {}
+        for name, place in (("verdict_without_first", 0), ("verdict_without_last", self.query)):
+            if self.query > 0 and self.mass.sum() > self.mass[place]:
+                verdict = self._without(place)._shape.verdict
+                shared = band is None or {getattr(one, name) for one in band.shapes.values()} == {verdict}
+                found[name] = verdict if shared else None
+        return replace(self._shape, **found)
 
     @cached_property
     def _shape(self) -> Summary:
         """The statistics but for the verdicts without an end."""
-        mass = self.mass[: _seen(self)]
+        reached, mass = self._reached, self.mass[: self._reached.size]
         held = float(mass.sum()) if self.missing_mass and mass.any() else 1.0
-        least = self.trough_share if self._reached.all() else self._least_share(np.ones_like(self._reached))
-        ends = min(at_ends(mass.size), int(self._reached.sum()))
-        start = least_stretch(mass[self._reached], ends) + (ends - 1) // 2
-        trough = int(np.flatnonzero(self._reached)[start]), self.trough_depth.value
-        return summarise(mass / held, self.query, trough, least.value / held, told=not self.left_out)
-
-    def _verdict_without(self, place: int) -> str | None:
-        """The verdict on the profile without a position; None where nothing is left."""
-        if self.query == 0 or not np.delete(self.mass, place).any():
-            return None
-        return self._without(place)._shape.verdict
+        ends = at_ends(mass.size)
+        least = self.trough_share.value
+        if not reached.all():
+            start = least_stretch(mass, ends)
+            least = float(mass[start : start + ends].sum())
+        few = min(ends, int(reached.sum()))
+        place = np.flatnonzero(reached)[least_stretch(mass[reached], few) + (few - 1) // 2]
+        trough = int(place), self.trough_depth.value
+        return summarise(mass / held, self.query, trough, least / held, told=not self.left_out)
 
     @typed
     def share(self, left: int, right: int) -> Estimate:
@@ -251,32 +246,26 @@ class Profile:
         one) is read off the other half, and the two are averaged. The least of noisy numbers, read off the
         numbers that chose it, would be too small on average.
         """
-        return self._least_share(self._reached)
+        reached = self._reached
+        ends = min(at_ends(reached.size), int(reached.sum()))
+        samples = None if self.samples is None else np.asarray(self.samples)[:, : reached.size][:, reached]
+        if samples is None or not self.cross_fitted:
+            mass = self.mass[: reached.size][reached]
+            start = least_stretch(mass, ends)
+            return replace(self, mass=mass, samples=samples, se=None, query=-1).share(start, start + ends)
+        halves = [Profile.from_samples(samples[k::2]) for k in (0, 1)]
+        starts = [least_stretch(half.mass, ends) for half in halves]
+        one, two = (half.share(at, at + ends) for half, at in zip(halves, starts[::-1], strict=True))
+        return Estimate((one.value + two.value) / 2, math.hypot(one.se, two.se) / 2, len(samples))
 
     @property
     def trough_depth(self) -> Estimate:
         """How far the trough lies below the mean of the positions in reach, as a share of that mean."""
         reached = int(self._reached.sum())
         even = min(at_ends(self._reached.size), reached) / reached
-        held = float(self.mass.sum()) if self.missing_mass and self.mass.any() else 1.0
+        even *= float(self.mass.sum()) if self.missing_mass and self.mass.any() else 1.0
         trough = self.trough_share
-        return Estimate(1.0 - trough.value / held / even, trough.se / held / even, trough.n)
-
-    def _least_share(self, kept: Bool[np.ndarray, "position"]) -> Estimate:
-        """Mass of the least k neighbours among the positions that are kept, cross-fitted as in `trough_share`."""
-        seen, ends = kept.size, min(at_ends(kept.size), int(kept.sum()))
-        part = self
-        if not kept.all():
-            samples = None if self.samples is None else np.asarray(self.samples)[:, :seen][:, kept]
-            part = replace(self, mass=self.mass[:seen][kept], samples=samples, se=None, query=-1, attrs={})
-            seen = part.tokens
-        if part.samples is None or not self.cross_fitted:
-            start = least_stretch(part.mass[:seen], ends)
-            return part.share(start, start + ends)
-        halves = [Profile.from_samples(np.asarray(part.samples)[k::2, :seen]) for k in (0, 1)]
-        starts = [least_stretch(half.mass, ends) for half in halves]
-        one, two = (half.share(at, at + ends) for half, at in zip(halves, starts[::-1], strict=True))
-        return Estimate((one.value + two.value) / 2, math.hypot(one.se, two.se) / 2, len(part.samples))
+        return Estimate(1.0 - trough.value / even, trough.se / even, trough.n)
 
     @cached_property
     def doubts(self) -> list[str]:
@@ -295,16 +284,6 @@ class Profile:
         if self.tokens < 2 or self.query == 0:
             raise InvalidValueError(f"query: {self.query} sees only the first token; a later query needed")
         return self._without(0)
-
-    def without_last(self) -> "Profile":
-        """The same profile with the query's own token left out and the rest normalised anew.
-
-        The position before it takes its place. Raises `InvalidValueError` as `without_first`.
-        """
-        self._need_mass("without_last")
-        if self.tokens < 2 or self.query == 0:
-            raise InvalidValueError(f"query: expected a position after the first, got {self.query}")
-        return self._without(self.query)
 
     def _without(self, place: int) -> "Profile":
         samples = None if self.samples is None else np.delete(np.asarray(self.samples), place, axis=1)

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from posbias.tables import plain, table
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from posbias.comparison import Agreement, Comparison, Score
     from posbias.profile import Profile
     from posbias.simulation import RecencyResult, VariantResult
-    from posbias.theory.prediction import Under
     from posbias.verify import Finding
 
 
@@ -39,10 +38,7 @@ def describe(profile: "Profile") -> list[str]:
         f"of the last {s.ends}: {s.last_mass:.2%}{_error(profile, s.query + 1 - s.ends)}",
         f"density first : middle : last = {first:.2f} : {middle:.2f} : {last:.2f} (uniform = 1)",
         f"trough at position {s.trough} of 0 … {s.query}, {s.trough_depth:.0%} below {even}{fitted}",
-        *(
-            [f"out of reach: {s.out_of_reach:,} of {s.tokens:,} positions, with no influence"]
-            * bool(s.out_of_reach)
-        ),
+        *([f"out of reach: {s.out_of_reach:,} of {s.tokens:,} positions"] if s.out_of_reach else []),
         f"{within}entropy {s.entropy:.2f} nats",
         *_band(profile),
         *([f"learned sinks took {profile.missing_mass:.2%}"] if profile.missing_mass else []),
@@ -67,13 +63,15 @@ def _error(profile: "Profile", start: int) -> str:
 def verdict_line(profile: "Profile") -> str:
     """'verdict: U', or why there is none."""
     from posbias.theory.huggingface_layers import UNMEASURED
+    from posbias.theory.prediction import said_under
 
-    under = profile.attrs["band"].verdict if "band" in profile.attrs else None
+    most, under = profile.attrs["band"].verdict if "band" in profile.attrs else (None, {})
+    counted = f" under {said_under(under)}" if under else ""
     if not profile.left_out:
-        return f"verdict: {profile.summary.verdict}{f' under {under[1]}' if under else ''}"
-    if under is not None and all(part.startswith("λ") for part in profile.left_out):
+        return f"verdict: {profile.summary.verdict}{counted}"
+    if most is not None and all(part[0] == "λ" for part in profile.left_out):
         computed = "" if "λ" in profile.left_out else f"{profile.caveat}; as computed "
-        return f"no verdict: {computed}{under[0]} under {under[1]}; --mixing gives λ"
+        return f"no verdict: {computed}{most}{counted}; --mixing gives λ"
     if any("(the model has" in part for part in profile.left_out):
         settles = "no text of this length fits the model"
     elif "calibration" in profile.attrs:
@@ -99,19 +97,14 @@ def _band(profile: "Profile") -> list[str]:
     if band is None:
         return []
 
-    def shares(models: Sequence[str]) -> str:
-        shapes = [band.shapes[name] for name in models]
-        ends = ("first", "last")
-        held = {end: [getattr(one, f"{end}_mass") for one in shapes] for end in ends}
-        spans = {end: " to ".join(dict.fromkeys(f"{of(held[end]):.2%}" for of in (min, max))) for end in ends}
-        return (
-            f"the first {shapes[0].ends:,} hold {spans['first']}, the last {shapes[0].ends:,} {spans['last']}"
-        )
+    def held(models: Sequence[str], end: str) -> str:
+        shares = sorted(getattr(band.shapes[name], f"{end}_mass") for name in models)
+        span = dict.fromkeys(f"{share:.2%}" for share in (shares[0], shares[-1]))
+        return f"the {end} {profile.summary.ends:,} hold {' to '.join(span)}"
 
-    return [
-        f"with λ of each of {len(band.models)} pretrained models {shares(band.models)}; "
-        f"check, with λ by norms ({', '.join(band.checks)}), {shares(band.checks)}"
-    ]
+    given = {f"with λ of each of {len(band.models)} pretrained models": band.models}
+    given |= {f"with λ by norms, of {', '.join(band.checks)},": band.checks}
+    return [f"{words} {held(models, 'first')}, {held(models, 'last')}" for words, models in given.items()]
 
 
 def _engines(profile: "Profile") -> list[str]:
@@ -153,11 +146,11 @@ def describe_variation(quantity: str, varied: "Sequence[tuple[float, Profile]]")
 
 def _flattest_under(profiles: "Sequence[Profile]", flattest: "Profile") -> str:
     """Under which of the known λ one is the flattest of several, where λ was not given."""
-    from posbias.theory.prediction import flattest_under
+    from posbias.theory.prediction import flattest_under, said_under
 
     others = [one for one in profiles if one is not flattest]
-    under = flattest_under(flattest, others) if others else None
-    return "" if under is None else f"; the flattest under {under}"
+    under = flattest_under(flattest, others) if others else {}
+    return f"; the flattest under {said_under(under)}" if under else ""
 
 
 def _unsure(flattest: "Profile") -> list[str]:
@@ -173,6 +166,7 @@ def _edge(values: "Sequence[float]", value: float) -> str:
 def describe_several(named: "Sequence[tuple[str, Profile]]") -> list[str]:
     """Profiles by name for a person: a line each, then why some have no verdict."""
     from posbias.curves import blocks
+    from posbias.theory.prediction import said_under
 
     rows = [
         [
@@ -192,19 +186,24 @@ def describe_several(named: "Sequence[tuple[str, Profile]]") -> list[str]:
             without.setdefault(verdict_line(profile), []).append(name)
     head = ["", "profile", "verdict", "first 5 %", "last 5 %", "flatness"]
     more = [f"{name}: {line}" for name, one in named for line in (*one.summary.ends_alone, *_band(one))]
-    more += [f"{one} is flatter than {other} under {under}" for one, other, under in orders(named)]
+    more += [
+        "{flatter} is flatter than {than} under ".format(**one) + said_under(one["under"])
+        for one in orders(named)
+    ]
     if len(named) > 1 and any(part != "λ" for _, profile in named for part in profile.left_out):
         more.append(f"{UNSURE} the order")
     return [*table(head, rows), *(f"{'; '.join(names)}: {line}" for line, names in without.items()), *more]
 
 
-def orders(named: "Sequence[tuple[str, Profile]]") -> "list[tuple[str, str, Under]]":
-    """Each prediction and the next, with the known λ under which the first is flatter; none where λ was given."""
+def orders(named: "Sequence[tuple[str, Profile]]") -> list[dict[str, Any]]:
+    """Each prediction and the next, and whether the first is flatter under each known λ, if λ was not given."""
     from posbias.theory.prediction import flattest_under
 
-    pairs = itertools.pairwise(named)
-    compared = [(one, other, flattest_under(a, [b])) for (one, a), (other, b) in pairs]
-    return [(one, other, under) for one, other, under in compared if under is not None]
+    return [
+        {"flatter": name, "than": next_, "under": under}
+        for (name, one), (next_, other) in itertools.pairwise(named)
+        if (under := flattest_under(one, [other]))
+    ]
 
 
 def describe_map(

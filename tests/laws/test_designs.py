@@ -225,7 +225,7 @@ def test_without_a_mixing_the_order_is_counted_over_all_known_ones():
             for name, mixing in schedules.items()
         }
         assert one.under == far
-        assert {*found.nearer(one).holds} == {name for name in far if far[name] < near[name]}
+        assert found.nearer(one) == {name: far[name] < near[name] for name in far}
     recency = found.as_dict()["baselines"]["recency_only"]
     assert recency["distance"] == pytest.approx(wanted.distance(harmonic(TOKENS)))
 

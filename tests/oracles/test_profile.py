@@ -118,12 +118,9 @@ def test_a_u_by_the_querys_own_token_alone_is_said():
     shape = Profile.from_weights(mass).summary
     assert (shape.verdict, shape.verdict_without_last, shape.verdict_without_first) == ("U", "primacy", "U")
     assert shape.ends_alone == ["U only through the query's own token; without it: primacy"]
-    assert Profile.from_weights(mass).without_last().summary.verdict == "primacy"
     sink = Profile.from_weights(np.r_[60.0, np.linspace(0.5, 2.0, 255)]).summary
     assert (sink.verdict, sink.verdict_without_first) == ("U", "recency")
     assert sink.ends_alone == ["U only through the first token; without it: recency"]
-    with pytest.raises(InvalidValueError, match="query: expected a position after the first, got 0"):
-        Profile(np.array([1.0])).without_last()
 
 
 def test_what_is_out_of_reach_is_no_trough():

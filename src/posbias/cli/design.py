@@ -174,7 +174,7 @@ def _draw(answer: Mapping[str, Any], path: Path) -> None:
 def _lines(answer: Mapping[str, Any], folder: Path) -> list[str]:
     """The verdict, the front as a table, what is theory."""
     names = list(answer["varied"])
-    known = any("nearer" in one for one in answer["front"])
+    known = any(one["nearer"] for one in answer["front"])
     rows = [_row("baseline", answer["baseline"], names, known)]
     rows += [_row("1/(distance + 1)", answer["baselines"]["recency_only"], names, known)]
     rows += [_row(one["file"], one, names, known) for one in answer["front"][:SHOWN]]
@@ -195,14 +195,12 @@ def _lines(answer: Mapping[str, Any], folder: Path) -> list[str]:
 
 
 def _row(name: str, one: Mapping[str, Any], names: list[str], known: bool) -> list[str]:
-    held = one.get("nearer", {"holds": [], "fails": []})
-    nearer, count = len(held["holds"]), len(held["holds"]) + len(held["fails"])
+    nearer, values = one.get("nearer", {}), one.get("values", {})
     cells = [
         f"{one['distance']:.4f}",
         f"{one['cache']:,}" if "cache" in one else "",
         f"{one['reach']:,}",
         "yes" if one["meets"] else "no",
-        *[f"{nearer} of {count} λ" if count else ""] * known,
+        *[f"{sum(nearer.values())} of {len(nearer)} λ" if values and nearer else ""] * known,
     ]
-    values = one.get("values", {})
     return [name, *cells, *(plain(values[key]) if key in values else "" for key in names)]

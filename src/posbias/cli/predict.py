@@ -191,8 +191,7 @@ def _several(cases: Sequence[_Case], options: Options, measurement: Any) -> None
         plots.save_figure(figure, options.plot)
     answers = [{"name": case.name, **case.answer(profile)} for case, profile in found]
     _tell(*answers)
-    told = [{"flatter": one, "than": other} | under.as_dict() for one, other, under in orders(named)]
-    answer, lines = {"predictions": answers, "orders": told}, partial(describe_several, named)
+    answer, lines = {"predictions": answers, "orders": orders(named)}, partial(describe_several, named)
     answer_with("predict-several/1", answer, lines, options.json, options.out)
 
 

@@ -15,7 +15,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,7 +32,7 @@ from posbias.signatures import typed
 from posbias.spec import encode
 from posbias.tables import plain
 from posbias.theory.architecture import LAMBDA, Architecture
-from posbias.theory.prediction import Under, kind_of, under_each
+from posbias.theory.prediction import said_under, under_each
 from posbias.theory.rollout.dispatch import cores, influence
 
 __all__ = ["Candidate", "Designs", "design"]
@@ -108,14 +108,13 @@ class Designs:
         distances = (candidate.distance, *candidate.under.values())
         return not candidate.left_out and max(distances) <= self.target.within
 
-    def nearer(self, candidate: Candidate) -> Under | None:
-        """Under which known λ a candidate is nearer to the target than the baseline; None where λ was given."""
-        own, base = candidate.under, self.baseline.under
-        far = {
-            name: (own.get(name, candidate.distance), base.get(name, self.baseline.distance))
-            for name in own or base
+    def nearer(self, candidate: Candidate) -> dict[str, bool]:
+        """Whether a candidate is nearer to the target than the baseline under each known λ, if λ was not given."""
+        own, base = candidate, self.baseline
+        return {
+            name: own.under.get(name, own.distance) < base.under.get(name, base.distance)
+            for name in own.under or base.under
         }
-        return Under.of({name: one < other for name, (one, other) in far.items()}) if far else None
 
     @property
     def verdict(self) -> Verdict:
@@ -171,7 +170,7 @@ class Designs:
         one = self._deciding
         said = [f"{' and '.join(one.left_out)} left out"] if one.left_out else []
         if one.under:
-            met = Under.of({name: far <= self.target.within for name, far in one.under.items()})
+            met = said_under({name: far <= self.target.within for name, far in one.under.items()})
             said.append(f"λ not given, {_spelt(one.values)} meets the target under {met}")
         return " and ".join(said)
 
@@ -181,8 +180,12 @@ class Designs:
         caveat = self.target.caveat if isinstance(self.target, CurveTarget) else ""
         return [f"target: {caveat}"] if caveat else []
 
+    def _as_dict(self, candidate: Candidate) -> dict[str, Any]:
+        return candidate.as_dict() | {"meets": self.meets(candidate), "nearer": self.nearer(candidate)}
+
     def as_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
+        recency = harmonic(self.tokens)
         return {
             "verdict": self.verdict,
             "said": self.said,
@@ -195,22 +198,17 @@ class Designs:
             "exhaustive": self.exhaustive,
             "seed": self.seed,
             "fingerprint": self.fingerprint,
-            "baseline": self.baseline.as_dict() | {"meets": self.meets(self.baseline)},
-            "baselines": {"recency_only": self._recency()},
-            "front": [one.as_dict() | {"meets": self.meets(one)} | self._nearer(one) for one in self.front],
+            "baseline": self._as_dict(self.baseline),
+            "baselines": {
+                "recency_only": {
+                    "distance": self.target.distance(recency),
+                    "reach": recency.summary.effective_range,
+                    "meets": self.target.distance(recency) <= self.target.within,
+                }
+            },
+            "front": [self._as_dict(one) for one in self.front],
             "assumptions": [THEORY, *self._of_target, *self.space.base.assumptions_at(self.tokens)],
         }
-
-    def _nearer(self, candidate: Candidate) -> dict[str, Any]:
-        under = self.nearer(candidate)
-        return {} if under is None else {"nearer": under.as_dict()}
-
-    def _recency(self) -> dict[str, Any]:
-        """What a curve that knows nothing of architectures has, mass as 1/(distance + 1)."""
-        profile = harmonic(self.tokens)
-        distance = self.target.distance(profile)
-        reach = profile.summary.effective_range
-        return {"distance": distance, "reach": reach, "meets": distance <= self.target.within}
 
     def __str__(self) -> str:
         lines = [
@@ -316,7 +314,7 @@ class DesignJob:
         places = [point for point, _ in pareto(possible)]
         architectures = [self.space.base, *map(self.space.architecture, places)]
         values = [{}, *map(self.space.values, places)]
-        baseline, *front = pool.map(self._known, map(self._candidate, architectures, values))
+        baseline, *front = pool.map(self._candidate, architectures, values)
         return Designs(
             space=self.space,
             target=self.target,
@@ -330,20 +328,20 @@ class DesignJob:
         )
 
     def _candidate(self, architecture: Architecture, values: Mapping[str, float]) -> Candidate:
-        """An architecture, measured. Raises as `influence`."""
-        profile = influence(architecture, self.tokens, threads=1)
-        cache, reach = cached_keys(architecture, self.tokens), profile.summary.effective_range
-        return Candidate(values, architecture, self.target.distance(profile), cache, reach, profile.left_out)
-
-    def _known(self, one: Candidate) -> Candidate:
-        """The same with its distance under every known λ, where λ was not given."""
-        others = under_each(one.architecture, self.tokens, threads=1)
-        if not others:
-            return one
-        under = {name: self.target.distance(profile) for name, profile in others.items()}
-        parts = (*one.left_out, *(part for profile in others.values() for part in profile.left_out))
-        left_out = tuple(dict.fromkeys(part for part in parts if part != LAMBDA))
-        return replace(one, left_out=left_out, under={kind_of(one.architecture): one.distance} | under)
+        """An architecture, measured, under every known λ where λ was not given. Raises as `influence`."""
+        every = under_each(architecture, self.tokens, threads=1)
+        profile, *others = every.values()
+        distance = {name: self.target.distance(one) for name, one in every.items()}
+        parts = (part for one in every.values() for part in one.left_out if part != LAMBDA)
+        return Candidate(
+            values,
+            architecture,
+            self.target.distance(profile),
+            cached_keys(architecture, self.tokens),
+            profile.summary.effective_range,
+            tuple(dict.fromkeys(parts)),
+            distance if others else {},
+        )
 
     def _costs(self, point: Point) -> Costs | None:
         """Distance, size of the cache and reach, the last negative; None where values do not go together."""
@@ -351,8 +349,9 @@ class DesignJob:
             architecture = self.space.architecture(point)
         except InvalidValueError:
             return None
-        one = self._candidate(architecture, {})
-        return one.distance, float(one.cache), -float(one.reach)
+        profile = influence(architecture, self.tokens, threads=1)
+        cache, reach = cached_keys(architecture, self.tokens), profile.summary.effective_range
+        return self.target.distance(profile), float(cache), -float(reach)
 
 
 def _digest(told: Any) -> str:

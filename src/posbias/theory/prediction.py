@@ -23,47 +23,14 @@ from posbias.theory.known_mixing import DEFINITION, plausible_mixing
 from posbias.theory.rollout.dispatch import influence
 
 
-@dataclass(frozen=True)
-class Under:
-    """Under which λ something holds and under which it does not, by the models' names."""
-
-    holds: tuple[str, ...]
-    fails: tuple[str, ...]
-
-    @classmethod
-    def of(cls, held: Mapping[str, bool]) -> "Under":
-        """From whether it holds under each λ."""
-        return cls(
-            tuple(name for name, holds in held.items() if holds),
-            tuple(name for name, holds in held.items() if not holds),
-        )
-
-    @property
-    def unanimous(self) -> bool:
-        """Whether it holds under every λ, or under none."""
-        return not (self.holds and self.fails)
-
-    def __str__(self) -> str:
-        count = f"{len(self.holds)} of {len(self.holds) + len(self.fails)} known λ"
-        if self.unanimous:
-            return count
-        return f"{count} (not under {', '.join(self.fails)})"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return {"holds": list(self.holds), "fails": list(self.fails)}
-
-
 @dataclass(frozen=True, eq=False)
 class Band:
-    """A prediction under every known λ: `shapes` by the model whose λ it has, that of the `assumed` one first.
+    """A prediction under every known λ: `shapes` by the model whose λ it has, that of the assumed λ first.
 
-    `low` and `high` are the least and the most of each position over the pretrained models of one definition of
-    λ; `checks` are the models of another, whose shapes count as well. Verdicts are of the
-    curves as computed, at any length.
+    `low` and `high` are the least and the most of each position over the pretrained models of one definition of λ.
+    The others, `checks`, count for verdicts, which are of the curves as computed, at any length.
     """
 
-    assumed: str
     shapes: dict[str, Summary]
     checks: tuple[str, ...]
     low: Float[np.ndarray, "position"]
@@ -71,8 +38,8 @@ class Band:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The pretrained models of the band."""
-        return tuple(name for name in self.shapes if name != self.assumed and name not in self.checks)
+        """The pretrained models of `low` and `high`."""
+        return tuple(name for name in list(self.shapes)[1:] if name not in self.checks)
 
     @property
     def verdicts(self) -> dict[str, str | None]:
@@ -80,18 +47,15 @@ class Band:
         return {name: shape.verdict for name, shape in self.shapes.items()}
 
     @property
-    def verdict(self) -> tuple[str, Under] | None:
-        """The verdict under most λ, and under which; None where something else decides it."""
+    def verdict(self) -> tuple[str | None, dict[str, bool]]:
+        """The verdict under most λ, and whether it is that under each; None where something else decides it."""
         (most, _), *_ = Counter(self.verdicts.values()).most_common()
-        if most is None:
-            return None
-        return most, Under.of({name: one == most for name, one in self.verdicts.items()})
+        return most, {name: one == most for name, one in self.verdicts.items()}
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         edges = {"low": self.low.tolist(), "high": self.high.tolist()}
-        names = {"assumed": self.assumed, "models": list(self.models), "checks": list(self.checks)}
-        return edges | names | {"verdicts": self.verdicts}
+        return edges | {"models": list(self.models), "checks": list(self.checks), "verdicts": self.verdicts}
 
 
 @typed
@@ -109,55 +73,51 @@ def predict(
     Arguments and errors as in `influence`. Without λ this takes as many times longer as models were measured.
     """
     how: dict[str, Any] = {"method": method, "threads": threads, "on_event": on_event}
-    profile = influence(architecture, tokens, query, **how)
-    others = under_each(architecture, tokens, query, **how)
-    if not others:
+    every = under_each(architecture, tokens, query, **how)
+    assumed, profile = next(iter(every.items()))
+    if len(every) == 1:
         return profile
-    kind, same = kind_of(architecture), plausible_mixing(architecture.depth, DEFINITION)
     shapes = {
-        name: replace(
-            one, left_out=tuple(part for part in one.left_out if not part.startswith(LAMBDA))
-        ).summary
-        for name, one in {kind: profile, **others}.items()
+        name: replace(one, left_out=tuple(part for part in one.left_out if part[0] != LAMBDA)).summary
+        for name, one in every.items()
     }
-    masses = [one.mass for name, one in others.items() if name in same]
-    checks = tuple(name for name in others if name not in same)
-    band = Band(kind, shapes, checks, np.min(masses, axis=0), np.max(masses, axis=0))
+    same = plausible_mixing(architecture.depth, DEFINITION)
+    masses = [every[name].mass for name in same]
+    checks = tuple(name for name in every if name not in {assumed, *same})
+    band = Band(shapes, checks, np.min(masses, axis=0), np.max(masses, axis=0))
     # where the verdict is the same under all, what remains is the length at which they were measured
-    settled = band.verdict is not None and not band.verdict[1].fails
-    left_out = tuple(dict.fromkeys(part for one in others.values() for part in one.left_out))
-    if not settled and left_out == tuple(part for part in profile.left_out if part != LAMBDA):
+    left_out = tuple(dict.fromkeys(part for one in every.values() for part in one.left_out if part != LAMBDA))
+    most, under = band.verdict
+    if (most is None or not all(under.values())) and not any(part[0] == LAMBDA for part in left_out):
         left_out = profile.left_out
     return replace(profile, left_out=left_out, attrs=dict(profile.attrs) | {"band": band})
 
 
 def under_each(architecture: Architecture, tokens: int, query: int = -1, **how: Any) -> dict[str, Profile]:
-    """`influence` under every known λ, by the pretrained model's name; empty where λ was given."""
-    known = plausible_mixing(architecture.depth) if architecture.mixing.assumed else {}
+    """`influence` by the schedule of λ, and where λ was not given under every known one, by the model's name."""
+    mixing = architecture.mixing
+    known = plausible_mixing(architecture.depth) if mixing.assumed else {}
     return {
-        name: influence(replace(architecture, mixing=mixing), tokens, query, **how)
-        for name, mixing in known.items()
+        name: influence(replace(architecture, mixing=one), tokens, query, **how)
+        for name, one in {getattr(mixing, "kind", "own"): mixing, **known}.items()
     }
-
-
-def kind_of(architecture: Architecture) -> str:
-    """What the schedule of an architecture is called."""
-    return getattr(architecture.mixing, "kind", type(architecture.mixing).__name__)
 
 
 @typed
-def flattest_under(one: Profile, others: Sequence[Profile]) -> Under | None:
-    """Under which of the known λ a prediction is flatter than all others; None where λ was given for every one.
+def flattest_under(one: Profile, others: Sequence[Profile]) -> dict[str, bool]:
+    """Whether a prediction is flatter than all others under each known λ; empty where λ was given for every one.
 
     A prediction whose λ was given is the same under all.
     """
-    shapes = [profile.attrs["band"].shapes if "band" in profile.attrs else {} for profile in (one, *others)]
-    names = next(filter(None, shapes), {})
-    flatness = {
-        name: [
-            found.get(name, profile.summary).flatness
-            for found, profile in zip(shapes, (one, *others), strict=True)
-        ]
-        for name in names
-    }
-    return Under.of({name: own > max(rest) for name, (own, *rest) in flatness.items()}) if names else None
+    bands = [profile.attrs["band"].shapes if "band" in profile.attrs else {} for profile in (one, *others)]
+    shapes = [(band, profile.summary) for band, profile in zip(bands, (one, *others), strict=True)]
+    names = next(filter(None, bands), {})
+    flatness = {name: [band.get(name, own).flatness for band, own in shapes] for name in names}
+    return {name: own > max(rest) for name, (own, *rest) in flatness.items()}
+
+
+def said_under(held: Mapping[str, bool]) -> str:
+    """'6 of 7 known λ (not under bloom-176b)'."""
+    fails = [name for name, holds in held.items() if not holds]
+    named = f" (not under {', '.join(fails)})" if 0 < len(fails) < len(held) else ""
+    return f"{len(held) - len(fails)} of {len(held)} known λ{named}"

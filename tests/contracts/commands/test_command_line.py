@@ -181,7 +181,7 @@ def test_predict_draws(architecture, tmp_path, suffix):
         (["predict", "cased.toml"], "kind 'ALiBi' given, one of nope, alibi"),
         (["predict", "cased.toml"], "did you mean 'alibi'?"),
         (["predict", "shared.toml"], "'layers[0].num_key_value_heads'; known are heads, mask, positional, "),
-        (["predict", "wide.toml"], "unknown key 'layers[0].mask.window'; did you mean 'width'?"),
+        (["predict", "wide.toml"], "unknown key 'layers[0].mask.window'; known are width, sinks"),
         (["predict", "number.toml"], '0.3 given, keys with a kind needed: {kind = "constant", value = 0.3}'),
         (["compare", "list.json", "tiny-rope"], "`posbias predict tiny-rope --tokens N --out FILE` writes"),
         (["compare", "curve", "list.json"], "posbias: curve: no such file\n"),
