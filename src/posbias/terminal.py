@@ -9,6 +9,8 @@ from posbias.tables import plain, table
 COLUMNS = 8
 """Of a table over two quantities."""
 BASELINES = {"recency_only": "1/(distance + 1)"}
+SAME = "the same without the first token, and without the query's own"
+"""After a verdict that does not rest on one token."""
 UNSURE = "of the curves as computed: what is left out may change"
 """Before what is said of flatness where something that decides curves is not known."""
 
@@ -30,9 +32,10 @@ def describe(profile: "Profile") -> list[str]:
     within = "" if s.reaches_all else f"90 % of the mass within {s.effective_range} {reach} of the query; "
     fitted = " (cross-fitted)" if profile.cross_fitted else ""
     even = "the mean of those in reach" if s.out_of_reach else "uniform"
+    same = s.verdict is not None and s.verdict_without_first == s.verdict == s.verdict_without_last
     return [
         *((verdict, shape) if profile.left_out else (shape, verdict)),
-        *s.ends_alone,
+        *(s.ends_alone or ([SAME] if same else [])),
         *_told(profile),
         f"share of the first {s.ends}: {s.first_mass:.2%}{_error(profile, 0)}, "
         f"of the last {s.ends}: {s.last_mass:.2%}{_error(profile, s.query + 1 - s.ends)}",
@@ -104,7 +107,8 @@ def _band(profile: "Profile") -> list[str]:
 
     given = {f"with λ of each of {len(band.models)} pretrained models": band.models}
     given |= {f"with λ by norms, of {', '.join(band.checks)},": band.checks}
-    return [f"{words} {held(models, 'first')}, {held(models, 'last')}" for words, models in given.items()]
+    lines = (f"{words} {held(models, 'first')}, {held(models, 'last')}" for words, models in given.items())
+    return ["; ".join(lines)]
 
 
 def _engines(profile: "Profile") -> list[str]:

@@ -146,7 +146,7 @@ class TrainedMedian:
         models = plausible_mixing(1, DEFINITION)
         return (
             f"mixing: no λ was given; assumed the median over {len(models)} pretrained models at the same "
-            f"relative depth ({', '.join(models)}; ratio averaged over tokens, at 256 tokens)"
+            f"relative depth ({', '.join(models)}; ratio averaged over 256 tokens), whose band is given as well"
         )
 
     def values(self, depth: int) -> Float[np.ndarray, "layer"]:

@@ -104,7 +104,9 @@ def test_predict_writes_and_compare_reads(architecture, tmp_path):
     (tmp_path / "r.json").write_text(json.dumps([1.0 + j % 3 for j in range(50)]))
     (tmp_path / "s.json").write_text(json.dumps([1 / (50 - j) for j in range(50)]))
     told = run("compare", tmp_path / "r.json", tmp_path / "s.json").stdout
-    assert "r.json: better than an even spread by Wasserstein; worse than 1/(distance + 1) by Spearman" in told
+    assert (
+        "r.json: better than an even spread by Wasserstein; worse than 1/(distance + 1) by Spearman" in told
+    )
     told = run("compare", tmp_path / "s.json", tmp_path / "r.json", "--json")
     sides = {one["less"]: one["verdicts"] for one in json.loads(told.stdout)["leads"]}
     assert sides["recency_only"]["spearman"] == sides["recency_only"]["wasserstein"] == "open"
