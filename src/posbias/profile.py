@@ -21,7 +21,7 @@ from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.lazy import need
 from posbias.signatures import typed
-from posbias.summary import Summary, at_ends, summarise
+from posbias.summary import Summary, at_ends, summarise, verdict_of
 from posbias.telling import doubts
 
 if TYPE_CHECKING:
@@ -186,8 +186,9 @@ class Profile:
             return self._shape
         band, found = self.attrs.get("band"), {}
         for name, place in (("verdict_without_first", 0), ("verdict_without_last", self.query)):
-            if self.query > 0 and self.mass.sum() > self.mass[place]:
-                verdict = self._without(place)._shape.verdict
+            rest = np.delete(self.mass[: self._reached.size], place)
+            if self.query > 0 and rest.any():
+                verdict = verdict_of(rest) if self.samples is None else self._without(place)._shape.verdict
                 shared = band is None or {getattr(one, name) for one in band.shapes.values()} == {verdict}
                 found[name] = verdict if shared else None
         return replace(self._shape, **found)
@@ -197,15 +198,12 @@ class Profile:
         """The statistics but for the verdicts without an end."""
         reached, mass = self._reached, self.mass[: self._reached.size]
         held = float(mass.sum()) if self.missing_mass and mass.any() else 1.0
-        ends = at_ends(mass.size)
-        least = self.trough_share.value
-        if not reached.all():
-            start = least_stretch(mass, ends)
-            least = float(mass[start : start + ends].sum())
-        few = min(ends, int(reached.sum()))
+        # a stretch out of reach is no trough, and yet what an end is favoured over
+        least = self.trough_share.value / held if reached.all() else None
+        few = min(at_ends(mass.size), int(reached.sum()))
         place = np.flatnonzero(reached)[least_stretch(mass[reached], few) + (few - 1) // 2]
         trough = int(place), self.trough_depth.value
-        return summarise(mass / held, self.query, trough, least / held, told=not self.left_out)
+        return summarise(mass / held, self.query, trough, least, told=not self.left_out)
 
     @typed
     def share(self, left: int, right: int) -> Estimate:
@@ -252,7 +250,8 @@ class Profile:
         if samples is None or not self.cross_fitted:
             mass = self.mass[: reached.size][reached]
             start = least_stretch(mass, ends)
-            return replace(self, mass=mass, samples=samples, se=None, query=-1).share(start, start + ends)
+            part = self if reached.all() else replace(self, mass=mass, samples=samples, se=None, query=-1)
+            return part.share(start, start + ends)
         halves = [Profile.from_samples(samples[k::2]) for k in (0, 1)]
         starts = [least_stretch(half.mass, ends) for half in halves]
         one, two = (half.share(at, at + ends) for half, at in zip(halves, starts[::-1], strict=True))

@@ -11,6 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
+from posbias.curves import least_stretch
+
 SHARE = 0.05
 """The share of positions that counts as first and as last."""
 
@@ -94,14 +96,14 @@ def summarise(
     mass: Float[np.ndarray, "position"],
     query: int,
     trough: tuple[int, float],
-    least: float,
+    least: float | None,
     *,
     told: bool = True,
 ) -> Summary:
     """The statistics of shares `mass` ≥ 0, which sum to 1, of the positions that influence `query`.
 
-    `trough` is its place and depth, `least` the mass of the k neighbours with the least, which may be read off
-    other prompts than those that place it; without `told` there is no verdict.
+    `trough` is its place and depth, `least` the mass of the k neighbours with the least (None: to be found), which
+    may be read off other prompts than those that place it; without `told` there is no verdict.
     """
     tokens = mass.size
     ends = at_ends(tokens)
@@ -127,9 +129,7 @@ def summarise(
         ),
         effective_range=int(reached[0]) + 1 if reached.size else tokens,
         entropy=abs(float((positive * np.log(positive)).sum())),
-        verdict=_verdict(first, last, least, ends * middle if inner.size else 0.0, ends * uniform)
-        if told
-        else None,
+        verdict=verdict_of(mass, least) if told else None,
         flatness=float(np.minimum(mass, uniform).sum()),
         out_of_reach=tokens - positive.size,
     )
@@ -140,9 +140,16 @@ def at_ends(tokens: int) -> int:
     return max(1, round(SHARE * tokens))
 
 
-def _verdict(first: float, last: float, least: float, middle: float, even: float) -> Verdict:
-    above = max(RISE * least, middle)
-    primacy, recency = (end > above and end >= FLOOR * even for end in (first, last))
+def verdict_of(mass: Float[np.ndarray, "position"], least: float | None = None) -> Verdict:
+    """The verdict (`Summary.verdict`) on numbers ≥ 0 of any sum, whose least k neighbours hold `least`."""
+    ends, inner = at_ends(mass.size), mass[at_ends(mass.size) : -at_ends(mass.size)]
+    if least is None:
+        start = least_stretch(mass, ends)
+        least = float(mass[start : start + ends].sum())
+    first, last = float(mass[:ends].sum()), float(mass[-ends:].sum())
+    middle = ends * float(inner.mean()) if inner.size else 0.0
+    above, enough = max(RISE * least, middle), FLOOR * ends * float(mass.mean())
+    primacy, recency = (end > above and end >= enough for end in (first, last))
     if primacy and recency:
         return "U"
     if primacy or recency:
