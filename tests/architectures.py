@@ -45,6 +45,7 @@ from posbias.theory.mixing import (
     PerLayer,
     PowerDecay,
     PreNormInit,
+    TrainedMedian,
 )
 from posbias.theory.query_scale import QUERY_SCALES, ScalableSoftmax, StepScale
 
@@ -229,6 +230,7 @@ def mixings(depth: int) -> st.SearchStrategy:
         AttentionOnly: st.just(AttentionOnly()),
         AbnarZuidema: st.just(AbnarZuidema()),
         PreNormInit: st.just(PreNormInit()),
+        TrainedMedian: st.just(TrainedMedian()),
     }
     assert set(every) == set(MIXINGS), "a new schedule needs a strategy here"
     return st.one_of(*every.values())

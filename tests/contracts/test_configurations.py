@@ -16,7 +16,7 @@ from posbias.theory.encodings import ALiBi, DecayBias, NeedsMeasurement, NoPE, a
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.huggingface_families import FAMILIES
 from posbias.theory.masks import Causal, Full, SlidingWindow
-from posbias.theory.mixing import ConstantMixing, PerLayer, PowerDecay, PreNormInit
+from posbias.theory.mixing import ConstantMixing, PerLayer, PowerDecay, PreNormInit, TrainedMedian
 from posbias.theory.normalisers import Unnormalised
 from posbias.theory.prediction import predict
 
@@ -119,7 +119,7 @@ def test_rotary_families_say_what_is_missing(write):
     llama = {"model_type": "llama", "num_hidden_layers": 30, "num_attention_heads": 9, "rope_theta": 1e5}
     architecture = load_architecture(write("config.json", llama))
     assert architecture.layers[0].positional == NeedsMeasurement("rotary", rope="base 100,000")
-    assert architecture.mixing == PreNormInit()
+    assert architecture.mixing == TrainedMedian()
     mixing, positional = architecture.assumptions
     assert "no λ was given" in mixing
     assert "needs measurement" in positional
@@ -311,6 +311,8 @@ def test_the_assumed_schedule_is_that_of_a_network_at_initialisation():
         ("a.yaml", "- 1", "holds list, keys with values needed"),
         ("a.txt", "depth = 1", "suffix '.txt' given"),
         ("a.toml", "dept = 3", "unknown key 'dept'; did you mean 'depth'"),
+        ("a.toml", "depth = 3\ndept = 3", "unknown key 'dept'; known are"),
+        ("a.toml", "depth = 3\nmixing = {kind = 'constant', value = 1, valu = 1}", "key 'mixing.valu'; known are"),
         ("a.toml", "depth = 3\n[mixing]\nkind='constant'\nvalue=1.5", "mixing.value: 1.5 given, a number ≤ 1"),
         ("a.toml", "depth = 3\n[mixing]\nkind='constant'\nvalue=nan", "mixing.value: nan given"),
         ("a.toml", "depth = 3\n[mixing]\nkind='constat'\nvalue=1", "kind 'constat' given.*mean 'constant'"),

@@ -95,9 +95,11 @@ def with_mixing(given: str, architecture: Any) -> Any:
 def _mixing_from(given: str, architecture: Any) -> Any:
     """A mixing schedule from a word, a number, a model's name, or a file that has one."""
     from posbias.theory.known_mixing import known_mixing
-    from posbias.theory.mixing import AbnarZuidema, AttentionOnly, ConstantMixing, PreNormInit
+    from posbias.theory.mixing import AbnarZuidema, AttentionOnly, ConstantMixing, PreNormInit, TrainedMedian
 
-    named: dict[str, Any] = {cls.kind: cls for cls in (AttentionOnly, AbnarZuidema, PreNormInit)}
+    named: dict[str, Any] = {
+        cls.kind: cls for cls in (AttentionOnly, AbnarZuidema, PreNormInit, TrainedMedian)
+    }
     named |= {"init": PreNormInit, "published": lambda: _published(architecture)}
     word = given.replace("-", "_")
     if word in named:

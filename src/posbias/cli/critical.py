@@ -85,11 +85,11 @@ def _as_dict(curve: "DistanceCurve") -> dict[str, Any]:
 
 
 def _lines(curves: "Sequence[DistanceCurve]") -> list[str]:
-    from posbias.tables import table
+    from posbias.tables import plain, table
 
     head = ["encoding", "layers", "x*", "peak of walks × envelope", "peak of the rollout", "its drift"]
     rows = [
-        [curve.name, str(depth), f"{x:.4g}", str(modal), str(peak), f"{drift:.4g}"]
+        [curve.name, str(depth), plain(x), str(modal), str(peak), plain(drift)]
         for curve in curves
         for depth, x, modal, peak, drift in zip(
             curve.depth, curve.predicted, curve.modal, curve.rollout, curve.drift, strict=True

@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -76,10 +76,8 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
     height = density(profile)
     _mark_ends(ax, profile)
     if (band := profile.attrs.get("band")) is not None:
-        low, high = (edge[: height.size] * height.size for edge in (band.low, band.high))
-        label = f"with λ of {len(band.profiles)} pretrained models"
-        look = {"color": style.ACCENT, "alpha": 0.15, "linewidth": 0, "label": label}
-        ax.fill_between(np.arange(height.size), low, high, **look)
+        label = f"with λ of {len(band.models)} pretrained models"
+        _draw_known(ax, profile, np.arange(height.size), color=style.ACCENT, label=label)
     draw_band(ax, profile, style.ACCENT, 0.15, "95 % interval over prompts")
     ax.plot(height, color=style.ACCENT, linewidth=style.LINE)
     _scale(ax, [height], height)
@@ -95,7 +93,8 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
 def draw_profiles(ax: "Axes", named: Sequence[tuple[str, Profile]]) -> "Axes":
     """Draw profiles of any lengths by share of the text, told apart by colour and marker.
 
-    The name of one that leaves out what decides it says that it has no verdict.
+    The name of one that leaves out what decides it says that it has no verdict. Where λ was not given, a band is
+    what the λ of pretrained models would give.
     """
     style.dress(ax, "place in the text (0 first, 1 the query)", INFLUENCE)
     heights = [density(profile) for _, profile in named]
@@ -103,7 +102,9 @@ def draw_profiles(ax: "Axes", named: Sequence[tuple[str, Profile]]) -> "Axes":
         label = f"{name} (no verdict)" if profile.left_out else name
         every = max(1, height.size // 9)
         look = {"linewidth": style.LINE, "markersize": 3.5, "markevery": (every * place // len(named), every)}
-        ax.plot(np.linspace(0, 1, height.size), height, label=label, **look, **style.series(place))
+        colours = style.series(place)
+        _draw_known(ax, profile, np.linspace(0, 1, height.size), color=colours["color"])
+        ax.plot(np.linspace(0, 1, height.size), height, label=label, **look, **colours)
     style.level_line(ax, 1)
     high = max(4.0, *(float(height.max()) for height in heights)) * 1.3
     low = min(float(height[height > 0].min()) for height in heights)
@@ -111,6 +112,13 @@ def draw_profiles(ax: "Axes", named: Sequence[tuple[str, Profile]]) -> "Axes":
     ax.set_xlim(-0.01, 1.01)
     style.key(ax, 1 if len(named) < 4 else 2)
     return ax
+
+
+def _draw_known(ax: "Axes", profile: Profile, places: Float[np.ndarray, "position"], **look: Any) -> None:
+    """Draw the least and the most that known λ give, where λ was not given."""
+    if (band := profile.attrs.get("band")) is not None:
+        low, high = (edge[: places.size] * places.size for edge in (band.low, band.high))
+        ax.fill_between(places, np.maximum(low, FAINTEST), high, alpha=0.15, linewidth=0, **look)
 
 
 def subject(profiles: Sequence[Profile]) -> str:

@@ -10,6 +10,7 @@ from posbias.plots import style
 from posbias.plots.influence import density, entitle_figure, scale_influence
 from posbias.profile import Profile
 from posbias.signatures import typed
+from posbias.tables import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +52,7 @@ def variation_figure(quantity: str, varied: Varied) -> "Figure":
         )
         scale_influence(ax, min(0.1, 1 / high), high)
         ax.set_xlim(0, 1)
-        ax.set_title(f"{quantity} = {value:g}", fontsize=style.SMALL, color=style.INK, loc="left", pad=3)
+        ax.set_title(f"{quantity} = {plain(value)}", fontsize=style.SMALL, color=style.INK, loc="left", pad=3)
     right.supxlabel("place in the text (0 first, 1 the query)", fontsize=style.TEXT, color=style.INK)
     right.supylabel("influence (even spread = 1)", fontsize=style.TEXT, color=style.INK)
     return figure
@@ -158,7 +159,7 @@ def _ticks(axis: "Axis", values: Float[np.ndarray, "value"]) -> None:
     from matplotlib.ticker import NullLocator
 
     shown = values[np.unique(np.linspace(0, values.size - 1, min(TICKS, values.size)).round().astype(int))]
-    axis.set_ticks(shown, [f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}" for value in shown])
+    axis.set_ticks(shown, [plain(value) for value in shown])
     axis.set_minor_locator(NullLocator())
 
 

@@ -110,16 +110,17 @@ class AbnarZuidema(_Known):
 
 @value
 class PreNormInit:
-    """λ_t = 1/(1 + √(1 + 2t)): a pre-norm network at initialisation; the default when no λ is known.
+    """λ_t = 1/(1 + √(1 + 2t)): a pre-norm network at initialisation, before any training.
 
     Embeddings and every update have unit variance and are independent. Layer t's attention then adds to a
     stream of variance 1 + 2t (its own and the feed-forward updates of the t layers below), and Eq. (1) of
-    Herasimchyk et al. 2026 gives 1/(1 + √(1 + 2t)). An assumption, and every output that rests on it says so.
+    Herasimchyk et al. 2026 gives 1/(1 + √(1 + 2t)). An assumption, and every output that rests on it says so: λ
+    of known pretrained models is smaller in most layers of networks of up to 32.
     """
 
     kind: Literal["at_initialisation"] = tag(default="at_initialisation")
     assumed: ClassVar[str] = (
-        "mixing: no λ was given; assumed λ_t = 1/(1 + √(1 + 2t)), a pre-norm network at initialisation"
+        "mixing: assumed λ_t = 1/(1 + √(1 + 2t)), a pre-norm network at initialisation, not a trained one"
     )
 
     def values(self, depth: int) -> Float[np.ndarray, "layer"]:
@@ -127,8 +128,43 @@ class PreNormInit:
         return 1.0 / (1.0 + np.sqrt(1.0 + 2.0 * np.arange(depth)))
 
 
+@value
+class TrainedMedian:
+    """λ of trained models: layer by layer the median over pretrained ones; the default when no λ is known.
+
+    Over the five models whose λ Herasimchyk et al. 2026 publish, the ratio averaged over tokens, each at the same
+    relative depth (`posbias.theory.known_mixing`). An assumption, and every output that rests on it says so.
+    """
+
+    kind: Literal["trained_median"] = tag(default="trained_median")
+
+    @property
+    def assumed(self) -> str:
+        """What is taken for granted, and from which models."""
+        from posbias.theory.known_mixing import DEFINITION, plausible_mixing
+
+        models = plausible_mixing(1, DEFINITION)
+        return (
+            f"mixing: no λ was given; assumed the median over {len(models)} pretrained models at the same "
+            f"relative depth ({', '.join(models)}; ratio averaged over 256 tokens), whose band is given as well"
+        )
+
+    def values(self, depth: int) -> Float[np.ndarray, "layer"]:
+        """λ per layer."""
+        from posbias.theory.known_mixing import trained_median
+
+        return trained_median(depth)
+
+
 Mixing = Annotated[
-    ConstantMixing | PowerDecay | PerLayer | MeasuredMixing | AttentionOnly | AbnarZuidema | PreNormInit,
+    ConstantMixing
+    | PowerDecay
+    | PerLayer
+    | MeasuredMixing
+    | AttentionOnly
+    | AbnarZuidema
+    | PreNormInit
+    | TrainedMedian,
     Field(discriminator="kind"),
     Open("values"),
 ]

@@ -22,7 +22,7 @@ from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, Positional
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.known_mixing import known_mixing
 from posbias.theory.masks import Causal, SlidingWindow
-from posbias.theory.mixing import MeasuredMixing, PreNormInit
+from posbias.theory.mixing import MeasuredMixing, TrainedMedian
 
 ROTARY = NeedsMeasurement("rotary")
 
@@ -63,7 +63,7 @@ class Preset:
             mixing, remarks = self.mixing or read.mixing, (*read.remarks, *self.remarks)
             return replace(read, layers=layers, mixing=mixing, remarks=remarks)
         layers = shortest_pattern([self._layer(t) for t in range(self.depth)])
-        return Architecture(self.depth, layers, self.mixing or PreNormInit(), self.name, self.remarks)
+        return Architecture(self.depth, layers, self.mixing or TrainedMedian(), self.name, self.remarks)
 
     @property
     def mixing(self) -> MeasuredMixing | None:

@@ -6,6 +6,7 @@ import pytest
 import posbias
 from posbias.plots import (
     draw_comparison,
+    draw_profiles,
     draw_variation,
     map_figure,
     new_figure,
@@ -69,6 +70,34 @@ def test_pictures_name_what_they_are_of_and_its_length():
     shares = profiles[0][1].by_share(8)
     compared = draw_comparison(new_figure().subplots(), posbias.compare(shares, shares))
     assert compared.lines[0].get_label() == "reference: bloom-176b, 32 positions"
+
+
+@pytest.mark.parametrize("count", [1, 3, 9])
+@pytest.mark.parametrize("length", [5, 60, 300])
+def test_no_legend_runs_off_or_shrinks_a_chart(count, length):
+    named = [
+        (f"{place} {'architecture ' * length}"[:length], profile) for place, profile in varied(range(count))
+    ]
+    compared = posbias.compare_all(dict(named), named[0][1])
+    for draw, given in ((draw_profiles, named), (draw_comparison, compared)):
+        figure = new_figure(6.4, 3.6)
+        ax = draw(figure.subplots(), given)
+        figure.draw_without_rendering()
+        legend, whole = ax.get_legend().get_window_extent(), figure.bbox
+        assert legend.x0 >= whole.x0
+        assert legend.x1 <= whole.x1
+        assert legend.y1 <= whole.y1 + 1
+        assert ax.get_window_extent().height > 2.4 * figure.dpi
+
+
+def test_several_predictions_show_the_band_of_each():
+    alibi = posbias.Layer(heads=2, positional=posbias.ALiBi())
+    named = [(str(depth), posbias.predict(posbias.Architecture(depth, (alibi,)), 64)) for depth in (2, 24)]
+    bands = draw_profiles(new_figure().subplots(), named).collections
+    assert len(bands) == 2
+    for band, (_, profile) in zip(bands, named, strict=True):
+        edge = band.get_paths()[0].vertices[:, 1].max()
+        assert edge == pytest.approx(64 * profile.attrs["band"].high.max())
 
 
 def test_a_map_shows_both_ends_over_two_quantities():
