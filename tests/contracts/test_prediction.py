@@ -20,8 +20,15 @@ from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import load_architecture
 from posbias.theory.encodings import ALiBi, NeedsMeasurement
 from posbias.theory.huggingface import from_huggingface
-from posbias.theory.known_mixing import known_mixing, plausible_mixing
-from posbias.theory.mixing import REACH, ConstantMixing, MeasuredMixing, PreNormInit, TrainedMedian
+from posbias.theory.mixing import (
+    REACH,
+    ConstantMixing,
+    MeasuredMixing,
+    PreNormInit,
+    TrainedMedian,
+    known_mixing,
+    plausible_mixing,
+)
 from posbias.theory.prediction import flattest_under, predict, said_under
 from posbias.theory.presets import PRESETS, preset
 from posbias.theory.rollout.dispatch import influence, trajectory

@@ -12,8 +12,8 @@ from posbias.store import save_json
 from posbias.terminal import describe
 from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, alibi_slopes
 from posbias.theory.huggingface import from_huggingface
-from posbias.theory.known_mixing import known_mixing
 from posbias.theory.masks import Causal, Chunked, SlidingWindow
+from posbias.theory.mixing import known_mixing
 from posbias.theory.presets import PRESETS, preset
 from posbias.theory.rollout.dispatch import influence, trajectory
 

@@ -20,9 +20,8 @@ from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import load_architecture, read_architecture
 from posbias.theory.encodings import ALiBi, NeedsMeasurement
 from posbias.theory.huggingface import from_huggingface
-from posbias.theory.known_mixing import plausible_mixing
 from posbias.theory.masks import BlockSparse, Causal, Chunked, Dilated, Full, Prefix, SlidingWindow
-from posbias.theory.mixing import ConstantMixing, TrainedMedian
+from posbias.theory.mixing import ConstantMixing, TrainedMedian, plausible_mixing
 from posbias.theory.prediction import predict
 from posbias.theory.rollout.dispatch import influence
 

@@ -22,10 +22,19 @@ from posbias.theory.architecture import Layer
 from posbias.theory.content import ConstantDiagonal, NoContent
 from posbias.theory.distance import T5, KerpleLog, KerplePower, RoPE
 from posbias.theory.encodings import POSITIONALS, ALiBi, DecayBias, NeedsMeasurement, NoPE
-from posbias.theory.known_mixing import DEFINITION, known_mixing, plausible_mixing
 from posbias.theory.masks import MASKS, Causal
 from posbias.theory.masks.visible import Banded, Split
-from posbias.theory.mixing import MIXINGS, AttentionOnly, ConstantMixing, PerLayer, PowerDecay, TrainedMedian
+from posbias.theory.mixing import (
+    DEFINITION,
+    MIXINGS,
+    AttentionOnly,
+    ConstantMixing,
+    PerLayer,
+    PowerDecay,
+    TrainedMedian,
+    known_mixing,
+    plausible_mixing,
+)
 from posbias.theory.sandwich import Sandwich
 
 MOST_LAYERS, MOST_TOKENS = 128, 100_000

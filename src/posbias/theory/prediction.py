@@ -19,7 +19,7 @@ from posbias.profile import Profile
 from posbias.signatures import typed
 from posbias.summary import Summary
 from posbias.theory.architecture import LAMBDA, Architecture
-from posbias.theory.known_mixing import DEFINITION, plausible_mixing
+from posbias.theory.mixing import DEFINITION, plausible_mixing
 from posbias.theory.rollout.dispatch import influence
 
 

@@ -20,9 +20,8 @@ from posbias.signatures import typed
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, Positional
 from posbias.theory.huggingface import from_huggingface
-from posbias.theory.known_mixing import known_mixing
 from posbias.theory.masks import Causal, SlidingWindow
-from posbias.theory.mixing import MeasuredMixing, TrainedMedian
+from posbias.theory.mixing import MeasuredMixing, TrainedMedian, known_mixing
 
 ROTARY = NeedsMeasurement("rotary")
 
