@@ -1,4 +1,4 @@
-"""Attention of padded and packed batches, as transformers gives it: refused, and what the refusal advises is right."""
+"""Attention of padded and packed batches is refused, and what the refusal advises gives the unpadded run."""
 
 import re
 
@@ -105,6 +105,4 @@ def test_a_file_with_its_attention_mask(tmp_path, kept):
         read_arrays(tmp_path / "a.npz")
     np.savez(tmp_path / "b.npz", attentions=arrays, attention_mask=np.ones_like(mask))
     np.save(tmp_path / "c.npy", arrays)
-    np.testing.assert_array_equal(
-        read_arrays(tmp_path / "b.npz").mass, read_arrays(tmp_path / "c.npy").mass
-    )
+    np.testing.assert_array_equal(read_arrays(tmp_path / "b.npz").mass, read_arrays(tmp_path / "c.npy").mass)

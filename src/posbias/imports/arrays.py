@@ -45,7 +45,9 @@ def read_arrays(path: Path) -> Profile:
     arrays = _read(path)
     padding = arrays.pop("attention_mask", None)
     if padding is not None and not padding.all():
-        raise InputFileError(f"{path}: attention_mask: expected ones (no padding), got zeros; save each text alone")
+        raise InputFileError(
+            f"{path}: attention_mask: expected ones (no padding), got zeros; save each text alone"
+        )
     shapes = ", ".join(f"{name or 'array'} {array.shape}" for name, array in list(arrays.items())[:4])
     rates = next((name for name in SCORES if name in arrays and arrays[name].size), None)
     if rates is not None:

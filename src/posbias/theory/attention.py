@@ -59,13 +59,14 @@ class Attention:
         `arrays`: one array [layer, head, query, key], [layer, query, key] (heads averaged) or [layer, text, head,
         query, key]; or a list of an array for each layer, bottom first, [text, head, query, key] as transformers'
         `output_attentions` gives, [head, query, key] or [query, key]. NumPy's, torch's, or what NumPy can read.
-        Several texts are of one length, without padding; what is padded, or packed in one row, is refused. `mask`: who may see whom, one for all layers or one for
-        each (None: causal). `row_error`: how far from one a row may sum; by default 1e-5, and two roundings of
-        float16 or bfloat16 where every number is one of theirs. `learned_sinks`: rows may sum to less, the rest
-        goes to a sink that is no token (as in gpt-oss) and is lost.
+        Several texts are of one length; padding and texts packed in one row are refused. `mask`: who may see
+        whom, one for all layers or one for each (None: causal). `row_error`: how far from one a row may sum; by
+        default 1e-5, and two roundings of float16 or bfloat16 where every number is one of theirs.
+        `learned_sinks`: rows may sum to less, the rest goes to a sink that is no token (as in gpt-oss) and is
+        lost.
 
-        Raises `InvalidValueError` for other shapes, padding, numbers that are negative or not finite, weight that the
-        mask does not allow, and rows that sum to anything but one.
+        Raises `InvalidValueError` for other shapes, padding, numbers that are negative or not finite, weight that
+        the mask does not allow, and rows that sum to anything but one.
         """
         if row_error is not None:
             non_negative("row_error", row_error)

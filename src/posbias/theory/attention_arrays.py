@@ -79,13 +79,14 @@ def check_shapes(layers: Sequence[Float[np.ndarray, "text head query key"]]) -> 
 
 
 def check_texts(
-    layers: Sequence[Float[np.ndarray, "text head query key"]], allowed: Sequence[Bool[np.ndarray, "query key"]]
+    layers: Sequence[Float[np.ndarray, "text head query key"]],
+    allowed: Sequence[Bool[np.ndarray, "query key"]],
 ) -> None:
     """Refuse padding and several texts in a row, by the weights of all layers and heads.
 
-    A padded query has a row of zeros or NaN, or an even one that reaches keys its mask forbids (transformers' softmax
-    over masked keys only); a padded key has no weight from any other query. A text begins at k where no query from k
-    on gives weight to a key before k. Only pairs count that the mask of some layer allows.
+    A padded query has a row of zeros or NaN, or an even one that reaches keys its mask forbids (transformers'
+    softmax over masked keys only); a padded key has no weight from any other query. A text begins at k where no
+    query from k on gives weight to a key before k. Only pairs count that the mask of some layer allows.
     """
     seen, tokens = np.any(allowed, axis=0), layers[0].shape[-1]
     for text in range(len(layers[0])):
@@ -113,8 +114,8 @@ def check_texts(
         else:
             continue
         raise InvalidValueError(
-            f"attention: expected one text without padding in each row, got row {text} with {found}; pass each text "
-            f"alone, such as layer[..., {first}:{last}, {first}:{last}], or a mask= that forbids what has no weight"
+            f"attention: expected one text without padding in each row, got row {text} with {found}; pass "
+            f"each text alone, such as layer[..., {first}:{last}, {first}:{last}], or a mask= without those pairs"
         )
 
 

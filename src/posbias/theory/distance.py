@@ -129,9 +129,10 @@ class T5(_ByDistance):
 
     Distances below buckets/2 have a bucket each, larger ones share logarithmic buckets up to `max_distance`,
     beyond which all fall into the last. Each row holds one bias per bucket; `max_distance` must exceed half the
-    buckets of a side. `bidirectional` decides keys after the query, and is needed where a mask shows them: True is an
-    encoder's table, whose second half of buckets is for them, as the first is for keys before (an even number of at
-    least 4); False a decoder's, where they fall into the bucket of distance 0. None: no key after the query.
+    buckets of a side. `bidirectional` decides keys after the query, and is needed where a mask shows them: True
+    is an encoder's table, whose second half of buckets is for them, as the first is for keys before (an even
+    number of at least 4); False a decoder's, where they fall into the bucket of distance 0. None: no key after
+    the query.
 
     The bias of a transformers model is `T5(embedding.weight.T.tolist(), max_distance, bidirectional)`.
     """
@@ -149,7 +150,9 @@ class T5(_ByDistance):
                 f"biases: rows of {sorted(sizes)} given, equal rows of at least {least} needed"
             )
         if self.bidirectional and min(sizes) % 2:
-            raise InvalidValueError(f"biases: expected as many buckets after as before, got {min(sizes)} in all")
+            raise InvalidValueError(
+                f"biases: expected as many buckets after as before, got {min(sizes)} in all"
+            )
         if self.max_distance <= self._buckets // 2:
             raise InvalidValueError(
                 f"max_distance: {self.max_distance} given, more than half the {self._buckets} buckets needed"
@@ -164,8 +167,8 @@ class T5(_ByDistance):
         """The bucket of each distance i − j. Raises `InvalidValueError` for d < 0 without `bidirectional`."""
         if self.bidirectional is None and distance.min(initial=0) < 0:
             raise InvalidValueError(
-                "bidirectional: expected True (an encoder's table) or False (a decoder's) for T5 under a mask that "
-                "shows keys after the query, got None"
+                "bidirectional: expected True (an encoder's table) or False (a decoder's) for T5 under a mask "
+                "that shows keys after the query, got None"
             )
         buckets = self._buckets
         exact = buckets // 2
