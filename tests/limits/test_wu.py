@@ -11,6 +11,7 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from posbias.claims import AMENDED
 from posbias.errors import InvalidValueError
 from posbias.plots import new_figure
 from posbias.plots.limits import draw_collapse, draw_critical_distance
@@ -71,12 +72,12 @@ def test_witnesses_fail_the_printed_reading_and_pass_the_amended(statement):
 
 
 def test_verdicts():
-    found = {finding.statement.key: finding.verdict for finding in verify(WU, instances=12)}
+    found = {finding.statement.key: finding.mark for finding in verify(WU, instances=12)}
     amended = {
         "wu-4.4", "wu-4.5", "wu-4.5-monotone", "wu-4.5-distance", "wu-4.6", "wu-4.7", "wu-4.7-distance", "wu-B.2",
         "wu-C", "wu-I.1", "wu-I.2",
     }  # fmt: skip
-    assert {key for key, verdict in found.items() if verdict == "amended"} == amended
+    assert {key for key, verdict in found.items() if verdict == AMENDED} == amended
     assert {key for key, verdict in found.items() if verdict == "holds"} == set(found) - amended
     assert all(one.note and one.source == "wu2025" for one in WU)
 
