@@ -420,7 +420,7 @@ def test_figures_show_their_data():
     np.testing.assert_array_equal(left.lines[0].get_ydata(), curves["attention only"].later)
     np.testing.assert_array_equal(left.lines[5].get_ydata(), np.exp(curves["residual"].log_bound))
     curve = critical_distances.distance_curve(DecayBias(0.5), [1, 2, 4], 60)
-    assert draw_critical_distance(right, [curve]) is right
+    assert draw_critical_distance(right, {curve.name: curve}) is right
     np.testing.assert_array_equal(right.lines[0].get_ydata(), curve.predicted)
     np.testing.assert_array_equal(right.lines[3].get_ydata(), curve.rollout)
     assert "decay, m = 0.5" in [text.get_text() for text in right.get_legend().get_texts()]
