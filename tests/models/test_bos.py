@@ -13,8 +13,6 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 import posbias
 from posbias.errors import InvalidValueError
 from posbias.measurement import LoadedModel, Request
-from posbias.measurement.job import fingerprint_of
-from posbias.measurement.texts.prompts import bos_of, read_text
 
 TOKENS, PROMPTS = 12, 3
 KINDS = {
@@ -55,49 +53,39 @@ def loaded(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_prompts_begin_as_the_tokenizer_begins_a_text(kind, packed, text, tmp_path):
     (tmp_path / "more.txt").write_text(text.read_text(encoding="utf-8")[::2], encoding="utf-8")
-    model, sizes = loaded(kind), {"tokens": TOKENS, "prompts": 2, "packed": packed}
-    request = Request(text=tmp_path, **sizes)
-    ids, begins = request.draw(model).ids, model.tokenizer.convert_tokens_to_ids(KINDS[kind][2])
+    model, sizes = loaded(kind), {"text": tmp_path, "prompts": 2, "packed": packed}
+    ids = Request(tokens=TOKENS, **sizes).draw(model).ids
+    begins = model.tokenizer.convert_tokens_to_ids(KINDS[kind][2])
     assert ids.shape == (2, TOKENS)
     assert (ids[:, : len(begins)] == begins).all()
-    specials = set(model.tokenizer.all_special_ids) - {model.tokenizer.unk_token_id}
-    assert not np.isin(ids[:, len(begins) :], list(specials)).any()
-    plain = Request(text=tmp_path, bos=False, **sizes | {"tokens": TOKENS - len(begins)}).draw(model).ids
+    plain = Request(tokens=TOKENS - len(begins), bos=False, **sizes).draw(model).ids
     np.testing.assert_array_equal(ids[:, len(begins) :], plain)
-    mixed = Request(text=tmp_path, scramble=True, **sizes).draw(model).ids
+    assert not np.isin(plain, model.tokenizer.convert_tokens_to_ids(KINDS[kind][0][1:])).any()
+    mixed = Request(tokens=TOKENS, scramble=True, **sizes).draw(model).ids
     assert (mixed[:, : len(begins)] == begins).all()
     np.testing.assert_array_equal(np.sort(mixed), np.sort(ids))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_bos_can_be_asked_for_and_left_out(kind, text):
-    tokenizer, source = trained(kind), read_text(text)
-    assert bos_of(tokenizer, source, False) == ()
-    wanted = KINDS[kind][3]
-    if wanted is None:
-        with pytest.raises(InvalidValueError, match="bos: expected False or None for a tokenizer without"):
-            bos_of(tokenizer, source, True)
-    else:
-        assert bos_of(tokenizer, source, True) == tuple(tokenizer.convert_tokens_to_ids(wanted))
+    if (wanted := KINDS[kind][3]) is not None:
+        ids = Request(tokens=TOKENS, bos=True, **sizes).draw(model).ids
+        assert (ids[:, : len(wanted)] == model.tokenizer.convert_tokens_to_ids(wanted)).all()
+        return
+    with pytest.raises(InvalidValueError, match="bos: expected False or None for a tokenizer without"):
+        Request(tokens=TOKENS, bos=True, **sizes).draw(model)
 
 
 def test_a_measurement_without_bos_keeps_its_specification_and_one_with_says_it(text):
     """Without, what was recorded before there was a choice is found by its fingerprint."""
     job = {"text": text, "tokens": TOKENS, "prompts": PROMPTS}
-    of = {
-        (kind, bos): Request(**job, bos=bos).of(loaded(kind))
-        for kind in ("llama", "gpt2")
-        for bos in (None, False)
-    }
-    before = {"bos"}.isdisjoint
-    assert all(before(of[key]["asked"]) for key in (("gpt2", None), ("gpt2", False), ("llama", False)))
-    assert of["gpt2", None] == of["gpt2", False]
-    assert of["llama", None]["asked"] == of["llama", False]["asked"] | {"bos": (1,)}
-    assert fingerprint_of(of["llama", None]) != fingerprint_of(of["llama", False])
+    llama_, plain, gpt2 = (
+        Request(**job, bos=bos).of(loaded(kind))
+        for kind, bos in (("llama", None), ("llama", False), ("gpt2", None))
+    )
+    assert "bos" not in plain["asked"]
+    assert plain["asked"] == gpt2["asked"] == Request(**job, bos=False).of(loaded("gpt2"))["asked"]
+    assert llama_["asked"] == plain["asked"] | {"bos": (1,)}
     with_it, without = (posbias.measure(loaded("llama"), **job, bos=bos, threads=1) for bos in (None, False))
-    assert with_it.attrs["bos"] == "<s>"
+    assert (with_it.attrs["bos"], json.loads(with_it.attrs["asked"])["bos"]) == ("<s>", [1])
     assert "bos" not in without.attrs
-    assert json.loads(with_it.attrs["asked"])["bos"] == [1]
+    assert with_it.attrs["fingerprint"] != without.attrs["fingerprint"]
     assert not np.allclose(with_it["influence"], without["influence"])
 
 
@@ -111,7 +99,6 @@ def test_the_command_says_how_prompts_begin(text, tmp_path):
         (["--bos"], "prompts begin with <s>\n", "<s>"),
         (["--no-bos"], "prompts begin without a BOS token\n", None),
     ):
-        told = called(*words, *options, cwd=tmp_path)
-        assert says in told.stdout, told
+        assert says in called(*words, *options, cwd=tmp_path).stdout
         assert json.loads(called(*words, *options, "--json", cwd=tmp_path).stdout)["bos"] == found
     assert len(list(tmp_path.glob("results/*/measurement.nc"))) == 3

@@ -174,7 +174,7 @@ def test_what_draws_takes_axes_then_data_with_several_by_name_and_returns_the_ax
         assert not any("Sequence[tuple[str, posbias" in str(one.annotation) for one in parameters.values()), (
             name
         )
-    profile = Profile.from_weights([3.0, 1.0, 2.0])
+    profile = uniform(3)
     ax = plots.new_figure().subplots()
     assert plots.draw_profiles(ax, {"first": profile, "second": profile}) is ax
     assert [text.get_text() for text in ax.get_legend().get_texts()][:2] == ["first", "second"]
