@@ -59,17 +59,26 @@ def test_a_padded_text_taken_out_as_advised_is_the_unpadded_run(family, side):
         np.testing.assert_allclose(mass, alone.rollout(0.5).mass, rtol=2e-4)
 
 
-@pytest.mark.parametrize("fill", [0.0, np.nan, "itself"])
-@pytest.mark.parametrize("side", SIDES)
-def test_rows_of_padding_may_hold_anything(side, fill):
-    mask, held = padding(side), torch.eye(TOKENS) if fill == "itself" else torch.tensor(fill)
+ITSELF, EACH_OTHER = (
+    torch.eye(TOKENS),
+    torch.tril(torch.ones(TOKENS, TOKENS)) / torch.arange(1, TOKENS + 1)[:, None],
+)
+
+
+@pytest.mark.parametrize(
+    ("side", "held"),
+    [("left", EACH_OTHER)]
+    + [(side, held) for side in SIDES for held in (ITSELF, torch.tensor(0.0), torch.tensor(np.nan))],
+)
+def test_rows_of_padding_may_hold_anything(side, held):
+    mask = padding(side)
     arrays = attentions("llama", IDS[:1], attention_mask=mask[None])
     assert advice([torch.where(mask[:, None] > 0, layer, held) for layer in arrays]) == (0, *SIDES[side])
 
 
 def test_packed_texts_are_refused_unless_a_mask_parts_them():
     arrays = attentions("llama", IDS[:1], position_ids=torch.tensor([[0, 1, 0, 1, 2, 3, 0, 1, 0]]))
-    assert advice(arrays) == (0, 2, 6)
+    assert advice(arrays) == (0, 6, 8)
     alone = Attention.from_arrays(attentions("llama", IDS[:1, 2:6])).rollout(0.5).mass
     documents = np.repeat([0, 1, 2, 3], [2, 4, 2, 1])
     parted = posbias.CustomMask(np.equal.outer(documents, documents) & np.tri(TOKENS, dtype=bool))

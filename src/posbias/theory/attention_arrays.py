@@ -108,7 +108,8 @@ def check_texts(
             found = f"padding: {first} tokens at the start, {inside} inside, {tokens - last} at the end"
         elif len(starts):
             bounds = [0, *starts.tolist(), tokens]
-            first, last = max(pairwise(bounds), key=lambda part: part[1] - part[0])
+            # the last that is no single token: what stands before it or after may be padding
+            first, last = max(pairwise(bounds), key=lambda part: (part[1] - part[0] > 1, part))
             where = shortened(bounds[1:-1])
             found = f"padding, or several texts: tokens at or after {where} give no weight to those before"
         else:
