@@ -104,7 +104,9 @@ def _positionals(heads: int) -> dict[type, st.SearchStrategy]:
                 frequencies=st.lists(st.floats(0, 3), min_size=1, max_size=4),
             ),
         ),
-        T5: st.builds(T5, each(st.lists(moderate, min_size=8, max_size=8)), st.integers(5, 400)),
+        T5: st.builds(
+            T5, each(st.lists(moderate, min_size=8, max_size=8)), st.integers(5, 400), st.booleans()
+        ),
         KerpleLog: st.builds(KerpleLog, each(st.floats(0, 10)), each(st.floats(0.001, 10))),
         KerplePower: st.builds(KerplePower, each(st.floats(0, 2)), each(st.floats(0.1, 2))),
         Sandwich: st.builds(

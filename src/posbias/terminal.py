@@ -244,17 +244,34 @@ def describe_map(
 
 
 def findings_table(findings: "list[Finding]") -> list[str]:
-    """What trying the statements gave: a line each, then a note for each that is not as printed."""
+    """What trying the statements gave: a line each, then notes, and the counterexample to each that fails."""
     rows, notes = [], []
     for finding in findings:
         row = finding.as_dict()
-        name = f"{row['source']} {row['statement']}"
-        rows.append([name, row["verdict"], str(row["instances"]), f"{row['slack']:.2g}"])
-        if row["note"]:
-            notes.append(f"{name}: {row['note']}")
-    counts = [f"{sum(f.verdict == kind for f in findings)} {kind}" for kind in ("holds", "amended", "fails")]
+        name, trial = f"{row['source']} {row['statement']}", [str(row["instances"]), f"{row['slack']:.2g}"]
+        if finding.asserted:
+            rows.append([f"{row['source']} {finding.statement.name}", finding.asserted, *trial])
+        rows.append([name, finding.mark, *trial])
+        notes += [f"{name}: {row['note']}"] if row["note"] else []
+        notes += _counterexample(finding)
+    marks = [finding.mark for finding in findings]
+    counts = ", ".join(f"{marks.count(mark)} {mark}" for mark in dict.fromkeys(marks))
     lines = table(["statement", "verdict", "instances", "slack"], rows)
-    return [*lines, "", ", ".join(counts), *(["", *notes] if notes else [])]
+    return [*lines, "", counts, *(["", *notes] if notes else [])]
+
+
+def _counterexample(finding: "Finding") -> list[str]:
+    """The true value, the printed bound and the matrix that refute the printed claim, if it fails."""
+    if (found := finding.compared) is None:
+        return []
+    said = f"  counterexample: true value {found.value:.4g}, printed bound {found.bound:.4g}"
+    if found.matrix is None:
+        return [said]
+    if found.matrix.shape[-1] > COLUMNS:
+        return [f"{said}, in a matrix of {' × '.join(map(str, found.matrix.shape))} (--json prints it)"]
+    rows = [[f"{number:.3g}" for number in row] for row in found.matrix]
+    width = max(len(number) for row in rows for number in row)
+    return [f"{said}, in", *("    " + "  ".join(number.rjust(width) for number in row) for row in rows)]
 
 
 def _three_digits(score: float) -> str:

@@ -38,7 +38,7 @@ def critical_distances(
         from posbias import plots
 
         figure = plots.new_figure()
-        plots.draw_critical_distance(figure.subplots(), curves)
+        plots.draw_critical_distance(figure.subplots(), {curve.name: curve for curve in curves})
         plots.save_figure(figure, plot)
     answer = {"tokens": tokens, "curves": [_as_dict(curve) for curve in curves]} | about
     answer_with("predict-critical/1", answer, partial(_lines, curves), json, out)

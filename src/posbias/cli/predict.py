@@ -186,8 +186,10 @@ def _several(cases: Sequence[_Case], options: Options, measurement: Any) -> None
     if options.plot is not None:
         from posbias import plots
 
-        figure = plots.new_figure(6.4, 3.6)
-        plots.draw_profiles(figure.subplots(), named)
+        figure, curves = plots.new_figure(6.4, 3.6), {}
+        for name, profile in named:
+            curves[f"{name} ({len(curves) + 1})" if name in curves else name] = profile
+        plots.draw_profiles(figure.subplots(), curves)
         plots.save_figure(figure, options.plot)
     answers = [{"name": case.name, **case.answer(profile)} for case, profile in found]
     _tell(*answers)

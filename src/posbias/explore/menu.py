@@ -54,7 +54,7 @@ ENCODINGS: dict[type, tuple[Any, str, dict[str, Any]]] = {
         {"times": ("amplitudes", "Amplitude of each pair", 1e-3, 4, 0.1)},
     ),
     T5: (
-        T5((tuple(-k / 31 for k in range(32)),)),
+        T5((tuple(-k / 31 for k in range(32)),), bidirectional=False),
         "32 buckets up to 128 tokens, whose biases fall by equal steps",
         {"times": ("biases", "Fall from first to last bucket", 1 / 16, 32, 4.0)},
     ),

@@ -90,13 +90,14 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
 
 
 @typed
-def draw_profiles(ax: "Axes", named: Sequence[tuple[str, Profile]]) -> "Axes":
+def draw_profiles(ax: "Axes", profiles: Mapping[str, Profile]) -> "Axes":
     """Draw profiles of any lengths by share of the text, told apart by colour and marker.
 
     The name of one that leaves out what decides it says that it has no verdict. Where λ was not given, a band is
     what the λ of pretrained models would give.
     """
     style.dress(ax, "place in the text (0 first, 1 the query)", INFLUENCE)
+    named = list(profiles.items())
     heights = [density(profile) for _, profile in named]
     for place, ((name, profile), height) in enumerate(zip(named, heights, strict=True)):
         label = f"{name} (no verdict)" if profile.left_out else name
@@ -175,7 +176,7 @@ def density(profile: Profile) -> Float[np.ndarray, "position"]:
     return profile.mass[: profile.query + 1] * (profile.query + 1)
 
 
-def draw_band(ax: "Axes", profile: Profile, colour: str, alpha: float, label: str | None = None) -> None:
+def draw_band(ax: "Axes", profile: Profile, colour: str, alpha: float, label: str | None = None) -> "Axes":
     """Draw the 95 % interval of a measured profile over prompts, as far as it lies in the picture.
 
     A mass is drawn in units of an even spread, rates (within 0 … 1) and signed numbers as they are.
@@ -189,6 +190,7 @@ def draw_band(ax: "Axes", profile: Profile, colour: str, alpha: float, label: st
         low = np.maximum(low, FAINTEST) if mass else low
         look = {"color": colour, "alpha": alpha, "linewidth": 0, "label": label}
         ax.fill_between(np.arange(height.size), low, high, **look)
+    return ax
 
 
 def _mark_ends(ax: "Axes", profile: Profile) -> None:

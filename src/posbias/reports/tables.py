@@ -170,6 +170,7 @@ _ATTRIBUTES = {
     "text_sha256": "SHA-256 of the text",
     "tokens": "tokens in a prompt",
     "prompts": "prompts",
+    "bos": "prompts begin with",
     "seed": "seed of the prompts",
     "depth": "layers",
     "heads": "heads",

@@ -24,7 +24,7 @@ def varied(values, tokens=512):
 
 def test_each_row_of_the_map_is_a_profile():
     given = varied([1, 2, 3])
-    ax = draw_variation(new_figure().subplots(), "depth", given)
+    ax = draw_variation(new_figure().subplots(), given, "depth")
     (mesh,) = ax.collections
     image = np.asarray(mesh.get_array()).reshape(3, BINS)
     for row, (_, profile) in zip(image, given, strict=True):
@@ -34,14 +34,14 @@ def test_each_row_of_the_map_is_a_profile():
 
 def test_a_text_shorter_than_the_map_keeps_its_positions():
     profile = Profile(np.array([0.75, 0.25]))
-    (mesh,) = draw_variation(new_figure().subplots(), "depth", [(1, profile)]).collections
+    (mesh,) = draw_variation(new_figure().subplots(), [(1, profile)], "depth").collections
     row = np.asarray(mesh.get_array()).ravel()
     np.testing.assert_allclose(row, np.repeat([1.5, 0.5], BINS // 2))
 
 
 @pytest.mark.parametrize(("values", "scale"), [([1, 10, 100, 1000], "log"), ([0, 0.1, 0.2, 0.3], "linear")])
 def test_values_spaced_by_ratios_get_a_logarithmic_axis(values, scale):
-    assert draw_variation(new_figure().subplots(), "window", varied(values)).get_yscale() == scale
+    assert draw_variation(new_figure().subplots(), varied(values), "window").get_yscale() == scale
 
 
 @pytest.mark.parametrize("count", [1, 2, 6, 20])
@@ -56,7 +56,7 @@ def test_small_multiples_show_the_first_and_the_last(count):
 
 def test_ticks_stand_at_values_that_were_tried():
     tried = [float(value) for value in np.geomspace(1, 3000, 30)]
-    ax = draw_variation(new_figure().subplots(), "window", varied(tried))
+    ax = draw_variation(new_figure().subplots(), varied(tried), "window")
     assert len(ax.get_yticks()) == 8
     assert {*ax.get_yticks()} <= {*tried}
     assert (ax.get_yticks()[0], ax.get_yticks()[-1]) == (tried[0], tried[-1])
