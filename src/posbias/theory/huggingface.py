@@ -3,7 +3,7 @@
 What a configuration determines is read: depth, heads, key-value heads, windows by layer, ALiBi's slopes, layers
 without encoding. A rotary or learned encoding is not in it, and comes back as `NeedsMeasurement`. Every other key
 that concerns positions, masks or residuals is named in a remark or refused, never passed over. What a family is,
-is data (`huggingface_families`).
+is data (`huggingface_families`); what a file leaves out is the default of its family's class in transformers.
 """
 
 import math

@@ -47,7 +47,13 @@ def settings(config: Config) -> Settings:
     for one in (given, *made.values()):
         if _kind(one) not in ROPE_TYPES:
             raise InvalidValueError(f"rope_type: expected one of {', '.join(ROPE_TYPES)}, got {_kind(one)!r}")
-    return made
+    return {
+        layers: {
+            "rope_type": _kind(one),
+            **{key: one[key] for key in one if key not in ("rope_type", "type")},
+        }
+        for layers, one in made.items()
+    }
 
 
 def _kind(given: Config) -> str:
@@ -90,7 +96,9 @@ def _by_type(config: Config, given: Config) -> Settings:
     held = inner(config, "rope_parameters")
     made = {kind: {_SHARE: share, **inner(held, kind)} for kind in (FULL, SLIDING)}
     made = {kind: one if _kind(one) == "default" else inner(held, kind) for kind, one in made.items()}
-    older = {"rope_scaling": {}, _BASE: made[FULL].get(_BASE), "swa_rope_theta": made[SLIDING].get(_BASE)}
+    if _kind(scaled := inner(config, "rope_scaling")) != "default":
+        raise InvalidValueError(f"rope_scaling: expected it within rope_parameters, got {shortened(scaled)}")
+    older = {_BASE: made[FULL].get(_BASE), "swa_rope_theta": made[SLIDING].get(_BASE)}
     for key, right in (older | {_SHARE: made[FULL].get(_SHARE)}).items():
         if right is not None and (config.get(key) or right) != right:
             raise InvalidValueError(f"{key}: expected {right}, as in rope_parameters, got {config[key]!r}")
@@ -153,7 +161,7 @@ def _amplified(config: Config, given: Config) -> Settings:
 def _latent(config: Config, given: Config) -> Settings:
     """Mistral 4: a share of both parts of a head."""
     if inner(config, "rope_scaling"):
-        raise InvalidValueError("rope_scaling: expected rope_parameters, got rope_scaling")
+        raise InvalidValueError("rope_scaling: expected it within rope_parameters, got it by itself")
     both = integer(config, "qk_nope_head_dim") + integer(config, "qk_rope_head_dim")
     share = given.get(_SHARE, integer(config, "qk_rope_head_dim") / both)
     return _usual(config, {**given, _SIZE: config.get(_SIZE) or both, _SHARE: share})
