@@ -76,31 +76,36 @@ class Difference:
 
 @dataclass(frozen=True)
 class Judge:
-    """The reference, with its mean over resamples of its prompts and over all but one; None without prompts."""
+    """The reference, and how often each of its prompts counts in each resample; None without prompts."""
 
     profile: Profile
-    resampled: Float[np.ndarray, "resample position"] | None
-    all_but_one: Float[np.ndarray, "prompt position"] | None
+    counts: Float[np.ndarray, "resample prompt"] | None
 
     @classmethod
     def of(cls, measured: Profile, seed: int, name: str = "compare.bootstrap") -> "Judge":
         if measured.samples is None or len(measured.samples) < 2:
-            return cls(measured, None, None)
+            return cls(measured, None)
         prompts = len(measured.samples)
         drawn = stream(seed, name).integers(prompts, size=(RESAMPLES, prompts))
-        return cls(measured, means(measured, counted(drawn, prompts)), means(measured, 1 - np.eye(prompts)))
+        return cls(measured, counted(drawn, prompts))
 
     def score(self, prediction: Profile, name: str) -> "Scored":
-        """The scores of a prediction; `name` is for errors."""
-        mass = up_to_query(prediction, name).mass
+        """The scores of a prediction; `name` is for errors.
+
+        A measurement of the same prompts is resampled with them; any other prediction is held fixed.
+        """
+        given = up_to_query(prediction, name)
+        mass, paired = given.mass, same_prompts(given, self.profile)
         masses = prediction.kind == self.profile.kind == "mass"
         value = scores(mass, self.profile.mass, masses)
-        if self.resampled is None or self.all_but_one is None:
+        if self.counts is None:
             return Scored(value, np.full(value.size, math.nan), np.empty((value.size, 0)))
-        without = scores(mass, self.all_but_one, masses)
-        prompts = without.shape[1]
+        prompts = self.counts.shape[1]
+        without, drawn = (
+            scores(means(given, counts) if paired else mass, means(self.profile, counts), masses)
+            for counts in (1 - np.eye(prompts), self.counts)
+        )
         shifts = np.sqrt((prompts - 1) / prompts) * (without - without.mean(axis=1, keepdims=True))
-        drawn = scores(mass, self.resampled, masses)
         # resamples of n vary as (n − 1)/n of the prompts' variance does
         return Scored(value, drawn.std(axis=1, ddof=1) * np.sqrt(prompts / (prompts - 1)), shifts)
 
@@ -159,6 +164,13 @@ def _mean(
     return found
 
 
+def same_prompts(p: Profile, q: Profile) -> bool:
+    """Whether two profiles are measurements of the same prompts, by what names these (`attrs["prompts"]`)."""
+    if p.samples is None or q.samples is None or p.attrs.get("prompts") is None:
+        return False
+    return p.attrs.get("prompts") == q.attrs.get("prompts") and len(p.samples) == len(q.samples)
+
+
 def up_to_query(profile: Profile, name: str) -> Profile:
     """The profile over positions 0 … query alone: later ones are empty by causality and say nothing."""
     last = profile.query + 1
@@ -171,5 +183,13 @@ def up_to_query(profile: Profile, name: str) -> Profile:
         )
     samples = None if profile.samples is None else profile.samples[:, :last]
     if profile.kind != "mass":
-        return Profile(profile.mass[:last], samples=samples, kind=profile.kind, measures=profile.measures)
-    return Profile.from_weights(profile.mass[:last], samples=samples, measures=profile.measures)
+        return Profile(
+            profile.mass[:last],
+            samples=samples,
+            kind=profile.kind,
+            measures=profile.measures,
+            attrs=profile.attrs,
+        )
+    return Profile.from_weights(
+        profile.mass[:last], samples=samples, measures=profile.measures, attrs=profile.attrs
+    )

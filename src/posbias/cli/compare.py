@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posbias.arguments import positive
 from posbias.cli import options as shared
 from posbias.cli.architectures import need_profile
 from posbias.cli.output import answer_with, read_as
@@ -21,6 +22,7 @@ def compare(
     q: Path,
     *,
     by_share: shared.Flag = False,
+    equivalence: float = 0.05,
     plot: Path | None = None,
     seed: shared.Seed = 0,
     json: shared.Json = False,
@@ -40,6 +42,8 @@ def compare(
         The reference, in any of the same forms; a .nc brings its prompts, and so intervals and what noise allows.
     by_share
         Compare profiles of unlike length by share of the context, at as many shares as the shorter has positions.
+    equivalence
+        A difference between the gaps of two retrievals up to this counts as none.
     plot
         Draw both curves with their scores to this file (.png, .svg or .pdf).
     """
@@ -61,7 +65,10 @@ def compare(
     names = (p.name, q.name) if p.name != q.name else (str(p), str(q))
     if comparison.between is not None:
         dull = tuple(names["pq".index(one)] for one in comparison.between.dull)
-        between = replace(comparison.between, way=names[0], against=names[1], dull=dull)
+        between = replace(
+            comparison.between, way=names[0], against=names[1], dull=dull,
+            equivalence=positive("equivalence", equivalence),
+        )  # fmt: skip
         answer["between"] = between.as_dict()
         lines = [*notes, *between.sentences(), *_by_place(names, profile, reference)]
     else:
@@ -84,7 +91,7 @@ def _answer(comparison: "Comparison", profile: "Profile", reference: "Profile") 
     agreement = comparison.agreements["p"].as_dict()
     answer = {name: score["value"] for name, score in agreement.items()}
     answer["intervals"] = {name: score["interval"] for name, score in agreement.items()}
-    told = ("prompts", "baselines", "reliability", "leads", "shares")
+    told = ("prompts", "baselines", "reliability", "leads", "shares", "same_prompts")
     answer |= {key: value for key, value in comparison.as_dict().items() if key in told}
     answer["left_out"] = [*profile.left_out, *reference.left_out]
     return answer | read_as({"p": profile, "q": reference})
@@ -95,6 +102,8 @@ def _notes(comparison: "Comparison", profiles: "list[tuple[str, Profile]]") -> l
     notes = [f"{name}: {one.caveat}" for name, one in profiles if one.left_out]
     if comparison.between is not None:
         return notes
+    if comparison.same_prompts is not None:
+        notes.append("the same prompts in both: intervals resample them together, what they share drops out")
     if comparison.shares is not None:
         lengths = " and ".join(f"{one.tokens:,}" for _, one in profiles)
         notes.append(f"{lengths} positions: compared at {comparison.shares:,} equal shares of the context")
