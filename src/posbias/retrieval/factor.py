@@ -192,7 +192,7 @@ def profile_difference(
         numbers = [apart(one, other) for one, other in zip(*each, strict=True)]
     dull = tuple(name for name, one in ((against, q), (way, p)) if one.attrs.get("able") is False)
     trials = (len(columns[0][0]), len(columns[1][0]))
-    found = dict(zip(names, numbers, strict=True))
+    found: dict[str, Resampled] = dict(zip(names, numbers, strict=True))
     return CurveDifference(way, against, found, dull, trials, paired, p.measures)
 
 

@@ -245,8 +245,8 @@ VERDICTS = {
     "cut off": "none: too many answers were cut off",
 }
 """What a curve can be, in words; the middle is the mean of all inner places."""
-END_WORDS = ("inconclusive", "favoured", "at a disadvantage", "no difference")
-"""What an end can be against the middle."""
+END_WORDS = ("inconclusive", "favoured", "no difference", "at a disadvantage")
+"""What an end can be against the middle; of one whose difference has the sign 1, the second, of −1, the last."""
 
 
 Gap = Estimate | Resampled
@@ -303,7 +303,7 @@ def decide(
 def compared(gap: Gap, equivalence: float | None) -> str:
     """One of `END_WORDS` for a difference: by its 95 % interval, or its 90 % interval within ± `equivalence`."""
     small = equivalence is not None and gap.within(equivalence)
-    return END_WORDS[_sign(gap)] if _sign(gap) else END_WORDS[3 if small else 0]
+    return END_WORDS[_sign(gap) or 2 * small]
 
 
 def ends_of(gaps: Mapping[str, Gap], equivalence: float | None, able: bool = True) -> dict[str, str]:
@@ -342,7 +342,7 @@ def in_words(
     other = gaps[f"{place} - middle"]
     words = {
         "at a disadvantage": f", the {place} worse",
-        "no difference": f", the {place} not beyond {equivalence:g}",
+        "no difference": f", the {place} not beyond {equivalence}",
         "inconclusive": f"; of the {place}, {misses.format(other.detectable)}",
     }
     return said + words[compared(other, equivalence)]
