@@ -169,7 +169,7 @@ def test_nobody_at_the_address_is_an_error(pauses):
         port = free.getsockname()[1]
     with pytest.raises(ModelError, match=r"expected a server at http://127.* refused \(tried 2 times\)"):
         Endpoint(f"http://127.0.0.1:{port}/v1", "m")("?")
-    assert pauses == [1], "refused before any answer: within 3 s"
+    assert pauses == [0.5], "refused before any answer: within 3 s"
     with pytest.raises(ModelError, match=r"expected a server at https://no-such-host.invalid/v1"):
         Endpoint("https://no-such-host.invalid/v1", "m", retries=0)("?")
 

@@ -132,8 +132,15 @@ class AnswerCurve:
 
     @property
     def able(self) -> bool:
-        """Whether the fact is surely found more often than without it, and in a drawn order than by chance."""
-        return above_chance(self._against_chance)
+        """Whether the fact is surely found more often than without it, and in a drawn order than by chance.
+
+        Not where a larger share of the answers at a place was cut off than `MOST_CUT_OFF`.
+        """
+        return not self._too_often_cut_off and above_chance(self._against_chance)
+
+    @property
+    def _too_often_cut_off(self) -> bool:
+        return max(self.cut_off, default=0.0) > MOST_CUT_OFF
 
     @property
     def _against_chance(self) -> Against:
@@ -148,7 +155,7 @@ class AnswerCurve:
         It says nothing of an end that is `inconclusive` (`ends`, `doubts`). At ceiling is what is always right, or
         surely in more than `CEILING`, where no difference between places is significant.
         """
-        if max(self.cut_off, default=0.0) > MOST_CUT_OFF:
+        if self._too_often_cut_off:
             return "cut off"
         ceiling = at_ceiling(self.found, self._numbers["mean"])
         return decide(self.gaps, self.equivalence, self._against_chance, ceiling=ceiling)
@@ -156,7 +163,7 @@ class AnswerCurve:
     @property
     def ends(self) -> dict[str, str]:
         """The first and the last place against the middle; inconclusive where there is no verdict."""
-        return ends_of(self.gaps, self.equivalence, self.able and self.verdict != "cut off")
+        return ends_of(self.gaps, self.equivalence, self.able)
 
     @property
     def reached(self) -> bool | None:
@@ -199,7 +206,7 @@ class AnswerCurve:
             + (f"; copying any would be right in {self.chance:.0%} of these" if self.chance else "")
         ]
         told += self._were_cut_off()
-        if not self.able or self.verdict == "cut off":
+        if not self.able:
             return [*told, *self._not_even_alone(), *self._ran_out(), f"verdict: {self._in_words()}"]
         told += [
             f"{name}: {signed(gap)}: {gap_words(name, gap, self.equivalence)}"
@@ -237,7 +244,7 @@ class AnswerCurve:
 
     def _not_even_alone(self) -> list[str]:
         """That something is wrong before position: with an answer, where one is known."""
-        if self.controls[ALONE].interval[1] >= SELDOM:
+        if self.controls[ALONE].interval[1] >= SELDOM or self._too_often_cut_off:
             return []
         answer, right = (shortened(one.strip()) for one in self.missed or ("", ""))
         shown = f" (to one, {answer} is answered, where {right} is right)" if self.missed else ""

@@ -129,7 +129,7 @@ class Endpoint:
                     ) from None
                 if tried == self.retries:
                     raise ModelError(f"endpoint: {self.url} was asked {times}: {error}") from None
-                pause = min(LONGEST_WAIT, max(error.wait, 2.0**tried))
+                pause = min(LONGEST_WAIT, max(error.wait, 2.0**tried)) if self._reached else 0.5
                 log.info("%s: %s; asked again in %.0f s", self.url, error, pause)
                 time.sleep(pause)
         raise AssertionError

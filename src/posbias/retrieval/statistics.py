@@ -332,7 +332,8 @@ def in_words(
 ) -> str:
     """A verdict in words; of one on one end, what is known of the other. `effort` is the number of trials."""
     misses = f"{effort} miss gaps under {{:.2g}}{unit}"
-    least = max((one for one in detectable_of(gaps).values() if one is not None), default=math.nan)
+    rests_on = [gap.detectable for name, gap in gaps.items() if name != ENDS or len(gaps) == 1]
+    least = max(filter(math.isfinite, rests_on), default=math.nan)
     said = VERDICTS[verdict].format(equivalence=equivalence or 0.0, misses=misses.format(least))
     if verdict not in ("primacy", "recency"):
         return said
