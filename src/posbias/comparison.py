@@ -14,20 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.agreement import SCORES, Agreement, Score
+from posbias.agreement import SCORES, Agreement, Score, same_prompts
 from posbias.arguments import whole
 from posbias.errors import InvalidValueError
 from posbias.held_out import Fold
 from posbias.lazy import need
-from posbias.paired_scores import (
-    Difference,
-    Judge,
-    Scored,
-    differences_of,
-    mean_agreement,
-    same_prompts,
-    up_to_query,
-)
+from posbias.paired_scores import Difference, Judge, Scored, differences_of, mean_agreement, up_to_query
 from posbias.profile import Profile, harmonic, uniform
 from posbias.reliability import Reliability, paired_ceiling, reliability
 from posbias.retrieval.factor import CurveDifference, profile_difference

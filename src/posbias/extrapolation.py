@@ -31,7 +31,7 @@ from posbias.theory.architecture import Architecture
 from posbias.theory.encodings import NeedsMeasurement
 from posbias.theory.huggingface_rope import rope_words
 from posbias.theory.masks import Causal, Mask
-from posbias.theory.masks.visible import is_causal
+from posbias.theory.masks.visible import Split, is_causal
 from posbias.theory.rollout.kernel import masked_softmax, through
 
 if TYPE_CHECKING:
@@ -90,10 +90,7 @@ def extrapolate(
     if tokens < measured:
         raise InvalidValueError(f"tokens: {tokens} given, the {measured} of the measurement or more needed")
     memory.length("tokens", tokens, each=64)
-    hidden = (
-        () if architecture is None or rule == "logits" else _other_masks(measurement, architecture, tokens)
-    )
-    left_out = (*hidden, *_left_out(measurement, tokens, rule, architecture))
+    left_out = _left_out(measurement, tokens, rule, architecture)
     if rule in RULES:
         profile = _continued(measurement, tokens, RULES[rule], architecture)
     elif tokens == measured:
@@ -128,12 +125,17 @@ def _left_out(
     """Why an extrapolated profile has no verdict; nothing where trials were won."""
     model, measured = str(measurement.attrs.get("model", "")), measurement.sizes["position"]
     said = [*_beyond(architecture, tokens), *_other_rope(measurement, architecture)]
+    if architecture is not None and rule != "logits":
+        said += _other_masks(measurement, architecture, tokens)
     depth = measurement.attrs.get("depth")
-    if architecture is not None and (
-        not is_of(measurement, architecture) or depth not in (None, architecture.depth)
-    ):
-        layers = "" if depth in (None, architecture.depth) else f", {depth} layers for {architecture.depth}"
-        said.append(f"what calibrating on another model ({model or 'unnamed'}{layers}) is worth")
+    layers = (
+        ""
+        if architecture is None or depth in (None, architecture.depth)
+        else f"{depth} layers for {architecture.depth}"
+    )
+    if architecture is not None and (layers or not is_of(measurement, architecture)):
+        about = ", ".join(filter(None, (model or "unnamed", layers)))
+        said.append(f"what calibrating on another model ({about}) is worth")
     elif tokens > measured:
         times, longest = won_up_to(model, rule)
         if tokens > min(times * measured, longest):
@@ -145,33 +147,32 @@ def _left_out(
     return tuple(said)
 
 
-def _other_masks(measurement: "xr.Dataset", architecture: Architecture, tokens: int) -> tuple[str, ...]:
-    """Why there is no verdict where masks hide tokens at this length that no measurement was seen to hide.
+def _other_masks(measurement: "xr.Dataset", architecture: Architecture, tokens: int) -> list[str]:
+    """Why there is no verdict where masks hide tokens at this length that were not seen to hide any.
 
     Raises `InvalidValueError` where the measured model has no such masks: its curve knows nothing of them.
     """
-    masks = {layer.mask for layer in architecture.stack if not is_causal(layer.mask, tokens)}
-    if not masks:
-        return ()
-    model, measured = str(measurement.attrs.get("model", "")), measurement.sizes["position"]
+    masks = [layer.mask for layer in architecture.layers if not _sees_all(layer.mask, tokens)]
     held = json.loads(measurement.attrs.get("windows", "null"))
-    if held is None:
-        same, said = (
-            is_of(measurement, architecture) and model != BUNDLED.stem,
-            "the measurement does not say",
-        )
-    else:
-        widths = {held.get("sliding_window"), held.get("attention_chunk_size")} - {None}
-        same, said = {getattr(mask, "width", None) for mask in masks} <= widths, "at work beyond"
-    titles = ", ".join(sorted(str(getattr(mask, "title", mask.kind)) for mask in masks))
-    if not same:
+    model = str(measurement.attrs.get("model", ""))
+    same = is_of(measurement, architecture) and model != BUNDLED.stem
+    if held is not None:
+        same = {getattr(mask, "width", None) for mask in masks} <= set(held.values())
+    titles = ", ".join(sorted({str(getattr(mask, "title", mask.kind)) for mask in masks}))
+    if masks and not same:
         raise InvalidValueError(
             f"calibrate: expected a measurement of a model with the masks of the architecture ({titles}), got "
             f"{model or 'one of an unnamed model'} without; measure the model itself, or leave --calibrate out"
         )
-    if held is None or any(is_causal(mask, measured) for mask in masks):
-        return (f"{titles} (measured at {measured:,} tokens: {said})",)
-    return ()
+    measured = measurement.sizes["position"]
+    unseen = held is None or any(_sees_all(mask, measured) for mask in masks)
+    return [f"{titles} (not at work in the {measured:,} tokens measured, or not known to be)"] * bool(
+        masks and unseen
+    )
+
+
+def _sees_all(mask: Mask, tokens: int) -> bool:
+    return is_causal(mask, tokens) or (isinstance(mask, Split) and len(mask.pieces(tokens)) == 1)
 
 
 def _beyond(architecture: Architecture | None, tokens: int) -> list[str]:

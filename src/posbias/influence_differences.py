@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from posbias.agreement import LEAST_PROMPTS
+from posbias.agreement import LEAST_PROMPTS, same_prompts
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate, quantile_of_t
-from posbias.paired_scores import same_prompts, up_to_query
+from posbias.paired_scores import up_to_query
 from posbias.profile import Profile
 from posbias.signatures import typed
 from posbias.summary import at_ends

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from posbias.agreement import LEAST_PROMPTS, SCORES, Agreement, Score, counted, means, scores
+from posbias.agreement import LEAST_PROMPTS, SCORES, Agreement, Score, counted, means, same_prompts, scores
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.profile import Profile
@@ -162,13 +162,6 @@ def _mean(
         mean = reduce(add, (Estimate(*fold) for fold in folds)).scaled(1 / len(values))
         found.append(Estimate(mean.value, mean.se, sum(prompts), mean.freedom))
     return found
-
-
-def same_prompts(p: Profile, q: Profile) -> bool:
-    """Whether two profiles are measurements of the same prompts, by what names these (`attrs["prompts"]`)."""
-    if p.samples is None or q.samples is None or p.attrs.get("prompts") is None:
-        return False
-    return p.attrs.get("prompts") == q.attrs.get("prompts") and len(p.samples) == len(q.samples)
 
 
 def up_to_query(profile: Profile, name: str) -> Profile:

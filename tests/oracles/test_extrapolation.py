@@ -162,7 +162,14 @@ def test_a_verdict_needs_trials_that_were_won():
         ("mistral", 256, 1024, '{"sliding_window": 256}', "both", "another model"),
         ("smollm2-135m", 256, 1024, '{"sliding_window": 128}', "both", "refused"),
         ("smollm2-135m", 256, 1024, '{"sliding_window": 256}', "both", ""),
-        ("smollm2-135m", 700, 1024, '{"sliding_window": 700}', "both", "w = 700 (measured at 512 tokens"),
+        (
+            "smollm2-135m",
+            700,
+            1024,
+            '{"sliding_window": 700}',
+            "both",
+            "w = 700 (not at work in the 512 tokens measured",
+        ),
     ],
 )
 def test_a_curve_of_a_model_without_the_windows_is_refused(name, window, asked, windows, rule, said):

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posbias.arguments import positive
 from posbias.cli import options as shared
 from posbias.cli.architectures import need_profile
 from posbias.cli.output import answer_with, read_as
@@ -22,7 +21,6 @@ def compare(
     q: Path,
     *,
     by_share: shared.Flag = False,
-    equivalence: float = 0.05,
     plot: Path | None = None,
     seed: shared.Seed = 0,
     json: shared.Json = False,
@@ -42,8 +40,6 @@ def compare(
         The reference, in any of the same forms; a .nc brings its prompts, and so intervals and what noise allows.
     by_share
         Compare profiles of unlike length by share of the context, at as many shares as the shorter has positions.
-    equivalence
-        A difference between the gaps of two retrievals up to this counts as none.
     plot
         Draw both curves with their scores to this file (.png, .svg or .pdf).
     """
@@ -65,10 +61,7 @@ def compare(
     names = (p.name, q.name) if p.name != q.name else (str(p), str(q))
     if comparison.between is not None:
         dull = tuple(names["pq".index(one)] for one in comparison.between.dull)
-        between = replace(
-            comparison.between, way=names[0], against=names[1], dull=dull,
-            equivalence=positive("equivalence", equivalence),
-        )  # fmt: skip
+        between = replace(comparison.between, way=names[0], against=names[1], dull=dull)
         answer["between"] = between.as_dict()
         lines = [*notes, *between.sentences(), *_by_place(names, profile, reference)]
     else:

@@ -40,8 +40,8 @@ log = logging.getLogger(__name__)
 _SELFCHECK_TOKENS = 64
 ROPE = ("rope_parameters", "rope_theta", "rope_scaling")
 """Keys of a configuration that say how rotary positions turn."""
-WINDOWS = ("sliding_window", "attention_chunk_size", "use_sliding_window", "layer_types")
-"""Keys of a configuration that say which earlier tokens a layer sees."""
+WINDOWS = ("sliding_window", "attention_chunk_size")
+"""Keys of a configuration that say how many earlier tokens a layer sees."""
 LONG = KERNEL_TOKENS
 """Above so many tokens layers are computed again."""
 

@@ -18,22 +18,9 @@ from posbias.arguments import shortened
 from posbias.errors import InvalidValueError
 from posbias.estimate import about
 from posbias.profile import Profile
+from posbias.retrieval import statistics
 from posbias.retrieval.resampling import Resampled, resampled
-from posbias.retrieval.statistics import (
-    EQUIVALENCE,
-    GAPS,
-    MAY_COPY,
-    WIDTHS,
-    Against,
-    above_chance,
-    clear_of,
-    decide,
-    detectable_of,
-    ends_of,
-    gap_words,
-    gaps_of,
-    in_words,
-)
+from posbias.retrieval.statistics import GAPS, gaps_of
 from posbias.retrieval.trials import ABSENT, ALONE, ARMS, SHUFFLED
 from posbias.retrieval.words import TOKENS_A_WORD
 from posbias.telling import not_told
@@ -42,7 +29,7 @@ EFFECTS = (f"mean - {ABSENT}", f"{ALONE} - middle", f"{SHUFFLED} - mean")
 """What the control arms are held against: the mean over places, or the middle (the mean of all inner places)."""
 SELDOM = 0.5
 """A fact that is surely found less often than so when alone is not read: something before position is wrong."""
-CEILING = 1 - EQUIVALENCE
+CEILING = 1 - statistics.EQUIVALENCE
 """Where surely more than this is right, no place can be much worse than another, whatever position does."""
 MOST_CUT_OFF = 0.1
 """There is no verdict where a larger share of the answers at a place was cut off before it was right."""
@@ -73,7 +60,7 @@ class AnswerCurve:
     chance: float = 0.0
     until: float | None = None
     missed: tuple[str, str] | None = None
-    equivalence: float = EQUIVALENCE
+    equivalence: float = statistics.EQUIVALENCE
     cut_off: tuple[float, ...] = ()
     most_out: int | None = None
 
@@ -136,17 +123,20 @@ class AnswerCurve:
 
         Not where a larger share of the answers at a place was cut off than `MOST_CUT_OFF`.
         """
-        return not self._too_often_cut_off and above_chance(self._against_chance)
+        return not self._too_often_cut_off and statistics.above_chance(self._against_chance)
 
     @property
     def _too_often_cut_off(self) -> bool:
         return max(self.cut_off, default=0.0) > MOST_CUT_OFF
 
     @property
-    def _against_chance(self) -> Against:
+    def _against_chance(self) -> statistics.Against:
         """What places add to guessing and, in a list, a drawn order, each with what it must exceed."""
-        drawn = [(self.controls[SHUFFLED], self.chance, clear_of(self.chance))] if self.chance else []
-        return [(self.effects[EFFECTS[0]], 0.0, clear_of(0.0)), *drawn]
+        against = [
+            (self.effects[EFFECTS[0]], 0.0),
+            *([(self.controls[SHUFFLED], self.chance)] if self.chance else []),
+        ]
+        return [(one, level, level + statistics.CLEAR * (1.0 - level)) for one, level in against]
 
     @property
     def verdict(self) -> str:
@@ -158,12 +148,12 @@ class AnswerCurve:
         if self._too_often_cut_off:
             return "cut off"
         ceiling = at_ceiling(self.found, self._numbers["mean"])
-        return decide(self.gaps, self.equivalence, self._against_chance, ceiling=ceiling)
+        return statistics.decide(self.gaps, self.equivalence, self._against_chance, ceiling=ceiling)
 
     @property
     def ends(self) -> dict[str, str]:
         """The first and the last place against the middle; inconclusive where there is no verdict."""
-        return ends_of(self.gaps, self.equivalence, self.able)
+        return statistics.ends_of(self.gaps, self.equivalence, self.able)
 
     @property
     def reached(self) -> bool | None:
@@ -209,12 +199,14 @@ class AnswerCurve:
         if not self.able:
             return [*told, *self._not_even_alone(), *self._ran_out(), f"verdict: {self._in_words()}"]
         told += [
-            f"{name}: {signed(gap)}: {gap_words(name, gap, self.equivalence)}"
+            f"{name}: {signed(gap)}: {statistics.gap_words(name, gap, self.equivalence)}"
             for name, gap in self.gaps.items()
         ]
         told.append(
             f"intervals of the gaps are ± {self.half_width:.3f} at most; "
-            + ", ".join(f"± {width:g} takes {about(self.trials_for(width))} trials" for width in WIDTHS)
+            + ", ".join(
+                f"± {width:g} takes {about(self.trials_for(width))} trials" for width in statistics.WIDTHS
+            )
         )
         return [*told, *self._ran_out(), f"verdict: {self._in_words()}"]
 
@@ -227,8 +219,8 @@ class AnswerCurve:
         if self.verdict == "at ceiling":
             return ceiling_words(self.found)
         if self.verdict == "inconclusive" and not self.able:
-            return f"inconclusive: {self._effort} do not distinguish it from chance, so {MAY_COPY}"
-        return in_words(self.verdict, self.gaps, self.equivalence, self._effort)
+            return f"inconclusive: {self._effort} do not distinguish it from chance, so {statistics.MAY_COPY}"
+        return statistics.in_words(self.verdict, self.gaps, self.equivalence, self._effort)
 
     def _were_cut_off(self) -> list[str]:
         """How many answers ended before they were right, and what helps."""
@@ -281,7 +273,7 @@ class AnswerCurve:
             "verdict": self.verdict,
             "ends": self.ends,
             "equivalence": self.equivalence,
-            "detectable": detectable_of(self.gaps),
+            "detectable": statistics.detectable_of(self.gaps),
             "cut_off": list(self.cut_off),
             "doubts": self.doubts,
             "until": self.until,
@@ -290,7 +282,7 @@ class AnswerCurve:
             "controls": {name: one.as_dict() for name, one in self.controls.items()},
             "differences": {name: one.as_dict() for name, one in (self.gaps | self.effects).items()},
             "half_width": self.half_width,
-            "trials_for": {f"{width:g}": self.trials_for(width) for width in WIDTHS},
+            "trials_for": {f"{width:g}": self.trials_for(width) for width in statistics.WIDTHS},
             "answer": self.sentences(),
         }
 
@@ -321,11 +313,12 @@ def verdict_of_trials(found: Float[np.ndarray, "prompt position"], effort: str, 
     limits = [(float(name == "mean") - 1.0, 1.0) for name in columns]
     gaps = dict(zip(columns, resampled(np.stack(list(columns.values()), axis=1), limits), strict=True))
     ceiling = at_ceiling(found, gaps.pop("mean"))
-    verdict = decide(gaps, EQUIVALENCE, ceiling=ceiling)
+    verdict = statistics.decide(gaps, statistics.EQUIVALENCE, ceiling=ceiling)
     said = [
-        f"{name}: {signed(gap, measures)}: {gap_words(name, gap, EQUIVALENCE)}" for name, gap in gaps.items()
+        f"{name}: {signed(gap, measures)}: {statistics.gap_words(name, gap, statistics.EQUIVALENCE)}"
+        for name, gap in gaps.items()
     ]
-    words = in_words(verdict, gaps, EQUIVALENCE, effort)
+    words = statistics.in_words(verdict, gaps, statistics.EQUIVALENCE, effort)
     return [*said, f"verdict: {ceiling_words(found) if verdict == 'at ceiling' else words}"]
 
 

@@ -107,7 +107,9 @@ def ask(
     chosen: Rule = default_rule(job) if rule is None else rule
     trials = trials_of(job, text=text, documents=documents)
     round_ = job.prompts if until is None else min(FIRST_ROUND, job.prompts)
-    asked = _Asked(trials, job, chosen, asked_of or {}, until, equivalence)
+    of = asked_of or {}
+    about = {"model": str(of.get("model", "the generator")), "most_out": of.get("most_out")}
+    asked = _Asked(trials, job, chosen, about | {"until": until, "equivalence": equivalence})
     with AnswerFile(answers, asked_of or {}) as file:
         while True:
             asked.add_until(round_, generator, file, concurrency, on_event or (lambda event: None))
@@ -170,17 +172,8 @@ def answers_made_elsewhere(known: Mapping[str, str], name: str) -> Generator:
 class _Asked:
     """The trials answered so far, scored."""
 
-    def __init__(
-        self,
-        trials: Trials,
-        job: RetrievalJob,
-        rule: Rule,
-        asked_of: Mapping[str, Any],
-        until: float | None,
-        equivalence: float,
-    ):
-        self._trials, self._job, self._until, self._equivalence = trials, job, until, equivalence
-        self._asked_of: Mapping[str, Any] = asked_of
+    def __init__(self, trials: Trials, job: RetrievalJob, rule: Rule, about: dict[str, Any]):
+        self._trials, self._job, self._about = trials, job, about
         self._rule: Rule = rule
         self._cut_off: list[list[bool]] = []
         self._made: list[Trial] = []
@@ -222,7 +215,6 @@ class _Asked:
         words = [words_in(text) for trial in self._made for text in trial.asked]
         held = self._trials.documents(len(self._right)) if isinstance(self._trials, Documents) else {}
         return AnswerCurve(
-            model=str(self._asked_of.get("model", "the generator")),
             job=encode(self._job) | {"prompts": len(self._right)} | held,
             rule=self._rule,
             found=np.array([[right[0] for right in row] for row in placed]),
@@ -231,11 +223,9 @@ class _Asked:
             depth=np.mean([trial.depths for trial in self._made], axis=0),
             words=float(np.mean(words)),
             chance=1 / len(self._made[0].answers) if self._job.task == "keys" else 0.0,
-            until=self._until,
             missed=self._missed,
-            equivalence=self._equivalence,
             cut_off=tuple(np.mean(self._cut_off, axis=0).tolist()),
-            most_out=self._asked_of.get("most_out"),
+            **self._about,
         )
 
 

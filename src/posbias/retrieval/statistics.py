@@ -133,7 +133,7 @@ class RetrievalCurve:
         A lift of ln 2 doubles the odds of the right thing.
         """
         lift = [] if self.job["task"] == "needle" else [(self.overall["lift"], 0.0, math.log(2))]
-        return [(self.overall["choice"], self.chance, clear_of(self.chance)), *lift]
+        return [(self.overall["choice"], self.chance, self.chance + CLEAR * (1.0 - self.chance)), *lift]
 
     @property
     def _chance_needs(self) -> int | None:
@@ -250,23 +250,17 @@ END_WORDS = ("inconclusive", "favoured", "no difference", "at a disadvantage")
 
 
 Gap = Estimate | Resampled
-Number = Share | Estimate | Resampled
-Against = Sequence[tuple[Number, float, float]]
+Against = Sequence[tuple[Share | Estimate | Resampled, float, float]]
 """Numbers, the level that each must exceed, and one that it stays below at chance."""
 
 
 def gaps_of(found: Float[np.ndarray, "prompt position"]) -> dict[str, Float[np.ndarray, "prompt"]]:
-    """`GAPS` within each trial, the middle being the mean of all inner places; of two places the last alone."""
+    """`GAPS` within each trial, the middle being the mean of all inner places; of two, first − last alone."""
     first, inner, last = found[:, 0], found[:, 1:-1], found[:, -1]
     if not inner.shape[1]:
         return {ENDS: first - last}
     middle = inner.mean(axis=1)
     return dict(zip(GAPS, (first - middle, last - middle, first - last), strict=True))
-
-
-def clear_of(chance: float) -> float:
-    """`CLEAR` of the way from chance to always right."""
-    return chance + CLEAR * (1.0 - chance)
 
 
 def above_chance(against: Against) -> bool:
