@@ -208,7 +208,7 @@ def compare(p: Profile, q: Profile, *, by_share: bool = False, seed: int = 0) ->
     of their differences (`Comparison.same_prompts`). Positions after the query are left out. With `by_share`,
     profiles of unlike length are compared by share of the context: each is brought to as many equal shares as the
     shortest has positions (`Profile.by_share`), and the result says so (`shares`). Raises `InvalidValueError` if
-    the profiles differ in length or query without it, or have fewer than three positions.
+    the profiles differ in length or query without it, or have fewer than three positions (masses; others two).
     """
     found = compare_all({"p": p}, q, by_share=by_share, seed=seed)
     pair = found.profiles["p"], found.reference
@@ -238,8 +238,9 @@ def compare_all(
             )
     _check(predictions, measured)
     measured = up_to_query(measured, "q")
-    if measured.tokens < 3:
-        raise InvalidValueError(f"q: {measured.tokens} positions given, at least 3 needed to compare")
+    least = 3 if measured.kind == "mass" else 2
+    if measured.tokens < least:
+        raise InvalidValueError(f"q: expected at least {least} positions to compare, got {measured.tokens}")
     whole("seed", seed, 0)
     judge = Judge.of(measured, seed)
     found = {name: [judge.score(one, name)] for name, one in predictions.items()}

@@ -39,7 +39,7 @@ ROWS = {
     "noiseless": "noise ceiling: a noiseless predictor (estimated)",
 }
 """What the fields of `Reliability` for the whole reference are called."""
-PAIRED = "noise ceiling: the same prompts in both, apart by the noise of their differences alone"
+PAIRED = "noise ceiling on the same prompts: the noise of their differences alone"
 RESAMPLES = 1000
 """Resamples of differences between two measurements of the same prompts."""
 SPLITS = 200

@@ -128,6 +128,16 @@ def test_no_difference_is_seldom_said_of_one_and_what_is_detectable_is_seen(
     assert gap != 0.14 or np.mean(least) == pytest.approx(gap, abs=0.01)
 
 
+@pytest.mark.parametrize("trials", [60, 200])
+def test_rare_differences_are_not_called_none(trials):
+    """Trials are alike at all places, but for one of twenty that misses the middle: 5 % say otherwise at most."""
+    random, within, draws = np.random.default_rng(1), 0, 300
+    for draw in range(draws):
+        missed = (random.random(trials) < 0.05).astype(float)
+        within += resampled(missed[:, None], [(-1, 1)], draw)[0].within(0.05)
+    assert within / draws <= 0.05 + 4 * np.sqrt(0.05 * 0.95 / draws), within
+
+
 @pytest.mark.parametrize(
     ("rows", "verdict"),
     [

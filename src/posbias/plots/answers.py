@@ -74,7 +74,7 @@ def draw_ways(ax: "Axes", curves: Mapping[str, AnswerCurve]) -> "Axes":
         look = {"color": colour, "marker": style.MARKERS[number % len(style.MARKERS)], "markersize": 3.5}
         ax.errorbar(
             curve.depth + aside, height, np.maximum(0.0, [height - ends[:, 0], ends[:, 1] - height]),
-            label=name if curve.able else f"{name} (at chance)", linewidth=style.LINE, capsize=1.5,
+            label=name if curve.able else f"{name} ({curve.verdict})", linewidth=style.LINE, capsize=1.5,
             elinewidth=style.THIN * 1.5, **look,
         )  # fmt: skip
     ax.set_ylim(-0.02, 1.02)

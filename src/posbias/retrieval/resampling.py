@@ -45,8 +45,14 @@ class Resampled:
         return int(low > 0) - int(high < 0)
 
     def within(self, bound: float) -> bool:
-        """Whether the 90 % interval lies within ± `bound`: equivalence, by two one-sided tests at 5 %."""
-        return -bound <= self.narrow[0] and self.narrow[1] <= bound
+        """Whether the 90 % interval lies within ± `bound`: equivalence, by two one-sided tests at 5 %.
+
+        And no nearer to the bound than a true difference of that size may seem (variance δ − δ²): where few trials
+        differ, resamples alone would promise too much.
+        """
+        freedom = max(1.0, self.n - 1.0)
+        reach = quantile_of_t(freedom, 1 - 0.05 / self.together) * math.sqrt(bound * (1 - bound) / freedom)
+        return -bound <= self.narrow[0] and self.narrow[1] <= bound and abs(self.value) + reach <= bound
 
     @property
     def detectable(self) -> float:
