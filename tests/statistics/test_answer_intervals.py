@@ -161,14 +161,6 @@ def test_one_function_decides_by_intervals(rows, verdict):
     assert words.get(verdict, VERDICTS[verdict][:12]) in said
 
 
-def test_the_middle_is_the_mean_of_all_inner_places_and_two_have_none():
-    found = np.random.default_rng(0).random((9, 6))
-    middle = found[:, 1:5].mean(axis=1)
-    assert gaps_of(found)["last - middle"] == pytest.approx(found[:, 5] - middle)
-    assert gaps_of(found[:, :3])["first - middle"] == pytest.approx(found[:, 0] - found[:, 1])
-    assert list(gaps_of(found[:, :2])) == ["first - last"]
-
-
 def _mean_and_gaps(places):
     first, middle, last = places.T
     return np.stack([places.mean(axis=1), first - middle, last - middle, first - last], axis=1)

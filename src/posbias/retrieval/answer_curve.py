@@ -216,11 +216,9 @@ class AnswerCurve:
 
     def _in_words(self) -> str:
         """The verdict in words."""
-        if self.verdict == "at ceiling":
-            return ceiling_words(self.found)
         if self.verdict == "inconclusive" and not self.able:
             return f"inconclusive: {self._effort} do not distinguish it from chance, so {statistics.MAY_COPY}"
-        return statistics.in_words(self.verdict, self.gaps, self.equivalence, self._effort)
+        return statistics.in_words(self.verdict, self.gaps, self.equivalence, self._effort, found=self.found)
 
     def _were_cut_off(self) -> list[str]:
         """How many answers ended before they were right, and what helps."""
@@ -302,11 +300,6 @@ def at_ceiling(found: Shaped[np.ndarray, "prompt position"], mean: Resampled) ->
     return bool((found == 1).all()) or mean.interval[0] > CEILING
 
 
-def ceiling_words(found: Shaped[np.ndarray, "prompt position"]) -> str:
-    """That so many are right that no difference could be seen."""
-    return f"at ceiling: {found.sum():,.0f} of {found.size:,} right, ask something harder"
-
-
 def verdict_of_trials(found: Float[np.ndarray, "prompt position"], effort: str, measures: str) -> list[str]:
     """Of scores from 0 to 1 by trial and place, the gaps and the verdict in words, as of an `AnswerCurve`."""
     columns = gaps_of(found) | {"mean": found.mean(axis=1)}
@@ -318,8 +311,10 @@ def verdict_of_trials(found: Float[np.ndarray, "prompt position"], effort: str, 
         f"{name}: {signed(gap, measures)}: {statistics.gap_words(name, gap, statistics.EQUIVALENCE)}"
         for name, gap in gaps.items()
     ]
-    words = statistics.in_words(verdict, gaps, statistics.EQUIVALENCE, effort)
-    return [*said, f"verdict: {ceiling_words(found) if verdict == 'at ceiling' else words}"]
+    return [
+        *said,
+        f"verdict: {statistics.in_words(verdict, gaps, statistics.EQUIVALENCE, effort, found=found)}",
+    ]
 
 
 def _percent(one: Resampled) -> str:

@@ -238,9 +238,9 @@ VERDICTS = {
     "primacy": "primacy: the first place is found better than the middle",
     "recency": "recency: the last place is found better than the middle",
     "middle": "the middle is found better than an end",
-    "no difference": "no difference beyond {equivalence:g} between the ends and the middle",
+    "no difference": "no difference beyond {equivalence} between the ends and the middle",
     "inconclusive": "inconclusive: {misses}",
-    "at ceiling": "at ceiling: nearly all right, ask something harder",
+    "at ceiling": "at ceiling: {right} right, ask something harder",
     "at chance": f"at chance: {MAY_COPY}",
     "cut off": "none: too many answers were cut off",
 }
@@ -322,13 +322,19 @@ def gap_words(name: str, gap: Gap, equivalence: float | None) -> str:
 
 
 def in_words(
-    verdict: str, gaps: Mapping[str, Gap], equivalence: float | None, effort: str, unit: str = ""
+    verdict: str,
+    gaps: Mapping[str, Gap],
+    equivalence: float | None,
+    effort: str,
+    unit: str = "",
+    found: Any = None,
 ) -> str:
     """A verdict in words; of one on one end, what is known of the other. `effort` is the number of trials."""
     misses = f"{effort} miss gaps under {{:.2g}}{unit}"
     rests_on = [gap.detectable for name, gap in gaps.items() if name != ENDS or len(gaps) == 1]
     least = max(filter(math.isfinite, rests_on), default=math.nan)
-    said = VERDICTS[verdict].format(equivalence=equivalence or 0.0, misses=misses.format(least))
+    right = "nearly all" if found is None else f"{found.sum():,.0f} of {found.size:,}"
+    said = VERDICTS[verdict].format(equivalence=equivalence, misses=misses.format(least), right=right)
     if verdict not in ("primacy", "recency"):
         return said
     place = "last" if verdict == "primacy" else "first"
