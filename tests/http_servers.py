@@ -58,8 +58,8 @@ def serving(answer: Callable[[int, dict[str, Any]], Any], port: int = 0) -> Iter
 
 
 def _do(handler: BaseHTTPRequestHandler, action: Any, body: dict[str, Any]) -> None:
-    """Answer a text, or do what ("status", code, headers, bytes), ("bytes", bytes), ("late", seconds, text), "cut"
-    and "reset" say."""
+    """Answer a text, or do what ("status", code, headers, bytes), ("bytes", bytes), ("late", seconds, text),
+    ("reason", finish reason, text), "cut" and "reset" say."""
     match action:
         case "cut":
             handler.send_response(200)
@@ -76,16 +76,19 @@ def _do(handler: BaseHTTPRequestHandler, action: Any, body: dict[str, Any]) -> N
             _send(handler, 200, {}, completion(body, text))
         case ("status", code, headers, content):
             _send(handler, code, headers, content)
+        case ("reason", reason, text):
+            _send(handler, 200, {}, completion(body, text, reason))
         case ("bytes", content):
             _send(handler, 200, {}, content)
         case text:
             _send(handler, 200, {}, completion(body, text))
 
 
-def completion(body: dict[str, Any], text: Any) -> bytes:
-    """The answer of an OpenAI-compatible server to a chat or a prompt."""
+def completion(body: dict[str, Any], text: Any, reason: str | None = None) -> bytes:
+    """The answer of an OpenAI-compatible server to a chat or a prompt, and why it ended."""
     choice = {"message": {"role": "assistant", "content": text}} if "messages" in body else {"text": text}
-    return json.dumps({"object": "completion", "choices": [{"index": 0, **choice}]}).encode()
+    choice |= {"index": 0, "finish_reason": reason}
+    return json.dumps({"object": "completion", "choices": [choice]}).encode()
 
 
 def prompt_of(body: dict[str, Any]) -> str:

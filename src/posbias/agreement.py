@@ -122,6 +122,13 @@ def counted(drawn: Int[np.ndarray, "resample draw"], prompts: int) -> Float[np.n
     return counts
 
 
+def same_prompts(p: Profile, q: Profile) -> bool:
+    """Whether two profiles are measurements of the same prompts, by what names these (`attrs["prompts"]`)."""
+    if p.samples is None or q.samples is None or p.attrs.get("prompts") is None:
+        return False
+    return p.attrs.get("prompts") == q.attrs.get("prompts") and len(p.samples) == len(q.samples)
+
+
 def _whole(mass: Float[np.ndarray, "*batch position"]) -> Float[np.ndarray, "*batch position"]:
     with np.errstate(invalid="ignore"):
         return mass / mass.sum(axis=-1, keepdims=True)

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.agreement import SCORES, Agreement, Score
+from posbias.agreement import SCORES, Agreement, Score, same_prompts
 from posbias.arguments import whole
 from posbias.errors import InvalidValueError
 from posbias.held_out import Fold
 from posbias.lazy import need
 from posbias.paired_scores import Difference, Judge, Scored, differences_of, mean_agreement, up_to_query
 from posbias.profile import Profile, harmonic, uniform
-from posbias.reliability import Reliability, reliability
+from posbias.reliability import Reliability, paired_ceiling, reliability
 from posbias.retrieval.factor import CurveDifference, profile_difference
 from posbias.signatures import typed
 
@@ -63,7 +63,7 @@ class Comparison:
     predictions from halves of the prompts were given. `reference` and `profiles` are the curves as they were
     compared: over positions up to the query or, where lengths differed and it was asked for, over `shares`
     parts of the context. `between`: what two curves of rates with trials (retrieval by place) differ in, of which
-    ranks say little.
+    ranks say little. `same_prompts`: the noise ceiling of two measurements of the same prompts (`paired_ceiling`).
     """
 
     agreements: dict[str, Agreement]
@@ -76,6 +76,7 @@ class Comparison:
     reference: Profile = field(default_factory=lambda: uniform(1), compare=False)
     leads: tuple[Difference, ...] = ()
     between: CurveDifference | None = None
+    same_prompts: Agreement | None = None
 
     @property
     def prompts(self) -> int | None:
@@ -99,7 +100,8 @@ class Comparison:
         )
 
     def _between(self) -> dict[str, Any]:
-        return {} if self.between is None else {"between": self.between.as_dict()}
+        found = {"between": self.between, "same_prompts": self.same_prompts}
+        return {name: one.as_dict() for name, one in found.items() if one is not None}
 
     def sentences(self) -> dict[str, str]:
         """For each profile whether it is better than an even spread and than 1/(distance + 1), and by which score.
@@ -202,13 +204,16 @@ def compare(p: Profile, q: Profile, *, by_share: bool = False, seed: int = 0) ->
     Profiles that are no mass (`Profile.kind`) are compared by rank; Wasserstein is NaN then. Two rates with trials
     (retrieval by place) have the differences between their curves too (`Comparison.between`). Where `q` has
     prompts, they are resampled (1,000 times, from `seed`) with `p` held fixed, and parted in groups to see how
-    noisy they are. Positions after the query are left out. With `by_share`, profiles of unlike length are compared
-    by share of the context: each is brought to as many equal shares as the shortest has positions
-    (`Profile.by_share`), and the result says so (`shares`). Raises `InvalidValueError` if the profiles differ in
-    length or query without it, or have fewer than three positions.
+    noisy they are; where `p` measured the same prompts, both are resampled together, and the noise ceiling is that
+    of their differences (`Comparison.same_prompts`). Positions after the query are left out. With `by_share`,
+    profiles of unlike length are compared by share of the context: each is brought to as many equal shares as the
+    shortest has positions (`Profile.by_share`), and the result says so (`shares`). Raises `InvalidValueError` if
+    the profiles differ in length or query without it, or have fewer than three positions (masses; others two).
     """
     found = compare_all({"p": p}, q, by_share=by_share, seed=seed)
-    return replace(found, between=profile_difference(p, q))
+    pair = found.profiles["p"], found.reference
+    ceiling = paired_ceiling(*pair, seed) if found.reliability and same_prompts(*pair) else None
+    return replace(found, between=profile_difference(p, q), same_prompts=ceiling)
 
 
 @typed
@@ -233,8 +238,9 @@ def compare_all(
             )
     _check(predictions, measured)
     measured = up_to_query(measured, "q")
-    if measured.tokens < 3:
-        raise InvalidValueError(f"q: {measured.tokens} positions given, at least 3 needed to compare")
+    least = 3 if measured.kind == "mass" else 2
+    if measured.tokens < least:
+        raise InvalidValueError(f"q: expected at least {least} positions to compare, got {measured.tokens}")
     whole("seed", seed, 0)
     judge = Judge.of(measured, seed)
     found = {name: [judge.score(one, name)] for name, one in predictions.items()}

@@ -25,9 +25,14 @@ _FINE = 1e-9
 
 def t_95(freedom: float) -> float:
     """Standard errors in half a 95 % interval by Student's t: 12.7 for one degree of freedom, 1.96 for ∞."""
+    return quantile_of_t(freedom, 0.975)
+
+
+def quantile_of_t(freedom: float, share: float) -> float:
+    """The quantile of Student's t, of the normal's for infinite degrees of freedom."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(freedom, 0.975))
+    return float(stdtrit(freedom, share))
 
 
 def otherwise_at_most(draws: int, level: float = 0.05) -> float:
@@ -78,6 +83,15 @@ class Estimate:
         """The 95 % interval by Student's t."""
         half = t_95(self.freedom) * self.se if self.se else 0.0
         return self.value - half, self.value + half
+
+    def within(self, bound: float) -> bool:
+        """Whether the 90 % interval lies within ± `bound`: equivalence, by two one-sided tests at 5 %."""
+        return self.known and abs(self.value) + quantile_of_t(self.freedom, 0.95) * self.se <= bound
+
+    @property
+    def detectable(self) -> float:
+        """The least true value whose interval leaves out 0 in 80 % of experiments, were the spread as seen."""
+        return (t_95(self.freedom) + quantile_of_t(self.freedom, 0.8)) * self.se
 
     def tells(self, bound: float = 0.0) -> bool:
         """Whether the 95 % interval is known and leaves out `bound`."""

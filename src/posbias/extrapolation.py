@@ -11,6 +11,7 @@ even spread and than the stretched curve, and its verdict right, does a profile 
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from posbias.theory.architecture import Architecture
 from posbias.theory.encodings import NeedsMeasurement
 from posbias.theory.huggingface_rope import rope_words
 from posbias.theory.masks import Causal, Mask
+from posbias.theory.masks.visible import Split, is_causal
 from posbias.theory.rollout.kernel import masked_softmax, through
 
 if TYPE_CHECKING:
@@ -124,8 +126,17 @@ def _left_out(
     """Why an extrapolated profile has no verdict; nothing where trials were won."""
     model, measured = str(measurement.attrs.get("model", "")), measurement.sizes["position"]
     said = [*_beyond(architecture, tokens), *_other_rope(measurement, architecture)]
-    if architecture is not None and not is_of(measurement, architecture):
-        said.append(f"what calibrating on another model ({model or 'unnamed'}) is worth")
+    if architecture is not None and rule != "logits":
+        said += _other_masks(measurement, architecture, tokens)
+    depth = measurement.attrs.get("depth")
+    layers = (
+        ""
+        if architecture is None or depth in (None, architecture.depth)
+        else f"{depth} layers for {architecture.depth}"
+    )
+    if architecture is not None and (layers or not is_of(measurement, architecture)):
+        about = ", ".join(filter(None, (model or "unnamed", layers)))
+        said.append(f"what calibrating on another model ({about}) is worth")
     elif tokens > measured:
         times, longest = won_up_to(model, rule)
         if tokens > min(times * measured, longest):
@@ -135,6 +146,36 @@ def _left_out(
         elif (prompts := measurement.sizes["prompt"]) < TRIED:
             said.append(f"what calibrating with {prompts} prompts is worth (trials went on from {TRIED})")
     return tuple(said)
+
+
+def _other_masks(measurement: "xr.Dataset", architecture: Architecture, tokens: int) -> list[str]:
+    """Why there is no verdict where masks hide tokens at this length that were not seen to hide any.
+
+    Raises `InvalidValueError` where the measured model has no such masks: its curve knows nothing of them.
+    """
+    masks = [layer.mask for layer in architecture.layers if not _sees_all(layer.mask, tokens)]
+    held = json.loads(measurement.attrs.get("windows", "null"))
+    model = str(measurement.attrs.get("model", ""))
+    same = is_of(measurement, architecture) and model != BUNDLED.stem
+    if held is not None:
+        # configurations count the query itself or leave it out
+        widths = [getattr(mask, "width", -math.inf) for mask in masks]
+        same = all(any(abs(width - one) <= 1 for one in held.values()) for width in widths)
+    titles = ", ".join(sorted({str(getattr(mask, "title", mask.kind)) for mask in masks}))
+    if masks and not same:
+        raise InvalidValueError(
+            f"calibrate: expected a measurement of a model with the masks of the architecture ({titles}), got "
+            f"{model or 'one of an unnamed model'} without; measure the model itself, or leave --calibrate out"
+        )
+    measured = measurement.sizes["position"]
+    unseen = held is None or any(_sees_all(mask, measured) for mask in masks)
+    return [f"{titles} (not at work in the {measured:,} tokens measured, or not known to be)"] * bool(
+        masks and unseen
+    )
+
+
+def _sees_all(mask: Mask, tokens: int) -> bool:
+    return is_causal(mask, tokens) or (isinstance(mask, Split) and len(mask.pieces(tokens)) == 1)
 
 
 def _beyond(architecture: Architecture | None, tokens: int) -> list[str]:

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from posbias.agreement import LEAST_PROMPTS
+from posbias.agreement import LEAST_PROMPTS, same_prompts
 from posbias.errors import InvalidValueError
-from posbias.estimate import Estimate
+from posbias.estimate import Estimate, quantile_of_t
 from posbias.paired_scores import up_to_query
 from posbias.profile import Profile
 from posbias.signatures import typed
@@ -66,13 +66,13 @@ class InfluenceDifferences:
         return any(one.told for one in self.parts)
 
     def sentence(self, p: str = "p", q: str = "q") -> str:
-        """Where the two differ and by how much, and where no difference is told; `p` and `q` are their names."""
+        """Where the two differ and by how much, and where that is inconclusive; `p` and `q` are their names."""
         one, other = self.prompts
         of = f"the same {one} prompts" if self.paired else f"{one} and {other} prompts that are not the same"
         told = [_told(one) for one in self.parts if one.told]
         said = [f"they differ {', '.join(told)}"] if told else []
         if rest := [one for one in self.parts if not one.told]:
-            said.append(f"no difference told {', '.join(map(_told, rest))}")
+            said.append(f"inconclusive {', '.join(map(_told, rest))}")
         return f"influence of {p} less that of {q}, on {of}: {'; '.join(said)}"
 
     def as_dict(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class InfluenceDifferences:
             "paired": self.paired,
             "prompts": list(self.prompts),
             "parts": [one.as_dict() for one in self.parts],
-            "verdict": "they differ" if self.differ else "no difference told",
+            "verdict": "they differ" if self.differ else "inconclusive",
             "answer": self.sentence(),
         }
 
@@ -99,14 +99,13 @@ def influence_differences(
     """
     if not all(_measured(one) for one in (p, q)):
         return None
-    same = p.attrs.get("prompts") is not None and p.attrs.get("prompts") == q.attrs.get("prompts")
+    paired = same_prompts(p, q)
     p, q = up_to_query(p, "p"), up_to_query(q, "q")
     if shares is not None:
         p, q = p.by_share(shares), q.by_share(shares)
     if p.tokens != q.tokens:
         raise InvalidValueError(f"p: {p.tokens} positions given, {q.tokens} needed, as in the reference")
     samples = [np.asarray(one.samples, dtype=np.float64) for one in (p, q)]
-    paired = same and len(samples[0]) == len(samples[1])
     parts = list(_parts(p.tokens))
     found = []
     for name, left, right in parts:
@@ -115,7 +114,8 @@ def influence_differences(
             difference = _mean(values[0] - values[1], errors[0] - errors[1])
         else:
             difference = _mean(values[0], errors[0]) - _mean(values[1], errors[1])
-        half = _quantile(difference.freedom, TOGETHER / len(parts)) * difference.se if difference.se else 0.0
+        reach = quantile_of_t(difference.freedom, 1 - TOGETHER / len(parts) / 2)
+        half = reach * difference.se if difference.se else 0.0
         ends = (difference.value - half, difference.value + half)
         found.append(PartDifference(name, values[0], values[1], difference, ends))
     return InfluenceDifferences(tuple(found), paired, (len(samples[0]), len(samples[1])))
@@ -144,13 +144,6 @@ def _share(samples: np.ndarray, left: int, right: int) -> tuple[float, np.ndarra
 
 def _mean(value: float, residual: np.ndarray) -> Estimate:
     return Estimate(value, float(residual.std(ddof=1) / math.sqrt(len(residual))), len(residual))
-
-
-def _quantile(freedom: float, miss: float) -> float:
-    """Standard errors in half an interval that misses so often, by Student's t."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, 1 - miss / 2))
 
 
 def _told(one: PartDifference) -> str:

@@ -7,7 +7,7 @@ share, drops out.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from posbias.agreement import LEAST_PROMPTS, SCORES, Agreement, Score, counted, means, scores
+from posbias.agreement import LEAST_PROMPTS, SCORES, Agreement, Score, counted, means, same_prompts, scores
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.profile import Profile
@@ -76,11 +76,15 @@ class Difference:
 
 @dataclass(frozen=True)
 class Judge:
-    """The reference, with its mean over resamples of its prompts and over all but one; None without prompts."""
+    """The reference, with its mean over resamples of its prompts and over all but one; None without prompts.
+
+    `counts`: how often each prompt counts in each resample.
+    """
 
     profile: Profile
     resampled: Float[np.ndarray, "resample position"] | None
     all_but_one: Float[np.ndarray, "prompt position"] | None
+    counts: Float[np.ndarray, "resample prompt"] | None = None
 
     @classmethod
     def of(cls, measured: Profile, seed: int, name: str = "compare.bootstrap") -> "Judge":
@@ -88,19 +92,26 @@ class Judge:
             return cls(measured, None, None)
         prompts = len(measured.samples)
         drawn = stream(seed, name).integers(prompts, size=(RESAMPLES, prompts))
-        return cls(measured, means(measured, counted(drawn, prompts)), means(measured, 1 - np.eye(prompts)))
+        counts = counted(drawn, prompts)
+        return cls(measured, means(measured, counts), means(measured, 1 - np.eye(prompts)), counts)
 
     def score(self, prediction: Profile, name: str) -> "Scored":
-        """The scores of a prediction; `name` is for errors."""
-        mass = up_to_query(prediction, name).mass
+        """The scores of a prediction; `name` is for errors.
+
+        A measurement of the same prompts is resampled with them; any other prediction is held fixed.
+        """
+        given = up_to_query(prediction, name)
+        mass = given.mass
         masses = prediction.kind == self.profile.kind == "mass"
         value = scores(mass, self.profile.mass, masses)
-        if self.resampled is None or self.all_but_one is None:
+        if self.resampled is None or self.all_but_one is None or self.counts is None:
             return Scored(value, np.full(value.size, math.nan), np.empty((value.size, 0)))
-        without = scores(mass, self.all_but_one, masses)
-        prompts = without.shape[1]
+        prompts = len(self.all_but_one)
+        both = [mass, mass]
+        if same_prompts(given, self.profile):
+            both = [means(given, counts) for counts in (1 - np.eye(prompts), self.counts)]
+        without, drawn = scores(both[0], self.all_but_one, masses), scores(both[1], self.resampled, masses)
         shifts = np.sqrt((prompts - 1) / prompts) * (without - without.mean(axis=1, keepdims=True))
-        drawn = scores(mass, self.resampled, masses)
         # resamples of n vary as (n − 1)/n of the prompts' variance does
         return Scored(value, drawn.std(axis=1, ddof=1) * np.sqrt(prompts / (prompts - 1)), shifts)
 
@@ -170,6 +181,4 @@ def up_to_query(profile: Profile, name: str) -> Profile:
             "end of the text needed"
         )
     samples = None if profile.samples is None else profile.samples[:, :last]
-    if profile.kind != "mass":
-        return Profile(profile.mass[:last], samples=samples, kind=profile.kind, measures=profile.measures)
-    return Profile.from_weights(profile.mass[:last], samples=samples, measures=profile.measures)
+    return replace(profile, mass=profile.mass[:last], samples=samples, se=None, query=-1)

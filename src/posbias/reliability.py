@@ -14,6 +14,8 @@ numbers say how noisy, from least to most assumed:
   expected to correlate better than √r (Cauchy–Schwarz, with the mean rank of each position). The true mean
   correlates less where prompts are heavy-tailed: by .01 to .06 in synthetic cases (with half the prompts, .09).
 
+Of two measurements of the same prompts the noise that they share drops out: `paired_ceiling`.
+
 An interval is where 95 % of such scores lie: r as tanh(z), the distance as exp(z), z normal around the estimate.
 Its variance is the sum of two: the estimate's own (a jackknife over groups of prompts) and that of single scores
 (over the splits in halves). On synthetic prompts with a known truth they hold 85 to 100 % of such scores.
@@ -37,6 +39,9 @@ ROWS = {
     "noiseless": "noise ceiling: a noiseless predictor (estimated)",
 }
 """What the fields of `Reliability` for the whole reference are called."""
+PAIRED = "noise ceiling on the same prompts: the noise of their differences alone"
+RESAMPLES = 1000
+"""Resamples of differences between two measurements of the same prompts."""
 SPLITS = 200
 """Random pairs of groups, of each size."""
 _SIZES = (8, 4, 2)
@@ -90,6 +95,24 @@ def reliability(measured: Profile, seed: int = 0) -> Reliability | None:
     reach = t_95(prompts - 1.0) * np.sqrt(own + halves.var(axis=1, ddof=1))
     ends = [_unscaled(value - reach), _unscaled(value + reach)]
     return Reliability(*(Agreement.of(*row) for row in zip(_unscaled(value), *ends, strict=True)))
+
+
+def paired_ceiling(p: Profile, q: Profile, seed: int = 0) -> Agreement:
+    """How well two measurements of the same prompts agree that differ by the noise of their difference alone.
+
+    The reference q against itself plus the mean of resampled differences of prompts, less their mean; the interval
+    holds 95 % of such scores. A score below it (Wasserstein: above) is more than noise.
+    """
+    masses = p.kind == q.kind == "mass"
+    rows = [np.asarray(one.samples, dtype=np.float64) for one in (p, q)]
+    ours, theirs = (one / one.sum(axis=1).mean() for one in rows) if masses else rows
+    prompts = len(ours)
+    apart = ours - theirs - (ours - theirs).mean(axis=0)
+    drawn = stream(seed, "compare.pairs").integers(prompts, size=(RESAMPLES, prompts))
+    # resamples of n vary as (n − 1)/n of the prompts' variance does
+    noise = counted(drawn, prompts) @ apart / np.sqrt(prompts * (prompts - 1))
+    found = scores(q.mass + noise, q.mass, masses)
+    return Agreement.of(found.mean(axis=1), *np.quantile(found, [0.025, 0.975], axis=1))
 
 
 def _all_but(part: Int[np.ndarray, "prompt"], prompts: int) -> Float[np.ndarray, "prompt"]:

@@ -328,7 +328,7 @@ def variants_table(results: "Mapping[str, VariantResult]") -> list[str]:
 
 def comparison_table(comparison: "Comparison", labels: dict[str, str]) -> list[str]:
     """A comparison as aligned lines: profiles, baselines, what noise allows; then the held-out scores, if any."""
-    from posbias.reliability import ROWS
+    from posbias.reliability import PAIRED, ROWS
 
     rows = [[labels.get(key, key), *_cells(one)] for key, one in comparison.agreements.items()]
     rows += [
@@ -336,7 +336,10 @@ def comparison_table(comparison: "Comparison", labels: dict[str, str]) -> list[s
     ]
     noise, held_out = comparison.reliability, comparison.held_out
     if noise is not None:
-        rows += [[label, *_cells(getattr(noise, name))] for name, label in ROWS.items()]
+        shown = {name: getattr(noise, name) for name in ROWS}
+        if comparison.same_prompts is not None:
+            shown = {"split_half": noise.split_half, PAIRED: comparison.same_prompts}
+        rows += [[ROWS.get(name, name), *_cells(one)] for name, one in shown.items()]
     if held_out is not None:
         rows += [
             [f"held out: {labels.get(key, key)}", *_cells(one)] for key, one in held_out.agreements.items()

@@ -12,9 +12,11 @@ from http_servers import completion, prompt_of, serving
 
 from posbias.errors import InvalidValueError, ModelError
 from posbias.retrieval import endpoint as module
+from posbias.retrieval.answer_files import AnswerFile, Request, read_answers
 from posbias.retrieval.asking import ask
 from posbias.retrieval.endpoint import Endpoint, seconds_of
 from posbias.retrieval.job import retrieval_job
+from posbias.retrieval.scoring import CutOff
 
 JOB = retrieval_job("keys", pairs=5, positions=3, prompts=4)
 
@@ -161,12 +163,24 @@ def test_a_slow_server_is_given_up_after_the_timeout():
         Endpoint(server.url, "m", timeout=0.3, retries=0)("?")
 
 
-def test_nobody_at_the_address_is_an_error():
+def test_nobody_at_the_address_is_an_error(pauses):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with pytest.raises(ModelError, match=r"asked once: .*refused"):
-        Endpoint(f"http://127.0.0.1:{port}/v1", "m", retries=0)("?")
+    with pytest.raises(ModelError, match=r"expected a server at http://127.* refused \(tried 2 times\)"):
+        Endpoint(f"http://127.0.0.1:{port}/v1", "m")("?")
+    assert pauses == [0.5], "refused before any answer: within 3 s"
+    with pytest.raises(ModelError, match=r"expected a server at https://no-such-host.invalid/v1"):
+        Endpoint("https://no-such-host.invalid/v1", "m", retries=0)("?")
+
+
+def test_a_server_that_answered_and_is_gone_is_waited_for(pauses):
+    with serving(lambda number, body: "fine") as server:
+        asked = Endpoint(server.url, "m")
+        assert asked("?") == "fine"
+    with pytest.raises(ModelError, match=r"was asked 6 times: .*refused"):
+        asked("?")
+    assert pauses == [1, 2, 4, 8, 16]
 
 
 def test_no_other_host_is_asked_neither_by_redirection_nor_by_proxy(monkeypatch):
@@ -184,9 +198,24 @@ def test_no_other_host_is_asked_neither_by_redirection_nor_by_proxy(monkeypatch)
         assert other.asked == []
 
 
-def test_a_model_that_says_nothing_has_said_nothing():
-    with serving(lambda number, body: None) as server:
-        assert Endpoint(server.url, "m")("?") == ""
+@pytest.mark.parametrize(
+    ("api", "text", "reason", "cut"),
+    [
+        ("chat", None, "stop", True), ("chat", " ", None, True), ("chat", "The", "length", True),
+        ("chat", "The lamp.", "stop", False), ("completion", "The lamp and", "length", False),
+        ("completion", "", "stop", False),
+    ],
+)  # fmt: skip
+def test_an_answer_that_was_cut_off_is_known_as_such_and_kept_so(tmp_path, api, text, reason, cut):
+    with serving(lambda number, body: ("reason", reason, text)) as server:
+        found = Endpoint(server.url, "m", api=api)("?")
+    assert (found, isinstance(found, CutOff)) == (text or "", cut)
+    request = Request(0, "placed", 0, "?")
+    with AnswerFile(tmp_path / "a.jsonl", {}) as file:
+        file.add(request, found)
+    with AnswerFile(tmp_path / "a.jsonl", {}) as file:
+        assert isinstance(file.known[request.id], CutOff) is cut
+    assert isinstance(read_answers(tmp_path / "a.jsonl")[request.id], CutOff) is cut
 
 
 def test_an_answer_without_end_is_cut_off(monkeypatch):

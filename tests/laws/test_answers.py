@@ -201,7 +201,8 @@ def test_a_reader_finds_all_and_one_who_reads_the_end_has_recency():
     reader = ask(reads, KEYS)
     assert [one.value for one in reader.accuracy] == [1, 1, 1]
     assert [reader.controls[arm].value for arm in (ABSENT, ALONE, SHUFFLED)] == [0, 1, 1]
-    assert (reader.able, reader.verdict) == (True, "none told")
+    assert (reader.able, reader.verdict) == (True, "at ceiling")
+    assert "60 of 60 right" in reader.sentences()[-1]
     half = ask(reads_the_end, KEYS)
     assert [one.value for one in half.accuracy] == [0, 0, 1]
     assert half.verdict == "recency"
@@ -220,8 +221,9 @@ def test_one_who_copies_from_a_place_whatever_is_asked_is_at_chance(place):
 def test_one_who_never_answers_is_at_chance_and_says_so():
     curve = ask(lambda prompt: "I cannot tell.", KEYS)
     assert (curve.able, curve.verdict) == (False, "at chance")
-    assert curve.doubts
-    assert curve.sentences()[-1].startswith("at chance")
+    assert curve.doubts == []
+    few = ask(lambda prompt: "I cannot tell.", replace(KEYS, prompts=4))
+    assert (few.able, few.verdict, len(few.doubts)) == (False, "inconclusive", 1)
 
 
 def test_the_number_of_threads_changes_no_number():
@@ -294,9 +296,10 @@ def test_a_verdict_on_one_end_says_that_the_other_is_not_told():
     arms = {name: np.full(40, name != ABSENT) for name in ARMS}
     curve = AnswerCurve("m", encode(KEYS), "first", rows, rows, arms, np.array([0, 0.5, 1]), 50.0, 1 / 6)
     assert curve.verdict == "recency"
-    assert curve.as_dict()["ends"] == {"first": "not told", "last": "favoured"}
+    assert curve.as_dict()["ends"] == {"first": "inconclusive", "last": "favoured"}
     assert curve.doubts == ["40 prompts do not tell whether the first is favoured"]
-    assert curve.sentences()[-1].endswith("; of the first, 40 trials do not tell")
+    least = curve.gaps["first - middle"].detectable
+    assert curve.sentences()[-1].endswith(f"; of the first, 40 trials miss gaps under {least:.2g}")
     turned = replace(curve, found=~rows)
     assert turned.ends["last"] == "at a disadvantage"
 

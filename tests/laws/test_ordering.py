@@ -229,15 +229,29 @@ def test_a_gain_is_told_with_its_interval_and_never_as_more_prompts_than_are_cou
 
 def test_a_usual_order_that_is_told_to_be_better_is_named():
     """Of few trials of a U, whose best order is the best at both ends, chance finds a worse one."""
-    curve = (0.95 - 0.6 * (1 - abs(np.linspace(-1, 1, 10)))).tolist()
-    named = []
+    curve = 0.95 - 0.6 * (1 - abs(np.linspace(-1, 1, 10)))
+    weights, named, lost = 1 / np.arange(1, 11), [], []
     for seed in range(20):
-        found = order(10, 1 / np.arange(1, 11), profile=rates(64, curve, seed))
-        worse = [name for name, gain in found.gains.items() if gain.interval[1] < 0]
-        said = [one for one in found.warnings if "better than what half of the prompts find" in one]
-        assert [one.partition(":")[0] for one in said] == ([" and ".join(worse)] if worse else [])
-        named += worse
+        found = order(10, weights, profile=rates(64, curve.tolist(), seed))
+        usual = min(found.gains, key=lambda name: found.gains[name].value)
+        named += [found.instead[0]] if found.instead else []
+        if found.verdict == "reorder" and found.gains[usual].interval[0] <= 0:
+            assert found.recommended == tuple(STRATEGIES[usual](weights))
+            said = any(one.startswith(f"{usual} is recommended") for one in found.warnings)
+            assert said == (found.recommended != found.permutation)
+        for name, gain in found.gains.items():
+            worse = gain.interval[1] < 0 and found.permutation != tuple(STRATEGIES[name](weights))
+            assert not worse or found.recommended != found.permutation
+        lost.append((weights[list(found.permutation)] - weights[list(found.recommended)]) @ curve)
     assert set(named) == {"both ends"}
+    assert np.mean(lost) < 0, "the recommended order is truly worth more"
+
+
+def test_an_order_that_is_surely_better_than_every_usual_one_is_recommended():
+    """The third place of five is the best: no usual order puts the best document there."""
+    found = order(5, [5, 1, 1, 1, 1], profile=rates(400, [0.2, 0.2, 0.9, 0.2, 0.2], 0))
+    assert (found.verdict, found.instead, found.recommended[2]) == ("reorder", None, 0)
+    assert found.recommended == found.permutation
 
 
 def test_equal_scores_are_reordered_by_length_alone_with_a_word():

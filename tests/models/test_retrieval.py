@@ -321,7 +321,7 @@ def test_a_copying_model_is_found_out(loaded, job):
         ([1.0, 1.0, 2.0], "recency", ["first"]),
         ([0.5, 1.0, 2.0], "recency", []),
         ([0.5, 1.0, 0.6], "middle", []),
-        ([1.0, 1.0, 1.0], "none told", ["first", "last"]),
+        ([1.0, 1.0, 1.0], "inconclusive", ["first", "last"]),
     ):
         made = curve(np.array(margins), np.array([-3.0, -3.0, -3.0]))
         assert made.able
@@ -378,10 +378,10 @@ def test_four_prompts_decide_by_students_t_and_say_how_many_would_tell(loaded):
     made = retrieval_curve(found.assign({k: (("prompt", "position"), v) for k, v in scores.items()}))
     assert made.able
     assert str(made.gaps["margin"]["first - middle"]) == "0.42 ± 0.21"
-    assert made.verdict == "none told"
+    assert made.verdict == "inconclusive"
     assert made.as_dict()["prompts_to_tell"] | {"first - last": 7} == dict.fromkeys(made.gaps["margin"], 7)
     assert "first - middle: 0.42 ± 0.21 nats (95 % interval -0.25 to 1.09), " in made.sentences()[1]
-    assert "no difference told (about 7 prompts would take the interval off 0, were" in made.sentences()[1]
+    assert "inconclusive (about 7 prompts would take the interval off 0, were" in made.sentences()[1]
     # the widest gap in accuracy is first − last: 1, −1, 1 and 0
     spread = np.std([1, -1, 1, 0], ddof=1)
     draws = np.arange(2, 10_001)
@@ -405,7 +405,8 @@ def test_four_prompts_above_chance_are_not_said_to_be_at_chance(loaded):
     assert not made.able
     needed = made.overall["choice"].draws_to_tell(0.25)
     assert needed > 4
-    assert f"not told apart from chance by 4 prompts (about {needed} would, " in made.sentences()[-1]
+    assert made.verdict == "inconclusive"
+    assert f"4 prompts do not distinguish it from chance (about {needed} would, " in made.sentences()[-1]
     (doubt,) = made.doubts
     assert doubt.startswith(f"4 prompts do not tell whether it does better than chance (about {needed} would")
 

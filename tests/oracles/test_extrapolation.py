@@ -147,7 +147,44 @@ def test_a_verdict_needs_trials_that_were_won():
         assert profile.remainder == "a calibrated curve, untested here"
     assert extrapolate(measurement(np.ones(40), "somebody's"), 80).summary.verdict is None
     other = extrapolate(bundled, 1024, architecture=posbias.preset("llama-3-8b"))
-    assert other.left_out == ("what calibrating on another model (smollm2-135m) is worth",)
+    layers = "smollm2-135m, 30 layers for 32"
+    assert other.left_out == (f"what calibrating on another model ({layers}) is worth",)
+
+
+@pytest.mark.parametrize(
+    ("name", "window", "asked", "windows", "rule", "said"),
+    [
+        ("smollm2-135m", 256, 1024, None, "both", "refused"),
+        ("smollm2-135m", 2048, 1024, None, "both", ""),
+        ("smollm2-135m", 256, 1024, "{}", "stretched", "refused"),
+        ("mistral", 256, 1024, None, "both", "refused"),
+        ("mistral", 256, 1024, '{"sliding_window": 256}', "both", "another model"),
+        ("smollm2-135m", 256, 1024, '{"sliding_window": 128}', "both", "refused"),
+        ("smollm2-135m", 256, 1024, '{"sliding_window": 256}', "both", ""),
+        (
+            "smollm2-135m",
+            700,
+            1024,
+            '{"sliding_window": 700}',
+            "both",
+            "w = 700 (not at work in the 512 tokens measured",
+        ),
+    ],
+)
+def test_a_curve_of_a_model_without_the_windows_is_refused(name, window, asked, windows, rule, said):
+    bundled = posbias.load_measurement(BUNDLED)
+    bundled.attrs |= {} if windows is None else {"windows": windows}
+    layer = posbias.Layer(heads=9, mask=posbias.SlidingWindow(window))
+    architecture = posbias.Architecture(30, (layer,), name=name)
+    if said == "refused":
+        with pytest.raises(
+            InvalidValueError, match=rf"^calibrate: expected .*w = {window}\), got smollm2-135m"
+        ):
+            extrapolate(bundled, asked, rule, architecture)
+        return
+    found = extrapolate(bundled, asked, rule, architecture)
+    assert said in "".join(found.left_out)
+    assert (found.summary.verdict is None) == bool(said)
 
 
 def test_every_predictor_can_be_asked_for_at_the_measured_length():

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from posbias.imports.trials import of_rows
-from posbias.retrieval.answer_curve import GAPS
+from posbias.retrieval.answer_curve import verdict_of_trials
 from posbias.retrieval.asking import ask
 from posbias.retrieval.factor import profile_difference
 from posbias.retrieval.job import retrieval_job
 from posbias.retrieval.resampling import resampled
+from posbias.retrieval.statistics import GAPS, VERDICTS, gaps_of
 
 DRAWS = 400
 
@@ -98,6 +99,66 @@ def test_intervals_hold_the_truth_where_asking_stops_when_they_are_narrow(rates)
         held += [low <= gap <= high for (low, high), gap in zip(gaps, truth, strict=True)]
     assert 32 <= min(asked) < max(asked) < 400
     assert (held / draws >= 0.95 - 4 * np.sqrt(0.95 * 0.05 / draws)).all(), held / draws
+
+
+@pytest.mark.parametrize(
+    ("trials", "gap", "equivalence", "alike", "differ"),
+    [
+        (60, 0.0, 0.05, (0, 0.05), (0, 0.05)),
+        (60, 0.14, 0.05, (0, 0.05), (0.8, 0.8)),  # what 60 questions detect, in 80 % of experiments
+        (60, 0.2, 0.2, (0, 0.05), (0.8, 1)),
+        pytest.param(1000, 0.05, 0.05, (0, 0.05), (0.8, 1), marks=pytest.mark.slow),
+        pytest.param(1000, 0.0, 0.05, (0.7, 1), (0, 0.05), marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_no_difference_is_seldom_said_of_one_and_what_is_detectable_is_seen(
+    trials, gap, equivalence, alike, differ
+):
+    """Shares of 200 draws, with four standard errors; the first of ten places is better by `gap`."""
+    random, seen, within, least, draws = np.random.default_rng(1), 0, 0, [], 200
+    rates = np.r_[0.7 + gap, np.full(9, 0.7)]
+    cut = np.where(rates <= 0.5, np.sqrt(2 * rates), 2 - np.sqrt(2 * (1 - rates)))
+    for draw in range(draws):
+        found = (random.random((trials, 1)) + random.random((trials, 10)) < cut).astype(float)
+        first = resampled(gaps_of(found)["first - middle"][:, None], [(-1, 1)], draw)[0]
+        seen, within = seen + (first.sign != 0), within + first.within(equivalence)
+        least.append(first.detectable)
+    for share, (low, high) in ((within / draws, alike), (seen / draws, differ)):
+        assert low - 4 * np.sqrt(0.16 / draws) <= share <= high + 4 * np.sqrt(0.05 * 0.95 / draws), share
+    assert gap != 0.14 or np.mean(least) == pytest.approx(gap, abs=0.01)
+
+
+@pytest.mark.parametrize("trials", [60, 200])
+def test_rare_differences_are_not_called_none(trials):
+    """Trials are alike at all places, but for one of twenty that misses the middle: 5 % say otherwise at most."""
+    random, within, draws = np.random.default_rng(1), 0, 300
+    for draw in range(draws):
+        missed = (random.random(trials) < 0.05).astype(float)
+        within += resampled(missed[:, None], [(-1, 1)], draw)[0].within(0.05)
+    assert within / draws <= 0.05 + 4 * np.sqrt(0.05 * 0.95 / draws), within
+
+
+@pytest.mark.parametrize(
+    ("rows", "verdict"),
+    [
+        ([[1, 1, 1]] * 20, "at ceiling"),
+        ([[1, 1, 1]] * 399 + [[0, 1, 1]], "at ceiling"),
+        ([[1, 1, 1], [0, 0, 0]] * 300, "no difference"),
+        ([[1, 1, 1], [0, 0, 0]] * 10, "inconclusive"),
+        ([[1, 0, 1]] * 20, "U"),
+        ([[1, 0]] * 20, "primacy"),
+        ([[0, 0, 1, 0]] * 20, "middle"),
+    ],
+)
+def test_one_function_decides_by_intervals(rows, verdict):
+    found = np.array(rows, dtype=float)
+    said = verdict_of_trials(found, f"{len(rows)} trials", "accuracy")[-1]
+    words = {
+        "at ceiling": f"{found.sum():,.0f} of {found.size:,} right",
+        "inconclusive": "20 trials miss gaps under",
+    }
+    assert said.startswith("verdict: ")
+    assert words.get(verdict, VERDICTS[verdict][:12]) in said
 
 
 def _mean_and_gaps(places):

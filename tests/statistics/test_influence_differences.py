@@ -66,7 +66,7 @@ def test_what_prompts_share_drops_out():
         part.difference.value for part in between.parts
     ]
     assert "on the same 24 prompts: they differ at the first 2 (" in within.sentence()
-    assert "on 24 and 24 prompts that are not the same: no difference told" in between.sentence()
+    assert "on 24 and 24 prompts that are not the same: inconclusive" in between.sentence()
 
 
 def test_what_has_no_prompts_or_is_no_mass_has_no_answer():

@@ -1,14 +1,16 @@
 """What noise allows, on synthetic prompts with a known truth: a U; prompts of which few outweigh the others."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from posbias.agreement import scores
-from posbias.comparison import compare_all
+from posbias.comparison import compare, compare_all
 from posbias.held_out import Fold
 from posbias.paired_scores import Judge, differences_of
 from posbias.profile import Profile, harmonic, uniform
-from posbias.reliability import reliability
+from posbias.reliability import paired_ceiling, reliability
 
 TOKENS, PROMPTS = 48, 32
 ROWS = ("split_half", "second_measurement", "noiseless")
@@ -158,3 +160,25 @@ def test_shared_noise_flatters_and_a_held_out_score_is_free_of_it():
     assert noise.interval[0] <= judged.value <= noise.interval[1]
     assert found.held_out.baselines["uniform"].wasserstein.value > 0
     assert compare_all({"copy": uniform(TOKENS)}, harmonic(TOKENS)).held_out is None
+
+
+def test_the_ceiling_of_two_measurements_of_the_same_prompts_leaves_out_what_they_share():
+    """Without a difference of the two 95 % of scores lie in its interval, far above those of other prompts."""
+    inside, draws = np.zeros(2), 60
+    for draw in range(draws):
+        random = np.random.default_rng(draw)
+        shared = random.gamma(1.0, 1.0, (24, 40)) * np.linspace(1, 2, 40)
+        one, other = (
+            Profile.from_samples(shared * random.gamma(50.0, 0.02, (24, 40)), attrs={"prompts": "same"})
+            for _ in range(2)
+        )
+        found, ceiling = scores(one.mass, other.mass, True), paired_ceiling(one, other, draw)
+        for k, score in enumerate((ceiling.spearman, ceiling.wasserstein)):
+            inside[k] += score.interval[0] <= found[k] <= score.interval[1]
+    assert (inside / draws >= 0.95 - 4 * np.sqrt(0.95 * 0.05 / draws)).all(), inside
+    pair, same = compare(one, other), compare(one, one)
+    assert pair.same_prompts == paired_ceiling(one, other)
+    assert pair.agreements["p"].spearman.value > pair.reliability.noiseless.spearman.value, "no bound here"
+    assert [same.same_prompts.spearman.value, same.same_prompts.wasserstein.value] == [1, 0]
+    assert same.agreements["p"].spearman.interval == (1, 1), "resampled together"
+    assert compare(replace(one, attrs={}), one).same_prompts is None

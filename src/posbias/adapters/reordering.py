@@ -102,7 +102,7 @@ class Reordering(BaseModel):
         verdict, as_given = str(found).split("\n")[:2]
         done = "reordered" if moved else "left as they are"
         _LOG.info("%d documents %s; %s; %s", len(scores), done, verdict, as_given)
-        return list(found.permutation) if moved else list(range(len(scores)))
+        return found.of(list(range(len(scores)))) if moved else list(range(len(scores)))
 
 
 def _checked_score(where: str, given: Any) -> float:

@@ -141,7 +141,7 @@ def _asked(
     from posbias.retrieval.asking import ask, check_effort, cost, requests, trials_of
 
     (text, documents), asking = sources, options.asking
-    check_effort(asking.until, asking.concurrency)
+    check_effort(asking.until, asking.concurrency, _equivalence(options))
     if kept is not None:
         with AnswerFile(kept, asked_of) as file:
             known = dict(file.known)
@@ -160,9 +160,16 @@ def _asked(
             curve = ask(
                 generator, job, text=text, documents=documents, rule=asking.rule, answers=kept, asked_of=asked_of,
                 concurrency=asking.concurrency if kept is not None else 1, until=asking.until, on_event=on_event,
+                equivalence=_equivalence(options),
             )  # fmt: skip
         curves.append(curve)
     return curves
+
+
+def _equivalence(options: Options) -> float:
+    from posbias.retrieval.statistics import EQUIVALENCE
+
+    return EQUIVALENCE if options.equivalence is None else options.equivalence
 
 
 @contextmanager
@@ -276,6 +283,8 @@ def _folder(name: str, jobs: "list[RetrievalJob]", options: Options) -> str:
     asking, job = options.asking, jobs[0]
     plain = "".join(one if one.isalnum() or one in "-._" else "-" for one in Path(name).name) or "answers"
     api, system = asking.ways[0]
+    # answers of another length are other answers
+    most = f"-{asking.answer_tokens}tokens" if asking.answer_tokens != Asking.answer_tokens else ""
     if len(asking.ways) > 1:
-        return f"{plain[:80]}-ways-{job.task}"
-    return f"{plain[:80]}-{api}{'-system' if system is not None else ''}-{job.task}"
+        return f"{plain[:80]}-ways-{job.task}{most}"
+    return f"{plain[:80]}-{api}{'-system' if system is not None else ''}-{job.task}{most}"

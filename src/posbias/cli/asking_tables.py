@@ -31,9 +31,9 @@ def ways_lines(curves: "dict[str, AnswerCurve]", found: "list[CurveDifference]")
 
 
 def _verdict(curve: "AnswerCurve") -> str:
-    """The verdict, and of one on one end what is not told of the other."""
-    open_ = [end for end, said in curve.ends.items() if said == "not told"]
-    doubt = f"; {open_[0]} not told" if curve.verdict in ("primacy", "recency") and open_ else ""
+    """The verdict, and of one on one end whether the other is inconclusive."""
+    open_ = [end for end, said in curve.ends.items() if said == "inconclusive"]
+    doubt = f"; {open_[0]} inconclusive" if curve.verdict in ("primacy", "recency") and open_ else ""
     return f"{curve.verdict}{doubt}"
 
 

@@ -84,7 +84,7 @@ def _answer(comparison: "Comparison", profile: "Profile", reference: "Profile") 
     agreement = comparison.agreements["p"].as_dict()
     answer = {name: score["value"] for name, score in agreement.items()}
     answer["intervals"] = {name: score["interval"] for name, score in agreement.items()}
-    told = ("prompts", "baselines", "reliability", "leads", "shares")
+    told = ("prompts", "baselines", "reliability", "leads", "shares", "same_prompts")
     answer |= {key: value for key, value in comparison.as_dict().items() if key in told}
     answer["left_out"] = [*profile.left_out, *reference.left_out]
     return answer | read_as({"p": profile, "q": reference})
@@ -95,6 +95,8 @@ def _notes(comparison: "Comparison", profiles: "list[tuple[str, Profile]]") -> l
     notes = [f"{name}: {one.caveat}" for name, one in profiles if one.left_out]
     if comparison.between is not None:
         return notes
+    if comparison.same_prompts is not None:
+        notes.append("the same prompts in both: intervals resample them together, what they share drops out")
     if comparison.shares is not None:
         lengths = " and ".join(f"{one.tokens:,}" for _, one in profiles)
         notes.append(f"{lengths} positions: compared at {comparison.shares:,} equal shares of the context")

@@ -37,7 +37,8 @@ def order(
     suffix
         Length of what stands behind them, the question for instance.
     out
-        Write the lines in the order found to this file; as they are where no other order is told to help.
+        Write the lines in the best order to this file: in a usual one (best first, best last, both ends) where
+        none is shown to be better than it, and as they are where no other order is shown to help.
     """
     from posbias.files import write_text
     from posbias.ordering import order as ordered
@@ -57,8 +58,7 @@ def order(
         in_tokens=given.unit == "tokens",
     )
     if out is not None:
-        told = found.permutation if found.verdict == "reorder" else range(len(given.lines))
-        write_text(out, "".join(f"{given.lines[place]}\n" for place in told))
+        write_text(out, "".join(f"{given.lines[place]}\n" for place in found.recommended))
     answer = found.as_dict() | {"lengths_in": given.unit} | read_as({"profile": worth})
     notes = [] if given.unit == "tokens" else ["lengths: characters of the texts, no tokens given"]
     answer_with("order/1", answer, lambda: [*str(found).split("\n"), *notes], json)

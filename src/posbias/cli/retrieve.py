@@ -4,7 +4,7 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from posbias.arguments import shortened
+from posbias.arguments import positive, shortened
 from posbias.cli import options as shared
 from posbias.cli.asking import PICTURES, ask_black_box
 from posbias.cli.asking_options import Asking
@@ -43,6 +43,9 @@ class Options:
     wording
         keys: json, list, belongs or chat. needle: plain or chat. --trials: numbered, plain or chat. Default: the
         first; chat with --api chat.
+    equivalence
+        A difference up to this counts as none: in accuracy of a model behind a server (default 0.05), in nats
+        of one that is opened (no default).
     text
         Text that the needle lies in, as for `posbias measure`. Default: the bundled State of the Union addresses.
     loading
@@ -62,6 +65,7 @@ class Options:
     prompts: shared.Whole = 64
     wording: str | None = None
     text: str | None = None
+    equivalence: float | None = None
     seed: shared.Seed = 0
     loading: shared.Loading = shared.Loading()
     threads: shared.TorchThreads = None
@@ -89,6 +93,8 @@ def retrieve(model: str | None = None, *, options: Options = Options()) -> None:
         raise InvalidValueError(
             f"out: {shortened(str(options.out))} given, a folder needed (the answer is several files)"
         )
+    if options.equivalence is not None:
+        positive("equivalence", options.equivalence)
     if options.asking.wanted:
         ask_black_box(model, options)
         return
@@ -102,7 +108,7 @@ def retrieve(model: str | None = None, *, options: Options = Options()) -> None:
 
     beside = None if options.measurement is None else load_measurement(options.measurement)
     retrieval, file, folder = (_finished if finished else _asked)(model, options, beside)
-    curve = retrieval_curve(retrieval)
+    curve = retrieval_curve(retrieval, options.equivalence)
     pictures = _draw(curve, folder, beside)
     answer = {"file": str(file), "pictures": [str(picture) for picture in pictures], **curve.as_dict()}
     answer_with("retrieve/1", answer, lambda: [*_lines(curve), "", f"retrieval: {file}"], options.json)
@@ -112,7 +118,7 @@ def _finished(source: str, options: Options, beside: "xr.Dataset | None") -> "tu
     """A finished retrieval, its file and the folder for its pictures."""
     from posbias.store import load_retrieval
 
-    shared.refuse_beside_file(options, ("measurement", "out", "json"), "retrieval")
+    shared.refuse_beside_file(options, ("measurement", "out", "json", "equivalence"), "retrieval")
     retrieval = load_retrieval(source)
     about = retrieval.attrs
     _check_beside(beside, options.measurement, str(about.get("checksum")), str(about.get("model")))

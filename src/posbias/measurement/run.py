@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 _SELFCHECK_TOKENS = 64
 ROPE = ("rope_parameters", "rope_theta", "rope_scaling")
 """Keys of a configuration that say how rotary positions turn."""
+WINDOWS = ("sliding_window", "attention_chunk_size")
+"""Keys of a configuration that say how many earlier tokens a layer sees."""
 LONG = KERNEL_TOKENS
 """Above so many tokens layers are computed again."""
 
@@ -262,6 +264,9 @@ def _attributes(
         attributes["documents"] = drawn.documents.tolist()
     if rope := {key: given for key in ROPE if (given := getattr(config, key, None)) is not None}:
         attributes["rope"] = rope
+    attributes["windows"] = {
+        key: given for key in WINDOWS if (given := getattr(config, key, None)) is not None
+    }
     if loaded.revision is not None:
         attributes["revision"] = loaded.revision
     return attributes

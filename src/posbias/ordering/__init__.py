@@ -13,7 +13,7 @@ tokens a document would take there (`posbias.ordering.slots`); the best order is
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -78,7 +78,8 @@ class Ordering:
     spread.
     `gains` are that of this order minus that of each of `STRATEGIES`, cross-fitted: the order found from one half
     of the profile's prompts is judged on the other half. `loss` is by how much no other order can be worth more
-    under this profile (0: none is). `basis` says what the profile is, `warnings` what its use assumes;
+    under this profile (0: none is). `instead`: the name and permutation of the usual order to take, where this one
+    is not shown to be better than it. `basis` says what the profile is, `warnings` what its use assumes;
     `extrapolated` where it was measured otherwise than with these documents, which no interval covers.
     """
 
@@ -90,23 +91,37 @@ class Ordering:
     warnings: tuple[str, ...] = ()
     unit: str = field(default="of an even spread")
     extrapolated: tuple[str, ...] = ()
+    instead: tuple[str, tuple[int, ...]] | None = None
+
+    @property
+    def recommended(self) -> tuple[int, ...]:
+        """The order to take: as given unless the verdict is to reorder, and then `instead` where there is one."""
+        if self.verdict != "reorder":
+            return tuple(range(len(self.permutation)))
+        return self.instead[1] if self.instead else self.permutation
 
     def of(self, documents: Sequence[Any]) -> list[Any]:
-        """The documents in this order. Raises `InvalidValueError` for another number of them."""
+        """The documents in this order, or in that to take `instead`.
+
+        Raises `InvalidValueError` for another number of them.
+        """
         if len(documents) != len(self.permutation):
             raise InvalidValueError(
                 f"documents: {len(documents)} given, the {len(self.permutation)} that were ordered needed"
             )
-        return [documents[place] for place in self.permutation]
+        return [documents[place] for place in (self.instead[1] if self.instead else self.permutation)]
 
     @property
     def verdict(self) -> Verdict:
         """Whether to reorder: by the gain over the order as given and its 95 % interval.
 
         "no difference" where the interval lies within ± `NEGLIGIBLE`, or where the order as given is the best;
-        "not known" wherever the profile is `extrapolated`: its interval is of other prompts.
+        "not known" wherever the profile is `extrapolated`: its interval is of other prompts. "reorder" where a
+        usual order is better than both (`instead`).
         """
         gain = self.gains["as given"]
+        if self.instead:
+            return "reorder"
         if self.extrapolated and len(self.permutation) > 1:
             return "not known"
         if self.permutation == tuple(range(len(self.permutation))):
@@ -134,6 +149,8 @@ class Ordering:
         """Everything by name, ready for JSON."""
         return {
             "permutation": list(self.permutation),
+            "recommended": list(self.recommended),
+            "instead": self.instead and self.instead[0],
             "verdict": self.verdict,
             "worth": self.worth,
             "unit": self.unit,
@@ -146,8 +163,9 @@ class Ordering:
         }
 
     def __str__(self) -> str:
+        name = f", {self.instead[0]}" if self.instead else ""
         said = {
-            "reorder": f"reorder: {', '.join(map(str, self.permutation))}, counted from 0",
+            "reorder": f"reorder{name}: {', '.join(map(str, self.recommended))}, counted from 0",
             "no difference": "no difference: leave the order as it is",
             "not known": "not known whether another order helps",
         }[self.verdict]
@@ -209,25 +227,35 @@ def order(
     found = best_order(slots, curve, weights, sizes)
     judged = Judge(slots, weights, sizes, errors)
     gains = {name: judged.gain(found, strategy(weights)) for name, strategy in STRATEGIES.items()}
-    return Ordering(
+    best = Ordering(
         found.order,
         found.worth,
         gains,
         found.loss,
         basis(profile),
-        (*warnings(profile, sizes), *_surpassed(gains)),
+        warnings(profile, sizes),
         unit(profile),
         tuple(extrapolated(profile, slots, count, None if lengths is None else in_tokens, asked)),
     )
+    return _or_usual(best, judged, weights)
 
 
-def _surpassed(gains: Mapping[str, Estimate]) -> list[str]:
-    """That a usual order is told to be better than what half of the prompts find, where one is."""
-    better = [name for name, gain in gains.items() if gain.known and gain.se and gain.interval[1] < 0]
-    if not better:
-        return []
-    said = "better than what half of the prompts find; take that order, or measure more prompts"
-    return [f"{' and '.join(better)}: {said}"]
+def _or_usual(best: Ordering, judged: Judge, weights: Float[np.ndarray, "document"]) -> Ordering:
+    """With the best usual order to take instead, where the one found is not shown to be better than it.
+
+    Where that is not shown to be better than the order as given either, the usual one must be better than both.
+    """
+    name = min(best.gains, key=lambda one: best.gains[one].value)
+    gain, order = best.gains[name], tuple(STRATEGIES[name](weights))
+    if best.extrapolated or name == "as given" or not gain.known or gain.interval[0] > 0:
+        return best
+    over = judged.over(order, STRATEGIES["as given"](weights))
+    better = gain.interval[1] < 0 and over.interval[0] > 0 and over.interval[1] > NEGLIGIBLE
+    if order == best.permutation or (best.verdict != "reorder" and not better):
+        return best
+    worse = "worse" if gain.interval[1] < 0 else "not shown to be better"
+    said = f"{name} is recommended: the order found by the profile is {worse}"
+    return replace(best, instead=(name, order), warnings=(*best.warnings, said))
 
 
 def _checked(count: int, scores: Any, lengths: Any, errors: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

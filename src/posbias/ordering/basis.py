@@ -41,7 +41,7 @@ def unit(profile: Profile) -> str:
     return "nats" if profile.kind == "signed" and profile.measures in QUANTITIES else f"in {profile.measures}"
 
 
-def warnings(profile: Profile, lengths: Float[np.ndarray, "document"]) -> list[str]:
+def warnings(profile: Profile, lengths: Float[np.ndarray, "document"]) -> tuple[str, ...]:
     """What the use of a profile assumes, a sentence each."""
     said = []
     if profile.left_out:
@@ -60,7 +60,7 @@ def warnings(profile: Profile, lengths: Float[np.ndarray, "document"]) -> list[s
         said.append(f"{had}: taken for {profile.tokens}, the places asked at")
     if profile.attrs.get("able") is False:
         said.append("the profile is not told from chance: it may show where the model copies from")
-    return said
+    return tuple(said)
 
 
 def extrapolated(

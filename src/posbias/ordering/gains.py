@@ -51,6 +51,12 @@ class Judge:
         se = math.hypot(both.se, self._of_scores(found.order, other))
         return Estimate(both.value, se, len(samples), both.freedom)
 
+    def over(self, order: Sequence[int], other: Sequence[int]) -> Estimate:
+        """The gain of an order that no prompts chose over another, from all prompts of a profile that has some."""
+        samples = np.asarray(self.slots.profile.samples, dtype=np.float64)
+        gain = self._on(samples, self._by_document(order) - self._by_document(other))
+        return Estimate(gain.value, math.hypot(gain.se, self._of_scores(order, other)), gain.n)
+
     def _by_document(self, given: Sequence[int]) -> Float[np.ndarray, "document position"]:
         """Each document's worth in an order as weights of the profile's numbers, by the document's own place."""
         rows = np.empty((len(self.weights), self.slots.profile.tokens))

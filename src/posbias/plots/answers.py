@@ -74,7 +74,7 @@ def draw_ways(ax: "Axes", curves: Mapping[str, AnswerCurve]) -> "Axes":
         look = {"color": colour, "marker": style.MARKERS[number % len(style.MARKERS)], "markersize": 3.5}
         ax.errorbar(
             curve.depth + aside, height, np.maximum(0.0, [height - ends[:, 0], ends[:, 1] - height]),
-            label=name if curve.able else f"{name} (at chance)", linewidth=style.LINE, capsize=1.5,
+            label=name if curve.able else f"{name} ({curve.verdict})", linewidth=style.LINE, capsize=1.5,
             elinewidth=style.THIN * 1.5, **look,
         )  # fmt: skip
     ax.set_ylim(-0.02, 1.02)
@@ -108,7 +108,8 @@ def answers_figure(curves: Sequence[AnswerCurve]) -> "Figure":
     about = [f"{curves[0].model}, {_trials(curves)} trials, 95 % intervals"]
     if dull := [str(_size(curve)) for curve in curves if not curve.able]:
         which = f" at {', '.join(dull)}" if several else ""
-        about.append(f"not told to be found more often than guessed or copied{which}")
+        cut = "answers cut off, or " if any(curve.verdict == "cut off" for curve in curves) else ""
+        about.append(f"{cut}not shown to be found more often than guessed or copied{which}")
     figure.suptitle("\n".join(about), fontsize=style.SMALL, color=style.INK)
     return figure
 

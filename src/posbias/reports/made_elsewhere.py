@@ -15,9 +15,9 @@ from posbias.profile import Profile
 from posbias.reports import require
 from posbias.reports.answer import EXPECTED, FAVOURS, PROMPT, SHOWS, SURE, Answer, alone
 from posbias.reports.numbers import curve, places_of
+from posbias.retrieval.answer_curve import verdict_of_trials
+from posbias.retrieval.statistics import gaps_of
 from posbias.signatures import typed
-
-ENDS = {"first": 0, "last": -1}
 
 
 @dataclass(frozen=True)
@@ -34,33 +34,33 @@ class ProfileReport:
 
 @typed
 def end_claims(profile: Profile) -> tuple[Judged, ...]:
-    """Whether the first and the last place lie above the middle one, judged by paired differences of the samples.
+    """Whether the first and the last place lie above the middle, judged by paired differences of the samples.
+
+    The middle is the mean of all inner places; of two places it is the first above the last.
 
     Differences of rates count from 0.02 on; other numbers have no such scale. Without two samples, or with samples
     that all differ alike, a claim is undecided.
     """
-    middle, rows, places = profile.tokens // 2, profile.samples, places_of(profile)
-    told = []
-    for name, place in ENDS.items():
+    rows, told = profile.samples, []
+    gaps = gaps_of(profile.mass[None] if rows is None else np.asarray(rows, dtype=np.float64))
+    for name, gap in list(gaps.items())[:2]:
+        above, below = name.split(" - ")
         claim = Claim(
-            f"elsewhere/{name}-above-middle",
+            f"elsewhere/{above}-above-{below}",
             "results made elsewhere",
-            f"The {name} place is above the middle one",
+            f"The {above} place is above the {below}",
             test=Above(least=LEAST if profile.kind == "rate" else 0.0),
             provenance="ours",
             scope=told_as(profile),
             effort=f"{0 if rows is None else len(rows)} samples",
         )
-        where = f"{profile.measures} at place {places[place]:g} minus place {places[middle]:g}"
+        where = f"{profile.measures}: {name}"
         if rows is None:
             piece = Evidence(where, flaw="no samples")
         else:
-            gaps = (
-                np.asarray(rows, dtype=np.float64)[:, place] - np.asarray(rows, dtype=np.float64)[:, middle]
-            )
-            piece = mean(where, gaps, draws="samples")
-            if len(gaps) > 1 and not gaps.std():
-                piece = Evidence(where, flaw=f"{gaps[0]:g} in all {len(gaps)} samples, which have no error")
+            piece = mean(where, gap, draws="samples")
+            if len(gap) > 1 and not gap.std():
+                piece = Evidence(where, flaw=f"{gap[0]:g} in all {len(gap)} samples, which have no error")
         told.append(judged(claim, [piece]))
     return tuple(told)
 
@@ -156,9 +156,14 @@ def _sure(profile: Profile, claims: tuple[Judged, ...]) -> str:
     rows = str(profile.attrs.get("rows", "prompts" if profile.kind != "rate" else "trials"))
     told = [f"Every number is a mean over {samples} {rows}."]
     told += [f"{doubt[0].upper()}{doubt[1:]}." for doubt in profile.doubts]
-    told += [_end(claim) for claim in claims]
     if profile.attrs.get("able") is False:
         told.append("The answers are not told from guessing: the curve may show where the model copies from.")
+    elif profile.kind == "rate":
+        effort = f"{samples} {rows}"
+        said = verdict_of_trials(np.asarray(profile.samples, dtype=np.float64), effort, profile.measures)
+        told += [f"{one[0].upper()}{one[1:]}." for one in said]
+    else:
+        told += [_end(claim) for claim in claims]
     return " ".join(told)
 
 

@@ -12,23 +12,27 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 
 from posbias.arguments import shortened
 from posbias.errors import InvalidValueError
 from posbias.estimate import about
 from posbias.profile import Profile
+from posbias.retrieval import statistics
 from posbias.retrieval.resampling import Resampled, resampled
-from posbias.retrieval.statistics import ENDS, VERDICTS, WIDTHS, end_words, other_end, shape
+from posbias.retrieval.statistics import GAPS, gaps_of
 from posbias.retrieval.trials import ABSENT, ALONE, ARMS, SHUFFLED
 from posbias.retrieval.words import TOKENS_A_WORD
 from posbias.telling import not_told
 
-GAPS = ("first - middle", "last - middle", ENDS)
 EFFECTS = (f"mean - {ABSENT}", f"{ALONE} - middle", f"{SHUFFLED} - mean")
-"""What the control arms are held against: the mean over places, or the middle."""
+"""What the control arms are held against: the mean over places, or the middle (the mean of all inner places)."""
 SELDOM = 0.5
 """A fact that is surely found less often than so when alone is not read: something before position is wrong."""
+CEILING = 1 - statistics.EQUIVALENCE
+"""Where surely more than this is right, no place can be much worse than another, whatever position does."""
+MOST_CUT_OFF = 0.1
+"""There is no verdict where a larger share of the answers at a place was cut off before it was right."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,9 @@ class AnswerCurve:
     of the fact as a share of what else there is; `words`: mean length of the placed prompts. `job` is what was
     asked, `rule` how answers are scored; `chance` is how often copying is right in a drawn order (0: there is
     nothing else to copy, or nobody knows). `until`: the half-width of the gaps' intervals that was wanted, if one
-    was. `missed`: an answer to the fact alone that is not right, and what is. Raises
-    `InvalidValueError` for fewer than two trials.
+    was. `missed`: an answer to the fact alone that is not right, and what is. `equivalence`: the difference in
+    accuracy that counts as none. `cut_off`: by position, the share of answers that ended before they were right,
+    for want of tokens (`most_out`); they count as not found. Raises `InvalidValueError` for fewer than two trials.
     """
 
     model: str
@@ -55,6 +60,9 @@ class AnswerCurve:
     chance: float = 0.0
     until: float | None = None
     missed: tuple[str, str] | None = None
+    equivalence: float = statistics.EQUIVALENCE
+    cut_off: tuple[float, ...] = ()
+    most_out: int | None = None
 
     def __post_init__(self):
         if len(self.found) < 2:
@@ -100,38 +108,52 @@ class AnswerCurve:
         """Every number, from one set of resamples."""
         found, places = self.found.astype(float), self.found.shape[1]
         arms = {name: self.arms[name].astype(float) for name in ARMS}
-        mean, middle = found.mean(axis=1), found[:, places // 2]
-        shares = {f"at {k}": found[:, k] for k in range(places)}
+        mean, middle = found.mean(axis=1), found[:, 1:-1].mean(axis=1)
+        shares = {"mean": mean} | {f"at {k}": found[:, k] for k in range(places)}
         shares |= {f"every {k}": self.every[:, k].astype(float) for k in range(places)} | arms
-        differences = [
-            *gaps_of(found), mean - arms[ABSENT], arms[ALONE] - middle, arms[SHUFFLED] - mean,
-        ]  # fmt: skip
-        columns = shares | dict(zip((*GAPS, *EFFECTS), differences, strict=True))
+        effects = (mean - arms[ABSENT], arms[ALONE] - middle, arms[SHUFFLED] - mean)
+        columns = shares | gaps_of(found) | dict(zip(EFFECTS, effects, strict=True))
         limits = [(0.0, 1.0) if name in shares else (-1.0, 1.0) for name in columns]
         table = resampled(np.stack(list(columns.values()), axis=1), limits, int(self.job.get("seed", 0)))
         return dict(zip(columns, table, strict=True))
 
     @property
     def able(self) -> bool:
-        """Whether the fact is told to be found more often than without it, and in a drawn order than by chance."""
-        above = not self.chance or self.controls[SHUFFLED].interval[0] > self.chance
-        return self.effects[EFFECTS[0]].sign > 0 and above
+        """Whether the fact is surely found more often than without it, and in a drawn order than by chance.
+
+        Not where a larger share of the answers at a place was cut off than `MOST_CUT_OFF`.
+        """
+        return not self._too_often_cut_off and statistics.above_chance(self._against_chance)
+
+    @property
+    def _too_often_cut_off(self) -> bool:
+        return max(self.cut_off, default=0.0) > MOST_CUT_OFF
+
+    @property
+    def _against_chance(self) -> statistics.Against:
+        """What places add to guessing and, in a list, a drawn order, each with what it must exceed."""
+        against = [
+            (self.effects[EFFECTS[0]], 0.0),
+            *([(self.controls[SHUFFLED], self.chance)] if self.chance else []),
+        ]
+        return [(one, level, level + statistics.CLEAR * (1.0 - level)) for one, level in against]
 
     @property
     def verdict(self) -> str:
-        """`U`, `primacy`, `recency`, `middle`, `none told`, or `at chance`: by the gaps' intervals.
+        """One of `VERDICTS`, by the gaps' intervals (`decide`); `cut off` where too many answers are.
 
-        It says nothing of an end that is `not told` (`ends`, `doubts`).
+        It says nothing of an end that is `inconclusive` (`ends`, `doubts`). At ceiling is what is always right, or
+        surely in more than `CEILING`, where no difference between places is significant.
         """
-        if not self.able:
-            return "at chance"
-        return shape(self.gaps[GAPS[0]].sign, self.gaps[GAPS[1]].sign)
+        if self._too_often_cut_off:
+            return "cut off"
+        ceiling = at_ceiling(self.found, self._numbers["mean"])
+        return statistics.decide(self.gaps, self.equivalence, self._against_chance, ceiling=ceiling)
 
     @property
     def ends(self) -> dict[str, str]:
-        """What is told of the first and the last place against the middle (`END_WORDS`); not of one at chance."""
-        first, last = (self.gaps[gap].sign if self.able else 0 for gap in GAPS[:2])
-        return end_words(first, last)
+        """The first and the last place against the middle; inconclusive where there is no verdict."""
+        return statistics.ends_of(self.gaps, self.equivalence, self.able)
 
     @property
     def reached(self) -> bool | None:
@@ -151,11 +173,12 @@ class AnswerCurve:
     def doubts(self) -> list[str]:
         """What of the verdict the trials do not tell."""
         if not self.able:
-            return not_told(self.prompts, ["it is found more often than guessed or copied"])
-        ends = zip(("first", "last"), GAPS, strict=False)
-        return not_told(
-            self.prompts, [f"the {end} is favoured" for end, gap in ends if self.gaps[gap].sign == 0]
-        )
+            open_ = (
+                ["it is found more often than guessed or copied"] if self.verdict == "inconclusive" else []
+            )
+            return not_told(self.prompts, open_)
+        left = [end for end, said in self.ends.items() if said == "inconclusive"]
+        return not_told(self.prompts, [f"the {end} is favoured" for end in left])
 
     def profile(self) -> Profile:
         """Accuracy as a profile over places, with its trials, ready for `posbias.compare` and `posbias.order`."""
@@ -172,29 +195,46 @@ class AnswerCurve:
             f"everything in a drawn order in {_percent(controls[SHUFFLED])}"
             + (f"; copying any would be right in {self.chance:.0%} of these" if self.chance else "")
         ]
+        told += self._were_cut_off()
         if not self.able:
-            said = f"at chance, or not told from it by {self.prompts} trials"
-            return [
-                *told,
-                *self._not_even_alone(),
-                *self._ran_out(),
-                f"{said}: the curve may show where it copies from, not what it can find",
-            ]
-        for name, gap in self.gaps.items():
-            words = ("no difference told", "the first favoured", "the last favoured")
-            if name != ENDS:
-                words = ("no difference told", "favoured", "at a disadvantage")
-            told.append(f"{name}: {signed(gap)}: {words[gap.sign]}")
+            return [*told, *self._not_even_alone(), *self._ran_out(), f"verdict: {self._in_words()}"]
+        told += [
+            f"{name}: {signed(gap)}: {statistics.gap_words(name, gap, self.equivalence)}"
+            for name, gap in self.gaps.items()
+        ]
         told.append(
             f"intervals of the gaps are ± {self.half_width:.3f} at most; "
-            + ", ".join(f"± {width:g} takes {about(self.trials_for(width))} trials" for width in WIDTHS)
+            + ", ".join(
+                f"± {width:g} takes {about(self.trials_for(width))} trials" for width in statistics.WIDTHS
+            )
         )
-        other = other_end(self.verdict, self.ends, f"{self.prompts} trials")
-        return [*told, *self._ran_out(), f"verdict: {VERDICTS[self.verdict]}{other}"]
+        return [*told, *self._ran_out(), f"verdict: {self._in_words()}"]
+
+    @property
+    def _effort(self) -> str:
+        return f"{self.prompts} {'questions' if self.job['task'] == 'documents' else 'trials'}"
+
+    def _in_words(self) -> str:
+        """The verdict in words."""
+        if self.verdict == "inconclusive" and not self.able:
+            return f"inconclusive: {self._effort} do not distinguish it from chance, so {statistics.MAY_COPY}"
+        return statistics.in_words(self.verdict, self.gaps, self.equivalence, self._effort, found=self.found)
+
+    def _were_cut_off(self) -> list[str]:
+        """How many answers ended before they were right, and what helps."""
+        count = round(sum(self.cut_off) * self.prompts)
+        if not count:
+            return []
+        most = "" if self.most_out is None else f" {max(64, 2 * self.most_out)}"
+        return [
+            f"{count:,} of {self.found.size:,} answers were cut off before they were right, or empty, and count "
+            f"as not found: --answer-tokens{most} gives them room (2048 where the model reasons first, or switch "
+            "that off)"
+        ]
 
     def _not_even_alone(self) -> list[str]:
         """That something is wrong before position: with an answer, where one is known."""
-        if self.controls[ALONE].interval[1] >= SELDOM:
+        if self.controls[ALONE].interval[1] >= SELDOM or self._too_often_cut_off:
             return []
         answer, right = (shortened(one.strip()) for one in self.missed or ("", ""))
         shown = f" (to one, {answer} is answered, where {right} is right)" if self.missed else ""
@@ -230,6 +270,9 @@ class AnswerCurve:
             "found": self.found.astype(int).tolist(),
             "verdict": self.verdict,
             "ends": self.ends,
+            "equivalence": self.equivalence,
+            "detectable": statistics.detectable_of(self.gaps),
+            "cut_off": list(self.cut_off),
             "doubts": self.doubts,
             "until": self.until,
             "reached": self.reached,
@@ -237,7 +280,7 @@ class AnswerCurve:
             "controls": {name: one.as_dict() for name, one in self.controls.items()},
             "differences": {name: one.as_dict() for name, one in (self.gaps | self.effects).items()},
             "half_width": self.half_width,
-            "trials_for": {f"{width:g}": self.trials_for(width) for width in WIDTHS},
+            "trials_for": {f"{width:g}": self.trials_for(width) for width in statistics.WIDTHS},
             "answer": self.sentences(),
         }
 
@@ -252,14 +295,30 @@ def profile_of_trials(found: Float[np.ndarray, "prompt position"], about: Mappin
     return Profile(found.mean(axis=0), kind="rate", measures="accuracy", samples=found, se=se, attrs=attrs)
 
 
+def at_ceiling(found: Shaped[np.ndarray, "prompt position"], mean: Resampled) -> bool:
+    """Whether all is right, or surely more than `CEILING` of it (`mean`, over trials)."""
+    return bool((found == 1).all()) or mean.interval[0] > CEILING
+
+
+def verdict_of_trials(found: Float[np.ndarray, "prompt position"], effort: str, measures: str) -> list[str]:
+    """Of scores from 0 to 1 by trial and place, the gaps and the verdict in words, as of an `AnswerCurve`."""
+    columns = gaps_of(found) | {"mean": found.mean(axis=1)}
+    limits = [(float(name == "mean") - 1.0, 1.0) for name in columns]
+    gaps = dict(zip(columns, resampled(np.stack(list(columns.values()), axis=1), limits), strict=True))
+    ceiling = at_ceiling(found, gaps.pop("mean"))
+    verdict = statistics.decide(gaps, statistics.EQUIVALENCE, ceiling=ceiling)
+    said = [
+        f"{name}: {signed(gap, measures)}: {statistics.gap_words(name, gap, statistics.EQUIVALENCE)}"
+        for name, gap in gaps.items()
+    ]
+    return [
+        *said,
+        f"verdict: {statistics.in_words(verdict, gaps, statistics.EQUIVALENCE, effort, found=found)}",
+    ]
+
+
 def _percent(one: Resampled) -> str:
     return f"{one.value:.0%} (95 % interval {one.interval[0]:.0%} to {one.interval[1]:.0%})"
-
-
-def gaps_of(found: Float[np.ndarray, "prompt position"]) -> list[Float[np.ndarray, "prompt"]]:
-    """`GAPS` within each trial."""
-    first, middle, last = found[:, 0], found[:, found.shape[1] // 2], found[:, -1]
-    return [first - middle, last - middle, first - last]
 
 
 def signed(one: Resampled, unit: str = "accuracy") -> str:

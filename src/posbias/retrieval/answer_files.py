@@ -1,6 +1,7 @@
 """Answers in a file of JSON lines: kept as they come, so that nothing is asked twice, or made elsewhere.
 
 A line has the prompt, its `id` (the beginning of the SHA-256 of the prompt) and, once there is one, the `answer`.
+An answer that was cut off (`scoring.CutOff`) has `cut_off` too, or the `finish_reason` length of a server.
 The first line of a file that posbias writes says who was asked, and how; nobody else's answers go there, and
 without an answer there is no file. A last line that a kill has cut short is dropped.
 """
@@ -20,6 +21,7 @@ from posbias.arguments import shortened
 from posbias.errors import DamagedError, InputFileError, OutputFileError
 from posbias.files import need_writable, write_text
 from posbias.input_files import json_lines, read_text
+from posbias.retrieval.scoring import CutOff
 from posbias.retrieval.trials import Trial
 from posbias.signatures import typed
 
@@ -74,7 +76,7 @@ def read_answers(path: str | os.PathLike[str]) -> dict[str, str]:
         if not isinstance(identity, str) or not isinstance(answer, str):
             key = "answer" if isinstance(identity, str) else "id"
             raise InputFileError(f"{line.where}: {key}: {shortened(row.get(key))} given, a text needed")
-        if answers.setdefault(identity, answer) != answer:
+        if answers.setdefault(identity, _answer_of(row)) != answer:
             raise InputFileError(f"{line.where}: id: {identity} has another answer before, one needed")
     if not answers:
         raise InputFileError(f"{path}: no answer in it; lines with id and answer needed")
@@ -132,7 +134,8 @@ class AnswerFile:
     def add(self, request: Request, answer: str) -> None:
         """Keep an answer: it is on its way to the disk when this returns. Raises `OutputFileError`."""
         self.known[request.id] = answer
-        self._append(request.as_dict() | {"answer": answer})
+        cut = {"cut_off": True} if isinstance(answer, CutOff) else {}
+        self._append(request.as_dict() | {"answer": answer} | cut)
 
     def _append(self, row: Mapping[str, Any]) -> None:
         if self._file is None:
@@ -164,7 +167,7 @@ class AnswerFile:
                 row.get("answer"), str
             ):
                 raise DamagedError(f"{line.where}: damaged, not an answer of posbias")
-            self.known[row["id"]] = row["answer"]
+            self.known[row["id"]] = _answer_of(row)
         self._begun = first is not None
 
     def _header(self) -> dict[str, Any]:
@@ -203,6 +206,11 @@ def _id_of(row: Mapping[str, Any]) -> Any:
     if "id" in row or not isinstance(row.get("prompt"), str):
         return row.get("id")
     return Request(0, "", None, row["prompt"]).id
+
+
+def _answer_of(row: Mapping[str, Any]) -> str:
+    cut = row.get("cut_off") is True or row.get("finish_reason") == "length"
+    return CutOff(row["answer"]) if cut else row["answer"]
 
 
 def _line(row: Mapping[str, Any]) -> str:

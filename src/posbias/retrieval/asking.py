@@ -23,7 +23,8 @@ from posbias.retrieval.answer_curve import AnswerCurve
 from posbias.retrieval.answer_files import AnswerFile, Request, requests_of
 from posbias.retrieval.documents import Documents, DocumentSet
 from posbias.retrieval.job import POSITIONS, RetrievalJob, retrieval_job
-from posbias.retrieval.scoring import Rule, is_right
+from posbias.retrieval.scoring import Rule, is_right, was_cut_off
+from posbias.retrieval.statistics import EQUIVALENCE
 from posbias.retrieval.trials import ALONE, ARMS, Keys, Needle, Trial, Trials
 from posbias.retrieval.words import TOKENS_A_WORD, Words, words_in
 from posbias.signatures import typed
@@ -85,6 +86,7 @@ def ask(
     asked_of: Mapping[str, Any] | None = None,
     concurrency: int = 1,
     until: float | None = None,
+    equivalence: float = EQUIVALENCE,
     on_event: OnEvent | None = None,
 ) -> AnswerCurve:
     """Ask a generator (prompt → text) for a fact at every position, in `job.prompts` trials.
@@ -94,17 +96,20 @@ def ask(
     `answers`: a file that keeps them and is asked first, whatever the job; `asked_of`: what decides an answer
     beside the prompt (a model's name, a system prompt), held against that file's. `concurrency` threads call the
     generator. With `until`, trials are asked until every gap's 95 % interval is at most ± `until`, and
-    `job.prompts` at most (`AnswerCurve.reached`). `on_event` hears of answered requests.
+    `job.prompts` at most (`AnswerCurve.reached`). `equivalence`: the difference in accuracy that counts as none.
+    A generator returns a `scoring.CutOff` where its tokens ran out. `on_event` hears of answered requests.
 
     Raises `InvalidValueError` for what cannot be right, `ModelError` where the generator returns no text, what the
     generator raises, and as `AnswerFile`.
     """
     job = job or _job_of(text, documents)
-    check_effort(until, concurrency)
+    check_effort(until, concurrency, equivalence)
     chosen: Rule = default_rule(job) if rule is None else rule
     trials = trials_of(job, text=text, documents=documents)
     round_ = job.prompts if until is None else min(FIRST_ROUND, job.prompts)
-    asked = _Asked(trials, job, chosen, str((asked_of or {}).get("model", "the generator")), until)
+    of = asked_of or {}
+    about = {"model": str(of.get("model", "the generator")), "most_out": of.get("most_out")}
+    asked = _Asked(trials, job, chosen, about | {"until": until, "equivalence": equivalence})
     with AnswerFile(answers, asked_of or {}) as file:
         while True:
             asked.add_until(round_, generator, file, concurrency, on_event or (lambda event: None))
@@ -124,10 +129,11 @@ def _job_of(text: str | None, documents: tuple[DocumentSet, ...] | None) -> Retr
     return retrieval_job("documents", positions=max(3, min(POSITIONS, fewest)), prompts=len(documents))
 
 
-def check_effort(until: float | None, concurrency: int) -> None:
-    """Raise `InvalidValueError` for a half-width or a number of threads that cannot be."""
-    if until is not None and not 0 < until < 1:
-        raise InvalidValueError(f"until: {shortened(until)} given, a number above 0 and below 1 needed")
+def check_effort(until: float | None, concurrency: int, equivalence: float = EQUIVALENCE) -> None:
+    """Raise `InvalidValueError` for a half-width, a number of threads or an equivalence that cannot be."""
+    for name, share in (("until", until), ("equivalence", equivalence)):
+        if share is not None and not 0 < share < 1:
+            raise InvalidValueError(f"{name}: expected a number above 0 and below 1, got {shortened(share)}")
     counted("concurrency", concurrency)
 
 
@@ -166,9 +172,10 @@ def answers_made_elsewhere(known: Mapping[str, str], name: str) -> Generator:
 class _Asked:
     """The trials answered so far, scored."""
 
-    def __init__(self, trials: Trials, job: RetrievalJob, rule: Rule, model: str, until: float | None):
-        self._trials, self._job, self._model, self._until = trials, job, model, until
+    def __init__(self, trials: Trials, job: RetrievalJob, rule: Rule, about: dict[str, Any]):
+        self._trials, self._job, self._about = trials, job, about
         self._rule: Rule = rule
+        self._cut_off: list[list[bool]] = []
         self._made: list[Trial] = []
         self._right: list[dict[str, list[tuple[bool, ...]]]] = []
         self._missed: tuple[str, str] | None = None
@@ -197,6 +204,8 @@ class _Asked:
                     for arm, prompts in answers.items()
                 }
             )
+            known = [file.known[_id(text)] for text in trial.asked]
+            self._cut_off.append([was_cut_off(one, trial, self._rule) for one in known])
             if self._missed is None and not self._right[-1][ALONE][0][0]:
                 right = trial.accepted[0][0] if trial.accepted else trial.answers[0]
                 self._missed = (file.known[_id(trial.arms[ALONE])], right)
@@ -206,7 +215,6 @@ class _Asked:
         words = [words_in(text) for trial in self._made for text in trial.asked]
         held = self._trials.documents(len(self._right)) if isinstance(self._trials, Documents) else {}
         return AnswerCurve(
-            model=self._model,
             job=encode(self._job) | {"prompts": len(self._right)} | held,
             rule=self._rule,
             found=np.array([[right[0] for right in row] for row in placed]),
@@ -215,8 +223,9 @@ class _Asked:
             depth=np.mean([trial.depths for trial in self._made], axis=0),
             words=float(np.mean(words)),
             chance=1 / len(self._made[0].answers) if self._job.task == "keys" else 0.0,
-            until=self._until,
             missed=self._missed,
+            cut_off=tuple(np.mean(self._cut_off, axis=0).tolist()),
+            **self._about,
         )
 
 

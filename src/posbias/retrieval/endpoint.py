@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from posbias.arguments import positive, shortened, whole
 from posbias.errors import InvalidValueError, ModelError
+from posbias.retrieval.scoring import CutOff
 from posbias.signatures import typed
 
 log = logging.getLogger(__name__)
@@ -37,11 +38,14 @@ _PATHS = {"chat": "chat/completions", "completion": "completions"}
 
 
 class _RefusedError(Exception):
-    """What another try may change; `wait` is what the server asks for, in seconds."""
+    """What another try may change; `wait` is what the server asks for, in seconds.
 
-    def __init__(self, why: str, wait: float = 0.0):
+    `unreachable`: no connection was made at all.
+    """
+
+    def __init__(self, why: str, wait: float = 0.0, unreachable: bool = False):
         super().__init__(why)
-        self.wait = wait
+        self.wait, self.unreachable = wait, unreachable
 
 
 class _NoRedirection(urllib.request.HTTPRedirectHandler):
@@ -59,7 +63,9 @@ class Endpoint:
     `system`: a system message (chat alone). `most_out`: tokens of an answer at most. `timeout`: seconds without
     a byte; `retries`: further tries after 408, 409, 425, 429, 5xx, a timeout, a broken connection or an answer
     that is none, with pauses of 1, 2, 4, … s or as `Retry-After` says, `LONGEST_WAIT` at most. Decoding is greedy
-    (temperature 0). Raises `InvalidValueError` for no address, and for a system message without a place.
+    (temperature 0). A chat's answer that is empty, or ends because its tokens ran out, is a `CutOff`. Where no
+    connection is made before the first answer, one further try is the last. Raises `InvalidValueError` for no
+    address, and for a system message without a place.
     """
 
     url: str
@@ -71,6 +77,7 @@ class Endpoint:
     timeout: float = 120.0
     retries: int = 5
     key: str | None = field(default=None, repr=False)
+    _reached: list[bool] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self):
         try:
@@ -113,10 +120,16 @@ class Endpoint:
             try:
                 return self._answer(prompt)
             except _RefusedError as error:
+                if not error.unreachable:
+                    self._reached.append(True)
+                times = "once" if tried == 0 else f"{tried + 1} times"
+                if not self._reached and tried >= min(1, self.retries):
+                    raise ModelError(
+                        f"endpoint: expected a server at {self.url}, got {error} (tried {times})"
+                    ) from None
                 if tried == self.retries:
-                    times = "once" if tried == 0 else f"{tried + 1} times"
                     raise ModelError(f"endpoint: {self.url} was asked {times}: {error}") from None
-                pause = min(LONGEST_WAIT, max(error.wait, 2.0**tried))
+                pause = min(LONGEST_WAIT, max(error.wait, 2.0**tried)) if self._reached else 0.5
                 log.info("%s: %s; asked again in %.0f s", self.url, error, pause)
                 time.sleep(pause)
         raise AssertionError
@@ -149,7 +162,11 @@ class Endpoint:
         except (OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             said = str(reason) or type(reason).__name__
-            raise _RefusedError("no answer in time" if isinstance(reason, TimeoutError) else said) from None
+            late = isinstance(reason, TimeoutError)
+            broken = late or isinstance(reason, (ConnectionResetError, BrokenPipeError))
+            unreachable = isinstance(error, urllib.error.URLError) and not broken
+            raise _RefusedError("no answer in time" if late else said, unreachable=unreachable) from None
+        self._reached.append(True)
         return self._text(content)
 
     def _refusal(self, error: urllib.error.HTTPError) -> Exception:
@@ -171,17 +188,20 @@ class Endpoint:
             raise _RefusedError(f"an answer of more than {LARGEST:,} bytes")
         try:
             choice = json.loads(content)["choices"][0]
-            text = choice["message"]["content"] if self.api == "chat" else choice["text"]
-        except (ValueError, LookupError, TypeError, RecursionError):
+            text = choice["message"].get("content") if self.api == "chat" else choice["text"]
+            ran_out = choice.get("finish_reason") == "length"
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise _RefusedError(
                 f"not an answer of this api: {shortened(content.decode(errors='replace'))}"
             ) from None
         if text is None:
             # a model that said nothing, or nothing but its reasoning
-            return ""
+            text = ""
         if not isinstance(text, str):
             raise _RefusedError(f"not an answer of this api: {shortened(text)} in the place of a text")
-        return text
+        # a text that is continued ends when its tokens run out; a reply in a chat ends by itself
+        cut = self.api == "chat" and (ran_out or not text.strip())
+        return CutOff(text) if cut else text
 
 
 def _words_of(body: str) -> str:

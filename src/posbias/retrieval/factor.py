@@ -17,8 +17,9 @@ from jaxtyping import Float
 
 from posbias.errors import InvalidValueError
 from posbias.profile import Profile
-from posbias.retrieval.answer_curve import GAPS, AnswerCurve, gaps_of, signed
+from posbias.retrieval.answer_curve import AnswerCurve, signed
 from posbias.retrieval.resampling import Resampled, apart, resampled
+from posbias.retrieval.statistics import ENDS, EQUIVALENCE, GAPS, gap_words, gaps_of
 from posbias.signatures import typed
 
 MEAN = "mean"
@@ -32,7 +33,7 @@ class CurveDifference:
     `MEAN` is that of the mean over places, each of `GAPS` that of a gap between places. Their intervals hold
     together, with those of all differences made at once. `dull`: the ways that are not told from chance, of which
     a gap may show where is copied from. `trials`: how many each has; `paired` says that they are the same ones;
-    `unit`: what is compared.
+    `unit`: what is compared; `equivalence`: the difference that counts as none.
     """
 
     way: str
@@ -42,21 +43,29 @@ class CurveDifference:
     trials: tuple[int, int]
     paired: bool = True
     unit: str = "accuracy"
+    equivalence: float = EQUIVALENCE
 
     @property
     def changed(self) -> list[str]:
         """The gaps that are told to differ."""
-        return [name for name in GAPS if self.numbers[name].sign]
+        return [name for name, gap in self._gaps.items() if gap.sign]
+
+    @property
+    def _gaps(self) -> dict[str, Resampled]:
+        return {name: gap for name, gap in self.numbers.items() if name != MEAN}
 
     @property
     def at_most(self) -> float:
         """The largest change of a gap, up or down, that the intervals leave."""
-        return max(abs(end) for name in GAPS for end in self.numbers[name].interval)
+        return max(abs(end) for gap in self._gaps.values() for end in gap.interval)
 
     @property
     def verdict(self) -> str:
-        """`changes the bias`, or `no difference told`."""
-        return "changes the bias" if self.changed else "no difference told"
+        """`changes the bias`, `no difference` (90 % intervals within ± `equivalence`), or `inconclusive`."""
+        if self.changed:
+            return "changes the bias"
+        alike = all(gap.within(self.equivalence) for gap in self._gaps.values())
+        return "no difference" if alike else "inconclusive"
 
     @property
     def _effort(self) -> str:
@@ -65,15 +74,18 @@ class CurveDifference:
     def sentences(self) -> list[str]:
         """In words: what it does to accuracy, and what to the effect of position."""
         mean = self.numbers[MEAN]
-        words = ("no difference told", "finds more", "finds less")
+        words = (gap_words(MEAN, mean, self.equivalence), "finds more", "finds less")
         said = [f"{self.way} against {self.against}: {signed(mean, self.unit)}: {words[mean.sign]}"]
         for name in self.changed:
             gap = self.numbers[name]
             said.append(f"{name} is {'larger' if gap.sign > 0 else 'smaller'} by {signed(gap, self.unit)}")
-        if not self.changed:
+        if self.verdict == "no difference":
+            said.append(f"position matters as much to both: no gap differs by more than {self.equivalence:g}")
+        elif not self.changed:
+            least = max(gap.detectable for gap in self._gaps.values())
             said.append(
-                f"position makes no difference that {self._effort} trials tell between the two: its gaps differ "
-                f"by {self.at_most:.2f} at most"
+                f"inconclusive whether position matters more to one: {self._effort} trials miss changes of a gap "
+                f"under {least:.2g}; gaps differ by {self.at_most:.2f} at most"
             )
         how = "the same trials, so differences are taken within them"
         said.append(
@@ -94,6 +106,7 @@ class CurveDifference:
             "trials": list(self.trials),
             "differences": {name: one.as_dict() for name, one in self.numbers.items()},
             "verdict": self.verdict,
+            "equivalence": self.equivalence,
             "at_chance": list(self.dull),
             "answer": self.sentences(),
         }
@@ -149,7 +162,7 @@ def _ways(*curves: AnswerCurve) -> list[list[np.ndarray]]:
 
 def _told(found: Float[np.ndarray, "prompt position"]) -> list[Float[np.ndarray, "prompt"]]:
     """By trial, the mean over places and the gaps."""
-    return [found.mean(axis=1), *gaps_of(found)]
+    return [found.mean(axis=1), *gaps_of(found).values()]
 
 
 @typed
@@ -161,23 +174,25 @@ def profile_difference(
     Where both are known to be of the same trials (`same_trials`), differences are taken within them, as by
     `curve_differences`; else the two are compared as unpaired. Their numbers of places may differ.
     """
-    rows = [None if one.kind != "rate" or one.tokens < 3 else one.samples for one in (p, q)]
+    rows = [None if one.kind != "rate" or one.tokens < 2 else one.samples for one in (p, q)]
     if p.measures != q.measures or any(one is None or len(one) < 2 for one in rows):
         return None
     columns = [_told(np.asarray(one, dtype=np.float64)) for one in rows]
-    names, paired = (MEAN, *GAPS), same_trials(p, q)
+    # two places have no middle
+    names: tuple[str, ...] = (MEAN, *GAPS) if min(p.tokens, q.tokens) > 2 else (MEAN, ENDS)
+    columns, paired = [[one[0], *one[1 - len(names) :]] for one in columns], same_trials(p, q)
     seed = int(p.attrs["job"].get("seed", 0)) if paired else 0
     if paired:
-        limits = [(-1.0, 1.0), *[(-2.0, 2.0)] * len(GAPS)]
+        limits = [(-1.0, 1.0), *[(-2.0, 2.0)] * (len(names) - 1)]
         within = np.stack([one - other for one, other in zip(*columns, strict=True)], axis=1)
         numbers = resampled(within, limits, seed, len(names))
     else:
-        limits = [(0.0, 1.0), *[(-1.0, 1.0)] * len(GAPS)]
+        limits = [(0.0, 1.0), *[(-1.0, 1.0)] * (len(names) - 1)]
         each = [resampled(np.stack(one, axis=1), limits, seed, len(names)) for one in columns]
         numbers = [apart(one, other) for one, other in zip(*each, strict=True)]
     dull = tuple(name for name, one in ((against, q), (way, p)) if one.attrs.get("able") is False)
     trials = (len(columns[0][0]), len(columns[1][0]))
-    found = dict(zip(names, numbers, strict=True))
+    found: dict[str, Resampled] = dict(zip(names, numbers, strict=True))
     return CurveDifference(way, against, found, dull, trials, paired, p.measures)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias import seeds
-from posbias.estimate import MOST_DRAWS, otherwise_at_most
+from posbias.estimate import MOST_DRAWS, otherwise_at_most, quantile_of_t
 
 RESAMPLES = 4000
 _AT_ONCE = 4_000_000
@@ -22,12 +22,17 @@ _AT_ONCE = 4_000_000
 
 @dataclass(frozen=True)
 class Resampled:
-    """A mean over `n` document sets, its standard error, and its 95 % interval from the paired bootstrap."""
+    """A mean over `n` document sets, its standard error, and its 95 % interval from the paired bootstrap.
+
+    `narrow` is its 90 % interval. Where `together` intervals hold at once, both are wider accordingly.
+    """
 
     value: float
     se: float
     interval: tuple[float, float]
     n: int
+    narrow: tuple[float, float] = (-math.inf, math.inf)
+    together: int = 1
 
     @property
     def half_width(self) -> float:
@@ -38,6 +43,27 @@ class Resampled:
         """1 or −1 where the interval lies on one side of 0, else 0."""
         low, high = self.interval
         return int(low > 0) - int(high < 0)
+
+    def within(self, bound: float) -> bool:
+        """Whether the 90 % interval lies within ± `bound`: equivalence, by two one-sided tests at 5 %.
+
+        And no nearer to the bound than a true difference of that size may seem (variance δ − δ²): where few trials
+        differ, resamples alone would promise too much.
+        """
+        freedom = max(1.0, self.n - 1.0)
+        reach = quantile_of_t(freedom, 1 - 0.05 / self.together) * math.sqrt(bound * (1 - bound) / freedom)
+        return -bound <= self.narrow[0] and self.narrow[1] <= bound and abs(self.value) + reach <= bound
+
+    @property
+    def detectable(self) -> float:
+        """The least true difference of shares whose interval leaves out 0 in 80 % of experiments.
+
+        k·se with k = t(.975) + t(.8), were the spread as seen; at least k²/(n − 1 + k²), where a difference of so
+        many trials, each right at one place and wrong at the other, would lie (variance δ − δ²).
+        """
+        freedom = max(1.0, self.n - 1.0)
+        k = quantile_of_t(freedom, 1 - 0.025 / self.together) + quantile_of_t(freedom, 0.8)
+        return max(0.0 if math.isnan(self.se) else k * self.se, k**2 / (freedom + k**2))
 
     def sets_for(self, half_width: float) -> int:
         """About how many sets an interval of ± `half_width` needs, were the spread as seen.
@@ -67,11 +93,12 @@ def apart(one: Resampled, other: Resampled) -> Resampled:
     means may be off that way ("MOVER": Zou & Donner 2008, Statistics in Medicine 27; Newcombe 1998 for shares). It
     has the level of theirs.
     """
-    value = one.value - other.value
-    (low, high), (other_low, other_high) = one.interval, other.interval
-    down = math.hypot(one.value - low, other_high - other.value)
-    up = math.hypot(high - one.value, other.value - other_low)
-    return Resampled(value, math.hypot(one.se, other.se), (value - down, value + up), min(one.n, other.n))
+    value, ends = one.value - other.value, []
+    for (low, high), (other_low, other_high) in ((one.interval, other.interval), (one.narrow, other.narrow)):
+        down = math.hypot(one.value - low, other_high - other.value)
+        up = math.hypot(high - one.value, other.value - other_low)
+        ends.append((value - down, value + up))
+    return Resampled(value, math.hypot(one.se, other.se), ends[0], min(one.n, other.n), ends[1], one.together)
 
 
 def resampled(
@@ -92,20 +119,23 @@ def resampled(
     drawn = _means(samples, seed, RESAMPLES * together) if sets > 1 else np.empty((0, len(means)))
     found = []
     for k, (least, most) in enumerate(limits):
-        if errors[k] > 0 and sets > 1:
-            low, high = np.quantile(drawn[:, k], _tails(sets, together)).tolist()
-        else:
-            others = otherwise_at_most(sets, 0.05 / together)
-            low, high = means[k] - others * (means[k] - least), means[k] + others * (most - means[k])
+        ends = []
+        for miss in (0.05 / together, 0.1 / together):
+            if errors[k] > 0 and sets > 1:
+                low, high = np.quantile(drawn[:, k], _tails(sets, miss)).tolist()
+            else:
+                others = otherwise_at_most(sets, miss)
+                low, high = means[k] - others * (means[k] - least), means[k] + others * (most - means[k])
+            ends.append((float(max(least, low)), float(min(most, high))))
         se = float(errors[k]) if sets > 1 else math.nan
-        found.append(Resampled(float(means[k]), se, (float(max(least, low)), float(min(most, high))), sets))
+        found.append(Resampled(float(means[k]), se, ends[0], sets, ends[1], together))
     return found
 
 
-def _tails(sets: int, together: int) -> list[float]:
-    from scipy.special import ndtr, stdtrit
+def _tails(sets: int, miss: float) -> list[float]:
+    from scipy.special import ndtr
 
-    tail = float(ndtr(-stdtrit(sets - 1, 1.0 - 0.025 / together) * math.sqrt(sets / (sets - 1))))
+    tail = float(ndtr(-quantile_of_t(sets - 1, 1.0 - miss / 2) * math.sqrt(sets / (sets - 1))))
     return [tail, 1.0 - tail]
 
 

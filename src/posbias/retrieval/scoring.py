@@ -12,6 +12,14 @@ from typing import Literal
 from posbias.retrieval.trials import Trial
 
 Rule = Literal["contains", "first"]
+
+
+class CutOff(str):
+    """An answer that ended because its tokens ran out, or that is empty where one was due."""
+
+    __slots__ = ()
+
+
 _ARTICLES = {"a", "an", "the"}
 
 
@@ -39,6 +47,16 @@ def is_right(answer: str, trial: Trial, rule: Rule = "contains") -> tuple[bool, 
         return tuple(place_in(answer, spellings) is not None for spellings in accepted)
     others = [_rank(answer, other) for other in trial.answers[1:]]
     return tuple(_is_first([_rank(answer, one) for one in spellings], others) for spellings in accepted)
+
+
+def was_cut_off(answer: str, trial: Trial, rule: Rule = "contains") -> bool:
+    """Whether an answer was cut off before the moved fact was right, and more of it might have been.
+
+    By the rule `first` an answer that has named another thing is wrong however it goes on.
+    """
+    if not isinstance(answer, CutOff) or is_right(answer, trial, rule)[0]:
+        return False
+    return rule == "contains" or place_in(answer, trial.answers[1:]) is None
 
 
 def _rank(answer: str, spelling: str) -> tuple[float, int]:

@@ -3,21 +3,24 @@
 A curve means something only where the model can do the task. Two things are asked first: does it pick the right
 thing more often than by chance, and is the right thing more likely than when somebody else is asked for? A
 model that copies whatever stands last passes the first question at that position, and fails the second.
-Comparisons between positions are differences within trials, so what makes a trial hard cancels.
+Comparisons between positions are differences within trials, so what makes a trial hard cancels. The middle is the
+mean of all inner places. `decide` gives the verdict of every curve, whoever was asked.
 """
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
-from posbias.arguments import one_of
+from posbias.arguments import one_of, positive
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate, about, otherwise_at_most
 from posbias.profile import Profile
+from posbias.retrieval.resampling import Resampled
 from posbias.signatures import typed
 from posbias.telling import not_told
 
@@ -28,6 +31,10 @@ QUANTITIES = ("accuracy", "choice", "margin", "margin_mean", "control_margin", "
 """What a curve has by position; `lift` is the margin against the others' mean less that of the control."""
 WIDTHS = (0.1, 0.05, 0.02)
 """Half-widths of a gap's interval in accuracy for which the number of trials is told."""
+EQUIVALENCE = 0.05
+"""A difference in accuracy up to this counts as none, unless another is wanted."""
+CLEAR = 0.25
+"""At chance is what surely goes less than so far from chance to always right; less surely, it is inconclusive."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +72,8 @@ class RetrievalCurve:
     quantity and position, a `Share` or an `Estimate` (nats). `gaps`: by quantity, first − middle, last − middle
     and first − last, within trials; without an error where no two trials differ. `overall`: choice and lift over
     all positions. `chance`: the share that guessing among the `candidates` gets right. `able` says whether the
-    curve means something, `verdict` its shape.
+    curve means something, `verdict` its shape. `equivalence`: the difference of margins, in nats, that counts as
+    none; without one no two places are said to be alike.
     """
 
     model: str
@@ -78,6 +86,7 @@ class RetrievalCurve:
     curves: dict[str, list[Share | Estimate]]
     gaps: dict[str, dict[str, Estimate]]
     overall: dict[str, Share | Estimate]
+    equivalence: float | None = None
 
     @property
     def chance(self) -> float:
@@ -89,28 +98,17 @@ class RetrievalCurve:
 
         Around a needle there is nothing else to copy: there a lift of 0 is no failure.
         """
-        return all(one.interval[0] > level for one, level in self._against_chance)
+        return above_chance(self._against_chance)
 
     @property
     def verdict(self) -> str:
-        """`U`, `primacy`, `recency`, `middle`, `none told`, or `at chance`: by the margins' gaps.
-
-        An end is favoured (or not) when its gap's 95 % interval (Student's t, paired) leaves 0 out.
-        """
-        if not self.able:
-            return "at chance"
-        return shape(*self._ends)
+        """One of `VERDICTS`, by the margins' gaps (`decide`): intervals are Student's t, paired."""
+        return decide(self.gaps["margin"], self.equivalence, self._against_chance)
 
     @property
     def ends(self) -> dict[str, str]:
-        """What is told of the first and the last place against the middle (`END_WORDS`); not of one at chance."""
-        return end_words(*(self._ends if self.able else (0, 0)))
-
-    @property
-    def _ends(self) -> tuple[int, int]:
-        """Whether first and last place are surely better (1) or worse (−1) than the middle, or neither (0)."""
-        first, last = (_sign(self.gaps["margin"][name]) for name in ("first - middle", "last - middle"))
-        return first, last
+        """The first and the last place against the middle (`compared`); inconclusive unless above chance."""
+        return ends_of(self.gaps["margin"], self.equivalence, self.able)
 
     @property
     def prompts_to_tell(self) -> dict[str, int | None]:
@@ -122,24 +120,26 @@ class RetrievalCurve:
         """What of the verdict the prompts do not tell, as `Profile.doubts` says it; none where all is told."""
         if not self.able:
             whether = f"it does better than chance{_would(self._chance_needs, 'its shares')}"
-            told = any(one.interval[1] <= level for one, level in self._against_chance)
-            return [] if told else not_told(self.prompts, [whether])
-        ends = zip(("first", "last"), self._ends, strict=True)
-        needed = {name: self.prompts_to_tell[f"{name} - middle"] for name, side in ends if side == 0}
+            return [] if self.verdict == "at chance" else not_told(self.prompts, [whether])
+        left = [name for name, said in self.ends.items() if said == END_WORDS[0]]
+        needed = {name: self.prompts_to_tell[f"{name} - middle"] for name in left}
         whether = [f"the {name} is favoured{_would(one, 'the difference')}" for name, one in needed.items()]
         return not_told(self.prompts, whether)
 
     @property
-    def _against_chance(self) -> list[tuple[Share | Estimate, float]]:
-        """Choice and, in a list, lift, each with what it must exceed for the curve to mean something."""
-        lift = [] if self.job["task"] == "needle" else [(self.overall["lift"], 0.0)]
-        return [(self.overall["choice"], self.chance), *lift]
+    def _against_chance(self) -> "Against":
+        """Choice and, in a list, lift, each with what it must exceed, and what it surely does not at chance.
+
+        A lift of ln 2 doubles the odds of the right thing.
+        """
+        lift = [] if self.job["task"] == "needle" else [(self.overall["lift"], 0.0, math.log(2))]
+        return [(self.overall["choice"], self.chance, self.chance + CLEAR * (1.0 - self.chance)), *lift]
 
     @property
     def _chance_needs(self) -> int | None:
         """About how many prompts would tell them from chance."""
         asked = self._against_chance
-        needed = [one.draws_to_tell(level) for one, level in asked if isinstance(one, Estimate)]
+        needed = [one.draws_to_tell(level) for one, level, _ in asked if isinstance(one, Estimate)]
         return max(filter(None, needed), default=None)
 
     def profile(self, quantity: str = "accuracy") -> Profile:
@@ -164,15 +164,14 @@ class RetrievalCurve:
         if not self.able:
             return [*said, self._not_able()]
         for name, gap in self.gaps["margin"].items():
-            words = ("the last favoured", "the first favoured") if name == ENDS else _AGAINST_MIDDLE
-            told = {-1: words[0], 0: "no difference told", 1: words[1]}[_sign(gap)]
             low, high = gap.interval
             said.append(
-                f"{name}: {gap} nats (95 % interval {low:.2f} to {high:.2f}), "
-                f"{self.gaps['accuracy'][name]} in accuracy: {told}{_needed(self.prompts_to_tell[name])}"
+                f"{name}: {gap} nats (95 % interval {low:.2f} to {high:.2f}), {self.gaps['accuracy'][name]} in "
+                f"accuracy: {gap_words(name, gap, self.equivalence)}{_needed(self.prompts_to_tell[name])}"
             )
-        other = other_end(self.verdict, self.ends, f"{self.prompts} prompts")
-        return [*said, *self._widths(), f"verdict: {VERDICTS[self.verdict]}{other}"]
+        effort = f"{self.prompts} prompts"
+        verdict = in_words(self.verdict, self.gaps["margin"], self.equivalence, effort, " nats")
+        return [*said, *self._widths(), f"verdict: {verdict}"]
 
     def _widths(self) -> list[str]:
         """How well the gaps in accuracy are known, and what it takes to know them better."""
@@ -191,13 +190,11 @@ class RetrievalCurve:
         ]
 
     def _not_able(self) -> str:
-        """That it is at chance, or with too few prompts to say so of what lies above."""
-        if any(one.value <= level for one, level in self._against_chance):
+        """That it is at chance, or that this is open."""
+        if self.verdict == "at chance":
             return "at chance: the curve shows where it copies from, not what it can find"
-        return (
-            f"not told apart from chance by {self.prompts} prompts{_would(self._chance_needs, 'its shares')}: "
-            "the curve may show where it copies from, not what it can find"
-        )
+        would = _would(self._chance_needs, "its shares")
+        return f"inconclusive: {self.prompts} prompts do not distinguish it from chance{would}: {MAY_COPY}"
 
     def as_dict(self) -> dict[str, Any]:
         """Everything as plain dictionaries and lists, ready for JSON."""
@@ -216,6 +213,8 @@ class RetrievalCurve:
             "able": self.able,
             "verdict": self.verdict,
             "ends": self.ends,
+            "equivalence": self.equivalence,
+            "detectable": detectable_of(self.gaps["margin"]),
             "doubts": self.doubts,
             "overall": {
                 "choice": _plain(self.overall["choice"], 0.0, 1.0),
@@ -232,58 +231,139 @@ class RetrievalCurve:
 
 
 ENDS = "first - last"
-_AGAINST_MIDDLE = ("at a disadvantage", "favoured")
+GAPS = ("first - middle", "last - middle", ENDS)
+MAY_COPY = "the curve may show where it copies from, not what it can find"
 VERDICTS = {
     "U": "a U: both ends are found better than the middle",
     "primacy": "primacy: the first place is found better than the middle",
     "recency": "recency: the last place is found better than the middle",
     "middle": "the middle is found better than an end",
-    "none told": "no difference between the ends and the middle can be told",
+    "no difference": "no difference beyond {equivalence} between the ends and the middle",
+    "inconclusive": "inconclusive: {misses}",
+    "at ceiling": "at ceiling: {right} right, ask something harder",
+    "at chance": f"at chance: {MAY_COPY}",
+    "cut off": "none: too many answers were cut off",
 }
-"""The shapes of a curve in words."""
+"""What a curve can be, in words; the middle is the mean of all inner places."""
+END_WORDS = ("inconclusive", "favoured", "no difference", "at a disadvantage")
+"""What an end can be against the middle; of one whose difference has the sign 1, the second, of −1, the last."""
 
 
-END_WORDS = ("not told", "favoured", "at a disadvantage")
-"""What is told of an end whose difference to the middle has the sign 0, 1 or −1."""
+Gap = Estimate | Resampled
+Against = Sequence[tuple[Share | Estimate | Resampled, float, float]]
+"""Numbers, the level that each must exceed, and one that it stays below at chance."""
 
 
-def end_words(first: int, last: int) -> dict[str, str]:
-    """What is told of each end, by its name."""
-    return {"first": END_WORDS[first], "last": END_WORDS[last]}
+def gaps_of(found: Float[np.ndarray, "prompt position"]) -> dict[str, Float[np.ndarray, "prompt"]]:
+    """`GAPS` within each trial, the middle being the mean of all inner places; of two, first − last alone."""
+    first, inner, last = found[:, 0], found[:, 1:-1], found[:, -1]
+    if not inner.shape[1]:
+        return {ENDS: first - last}
+    middle = inner.mean(axis=1)
+    return dict(zip(GAPS, (first - middle, last - middle, first - last), strict=True))
 
 
-def other_end(verdict: str, ends: dict[str, str], effort: str) -> str:
-    """What is told of the end that a verdict on one end leaves open, to be put behind the verdict."""
-    if verdict not in ("primacy", "recency"):
-        return ""
-    place = "last" if verdict == "primacy" else "first"
-    if ends[place] == END_WORDS[-1]:
-        return f", the {place} worse"
-    return f"; of the {place}, {effort} do not tell"
+def above_chance(against: Against) -> bool:
+    """Whether each number's 95 % interval lies above its level."""
+    return all(one.interval[0] > level for one, level, _ in against)
 
 
-def shape(first: int, last: int) -> str:
-    """The shape of a curve whose ends are told to be better (1) or worse (−1) than the middle, or neither (0)."""
-    if first > 0 and last > 0:
-        return "U"
+def decide(
+    gaps: Mapping[str, Gap], equivalence: float | None, against: Against = (), *, ceiling: bool = False
+) -> str:
+    """The verdict of a curve, one of `VERDICTS`; every place that prints one asks here.
+
+    Each number of `against` must lie above its level, by its 95 % interval; where one surely does not, the curve
+    is at chance, else inconclusive. An end is favoured or not where its gap's 95 % interval leaves out 0 (of two
+    places, against the other one). Where neither is, the curve is at `ceiling`, or without difference if the 90 %
+    interval of every gap lies within ± `equivalence`; else it is inconclusive.
+    """
+    if not above_chance(against):
+        return "at chance" if any(one.interval[1] < most for one, _, most in against) else "inconclusive"
+    if GAPS[0] in gaps:
+        first, last = (_sign(gaps[name]) for name in GAPS[:2])
+    else:
+        first, last = max(0, _sign(gaps[ENDS])), max(0, -_sign(gaps[ENDS]))
     if first > 0 or last > 0:
-        return "primacy" if first > 0 else "recency"
-    return "middle" if first < 0 or last < 0 else "none told"
+        return "U" if first > 0 and last > 0 else "primacy" if first > 0 else "recency"
+    if first < 0 or last < 0:
+        return "middle"
+    if ceiling:
+        return "at ceiling"
+    alike = equivalence is not None and all(gap.within(equivalence) for gap in gaps.values())
+    return "no difference" if alike else "inconclusive"
+
+
+def compared(gap: Gap, equivalence: float | None) -> str:
+    """One of `END_WORDS` for a difference: by its 95 % interval, or its 90 % interval within ± `equivalence`."""
+    small = equivalence is not None and gap.within(equivalence)
+    return END_WORDS[_sign(gap) or 2 * small]
+
+
+def ends_of(gaps: Mapping[str, Gap], equivalence: float | None, able: bool = True) -> dict[str, str]:
+    """The first and the last place against the middle, each one of `END_WORDS`."""
+    ends = zip(("first", "last"), GAPS, strict=False)
+    return {end: compared(gaps[name], equivalence) if able else END_WORDS[0] for end, name in ends}
+
+
+def detectable_of(gaps: Mapping[str, Gap]) -> dict[str, float | None]:
+    """By gap, the least one that so many trials would show; None where no two trials differ."""
+    return {name: gap.detectable if math.isfinite(gap.detectable) else None for name, gap in gaps.items()}
+
+
+def gap_words(name: str, gap: Gap, equivalence: float | None) -> str:
+    """A difference of two places in words."""
+    said = compared(gap, equivalence)
+    if said == "no difference":
+        return f"no difference beyond {equivalence:g}"
+    if name == ENDS and said != END_WORDS[0]:
+        return f"the {'first' if said == END_WORDS[1] else 'last'} favoured"
+    return said
+
+
+def in_words(
+    verdict: str,
+    gaps: Mapping[str, Gap],
+    equivalence: float | None,
+    effort: str,
+    unit: str = "",
+    found: Any = None,
+) -> str:
+    """A verdict in words; of one on one end, what is known of the other. `effort` is the number of trials."""
+    misses = f"{effort} miss gaps under {{:.2g}}{unit}"
+    rests_on = [gap.detectable for name, gap in gaps.items() if name != ENDS or len(gaps) == 1]
+    least = max(filter(math.isfinite, rests_on), default=math.nan)
+    right = "nearly all" if found is None else f"{found.sum():,.0f} of {found.size:,}"
+    said = VERDICTS[verdict].format(equivalence=equivalence, misses=misses.format(least), right=right)
+    if verdict not in ("primacy", "recency"):
+        return said
+    place = "last" if verdict == "primacy" else "first"
+    if GAPS[0] not in gaps:
+        return said.replace("middle", place)
+    other = gaps[f"{place} - middle"]
+    words = {
+        "at a disadvantage": f", the {place} worse",
+        "no difference": f", the {place} not beyond {equivalence}",
+        "inconclusive": f"; of the {place}, {misses.format(other.detectable)}",
+    }
+    return said + words[compared(other, equivalence)]
 
 
 @typed
-def retrieval_curve(retrieval: "xr.Dataset") -> RetrievalCurve:
+def retrieval_curve(retrieval: "xr.Dataset", equivalence: float | None = None) -> RetrievalCurve:
     """The curve of a dataset that `retrieve` made: means over prompts, which are independent.
 
-    Raises `InvalidValueError` for a dataset that is no retrieval.
+    `equivalence`: nats up to which a difference of margins counts as none. Raises `InvalidValueError` for a
+    dataset that is no retrieval, and for an equivalence that is not above 0.
     """
+    if equivalence is not None:
+        positive("equivalence", equivalence)
     if retrieval.attrs.get("posbias_kind") != "retrieval":
         raise InvalidValueError(
             f"retrieval: a dataset of kind {retrieval.attrs.get('posbias_kind')!r} given, 'retrieval' needed"
         )
     held = {name: np.asarray(retrieval[name].values) for name in QUANTITIES if name in retrieval}
     held["lift"] = (retrieval["margin_mean"] - retrieval["control_margin_mean"]).values
-    first, middle, last = 0, retrieval.sizes["position"] // 2, -1
     curves: dict[str, list[Share | Estimate]] = {
         name: [
             Share.of(column) if name in ("accuracy", "choice") else Estimate.of(column)
@@ -292,12 +372,7 @@ def retrieval_curve(retrieval: "xr.Dataset") -> RetrievalCurve:
         for name in QUANTITIES
     }
     gaps = {
-        name: {
-            "first - middle": _difference(held[name][:, first], held[name][:, middle]),
-            "last - middle": _difference(held[name][:, last], held[name][:, middle]),
-            ENDS: _difference(held[name][:, first], held[name][:, last]),
-        }
-        for name in QUANTITIES
+        name: {gap: _difference(column) for gap, column in gaps_of(held[name]).items()} for name in QUANTITIES
     }
     choice = Estimate.of(held["choice"].mean(axis=1))
     return RetrievalCurve(
@@ -314,16 +389,17 @@ def retrieval_curve(retrieval: "xr.Dataset") -> RetrievalCurve:
             "choice": Share.alike(choice.value, choice.n or 1) if choice.se == 0 else choice,
             "lift": Estimate.of(held["lift"].mean(axis=1)),
         },
+        equivalence=equivalence,
     )
 
 
-def _difference(here: Float[np.ndarray, "prompt"], there: Float[np.ndarray, "prompt"]) -> Estimate:
+def _difference(within: Float[np.ndarray, "prompt"]) -> Estimate:
     """The mean of paired differences; where all are the same, prompts do not say how sure that is."""
-    found = Estimate.of(here - there)
+    found = Estimate.of(within)
     return found if found.se else Estimate(found.value, math.nan, found.n)
 
 
-def _sign(gap: Estimate) -> int:
+def _sign(gap: Gap) -> int:
     low, high = gap.interval
     return int(low > 0) - int(high < 0)
 

@@ -9,10 +9,13 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from answers import faults
 from command import called
 from http_servers import prompt_of, serving
+
+from posbias.retrieval.answer_files import Request
 
 POSBIAS = Path(sys.executable).with_name("posbias")
 LISTS = ("--pairs", 6, "--positions", 3, "--wording", "json")
@@ -245,7 +248,10 @@ def test_what_was_answered_before_a_kill_is_not_asked_again(how):
             ["m", "--endpoint", "http://localhost/v1", "--system", "x", "--api", "completion"],
             "system: given with",
         ),
-        (["m", "--endpoint", "http://localhost/v1", "--until", "2"], "until: 2.0 given"),
+        (
+            ["m", "--endpoint", "http://localhost/v1", "--until", "2"],
+            "until: expected a number above 0 and below 1",
+        ),
         (
             ["m", "--endpoint", "http://localhost/v1", "--system", "x", "--system", "x"],
             "system: one value given twice",
@@ -327,7 +333,7 @@ def test_no_server_is_one_clear_line(monkeypatch):
         port = free.getsockname()[1]
     done = called("retrieve", "m", "--endpoint", f"http://127.0.0.1:{port}/v1", *SMALL, "-q")
     assert done.returncode == 2
-    assert "was asked 6 times" in done.stderr.splitlines()[-1]
+    assert f"expected a server at http://127.0.0.1:{port}/v1, got " in done.stderr.splitlines()[-1]
 
 
 def test_the_key_is_written_nowhere(monkeypatch):
@@ -338,3 +344,67 @@ def test_the_key_is_written_nowhere(monkeypatch):
     for path in Path().rglob("*"):
         assert not path.is_file() or b"very-secret" not in path.read_bytes()
     assert os.environ["OPENAI_API_KEY"] == "very-secret"
+
+
+def own_questions():
+    """60 questions, each with one document of ten that holds the answer."""
+    for k in range(60):
+        row = {
+            "question": f"where is {k}?",
+            "documents": [f"It is at w{k}x."],
+            "gold": 0,
+            "answers": [f"w{k}x"],
+        }
+        row["documents"] += [f"Report {j}: nothing." for j in range(9)]
+        yield json.dumps(row) + "\n"
+
+
+def finds(rate):
+    """Finds what stands at a place (from 0; None alone) with this rate, by a draw of the prompt's own."""
+
+    def answer(number, body):
+        prompt = prompt_of(body)
+        listed = re.findall(r"Document \[\d+\] (.*)", prompt)
+        place = next((k for k, text in enumerate(listed) if text.startswith("It is at")), None)
+        if place is None or int(Request(0, "", None, prompt).id, 16) / 2**64 >= rate(
+            place if len(listed) > 1 else None
+        ):
+            return ("reason", "stop", "I do not know.")
+        return ("reason", "stop", re.findall(r"w\d+x", listed[place])[0])
+
+    return answer
+
+
+def reasons(number, body):
+    """Thinks aloud before it answers, for 40 tokens."""
+    if body["max_tokens"] < 64:
+        return ("reason", "length", "Let me look at each of the documents in turn" if number % 2 else None)
+    return finds(lambda place: 1.0)(number, body)
+
+
+@pytest.mark.parametrize(
+    ("server", "verdict", "said"),
+    [
+        (finds(lambda place: 0.9 if place in (None, 8, 9) else 0.4), "recency", "recency: the last place is"),
+        (finds(lambda place: 0.7), "inconclusive", r"inconclusive: 60 questions miss gaps under 0\.(1|2)\d\b"),
+        (finds(lambda place: 1.0), "at ceiling", "at ceiling: 600 of 600 right, ask something harder"),
+        (finds(lambda place: 0.0), "at chance", "at chance"),
+        (reasons, "cut off", "600 of 600 answers were cut off .*--answer-tokens 64"),
+    ],
+    ids=["recency", "without", "ceiling", "chance", "cut off"],
+)  # fmt: skip
+def test_sixty_questions_and_a_server_of_ones_own(here, server, verdict, said):
+    (here / "q.jsonl").write_text("".join(own_questions()))
+    words = ("--trials", "q.jsonl", "--positions", 10)
+    with serving(server) as running:
+        told, _ = asked(running, *words)
+        again = called("retrieve", "toy/model", "--endpoint", running.url, *words)
+        more, _ = asked(running, *words, "--answer-tokens", 64) if verdict == "cut off" else (told, "")
+    (curve,) = told["curves"]
+    assert (curve["verdict"], curve["job"]["positions"]) == (verdict, 10)
+    found = np.array(curve["found"])
+    gap = (found[:, -1] - found[:, 1:-1].mean(axis=1)).mean()
+    assert curve["differences"]["last - middle"]["value"] == pytest.approx(gap)
+    assert re.search(said, "\n".join(curve["answer"]))
+    assert curve["answer"][-1] in again.stdout
+    assert more["curves"][0]["verdict"] == ("at ceiling" if verdict == "cut off" else verdict)

@@ -62,7 +62,7 @@ def test_templates_and_system_messages_are_held_against_the_first_on_the_same_tr
     assert [one["name"] for one in told["ways"]] == ["completion", "chat", "chat, system message 1"]
     assert [one["asked"]["system"] for one in told["ways"]] == [None, None, "Take care."]
     (template, careful), (back,) = told["differences"][0], turned["differences"][0]
-    assert template["verdict"] == "no difference told"
+    assert template["verdict"] == "inconclusive"
     assert all(one["value"] == 0 for one in template["differences"].values())
     assert careful["verdict"] == "changes the bias"
     assert careful["differences"]["first - middle"]["value"] == -1
@@ -90,7 +90,7 @@ def test_ways_to_ask_are_a_table_and_sentences():
         )  # fmt: skip
     assert done.stdout.count("asked as") == 2
     assert re.search(
-        r"^chat, system message 1 +1\.00 \[0\.\d\d, 1\.00\] .* none told$", done.stdout, re.MULTILINE
+        r"^chat, system message 1 +1\.00 \[0\.\d\d, 1\.00\] .* at ceiling$", done.stdout, re.MULTILINE
     )
     assert "first - middle is smaller by -1.000" in done.stdout
     assert "chat, system message 1: 'Take care.'" in done.stdout

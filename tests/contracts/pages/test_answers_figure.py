@@ -78,7 +78,7 @@ def test_a_figure_says_model_trials_and_what_cannot_be_told():
     assert "toy, 40 trials" in answers_figure([able]).get_suptitle()
     assert "not told" not in answers_figure([able]).get_suptitle()
     figure = answers_figure([able, dull])
-    assert "not told to be found more often than guessed or copied at 16" in figure.get_suptitle()
+    assert "not shown to be found more often than guessed or copied at 16" in figure.get_suptitle()
     assert picture_bytes(figure, "svg") == picture_bytes(answers_figure([able, dull]), "svg")
 
 
