@@ -21,6 +21,8 @@ def compare(
     q: Path,
     *,
     by_share: shared.Flag = False,
+    tokens: shared.ContextLength = None,
+    columns: shared.Columns = None,
     plot: Path | None = None,
     seed: shared.Seed = 0,
     json: shared.Json = False,
@@ -50,7 +52,9 @@ def compare(
     shared.check_targets(None, plot, p, q)
     for given in (p, q):
         need_profile(given)
-    profile, reference = read(p), read(q)
+    profile, reference = (
+        read(one, tokens=tokens, columns=shared.column_names(columns)) for one in (p, q)
+    )
     comparison = compare(profile, reference, by_share=by_share, seed=seed)
     if plot is not None:
         _draw(comparison, p.name, plot)
@@ -106,20 +110,17 @@ def _notes(comparison: "Comparison", profiles: "list[tuple[str, Profile]]") -> l
 
 def _by_place(names: tuple[str, str], *profiles: "Profile") -> list[str]:
     """Two curves of rates side by side, with their intervals; nothing where they have unlike numbers of places."""
-    import numpy as np
-
-    from posbias.reports.numbers import places_of
-    from posbias.telling import intervals
+    from posbias.reports.numbers import limits, places_of
 
     if len({one.tokens for one in profiles}) > 1:
         return []
-    columns = []
-    for one in profiles:
-        se, draws = one.se, 0 if one.samples is None else len(one.samples)
-        ends = intervals(one.mass, np.zeros(one.tokens) if se is None else np.asarray(se), draws, one.kind)
-        columns.append(
-            [f"{value:.2f} [{low:.2f}, {high:.2f}]" for value, low, high in zip(one.mass, *ends, strict=True)]
-        )
+    columns = [
+        [f"{value:.2f} [{low:.2f}, {high:.2f}]" for value, low, high in zip(one.mass, *ends, strict=True)]
+        for one in profiles
+        if (ends := limits(one)) is not None
+    ]
+    if len(columns) < len(profiles):
+        return []
     places = [f"{place:g}" for place in places_of(profiles[0])]
     return ["", *table(["place", *names], list(map(list, zip(places, *columns, strict=True))))]
 

@@ -3,24 +3,34 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from posbias.imports.records import Record
+from posbias.core.tables import bare_name
+from posbias.imports.columns import Choice
 from posbias.profile import Profile
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Curves = dict[float | None, Profile]
+"""A profile for each context length; under None where lengths are not known, or all are taken together."""
 
 
 @dataclass(frozen=True)
 class Format:
     """Files of one writer: `needs` lists columns that all have, each as the names that it may have.
 
-    `read` makes a profile of the records of a file or folder and, where it has several, of the one model named;
-    its attribute "read_as" says in a line what the file was taken for. `source` is the key of what to cite.
+    `read` makes profiles of the rows of a file or folder; their attribute "read_as" says in a line what the file was
+    taken for. `source` is the key of what to cite. With `apart` each file of a folder is a task of its own.
     """
 
     name: str
     needs: tuple[tuple[str, ...], ...]
-    read: Callable[[Sequence[Record], Path, str | None], Profile]
+    read: "Callable[[pd.DataFrame, Path, Choice], Curves]"
     source: str = ""
+    apart: bool = False
 
     def missing(self, columns: Sequence[str]) -> list[str]:
         """What of `needs` a file with these columns lacks, by the first name of each."""
-        return [names[0] for names in self.needs if not any(name in columns for name in names)]
+        found = {bare_name(column) for column in columns}
+        return [names[0] for names in self.needs if found.isdisjoint(map(bare_name, names))]

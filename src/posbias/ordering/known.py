@@ -25,8 +25,8 @@ def known_profiles() -> dict[str, Path]:
 
 
 @typed
-def profile_of(source: str) -> Profile:
-    """The profile of a model that comes along, or of whatever `posbias.read` reads.
+def profile_of(source: str, **chosen: Any) -> Profile:
+    """The profile of a model that comes along, or of whatever `posbias.read` reads, `chosen` as it takes it.
 
     Raises `InputFileError` for what is none of these, `MissingPackageError` for an .nc without xarray.
     """
@@ -42,7 +42,7 @@ def profile_of(source: str) -> Profile:
             "--positions N` measures another, into a folder to give here"
         )
         raise InputFileError(f"{source}: no such file and no profile of a known model{close}")
-    return read(path)
+    return read(path, **chosen)
 
 
 def of_places(samples: Float[np.ndarray, "trial place"], attrs: dict[str, Any]) -> Profile:

@@ -36,16 +36,19 @@ class ProfileReport:
 def end_claims(profile: Profile) -> tuple[Judged, ...]:
     """Whether the first and the last place lie above the middle one, judged by paired differences of the samples.
 
+    Of two places, whether the first lies above the last.
+
     Differences of rates count from 0.02 on; other numbers have no such scale. Without two samples, or with samples
     that all differ alike, a claim is undecided.
     """
     middle, rows, places = profile.tokens // 2, profile.samples, places_of(profile)
     told = []
-    for name, place in ENDS.items():
+    other = "last" if profile.tokens == 2 else "middle"
+    for name, place in list(ENDS.items())[: 1 if profile.tokens == 2 else 2]:
         claim = Claim(
-            f"elsewhere/{name}-above-middle",
+            f"elsewhere/{name}-above-{other}",
             "results made elsewhere",
-            f"The {name} place is above the middle one",
+            f"The {name} place is above the {other} one",
             test=Above(least=LEAST if profile.kind == "rate" else 0.0),
             provenance="ours",
             scope=told_as(profile),
@@ -76,10 +79,10 @@ def write_profile_report(profile: Profile, folder: str | os.PathLike[str], *, ti
     """Write `report.html`, the curve (`profile.svg`, `profile.png`) and its numbers (`profile.csv`) into a folder.
 
     Raises `MissingPackageError` without matplotlib or jinja2, `OutputFileError` if a file cannot be written, and
-    `InvalidValueError` for a profile of fewer than three positions.
+    `InvalidValueError` for a profile of one position.
     """
-    if profile.tokens < 3:
-        raise InvalidValueError(f"profile: {profile.tokens} positions given, three or more needed")
+    if profile.tokens < 2:
+        raise InvalidValueError(f"profile: expected two positions or more, got {profile.tokens}")
     require("jinja2", "matplotlib")
     from posbias.plots import draw_profile, new_figure, picture_bytes
     from posbias.reports.figures import Illustration
@@ -155,6 +158,9 @@ def _sure(profile: Profile, claims: tuple[Judged, ...]) -> str:
         )
     rows = str(profile.attrs.get("rows", "prompts" if profile.kind != "rate" else "trials"))
     told = [f"Every number is a mean over {samples} {rows}."]
+    if counts := [of for _, of in profile.attrs.get("counts", ())]:
+        many = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+        told = [f"Every number is a share of {many} answers."]
     told += [f"{doubt[0].upper()}{doubt[1:]}." for doubt in profile.doubts]
     told += [_end(claim) for claim in claims]
     if profile.attrs.get("able") is False:
