@@ -52,9 +52,7 @@ def compare(
     shared.check_targets(None, plot, p, q)
     for given in (p, q):
         need_profile(given)
-    profile, reference = (
-        read(one, tokens=tokens, columns=shared.column_names(columns)) for one in (p, q)
-    )
+    profile, reference = (read(one, tokens=tokens, columns=shared.column_names(columns)) for one in (p, q))
     comparison = compare(profile, reference, by_share=by_share, seed=seed)
     if plot is not None:
         _draw(comparison, p.name, plot)
@@ -127,7 +125,7 @@ def _by_place(names: tuple[str, str], *profiles: "Profile") -> list[str]:
 
 def _beyond_position(comparison: "Comparison") -> "tuple[tuple[Residual, ...], str] | None":
     """What attributions hold beside the mass they are compared with, and in words; None for other profiles."""
-    from posbias.imports.attributions import MEASURES
+    from posbias.imports.trials import MEASURES
     from posbias.normalised import prior_normalised, residuals, sentence
 
     profile, prior = comparison.profiles["p"], comparison.reference

@@ -63,7 +63,9 @@ def order(
         in_tokens=given.unit == "tokens",
     )
     if out is not None:
-        write_text(out, given.text(found.permutation if found.verdict == "reorder" else range(len(given.scores))))
+        write_text(
+            out, given.text(found.permutation if found.verdict == "reorder" else range(len(given.scores)))
+        )
     answer = found.as_dict() | {"lengths_in": given.unit, "scores": given.note} | read_as({"profile": worth})
     lengths = {"characters": "characters of the texts, no tokens given", None: "not given, taken to be equal"}
     notes = [] if given.unit == "tokens" else [f"lengths: {lengths[given.unit]}"]

@@ -119,7 +119,9 @@ def _report_profile(path: Path, options: Options) -> None:
         folder = place if len(curves) == 1 else place / f"{length:.0f}-tokens"
         title = path.name if len(curves) == 1 else f"{path.name}, {length:,.0f} tokens"
         made = write_profile_report(profile, folder, title=title)
-        answers.append({"page": str(made.page), "answer": made.answer} | {"read_as": {"source": made.read_as}})
+        answers.append(
+            {"page": str(made.page), "answer": made.answer} | {"read_as": {"source": made.read_as}}
+        )
         answers[-1]["claims"] = [one.as_dict() for one in made.claims]
         lines += [*([""] if lines else []), made.read_as, "", *made.answer, "", f"report: {made.page}"]
     more = {"lengths": answers} if len(answers) > 1 else {}

@@ -1,8 +1,8 @@
 """Tables as people and tools write them: CSV, TSV, JSON and JSON lines, also gzipped, as pandas DataFrames.
 
 A row is a line or an object; its label in the index says where it stands ("FILE: line 3"), for errors. JSON may be
-a list of objects, one object a line, results within an object, or any form that pandas writes with names of columns
-(columns, index, records, split, table, lists by column). Cells stay as they are written: text in CSV.
+a list of objects, one object a line, results within an object, or any form in which pandas writes names of columns
+(columns, index, records, split, table) or lists by column. Cells stay as they are written: text in CSV.
 """
 
 import ast
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 PLAIN = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 KINDS = (*PLAIN, *(f"{kind}.gz" for kind in PLAIN))
 """What the names of files with tables end with."""
-_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z][a-z])")
-_SAID = {"percent", "pct", "perc", "percentage", "mean", "avg", "average"}
+_MEANS = {"percent", "pct", "perc", "percentage", "mean", "avg", "average"}
 Row = tuple[str, dict[str, Any]]
 
 
@@ -36,8 +35,8 @@ Row = tuple[str, dict[str, Any]]
 class Names:
     """What columns may be called: `known` bare names tell columns from rows, and results from what is around them.
 
-    Of what is around results, the plain values of names in `around` count for every row. `cells` are columns whose
-    cells may be lists: an object with one of them is a row.
+    Of what is around results, the values of names in `around` count for every row. `cells` are columns whose cells
+    may be lists: an object with one of them is a row.
     """
 
     known: Collection[str] = ()
@@ -49,16 +48,21 @@ class Names:
         return sum(bare_name(column) in self.known or column in self.cells for column in columns)
 
 
-def plain_name(column: str) -> str:
-    """A column's name in small letters: "Gold Position" and "goldPosition" are gold_position, "Acc (%)" acc_percent."""
-    words = _WORD.sub("_", str(column)).replace("%", " percent ").lower()
+def plain_name(column: Any) -> str:
+    """A column's name in small letters: "Gold Position" and "goldPosition" are gold_position, "%" is percent."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])", "_", str(column)).replace("%", " percent ").lower()
     return re.sub(r"[^a-z0-9]+", "_", words).strip("_")
 
 
-def bare_name(column: str) -> str:
+def bare_name(column: Any) -> str:
     """A plain name without underscores, and without words for a mean or per cent: "acc_percent" is acc."""
     words = plain_name(column).split("_")
-    return "".join([word for word in words if word not in _SAID] or words)
+    return "".join([word for word in words if word not in _MEANS] or words)
+
+
+def unexpected(where: Any, what: str, got: Any) -> InputFileError:
+    """An error that says where what was expected, and what was got."""
+    return InputFileError(f"{where}: expected {what}, got {shortened(got)}")
 
 
 def is_table(path: Path) -> bool:
@@ -70,8 +74,8 @@ def read_table(path: Path, names: Names = Names()) -> "pd.DataFrame":
     """The rows of a file. Raises `InputFileError` naming file and line."""
     import pandas as pd
 
-    text, name = read_packed(path), path.name.lower().removesuffix(".gz")
-    if name.endswith((".csv", ".tsv")):
+    text = read_packed(path)
+    if path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv")):
         table = _of_csv(text, path)
     else:
         rows = list(_of_json(text, path, names))
@@ -80,8 +84,19 @@ def read_table(path: Path, names: Names = Names()) -> "pd.DataFrame":
         raise InputFileError(f"{path}: expected rows with named columns, got none")
     plain = [plain_name(column) for column in table.columns]
     if twice := {name for name in plain if name and plain.count(name) > 1}:
-        raise InputFileError(f"{path}: expected each column once, got {shortened(twice.pop())} twice")
+        raise unexpected(path, "each column once", ", ".join(sorted(twice)))
     return table
+
+
+def read_packed(path: Path) -> str:
+    """The text of a file, also of a gzipped one. Raises `InputFileError`."""
+    if not path.name.lower().endswith(".gz"):
+        return read_text(path)
+    try:
+        with gzip.open(path, "rt", encoding="utf-8-sig") as file:
+            return file.read()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise InputFileError(f"{path}: expected gzipped UTF-8 text, got {error}") from None
 
 
 def number(cell: Any) -> float | None:
@@ -107,63 +122,48 @@ def parsed(cell: Any) -> Any:
     return cell
 
 
-def read_packed(path: Path) -> str:
-    """The text of a file, also of a gzipped one. Raises `InputFileError`."""
-    if not path.name.lower().endswith(".gz"):
-        return read_text(path)
-    try:
-        with gzip.open(path, "rt", encoding="utf-8-sig") as file:
-            return file.read()
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise InputFileError(f"{path}: expected gzipped UTF-8 text, got {error}") from None
-
-
 def _of_csv(text: str, path: Path) -> "pd.DataFrame":
     """Lines of cells, parted by tab, semicolon or comma; the first names the columns."""
     import pandas as pd
 
-    first = text.partition("\n")[0]
-    options = {"sep": next((sign for sign in "\t;" if sign in first), ","), "dtype": str, "header": None}
+    parted_by = next((sign for sign in "\t;" if sign in text.partition("\n")[0]), ",")
+    options = {"dtype": str, "header": None, "keep_default_na": False, "skip_blank_lines": False}
     try:
-        held = pd.read_csv(io.StringIO(text), keep_default_na=False, skip_blank_lines=False, **options)
+        held = pd.read_csv(io.StringIO(text), sep=parted_by, **options).fillna("").astype(object)
     except pd.errors.EmptyDataError:
         return pd.DataFrame()
     except pd.errors.ParserError as error:
         raise InputFileError(f"{path}: {' '.join(str(error).split()).rpartition('C error: ')[2]}") from None
-    held = held.fillna("").astype(object)
     # a cell in quotes may go over several lines
-    ends = 1 + held.apply(lambda column: column.str.count("\n")).sum(axis=1)
-    held.index = [f"{path}: line {line}" for line in 1 + ends.cumsum().shift(fill_value=0)]
+    lines = 1 + held.apply(lambda column: column.str.count("\n")).sum(axis=1)
+    held.index = [f"{path}: line {line}" for line in 1 + lines.cumsum().shift(fill_value=0)]
     held.columns = [name or f"unnamed_{place}" for place, name in enumerate(held.iloc[0])]
-    held = held.iloc[1:]
-    return held[(held != "").any(axis=1)]
+    return held[(held != "").any(axis=1)].iloc[1:]
 
 
 def _of_json(text: str, path: Path, names: Names) -> Iterator[Row]:
-    if ".jsonl" not in path.name.lower() and ".ndjson" not in path.name.lower():
+    if not {".jsonl", ".ndjson"} & set(path.suffixes):
         try:
-            yield from _rows(loads_json(text), str(path), names)
-            return
+            return _rows(loads_json(text), str(path), names)
         except RecursionError:
             raise InputFileError(f"{path}: expected JSON, got one nested too deeply to be read") from None
         except ValueError as error:
             if "\n{" not in text.strip():
                 raise InputFileError(f"{path}: expected JSON, got what is not valid ({error})") from None
-    for line in json_lines(text, path):
-        yield line.where, line.columns
+    return ((line.where, line.columns) for line in json_lines(text, path))
 
 
 def _rows(data: Any, where: str, names: Names) -> Iterator[Row]:
     """The rows that a value of JSON holds."""
+    import pandas as pd
+
     if isinstance(data, list):
-        for number, row in enumerate(data):
-            yield f"{where}: entry {number}", json_object(row, f"{where}: entry {number}")
+        for place, row in enumerate(data):
+            yield f"{where}: entry {place}", json_object(row, f"{where}: entry {place}")
         return
     data = json_object(data, where)
     lists = {name: held for name, held in data.items() if isinstance(held, list)}
     dicts = [held for held in data.values() if isinstance(held, dict)]
-    inner = dicts[0] if dicts and len(dicts) == len(data) else {}
-    plain = not any(isinstance(one, dict) for held in dicts for one in held.values())
     if isinstance(data.get("columns"), list) and "data" in lists:
         rows = [dict(zip(data["columns"], row, strict=False)) for row in lists["data"]]
         yield from _rows(rows, where, names)
@@ -171,16 +171,24 @@ def _rows(data: Any, where: str, names: Names) -> Iterator[Row]:
         yield from _rows(lists["data"], where, names)
     elif not data.keys().isdisjoint(names.cells):
         yield where, data
-    elif names.count(lists) and len({len(held) for held in lists.values()}) == 1:
-        rest = {name: held for name, held in data.items() if not isinstance(held, list | dict)}
-        rows = [rest | dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
-        yield from _rows(rows, where, names)
-    elif inner and plain and all(held.keys() == inner.keys() for held in dicts):
-        by_row = names.count(inner) > names.count(data)
-        rows = dicts if by_row else [{name: data[name][key] for name in data} for key in inner]
-        yield from _rows(rows, where, names)
+    elif len(sizes := {len(held) for name, held in lists.items() if names.count([name])}) == 1:
+        plain = {name: held for name, held in data.items() if not isinstance(held, list | dict)}
+        plain |= {name: held for name, held in lists.items() if len(held) in sizes}
+        yield from _rows(pd.DataFrame(plain, dtype=object).to_dict("records"), where, names)
+    elif len(dicts) == len(data) and _is_flat(dicts, names):
+        columns = pd.DataFrame(data, dtype=object)
+        columns = columns.T if names.count(dicts[0]) > names.count(data) else columns
+        yield from _rows(columns.to_dict("records"), where, names)
     else:
         yield from _within(data, where, names)
+
+
+def _is_flat(dicts: list[dict[str, Any]], names: Names) -> bool:
+    """Whether objects have the same keys, with plain values, or the cells of rows."""
+    if not dicts or any(held.keys() != dicts[0].keys() for held in dicts):
+        return False
+    plain = not any(isinstance(one, dict | list) for held in dicts for one in held.values())
+    return plain or not dicts[0].keys().isdisjoint(names.cells)
 
 
 def _within(data: dict[str, Any], where: str, names: Names) -> Iterator[Row]:
@@ -192,7 +200,7 @@ def _within(data: dict[str, Any], where: str, names: Names) -> Iterator[Row]:
             if rows and names.count(rows[0][1]):
                 found[name] = rows
     if len(found) > 1:
-        raise InputFileError(f"{where}: expected results under one key, got {shortened(', '.join(found))}")
+        raise unexpected(where, "results under one key", ", ".join(found))
     around = {name: held for name, held in data.items() if bare_name(name) in names.around}
     for rows in found.values():
         yield from ((place, around | row) for place, row in rows)

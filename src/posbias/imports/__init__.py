@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from posbias.core.tables import Names, bare_name, is_table, plain_name, read_table
+from posbias.core.tables import Names, bare_name, is_table, read_table, unexpected
 from posbias.errors import InputFileError, OtherKindError
-from posbias.imports import arrays, asked, attributions, columns, positions, prompts
-from posbias.imports.columns import Choice, how_to_name
+from posbias.imports import arrays, asked, attributions, positions, prompts
+from posbias.imports.columns import ANY, NAMES, Choice, having, undecided
 from posbias.imports.format import Curves, Format
 from posbias.imports.trials import listed, of_rows
 from posbias.input_files import read_text
@@ -49,7 +49,7 @@ QUANTITY = "accuracy"
 _NAMES = Names(
     known={bare_name(name) for form in FORMATS[-2:] for names in form.needs for name in names},
     cells={name for form in FORMATS[:-2] for names in form.needs for name in names if name != "input"},
-    around={bare_name(name) for name in columns.MODELS + columns.LENGTHS},
+    around={bare_name(name) for name in NAMES["model"] + NAMES["length"]},
 )
 
 
@@ -119,33 +119,25 @@ def read_curves(
     return curves
 
 
-def format_of(table: "pd.DataFrame", path: Path, choice: Choice = Choice()) -> Format:
-    """The format with these columns. Raises `InputFileError` naming them, and what the file is where that is known."""
-    found = [str(column) for column in table.columns]
-    if asked.KEPT in found:
+def format_of(table: "pd.DataFrame", path: Path, choice: Choice = ANY) -> Format:
+    """The format with these columns. Raises `InputFileError` that names them, and what the file is if that is known."""
+    if asked.KEPT in table.columns:
         raise InputFileError(
             f"{path}: expected retrieval.json, got the answers that `posbias retrieve` kept beside it; or the folder "
             f"that `posbias retrieve --answers {path}` makes with the same options"
         )
     named = {"place", "score"} <= choice.columns.keys()
     for form in FORMATS:
-        if not form.missing(found) and not (named and form in (prompts.LIU, prompts.RULER)):
+        if not form.missing(table.columns) and not (named and form in (prompts.LIU, prompts.RULER)):
             return form
     if named:
         return positions.PLAIN
-    plain = {plain_name(column) for column in found}
-    if any("winner" in name or name in ("preference", "judgment", "judgement") for name in plain):
-        raise InputFileError(
-            f"{path}: a judge's choices between two answers: choices among options are not read"
-        )
-    if plain & {"choice", "choices", "option", "options", "answer_letter", "answer_index", "gold_letter"}:
-        raise InputFileError(f"{path}: answers to multiple choice: choices among options are not read")
-    lacking = positions.PLAIN.missing(found)
-    known = ", ".join(form.name for form in FORMATS)
-    what = f"a column of {' and of '.join({'position': 'places'}.get(name, 'scores') for name in lacking)}"
-    raise InputFileError(
-        f"{path}: expected {what} (or a file of {known}); " + how_to_name(found, "place=… score=…")
-    )
+    for role, what in (("judge", "a judge's choices between answers"), ("option", "multiple choice")):
+        if having(table, NAMES[role]):
+            raise InputFileError(
+                f"{path}: expected answers by place, got {what}: choices among options are not read"
+            )
+    raise undecided(table, "columns of places and scores, or of a known format", "place=COLUMN score=COLUMN")
 
 
 @typed
@@ -155,7 +147,7 @@ def recognised(path: str | os.PathLike[str]) -> Format | None:
     if not path.exists() or not _tables(path):
         return None
     try:
-        return _read(path, Choice())[0]
+        return _read(path, ANY)[0]
     except InputFileError:
         return None
 
@@ -175,24 +167,22 @@ def _read(path: Path, choice: Choice) -> "tuple[Format, pd.DataFrame]":
     """The rows of a file, or of those of a folder that are of one format. Raises `InputFileError`."""
     import pandas as pd
 
-    found: dict[str, tuple[Format, list[pd.DataFrame]]] = {}
-    unknown: list[InputFileError] = []
-    files = _tables(path)
-    for file in files:
+    found: dict[str, list[pd.DataFrame]] = {}
+    errors: list[InputFileError] = []
+    for file in (files := _tables(path)):
         try:
             table = read_table(file, _NAMES)
-            form = format_of(table, file, choice)
+            found.setdefault(format_of(table, file, choice).name, []).append(table)
         except InputFileError as error:
-            unknown.append(error)
-            continue
-        found.setdefault(form.name, (form, []))[1].append(table)
-    if unknown and (not found or not path.is_dir()):
-        raise unknown[0]
-    for error in unknown:
+            errors.append(error)
+    if not found:
+        raise errors[0]
+    for error in errors:
         log.warning("left out: %s", error)
     if len(found) > 1:
-        raise InputFileError(f"{path}: expected files of one kind, got {' and '.join(found)}")
-    form, tables = next(iter(found.values()))
+        raise unexpected(path, "files of one kind", " and ".join(found))
+    ((name, tables),) = found.items()
+    form = next(form for form in FORMATS if form.name == name)
     if form.apart and len(tables) > 1:
         names = ", ".join(str(file.relative_to(path)) for file in files[:6])
         raise InputFileError(

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from posbias.arguments import shortened
+from posbias.core.tables import unexpected
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.imports.attributions import attributed
-from posbias.imports.columns import Choice, scores_of
-from posbias.imports.columns import RATES
+from posbias.imports.columns import ANY, RATES, scores_of
 from posbias.imports.trials import of_rows
 from posbias.profile import Profile
 from posbias.store import open_tensors
@@ -43,29 +42,25 @@ def read_arrays(path: Path) -> Profile:
     from posbias.theory.attention import Attention
 
     arrays = _read(path)
-    shapes = ", ".join(f"{name or 'array'} {array.shape}" for name, array in list(arrays.items())[:4])
-    rates = next((name for name in SCORES if name in arrays and arrays[name].size), None)
-    if rates is not None:
-        return _rates(arrays[rates], path, rates)
-    bad = next((name for name, array in arrays.items() if array.dtype.kind not in "fiu"), None)
-    if bad is not None:
-        raise InputFileError(f"{path}: {bad or 'array'}: expected numbers, got type {arrays[bad].dtype}")
-    if not arrays or not all(array.size for array in arrays.values()):
-        # an array of no number may have any shape
-        raise InputFileError(f"{path}: expected arrays that are not empty, got {shapes or 'none'}")
+    shapes = ", ".join(
+        f"{name or 'array'} {array.dtype} {array.shape}" for name, array in list(arrays.items())[:4]
+    )
+    scores = next((name for name in SCORES if name in arrays), None)
+    if not arrays or not all(array.size and array.dtype.kind in "fiub" for array in arrays.values()):
+        raise unexpected(path, "arrays of numbers that are not empty", shapes)
+    if scores is not None:
+        return _rates(arrays[scores], path, scores)
     if ATTRIBUTIONS in arrays:
+        held = np.atleast_2d(arrays[ATTRIBUTIONS].astype(np.float64))
         with np.errstate(invalid="ignore", over="ignore"):  # what is not finite then is refused
-            found = np.atleast_2d(arrays[ATTRIBUTIONS].astype(np.float64))
-            found = found.sum(axis=-1) if found.ndim == 3 else found  # over the embedding
-        if found.ndim != 2:
-            raise InputFileError(f"{path}: expected attributions [prompt, position], got {shapes}")
-        return attributed(list(found), path, ATTRIBUTIONS, "attributions by position")
+            held = held.sum(axis=-1) if held.ndim == 3 else held  # over the embedding
+        if held.ndim != 2:
+            raise unexpected(path, "attributions [prompt, position]", shapes)
+        return attributed(list(held), path, ATTRIBUTIONS, "attributions by position")
     given = _attention(arrays)
     if given is None:
-        raise InputFileError(
-            f"{path}: expected attention [layer, head, query, key], or in .npz or .safetensors an array called "
-            f"attributions [prompt, position] or scores [trial, place], got {shapes}"
-        )
+        what = "attention [layer, head, query, key], attributions [prompt, position] or scores [trial, place] by name"
+        raise unexpected(path, what, shapes)
     try:
         attention = Attention.from_arrays(given)
         profile = attention.rollout(MIXING)
@@ -80,21 +75,14 @@ def _rates(array: np.ndarray, path: Path, name: str) -> Profile:
     """Scores by trial and place as rates, the trials as samples."""
     import pandas as pd
 
-    if (
-        array.ndim != 2
-        or array.shape[1] < 2
-        or array.dtype.kind not in "fiub"
-        or not np.isfinite(array).all()
-    ):
-        raise InputFileError(
-            f"{path}: {name}: expected finite numbers [trial, place] of two places or more, got {shortened(array)}"
-        )
+    if array.ndim != 2 or array.shape[1] < 2:
+        raise unexpected(f"{path}: {name}", "[trial, place] of two places or more", array)
     column = pd.Series(array.astype(np.float64).ravel(), [str(path)] * array.size, name=name)
-    numbers, scale = scores_of(column, Choice())
+    values, scale = scores_of(column, ANY)
     said = f"scores by place: {name} of {array.shape[0]} trials at {array.shape[1]} places, {scale}"
-    measures = "score" if name == "scores" else name
     attrs = {"read_as": said, "format": "scores by place", "rows": "trials"}
-    return of_rows(np.reshape(numbers, array.shape), kind="rate", measures=measures, attrs=attrs)
+    measures = "score" if name == "scores" else name
+    return of_rows(np.reshape(values, array.shape), kind="rate", measures=measures, attrs=attrs)
 
 
 def _attention(arrays: dict[str, np.ndarray]) -> Any:
@@ -119,7 +107,8 @@ def _read(path: Path) -> dict[str, np.ndarray]:
             return open_tensors(path)[1]
         with path.open("rb") as file, warnings.catch_warnings(action="ignore"):  # Python 2 wrote it
             held: Any = np.load(file, allow_pickle=False)
-            return {"": held} if isinstance(held, np.ndarray) else dict(held)
+            held = {"": held} if isinstance(held, np.ndarray) else held
+            return {name: np.asarray(array) for name, array in held.items()}
     except FileNotFoundError:
         raise InputFileError(f"{path}: no such file") from None
     except InvalidValueError as error:

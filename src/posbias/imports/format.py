@@ -1,6 +1,6 @@
 """What a kind of file made elsewhere is: how it is recognised, and what reads it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,17 +20,17 @@ Curves = dict[float | None, Profile]
 class Format:
     """Files of one writer: `needs` lists columns that all have, each as the names that it may have.
 
-    `read` makes profiles of the rows of a file or folder; their attribute "read_as" says in a line what the file was
+    `read` makes profiles of the rows of a file or folder; their attribute "read_as" says in a line what they were
     taken for. `source` is the key of what to cite. With `apart` each file of a folder is a task of its own.
     """
 
     name: str
-    needs: tuple[tuple[str, ...], ...]
+    needs: tuple[Sequence[str], ...]
     read: "Callable[[pd.DataFrame, Path, Choice], Curves]"
     source: str = ""
     apart: bool = False
 
-    def missing(self, columns: Sequence[str]) -> list[str]:
+    def missing(self, columns: Iterable[str]) -> list[str]:
         """What of `needs` a file with these columns lacks, by the first name of each."""
         found = {bare_name(column) for column in columns}
         return [names[0] for names in self.needs if found.isdisjoint(map(bare_name, names))]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from jaxtyping import Float
 
+from posbias.core.tables import unexpected
 from posbias.curves import at_shares
 from posbias.errors import InputFileError
 from posbias.imports.columns import Choice
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 FEWEST_PLACES = 3
 """Places of a curve that has a middle; with two there are a first and a last alone."""
+MEASURES = "attribution"
+"""What signed numbers of others measure."""
+MOST = 1e100
+"""Size of a number, so that squares of all of them have a sum."""
 STRETCHES = 10
 """Equal stretches of the context, at most, into which scattered places are put."""
 ENOUGH = 4

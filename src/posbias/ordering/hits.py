@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from posbias.arguments import shortened
-from posbias.core.tables import Names, bare_name, number, read_packed, read_table
-from posbias.errors import InputFileError
+from posbias.core.tables import Names, bare_name, number, read_packed, read_table, unexpected
 from posbias.signatures import typed
 
 if TYPE_CHECKING:
@@ -25,7 +23,10 @@ if TYPE_CHECKING:
 Scale = Literal["score", "logit", "rank"]
 SCORES = ("score", "relevance_score", "similarity", "similarity_score", "cosine_similarity", "rerank_score")
 SCORES += ("relevance", "_score", "@search.score", "rrf_score", "certainty")
-LOGITS, DISTANCES = ("logit", "logits"), ("distance", "distances", "_distance", "cosine_distance", "l2_distance")
+LOGITS, DISTANCES = (
+    ("logit", "logits"),
+    ("distance", "distances", "_distance", "cosine_distance", "l2_distance"),
+)
 LENGTHS = ("tokens", "length", "n_tokens", "num_tokens", "token_count")
 TEXTS = ("text", "page_content", "content", "document", "documents", "passage", "chunk", "chunk_text", "body")
 _NAMES = Names(known={bare_name(name) for name in (*SCORES, *LOGITS, *DISTANCES, *TEXTS)})
@@ -33,10 +34,9 @@ _NAMES = Names(known={bare_name(name) for name in (*SCORES, *LOGITS, *DISTANCES,
 
 @dataclass(frozen=True)
 class Hits:
-    """The documents of a file: a weight and a length for each, in what `unit` lengths are, and what scores are read as.
+    """The documents of a file: a weight and a length for each, the `unit` of lengths, and how scores became weights.
 
-    `lengths` are None, and `unit` too, where neither lengths nor texts are known; `note` is empty for scores that are
-    weights as they stand.
+    `lengths` and `unit` are None where neither lengths nor texts are known; `note` is empty for scores ≥ 0.
     """
 
     path: Path
@@ -62,20 +62,20 @@ class Hits:
 def read_hits(path: str | os.PathLike[str], scale: Scale | None = None) -> Hits:
     """Read documents, each with one of `SCORES`, `LOGITS` or `DISTANCES` and one of `LENGTHS` or `TEXTS`.
 
-    Scores >= 0 are weights. Logits become 1/(1 + exp(−logit)). Distances (less is better), and scores of which some
-    are negative, count by rank, as 1/rank; `scale` says otherwise. Without lengths, characters of the texts count;
-    without texts too, all documents are as long. Raises `InputFileError` naming line and key.
+    Scores ≥ 0 are weights. Logits become 1/(1 + exp(−logit)). Distances (less is better), and scores of which
+    some are negative, count by rank, as 1/rank; `scale` says otherwise. Without lengths, characters of the texts
+    count; without texts, all documents are as long. Raises `InputFileError` naming line and key.
     """
     table = read_table(Path(path), _NAMES)
-    if len(table) == 1 and (lists := [name for name in table if isinstance(table[name].iloc[0], list)]):
-        table = table.explode(lists)  # Chroma: one row for a query
+    if len(table) == 1:  # of Chroma, a row for a query
+        table = table.explode(
+            [name for name in table if isinstance(table[name].iloc[0], list)] or table.columns[0]
+        )
     rows = [_flat(row) for row in table.to_dict("records")]
     name = _key(rows, table, SCORES + LOGITS + DISTANCES)
     if name is None:
-        raise InputFileError(
-            f"{table.index[0]}: expected one of {', '.join(SCORES + LOGITS + DISTANCES)}, got "
-            f"{shortened(', '.join(map(str, table.columns)))}"
-        )
+        what = f"one of {', '.join(SCORES + LOGITS + DISTANCES)}"
+        raise unexpected(table.index[0], what, ", ".join(map(str, table.columns)))
     values = np.array([_number(row[name], where, name) for where, row in zip(table.index, rows, strict=True)])
     note = f"scores: {name} read "
     if scale == "rank" or (scale is None and (name in DISTANCES or values.min() < 0)):
@@ -108,18 +108,18 @@ def _key(rows: Sequence[dict[str, Any]], table: "pd.DataFrame", names: Sequence[
     name = next((name for name in names if any(name in row for row in rows)), None)
     for where, row in zip(table.index, rows, strict=True):
         if name is not None and name not in row:
-            raise InputFileError(f"{where}: expected {name} as in other rows, got {shortened(', '.join(row))}")
+            raise unexpected(where, f"{name} as in other rows", ", ".join(row))
     return name
 
 
 def _number(cell: Any, where: str, name: str) -> float:
     value = number(cell)
     if value is None or (name in LENGTHS and value < 0):
-        raise InputFileError(f"{where}: {name}: expected a finite number, got {shortened(cell)}")
+        raise unexpected(f"{where}: {name}", f"a finite number{' >= 0' if name in LENGTHS else ''}", cell)
     return value
 
 
 def _length(cell: Any, where: str, name: str) -> float:
     if not isinstance(cell, str) or not cell:
-        raise InputFileError(f"{where}: {name}: expected a text, got {shortened(cell)}")
+        raise unexpected(f"{where}: {name}", "a text", cell)
     return float(len(cell))

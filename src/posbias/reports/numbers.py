@@ -34,7 +34,11 @@ def curve(profile: Profile) -> Table:
     head = ["place" if at_places else "position", name, LOW, HIGH][: 1 + len(columns)]
     said = f"{name[0].upper()}{name[1:]} by {head[0]}"
     if ends is not None:
-        how = "of the counts (Wilson)" if "counts" in profile.attrs else f"by Student's t over {samples} samples"
+        how = (
+            "of the counts (Wilson)"
+            if "counts" in profile.attrs
+            else f"by Student's t over {samples} samples"
+        )
         said += f" with 95 % intervals {how}"
     return Table(
         said,
