@@ -191,7 +191,7 @@ Columns = Annotated[
     Parameter(
         consume_multiple=True,
         negative="",
-        help="What the columns of a table are: place=COLUMN score=COLUMN, also total, trial, length, model, scale.",
+        help="What columns of a table are: place=COLUMN score=COLUMN (also total, trial, length, model, scale).",
     ),
 ]
 Networks = Annotated[Whole | None, Parameter(help="Networks of each cell, with seeds from 0 on.")]

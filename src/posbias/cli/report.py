@@ -108,7 +108,7 @@ def _is_made_elsewhere(path: Path) -> bool:
 
 
 def _report_profile(path: Path, options: Options) -> None:
-    """The page, or a page for each context length, of results made elsewhere, or of a retrieval or prediction of ours."""
+    """The page of results made elsewhere (of each context length, one) or of a retrieval or prediction of ours."""
     from posbias.imports import read_curves
     from posbias.reports.made_elsewhere import write_profile_report
 

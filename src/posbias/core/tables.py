@@ -15,19 +15,20 @@ import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from posbias.arguments import shortened
 from posbias.errors import InputFileError
 from posbias.input_files import json_lines, json_object, loads_json, read_text
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 PLAIN = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 KINDS = (*PLAIN, *(f"{kind}.gz" for kind in PLAIN))
 """What the names of files with tables end with."""
 _MEANS = {"percent", "pct", "perc", "percentage", "mean", "avg", "average"}
+Table = Any
+"""A DataFrame of pandas, whose own types say too little of columns to be checked."""
+Column = Any
+"""A Series of pandas."""
 Row = tuple[str, dict[str, Any]]
 
 
@@ -70,7 +71,7 @@ def is_table(path: Path) -> bool:
     return path.name.lower().endswith(KINDS)
 
 
-def read_table(path: Path, names: Names = Names()) -> "pd.DataFrame":
+def read_table(path: Path, names: Names = Names()) -> Table:
     """The rows of a file. Raises `InputFileError` naming file and line."""
     import pandas as pd
 
@@ -122,7 +123,7 @@ def parsed(cell: Any) -> Any:
     return cell
 
 
-def _of_csv(text: str, path: Path) -> "pd.DataFrame":
+def _of_csv(text: str, path: Path) -> Table:
     """Lines of cells, parted by tab, semicolon or comma; the first names the columns."""
     import pandas as pd
 
@@ -192,7 +193,7 @@ def _is_flat(dicts: list[dict[str, Any]], names: Names) -> bool:
 
 
 def _within(data: dict[str, Any], where: str, names: Names) -> Iterator[Row]:
-    """The rows of the one value that has known columns, with what counts for all of them; else the object itself."""
+    """The rows of the one value with known columns, with what counts for all of them; else the object itself."""
     found = {}
     for name, held in data.items():
         if isinstance(held, dict) or (isinstance(held, list) and held and isinstance(held[0], dict)):

@@ -11,11 +11,11 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from posbias.core.tables import Names, bare_name, is_table, read_table, unexpected
+from posbias.core.tables import Names, Table, bare_name, is_table, read_table, unexpected
 from posbias.errors import InputFileError, OtherKindError
 from posbias.imports import arrays, asked, attributions, positions, prompts
 from posbias.imports.columns import ANY, NAMES, Choice, having, undecided
@@ -27,9 +27,6 @@ from posbias.profile import Profile
 from posbias.signatures import typed
 from posbias.store import load_retrieval
 from posbias.store.measurements import RETRIEVAL
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["FORMATS", "Format", "format_of", "read", "read_curves", "recognised"]
 
@@ -64,12 +61,12 @@ def read(
     """Read a file, or a folder of files, of results as a profile, whoever made it.
 
     Our own: a measurement's .nc, a retrieval's .nc or JSON (or the folder of one), a prediction's JSON, a plain
-    list of weights. Others': one of `FORMATS`, recognised by its columns, or arrays; what it was taken for is logged
-    and is `attrs["read_as"]`. Where a file has several, `model` chooses one, `tokens` a context length ("all": the
-    mean over them); `columns` says which column is what ({"place": "answer_position", "score": "correct"}; also
-    total, trial, length, model and, for the scale, one of `posbias.imports.columns.SCALES`). Raises `InputFileError`
-    for what cannot be decided, `MissingPackageError` for an .nc without xarray and for .safetensors without
-    safetensors.
+    list of weights. Others': one of `FORMATS`, recognised by its columns, or arrays; what it was taken for is
+    logged and is `attrs["read_as"]`. Where a file has several, `model` chooses one, `tokens` a context length
+    ("all": the mean over them); `columns` says which column is what ({"place": "answer_position", "score": "em"};
+    also total, trial, length, model and, for the scale, one of `posbias.imports.columns.SCALES`). Raises
+    `InputFileError` for what cannot be decided, `MissingPackageError` for an .nc without xarray and for
+    .safetensors without safetensors.
     """
     curves = read_curves(path, model=model, tokens=tokens, columns=columns)
     if len(curves) > 1:
@@ -108,8 +105,8 @@ def read_curves(
         curves = {None: arrays.read_arrays(path)}
     elif suffix in (".pt", ".pth", ".pkl", ".pickle") and path.is_file():
         raise InputFileError(
-            f"{path}: expected .safetensors or .npz with an array called attentions or attributions, got {suffix}, "
-            "which may run code when it is read"
+            f"{path}: expected .safetensors or .npz with an array called attentions or attributions, got "
+            f"{suffix}, which may run code"
         )
     elif path.exists() and _tables(path):
         form, table = _read(path, choice)
@@ -119,12 +116,12 @@ def read_curves(
     return curves
 
 
-def format_of(table: "pd.DataFrame", path: Path, choice: Choice = ANY) -> Format:
-    """The format with these columns. Raises `InputFileError` that names them, and what the file is if that is known."""
+def format_of(table: Table, path: Path, choice: Choice = ANY) -> Format:
+    """The format with these columns. Raises `InputFileError` that names them, or says what the file is."""
     if asked.KEPT in table.columns:
         raise InputFileError(
-            f"{path}: expected retrieval.json, got the answers that `posbias retrieve` kept beside it; or the folder "
-            f"that `posbias retrieve --answers {path}` makes with the same options"
+            f"{path}: expected retrieval.json, got the answers that `posbias retrieve` kept with it (or the "
+            f"folder that `posbias retrieve --answers {path}` makes with the same options)"
         )
     named = {"place", "score"} <= choice.columns.keys()
     for form in FORMATS:
@@ -163,15 +160,15 @@ def _tables(path: Path) -> list[Path]:
     return samples or files
 
 
-def _read(path: Path, choice: Choice) -> "tuple[Format, pd.DataFrame]":
+def _read(path: Path, choice: Choice) -> tuple[Format, Table]:
     """The rows of a file, or of those of a folder that are of one format. Raises `InputFileError`."""
     import pandas as pd
 
-    found: dict[str, list[pd.DataFrame]] = {}
+    found: dict[str, list[Table]] = {}
     errors: list[InputFileError] = []
     for file in (files := _tables(path)):
+        table = read_table(file, _NAMES)
         try:
-            table = read_table(file, _NAMES)
             found.setdefault(format_of(table, file, choice).name, []).append(table)
         except InputFileError as error:
             errors.append(error)

@@ -59,7 +59,9 @@ def read_arrays(path: Path) -> Profile:
         return attributed(list(held), path, ATTRIBUTIONS, "attributions by position")
     given = _attention(arrays)
     if given is None:
-        what = "attention [layer, head, query, key], attributions [prompt, position] or scores [trial, place] by name"
+        what = (
+            "attention [layer, head, query, key], or attributions [prompt, position] or scores [trial, place]"
+        )
         raise unexpected(path, what, shapes)
     try:
         attention = Attention.from_arrays(given)

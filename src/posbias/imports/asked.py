@@ -74,7 +74,7 @@ def read_asked(data: Mapping[str, Any], path: Path) -> Profile:
 
 
 def _size(curve: Mapping[str, Any]) -> str:
-    job = curve.get("job") if isinstance(curve.get("job"), dict) else {}
+    job: Any = curve.get("job") if isinstance(curve.get("job"), dict) else {}
     size = next((f" {job[key]} {key}" for key in ("pairs", "length") if job.get(key) is not None), "")
     return f"{job.get('task')}{size}"
 
@@ -82,7 +82,7 @@ def _size(curve: Mapping[str, Any]) -> str:
 def _trials(found: Any, path: Path) -> np.ndarray:
     """Zeros and ones by trial and position. Raises `InputFileError`."""
     try:
-        rows = np.array(found, dtype=np.float64)
+        rows: Any = np.array(found, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         rows = np.empty(0)
     if rows.ndim != 2 or len(rows) < 2 or rows.shape[1] < 3 or not np.isin(rows, (0, 1)).all():

@@ -1,8 +1,8 @@
 """Attributions as a profile: signed numbers by position of the prompt, with prompts as samples.
 
-inseq (Sarti et al. 2023) saves a `FeatureAttributionOutput` of decoder-only models: arrays are safetensors in base64
-(inseq 0.7) or nested lists, a row for each token of the text, a column for each generated one, NaN where a token was
-not yet written. captum (Kokhlikyan et al. 2020) has no format of files: `json.dump` of the fields of an
+inseq (Sarti et al. 2023) saves a `FeatureAttributionOutput` of decoder-only models: arrays are safetensors in
+base64 (inseq 0.7) or nested lists, a row for each token of the text, a column for each generated one, NaN where a
+token was not yet written. captum (Kokhlikyan et al. 2020) has no format of files: `json.dump` of the fields of an
 `LLMAttributionResult`, tensors as lists, one object or a list of them.
 """
 
@@ -10,22 +10,19 @@ import base64
 import json
 from collections.abc import Sequence
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from posbias.arguments import is_integer
-from posbias.core.tables import parsed, unexpected
+from posbias.core.tables import Table, parsed, unexpected
 from posbias.curves import at_shares
 from posbias.errors import InputFileError
 from posbias.imports.columns import Choice
 from posbias.imports.format import Curves, Format
 from posbias.imports.trials import MEASURES, MOST, of_rows
 from posbias.profile import Profile
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 """Numbers of safetensors that NumPy has."""
@@ -56,7 +53,7 @@ def attributed(
     return of_rows(samples, kind="signed", measures=MEASURES, attrs=attrs)
 
 
-def read_captum(table: "pd.DataFrame", path: Path, choice: Choice) -> Curves:
+def read_captum(table: Table, path: Path, choice: Choice) -> Curves:
     """The attribution of the whole target to each token of the prompt (`seq_attr`). Raises `InputFileError`."""
     rows = []
     for where, held, tokens in zip(table.index, table["seq_attr"], table["input_tokens"], strict=True):
@@ -68,7 +65,7 @@ def read_captum(table: "pd.DataFrame", path: Path, choice: Choice) -> Curves:
     return {None: attributed(rows, path, CAPTUM.name, "seq_attr of the target", choice.model or "")}
 
 
-def read_inseq(table: "pd.DataFrame", path: Path, choice: Choice) -> Curves:
+def read_inseq(table: Table, path: Path, choice: Choice) -> Curves:
     """The attribution of the first generated token to each token of the prompt. Raises `InputFileError`."""
     rows, kinds = [], set()
     for where, row in zip(table.index, table.to_dict("records"), strict=True):

@@ -8,17 +8,14 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from posbias.arguments import shortened
-from posbias.core.tables import bare_name, number, plain_name, unexpected
+from posbias.core.tables import Column, Table, bare_name, number, plain_name, unexpected
 from posbias.errors import InputFileError, InvalidValueError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 NAMES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 """What columns are called, by what they hold."""
@@ -52,28 +49,27 @@ class Choice:
 ANY = Choice()
 
 
-def undecided(table: "pd.DataFrame", what: str, example: str) -> InputFileError:
+def undecided(table: Table, what: str, example: str) -> InputFileError:
     """An error that says what is not decided, the columns of a file, and how to name them."""
     found = ", ".join(map(str, table.columns))
     found = found if len(found) <= 200 else f"{found[:197]}..."
-    return InputFileError(
-        f"{file_of(table)}: expected {what}; its columns are {found}; name them: --columns {example} (columns= in Python)"
-    )
+    how = f"name them: --columns {example} (columns= in Python)"
+    return InputFileError(f"{file_of(table)}: expected {what}; its columns are {found}; {how}")
 
 
-def file_of(held: "pd.DataFrame | pd.Series") -> str:
+def file_of(held: Table | Column) -> str:
     """The file of the first row."""
     return re.split(r": (?:line|entry) ", str(held.index[0]))[0]
 
 
-def having(table: "pd.DataFrame", names: Sequence[str]) -> list[str]:
+def having(table: Table, names: Sequence[str]) -> list[str]:
     """The columns that are called one of these, in the order of the names."""
     wanted = [bare_name(name) for name in names]
     found = [column for column in table.columns if bare_name(column) in wanted]
     return sorted(found, key=lambda column: wanted.index(bare_name(column)))
 
 
-def column_of(table: "pd.DataFrame", role: str, names: Sequence[str], choice: Choice = ANY) -> str | None:
+def column_of(table: Table, role: str, names: Sequence[str], choice: Choice = ANY) -> str | None:
     """The column that is named for this, or the only one called so (or of several alike the first), or None.
 
     Raises `InputFileError` for several that differ.
@@ -90,7 +86,7 @@ def column_of(table: "pd.DataFrame", role: str, names: Sequence[str], choice: Ch
     return found[0] if found else None
 
 
-def numbers(column: "pd.Series") -> Float[np.ndarray, "row"]:
+def numbers(column: Column) -> Float[np.ndarray, "row"]:
     """The numbers of a column; those with a sign for per cent are divided by 100.
 
     Raises `InputFileError` where there is none, and where some have the sign and others not.
@@ -107,19 +103,19 @@ def numbers(column: "pd.Series") -> Float[np.ndarray, "row"]:
     return values / 100 if signs.any() else values
 
 
-def in_percent(column: "pd.Series") -> np.ndarray:
+def in_percent(column: Column) -> np.ndarray:
     """Which cells are written with a sign for per cent."""
     return column.map(lambda cell: isinstance(cell, str) and cell.strip().endswith("%")).to_numpy(bool)
 
 
-def is_called(column: "pd.Series", *roles: str) -> bool:
+def is_called(column: Column, *roles: str) -> bool:
     """Whether a column is called as those of one of these roles; "percent": whether its name says per cent."""
     if "percent" in roles and re.search(r"percent|_pct|_perc$", plain_name(column.name)):
         return True
     return any(bare_name(column.name) in map(bare_name, NAMES.get(role, ())) for role in roles)
 
 
-def places_of(column: "pd.Series") -> tuple[Float[np.ndarray, "row"], bool]:
+def places_of(column: Column) -> tuple[Float[np.ndarray, "row"], bool]:
     """The places of a column, and whether they are shares of the context.
 
     Depths up to 1 are shares also where their column is called per cent: a curve over the first 1 % is none.
@@ -143,9 +139,7 @@ def places_of(column: "pd.Series") -> tuple[Float[np.ndarray, "row"], bool]:
     return values, True
 
 
-def scores_of(
-    column: "pd.Series", choice: Choice, graded: bool = False
-) -> tuple[Float[np.ndarray, "row"], str]:
+def scores_of(column: Column, choice: Choice, graded: bool = False) -> tuple[Float[np.ndarray, "row"], str]:
     """Scores as shares, and what scale they were taken to be in: what is written, said by `choice`, or called so.
 
     `graded`: of gkamradt's tester, whose scores are whole, of 1 to 10, or else ROUGE × 10. Raises `InputFileError`
@@ -163,7 +157,7 @@ def scores_of(
     return (values - low) / (high - low), said.get(scale, f"scores of {scale}")
 
 
-def _scale(column: "pd.Series", values: np.ndarray, graded: bool) -> str | None:
+def _scale(column: Column, values: np.ndarray, graded: bool) -> str | None:
     """A scale by what is written; None where that does not decide."""
     low, high, whole = values.min(), values.max(), bool((values % 1 == 0).all())
     if in_percent(column).any():

@@ -3,14 +3,10 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from posbias.core.tables import bare_name
+from posbias.core.tables import Table, bare_name
 from posbias.imports.columns import Choice
 from posbias.profile import Profile
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Curves = dict[float | None, Profile]
 """A profile for each context length; under None where lengths are not known, or all are taken together."""
@@ -26,7 +22,7 @@ class Format:
 
     name: str
     needs: tuple[Sequence[str], ...]
-    read: "Callable[[pd.DataFrame, Path, Choice], Curves]"
+    read: Callable[[Table, Path, Choice], Curves]
     source: str = ""
     apart: bool = False
 

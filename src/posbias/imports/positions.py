@@ -6,17 +6,18 @@ several (gkamradt's needle in a haystack, and testers like it); other numbers ar
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from posbias.core.tables import number, plain_name, unexpected
+from posbias.core.tables import Column, Table, number, plain_name, unexpected
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.imports.columns import (
     NAMES,
     RATES,
     Choice,
     column_of,
+    file_of,
     having,
     numbers,
     places_of,
@@ -27,9 +28,6 @@ from posbias.imports.format import Curves, Format
 from posbias.imports.trials import FEWEST_PLACES, MEASURES, MOST, curves, of_rows
 from posbias.profile import Profile
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 GRADED = ("model_response", "needle", "version")
 """Columns of files of gkamradt's tester."""
 MOST_ANSWERS = 2**22
@@ -38,7 +36,7 @@ ROUNDED = 0.006
 """A share may be off by so much for being rounded."""
 
 
-def read_positions(table: "pd.DataFrame", path: Path, choice: Choice) -> Curves:
+def read_positions(table: Table, path: Path, choice: Choice) -> Curves:
     """Rates, signed numbers or a mass by place, a trial (if there is a column of them) a sample.
 
     Without such a column, rows at one place are answers of their own. Raises `InputFileError`, also where two
@@ -59,11 +57,11 @@ def read_positions(table: "pd.DataFrame", path: Path, choice: Choice) -> Curves:
     cells = pd.DataFrame({"length": lengths, "place": places, "file": files})
     answers, score, scale = _answers(table, choice, bool(cells.duplicated().any()))
     trial = None if scale == "counts" else _trial(table, choice, {place, score, length})
-    again = cells.drop_duplicates()[lambda each: each.duplicated(["length", "place"], keep=False)][
-        "file"
-    ].unique()
-    if trial is None and path.is_dir() and len(again) > 1:
-        raise unexpected(path, "each place in one file", ", ".join(Path(file).name for file in again))
+    once: Table = cells.drop_duplicates()
+    again = once[once.duplicated(["length", "place"], keep=False)]
+    if trial is None and path.is_dir() and len(again):
+        names = ", ".join(dict.fromkeys(Path(file).name for file in again["file"]))
+        raise unexpected(path, "each place in one file", names)
     answers = answers.join(cells, on="row")
     answers["trial"] = table[trial].map(str).to_numpy()[answers["row"]] if trial else 0
     of = "" if plain_name(place) == "position" else f" of {plain_name(place)}"
@@ -74,21 +72,21 @@ def read_positions(table: "pd.DataFrame", path: Path, choice: Choice) -> Curves:
     )
 
 
-def of_one_model(table: "pd.DataFrame", choice: Choice) -> "tuple[pd.DataFrame, str]":
+def of_one_model(table: Table, choice: Choice) -> tuple[Table, str]:
     """The rows of one model, by its name where there are several. Raises `InputFileError` where it is open."""
     column = column_of(table, "model", NAMES["model"], choice)
     if column is None:
         return table, ""
     models = table[column].map(str)
     known = models.unique().tolist()
-    model = known[0] if choice.model is None and len(known) == 1 else choice.model
+    model = choice.model or ("" if len(known) > 1 else known[0])
     if model not in known:
         what = "one model (posbias.read(path, model=NAME), or a file with its lines alone)"
-        raise unexpected(table.index[0], what, ", ".join(known) if model is None else model)
+        raise unexpected(file_of(table), what, model or ", ".join(known))
     return table[models == model], model
 
 
-def _place(table: "pd.DataFrame", choice: Choice) -> str:
+def _place(table: Table, choice: Choice) -> str:
     """The column of places: positions or depths, never one that may number the rows or the questions."""
     place = column_of(table, "place", NAMES["place"], choice)
     depth = None if "place" in choice.columns else column_of(table, "place", NAMES["depth"])
@@ -104,7 +102,7 @@ def _place(table: "pd.DataFrame", choice: Choice) -> str:
     return place if orders[0] == orders[1] else depth
 
 
-def _answers(table: "pd.DataFrame", choice: Choice, repeated: bool) -> "tuple[pd.DataFrame, str, str]":
+def _answers(table: Table, choice: Choice, repeated: bool) -> tuple[Table, str, str]:
     """Each answer's row of the table and score (0 to 1), with the column that has it and what scale that was."""
     import pandas as pd
 
@@ -133,7 +131,7 @@ def _answers(table: "pd.DataFrame", choice: Choice, repeated: bool) -> "tuple[pd
     return pd.DataFrame({"row": rows, "score": np.concatenate(scores).astype(float)}), column, "counts"
 
 
-def _counts(table: "pd.DataFrame", choice: Choice) -> tuple[np.ndarray, np.ndarray, str] | None:
+def _counts(table: Table, choice: Choice) -> tuple[np.ndarray, np.ndarray, str] | None:
     """Right answers and all in each row, with the column of the former; None where the table has no counts."""
     for column in having(table, RATES):
         parts = (
@@ -166,7 +164,7 @@ def _counts(table: "pd.DataFrame", choice: Choice) -> tuple[np.ndarray, np.ndarr
     return (right.round(), asked, column) if whole else None
 
 
-def _trial(table: "pd.DataFrame", choice: Choice, used: set[str | None]) -> str | None:
+def _trial(table: Table, choice: Choice, used: set[str | None]) -> str | None:
     """The column that says which rows are of one trial; None where each is of its own."""
     if "trial" in choice.columns:
         return column_of(table, "trial", (), choice)
@@ -176,13 +174,13 @@ def _trial(table: "pd.DataFrame", choice: Choice, used: set[str | None]) -> str 
     return None
 
 
-def _lengths(column: "pd.Series") -> np.ndarray:
+def _lengths(column: Column) -> np.ndarray:
     """Context lengths, also as 4k."""
     short = column.map(lambda cell: str(cell).strip().lower().endswith("k"))
     return numbers(column.where(~short, column.map(str).str.strip().str[:-1])) * np.where(short, 1000.0, 1.0)
 
 
-def _numbers(table: "pd.DataFrame", path: Path, choice: Choice, attrs: dict[str, Any]) -> Curves:
+def _numbers(table: Table, path: Path, choice: Choice, attrs: dict[str, Any]) -> Curves:
     """Signed numbers or a mass: one number for each trial and position."""
     value = column_of(table, "score", NAMES["signed"] + NAMES["mass"], choice) or ""
     position = column_of(table, "place", NAMES["place"] + NAMES["row"], choice)

@@ -1,9 +1,9 @@
 """Answers whose place is in the prompt: lm-evaluation-harness, RULER and Lost in the Middle.
 
-Samples of the lm-evaluation-harness (JSON lines of `--log_samples`) have a document that may name the place; if not,
-the target is looked for in the prompt. RULER's predictions (Hsieh et al. 2024, `scripts/pred/call_api.py`) have the
-input, in which the outputs are looked for. The files of Liu et al. 2024, one for each place, have the documents (or
-pairs) in the order of the prompt, one of them gold.
+Samples of the lm-evaluation-harness (JSON lines of `--log_samples`) have a document that may name the place; if
+not, the target is looked for in the prompt. RULER's predictions (Hsieh et al. 2024, `scripts/pred/call_api.py`)
+have the input, in which the outputs are looked for. The files of Liu et al. 2024, one for each place, have the
+documents (or pairs) in the order of the prompt, one of them gold.
 """
 
 import math
@@ -11,18 +11,15 @@ import re
 import string
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from posbias.core.tables import number, parsed, unexpected
+from posbias.core.tables import Column, Table, number, parsed, unexpected
 from posbias.imports.columns import NAMES, Choice, having, places_of, undecided
 from posbias.imports.format import Curves, Format
 from posbias.imports.positions import of_one_model
 from posbias.imports.trials import curves
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 DOCUMENTS, PAIRS = "model_documents", "model_ordered_kv_records"
 METRICS = ["acc", "exact_match", "em", "f1", "contains"]
@@ -32,11 +29,11 @@ ANY_OF = {"qa", "squad", "hotpotqa"}
 EACH_OF = {"niah", "vt", "cwe", "fwe", "needle", "multikey", "multivalue", "multiquery"}
 """Words in the name of a task: each of its several answers counts."""
 OPTION = re.compile(r"\(?(?:[A-Za-z]|\d)\)?\.?")
-Placed = tuple[Any, float, float, float | None]
+Placed = tuple[Any, float, float, Any]
 """Trial, place (NaN: not known), score and context length of an answer."""
 
 
-def read_samples(table: "pd.DataFrame", path: Path, choice: Choice) -> Curves:
+def read_samples(table: Table, path: Path, choice: Choice) -> Curves:
     """The first metric (or the one named as score), by place. Of several filters the first counts.
 
     Metrics whose names are lengths, as RULER's, are those of the length that has one ≥ 0. Raises `InputFileError`.
@@ -51,16 +48,14 @@ def read_samples(table: "pd.DataFrame", path: Path, choice: Choice) -> Curves:
     key = _key(first, docs, choice)
     places, shares = (np.full(len(first), math.nan), True) if key is None else places_of(docs[key])
     rows: list[Placed] = []
-    for (where, row), place, most in zip(
-        first.iterrows(), places, docs.get("max_length", places), strict=True
-    ):
+    most = docs["max_length"] if "max_length" in docs else [None] * len(docs)
+    for (where, row), place, longest in zip(first.iterrows(), places, most, strict=True):
         name, score, length = _score(row, metric)
         if score is None:
             raise unexpected(f"{where}: {name}", "a number", row.get(name))
         if metric is None and score < 0:
             continue  # RULER's mark for a length that was not measured
-        if length is None and "max_length" in docs:
-            length = number(most)
+        length = number(longest) if length is None else length
         answers = _placed(row, score, where) if key is None else [(place, score)]
         rows += [((_name(where), str(row["doc_id"])), place, score, length) for place, score in answers]
     by = "where the target stands" if key is None else key
@@ -70,12 +65,12 @@ def read_samples(table: "pd.DataFrame", path: Path, choice: Choice) -> Curves:
     return _curves(rows, path, choice, said, about, where, metric or "accuracy")
 
 
-def read_ruler(table: "pd.DataFrame", path: Path, choice: Choice) -> Curves:
+def read_ruler(table: Table, path: Path, choice: Choice) -> Curves:
     """The share of answers found, by stretch of the input in which they stand, as RULER's own metrics count.
 
     Of the spellings of a question's answer (qa in the name of the task, which is the file's) any is enough; each
-    needle of a list is an answer of its own. An answer is found where the prediction has it, in any case of letters.
-    Raises `InputFileError` for several outputs of which neither is known.
+    needle of a list is an answer of its own. An answer is found where the prediction has it, in any case of
+    letters. Raises `InputFileError` for several outputs of which neither is known.
     """
     rows: list[Placed] = []
     for where, row in table.iterrows():
@@ -90,7 +85,7 @@ def read_ruler(table: "pd.DataFrame", path: Path, choice: Choice) -> Curves:
     return _curves(rows, path, choice, "answers at WHERE by where they stand in the input", about, "text")
 
 
-def read_liu(table: "pd.DataFrame", path: Path, choice: Choice) -> Curves:
+def read_liu(table: Table, path: Path, choice: Choice) -> Curves:
     """Accuracy by the place of the gold document or pair, paired by question or key; a length is their number."""
     table, model = of_one_model(table, choice)
     rows: list[Placed] = []
@@ -156,7 +151,7 @@ def _curves(
     return curves(placed, path, choice, said, about, measures, where=where)
 
 
-def _key(table: "pd.DataFrame", docs: "pd.DataFrame", choice: Choice) -> str | None:
+def _key(table: Table, docs: Table, choice: Choice) -> str | None:
     """The key of documents that says where the answer stands; None where the target is to be looked for.
 
     Raises `InputFileError` where there is none and targets are numbers or letters of options.
@@ -175,7 +170,7 @@ def _key(table: "pd.DataFrame", docs: "pd.DataFrame", choice: Choice) -> str | N
     return key
 
 
-def _metric(table: "pd.DataFrame") -> str | None:
+def _metric(table: Table) -> str | None:
     """The first metric with a number; None where metrics are named by lengths."""
     listed = parsed(table["metrics"].iloc[0]) if "metrics" in table else METRICS
     listed = [str(name) for name in listed] if isinstance(listed, list) else []
@@ -187,7 +182,7 @@ def _metric(table: "pd.DataFrame") -> str | None:
     return found[0]
 
 
-def _score(row: "pd.Series", metric: str | None) -> tuple[str, float | None, float | None]:
+def _score(row: Column, metric: str | None) -> tuple[str, float | None, float | None]:
     """The name and value of a sample's metric and, where metrics are named by lengths, the length."""
     if metric is not None:
         return metric, number(row.get(metric)), None
@@ -196,7 +191,7 @@ def _score(row: "pd.Series", metric: str | None) -> tuple[str, float | None, flo
     return (measured[0], scores[measured[0]], float(measured[0])) if measured else ("metrics", -1.0, None)
 
 
-def _placed(row: "pd.Series", score: float, where: Any) -> list[tuple[float, float]]:
+def _placed(row: Column, score: float, where: Any) -> list[tuple[float, float]]:
     """Where in the prompt the targets stand, and what each scored; a place is NaN where that is not known."""
     target, prompt = parsed(row["target"]), parsed(row["arguments"])
     for _ in range(2):  # the first argument of the first request
@@ -226,7 +221,7 @@ def _any_is_enough(answers: Sequence[str], where: Any) -> bool:
     lower = sorted({one.lower() for one in answers}, key=len)
     if task & ANY_OF or len(lower) == 1 or any(lower[0] in other for other in lower[1:]):
         return True
-    what = "one answer, or a file named by its task: qa_… (spellings, of which one is enough) or niah_… (each counts)"
+    what = "one answer, or a file named by its task: qa_… (one spelling is enough) or niah_… (each counts)"
     raise unexpected(where, what, ", ".join(answers))
 
 
@@ -250,13 +245,13 @@ def _object(cell: Any, where: Any) -> dict[str, Any]:
     return held
 
 
-def _text(row: "pd.Series", column: str, where: Any) -> str:
+def _text(row: Column, column: str, where: Any) -> str:
     if not isinstance(row.get(column), str):
         raise unexpected(f"{where}: {column}", "a text", row.get(column))
     return row[column]
 
 
-def _texts(row: "pd.Series", column: str, where: Any) -> list[str]:
+def _texts(row: Column, column: str, where: Any) -> list[str]:
     held = parsed(row.get(column))
     held = [held] if isinstance(held, str) and held else held
     if not isinstance(held, list) or not held or not all(isinstance(one, str) for one in held):

@@ -1,27 +1,24 @@
 """Answers by place as profiles of rates: paired where every trial has every place, else dealt into groups.
 
-A trial is what was asked at several places (a question whose document moves); its answers at one place are averaged
-first. If every trial has every place, each is a row of the profile's samples. If not, the cells of each place are
-dealt, in the file's order and in equal parts, into as many groups as the place with the fewest has cells, and a
-group's means are a row. Either way the curve is the mean of the rows.
+A trial is what was asked at several places (a question whose document moves); its answers at one place are
+averaged first. If every trial has every place, each is a row of the profile's samples. If not, the cells of each
+place are dealt, in the file's order and in equal parts, into as many groups as the place with the fewest has
+cells, and a group's means are a row. Either way the curve is the mean of the rows.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.tables import unexpected
+from posbias.core.tables import Table
 from posbias.curves import at_shares
 from posbias.errors import InputFileError
 from posbias.imports.columns import Choice
 from posbias.imports.format import Curves
 from posbias.profile import Profile
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FEWEST_PLACES = 3
 """Places of a curve that has a middle; with two there are a first and a last alone."""
@@ -40,7 +37,7 @@ MOST_GROUPS = 4096
 
 
 def rates(
-    answers: "pd.DataFrame",
+    answers: Table,
     path: Any,
     attrs: Mapping[str, Any],
     measures: str = "accuracy",
@@ -48,9 +45,9 @@ def rates(
 ) -> Profile:
     """The mean score by place, places in their order, with trials or groups of answers as samples.
 
-    `answers` has columns trial, place and score (0 to 1); with `trials` one trial's answers belong together. `attrs`
-    go into the profile's with "places", "rows" (what a sample is) and, for unpaired answers that are right or wrong,
-    "counts": right answers and all, by place. Raises `InputFileError` for a single place.
+    `answers` has columns trial, place and score (0 to 1); with `trials` one trial's answers belong together.
+    `attrs` go into the profile's with "places", "rows" (what a sample is) and, for unpaired answers that are right
+    or wrong, "counts": right answers and all, by place. Raises `InputFileError` for a single place.
     """
     trial = answers["trial"].map(str).factorize()[0]
     cells = answers.assign(trial=trial).groupby(["trial", "place"])["score"].mean().unstack()
@@ -76,7 +73,7 @@ def of_rows(samples: Float[np.ndarray, "sample position"], **fields: Any) -> Pro
 
 
 def curves(
-    answers: "pd.DataFrame",
+    answers: Table,
     path: Any,
     choice: Choice,
     said: str,
@@ -88,10 +85,10 @@ def curves(
 ) -> Curves:
     """A profile for each of the lengths of answers (NaN: not known), or for the one that is chosen.
 
-    `said` says what they were taken for, with WHERE for their places or stretches; `where`: places count as they are,
-    are shares of the context, or shares of a text, where nearby ones are alike. Under "all" a length is a part of
-    the trial. Raises `InputFileError` for a length that is not there, and for lengths of which some have one place
-    alone where none is chosen.
+    `said` says what they were taken for, with WHERE for their places or stretches; `where`: places count as they
+    are, are shares of the context, or shares of a text, where nearby ones are alike. Under "all" a length is part
+    of the trial. Raises `InputFileError` for a length that is not there, and for lengths of which some have one
+    place alone where none is chosen.
     """
     lengths = sorted(answers["length"].dropna().unique().tolist())
     of_several = ""
@@ -128,12 +125,12 @@ def listed(lengths: Sequence[float]) -> str:
     return ", ".join(f"{length:,.0f}" for length in lengths[:12]) + (", …" if len(lengths) > 12 else "")
 
 
-def stretched(answers: "pd.DataFrame", where: str, path: Any) -> "tuple[pd.DataFrame, str]":
+def stretched(answers: Table, where: str, path: Any) -> tuple[Table, str]:
     """Answers with their places, or with the middles of equal stretches where places are scattered; and which.
 
     Places are scattered in a text, and where most of more than `STRETCHES` have one answer, right or wrong or
-    unevenly spaced. As many stretches as have `ENOUGH` answers each, else as leave none empty, are made of the whole
-    context for shares, if that leaves no third of it empty; else of the first to the last place.
+    unevenly spaced. As many stretches as have `ENOUGH` answers each, else as leave none empty, are made of the
+    whole context for shares, if that leaves no third of it empty; else of the first to the last place.
     """
     counts = answers["place"].value_counts().sort_index()
     alone = len(counts) > STRETCHES and counts.median() < 2

@@ -9,16 +9,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.tables import Names, bare_name, number, read_packed, read_table, unexpected
+from posbias.core.tables import Names, Table, bare_name, number, read_packed, read_table, unexpected
 from posbias.signatures import typed
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Scale = Literal["score", "logit", "rank"]
 SCORES = ("score", "relevance_score", "similarity", "similarity_score", "cosine_similarity", "rerank_score")
@@ -34,13 +31,13 @@ _NAMES = Names(known={bare_name(name) for name in (*SCORES, *LOGITS, *DISTANCES,
 
 @dataclass(frozen=True)
 class Hits:
-    """The documents of a file: a weight and a length for each, the `unit` of lengths, and how scores became weights.
+    """The documents of a file: a weight and a length for each, the lengths' `unit`, how scores became weights.
 
     `lengths` and `unit` are None where neither lengths nor texts are known; `note` is empty for scores ≥ 0.
     """
 
     path: Path
-    table: "pd.DataFrame"
+    table: Table
     scores: Float[np.ndarray, "document"]
     lengths: Float[np.ndarray, "document"] | None
     unit: Literal["tokens", "characters"] | None
@@ -103,7 +100,7 @@ def _flat(row: Any) -> dict[str, Any]:
     return {key: held for one in reversed(inner) for key, held in one.items()} | outer
 
 
-def _key(rows: Sequence[dict[str, Any]], table: "pd.DataFrame", names: Sequence[str]) -> str | None:
+def _key(rows: Sequence[dict[str, Any]], table: Table, names: Sequence[str]) -> str | None:
     """The first of these names that a row has. Raises `InputFileError` for another row without it."""
     name = next((name for name in names if any(name in row for row in rows)), None)
     for where, row in zip(table.index, rows, strict=True):
