@@ -21,9 +21,9 @@ def compare(
     q: Path,
     *,
     by_share: shared.Flag = False,
+    plot: Path | None = None,
     tokens: shared.ContextLength = None,
     columns: shared.Columns = None,
-    plot: Path | None = None,
     seed: shared.Seed = 0,
     json: shared.Json = False,
 ) -> None:
@@ -108,14 +108,14 @@ def _notes(comparison: "Comparison", profiles: "list[tuple[str, Profile]]") -> l
 
 def _by_place(names: tuple[str, str], *profiles: "Profile") -> list[str]:
     """Two curves of rates side by side, with their intervals; nothing where they have unlike numbers of places."""
-    from posbias.reports.numbers import limits, places_of
+    from posbias.reports.numbers import places_of
 
     if len({one.tokens for one in profiles}) > 1:
         return []
     columns = [
         [f"{value:.2f} [{low:.2f}, {high:.2f}]" for value, low, high in zip(one.mass, *ends, strict=True)]
         for one in profiles
-        if (ends := limits(one)) is not None
+        if (ends := one.limits) is not None
     ]
     if len(columns) < len(profiles):
         return []

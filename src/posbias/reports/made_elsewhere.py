@@ -36,19 +36,16 @@ class ProfileReport:
 def end_claims(profile: Profile) -> tuple[Judged, ...]:
     """Whether the first and the last place lie above the middle one, judged by paired differences of the samples.
 
-    Of two places, whether the first lies above the last.
-
     Differences of rates count from 0.02 on; other numbers have no such scale. Without two samples, or with samples
     that all differ alike, a claim is undecided.
     """
     middle, rows, places = profile.tokens // 2, profile.samples, places_of(profile)
     told = []
-    other = "last" if profile.tokens == 2 else "middle"
-    for name, place in list(ENDS.items())[: 1 if profile.tokens == 2 else 2]:
+    for name, place in ENDS.items():
         claim = Claim(
-            f"elsewhere/{name}-above-{other}",
+            f"elsewhere/{name}-above-middle",
             "results made elsewhere",
-            f"The {name} place is above the {other} one",
+            f"The {name} place is above the middle one",
             test=Above(least=LEAST if profile.kind == "rate" else 0.0),
             provenance="ours",
             scope=told_as(profile),
@@ -158,9 +155,8 @@ def _sure(profile: Profile, claims: tuple[Judged, ...]) -> str:
         )
     rows = str(profile.attrs.get("rows", "prompts" if profile.kind != "rate" else "trials"))
     told = [f"Every number is a mean over {samples} {rows}."]
-    if counts := [of for _, of in profile.attrs.get("counts", ())]:
-        many = f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
-        told = [f"Every number is a share of {many} answers."]
+    if counts := sorted({of for _, of in profile.attrs.get("counts", ())}):
+        told = [f"Every number is a share of {' to '.join(map(str, counts[:1] + counts[1:][-1:]))} answers."]
     told += [f"{doubt[0].upper()}{doubt[1:]}." for doubt in profile.doubts]
     told += [_end(claim) for claim in claims]
     if profile.attrs.get("able") is False:

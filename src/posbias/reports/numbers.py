@@ -11,8 +11,6 @@ from posbias.estimate import Estimate
 from posbias.parts import LABELS, STRETCHES, shares
 from posbias.profile import Profile
 from posbias.reports.pages import Table
-from posbias.retrieval.statistics import Share
-from posbias.telling import intervals
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -22,11 +20,11 @@ LOW, HIGH = "95 % low", "95 % high"
 
 
 def curve(profile: Profile) -> Table:
-    """A number for each place and, where it has an error, its 95 % interval (`limits`).
+    """A number for each place and, where it has an error, its 95 % interval (`Profile.limits`).
 
     Places are those of `attrs["places"]`, else positions.
     """
-    places, ends = places_of(profile), limits(profile)
+    places, ends = places_of(profile), profile.limits
     columns = [profile.mass, *(ends or ())]
     samples = 0 if profile.samples is None else len(profile.samples)
     name = "share of the influence" if profile.kind == "mass" else profile.measures
@@ -34,32 +32,13 @@ def curve(profile: Profile) -> Table:
     head = ["place" if at_places else "position", name, LOW, HIGH][: 1 + len(columns)]
     said = f"{name[0].upper()}{name[1:]} by {head[0]}"
     if ends is not None:
-        how = (
-            "of the counts (Wilson)"
-            if "counts" in profile.attrs
-            else f"by Student's t over {samples} samples"
-        )
-        said += f" with 95 % intervals {how}"
+        how = f"by Student's t over {samples} samples"
+        said += f" with 95 % intervals {'of the counts' if 'counts' in profile.attrs else how}"
     return Table(
         said,
         head,
         [[f"{place:g}", *_texts(row)] for place, row in zip(places, np.array(columns).T, strict=True)],
     )
-
-
-def limits(profile: Profile) -> tuple[np.ndarray, np.ndarray] | None:
-    """The 95 % intervals of a profile's numbers, low ends and high ends; None where it has no error.
-
-    Of `attrs["counts"]`, right answers of all at each place, by Wilson's method, else those of `posbias.telling`.
-    """
-    if "counts" in profile.attrs:
-        shares = [Share.of(np.arange(of) < right) for right, of in profile.attrs["counts"]]
-        low, high = zip(*(share.interval for share in shares), strict=True)
-        return np.array(low), np.array(high)
-    samples = 0 if profile.samples is None else len(profile.samples)
-    if profile.se is None or samples < 2:
-        return None
-    return intervals(profile.mass, np.asarray(profile.se), samples, profile.kind)
 
 
 def places_of(profile: Profile) -> Sequence[float]:
