@@ -19,6 +19,7 @@ from scipy.stats import t
 import posbias
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.imports import FORMATS, read_curves
+from posbias.imports.columns import Choice
 from posbias.imports.trials import rates
 from posbias.normalised import prior_normalised, residuals, sentence
 from posbias.profile import Profile
@@ -245,7 +246,7 @@ def test_files_are_read_as_they_are_written_or_refused(tmp_path, name):
         assert all(word in str(refused.value) for word in case["refused"])
         assert "\n" not in str(refused.value)
         return
-    curves = read_curves(path, **chosen)
+    curves = read_curves(path, Choice(**chosen))
     assert ["" if length is None else f"{length:.0f}" for length in curves] == list(case["read"])
     for profile, expected in zip(curves.values(), case["read"].values(), strict=True):
         assert profile.mass == pytest.approx(expected, abs=case.get("tolerance", 1e-8))
@@ -265,7 +266,7 @@ RIGHT = {
     "qa_id_question.csv": {None: [0.925, 0.45, 0.75]},
     "niah_depth_share_grid.csv": {length: [1, 0.5, 0, 0.5, 1] for length in (1024, 4096, 8192)},
     "tool_eval_needle.json": {length: [1, 1, 0, 0, 1] for length in (1024, 4096)},
-    "qa_several_spellings.jsonl": {None: [1] * 8},
+    "qa_several_spellings.jsonl": {500: [1] * 8},
     "lmeval_folder": {None: [10 / 12, 10 / 12, 0, 7 / 12, 1]},
     "start_middle_end.csv": {None: [0.9, 0.4, 0.8]},
     "two_places.csv": {None: [1, 1 / 3]},

@@ -46,13 +46,15 @@ def compare(
         Draw both curves with their scores to this file (.png, .svg or .pdf).
     """
     from posbias.comparison import compare
-    from posbias.imports import read
+    from posbias.imports import read_one
+    from posbias.imports.columns import Choice
     from posbias.influence_differences import influence_differences
 
     shared.check_targets(None, plot, p, q)
     for given in (p, q):
         need_profile(given)
-    profile, reference = (read(one, tokens=tokens, columns=shared.column_names(columns)) for one in (p, q))
+    choice = Choice(None, tokens, shared.column_names(columns), shared=True)
+    profile, reference = (read_one(one, choice) for one in (p, q))
     comparison = compare(profile, reference, by_share=by_share, seed=seed)
     if plot is not None:
         _draw(comparison, p.name, plot)

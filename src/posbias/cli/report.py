@@ -110,10 +110,11 @@ def _is_made_elsewhere(path: Path) -> bool:
 def _report_profile(path: Path, options: Options) -> None:
     """The page of results made elsewhere (of each context length, one) or of a retrieval or prediction of ours."""
     from posbias.imports import read_curves
+    from posbias.imports.columns import Choice
     from posbias.reports.made_elsewhere import write_profile_report
 
     shared.refuse_beside_file(options, ("out", "json", "tokens", "columns"), "file of results")
-    curves = read_curves(path, tokens=options.tokens, columns=shared.column_names(options.columns))
+    curves = read_curves(path, Choice(None, options.tokens, shared.column_names(options.columns)))
     place, answers, lines = options.out or Path("results") / path.stem, [], []
     for length, profile in curves.items():
         folder = place if len(curves) == 1 else place / f"{length:.0f}-tokens"

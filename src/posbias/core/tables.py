@@ -25,6 +25,8 @@ PLAIN = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 KINDS = (*PLAIN, *(f"{kind}.gz" for kind in PLAIN))
 """What the names of files with tables end with."""
 _MEANS = {"percent", "pct", "perc", "percentage", "mean", "avg", "average"}
+YES = ("true", "yes", "pass", "passed", "correct", "right")
+NO = ("false", "no", "fail", "failed", "incorrect", "wrong")
 Table = Any
 """A DataFrame of pandas, whose own types say too little of columns to be checked."""
 Column = Any
@@ -101,10 +103,10 @@ def read_packed(path: Path) -> str:
 
 
 def number(cell: Any) -> float | None:
-    """A finite number, also one written as text, per cent or not; yes and true are 1. None for anything else."""
+    """A finite number, also one written as text, per cent or not; `YES` is 1, `NO` 0. None for anything else."""
     if isinstance(cell, str):
         text = cell.strip().lower().removesuffix("%")
-        cell = {"true": 1, "false": 0, "yes": 1, "no": 0}.get(text, text)
+        cell = 1 if text in YES else 0 if text in NO else text
     try:
         value = float(cell)
     except (TypeError, ValueError, OverflowError):

@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from posbias.core.tables import Names, Table, bare_name, is_table, read_table, unexpected
+from posbias.core.tables import Names, Table, bare_name, is_table, plain_name, read_table, unexpected
 from posbias.errors import InputFileError, OtherKindError
 from posbias.imports import arrays, asked, attributions, positions, prompts
-from posbias.imports.columns import ANY, NAMES, Choice, having, undecided
+from posbias.imports.columns import ANY, NAMES, RATES, WORDS, Choice, having, undecided
 from posbias.imports.format import Curves, Format
 from posbias.imports.trials import listed, of_rows
 from posbias.input_files import read_text
@@ -28,7 +28,7 @@ from posbias.signatures import typed
 from posbias.store import load_retrieval
 from posbias.store.measurements import RETRIEVAL
 
-__all__ = ["FORMATS", "Format", "format_of", "read", "read_curves", "recognised"]
+__all__ = ["FORMATS", "Format", "format_of", "read", "read_curves", "read_one", "recognised"]
 
 log = logging.getLogger(__name__)
 FORMATS: tuple[Format, ...] = (
@@ -68,13 +68,16 @@ def read(
     `InputFileError` for what cannot be decided, `MissingPackageError` for an .nc without xarray and for
     .safetensors without safetensors.
     """
-    curves = read_curves(path, model=model, tokens=tokens, columns=columns)
+    return read_one(path, Choice(model, tokens, columns or {}))
+
+
+def read_one(path: str | os.PathLike[str], choice: Choice) -> Profile:
+    """What `read` reads. Raises `InputFileError`, also for several context lengths of which none is chosen."""
+    curves = read_curves(path, choice)
     if len(curves) > 1:
-        lengths = [length for length in curves if length is not None]
-        raise InputFileError(
-            f"{path}: expected one context length, got {listed(sorted(lengths))}; choose one: --tokens "
-            f"{min(lengths):.0f} (tokens={min(lengths):.0f}), or all for their mean"
-        )
+        lengths = sorted(length for length in curves if length is not None)
+        how = f"choose one: --tokens {lengths[0]:.0f} (tokens={lengths[0]:.0f}), or all for their mean"
+        raise InputFileError(f"{path}: expected one context length, got {listed(lengths)}; {how}")
     (profile,) = curves.values()
     if "read_as" in profile.attrs:
         log.info("%s: read as %s", path, profile.attrs["read_as"])
@@ -82,15 +85,8 @@ def read(
 
 
 @typed
-def read_curves(
-    path: str | os.PathLike[str],
-    *,
-    model: str | None = None,
-    tokens: int | Literal["all"] | None = None,
-    columns: Mapping[str, str] | None = None,
-) -> Curves:
+def read_curves(path: str | os.PathLike[str], choice: Choice = ANY) -> Curves:
     """What `read` reads, a profile for each context length; under None where there is one length alone."""
-    choice = Choice(model, tokens, columns or {})
     path = Path(path)
     path = (asked.file_in(path) or path) if path.is_dir() else path
     suffix = path.suffix.lower()
@@ -123,12 +119,16 @@ def format_of(table: Table, path: Path, choice: Choice = ANY) -> Format:
             f"{path}: expected retrieval.json, got the answers that `posbias retrieve` kept with it (or the "
             f"folder that `posbias retrieve --answers {path}` makes with the same options)"
         )
-    named = {"place", "score"} <= choice.columns.keys()
+    named = {"place", "score"} <= choice.columns.keys() and choice.has(table)
     for form in FORMATS:
         if not form.missing(table.columns) and not (named and form in (prompts.LIU, prompts.RULER)):
             return form
     if named:
         return positions.PLAIN
+    if {"results", "configs"} <= set(table.columns):
+        raise InputFileError(
+            f"{path}: expected samples_*.jsonl (of lm_eval --log_samples), got the summary beside them"
+        )
     for role, what in (("judge", "a judge's choices between answers"), ("option", "multiple choice")):
         if having(table, NAMES[role]):
             raise InputFileError(
@@ -167,7 +167,7 @@ def _read(path: Path, choice: Choice) -> tuple[Format, Table]:
     found: dict[str, list[Table]] = {}
     errors: list[InputFileError] = []
     for file in (files := _tables(path)):
-        table = read_table(file, _NAMES)
+        table = _long(read_table(file, _NAMES))
         try:
             found.setdefault(format_of(table, file, choice).name, []).append(table)
         except InputFileError as error:
@@ -186,6 +186,15 @@ def _read(path: Path, choice: Choice) -> tuple[Format, Table]:
             f"{path}: expected one task, got {len(tables)} files, each of its own: {names}; give one"
         )
     return form, pd.concat(tables)
+
+
+def _long(table: Table) -> Table:
+    """A table with a column for each place (start, middle, end) as one of places and scores."""
+    places = [column for column in table.columns if plain_name(column) in WORDS]
+    if len(places) < 2 or having(table, RATES):
+        return table
+    others = [column for column in table.columns if column not in places]
+    return table.melt(others, places, "position", "score", ignore_index=False)
 
 
 def _json_of(path: Path) -> Any:

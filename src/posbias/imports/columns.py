@@ -31,11 +31,15 @@ _OPTION = re.compile(r"\(?[A-Za-z]\)?\.?")
 
 @dataclass(frozen=True)
 class Choice:
-    """What of a file is wanted where it has several: a `model`, a context length ("all": their mean), columns."""
+    """What of a file is wanted where it has several: a `model`, a context length ("all": their mean), columns.
+
+    Where columns are `shared` by several files, one that has none of them is read by its own names.
+    """
 
     model: str | None = None
     tokens: float | str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
+    shared: bool = False
 
     def __post_init__(self):
         for name, column in self.columns.items():
@@ -44,6 +48,11 @@ class Choice:
                     f"columns: expected one of {', '.join(TELLING)}, and as scale one of {', '.join(SCALES)}, got "
                     f"{shortened(f'{name}={column}')}"
                 )
+
+    def has(self, table: Table) -> bool:
+        """Whether the columns that are named count for a table."""
+        names = {*table.columns, *map(plain_name, table.columns)}
+        return not self.shared or not names.isdisjoint(self.columns.values())
 
 
 ANY = Choice()
@@ -74,7 +83,7 @@ def column_of(table: Table, role: str, names: Sequence[str], choice: Choice = AN
 
     Raises `InputFileError` for several that differ.
     """
-    if (named := choice.columns.get(role)) is not None:
+    if (named := choice.columns.get(role)) is not None and choice.has(table):
         if (column := next((one for one in table.columns if named in (one, plain_name(one))), None)) is None:
             raise undecided(table, f"a column {named}", f"{role}=COLUMN")
         return column

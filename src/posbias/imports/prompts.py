@@ -19,7 +19,7 @@ from posbias.core.tables import Column, Table, number, parsed, unexpected
 from posbias.imports.columns import NAMES, Choice, having, places_of, undecided
 from posbias.imports.format import Curves, Format
 from posbias.imports.positions import of_one_model
-from posbias.imports.trials import curves
+from posbias.imports.trials import ENOUGH, curves
 
 DOCUMENTS, PAIRS = "model_documents", "model_ordered_kv_records"
 METRICS = ["acc", "exact_match", "em", "f1", "contains"]
@@ -48,14 +48,13 @@ def read_samples(table: Table, path: Path, choice: Choice) -> Curves:
     key = _key(first, docs, choice)
     places, shares = (np.full(len(first), math.nan), True) if key is None else places_of(docs[key])
     rows: list[Placed] = []
-    most = docs["max_length"] if "max_length" in docs else [None] * len(docs)
-    for (where, row), place, longest in zip(first.iterrows(), places, most, strict=True):
+    for (where, row), place, common in zip(first.iterrows(), places, _lengths(docs), strict=True):
         name, score, length = _score(row, metric)
         if score is None:
             raise unexpected(f"{where}: {name}", "a number", row.get(name))
         if metric is None and score < 0:
             continue  # RULER's mark for a length that was not measured
-        length = number(longest) if length is None else length
+        length = common if length is None else length
         answers = _placed(row, score, where) if key is None else [(place, score)]
         rows += [((_name(where), str(row["doc_id"])), place, score, length) for place, score in answers]
     by = "where the target stands" if key is None else key
@@ -73,14 +72,14 @@ def read_ruler(table: Table, path: Path, choice: Choice) -> Curves:
     letters. Raises `InputFileError` for several outputs of which neither is known.
     """
     rows: list[Placed] = []
-    for where, row in table.iterrows():
+    for (where, row), length in zip(table.iterrows(), _lengths(table), strict=True):
         text, said = _text(row, "input", where), _text(row, "pred", where).lower()
         outputs = _texts(row, "outputs", where)
         alike = [outputs] if _any_is_enough(outputs, where) else [[output] for output in outputs]
         for place, spellings in enumerate(alike):
             right = any(spelling.lower() in said for spelling in spellings)
             trial = (_name(where), str(row.get("index", where)), place)
-            rows.append((trial, _place(spellings, text), float(right), None))
+            rows.append((trial, _place(spellings, text), float(right), length))
     about = {"format": RULER.name} | ({"model": choice.model} if choice.model else {})
     return _curves(rows, path, choice, "answers at WHERE by where they stand in the input", about, "text")
 
@@ -180,6 +179,15 @@ def _metric(table: Table) -> str | None:
     if not found:
         raise undecided(table, "a metric with a number", "score=METRIC")
     return found[0]
+
+
+def _lengths(table: Table) -> list[float]:
+    """The context length of each row; NaN where lengths are those of single texts, not of several."""
+    for column in having(table, ["max_length", *NAMES["length"]]):
+        lengths = table[column].map(number)
+        if lengths.notna().all() and lengths.min() > 0 and lengths.value_counts().min() >= ENOUGH:
+            return lengths.tolist()
+    return [math.nan] * len(table)
 
 
 def _score(row: Column, metric: str | None) -> tuple[str, float | None, float | None]:

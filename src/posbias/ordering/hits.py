@@ -14,15 +14,24 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from posbias.core.tables import Names, Table, bare_name, number, read_packed, read_table, unexpected
+from posbias.core.tables import (
+    Names,
+    Table,
+    bare_name,
+    number,
+    plain_name,
+    read_packed,
+    read_table,
+    unexpected,
+)
 from posbias.signatures import typed
 
 Scale = Literal["score", "logit", "rank"]
 SCORES = ("score", "relevance_score", "similarity", "similarity_score", "cosine_similarity", "rerank_score")
-SCORES += ("relevance", "_score", "@search.score", "rrf_score", "certainty")
+SCORES += ("relevance", "search_score", "rrf_score", "certainty")
 LOGITS, DISTANCES = (
     ("logit", "logits"),
-    ("distance", "distances", "_distance", "cosine_distance", "l2_distance"),
+    ("distance", "distances", "cosine_distance", "l2_distance"),
 )
 LENGTHS = ("tokens", "length", "n_tokens", "num_tokens", "token_count")
 TEXTS = ("text", "page_content", "content", "document", "documents", "passage", "chunk", "chunk_text", "body")
@@ -94,9 +103,11 @@ def read_hits(path: str | os.PathLike[str], scale: Scale | None = None) -> Hits:
 
 
 def _flat(row: Any) -> dict[str, Any]:
-    """The plain values of an object and of those within it; of one name the outermost."""
+    """The plain values of an object and of those within it, by their plain names; of one name the outermost."""
     inner = [_flat(held) for held in row.values() if isinstance(held, dict)]
-    outer = {key: held for key, held in row.items() if not isinstance(held, dict) and held == held}
+    outer = {
+        plain_name(key): held for key, held in row.items() if not isinstance(held, dict) and held == held
+    }
     return {key: held for one in reversed(inner) for key, held in one.items()} | outer
 
 
