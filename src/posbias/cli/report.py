@@ -139,8 +139,10 @@ def _measurement(source: str, options: Options) -> "tuple[xr.Dataset, Path, Path
         # `posbias measure` gives each measurement.nc a folder of its own; other files may share theirs
         beside = file.parent if file.name == "measurement.nc" else file.with_suffix("")
         return load_measurement(file), file, options.out or beside
-    if options.tokens == "all":
-        raise InvalidValueError("tokens: expected a number of tokens for a model to measure, got all")
+    if options.tokens == "all" or options.columns:
+        raise InvalidValueError(
+            f"{source}: expected a file of results for tokens 'all' or columns, got a model"
+        )
     job = {
         "tokens": 256 if options.tokens is None else options.tokens,
         "prompts": 32 if options.prompts is None else options.prompts,

@@ -18,8 +18,7 @@ import numpy as np
 from posbias.core.tables import Names, Table, bare_name, is_table, plain_name, read_table, unexpected
 from posbias.errors import InputFileError, OtherKindError
 from posbias.imports import arrays, asked, attributions, positions, prompts
-from posbias.imports.columns import ANY, NAMES, RATES, WORDS, Choice, having, undecided
-from posbias.imports.format import Curves, Format
+from posbias.imports.columns import ANY, NAMES, RATES, WORDS, Choice, Curves, Format, having, undecided
 from posbias.imports.trials import listed, of_rows
 from posbias.input_files import read_text
 from posbias.predictors import influence_in, load_profile
@@ -89,27 +88,31 @@ def read_curves(path: str | os.PathLike[str], choice: Choice = ANY) -> Curves:
     """What `read` reads, a profile for each context length; under None where there is one length alone."""
     path = Path(path)
     path = (asked.file_in(path) or path) if path.is_dir() else path
+    table = path.exists() and _tables(path)
+    if (own := _own(path, bool(table))) is None:
+        form, rows = _read(path, choice)
+        return form.read(rows, path, choice)
+    if not choice.shared and (choice.columns or isinstance(choice.tokens, int)):
+        raise InputFileError(
+            f"{path}: expected a table for which tokens or columns are chosen, got another file"
+        )
+    return {None: own}
+
+
+def _own(path: Path, table: bool) -> Profile | None:
+    """What is no table of others: our own files, arrays and what cannot be read; None for a table."""
     suffix = path.suffix.lower()
     if suffix == ".nc":
-        return {None: _of_netcdf(path)}
+        return _of_netcdf(path)
     data = _json_of(path) if suffix == ".json" else None
     if asked.is_asked(data):
-        curves: Curves = {None: asked.read_asked(data, path)}
-    elif suffix == ".json" and _is_ours(data):
-        return {None: load_profile(path)}
-    elif suffix in arrays.KINDS:
-        curves = {None: arrays.read_arrays(path)}
-    elif suffix in (".pt", ".pth", ".pkl", ".pickle") and path.is_file():
-        raise InputFileError(
-            f"{path}: expected .safetensors or .npz with an array called attentions or attributions, got "
-            f"{suffix}, which may run code"
-        )
-    elif path.exists() and _tables(path):
-        form, table = _read(path, choice)
-        curves = form.read(table, path, choice)
-    else:
-        return {None: load_profile(path)}
-    return curves
+        return asked.read_asked(data, path)
+    if suffix in arrays.KINDS:
+        return arrays.read_arrays(path)
+    if suffix in (".pt", ".pth", ".pkl", ".pickle") and path.is_file():
+        what = "an array called attentions or attributions in .safetensors or .npz (others may run code)"
+        raise unexpected(path, what, suffix)
+    return None if table and not _is_ours(data) else load_profile(path)
 
 
 def format_of(table: Table, path: Path, choice: Choice = ANY) -> Format:
@@ -207,9 +210,9 @@ def _json_of(path: Path) -> Any:
 
 def _is_ours(data: Any) -> bool:
     """Whether what a JSON file holds is for `load_profile`: a list but of objects, or a prediction."""
-    if data is None or (isinstance(data, list) and data and isinstance(data[0], dict)):
-        return False
-    return not isinstance(data, dict) or "profile" in data or isinstance(data.get("schema"), str)
+    if isinstance(data, dict):
+        return "profile" in data or isinstance(data.get("schema"), str)
+    return data is not None and not (isinstance(data, list) and data and isinstance(data[0], dict))
 
 
 def _of_netcdf(path: Path) -> Profile:

@@ -19,8 +19,7 @@ from posbias.arguments import is_integer
 from posbias.core.tables import Table, parsed, unexpected
 from posbias.curves import at_shares
 from posbias.errors import InputFileError
-from posbias.imports.columns import Choice
-from posbias.imports.format import Curves, Format
+from posbias.imports.columns import Choice, Curves, Format
 from posbias.imports.trials import MEASURES, MOST, of_rows
 from posbias.profile import Profile
 

@@ -1,11 +1,11 @@
-"""What columns are called, by what they hold (`columns.toml`), and how their cells read as places and scores.
+"""What a kind of file is; what columns are called (`columns.toml`), and how their cells read as places and scores.
 
 Where two columns may hold the same and differ, neither is taken: `Choice.columns` says which.
 """
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from jaxtyping import Float
 from posbias.arguments import shortened
 from posbias.core.tables import Column, Table, bare_name, number, plain_name, unexpected
 from posbias.errors import InputFileError, InvalidValueError
+from posbias.profile import Profile
 
 NAMES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 """What columns are called, by what they hold."""
@@ -184,3 +185,27 @@ def _scale(column: Column, values: np.ndarray, graded: bool) -> str | None:
     if whole and low >= 1 and high <= 10:
         return "1-10"
     return "percent" if high > 10 else None
+
+
+Curves = dict[float | None, Profile]
+"""A profile for each context length; under None where lengths are not known, or all are taken together."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """Files of one writer: `needs` lists columns that all have, each as the names that it may have.
+
+    `read` makes profiles of the rows of a file or folder; their attribute "read_as" says in a line what they were
+    taken for. `source` is the key of what to cite. With `apart` each file of a folder is a task of its own.
+    """
+
+    name: str
+    needs: tuple[Sequence[str], ...]
+    read: Callable[[Table, Path, Choice], Curves]
+    source: str = ""
+    apart: bool = False
+
+    def missing(self, columns: Iterable[str]) -> list[str]:
+        """What of `needs` a file with these columns lacks, by the first name of each."""
+        found = {bare_name(column) for column in columns}
+        return [names[0] for names in self.needs if found.isdisjoint(map(bare_name, names))]

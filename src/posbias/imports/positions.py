@@ -16,6 +16,8 @@ from posbias.imports.columns import (
     NAMES,
     RATES,
     Choice,
+    Curves,
+    Format,
     column_of,
     file_of,
     having,
@@ -24,7 +26,6 @@ from posbias.imports.columns import (
     scores_of,
     undecided,
 )
-from posbias.imports.format import Curves, Format
 from posbias.imports.trials import FEWEST_PLACES, MEASURES, MOST, curves, of_rows
 from posbias.profile import Profile
 

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from posbias.core.tables import Column, Table, number, parsed, unexpected
-from posbias.imports.columns import NAMES, Choice, having, places_of, undecided
-from posbias.imports.format import Curves, Format
+from posbias.imports.columns import NAMES, Choice, Curves, Format, having, places_of, undecided
 from posbias.imports.positions import of_one_model
 from posbias.imports.trials import ENOUGH, curves
 

@@ -16,8 +16,7 @@ from jaxtyping import Float
 from posbias.core.tables import Table
 from posbias.curves import at_shares
 from posbias.errors import InputFileError
-from posbias.imports.columns import Choice
-from posbias.imports.format import Curves
+from posbias.imports.columns import Choice, Curves
 from posbias.profile import Profile
 
 FEWEST_PLACES = 3
@@ -96,10 +95,11 @@ def curves(
         trial = answers["trial"].map(str) + answers["length"].map(lambda length: f" at {length:g}")
         answers = answers.assign(trial=trial, length=math.nan)
         of_several = f", mean over {len(lengths)} lengths" if len(lengths) > 1 else ""
-    elif choice.tokens is not None and lengths:
+    elif choice.tokens is not None and (lengths or not choice.shared):
         answers = answers[answers["length"] == choice.tokens]
         if answers.empty:
-            raise InputFileError(f"{path}: tokens: expected one of {listed(lengths)}, got {choice.tokens:g}")
+            known = f"one of {listed(lengths)}" if lengths else "none, as lengths are not known"
+            raise InputFileError(f"{path}: tokens: expected {known}, got {choice.tokens:g}")
     elif len(lengths) > 1 and answers.groupby("length")["place"].nunique().min() < 2:
         raise InputFileError(
             f"{path}: expected two places or more at each context length, got one alone at some of {len(lengths)} "

@@ -32,6 +32,10 @@ def profile_of(source: str, **chosen: Any) -> Profile:
     """
     known = known_profiles()
     if source in known:
+        if any(chosen.values()):
+            raise InputFileError(
+                f"{source}: expected a file of results for tokens or columns, got a known model"
+            )
         told = json.loads(known[source].read_text(encoding="utf-8"))
         attrs = {key: told[key] for key in ("model", "checksum", "job", "tokens")}
         return of_places(np.array(told["samples"], dtype=np.float64), attrs)

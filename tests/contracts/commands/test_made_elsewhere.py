@@ -258,6 +258,28 @@ def test_unknown_columns_end_with_exit_code_2_and_a_line_that_names_them(capsys,
     assert "its columns are where, ok; name them: --columns place=COLUMN" in said
 
 
+def test_columns_and_lengths_count_where_a_file_has_them_and_are_refused_where_none_can(capsys, here):
+    rows = [f"{place},{4 - place},{n}" for n in (4000, 8000) for place in range(4)]
+    (here / "mine.csv").write_text("\n".join(["where,ok,context_length", *rows]))
+    named = ("--columns", "place=where", "score=ok", "scale=0-10", "--tokens", "8k")
+    answer = told(capsys, "compare", "mine.csv", HERE / "liu_kv", *named)
+    assert answer["read_as"]["q"].startswith("lost-in-the-middle")
+    assert "8,000 tokens of 4,000, 8,000" in answer["read_as"]["p"]
+    (here / "hits.jsonl").write_text('{"score": 0.2, "tokens": 9}\n')
+    for words in (
+        ("order", "hits.jsonl", "--profile", "smollm2-135m", "--tokens", "8k"),
+        ("report", str(HERE / "liu_kv"), "--tokens", "8k"),
+        ("report", "tiny-alibi", "--columns", "place=where"),
+        ("report", "mine.csv", "--columns", "where"),
+        ("report", "mine.csv", "--columns", "wher=where"),
+        ("report", "mine.csv", "--columns", "place=where", "score=ok", "--tokens", "16k"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(list(words))
+        assert ended.value.code == 2
+        assert "expected" in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_every_context_length_has_a_page_of_its_own(capsys, here):
     answer = told(capsys, "report", HERE / "needle", "--out", "pages")
     assert [one["page"] for one in answer["lengths"]] == [
