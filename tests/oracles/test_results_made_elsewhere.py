@@ -251,7 +251,8 @@ def test_files_are_read_as_they_are_written_or_refused(tmp_path, name):
     for profile, expected in zip(curves.values(), case["read"].values(), strict=True):
         assert profile.mass == pytest.approx(expected, abs=case.get("tolerance", 1e-8))
         assert not case.get("errors") or (profile.se is not None and len(profile.samples) > 3)
-    for key in ("counts", "places", "model"):
+    profile = next(iter(curves.values()))
+    for key in ("counts", "places", "model", "documents"):
         assert key not in case or profile.attrs[key] == case[key]
     assert profile.samples.tolist() == case.get("samples", profile.samples.tolist())
 

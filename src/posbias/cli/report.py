@@ -117,8 +117,9 @@ def _report_profile(path: Path, options: Options) -> None:
     curves = read_curves(path, Choice(None, options.tokens, shared.column_names(options.columns)))
     place, answers, lines = options.out or Path("results") / path.stem, [], []
     for length, profile in curves.items():
-        folder = place if len(curves) == 1 else place / f"{length:.0f}-tokens"
-        title = path.name if len(curves) == 1 else f"{path.name}, {length:,.0f} tokens"
+        unit = "documents" if "documents" in profile.attrs else "tokens"
+        folder = place if len(curves) == 1 else place / f"{length:.0f}-{unit}"
+        title = path.name if len(curves) == 1 else f"{path.name}, {length:,.0f} {unit}"
         made = write_profile_report(profile, folder, title=title)
         answers.append(
             {"page": str(made.page), "answer": made.answer} | {"read_as": {"source": made.read_as}}

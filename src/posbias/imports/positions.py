@@ -67,10 +67,9 @@ def read_positions(table: Table, path: Path, choice: Choice) -> Curves:
     answers["trial"] = table[trial].map(str).to_numpy()[answers["row"]] if trial else 0
     of = "" if plain_name(place) == "position" else f" of {plain_name(place)}"
     said = f"of {plain_name(score)} at WHERE{of}, {scale}{f', trials by {trial}' if trial else ''}"
-    where = "shares" if shares else "places"
-    return curves(
-        answers, path, choice, said, about, plain_name(score), trials=trial is not None, where=where
-    )
+    options = {"trials": trial is not None, "where": "shares" if shares else "places"}
+    options["unit"] = "documents" if length is not None and "doc" in plain_name(length) else "tokens"
+    return curves(answers, path, choice, said, about, plain_name(score), **options)
 
 
 def of_one_model(table: Table, choice: Choice) -> tuple[Table, str]:

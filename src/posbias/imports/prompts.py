@@ -110,9 +110,8 @@ def read_liu(table: Table, path: Path, choice: Choice) -> Curves:
         rows.append((trial, float(gold.index(True)), float(right), float(len(listed))))
     sizes, trials = sorted({row[3] for row in rows}), len({row[0] for row in rows})
     said = f"answers to {trials} questions, gold at WHERE of {' or '.join(f'{size:g}' for size in sizes)}"
-    rows = [(*row[:3], row[3] if len(sizes) > 1 else None) for row in rows]
     about = {"format": LIU.name} | ({"model": model} if model else {})
-    return _curves(rows, path, choice, said, about, "places")
+    return _curves(rows, path, choice, said, about, "places", unit="documents")
 
 
 def plain_answer(text: str) -> str:
@@ -129,6 +128,7 @@ def _curves(
     about: dict[str, Any],
     where: Any,
     measures: str = "accuracy",
+    unit: Any = "tokens",
 ) -> Curves:
     """Profiles of answers; those without a place are left out, and counted."""
     import pandas as pd
@@ -146,7 +146,7 @@ def _curves(
         )
     if len(placed) < len(rows):
         said += f", {len(rows) - len(placed)} left out whose answer does not stand once in the input"
-    return curves(placed, path, choice, said, about, measures, where=where)
+    return curves(placed, path, choice, said, about, measures, where=where, unit=unit)
 
 
 def _key(table: Table, docs: Table, choice: Choice) -> str | None:

@@ -29,6 +29,8 @@ STRETCHES = 10
 """Equal stretches of the context, at most, into which scattered places are put."""
 ENOUGH = 4
 """Answers in each stretch, so that each has an interval."""
+ALIKE = 1.5
+"""How many times as long as the shortest prompt the longest may be to be called alike."""
 UNEVEN = 1.5
 """Places are unevenly spaced where the widest gap is so many times the narrowest."""
 MOST_GROUPS = 4096
@@ -81,15 +83,20 @@ def curves(
     *,
     trials: bool = True,
     where: Literal["places", "shares", "text"] = "places",
+    unit: Literal["tokens", "documents"] = "tokens",
 ) -> Curves:
     """A profile for each of the lengths of answers (NaN: not known), or for the one that is chosen.
 
     `said` says what they were taken for, with WHERE for their places or stretches; `where`: places count as they
     are, are shares of the context, or shares of a text, where nearby ones are alike. Under "all" a length is part
-    of the trial. Raises `InputFileError` for a length that is not there, and for lengths of which some have one
-    place alone where none is chosen.
+    of the trial. Lengths of single prompts that are alike count as their mean. Raises `InputFileError` for a
+    length that is not there, and for lengths of which some have one place alone where none is chosen.
     """
     lengths = sorted(answers["length"].dropna().unique().tolist())
+    single = len(lengths) > 1 and answers.groupby("length")["place"].nunique().min() < 2
+    if single and lengths[-1] <= ALIKE * lengths[0]:
+        answers = answers.assign(length=answers["length"].mean())
+        lengths, single = [answers["length"].iloc[0]], False
     of_several = ""
     if choice.tokens == "all":
         trial = answers["trial"].map(str) + answers["length"].map(lambda length: f" at {length:g}")
@@ -100,7 +107,7 @@ def curves(
         if answers.empty:
             known = f"one of {listed(lengths)}" if lengths else "none, as lengths are not known"
             raise InputFileError(f"{path}: tokens: expected {known}, got {choice.tokens:g}")
-    elif len(lengths) > 1 and answers.groupby("length")["place"].nunique().min() < 2:
+    elif single:
         raise InputFileError(
             f"{path}: expected two places or more at each context length, got one alone at some of {len(lengths)} "
             "lengths; --tokens all (tokens='all') takes the mean over all"
@@ -112,8 +119,8 @@ def curves(
             placed = placed.assign(trial=placed.groupby("place").cumcount())
         about, key = dict(attrs), None
         if math.isfinite(length):
-            key = about["tokens"] = float(length)
-            of_several = f", {length:,.0f} tokens of {listed(lengths)}" if len(lengths) > 1 else ""
+            key = about[unit] = float(length)
+            of_several = f", {length:,.0f} {unit} of {listed(lengths)}" if len(lengths) > 1 else ""
         count = f"{len(placed)} {said.replace('WHERE', places)}"
         about["read_as"] = f"{attrs['format']}: {count}{of_several}"
         found[key] = rates(placed, path, about, measures, trials)
