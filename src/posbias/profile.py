@@ -19,7 +19,6 @@ from posbias.curves import at_shares, blocks, least_stretch, ranks, spearman, wa
 from posbias.deprecated import renamed_fields
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
-from posbias.lazy import need
 from posbias.signatures import typed
 from posbias.summary import Summary, at_ends, summarise
 from posbias.telling import doubts, intervals, of_counts
@@ -288,8 +287,7 @@ class Profile:
         return replace(self, mass=mass, query=shares - 1, samples=samples, se=None, attrs=about)
 
     def to_series(self) -> "pd.Series":
-        """The numbers as a pandas Series over positions. Raises `MissingPackageError` without pandas."""
-        need("pandas", work="Profile.to_series", extra="measure")
+        """The numbers as a pandas Series over positions."""
         import pandas as pd
 
         return pd.Series(self.mass, pd.RangeIndex(self.tokens, name="position"), name=self.measures)

@@ -1,6 +1,5 @@
 """Results made elsewhere: real files give what a plain loop over them gives; hostile ones are refused."""
 
-import csv
 import gzip
 import io
 import json
@@ -41,15 +40,6 @@ def means(pairs):
     return [sum(found[place]) / len(found[place]) for place in sorted(found)]
 
 
-def written(folder, name, rows):
-    """A CSV of dictionaries."""
-    with (folder / name).open("w", newline="") as file:
-        table = csv.DictWriter(file, list(rows[0]))
-        table.writeheader()
-        table.writerows(rows)
-    return folder / name
-
-
 @pytest.mark.parametrize("name", RATES)
 def test_scores_become_rates_with_an_error(name):
     profile = posbias.read(HERE / name, tokens="all")
@@ -72,28 +62,6 @@ def test_attributions_become_signed_numbers_with_an_error(name):
         4,
     )
     assert (profile.se > 0).all()
-
-
-@pytest.mark.parametrize(
-    ("column", "value", "right", "wrong", "trial"),
-    [
-        ("gold_position", "correct", "True", "False", "question_id"),
-        ("Gold Position", "is_correct", "1", "0", "Query ID"),
-        ("gold_place", "correct", "true", "false", None),
-    ],
-)
-def test_an_evaluators_table_is_recognised_by_its_columns(tmp_path, column, value, right, wrong, trial):
-    hits = np.random.default_rng(5).integers(0, 2, size=(6, 4))
-    rows = [
-        {"model": "m", column: place, value: right if hits[k, place] else wrong}
-        | ({trial: f"q{k}"} if trial else {})
-        for k in range(6)
-        for place in range(4)
-    ]
-    profile = posbias.read(written(tmp_path, "mine.csv", rows))
-    assert profile.samples.tolist() == hits.tolist()
-    assert (profile.kind, profile.name) == ("rate", "m")
-    assert profile.attrs["rows"] == ("trials" if trial else "answers")
 
 
 def test_a_needle_run_has_a_curve_for_each_context_length():
@@ -299,33 +267,6 @@ def test_public_cases_are_read_as_computed_apart():
     failing = [one.mass[0] for one in read_curves(PUBLIC / "niah_rouge10_failing").values()]
     assert failing == pytest.approx([0.095] * 3, abs=1e-3)
     assert posbias.read(PUBLIC / "inseq.json.gz").kind == "signed"
-
-
-def test_a_plain_table_is_told_by_the_name_of_its_numbers(tmp_path):
-    for column, numbers, kind in (
-        ("accuracy", [1, 0.5, 0.25], "rate"),
-        ("Score", [80, 55, 10], "rate"),
-        ("attribution", [-3, 0.5, 2], "signed"),
-        ("influence", [3, 1, 4], "mass"),
-    ):
-        rows = [{"position": place, column: number} for place, number in enumerate(numbers)]
-        profile = posbias.read(written(tmp_path, "table.csv", rows))
-        expected = np.array(numbers) / (100 if column == "Score" else sum(numbers) if kind == "mass" else 1)
-        assert profile.kind == kind
-        assert profile.mass == pytest.approx(expected, abs=1e-12)
-    trials = [
-        {"position": p, "trial": k, "correct": int(p != 1 or k > 0)} for k in range(4) for p in range(3)
-    ]
-    assert posbias.read(written(tmp_path, "trials.csv", trials)).mass.tolist() == [1.0, 0.75, 1.0]
-
-
-def test_a_needle_table_has_columns_by_other_names_too(tmp_path):
-    rows = [
-        {"": place, "Document Depth": depth, "Context Length": length, "Score": 7 if depth == 50 else 10}
-        for place, (length, depth) in enumerate((n, d) for n in (1000, 2000) for d in (0, 50, 100))
-    ]
-    for profile in read_curves(written(tmp_path, "needle.csv", rows)).values():
-        assert profile.mass.tolist() == pytest.approx([1, 6 / 9, 1], abs=1e-12)
 
 
 def causal(layers, heads, tokens, seed=0):

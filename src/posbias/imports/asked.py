@@ -10,7 +10,6 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from posbias.arguments import is_number
 from posbias.core.tables import unexpected
 from posbias.errors import InputFileError
 from posbias.logs import one_line
@@ -48,43 +47,30 @@ def read_asked(data: Mapping[str, Any], path: Path) -> Profile:
     another's.
     """
     data = data if "schema" in data else {"schema": SCHEMA, "curves": [data]}
-    if data["schema"] == OPENED:
-        raise InputFileError(f"{path}: expected the retrieval.nc beside it, got a curve without its trials")
-    if data["schema"] == WAYS:
-        raise InputFileError(f"{path}: expected the folder of one way to ask, got several ways")
-    curves = undamaged(data, path).get("curves")
-    if not isinstance(curves, list) or not curves or not all(isinstance(one, dict) for one in curves):
-        raise unexpected(f"{path}: curves", "a list of curves", curves)
-    if len(curves) > 1:
-        what = "one curve (ask again with one size, which asks nothing anew)"
-        raise unexpected(path, what, ", ".join(map(_size, curves)))
-    curve = curves[0]
-    about = {key: curve.get(key) for key in ("model", "job", "rule", "able", "words")}
-    right = (
-        isinstance(about["model"], str) and isinstance(about["job"], dict) and isinstance(about["able"], bool)
-    )
-    if not right or not is_number(about["words"]) or not np.isfinite(about["words"]):
-        raise unexpected(path, "model, job, able and words", about)
-    places = curve.get("positions")
-    if isinstance(places, list) and all(isinstance(one, dict) for one in places):
-        about["depth"] = [one.get("depth") for one in places]
-    profile = profile_of_trials(_trials(curve.get("found"), path), about)
-    said = f"{FORMAT}: {_size(curve)}, {len(curve['found'])} trials of {curve['model']}"
+    if data["schema"] != SCHEMA:
+        opened = data["schema"] == OPENED
+        what = "the retrieval.nc beside it" if opened else "the folder of one way to ask"
+        raise unexpected(path, what, "a curve without its trials" if opened else "several ways")
+    curves: Any = undamaged(data, path).get("curves")
+    try:
+        if len(curves) > 1:
+            what = "one curve (ask again with one size, which asks nothing anew)"
+            raise unexpected(path, what, ", ".join(map(_size, curves)))
+        curve = curves[0]
+        about = {key: curve[key] for key in ("model", "job", "rule", "able", "words")}
+        if "positions" in curve:
+            about["depth"] = [place["depth"] for place in curve["positions"]]
+        found = np.array(curve["found"], dtype=np.float64)
+        if len(found) < 2 or found.shape[1] < 3 or not np.isin(found, (0, 1)).all():
+            raise unexpected(f"{path}: found", "0 or 1 of two trials or more at three places or more", found)
+        profile = profile_of_trials(found, about)
+    except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
+        raise InputFileError(f"{path}: expected a curve of posbias retrieve ({error!r:.80})") from None
+    said = f"{FORMAT}: {_size(curve)}, {len(found)} trials of {curve['model']}"
     return replace(profile, attrs=dict(profile.attrs) | {"read_as": one_line(said, None), "format": FORMAT})
 
 
 def _size(curve: Mapping[str, Any]) -> str:
-    job: Any = curve.get("job") if isinstance(curve.get("job"), dict) else {}
+    job = curve["job"]
     size = next((f" {job[key]} {key}" for key in ("pairs", "length") if job.get(key) is not None), "")
     return f"{job.get('task')}{size}"
-
-
-def _trials(found: Any, path: Path) -> np.ndarray:
-    """Zeros and ones by trial and position. Raises `InputFileError`."""
-    try:
-        rows: Any = np.array(found, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        rows = np.empty(0)
-    if rows.ndim != 2 or len(rows) < 2 or rows.shape[1] < 3 or not np.isin(rows, (0, 1)).all():
-        raise unexpected(f"{path}: found", "0 or 1 of two trials or more at three places or more", found)
-    return rows

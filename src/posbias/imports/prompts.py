@@ -42,7 +42,7 @@ def read_samples(table: Table, path: Path, choice: Choice) -> Curves:
     filters = table["filter"].map(str) if "filter" in table else table["doc_id"].map(lambda _: "")
     first = table[filters == filters.iloc[0]]
     said = f", filter {filters.iloc[0]}" if len(first) < len(table) else ""
-    docs = pd.DataFrame([_object(cell, where) for where, cell in first["doc"].items()], first.index)
+    docs = pd.DataFrame([_cell(row, "doc", where, dict) for where, row in first.iterrows()], first.index)
     metric = choice.columns.get("score") or _metric(first)
     key = _key(first, docs, choice)
     places, shares = (np.full(len(first), math.nan), True) if key is None else places_of(docs[key])
@@ -72,8 +72,8 @@ def read_ruler(table: Table, path: Path, choice: Choice) -> Curves:
     """
     rows: list[Placed] = []
     for (where, row), length in zip(table.iterrows(), _lengths(table), strict=True):
-        text, said = _text(row, "input", where), _text(row, "pred", where).lower()
-        outputs = _texts(row, "outputs", where)
+        text, said = _cell(row, "input", where), _cell(row, "pred", where).lower()
+        outputs = _cell(row, "outputs", where, list)
         alike = [outputs] if _any_is_enough(outputs, where) else [[output] for output in outputs]
         for place, spellings in enumerate(alike):
             right = any(spelling.lower() in said for spelling in spellings)
@@ -91,18 +91,18 @@ def read_liu(table: Table, path: Path, choice: Choice) -> Curves:
         in_pairs = isinstance(parsed(row.get(PAIRS)), list)
         listed = parsed(row.get(PAIRS if in_pairs else DOCUMENTS))
         listed = listed if isinstance(listed, list) else []
-        said = _text(row, "model_answer", where)
+        said = _cell(row, "model_answer", where)
         if in_pairs:
-            key, value = _text(row, "key", where), _text(row, "value", where)
+            key, value = _cell(row, "key", where), _cell(row, "value", where)
             gold = [isinstance(pair, list) and pair[:1] == [key] for pair in listed]
             right = value.lower() in said.lower()
             # lists differ by their pairs, in whatever order
             trial: Any = (key, value, repr(sorted(map(repr, listed))))
         else:
-            trial = _text(row, "question", where)
+            trial = _cell(row, "question", where)
             gold = [isinstance(one, dict) and one.get("isgold") is True for one in listed]
             answer = plain_answer(said.split("\n")[0])
-            right = any(plain_answer(text) in answer for text in _texts(row, "answers", where))
+            right = any(plain_answer(text) in answer for text in _cell(row, "answers", where, list))
         if sum(gold) != 1:
             raise unexpected(
                 f"{where}: {PAIRS if in_pairs else DOCUMENTS}", "a list with one gold", sum(gold)
@@ -245,24 +245,16 @@ def _name(where: Any) -> str:
     return Path(re.split(r": (?:line|entry) ", str(where))[0]).name
 
 
-def _object(cell: Any, where: Any) -> dict[str, Any]:
-    held = parsed(cell)
-    if not isinstance(held, dict):
-        raise unexpected(f"{where}: doc", "an object", cell)
-    return held
-
-
-def _text(row: Column, column: str, where: Any) -> str:
-    if not isinstance(row.get(column), str):
-        raise unexpected(f"{where}: {column}", "a text", row.get(column))
-    return row[column]
-
-
-def _texts(row: Column, column: str, where: Any) -> list[str]:
-    held = parsed(row.get(column))
-    held = [held] if isinstance(held, str) and held else held
-    if not isinstance(held, list) or not held or not all(isinstance(one, str) for one in held):
-        raise unexpected(f"{where}: {column}", "a list of texts", row.get(column))
+def _cell(row: Column, column: str, where: Any, kind: type = str) -> Any:
+    """A text, an object or a list of texts, also written as text. Raises `InputFileError` for anything else."""
+    held = row.get(column) if kind is str else parsed(row.get(column))
+    held = [held] if kind is list and isinstance(held, str) and held else held
+    texts = kind is not list or (
+        isinstance(held, list) and held and all(isinstance(one, str) for one in held)
+    )
+    if not isinstance(held, kind) or not texts:
+        what = {str: "a text", dict: "an object", list: "a list of texts"}[kind]
+        raise unexpected(f"{where}: {column}", what, row.get(column))
     return held
 
 

@@ -152,14 +152,17 @@ def test_a_curve_at_chance_orders_with_a_warning(here, capsys):
             lambda told: told["curves"].append(told["curves"][0]),
             "got 'keys 5 pairs, keys 5 pairs'",
         ),
-        (lambda told: told["curves"][0].pop("found"), "found: expected 0 or 1 of two trials or more"),
+        (
+            lambda told: told["curves"][0].pop("found"),
+            "expected a curve of posbias retrieve (KeyError('found'))",
+        ),
         (
             lambda told: told["curves"][0]["found"][1].pop(),
-            "found: expected 0 or 1 of two trials",
+            "expected a curve of posbias retrieve (ValueError",
         ),
         (lambda told: told["curves"][0]["found"][1].__setitem__(0, 2), "found: expected 0 or 1"),
-        (lambda told: told.update(curves={}), "curves: expected a list of curves, got {}"),
-        (lambda told: told["curves"][0].update(words="x"), "expected model, job, able and words"),
+        (lambda told: told.update(curves={}), "expected a curve of posbias retrieve (KeyError(0))"),
+        (lambda told: told["curves"][0].update(words="x"), "expected a curve of posbias retrieve"),
         (lambda told: told.update(schema="retrieve/1"), "got a curve without its trials"),
     ],
 )
