@@ -76,7 +76,10 @@ def column_names(words: Sequence[str] | None) -> dict[str, str]:
     """Words NAME=COLUMN as a mapping. Raises `InvalidValueError`."""
     if wrong := [word for word in words or () if "=" not in word]:
         raise InvalidValueError(f"columns: expected NAME=COLUMN, got {shortened(wrong[0])}")
-    return dict(word.split("=", 1) for word in words or ())
+    found = dict(word.split("=", 1) for word in words or ())
+    if len(found) < len(words or ()):
+        raise InvalidValueError(f"columns: expected each name once, got {shortened(' '.join(words or ()))}")
+    return found
 
 
 def _effort(type_: Any, tokens: Any) -> str | int:

@@ -65,7 +65,7 @@ def read_asked(data: Mapping[str, Any], path: Path) -> Profile:
             raise unexpected(f"{path}: found", "0 or 1 of two trials or more at three places or more", found)
         profile = profile_of_trials(found, about)
     except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
-        raise InputFileError(f"{path}: expected a curve of posbias retrieve ({error!r:.80})") from None
+        raise InputFileError(f"{path}: expected a curve of posbias retrieve, got {error!r:.80}") from None
     said = f"{FORMAT}: {_size(curve)}, {len(found)} trials of {curve['model']}"
     return replace(profile, attrs=dict(profile.attrs) | {"read_as": one_line(said, None), "format": FORMAT})
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from posbias.arguments import shortened
 from posbias.core.tables import Column, Table, number, plain_name, unexpected
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.imports.columns import (
@@ -79,10 +80,12 @@ def of_one_model(table: Table, choice: Choice) -> tuple[Table, str]:
         return table, ""
     models = table[column].map(str)
     known = models.unique().tolist()
-    model = choice.model or ("" if len(known) > 1 else known[0])
-    if model not in known:
-        what = "one model (posbias.read(path, model=NAME), or a file with its lines alone)"
-        raise unexpected(file_of(table), what, model or ", ".join(known))
+    model = known[0] if choice.model is None else choice.model
+    if model not in known or (choice.model is None and len(known) > 1):
+        what = (
+            f"one model of {shortened(', '.join(known))} (posbias.read(path, model=NAME), or its lines alone)"
+        )
+        raise unexpected(file_of(table), what, choice.model or f"{len(known)} models")
     return table[models == model], model
 
 

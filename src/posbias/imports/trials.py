@@ -102,7 +102,7 @@ def curves(
         trial = answers["trial"].map(str) + answers["length"].map(lambda length: f" at {length:g}")
         answers = answers.assign(trial=trial, length=math.nan)
         of_several = f", mean over {len(lengths)} lengths" if len(lengths) > 1 else ""
-    elif choice.tokens is not None and (lengths or not choice.shared):
+    elif choice.tokens is not None and (len(lengths) > (unit != "tokens") or not choice.shared):
         answers = answers[answers["length"] == choice.tokens]
         if answers.empty:
             known = f"one of {listed(lengths)}" if lengths else "none, as lengths are not known"

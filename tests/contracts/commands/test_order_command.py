@@ -154,16 +154,16 @@ def test_a_curve_at_chance_orders_with_a_warning(here, capsys):
         ),
         (
             lambda told: told["curves"][0].pop("found"),
-            "expected a curve of posbias retrieve (KeyError('found'))",
+            "expected a curve of posbias retrieve, got KeyError('found')",
         ),
         (
             lambda told: told["curves"][0]["found"][1].pop(),
-            "expected a curve of posbias retrieve (ValueError",
+            "expected a curve of posbias retrieve, got ValueError",
         ),
         (lambda told: told["curves"][0]["found"][1].__setitem__(0, 2), "found: expected 0 or 1"),
-        (lambda told: told.update(curves={}), "expected a curve of posbias retrieve (KeyError(0))"),
+        (lambda told: told.update(curves={}), "expected a curve of posbias retrieve, got KeyError(0)"),
         (lambda told: told["curves"][0].update(words="x"), "expected a curve of posbias retrieve"),
-        (lambda told: told.update(schema="retrieve/1"), "got a curve without its trials"),
+        (lambda told: told.update(schema="retrieve/1"), "a curve without its trials"),
     ],
 )
 def test_what_is_no_curve_is_named(here, change, said):
