@@ -88,19 +88,18 @@ def curves(
     """A profile for each of the lengths of answers (NaN: not known), or for the one that is chosen.
 
     `said` says what they were taken for, with WHERE for their places or stretches; `where`: places count as they
-    are, are shares of the context, or shares of a text, where nearby ones are alike. Under "all" a length is part
-    of the trial. Lengths of single prompts that are alike count as their mean. Raises `InputFileError` for a
-    length that is not there, and for lengths of which some have one place alone where none is chosen.
+    are, are shares of the context, or shares of a text, where nearby ones are alike. Many lengths that are alike
+    (of single prompts) count as their mean. Raises `InputFileError` for a length that is not there, and for lengths
+    of which some have one place alone where none is chosen.
     """
     lengths = sorted(answers["length"].dropna().unique().tolist())
     single = len(lengths) > 1 and answers.groupby("length")["place"].nunique().min() < 2
-    if single and lengths[-1] <= ALIKE * lengths[0]:
+    if (single or len(lengths) > STRETCHES) and lengths[-1] <= ALIKE * lengths[0]:
         answers = answers.assign(length=answers["length"].mean())
         lengths, single = [answers["length"].iloc[0]], False
     of_several = ""
     if choice.tokens == "all":
-        trial = answers["trial"].map(str) + answers["length"].map(lambda length: f" at {length:g}")
-        answers = answers.assign(trial=trial, length=math.nan)
+        answers = answers.assign(length=math.nan)
         of_several = f", mean over {len(lengths)} lengths" if len(lengths) > 1 else ""
     elif choice.tokens is not None and (len(lengths) > (unit != "tokens") or not choice.shared):
         answers = answers[answers["length"] == choice.tokens]
