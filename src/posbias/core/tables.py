@@ -19,7 +19,7 @@ from typing import Any
 
 from posbias.arguments import shortened
 from posbias.errors import InputFileError
-from posbias.input_files import json_lines, json_object, loads_json, read_text
+from posbias.input_files import JsonLine, json_lines, json_object, loads_json, read_text
 
 PLAIN = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 KINDS = (*PLAIN, *(f"{kind}.gz" for kind in PLAIN))
@@ -89,6 +89,17 @@ def read_table(path: Path, names: Names = Names()) -> Table:
     if twice := {name for name in plain if name and plain.count(name) > 1}:
         raise unexpected(path, "each column once", ", ".join(sorted(twice)))
     return table
+
+
+def table_lines(path: Path, names: Names = Names()) -> Iterator[JsonLine]:
+    """Rows of a table as JSON lines have them: lists in cells of CSV as lists, missing cells left out."""
+    if {".jsonl", ".ndjson"} & set(path.suffixes) or not is_table(path):
+        yield from json_lines(read_packed(path), path)
+        return
+    table = read_table(path, names)
+    for where, row in zip(table.index, table.to_dict("records"), strict=True):
+        cells = {key: parsed(cell) for key, cell in row.items() if cell == cell and cell != ""}
+        yield JsonLine("", cells, where)
 
 
 def read_packed(path: Path) -> str:

@@ -89,8 +89,8 @@ def curves(
 
     `said` says what they were taken for, with WHERE for their places or stretches; `where`: places count as they
     are, are shares of the context, or shares of a text, where nearby ones are alike. Many lengths that are alike
-    (of single prompts) count as their mean. Raises `InputFileError` for a length that is not there, and for lengths
-    of which some have one place alone where none is chosen.
+    (of single prompts) count as their mean. Raises `InputFileError` for a length that is not there, and for
+    lengths of which some have one place alone where none is chosen.
     """
     lengths = sorted(answers["length"].dropna().unique().tolist())
     single = len(lengths) > 1 and answers.groupby("length")["place"].nunique().min() < 2
