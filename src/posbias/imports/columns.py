@@ -25,7 +25,7 @@ WORDS = {word: float(place) for place, words in NAMES.pop("words").items() for w
 RATES = NAMES["score"] + NAMES["share"] + NAMES["right"] + NAMES["count"]
 SCALES = {"share": (0, 1), "percent": (0, 100), "1-10": (1, 10), "0-10": (0, 10)}
 """What scores count in: what becomes 0, and 1. ROUGE × 10 is 0-10."""
-TELLING = ("place", "score", "total", "trial", "length", "model", "scale")
+ROLES = ("place", "score", "total", "trial", "length", "model", "scale")
 """What `Choice.columns` may name; a scale is one of `SCALES`."""
 _OPTION = re.compile(r"\(?[A-Za-z]\)?\.?")
 
@@ -44,9 +44,9 @@ class Choice:
 
     def __post_init__(self):
         for name, column in self.columns.items():
-            if name not in TELLING or (name == "scale" and column not in SCALES):
+            if name not in ROLES or (name == "scale" and column not in SCALES):
                 raise InvalidValueError(
-                    f"columns: expected one of {', '.join(TELLING)}, and as scale one of {', '.join(SCALES)}, got "
+                    f"columns: expected one of {', '.join(ROLES)}, and as scale one of {', '.join(SCALES)}, got "
                     f"{shortened(f'{name}={column}')}"
                 )
 
