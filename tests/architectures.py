@@ -45,6 +45,7 @@ from posbias.theory.mixing import (
     PerLayer,
     PowerDecay,
     PreNormInit,
+    TrainedMedian,
 )
 from posbias.theory.query_scale import QUERY_SCALES, ScalableSoftmax, StepScale
 
@@ -103,7 +104,9 @@ def _positionals(heads: int) -> dict[type, st.SearchStrategy]:
                 frequencies=st.lists(st.floats(0, 3), min_size=1, max_size=4),
             ),
         ),
-        T5: st.builds(T5, each(st.lists(moderate, min_size=8, max_size=8)), st.integers(5, 400)),
+        T5: st.builds(
+            T5, each(st.lists(moderate, min_size=8, max_size=8)), st.integers(5, 400), st.booleans()
+        ),
         KerpleLog: st.builds(KerpleLog, each(st.floats(0, 10)), each(st.floats(0.001, 10))),
         KerplePower: st.builds(KerplePower, each(st.floats(0, 2)), each(st.floats(0.1, 2))),
         Sandwich: st.builds(
@@ -229,6 +232,7 @@ def mixings(depth: int) -> st.SearchStrategy:
         AttentionOnly: st.just(AttentionOnly()),
         AbnarZuidema: st.just(AbnarZuidema()),
         PreNormInit: st.just(PreNormInit()),
+        TrainedMedian: st.just(TrainedMedian()),
     }
     assert set(every) == set(MIXINGS), "a new schedule needs a strategy here"
     return st.one_of(*every.values())

@@ -1,6 +1,7 @@
 """How configurations are read, against the models that transformers builds from them.
 
 python tools/families.py            write docs/families.md
+python tools/families.py defaults   write what configuration classes of transformers fill in
 python tools/families.py llama opt  print the rows of some families
 
 Every causal family of transformers is built tiny, with random weights, from its own configuration; one prompt runs
@@ -8,6 +9,8 @@ through it; and mask and encoding of each layer, as its attention shows them, ar
 `posbias.theory.huggingface` reads from the same configuration.
 """
 
+import dataclasses
+import inspect
 import json
 import re
 import sys
@@ -27,13 +30,16 @@ from posbias.measurement.capture.forward import Capture
 from posbias.measurement.models.families import FAMILIES as MEASURED
 from posbias.measurement.models.families import decoder_layers, generic
 from posbias.measurement.quantities.influence import predict
+from posbias.theory import huggingface_keys
 from posbias.theory.architecture import Architecture
 from posbias.theory.encodings import ALiBi, NoPE
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.huggingface_families import CONTAINERS, FAMILIES
 from posbias.theory.masks import Chunked, Full, SlidingWindow
 
+DEFAULTS_FILE = Path(huggingface_keys.__file__).with_name("huggingface_defaults.json")
 PAGE = Path(__file__).parents[1] / "docs" / "families.md"
+PUBLISHED = Path(__file__).parents[1] / "tests" / "models" / "published_configurations.json"
 PROMPT = torch.tensor([17, 4, 33, 8, 60, 21, 5, 5, 48, 12, 39, 7, 26, 3, 55, 30, 41, 9, 14, 62])
 DEPTH, WINDOW, VOCABULARY, LARGEST = 8, 5, 64, 3_000_000
 SIZES = {
@@ -276,6 +282,64 @@ def _line(error: Exception) -> str:
     return f"{type(error).__name__}: {text[:77]}{'…' * (len(text) > 77)}"
 
 
+FILLED = (
+    *("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "hidden_size", "head_dim"),
+    *("qk_nope_head_dim", "qk_rope_head_dim", "max_position_embeddings", "original_max_position_embeddings"),
+    *("sliding_window", "use_sliding_window", "max_window_layers", "attention_chunk_size", "rotary_dim"),
+    *(
+        "compress_rope_theta",
+        "index_topk",
+        "attn_layer_period",
+        "attn_layer_offset",
+        "conv_L_cache",
+        "hc_mult",
+    ),
+    *("attn_scale", "floor_scale", "attn_temperature_tuning", "global_attn_every_n_layers"),
+)
+"""Keys of fields whose defaults are read."""
+
+
+def class_defaults(family: str) -> dict[str, Any]:
+    """What the family's configuration class fills in where a file says nothing, of the keys that are read."""
+    kind: Any = transformers.AutoConfig.for_model(family).__class__
+    held = {field.name: field.default for field in dataclasses.fields(kind)}
+    names = {key: kind.attribute_map.get(key, key) for key in FILLED}
+    made = {key: held[name] for key, name in names.items() if name in held}
+    made = {key: given for key, given in made.items() if given not in (None, dataclasses.MISSING)}
+    rope = getattr(kind(), "rope_parameters", None)
+    if rope is None:
+        return made
+    if {"sliding_attention", "full_attention"} <= set(rope) and "rope_parameters" not in inspect.getsource(
+        kind.__post_init__
+    ):
+        bases = [rope[layers]["rope_theta"] for layers in ("full_attention", "sliding_attention")]
+        return made | dict(zip(("rope_theta", "rope_local_base_freq"), bases, strict=True))
+    made["rope_theta"] = getattr(kind(), "rope_theta", kind.default_theta)
+    own = set(rope) - {"rope_theta", "rope_type", "partial_rotary_factor", "main", "compress"}
+    if own:
+        raw = kind(rope_theta=-1.0).rope_parameters
+        made["rope_parameters"] = {key: value for key, value in raw.items() if value != -1.0}
+    if "qk_nope_head_dim" in held and own:  # Mistral 4's share goes by the parts of a head
+        del made["rope_parameters"]["partial_rotary_factor"]
+    elif "main" not in rope and "partial_rotary_factor" in inspect.getsource(rotary_class(kind)):
+        made["partial_rotary_factor"] = rope.get("full_attention", rope).get("partial_rotary_factor", 1.0)
+    if "sliding_attention" in rope:
+        del made["rope_theta"]
+    if "rotary_pct" in inspect.getsource(kind):
+        made["rotary_emb_base"], made["rotary_pct"] = (
+            made.pop("rope_theta"),
+            made.pop("partial_rotary_factor"),
+        )
+    return made
+
+
+def rotary_class(kind: Any) -> Any:
+    """The class of rotary embeddings of a text model, by the class of its configuration."""
+    module = inspect.getmodule(transformers.MODEL_MAPPING[kind])
+    names = [name for name in vars(module) if name.endswith("RotaryEmbedding") and "Vision" not in name]
+    return getattr(module, names[0])
+
+
 def families() -> list[str]:
     """Every model type with a causal head in the installed transformers."""
     return sorted({*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, *OUTSIDE})
@@ -315,6 +379,7 @@ def page(rows: Sequence[Row]) -> str:
             "|---|---|---|---|",
             *(f"| {', '.join(names)} | {' | '.join(told)} |" for told, names in others.items()),
             "\nEvery other causal family is refused.\n",
+            *published(),
             "## What each part became\n",
             "Defaults of transformers; a released model's file has numbers of its own. *Not known*: what only a "
             "measurement tells; it withholds the verdict even where λ is given. Layers that are no attention read "
@@ -331,6 +396,23 @@ def page(rows: Sequence[Row]) -> str:
             "",
         ]
     )
+
+
+def published() -> list[str]:
+    """What becomes of configurations as their makers publish them: a test holds each against its model."""
+    data = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    equal = Counter(row["config"]["model_type"] for row in data["rows"] if "refused" not in row)
+    refused = (f"{row['name']} (`{row['refused']}`)" for row in data["rows"] if "refused" in row)
+    return [
+        "## As their makers publish them\n",
+        "Keys left out, older words, inert keys; masks to the key, angles and gain of rotary positions, held by "
+        "`tests/models/test_published_configurations.py`, whose data name each source.\n",
+        "| published spelling | families, with the number of files |",
+        "|---|---|",
+        f"| equal | {', '.join(f'{family} {count}' for family, count in sorted(equal.items()))} |",
+        f"| refused, by the name of a key | {'; '.join(refused)} |",
+        f"| not found; with all left out, equal to what the class fills in | {', '.join(data['not_found'])} |\n",
+    ]
 
 
 def _head(rows: Sequence[Row]) -> list[str]:
@@ -401,6 +483,11 @@ def _brief(layers: Iterable[tuple[str, str]]) -> str:
 def main(names: Sequence[str]) -> None:
     """Write the page, or print some rows."""
     transformers.logging.set_verbosity_error()
+    if names == ["defaults"]:
+        known = (family for family in sorted(FAMILIES) if family in transformers.CONFIG_MAPPING)
+        rows = (f"{json.dumps(family)}: {json.dumps(class_defaults(family))}" for family in known)
+        DEFAULTS_FILE.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
+        return
     rows = [row(name) for name in names or families()]
     if names:
         for one in rows:

@@ -7,7 +7,8 @@ from posbias.theory.closed_forms.critical_distances import distance_curve
 depths = range(1, 41, 3)
 figure = new_figure(9.0, 3.8)
 left, right = figure.subplots(1, 2)
-draw_critical_distance(left, [distance_curve(DecayBias(rate), depths, 512) for rate in (0.2, 0.5, 1.0)])
-curves = [distance_curve(RoPE([[a]], frequencies=[0.01]), depths, 310) for a in (100.0, 300.0)]
-draw_critical_distance(right, curves)
+decays = [distance_curve(DecayBias(rate), depths, 512) for rate in (0.2, 0.5, 1.0)]
+rotary = [distance_curve(RoPE([[a]], frequencies=[0.01]), depths, 310) for a in (100.0, 300.0)]
+draw_critical_distance(left, {curve.name: curve for curve in decays})
+draw_critical_distance(right, {curve.name: curve for curve in rotary})
 save_figure(figure, "critical.png")

@@ -101,8 +101,8 @@ def one_of(name: str, given: Name, choices: Iterable[str]) -> Name:
 
 
 def typed_integer(word: str) -> int | None:
-    """An integer as people type it: 250000, 1e7, 2.5e6, 8k (8,000), 1M (1,000,000), of 64 bits; None for else."""
-    factor = {"k": 1_000, "M": 1_000_000}.get(word[-1:], 1)
+    """An integer of 64 bits as people type it: 250000, 1e7, 2.5e6, 8k or 8K (8,000), 1M (1,000,000); else None."""
+    factor = {"k": 1_000, "K": 1_000, "M": 1_000_000}.get(word[-1:], 1)
     try:
         number = Decimal(word if factor == 1 else word[:-1]) * factor
     except InvalidOperation:

@@ -63,6 +63,10 @@ class Claim:
     alias_of: str = ""
 
 
+AMENDED = "fails as printed, holds as amended"
+"""The verdict in words on a numbered statement that holds in another reading alone."""
+
+
 @dataclass(frozen=True)
 class Judged:
     """A claim with the evidence it was judged on, the verdict, the number behind that (NaN: none), and why.
@@ -111,7 +115,7 @@ class Judged:
     def mark(self) -> str:
         """The verdict in words: what stands instead of what fails, and what is seen where nothing is decided."""
         if self.verdict == "fails" and self.more.get("stands"):
-            return "fails as printed, holds as amended"
+            return AMENDED
         if self.verdict == "undecided" and self.seen is not None:
             return f"undecided, {'seen' if self.seen else 'not seen'} at this effort"
         return self.verdict

@@ -1,9 +1,9 @@
 """How well two profiles agree, never without the scale to read it on.
 
-Beside the scores of `posbias.agreement` always stand what two ignorant profiles reach (uniform; recency only) and
-what noise in the reference allows (`posbias.reliability`). Errors, and which of two predictions is better, are of
-`posbias.paired_scores`. Predictions made from statistics of the reference's own prompts are also judged held out:
-fitted on one half of the prompts, scored on the other, both ways.
+Beside the scores of `posbias.agreement` always stand what two ignorant profiles reach (uniform; 1/(distance + 1))
+and what noise in the reference allows (`posbias.reliability`). Errors, and which of two predictions is better, are
+of `posbias.paired_scores`. Predictions made from statistics of the reference's own prompts are also judged held
+out: fitted on one half of the prompts, scored on the other, both ways.
 """
 
 import math
@@ -101,7 +101,7 @@ class Comparison:
         return {} if self.between is None else {"between": self.between.as_dict()}
 
     def sentences(self) -> dict[str, str]:
-        """For each profile whether it is better than an even spread and than recency only, and by which score.
+        """For each profile whether it is better than an even spread and than 1/(distance + 1), and by which score.
 
         Of two curves of rates with trials, what they differ in instead.
         """
@@ -109,7 +109,7 @@ class Comparison:
             return {name: "; ".join(self.between.sentences()) for name in self.agreements}
         told: dict[str, list[str]] = {name: [] for name in self.agreements}
         for lead in self.leads:
-            other = {"uniform": "an even spread", "recency_only": "recency only"}[lead.less]
+            other = {"uniform": "an even spread", "recency_only": "1/(distance + 1)"}[lead.less]
             for side, words in (
                 ("better", "better than"),
                 ("worse", "worse than"),

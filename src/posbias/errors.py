@@ -62,10 +62,14 @@ class ClusterError(PosbiasError):
     """A cluster cannot be reached, or cannot do what it is asked to."""
 
 
-def nearest(word: str, choices: Iterable[str]) -> str:
-    """Return `"; did you mean 'x'?"` for the choice nearest in any case, never `word` itself, or ""."""
+def nearest(word: str, choices: Iterable[str], there: Iterable[str] = ()) -> str:
+    """Return `"; did you mean 'x'?"` for the choice nearest in any case, or "".
+
+    Never `word` itself, nor one of `there`, the names that were given already.
+    """
     if len(word) > 80:
         return ""
-    folded = {one.lower(): one for one in choices if one != word}
+    taken = {word, *there}
+    folded = {one.lower(): one for one in choices if one not in taken}
     close = difflib.get_close_matches(word.lower(), folded, n=1, cutoff=0.5)
     return f"; did you mean {folded[close[0]]!r}?" if close else ""

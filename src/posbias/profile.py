@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from posbias import memory
 from posbias.arguments import shortened
@@ -20,7 +20,7 @@ from posbias.deprecated import renamed_fields
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.signatures import typed
-from posbias.summary import Summary, at_ends, summarise
+from posbias.summary import Summary, at_ends, summarise, verdict_of
 from posbias.telling import doubts, intervals, of_counts
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Profile:
         said = ["a calibrated curve, untested here"] if calibrated and self.left_out else []
         if not calibrated and any(not part.startswith("λ") for part in self.left_out):
             said.append("mask and residual only")
-        said += ["λ as at initialisation"] if "λ" in self.left_out else []
+        said += ["λ assumed"] if "λ" in self.left_out else []
         said += ["λ of another length"] if any(part.startswith("λ at") for part in self.left_out) else []
         return ", ".join(said)
 
@@ -188,12 +188,33 @@ class Profile:
 
     @cached_property
     def summary(self) -> Summary:
-        """All statistics of the profile. Raises `InvalidValueError` unless it is a mass."""
+        """All statistics of the profile. Raises `InvalidValueError` unless it is a mass.
+
+        Where λ was not given, the verdicts without an end are those that all known λ share.
+        """
         self._need_mass("summary")
-        mass = self.mass[: _seen(self)]
+        if self.left_out:
+            return self._shape
+        band, found = self.attrs.get("band"), {}
+        for name, place in (("verdict_without_first", 0), ("verdict_without_last", self.query)):
+            rest = np.delete(self.mass[: self._reached.size], place)
+            if self.query > 0 and rest.any():
+                verdict = verdict_of(rest) if self.samples is None else self._without(place)._shape.verdict
+                shared = band is None or {getattr(one, name) for one in band.shapes.values()} == {verdict}
+                found[name] = verdict if shared else None
+        return replace(self._shape, **found)
+
+    @cached_property
+    def _shape(self) -> Summary:
+        """The statistics but for the verdicts without an end."""
+        reached, mass = self._reached, self.mass[: self._reached.size]
         held = float(mass.sum()) if self.missing_mass and mass.any() else 1.0
-        trough = self.trough_share.value / held
-        return summarise(mass / held, self.query, trough, told=not self.left_out)
+        # a stretch out of reach is no trough, and yet what an end is favoured over
+        least = self.trough_share.value / held if reached.all() else None
+        few = min(at_ends(mass.size), int(reached.sum()))
+        place = np.flatnonzero(reached)[least_stretch(mass[reached], few) + (few - 1) // 2]
+        trough = int(place), self.trough_depth.value
+        return summarise(mass / held, self.query, trough, least, told=not self.left_out)
 
     @typed
     def share(self, left: int, right: int) -> Estimate:
@@ -221,22 +242,40 @@ class Profile:
         return self.samples is not None and len(self.samples) >= 4
 
     @cached_property
+    def _reached(self) -> Bool[np.ndarray, "position"]:
+        """Which positions up to the last that counts have influence; all, where none has."""
+        reached = self.mass[: _seen(self)] > 0
+        return reached if reached.any() else ~reached
+
+    @cached_property
     def trough_share(self) -> Estimate:
-        """Mass of the trough's k positions (k = max(1, round(0.05·tokens))).
+        """Mass of the trough's k positions (k = max(1, round(0.05·tokens))), of those in reach.
 
         With four prompts or more it is cross-fitted: the trough of either half of the prompts (every second
         one) is read off the other half, and the two are averaged. The least of noisy numbers, read off the
         numbers that chose it, would be too small on average.
         """
-        seen = _seen(self)
-        ends = at_ends(seen)
-        if self.samples is None or not self.cross_fitted:
-            start = least_stretch(self.mass[:seen], ends)
-            return self.share(start, start + ends)
-        halves = [Profile.from_samples(np.asarray(self.samples)[k::2, :seen]) for k in (0, 1)]
+        reached = self._reached
+        ends = min(at_ends(reached.size), int(reached.sum()))
+        samples = None if self.samples is None else np.asarray(self.samples)[:, : reached.size][:, reached]
+        if samples is None or not self.cross_fitted:
+            mass = self.mass[: reached.size][reached]
+            start = least_stretch(mass, ends)
+            part = self if reached.all() else replace(self, mass=mass, samples=samples, se=None, query=-1)
+            return part.share(start, start + ends)
+        halves = [Profile.from_samples(samples[k::2]) for k in (0, 1)]
         starts = [least_stretch(half.mass, ends) for half in halves]
         one, two = (half.share(at, at + ends) for half, at in zip(halves, starts[::-1], strict=True))
-        return Estimate((one.value + two.value) / 2, math.hypot(one.se, two.se) / 2, len(self.samples))
+        return Estimate((one.value + two.value) / 2, math.hypot(one.se, two.se) / 2, len(samples))
+
+    @property
+    def trough_depth(self) -> Estimate:
+        """How far the trough lies below the mean of the positions in reach, as a share of that mean."""
+        reached = int(self._reached.sum())
+        even = min(at_ends(self._reached.size), reached) / reached
+        even *= float(self.mass.sum()) if self.missing_mass and self.mass.any() else 1.0
+        trough = self.trough_share
+        return Estimate(1.0 - trough.value / even, trough.se / even, trough.n)
 
     @cached_property
     def doubts(self) -> list[str]:
@@ -254,13 +293,16 @@ class Profile:
         self._need_mass("without_first")
         if self.tokens < 2 or self.query == 0:
             raise InvalidValueError(f"query: {self.query} sees only the first token; a later query needed")
-        samples = None if self.samples is None else self.samples[:, 1:]
+        return self._without(0)
+
+    def _without(self, place: int) -> "Profile":
+        samples = None if self.samples is None else np.delete(np.asarray(self.samples), place, axis=1)
         return Profile.from_weights(
-            self.mass[1:],
+            np.delete(self.mass, place),
             query=self.query - 1,
             measures=self.measures,
             samples=samples,
-            attrs=self.attrs,
+            attrs={name: value for name, value in self.attrs.items() if name != "band"},
             left_out=self.left_out,
         )
 
@@ -312,7 +354,7 @@ class Profile:
     @property
     def _verdict(self) -> str:
         said = f"no verdict: {self.caveat}" if self.left_out else f"verdict: {self.summary.verdict}"
-        return "; ".join([said, *self.doubts])
+        return "; ".join([said, *self.summary.ends_alone, *self.doubts])
 
     def __repr__(self) -> str:
         """What it is of, its shape in blocks, its verdict and statistics: four lines."""

@@ -17,26 +17,26 @@ Classes = Mapping[str, type]
 """Every class of values by its kind, or, where it has none, by its name."""
 
 
-def explain(error: ValidationError, cls: type, classes: Classes, *, of_file: bool = False) -> str:
-    """Key, value given and what would be right, for the first two things that are wrong with a `cls`.
+def explain(error: ValidationError, cls: type, classes: Classes, data: Any, *, of_file: bool = False) -> str:
+    """Key, value given and what would be right, for the first two things that are wrong with a `cls` of `data`.
 
     `of_file`: what was given is that of a file, and so is what would be right; else of Python.
     """
     problems = error.errors(include_url=False)
     # a list whose entries are wrong is also called too short; the entries say it better
     problems = [one for one in problems if one["type"] != "too_short" or not one["input"]] or problems
-    lines = [_explain_one(problem, cls, classes, of_file) for problem in problems[:2]]
+    lines = [_explain_one(problem, cls, classes, data, of_file) for problem in problems[:2]]
     more = f" (and {len(problems) - 2} more)" if len(problems) > 2 else ""
     return "; ".join(lines) + more
 
 
-def _explain_one(problem: Any, cls: type, classes: Classes, of_file: bool) -> str:
+def _explain_one(problem: Any, cls: type, classes: Classes, data: Any, of_file: bool) -> str:
     place = list(problem["loc"])
     key = _spell(place, classes)
     match problem["type"]:
         case "unexpected_keyword_argument" | "extra_forbidden":
             keys = [name for one in _classes_at(place[:-1], cls, classes) for name in _keys(one)]
-            said = nearest(str(place[-1]), keys) or (
+            said = nearest(str(place[-1]), keys, _given_at(place[:-1], data)) or (
                 f"; known are {', '.join(dict.fromkeys(keys))}" if keys else ""
             )
             return f"unknown key {key!r}{said}"
@@ -61,6 +61,16 @@ def _explain_one(problem: Any, cls: type, classes: Classes, of_file: bool) -> st
             return f"{key}: an empty list given, at least one entry needed"
         case _:
             return f"{key}: {shortened(problem['input'])} given, {_needed(problem['msg'])} needed"
+
+
+def _given_at(place: list[Any], data: Any) -> list[str]:
+    """The keys that were given at a place; the names of variants, which a place also has, are no keys."""
+    for step in place:
+        if (isinstance(data, Mapping) and step in data) or (
+            isinstance(data, list | tuple) and isinstance(step, int)
+        ):
+            data = data[step]
+    return [*map(str, data)] if isinstance(data, Mapping) else []
 
 
 def _named(members: Iterable[type]) -> str:

@@ -129,7 +129,7 @@ def value(cls: type[T]) -> type[T]:
         try:
             checked(self, **given)
         except ValidationError as error:
-            raise InvalidValueError(f"{cls.__name__}: {explain(error, cls, _CLASSES)}") from None
+            raise InvalidValueError(f"{cls.__name__}: {explain(error, cls, _CLASSES, given)}") from None
 
     made.__init__ = __init__
     _CLASSES[getattr(made, "kind", cls.__name__)] = made
@@ -188,7 +188,7 @@ def decode(cls: type[T], data: Any) -> T:
     try:
         return _adapter(cls).validate_json(json.dumps(data, default=str))
     except ValidationError as error:
-        raise InvalidValueError(explain(error, cls, _CLASSES, of_file=True)) from None
+        raise InvalidValueError(explain(error, cls, _CLASSES, data, of_file=True)) from None
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValueError(f"its values cannot be spelt in JSON ({error}), plain ones needed") from None
 

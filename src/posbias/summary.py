@@ -39,10 +39,10 @@ class Summary:
     last_mass: float
     """Mass of the last k positions up to the query."""
     trough: int
-    """Centre of the k neighbouring positions with the least mass (the earliest such place)."""
+    """Centre of the k neighbouring positions in reach with the least mass (the earliest such place)."""
     trough_depth: float
-    """1 − (mean mass in the trough)/(mean mass over all positions): 0 is flat, 1 is nothing at all. With prompts
-    it is cross-fitted (`Profile.trough_share`), so that choosing the least of noisy numbers does not deepen it."""
+    """1 − (mean mass in the trough)/(mean mass over all positions in reach): 0 is flat, 1 is nothing at all. With
+    prompts it is cross-fitted (`Profile.trough_share`): choosing the least of noisy numbers does not deepen it."""
     ratio: tuple[float, float, float]
     """Mean mass per position of the first k, the middle, and the last k, in units of the mean over all."""
     effective_range: int
@@ -50,13 +50,37 @@ class Summary:
     entropy: float
     """−Σ p ln p, in nats."""
     verdict: Verdict | None
-    """An end is favoured when its k positions hold more than 1.25 times the mass of the trough's k
-    (`Profile.trough_share`), more than k positions of the middle do on average, and at least a tenth of an even
-    share: both ends give U, one gives primacy or recency. With none, it is middle where the middle so exceeds both
-    ends by 1.25, else flat. None for a prediction that leaves out what decides it (`Profile.left_out`)."""
+    """An end is favoured when its k positions hold more than 1.25 times the mass of the least k neighbours (out of
+    reach or not), more than k positions of the middle do on average, and at least a tenth of an even share: both
+    ends give U, one gives primacy or recency. With none, it is middle where the middle so exceeds both ends by
+    1.25, else flat. None for a prediction that leaves out what decides it (`Profile.left_out`)."""
     flatness: float = math.nan
     """Σ min(p, 1/tokens): 1 minus the total variation distance to an even spread. 1 is flat, 1/tokens all on one
     position. Noise in a measured profile lowers it."""
+    out_of_reach: int = 0
+    """Positions without any influence: no path leads from them to the query (or none within double precision)."""
+    verdict_without_first: Verdict | None = None
+    """The verdict on the same profile without position 0."""
+    verdict_without_last: Verdict | None = None
+    """The verdict on the same profile without the query's own token."""
+
+    @property
+    def ends_alone(self) -> list[str]:
+        """Where the verdict rests on the first token alone, or on the query's own, in words."""
+        said = []
+        for name, rest, end in (
+            ("the first token", self.verdict_without_first, "primacy"),
+            ("the query's own token", self.verdict_without_last, "recency"),
+        ):
+            if None in (rest, self.verdict) or rest == self.verdict:
+                continue
+            alone = self.verdict in ("U", end) and rest not in ("U", end)
+            said.append(
+                f"{self.verdict} only through {name}; without it: {rest}"
+                if alone
+                else f"without {name}: {rest}"
+            )
+        return said
 
     @property
     def reaches_all(self) -> bool:
@@ -69,17 +93,21 @@ class Summary:
 
 
 def summarise(
-    mass: Float[np.ndarray, "position"], query: int, trough: float, *, told: bool = True
+    mass: Float[np.ndarray, "position"],
+    query: int,
+    trough: tuple[int, float],
+    least: float | None,
+    *,
+    told: bool = True,
 ) -> Summary:
     """The statistics of shares `mass` ≥ 0, which sum to 1, of the positions that influence `query`.
 
-    `trough` is the mass of the trough's positions, which may be read off other prompts than those that place it;
-    without `told` there is no verdict.
+    `trough` is its place and depth, `least` the mass of the k neighbours with the least (None: to be found), which
+    may be read off other prompts than those that place it; without `told` there is no verdict.
     """
     tokens = mass.size
     ends = at_ends(tokens)
     first, last = float(mass[:ends].sum()), float(mass[-ends:].sum())
-    start = least_stretch(mass, ends)
     inner = mass[ends:-ends]
     middle = float(inner.mean()) if inner.size else math.nan
     uniform = 1.0 / tokens
@@ -92,8 +120,8 @@ def summarise(
         ends=ends,
         first_mass=first,
         last_mass=last,
-        trough=start + (ends - 1) // 2,
-        trough_depth=1.0 - trough / ends / uniform,
+        trough=trough[0],
+        trough_depth=trough[1],
         ratio=(
             first / ends / uniform,
             middle / uniform,
@@ -101,10 +129,9 @@ def summarise(
         ),
         effective_range=int(reached[0]) + 1 if reached.size else tokens,
         entropy=abs(float((positive * np.log(positive)).sum())),
-        verdict=_verdict(first, last, trough, ends * middle if inner.size else 0.0, ends * uniform)
-        if told
-        else None,
+        verdict=verdict_of(mass, least) if told else None,
         flatness=float(np.minimum(mass, uniform).sum()),
+        out_of_reach=tokens - positive.size,
     )
 
 
@@ -113,9 +140,16 @@ def at_ends(tokens: int) -> int:
     return max(1, round(SHARE * tokens))
 
 
-def _verdict(first: float, last: float, least: float, middle: float, even: float) -> Verdict:
-    above = max(RISE * least, middle)
-    primacy, recency = (end > above and end >= FLOOR * even for end in (first, last))
+def verdict_of(mass: Float[np.ndarray, "position"], least: float | None = None) -> Verdict:
+    """The verdict (`Summary.verdict`) on numbers ≥ 0 of any sum, whose least k neighbours hold `least`."""
+    ends, inner = at_ends(mass.size), mass[at_ends(mass.size) : -at_ends(mass.size)]
+    if least is None:
+        start = least_stretch(mass, ends)
+        least = float(mass[start : start + ends].sum())
+    first, last = float(mass[:ends].sum()), float(mass[-ends:].sum())
+    middle = ends * float(inner.mean()) if inner.size else 0.0
+    above, enough = max(RISE * least, middle), FLOOR * ends * float(mass.mean())
+    primacy, recency = (end > above and end >= enough for end in (first, last))
     if primacy and recency:
         return "U"
     if primacy or recency:

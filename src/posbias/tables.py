@@ -1,6 +1,7 @@
 """Tables and prose as lines, no wider than the terminal that stdout is."""
 
 import itertools
+import math
 import shutil
 import sys
 import textwrap
@@ -10,6 +11,14 @@ class Row(str):
     """A line of a table, which `fitted` leaves as it is."""
 
     __slots__ = ()
+
+
+def plain(value: float) -> str:
+    """A number without an exponent: 16,384, 0.25, 0.0001; of one that is not whole, four digits."""
+    if not math.isfinite(value) or float(value).is_integer():
+        return f"{value:,.0f}"
+    digits = max(0, 3 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{digits}f}".rstrip("0").rstrip(".") if digits else f"{value:,.0f}"
 
 
 def table(head: list[str], rows: list[list[str]]) -> list[str]:

@@ -1,13 +1,16 @@
 """Answers as text for a terminal: a profile in blocks and words, a comparison as a table."""
 
-from collections import Counter
+import itertools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from posbias.tables import table
+from posbias.tables import plain, table
 
 COLUMNS = 8
 """Of a table over two quantities."""
+BASELINES = {"recency_only": "1/(distance + 1)"}
+SAME = "the same without the first token, and without the query's own"
+"""After a verdict that does not rest on one token."""
 UNSURE = "of the curves as computed: what is left out may change"
 """Before what is said of flatness where something that decides curves is not known."""
 
@@ -28,13 +31,17 @@ def describe(profile: "Profile") -> list[str]:
     shape, verdict = blocks(profile.mass[: profile.query + 1]), verdict_line(profile)
     within = "" if s.reaches_all else f"90 % of the mass within {s.effective_range} {reach} of the query; "
     fitted = " (cross-fitted)" if profile.cross_fitted else ""
+    even = "the mean of those in reach" if s.out_of_reach else "uniform"
+    same = s.verdict is not None and s.verdict_without_first == s.verdict == s.verdict_without_last
     return [
         *((verdict, shape) if profile.left_out else (shape, verdict)),
+        *(s.ends_alone or ([SAME] if same else [])),
         *_told(profile),
         f"share of the first {s.ends}: {s.first_mass:.2%}{_error(profile, 0)}, "
         f"of the last {s.ends}: {s.last_mass:.2%}{_error(profile, s.query + 1 - s.ends)}",
         f"density first : middle : last = {first:.2f} : {middle:.2f} : {last:.2f} (uniform = 1)",
-        f"trough at position {s.trough} of 0 … {s.query}, {s.trough_depth:.0%} below uniform{fitted}",
+        f"trough at position {s.trough} of 0 … {s.query}, {s.trough_depth:.0%} below {even}{fitted}",
+        *([f"out of reach: {s.out_of_reach:,} of {s.tokens:,} positions"] if s.out_of_reach else []),
         f"{within}entropy {s.entropy:.2f} nats",
         *_band(profile),
         *([f"learned sinks took {profile.missing_mass:.2%}"] if profile.missing_mass else []),
@@ -59,9 +66,15 @@ def _error(profile: "Profile", start: int) -> str:
 def verdict_line(profile: "Profile") -> str:
     """'verdict: U', or why there is none."""
     from posbias.theory.huggingface_layers import UNMEASURED
+    from posbias.theory.prediction import said_under
 
+    most, under = profile.attrs["band"].verdict if "band" in profile.attrs else (None, {})
+    counted = f" under {said_under(under)}" if under else ""
     if not profile.left_out:
-        return f"verdict: {profile.summary.verdict}"
+        return f"verdict: {profile.summary.verdict}{counted}"
+    if most is not None and all(part[0] == "λ" for part in profile.left_out):
+        computed = "" if "λ" in profile.left_out else f"{profile.caveat}; as computed "
+        return f"no verdict: {computed}{most}{counted}; --mixing gives λ"
     if any("(the model has" in part for part in profile.left_out):
         settles = "no text of this length fits the model"
     elif "calibration" in profile.attrs:
@@ -82,19 +95,20 @@ def verdict_line(profile: "Profile") -> str:
 
 
 def _band(profile: "Profile") -> list[str]:
-    """What would be predicted with the λ of models that were measured."""
+    """What would be predicted with the λ of each model whose λ is known."""
     band = profile.attrs.get("band")
     if band is None:
         return []
-    shapes = [one.summary for one in band.profiles.values()]
-    first, last = ([getattr(one, end) for one in shapes] for end in ("first_mass", "last_mass"))
-    told = Counter(one.verdict for one in shapes if one.verdict)
-    verdicts = ", ".join(f"{verdict} {count}" for verdict, count in told.most_common())
-    return [
-        f"with λ of {len(shapes)} pretrained models instead: the first {shapes[0].ends} hold {min(first):.2%} to "
-        f"{max(first):.2%}, the last {shapes[0].ends} {min(last):.2%} to {max(last):.2%}"
-        + (f"; verdicts: {verdicts}" if told else "")
-    ]
+
+    def held(models: Sequence[str], end: str) -> str:
+        shares = sorted(getattr(band.shapes[name], f"{end}_mass") for name in models)
+        span = dict.fromkeys(f"{share:.2%}" for share in (shares[0], shares[-1]))
+        return f"the {end} {profile.summary.ends:,} hold {' to '.join(span)}"
+
+    given = {f"with λ of each of {len(band.models)} pretrained models": band.models}
+    given |= {f"with λ by norms, of {', '.join(band.checks)},": band.checks}
+    lines = (f"{words} {held(models, 'first')}, {held(models, 'last')}" for words, models in given.items())
+    return ["; ".join(lines)]
 
 
 def _engines(profile: "Profile") -> list[str]:
@@ -112,7 +126,7 @@ def describe_variation(quantity: str, varied: "Sequence[tuple[float, Profile]]")
 
     rows = [
         [
-            f"{value:g}",
+            plain(value),
             blocks(profile.mass[: profile.query + 1], 40),
             profile.summary.verdict or "–",
             f"{profile.summary.first_mass:.1%}",
@@ -125,9 +139,27 @@ def describe_variation(quantity: str, varied: "Sequence[tuple[float, Profile]]")
     head = [quantity, "profile", "verdict", "first 5 %", "last 5 %", "trough", "flatness"]
     flattest, its = max(varied, key=lambda one: one[1].summary.flatness)
     edge = _edge([value for value, _ in varied], flattest)
-    said = f"flattest of these: {quantity} {flattest:g}, flatness {its.summary.flatness:.3f}{edge}"
-    unsure = [f"{UNSURE} that"] if its.left_out else []
-    return [*table(head, rows), "", said, *unsure]
+    said = f"flattest of these: {quantity} {plain(flattest)}, flatness {its.summary.flatness:.3f}{edge}"
+    return [
+        *table(head, rows),
+        "",
+        f"{said}{_flattest_under([one for _, one in varied], its)}",
+        *_unsure(its),
+    ]
+
+
+def _flattest_under(profiles: "Sequence[Profile]", flattest: "Profile") -> str:
+    """Under which of the known λ one is the flattest of several, where λ was not given."""
+    from posbias.theory.prediction import flattest_under, said_under
+
+    others = [one for one in profiles if one is not flattest]
+    under = flattest_under(flattest, others) if others else {}
+    return f"; the flattest under {said_under(under)}" if under else ""
+
+
+def _unsure(flattest: "Profile") -> list[str]:
+    """That something else than λ, of which it is said, may change which is the flattest."""
+    return [f"{UNSURE} that"] if any(part != "λ" for part in flattest.left_out) else []
 
 
 def _edge(values: "Sequence[float]", value: float) -> str:
@@ -138,6 +170,7 @@ def _edge(values: "Sequence[float]", value: float) -> str:
 def describe_several(named: "Sequence[tuple[str, Profile]]") -> list[str]:
     """Profiles by name for a person: a line each, then why some have no verdict."""
     from posbias.curves import blocks
+    from posbias.theory.prediction import said_under
 
     rows = [
         [
@@ -156,10 +189,25 @@ def describe_several(named: "Sequence[tuple[str, Profile]]") -> list[str]:
         if profile.left_out:
             without.setdefault(verdict_line(profile), []).append(name)
     head = ["", "profile", "verdict", "first 5 %", "last 5 %", "flatness"]
-    bands = [f"{name}: {line}" for name, profile in named for line in _band(profile)]
-    if len(named) > 1 and without:
-        bands.append(f"{UNSURE} the order")
-    return [*table(head, rows), *(f"{'; '.join(names)}: {line}" for line, names in without.items()), *bands]
+    more = [f"{name}: {line}" for name, one in named for line in (*one.summary.ends_alone, *_band(one))]
+    more += [
+        "{flatter} is flatter than {than} under ".format(**one) + said_under(one["under"])
+        for one in orders(named)
+    ]
+    if len(named) > 1 and any(part != "λ" for _, profile in named for part in profile.left_out):
+        more.append(f"{UNSURE} the order")
+    return [*table(head, rows), *(f"{'; '.join(names)}: {line}" for line, names in without.items()), *more]
+
+
+def orders(named: "Sequence[tuple[str, Profile]]") -> list[dict[str, Any]]:
+    """Each prediction and the next, and whether the first is flatter under each known λ, if λ was not given."""
+    from posbias.theory.prediction import flattest_under
+
+    return [
+        {"flatter": name, "than": next_, "under": under}
+        for (name, one), (next_, other) in itertools.pairwise(named)
+        if (under := flattest_under(one, [other]))
+    ]
 
 
 def describe_map(
@@ -170,7 +218,7 @@ def describe_map(
     step = -(-len(across) // COLUMNS)
     cells = [
         [
-            f"{value:g}",
+            plain(value),
             *(
                 f"{s.first_mass:.1%} {s.last_mass:.1%}{f' {s.verdict}' if s.verdict else ''}"
                 for s in (one.summary for one in row[::step])
@@ -186,26 +234,44 @@ def describe_map(
     return [
         *([verdict_line(left_out)] if left_out is not None else []),
         f"share of the first 5 % and of the last 5 % of the text{verdicts}, {rows} down, {columns} across{every}",
-        *table([rows, *(f"{value:g}" for value in across[::step])], cells),
+        *table([rows, *map(plain, across[::step])], cells),
         "",
-        f"flattest of these: {rows} {at:g}{_edge(down, at)}, {columns} {across[k]:g}{_edge(across, across[k])}, "
-        f"flatness {flattest.summary.flatness:.3f}",
-        *([f"{UNSURE} that"] if left_out is not None else []),
+        f"flattest of these: {rows} {plain(at)}{_edge(down, at)}, {columns} {plain(across[k])}"
+        f"{_edge(across, across[k])}, flatness {flattest.summary.flatness:.3f}"
+        f"{_flattest_under([one for _, _, one in places], flattest)}",
+        *_unsure(flattest),
     ]
 
 
 def findings_table(findings: "list[Finding]") -> list[str]:
-    """What trying the statements gave: a line each, then a note for each that is not as printed."""
+    """What trying the statements gave: a line each, then notes, and the counterexample to each that fails."""
     rows, notes = [], []
     for finding in findings:
         row = finding.as_dict()
-        name = f"{row['source']} {row['statement']}"
-        rows.append([name, row["verdict"], str(row["instances"]), f"{row['slack']:.2g}"])
-        if row["note"]:
-            notes.append(f"{name}: {row['note']}")
-    counts = [f"{sum(f.verdict == kind for f in findings)} {kind}" for kind in ("holds", "amended", "fails")]
+        name, trial = f"{row['source']} {row['statement']}", [str(row["instances"]), f"{row['slack']:.2g}"]
+        if finding.asserted:
+            rows.append([f"{row['source']} {finding.statement.name}", finding.asserted, *trial])
+        rows.append([name, finding.mark, *trial])
+        notes += [f"{name}: {row['note']}"] if row["note"] else []
+        notes += _counterexample(finding)
+    marks = [finding.mark for finding in findings]
+    counts = ", ".join(f"{marks.count(mark)} {mark}" for mark in dict.fromkeys(marks))
     lines = table(["statement", "verdict", "instances", "slack"], rows)
-    return [*lines, "", ", ".join(counts), *(["", *notes] if notes else [])]
+    return [*lines, "", counts, *(["", *notes] if notes else [])]
+
+
+def _counterexample(finding: "Finding") -> list[str]:
+    """The true value, the printed bound and the matrix that refute the printed claim, if it fails."""
+    if (found := finding.compared) is None:
+        return []
+    said = f"  counterexample: true value {found.value:.4g}, printed bound {found.bound:.4g}"
+    if found.matrix is None:
+        return [said]
+    if found.matrix.shape[-1] > COLUMNS:
+        return [f"{said}, in a matrix of {' × '.join(map(str, found.matrix.shape))} (--json prints it)"]
+    rows = [[f"{number:.3g}" for number in row] for row in found.matrix]
+    width = max(len(number) for row in rows for number in row)
+    return [f"{said}, in", *("    " + "  ".join(number.rjust(width) for number in row) for row in rows)]
 
 
 def _three_digits(score: float) -> str:
@@ -266,7 +332,7 @@ def comparison_table(comparison: "Comparison", labels: dict[str, str]) -> list[s
 
     rows = [[labels.get(key, key), *_cells(one)] for key, one in comparison.agreements.items()]
     rows += [
-        [f"baseline: {key.replace('_', ' ')}", *_cells(one)] for key, one in comparison.baselines.items()
+        [f"baseline: {BASELINES.get(key, key)}", *_cells(one)] for key, one in comparison.baselines.items()
     ]
     noise, held_out = comparison.reliability, comparison.held_out
     if noise is not None:

@@ -16,7 +16,7 @@ from posbias.theory.encodings import ALiBi, DecayBias, NeedsMeasurement, NoPE, a
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.huggingface_families import FAMILIES
 from posbias.theory.masks import Causal, Full, SlidingWindow
-from posbias.theory.mixing import ConstantMixing, PerLayer, PowerDecay, PreNormInit
+from posbias.theory.mixing import ConstantMixing, PerLayer, PowerDecay, PreNormInit, TrainedMedian
 from posbias.theory.normalisers import Unnormalised
 from posbias.theory.prediction import predict
 
@@ -109,7 +109,8 @@ def test_bloom_mpt_and_falcon(write):
     mpt["attn_config"] = {"alibi": False}
     assert load_architecture(write("config.json", mpt)).layers[0].positional == NeedsMeasurement("learned")
     falcon = {"model_type": "falcon", "num_hidden_layers": 36, "num_attention_heads": 64, "hidden_size": 4096}
-    assert load_architecture(write("config.json", falcon)).layers[0].positional == NeedsMeasurement("rotary")
+    rotary = NeedsMeasurement("rotary", rope="base 10,000")
+    assert load_architecture(write("config.json", falcon)).layers[0].positional == rotary
     slopes = load_architecture(write("config.json", falcon | {"alibi": True})).layers[0].head_logits().slopes
     np.testing.assert_allclose(slopes, alibi_slopes(64) / 8)
 
@@ -118,7 +119,7 @@ def test_rotary_families_say_what_is_missing(write):
     llama = {"model_type": "llama", "num_hidden_layers": 30, "num_attention_heads": 9, "rope_theta": 1e5}
     architecture = load_architecture(write("config.json", llama))
     assert architecture.layers[0].positional == NeedsMeasurement("rotary", rope="base 100,000")
-    assert architecture.mixing == PreNormInit()
+    assert architecture.mixing == TrainedMedian()
     mixing, positional = architecture.assumptions
     assert "no λ was given" in mixing
     assert "needs measurement" in positional
@@ -266,6 +267,18 @@ def test_layers_without_rotation_have_no_encoding(write):
         ]
 
 
+def test_a_switch_that_a_family_does_not_read_leaves_its_window(write):
+    mistral = {
+        "model_type": "mistral",
+        "num_hidden_layers": 2,
+        "sliding_window": 8,
+        "use_sliding_window": False,
+    }
+    read = load_architecture(write("config.json", mistral))
+    assert [_window(layer) for layer in read.stack] == [8, 8]
+    assert any(line.startswith("use_sliding_window = False is in the conf") for line in read.remarks)
+
+
 def test_a_window_that_is_switched_off_is_causal(write):
     qwen = {"model_type": "qwen2", "num_hidden_layers": 2, "num_attention_heads": 2, "sliding_window": 64}
     off = load_architecture(write("config.json", qwen | {"use_sliding_window": False}))
@@ -298,6 +311,8 @@ def test_the_assumed_schedule_is_that_of_a_network_at_initialisation():
         ("a.yaml", "- 1", "holds list, keys with values needed"),
         ("a.txt", "depth = 1", "suffix '.txt' given"),
         ("a.toml", "dept = 3", "unknown key 'dept'; did you mean 'depth'"),
+        ("a.toml", "depth = 3\ndept = 3", "unknown key 'dept'; known are"),
+        ("a.toml", "depth = 3\nmixing = {kind = 'constant', value = 1, valu = 1}", "key 'mixing.valu'; known are"),
         ("a.toml", "depth = 3\n[mixing]\nkind='constant'\nvalue=1.5", "mixing.value: 1.5 given, a number ≤ 1"),
         ("a.toml", "depth = 3\n[mixing]\nkind='constant'\nvalue=nan", "mixing.value: nan given"),
         ("a.toml", "depth = 3\n[mixing]\nkind='constat'\nvalue=1", "kind 'constat' given.*mean 'constant'"),
@@ -308,7 +323,7 @@ def test_the_assumed_schedule_is_that_of_a_network_at_initialisation():
          "slopes: 2 given, one or 3"),
         ("a.json", {"depth": 1, "layers": [{"heads": 2, "head_weights": [0.5, 0.6]}]}, "head_weights: sum to 1.1"),
         ("a.json", {"model_type": "gpt-bloom"}, "model_type: 'gpt-bloom' given"),
-        ("a.json", {"model_type": "bloom", "n_head": 4}, "key 'num_hidden_layers' is missing"),
+        ("a.json", {"model_type": "RefinedWeb", "n_head": 4}, "key 'num_hidden_layers' is missing"),
         ("a.yaml", PUBLISHED.replace("lambda_0: 0.5", "lambda_0: 1.5"), "lambda_0: 1.5 given"),
         ("a.yaml", PUBLISHED.replace("num_heads", "num_head"), "unknown key.*did you mean 'num_heads'"),
         ("a.yaml", PUBLISHED.replace("[[1.0]]", "[[1.0], [2.0]]"), "2 lists given, one or 3"),
@@ -400,10 +415,7 @@ EXAONE = {"model_type": "exaone4", "num_hidden_layers": 8, "num_attention_heads"
         ({"model_type": "deepseek_v4", "layer_types": [["a"]] * 4}, r"layer_types: \['a'\] given"),
         ({"model_type": "deepseek_v4", "index_topk": "many"}, "index_topk: 'many' given, an integer ≥ 1"),
         ({"model_type": "qwen3_next", "full_attention_interval": 0}, "full_attention_interval: 0 given"),
-        ({"model_type": "gemma4_text", "use_bidirectional_attention": "all"}, "'all' given, false needed"),
-        ({"attention_chunk_size": 8192}, "attention_chunk_size: 8192 given, null needed"),
-        ({"use_bidirectional_attention": True}, "use_bidirectional_attention: True given, false needed"),
-        ({"is_causal": False}, "is_causal: False given, true needed"),
+        ({"attention_chunk_size": 8192}, "attention_chunk_size: expected null, got 8192"),
         (
             {"model_type": "exaone4", "sliding_window": 8, "sliding_window_pattern": "LXG"},
             "'LXG' given, a number",
@@ -418,6 +430,117 @@ def test_what_is_not_predicted_is_refused_by_its_key(write, changes, words):
     with pytest.raises(InvalidValueError, match=words) as caught:
         load_architecture(write("config.json", LLAMA | changes))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"architectures": ["LlamaBiModel"]},
+            "architectures: expected a class of family llama, got 'LlamaBi",
+        ),
+        ({"architectures": ["LlamaForMaskedLM"]}, "architectures: expected a class of family llama"),
+        ({"architectures": ["MistralForCausalLM"]}, "architectures: expected a class of family llama"),
+        ({"architectures": "LlamaModel"}, "architectures: expected names of classes, got 'LlamaModel'"),
+        ({"auto_map": {"AutoModel": [None, 3]}}, "auto_map: expected names of classes"),
+        (
+            {"auto_map": {"AutoModel": "modeling_llama_encoder.LlamaEncoderModel"}},
+            "auto_map: expected a class",
+        ),
+        (
+            {"auto_map": {"AutoModel": "modeling_llama_bidirectional.LlamaModel"}},
+            "auto_map: expected a class",
+        ),
+        ({"auto_map": {"AutoModel": "nvidia/a--llama_bidirectional_model.LlamaModel"}}, "auto_map: expected"),
+        ({"auto_map": {"AutoModelForCausalLM": "modeling_gritlm7b.LlamaForCausalLM"}}, "auto_map: expected"),
+        ({"model_type": "bert", "architectures": ["JinaBertModel"]}, "architectures: expected a class of"),
+        ({"use_bidirectional_attention": True}, "use_bidirectional_attention: expected false, got True"),
+        ({"bidirectional": 1}, "bidirectional: expected false, got 1"),
+        ({"prefix_lm": True}, "prefix_lm: expected false, got True"),
+        ({"causal": False}, "causal: expected a causal model, got False"),
+        ({"attention_type": "bidirectional"}, "attention_type: expected a causal model, got 'bidirectional'"),
+        ({"is_causal": "no"}, "is_causal: expected a causal model, got 'no'"),
+        (
+            {"model_type": "mistral", "is_causal": False},
+            "is_causal: expected a causal model, got False; mistr",
+        ),
+        ({"model_type": "mpt", "is_causal": False}, "is_causal: expected a causal model"),
+        ({"model_type": "gemma4_text", "use_bidirectional_attention": "all"}, "expected false, got 'all'"),
+        (
+            {"model_type": "paligemma", "text_config": {"model_type": "gemma2"}},
+            "model_type: expected a causal model, got 'paligemma'",
+        ),
+    ],
+)
+def test_a_model_that_may_look_both_ways_is_refused_by_its_key(write, changes, words):
+    with pytest.raises(InvalidValueError, match=words):
+        load_architecture(write("config.json", LLAMA | changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"architectures": ["LlamaForSequenceClassification"]},
+        {"architectures": ["LLaMAForCausalLM"], "is_causal": True, "use_bidirectional_attention": None},
+        {"auto_map": {"AutoConfig": "encoder.X", "AutoModelForCausalLM": "modeling_llama.LlamaForCausalLM"}},
+        {"model_type": "RefinedWeb", "auto_map": {"AutoModel": "modelling_RW.RWModel"}},
+        {"model_type": "deepseek_v3", "auto_map": {"AutoModel": "modeling_deepseek.DeepseekV3Model"}},
+        {"auto_map": {"AutoModelForCausalLM": "a/b--modeling_flash_llama.LlamaForCausalLM"}},
+        {"model_type": "llava", "architectures": ["LlavaLlamaForCausalLM"]},
+        {"model_type": "gemma4_text", "use_bidirectional_attention": "vision"},
+    ],
+)
+def test_a_familys_own_class_and_inert_flags_are_no_reason_to_refuse(write, changes):
+    stack = load_architecture(write("config.json", LLAMA | changes)).stack
+    assert not any(isinstance(layer.mask, Full) for layer in stack)
+
+
+def test_decoders_that_say_that_they_are_not_causal_are_full(write):
+    """gte-Qwen2, and PaliGemma: its prompt is a prefix."""
+    qwen = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "is_causal": False}
+    palm = {"model_type": "paligemma", "text_config": {"model_type": "gemma", "num_hidden_layers": 18}}
+    for config, depth in ((qwen, 32), (palm | {"architectures": ["PaliGemmaForConditionalGeneration"]}, 18)):
+        architecture = load_architecture(write("config.json", config))
+        assert [layer.mask for layer in architecture.stack] == [Full()] * depth
+    assert any("the whole prompt is a prefix" in line for line in architecture.remarks)
+    profile = predict(dataclasses.replace(architecture, mixing=ConstantMixing(0.3)), 300)
+    assert profile.mass[:15].sum() == pytest.approx(15 / 300, rel=0.01)
+
+
+MIMO = {
+    "model_type": "mimo_v2_flash",
+    "num_hidden_layers": 8,
+    "num_attention_heads": 8,
+    "sliding_window": 128,
+}
+RELEASED = {
+    "hybrid_layer_pattern": [0, 1, 1, 1, 1, 0, 1, 1],
+    "swa_num_attention_heads": 8,
+    "swa_num_key_value_heads": 8,
+    "attention_chunk_size": 128,
+    "sliding_window_size": 128,
+    "add_swa_attention_sink_bias": True,
+    "add_full_attention_sink_bias": False,
+    "rope_theta": 5_000_000,
+    "swa_rope_theta": 10_000,
+    "partial_rotary_factor": 0.334,
+}
+
+
+def test_mimos_released_keys_are_read(write):
+    stack = load_architecture(write("config.json", MIMO | RELEASED)).stack
+    assert [_window(layer) for layer in stack] == [None, *[129] * 4, None, 129, 129]
+    assert [layer.groups or layer.heads for layer in stack] == [4, *[8] * 4, 4, 8, 8]
+    assert _window(load_architecture(write("config.json", MIMO)).stack[1]) == 128
+    for key, given in (
+        ("hybrid_layer_pattern", [0, 1] * 4),
+        ("swa_num_attention_heads", 4),
+        ("add_swa_attention_sink_bias", False),
+        ("swa_rope_theta", 20_000),
+        ("rope_theta", 20_000),
+    ):
+        with pytest.raises(InvalidValueError, match=f"{key}: expected .*, got "):
+            load_architecture(write("config.json", MIMO | RELEASED | {key: given}))
 
 
 def test_full_layers_between_sliding_ones_have_no_encoding_where_the_model_gives_them_none(write):
@@ -502,9 +625,11 @@ def test_a_plain_configuration_says_nothing_more(write):
 def test_a_scaling_of_rotary_positions_that_nobody_has_is_refused():
     config = {"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16}
     for key in ("rope_scaling", "rope_parameters"):
-        with pytest.raises(InvalidValueError, match="rope_type: 'banana' given, one of default, linear"):
+        with pytest.raises(
+            InvalidValueError, match=r"rope_type: expected one of default, linear, .*, got 'banana'"
+        ):
             from_huggingface({**config, key: {"rope_type": "banana", "factor": 2}})
-    with pytest.raises(InvalidValueError, match="rope_type: 'banana'"):
+    with pytest.raises(InvalidValueError, match=r"rope_type: .* got 'banana'"):
         from_huggingface({**config, "rope_parameters": {"full_attention": {"rope_type": "banana"}}})
 
 

@@ -1,6 +1,7 @@
 """What a prediction says where something that decides it is not known."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,11 +17,19 @@ from posbias.predictors import profile_as_dict
 from posbias.store import save_measurement, undamaged
 from posbias.terminal import describe
 from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.configs import load_architecture
 from posbias.theory.encodings import ALiBi, NeedsMeasurement
 from posbias.theory.huggingface import from_huggingface
-from posbias.theory.known_mixing import known_mixing, plausible_mixing
-from posbias.theory.mixing import REACH, ConstantMixing, MeasuredMixing
-from posbias.theory.prediction import predict
+from posbias.theory.mixing import (
+    REACH,
+    ConstantMixing,
+    MeasuredMixing,
+    PreNormInit,
+    TrainedMedian,
+    known_mixing,
+    plausible_mixing,
+)
+from posbias.theory.prediction import flattest_under, predict, said_under
 from posbias.theory.presets import PRESETS, preset
 from posbias.theory.rollout.dispatch import influence, trajectory
 from posbias.theory.variation import vary
@@ -167,6 +176,43 @@ def test_long_work_tells_of_every_layer_and_short_work_of_nothing():
 # ── λ that is not ──
 
 
+PUBLISHED = ("bloom-176b", "bloom-7b1", "mpt-7b", "mpt-30b", "falcon-rw-7b")
+
+
+@pytest.mark.parametrize("depth", [1, 2, 24, 30, 70, 126])
+def test_the_default_is_the_median_of_the_models_of_one_definition(depth):
+    """Layer t of `depth` lies (t + ½)/depth up each of the five published models; the middle of their five λ."""
+    expected = []
+    for t in range(depth):
+        each = []
+        for name in PUBLISHED:
+            known = known_mixing()[name].coefficients
+            place = (t + 0.5) / depth * len(known) - 0.5
+            low = min(max(int(np.floor(place)), 0), len(known) - 1)
+            high, share = min(low + 1, len(known) - 1), min(max(place - low, 0.0), 1.0)
+            each.append(known[low] + share * (known[high] - known[low]))
+        expected.append(sorted(each)[2])
+    assert Architecture(depth).coefficients == pytest.approx(expected, rel=1e-12)
+
+
+def test_models_without_a_known_mixing_have_that_of_trained_ones(tmp_path):
+    (tmp_path / "a.toml").write_text("depth = 2\n")
+    (tmp_path / "old.toml").write_text('depth = 2\n[mixing]\nkind = "at_initialisation"\n')
+    given = [
+        preset("gemma-3-27b"),
+        preset("qwen3-8b"),
+        from_huggingface(GPT2),
+        Architecture.pattern(4, local=1, window=8),
+    ]
+    assert {one.mixing for one in (*given, load_architecture(tmp_path / "a.toml"))} == {TrainedMedian()}
+    assert load_architecture(tmp_path / "old.toml").mixing == PreNormInit()
+    for words, kind in ([], "trained_median"), (["--mixing", "init"], "at_initialisation"):
+        assert answered("bloom-560m", "--tokens", "40", *words)["architecture"]["mixing"] == {"kind": kind}
+    (said,) = answered("bloom-560m", "--tokens", "40")["assumptions"]
+    assert all(name in said for name in PUBLISHED)
+    assert "smollm2-135m" not in said
+
+
 def test_plausible_mixing_is_that_of_models_at_the_same_relative_depth():
     for depth in (1, 7, 30, 200):
         found = plausible_mixing(depth)
@@ -189,8 +235,9 @@ def test_a_band_is_what_each_known_mixing_would_give(tokens, heads, depth):
         influence(Architecture(depth, architecture.layers, mixing), tokens)
         for mixing in plausible_mixing(depth).values()
     ]
-    np.testing.assert_array_equal(band.low, np.min([one.mass for one in each], axis=0))
-    np.testing.assert_array_equal(band.high, np.max([one.mass for one in each], axis=0))
+    same = [one.mass for one, name in zip(each, plausible_mixing(depth), strict=True) if name in PUBLISHED]
+    np.testing.assert_array_equal(band.low, np.min(same, axis=0))
+    np.testing.assert_array_equal(band.high, np.max(same, axis=0))
     np.testing.assert_array_equal(profile.mass, influence(architecture, tokens).mass)
     settled = Architecture(
         depth, architecture.layers, MeasuredMixing(architecture.coefficients, tokens=tokens)
@@ -200,10 +247,41 @@ def test_a_band_is_what_each_known_mixing_would_give(tokens, heads, depth):
     assert profile.left_out == (() if profile.summary.verdict else ("λ",))
 
 
-def test_both_kinds_of_answer_occur():
-    steep = Layer(positional=ALiBi(slopes=(2.0,)))
-    assert predict(Architecture(6, (steep,)), 200).summary.verdict == "recency"
-    assert predict(Architecture(24, (Layer(heads=16, positional=ALiBi()),)), 256).summary.verdict is None
+def test_both_kinds_of_answer_occur_and_say_under_how_many():
+    steep = predict(Architecture(6, (Layer(positional=ALiBi(slopes=(2.0,))),)), 200)
+    assert describe(steep)[1] == "verdict: recency under 7 of 7 known λ"
+    open_ = predict(Architecture(24, (Layer(heads=16, positional=ALiBi()),)), 256)
+    assert open_.summary.verdict is None
+    verdict, under = open_.attrs["band"].verdict
+    assert (verdict, [name for name in under if not under[name]]) == ("U", ["bloom-176b", "smollm2-135m"])
+    assert describe(open_)[0].startswith(
+        "no verdict: U under 5 of 7 known λ (not under bloom-176b, smollm2-135m)"
+    )
+
+
+def test_two_layouts_are_ordered_under_each_known_mixing():
+    """Windows on three of four layers against all layers global, 32 windows long."""
+    windows, full = Architecture.pattern(48, local=3, window=32), Architecture(48)
+    one, other = predict(windows, 1024), predict(full, 1024)
+    each = [
+        [influence(replace(layout, mixing=mixing), 1024).summary.flatness for layout in (windows, full)]
+        for mixing in (TrainedMedian(), *plausible_mixing(48).values())
+    ]
+    under = flattest_under(one, [other])
+    assert list(under.values()) == [a > b for a, b in each]
+    assert said_under(under) == "6 of 7 known λ (not under bloom-176b)"
+    given = [replace(layout, mixing=ConstantMixing(0.1)) for layout in (windows, full)]
+    assert flattest_under(*(predict(given[0], 64), [predict(given[1], 64)])) == {}
+    told = answered("bloom-560m", "bloom-176b", "--tokens", "128")["orders"]
+    assert [len(one["under"]) for one in told] == [7]
+    ended = called("predict", "bloom-560m", "--tokens", "128", "--vary", "depth=2,24")
+    assert "the flattest under 7 of 7 known λ" in ended.stdout
+
+
+def test_beyond_their_length_known_mixings_are_counted_and_give_no_verdict():
+    long = predict(Architecture(6, (Layer(positional=ALiBi(slopes=(2.0,))),)), 4096)
+    assert long.left_out == ("λ at 4,096 tokens (measured at 256)",)
+    assert "as computed recency under 7 of 7 known λ" in describe(long)[0]
 
 
 def test_beyond_the_length_at_which_models_were_measured_there_is_no_verdict():
@@ -226,13 +304,11 @@ def test_the_first_line_says_what_is_left_out_and_what_settles_it():
     layer = Layer(heads=2, positional=NeedsMeasurement("rotary"))
     first, *others = describe(predict(Architecture(4, (layer,)), 64))
     assert first == (
-        "no verdict: rotary positions and λ not known, this is mask and residual only, λ as at initialisation; "
+        "no verdict: rotary positions and λ not known, this is mask and residual only, λ assumed; "
         "a measurement tells more: --calibrate FILE.nc"
     )
-    assert any("with λ of 6 pretrained models instead" in line for line in others)
+    assert any("with λ of each of 5 pretrained models" in line for line in others)
     assert not any("verdict" in line for line in others)
-    only, *_ = describe(predict(Architecture(24, (Layer(heads=16, positional=ALiBi()),)), 256))
-    assert only == "no verdict: λ not known, this is λ as at initialisation; --mixing gives it"
 
 
 @pytest.mark.parametrize(
@@ -308,11 +384,12 @@ def test_the_band_is_drawn_and_written(tmp_path):
     assert "λ not known" in axes.get_title()
     legend = axes.get_legend()
     assert legend is not None
-    assert [text.get_text() for text in legend.get_texts()] == ["with λ of 6 pretrained models"]
+    assert [text.get_text() for text in legend.get_texts()] == ["with λ of 5 pretrained models"]
     told = answered("bloom-560m", "--tokens", "40", "-o", str(tmp_path / "p.json"))
     assert told == undamaged(json.loads((tmp_path / "p.json").read_text()), "p.json")
     assert len(told["band"]["low"]) == 40
-    assert {*told["band"]["verdicts"]} == PRETRAINED
+    assert {*told["band"]["verdicts"]} == PRETRAINED | {"trained_median"}
+    assert (tuple(told["band"]["models"]), told["band"]["checks"]) == (PUBLISHED, ["smollm2-135m"])
 
 
 def test_what_is_left_out_follows_the_profile_into_a_comparison(tmp_path):

@@ -15,14 +15,15 @@ from posbias.designs.front import on_front
 from posbias.designs.space import Space, cached_keys
 from posbias.designs.targets import MiddleTarget, ReachTarget, target_of
 from posbias.errors import InputFileError, InvalidValueError
-from posbias.profile import Profile, uniform
+from posbias.profile import Profile, harmonic, uniform
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import load_architecture, read_architecture
 from posbias.theory.encodings import ALiBi, NeedsMeasurement
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.masks import BlockSparse, Causal, Chunked, Dilated, Full, Prefix, SlidingWindow
-from posbias.theory.mixing import ConstantMixing
+from posbias.theory.mixing import ConstantMixing, TrainedMedian, plausible_mixing
 from posbias.theory.prediction import predict
+from posbias.theory.rollout.dispatch import influence
 
 TOKENS = 96
 BASE = Architecture(6, (Layer(heads=2, positional=ALiBi()),), ConstantMixing(0.3))
@@ -208,11 +209,42 @@ def test_met_names_the_smallest_cache():
     assert f"is {min(keys):,} keys" in found.said
 
 
+def test_without_a_mixing_the_order_is_counted_over_all_known_ones():
+    base = Architecture(6, (Layer(heads=2, positional=ALiBi(scale=0.1)),))
+    found = design(base, {"window": [8, 64], "full_period": [2]}, tokens=TOKENS)
+    wanted = target_of("flat", TOKENS)
+    schedules = {"trained_median": TrainedMedian(), **plausible_mixing(6)}
+    near = {
+        name: wanted.distance(influence(replace(base, mixing=one), TOKENS)) for name, one in schedules.items()
+    }
+    assert found.baseline.under == near
+    for one in found.front:
+        far = {
+            name: wanted.distance(influence(replace(one.architecture, mixing=mixing), TOKENS))
+            for name, mixing in schedules.items()
+        }
+        assert one.under == far
+        assert found.nearer(one) == {name: far[name] < near[name] for name in far}
+    recency = found.as_dict()["baselines"]["recency_only"]
+    assert recency["distance"] == pytest.approx(wanted.distance(harmonic(TOKENS)))
+
+
+def test_a_target_is_met_where_it_is_under_every_known_mixing():
+    base = Architecture(6, (Layer(heads=2, positional=ALiBi(scale=0.1)),))
+    reach = {one: influence(replace(base, mixing=mixing), TOKENS).summary.effective_range
+             for one, mixing in {"median": TrainedMedian(), **plausible_mixing(6)}.items()}  # fmt: skip
+    found = [design(base, {"slopes": [1]}, tokens=TOKENS, target=f"reach={least}")
+             for least in (min(reach.values()), reach["median"], max(reach.values()) + 1)]  # fmt: skip
+    assert [one.verdict for one in found] == ["no difference", "not known", "not known"]
+    held = sum(one >= reach["median"] for one in reach.values())
+    assert f"under {held} of 7 known λ" in found[1].said
+
+
 def test_what_is_not_known_gives_no_verdict():
     unknown = Architecture(4, (Layer(),))
     found = design(unknown, {"window": [4, 8]}, tokens=TOKENS)
     assert found.verdict == "not known"
-    assert found.said.startswith("not known: λ left out; as it stands, no architecture")
+    assert found.said.startswith("not known: λ not given, window 8 meets the target under 0 of 7 known λ")
     assert design(unknown, {"mixing": [0.2, 0.4]}, tokens=TOKENS, target="middle=0.999").verdict == "not met"
     rotary = Architecture(4, (Layer(positional=NeedsMeasurement("rotary")),), ConstantMixing(0.2))
     assert "rotary positions" in design(rotary, {"window": [4, 8]}, tokens=TOKENS).said

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posbias.errors import InvalidValueError
+from posbias.profile import uniform
+from posbias.tables import plain
 from posbias.terminal import describe_variation
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
@@ -232,6 +234,17 @@ def test_a_long_range_has_a_sensible_number_of_values():
 def test_a_wrong_spelling_is_named(spelling, words):
     with pytest.raises(InvalidValueError, match=words):
         values_of(spelling)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(16384, "16,384"), (131072.0, "131,072"), (0.25, "0.25"), (1e-5, "0.00001"), (12345.6, "12,346"),
+     (1 / 3, "0.3333"), (1e6, "1,000,000"), (-3.5, "-3.5"), (0.0, "0"), (math.inf, "inf")],
+)  # fmt: skip
+def test_numbers_are_written_without_exponents(value, text):
+    assert plain(value) == text
+    table = describe_variation("window", [(value, uniform(9))])
+    assert table[1].startswith(f"{text} ")
 
 
 @pytest.mark.parametrize(

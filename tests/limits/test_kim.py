@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from posbias.claims import AMENDED
 from posbias.errors import InvalidValueError
 from posbias.papers.theorems import judge_statements
 from posbias.seeds import stream
@@ -350,14 +351,14 @@ HOLD = (
     "kim-proposition-2",
     *(one.key for one in (*EXTENSIONS, *VARIANTS, *MASKS) if one.corrected is None),
 )
-VERDICTS = dict.fromkeys(STATEMENTS, "amended") | dict.fromkeys(HOLD, "holds")
+VERDICTS = dict.fromkeys(STATEMENTS, AMENDED) | dict.fromkeys(HOLD, "holds")
 
 
 @pytest.mark.parametrize("key", STATEMENTS)
 def test_verdict(key, tmp_path):
     statement = STATEMENTS[key]
     (finding,) = verify([statement], instances=24)
-    assert finding.verdict == VERDICTS[key]
+    assert finding.mark == VERDICTS[key]
     if statement.witness is not None:
         assert statement.as_printed.slack(statement.witness) < -statement.as_printed.tolerance
         (path,) = save_counterexamples([finding], tmp_path)

@@ -11,6 +11,7 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from posbias.claims import AMENDED
 from posbias.errors import InvalidValueError
 from posbias.plots import new_figure
 from posbias.plots.limits import draw_collapse, draw_critical_distance
@@ -71,12 +72,12 @@ def test_witnesses_fail_the_printed_reading_and_pass_the_amended(statement):
 
 
 def test_verdicts():
-    found = {finding.statement.key: finding.verdict for finding in verify(WU, instances=12)}
+    found = {finding.statement.key: finding.mark for finding in verify(WU, instances=12)}
     amended = {
         "wu-4.4", "wu-4.5", "wu-4.5-monotone", "wu-4.5-distance", "wu-4.6", "wu-4.7", "wu-4.7-distance", "wu-B.2",
         "wu-C", "wu-I.1", "wu-I.2",
     }  # fmt: skip
-    assert {key for key, verdict in found.items() if verdict == "amended"} == amended
+    assert {key for key, verdict in found.items() if verdict == AMENDED} == amended
     assert {key for key, verdict in found.items() if verdict == "holds"} == set(found) - amended
     assert all(one.note and one.source == "wu2025" for one in WU)
 
@@ -419,7 +420,7 @@ def test_figures_show_their_data():
     np.testing.assert_array_equal(left.lines[0].get_ydata(), curves["attention only"].later)
     np.testing.assert_array_equal(left.lines[5].get_ydata(), np.exp(curves["residual"].log_bound))
     curve = critical_distances.distance_curve(DecayBias(0.5), [1, 2, 4], 60)
-    assert draw_critical_distance(right, [curve]) is right
+    assert draw_critical_distance(right, {curve.name: curve}) is right
     np.testing.assert_array_equal(right.lines[0].get_ydata(), curve.predicted)
     np.testing.assert_array_equal(right.lines[3].get_ydata(), curve.rollout)
     assert "decay, m = 0.5" in [text.get_text() for text in right.get_legend().get_texts()]

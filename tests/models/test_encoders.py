@@ -170,3 +170,31 @@ def test_refusals(text, ids):
         ModelError, match=r"model: next attends to later tokens; a causal model, or an encoder with its head"
     ):
         measure(next_one, text=text, **JOB)
+
+
+@pytest.mark.parametrize("encoder", [True, False])
+@pytest.mark.parametrize(("buckets", "farthest"), [(32, 128), (8, 20), (6, 9)])
+def test_buckets_of_t5_are_those_of_the_model(encoder, buckets, farthest):
+    """An encoder's and a decoder's biases, each under its own mask; what the table does not say is asked."""
+    from transformers.models.t5.modeling_t5 import T5Attention
+
+    config = transformers.T5Config(
+        d_model=8,
+        num_heads=2,
+        d_kv=4,
+        relative_attention_num_buckets=buckets,
+        relative_attention_max_distance=farthest,
+        is_decoder=not encoder,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        attention = T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
+        torch.nn.init.normal_(attention.relative_attention_bias.weight)
+    table = attention.relative_attention_bias.weight.detach().numpy().T
+    expected = attention.compute_bias(200, 200)[0].detach().numpy()
+    for mask in (Full(), posbias.Prefix(50)) if encoder else (posbias.Causal(), posbias.Prefix(50)):
+        layer = posbias.Layer(2, mask=mask, positional=posbias.T5(table, farthest, bidirectional=encoder))
+        pairs = mask.allowed(200)
+        np.testing.assert_array_equal(layer.logits(200)[:, pairs], expected[:, pairs])
+    with pytest.raises(InvalidValueError, match="bidirectional: expected True"):
+        posbias.Layer(2, mask=Full(), positional=posbias.T5(table, farthest)).logits(200)

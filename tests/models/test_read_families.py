@@ -1,5 +1,7 @@
 """Configurations are read as the models are that transformers builds from them."""
 
+import copy
+import re
 from pathlib import Path
 
 import numpy as np
@@ -7,28 +9,36 @@ import pytest
 import torch
 import transformers
 from project import ROOT
+from transformers.models.auto import modeling_auto
 
 from families import (
     ALONE,
     DEPTH,
     PAGE,
     PROMPT,
+    SPECIAL,
     UNKNOWN,
     UNSEEN,
     build,
     captured,
+    class_defaults,
     families,
     page,
     plain,
     read,
     row,
+    small,
 )
-from posbias.errors import ModelError
+from posbias import encodings
+from posbias.errors import InvalidValueError, ModelError
 from posbias.measurement import load_model, measure
 from posbias.measurement.quantities.influence import gradients, predict
 from posbias.theory.huggingface import from_huggingface
+from posbias.theory.huggingface_direction import PREFIXED, check_classes
 from posbias.theory.huggingface_families import CONTAINERS, FAMILIES
 from posbias.theory.huggingface_key_heads import key_heads
+from posbias.theory.huggingface_keys import DEFAULTS
+from posbias.theory.huggingface_readers import both_ways
 
 FEW = (
     "bert",
@@ -125,21 +135,6 @@ def test_the_page_is_this_table(rows):
     assert PAGE.read_text(encoding="utf-8") == page(rows), "python tools/families.py writes it anew"
 
 
-@pytest.mark.parametrize(
-    "family",
-    [*FEW, *(pytest.param(one, marks=pytest.mark.slow) for one in BUILT if one not in (*FEW, *UNBUILT))],
-)
-def test_a_file_may_leave_out_what_the_family_knows(family):
-    """Without `layer_types`, and as transformers saves it, without what is the default."""
-    config, _ = build(family)
-    whole = plain(config)
-    found, _ = read(whole)
-    bare = {key: value for key, value in whole.items() if key not in ("layer_types", "no_rope_layers")}
-    assert read(bare)[0] == found
-    saved = config.to_diff_dict()
-    assert read(saved)[0] == found
-
-
 def cached(model) -> list[int] | None:
     """The key-value heads that each layer keeps of a prompt, 0 where it keeps no keys; None without a cache."""
     kept = getattr(model(PROMPT[None], use_cache=True), "past_key_values", None)
@@ -196,7 +191,7 @@ def test_a_window_that_a_family_does_not_use_is_named(family):
     assert f"sliding_window = 5 is not used by models of family {family}" in remarks
 
 
-@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("container", [name for name in CONTAINERS if name != PREFIXED])
 def test_models_with_more_than_text_are_read_by_their_text(container, tmp_path: Path):
     """As they are saved, where the text's defaults are left out, and with the text's keys beside the others."""
     config = transformers.AutoConfig.for_model(container)
@@ -208,17 +203,99 @@ def test_models_with_more_than_text_are_read_by_their_text(container, tmp_path: 
         assert any(line.startswith(f"{container}: text alone is meant") for line in remarks)
 
 
-@pytest.mark.parametrize("family", [name for name, known in FAMILIES.items() if known.defaults])
-def test_defaults_are_those_of_transformers(family):
-    theirs = transformers.AutoConfig.for_model(family).__class__
-    default = (
-        theirs(use_sliding_window=True) if "use_sliding_window" in FAMILIES[family].defaults else theirs()
-    )
-    for key, value in FAMILIES[family].defaults.items():
-        if key != "use_sliding_window":
-            assert getattr(default, key) == value, key
-        else:
-            assert theirs().use_sliding_window is value
+def test_defaults_are_those_of_transformers():
+    """Every family's, of the keys that are read: windows, sizes, rotary base and share."""
+    assert {family: class_defaults(family) for family in DEFAULTS} == DEFAULTS
+    assert set(FAMILIES) - {"RefinedWeb", "RefinedWebModel", "posbias_tiny"} == set(DEFAULTS)
+    for family in DEFAULTS:
+        theirs, stack = (
+            transformers.AutoConfig.for_model(family),
+            from_huggingface({"model_type": family}).stack,
+        )
+        assert [len(stack), stack[0].heads] == [theirs.num_hidden_layers, theirs.num_attention_heads], family
+
+
+WINDOWS = dict.fromkeys(
+    ("cohere2", "exaone4", "gemma2", "gemma3_text", "mistral", "olmo3", "vaultgemma"), 4096
+)
+WINDOWS |= {"cwm": 8192, "gpt_oss": 128, "granite_swa": 128, "granitemoe_swa": 128, "mimo_v2_flash": 129}
+
+
+@pytest.mark.parametrize("family", [name for name, keys in DEFAULTS.items() if "sliding_window" in keys])
+def test_windows_that_a_file_leaves_out_are_those_of_the_class(family):
+    """Widths and layers, from a file that says nothing but its family; null and false mean none."""
+    theirs = transformers.AutoConfig.for_model(family)
+    width = getattr(theirs, "sliding_window", None) or None
+    types = getattr(theirs, "layer_types", None) or ["sliding_attention"] * theirs.num_hidden_layers
+    expected = [f"window {width}" if kind == "sliding_attention" and width else "causal" for kind in types]
+    found, remarks = read({"model_type": family})
+    assert [mask for mask, _ in found] == expected
+    said = f"sliding_window: {width}, the default of {family}; the configuration does not say"
+    assert (said in remarks) == ("sliding_attention" in types and width is not None)
+    assert width == WINDOWS.get(family, width)
+    if "use_sliding_window" not in DEFAULTS[family] and family != "deepseek_v4":
+        assert {mask for mask, _ in read({"model_type": family, "sliding_window": None})[0]} == {"causal"}
+
+
+def seen_in(config):
+    """Masks, encodings and heads by layer, and rotary angles by type of layer, or the words of a refusal."""
+    lengths = dict.fromkeys(
+        ("max_position_embeddings", "n_positions"), 64
+    )  # a length is read where a file says it
+    try:
+        stack = from_huggingface(config | lengths).stack
+        found = [
+            (layer.mask, layer.positional, layer.heads, layer.groups, layer.query_scale) for layer in stack
+        ]
+    except InvalidValueError as error:
+        return str(error)
+    for kind in (None, "full_attention", "sliding_attention"):
+        try:
+            angles, gain = encodings.rotary_of(config, kind)
+            found.append((tuple(angles.round(12)), round(gain, 12)))
+        except InvalidValueError as error:
+            found.append(str(error))
+    return found
+
+
+@pytest.mark.parametrize(
+    "family", [one if one in FEW else pytest.param(one, marks=pytest.mark.slow) for one in DEFAULTS]
+)
+def test_a_key_that_is_left_out_or_null_is_read_as_the_class_fills_it_in(family):
+    """Each key in turn, of a whole file; but a number of key-value heads that does not divide the heads."""
+    kind = transformers.AutoConfig.for_model(family).__class__
+    config = kind(**small(kind().to_dict()) | SPECIAL.get(family, {}))
+    whole = plain(config)
+    assert seen_in(config.to_diff_dict()) == seen_in(whole), "as transformers saves it, without defaults"
+    for key in whole.keys() - {"model_type", "num_key_value_heads", "num_kv_heads"}:
+        others = {name: given for name, given in whole.items() if name != key}
+        for cut in (others, others | {key: None}):
+            try:
+                filled = kind(**copy.deepcopy({name: cut[name] for name in cut if name != "model_type"}))
+            except Exception:  # no model of the family is without it
+                continue
+            assert seen_in(cut) == seen_in(plain(filled)), (key, key in cut)
+
+
+def test_classes_of_transformers_are_their_familys_own():
+    """Whatever transformers may build of a family is no reason to refuse it, but for decisions and pictures."""
+    tables = [names for key, names in vars(modeling_auto).items() if re.match(r"MODEL_.*_MAPPING_NAMES", key)]
+    classes = [(family, name) for names in tables for family, name in names.items() if isinstance(name, str)]
+    seen = 0
+    for family, name in classes:
+        text = CONTAINERS.get(family, family)
+        if text not in FAMILIES or re.search("ForDecision|VisionModel", name):
+            continue
+        check_classes({"architectures": [name]}, (family, text), FAMILIES[text].mask is both_ways)
+        seen += 1
+    assert seen > 250
+
+
+@pytest.mark.parametrize("family", ["bloom", "cohere", "gemma", "glm", "gpt2", "gpt_neox", "llama", "opt"])
+def test_a_decoder_that_is_not_causal_looks_both_ways(family):
+    config, model = build(family, is_causal=False)
+    found, _ = read(plain(config))
+    assert {mask for mask, _ in captured(model, family)} == {mask for mask, _ in found} == {"full"}
 
 
 def test_an_encoder_that_is_a_decoder_is_causal():

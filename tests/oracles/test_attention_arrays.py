@@ -192,9 +192,9 @@ def changed(place, value):
         ([weights((2, 4)), weights((3, 4))], "layer 1: texts .* 1 × 3 × 4 × 4 given, 1 × 2 × 4 × 4 needed"),
         ((None, None), "layer 0: None given, weights needed; sdpa and flash .*attn_implementation='eager'"),
         ([], "shape .* given|no layer given"),
-        ("attention", "a str given, an array of numbers needed"),
-        ([[1, 2], [3]], "a list given, an array of numbers needed"),
-        (weights((2, 1, 4)) > 0, "a ndarray given, an array of numbers needed"),
+        ("attention", "expected an array of numbers, got str"),
+        ([[1, 2], [3]], "expected an array of numbers, got list"),
+        (weights((2, 1, 4)) > 0, "expected an array of numbers, got booleans"),
     ],
 )
 def test_what_is_no_attention_is_refused_in_one_line(arrays, says):

@@ -45,7 +45,7 @@ def positionals(heads: int) -> st.SearchStrategy:
     return st.one_of(
         st.builds(RoPE, each(each(st.floats(-8, 8), 4)), dimension=st.just(8), base=st.floats(2, 1e6)),
         st.builds(RoPE, each(each(st.floats(-1, 1), 16)), dimension=st.just(32)),
-        st.builds(T5, each(each(st.floats(-20, 20), 8)), st.integers(5, 600)),
+        st.builds(T5, each(each(st.floats(-20, 20), 8)), st.integers(5, 600), st.booleans()),
         st.builds(KerpleLog, each(st.floats(0, 12)), each(st.floats(0.001, 10))),
         st.builds(KerplePower, each(st.floats(0, 2)), each(st.floats(0.1, 2))),
         st.sampled_from(list(_tables(heads).values())),

@@ -168,7 +168,7 @@ def test_an_architecture_says_what_is_known_of_it():
         "Architecture mixed: 4 layers of 4 heads",
         "mask: SlidingWindow, Causal",
         "positional: ALiBi, NoPE",
-        "λ: 0.274 to 0.5 (PreNormInit)",
+        "λ: 0.0308 to 0.137 (TrainedMedian)",
         "not known: λ",
     ]
     assert "λ: 0.2 (ConstantMixing)" in str(posbias.Architecture(2, mixing=posbias.ConstantMixing(0.2)))

@@ -17,6 +17,10 @@ from posbias.errors import InvalidValueError
 from posbias.predictors import load_profile, profile_as_dict
 from posbias.profile import Profile, harmonic, spearman, uniform, wasserstein
 from posbias.store import save_json
+from posbias.theory.architecture import Architecture, Layer
+from posbias.theory.masks import SlidingWindow
+from posbias.theory.mixing import AttentionOnly
+from posbias.theory.rollout.dispatch import influence
 
 weights = st.integers(1, 120).flatmap(
     lambda n: arrays(np.float64, n, elements=st.one_of(st.just(0.0), st.floats(1e-6, 1e6)))
@@ -34,10 +38,16 @@ def test_summary_by_plain_loops(given_weights):
     assert s.ends == k
     assert s.first_mass == pytest.approx(sum(mass[:k]))
     assert s.last_mass == pytest.approx(sum(mass[n - k :]))
-    sums = [sum(mass[a : a + k]) for a in range(n - k + 1)]
-    start = s.trough - (k - 1) // 2
+    places = [j for j in range(n) if mass[j] > 0]
+    assert s.out_of_reach == n - len(places)
+    few = min(k, len(places))
+    sums = [sum(mass[j] for j in places[a : a + few]) for a in range(len(places) - few + 1)]
+    start = places.index(s.trough) - (few - 1) // 2
     assert sums[start] == pytest.approx(min(sums), abs=1e-12)
-    assert s.trough_depth == pytest.approx(1 - min(sums) / k * n, abs=1e-9)
+    assert s.trough_depth == pytest.approx(1 - min(sums) / few * len(places), abs=1e-9)
+    for rest, verdict in ((mass[1:], s.verdict_without_first), (mass[:-1], s.verdict_without_last)):
+        alone = Profile.from_weights(np.array(rest)).summary.verdict if sum(rest) else None
+        assert verdict == alone
     assert s.entropy == pytest.approx(-sum(p * math.log(p) for p in mass if p > 0), abs=1e-9)
     reached = next(d for d in range(1, n + 1) if sum(mass[n - d :]) >= 0.9 - 1e-12)
     assert abs(s.effective_range - reached) <= 1
@@ -100,6 +110,27 @@ def test_without_first_renormalises_the_rest():
     np.testing.assert_allclose(rest.mass, [0.4, 0.6])
     with pytest.raises(InvalidValueError, match="query"):
         Profile(np.array([1.0])).without_first()
+
+
+def test_a_u_by_the_querys_own_token_alone_is_said():
+    """The shape measured on a random Llama: the last token far above an even share, those before it below."""
+    mass = np.r_[np.linspace(2.0, 1.0, 128), np.full(122, 0.56), np.full(5, 0.37), 18.3]
+    shape = Profile.from_weights(mass).summary
+    assert (shape.verdict, shape.verdict_without_last, shape.verdict_without_first) == ("U", "primacy", "U")
+    assert shape.ends_alone == ["U only through the query's own token; without it: primacy"]
+    sink = Profile.from_weights(np.r_[60.0, np.linspace(0.5, 2.0, 255)]).summary
+    assert (sink.verdict, sink.verdict_without_first) == ("U", "recency")
+    assert sink.ends_alone == ["U only through the first token; without it: recency"]
+
+
+def test_what_is_out_of_reach_is_no_trough():
+    """Two layers of windows of 32: the query sees 63 of 256 tokens, each number of ways."""
+    windows = Architecture(2, (Layer(mask=SlidingWindow(32)),), AttentionOnly())
+    shape = influence(windows, 256).summary
+    ways = [min(d + 1, 63 - d) / 32**2 for d in range(63)]
+    assert (shape.out_of_reach, shape.verdict) == (256 - 63, "recency")
+    assert 256 - 63 <= shape.trough < 256
+    assert shape.trough_depth == pytest.approx(1 - sum(ways[-13:]) / 13 * 63)
 
 
 def test_standard_error_is_that_of_resampling():

@@ -218,12 +218,14 @@ def test_it_is_written_only_where_there_is_one():
             ),
             "rope_type: 'xdrope' given, default, linear, dynamic, yarn, llama3, longrope or proportional needed",
         ),
-        (lambda: Llama3Scaling(2.0, 64, 4.0, 4.0), "high: 4 given, a number above low = 4"),
+        (lambda: Llama3Scaling(2.0, 64, 4.0, 3.0), "high: expected a number from low = 4, got 3"),
         (lambda: rope_of({"head_dim": 64}, [1.0]), "rope_theta: None given"),
         (lambda: rope_of({"head_dim": 64, "rope_theta": 0}, [1.0]), "rope_theta: 0 given, a number above 0"),
         (
-            lambda: rope_of({"rope_parameters": {"full_attention": {"rope_theta": 1e4}}}, [1.0]),
-            "layer_type: none given, one of full_attention needed",
+            lambda: rope_of(
+                {"rope_parameters": {"full_attention": {"rope_theta": 1e4}, "sliding_attention": {}}}, [1.0]
+            ),
+            "layer_type: expected one of full_attention, sliding_attention, got None",
         ),
         (
             lambda: rope_of(

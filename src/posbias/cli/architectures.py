@@ -68,7 +68,7 @@ def _with_known_mixing(architecture: Any) -> Any:
     """An architecture with the λ that was measured of the model of its name, if any was."""
     import dataclasses
 
-    from posbias.theory.known_mixing import known_mixing
+    from posbias.theory.mixing import known_mixing
 
     mixing = known_mixing().get(architecture.name, architecture.mixing)
     return dataclasses.replace(architecture, mixing=mixing)
@@ -81,8 +81,7 @@ def with_mixing(given: str, architecture: Any) -> Any:
     """
     from dataclasses import replace
 
-    from posbias.theory.known_mixing import at_depth
-    from posbias.theory.mixing import MeasuredMixing
+    from posbias.theory.mixing import MeasuredMixing, at_depth
 
     mixing, depth = _mixing_from(given, architecture), architecture.depth
     if not isinstance(mixing, MeasuredMixing) or len(mixing.coefficients) == depth:
@@ -94,10 +93,18 @@ def with_mixing(given: str, architecture: Any) -> Any:
 
 def _mixing_from(given: str, architecture: Any) -> Any:
     """A mixing schedule from a word, a number, a model's name, or a file that has one."""
-    from posbias.theory.known_mixing import known_mixing
-    from posbias.theory.mixing import AbnarZuidema, AttentionOnly, ConstantMixing, PreNormInit
+    from posbias.theory.mixing import (
+        AbnarZuidema,
+        AttentionOnly,
+        ConstantMixing,
+        PreNormInit,
+        TrainedMedian,
+        known_mixing,
+    )
 
-    named: dict[str, Any] = {cls.kind: cls for cls in (AttentionOnly, AbnarZuidema, PreNormInit)}
+    named: dict[str, Any] = {
+        cls.kind: cls for cls in (AttentionOnly, AbnarZuidema, PreNormInit, TrainedMedian)
+    }
     named |= {"init": PreNormInit, "published": lambda: _published(architecture)}
     word = given.replace("-", "_")
     if word in named:
@@ -126,7 +133,7 @@ def _mixing_from(given: str, architecture: Any) -> Any:
 
 def _published(architecture: Any) -> Any:
     """λ of a model by its name."""
-    from posbias.theory.known_mixing import known_mixing
+    from posbias.theory.mixing import known_mixing
 
     known = known_mixing()
     if architecture.name not in known:

@@ -38,7 +38,7 @@ def critical_distances(
         from posbias import plots
 
         figure = plots.new_figure()
-        plots.draw_critical_distance(figure.subplots(), curves)
+        plots.draw_critical_distance(figure.subplots(), {curve.name: curve for curve in curves})
         plots.save_figure(figure, plot)
     answer = {"tokens": tokens, "curves": [_as_dict(curve) for curve in curves]} | about
     answer_with("predict-critical/1", answer, partial(_lines, curves), json, out)
@@ -85,11 +85,11 @@ def _as_dict(curve: "DistanceCurve") -> dict[str, Any]:
 
 
 def _lines(curves: "Sequence[DistanceCurve]") -> list[str]:
-    from posbias.tables import table
+    from posbias.tables import plain, table
 
     head = ["encoding", "layers", "x*", "peak of walks × envelope", "peak of the rollout", "its drift"]
     rows = [
-        [curve.name, str(depth), f"{x:.4g}", str(modal), str(peak), f"{drift:.4g}"]
+        [curve.name, str(depth), plain(x), str(modal), str(peak), plain(drift)]
         for curve in curves
         for depth, x, modal, peak, drift in zip(
             curve.depth, curve.predicted, curve.modal, curve.rollout, curve.drift, strict=True

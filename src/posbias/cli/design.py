@@ -10,14 +10,15 @@ from cyclopts import Parameter
 
 from posbias.arguments import shortened
 from posbias.cli import options as shared
-from posbias.cli.architectures import architecture_from
+from posbias.cli.architectures import architecture_from, with_mixing
 from posbias.cli.output import COMPILING, answer_with, progress
 from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
 from posbias.interruption import Pace
-from posbias.tables import table
+from posbias.tables import plain, table
 
 ANSWER, SHOWN = "design.json", 20
+NEARER = "nearer than the baseline"
 
 
 @shared.options
@@ -37,6 +38,8 @@ class Options:
         Up to which distance the target is met. Default: 0.02 of the text for a curve, else 0.
     tokens
         Length of the text. Default: the file's `tokens`, else 256.
+    mixing
+        Weight of attention in every layer instead of the file's, as for `posbias predict`.
     evaluations
         How many architectures are predicted at most: all that there are, if they are no more, else those that
         evolution chooses.
@@ -50,6 +53,7 @@ class Options:
     target: str = "flat"
     within: float | None = None
     tokens: shared.Whole | None = None
+    mixing: str | None = None
     evaluations: shared.Many = 2000
     seed: shared.Seed = 0
     threads: shared.Threads = None
@@ -77,6 +81,8 @@ def design(architecture: str, *, options: Options = Options()) -> None:
     if options.out is not None and options.out.suffix:
         raise InvalidValueError(f"out: {shortened(str(options.out))} given, a folder needed (several files)")
     base, written_for = architecture_from(architecture)
+    if options.mixing is not None:
+        base = with_mixing(options.mixing, base)
     varied: dict[str, Any] = {}
     for name, values in map(values_of, options.vary):
         if name in varied:
@@ -85,7 +91,7 @@ def design(architecture: str, *, options: Options = Options()) -> None:
     tokens = written_for or 256 if options.tokens is None else options.tokens
     target = target_of(options.target, tokens, options.within)
     place = options.out or shared.RESULTS / "designs" / _words(architecture, options.target)
-    shared.check_targets(place / ANSWER, options.plot, architecture, options.target)
+    shared.check_targets(place / ANSWER, options.plot, architecture, options.target, options.mixing)
     job = DesignJob(Space(base, varied), target, tokens, options.evaluations, options.seed)
     folder, answer = _place(place, job.fingerprint)
     if answer is None:
@@ -168,8 +174,10 @@ def _draw(answer: Mapping[str, Any], path: Path) -> None:
 def _lines(answer: Mapping[str, Any], folder: Path) -> list[str]:
     """The verdict, the front as a table, what is theory."""
     names = list(answer["varied"])
-    rows = [_row("baseline", answer["baseline"], names)]
-    rows += [_row(one["file"], one, names) for one in answer["front"][:SHOWN]]
+    known = any(one["nearer"] for one in answer["front"])
+    rows = [_row("baseline", answer["baseline"], names, known)]
+    rows += [_row("1/(distance + 1)", answer["baselines"]["recency_only"], names, known)]
+    rows += [_row(one["file"], one, names, known) for one in answer["front"][:SHOWN]]
     more = len(answer["front"]) - SHOWN
     looked = f"{answer['looked_at']:,} of {answer['space']:,} architectures at {answer['tokens']:,} tokens"
     if answer["impossible"]:
@@ -177,7 +185,7 @@ def _lines(answer: Mapping[str, Any], folder: Path) -> list[str]:
     return [
         answer["said"],
         "",
-        *table(["", "distance", "keys in cache", "reach", "meets", *names], rows),
+        *table(["", "distance", "keys in cache", "reach", "meets", *[NEARER] * known, *names], rows),
         *([f"… and {more} more in {ANSWER}"] if more > 0 else []),
         "",
         f"target: {answer['target']['name']}, within {answer['target']['within']:g}; {looked}",
@@ -186,11 +194,13 @@ def _lines(answer: Mapping[str, Any], folder: Path) -> list[str]:
     ]
 
 
-def _row(name: str, one: Mapping[str, Any], names: list[str]) -> list[str]:
-    numbers = [
+def _row(name: str, one: Mapping[str, Any], names: list[str], known: bool) -> list[str]:
+    nearer, values = one.get("nearer", {}), one.get("values", {})
+    cells = [
         f"{one['distance']:.4f}",
-        f"{one['cache']:,}",
+        f"{one['cache']:,}" if "cache" in one else "",
         f"{one['reach']:,}",
         "yes" if one["meets"] else "no",
+        *[f"{sum(nearer.values())} of {len(nearer)} λ" if values and nearer else ""] * known,
     ]
-    return [name, *numbers, *(f"{one['values'][key]:.4g}" if key in one["values"] else "" for key in names)]
+    return [name, *cells, *(plain(values[key]) if key in values else "" for key in names)]

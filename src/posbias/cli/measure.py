@@ -126,9 +126,17 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
         "sink_share": float(measurement["sink_share"].mean()),
         "selfcheck": json.loads(measurement.attrs["selfcheck"]),
         "skipped": json.loads(measurement.attrs["skipped"]),
+        "bos": measurement.attrs.get("bos"),
     }
+    bos = f"prompts begin with {answer['bos']}" if answer["bos"] else "prompts begin without a BOS token"
+    bos += ", as the tokenizer writes them" if options.prompting.bos is None else ""
     both_ways = ["an encoder: influence on the output at the last position, which sees all"]
-    lines = [*describe(profile), *both_ways * ("encoder" in measurement.attrs), f"measurement: {written}"]
+    lines = [
+        *describe(profile),
+        *both_ways * ("encoder" in measurement.attrs),
+        bos,
+        f"measurement: {written}",
+    ]
     answer_with("measure/1", answer, lambda: lines, options.json)
 
 

@@ -332,12 +332,15 @@ class Prompting:
         Leave out documents that are shorter.
     shuffle_tokens
         Shuffle the tokens of every prompt: architecture without content.
+    bos
+        Begin every prompt with the BOS token (an encoder's [CLS]), or not. Default: as the model's tokenizer does.
     """
 
     text: Annotated[tuple[str, ...], Parameter(negative="", show_default=False)] = ()
     documents: Flag = False
     minimum_tokens: Whole | None = None
     shuffle_tokens: Flag = False
+    bos: bool | None = None
 
     def as_job(self) -> dict[str, Any]:
         """The same as arguments of `measure`."""
@@ -346,6 +349,7 @@ class Prompting:
             "packed": not self.documents,
             "minimum_tokens": self.minimum_tokens,
             "scramble": self.shuffle_tokens,
+            "bos": self.bos,
         }
 
     @property
@@ -353,4 +357,5 @@ class Prompting:
         """What of this is not the default, for a file's name."""
         names = [Path(text.partition(":")[0] if "datasets:" not in text else text).stem for text in self.text]
         marks = {"documents": self.documents, "scrambled": self.shuffle_tokens}
+        marks |= {"bos": self.bos is True, "no-bos": self.bos is False}
         return ["-".join(names)] * bool(names) + [name for name, marked in marks.items() if marked]

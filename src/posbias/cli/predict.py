@@ -14,7 +14,7 @@ from posbias.cli import options as shared
 from posbias.cli.architectures import architecture_from, with_mixing
 from posbias.cli.output import COMPILING, answer_with, notice, progress
 from posbias.errors import InvalidValueError
-from posbias.terminal import describe, describe_map, describe_several, describe_variation
+from posbias.terminal import describe, describe_map, describe_several, describe_variation, orders
 
 log = logging.getLogger(__name__)
 
@@ -26,15 +26,16 @@ class Options:
     Parameters
     ----------
     tokens
-        Length of the text, or several with commas: 8192,128k,1M (k: 1,000). Default: the file's `tokens`, else
+        Length of the text, or several with commas: 8192,128k,1M (k, K: 1,000). Default: the file's `tokens`, else
         256.
     query
         The position that is influenced, counted from 0; negative counts from the end.
     mixing
         Weight of attention in every layer instead of the file's: a number from 0 to 1, `published` (of this model,
         where it is known), the name of a model whose λ is known or a measurement's .nc (of another depth: at the
-        same relative depth), `init` (a network at initialisation), attention_only, abnar_zuidema, or an
-        architecture file that has it.
+        same relative depth), trained_median (the default where λ is not known: over pretrained models, layer by
+        layer), `init` (a network at initialisation), attention_only, abnar_zuidema, or an architecture file that
+        has it.
     calibrate
         A measurement of the model (.nc) at this length or a shorter one, or the name of one that comes along,
         smollm2-135m: the curve it gives at `tokens`, for models whose positions act through queries and keys.
@@ -185,12 +186,14 @@ def _several(cases: Sequence[_Case], options: Options, measurement: Any) -> None
     if options.plot is not None:
         from posbias import plots
 
-        figure = plots.new_figure(6.4, 3.6)
-        plots.draw_profiles(figure.subplots(), named)
+        figure, curves = plots.new_figure(6.4, 3.6), {}
+        for name, profile in named:
+            curves[f"{name} ({len(curves) + 1})" if name in curves else name] = profile
+        plots.draw_profiles(figure.subplots(), curves)
         plots.save_figure(figure, options.plot)
     answers = [{"name": case.name, **case.answer(profile)} for case, profile in found]
     _tell(*answers)
-    answer, lines = {"predictions": answers}, partial(describe_several, named)
+    answer, lines = {"predictions": answers, "orders": orders(named)}, partial(describe_several, named)
     answer_with("predict-several/1", answer, lines, options.json, options.out)
 
 

@@ -15,7 +15,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,9 +27,12 @@ from posbias.designs.targets import CurveTarget, Target, target_of
 from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
 from posbias.interruption import Deferred
+from posbias.profile import harmonic
 from posbias.signatures import typed
 from posbias.spec import encode
-from posbias.theory.architecture import Architecture
+from posbias.tables import plain
+from posbias.theory.architecture import LAMBDA, Architecture
+from posbias.theory.prediction import said_under, under_each
 from posbias.theory.rollout.dispatch import cores, influence
 
 __all__ = ["Candidate", "Designs", "design"]
@@ -48,8 +51,9 @@ class Candidate:
     """An architecture, how far its profile is from the target, and what it costs and gives.
 
     `values` are those of the quantities that may change, empty of the baseline. `cache` is `cached_keys`,
-    `reach` the fewest of the last tokens that hold 90 % of the mass, both of a text of the job's length.
-    `left_out` is what decides the profile and is not known.
+    `reach` the fewest of the last tokens that hold 90 % of the mass, both of a text of the job's length. Where λ
+    was not given, `under` has the distance under each known λ. `left_out` is what else decides the profile and is
+    not known.
     """
 
     values: Mapping[str, float]
@@ -58,6 +62,7 @@ class Candidate:
     cache: int
     reach: int
     left_out: tuple[str, ...] = ()
+    under: Mapping[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """All but the architecture, ready for JSON."""
@@ -67,6 +72,7 @@ class Candidate:
             "cache": self.cache,
             "reach": self.reach,
             "left_out": list(self.left_out),
+            "under": dict(self.under),
         }
 
 
@@ -97,24 +103,47 @@ class Designs:
         """Whether a candidate is as near as the target asks for."""
         return candidate.distance <= self.target.within
 
+    def surely_meets(self, candidate: Candidate) -> bool:
+        """Whether it is so under every known λ where λ was not given, and nothing else is left out."""
+        distances = (candidate.distance, *candidate.under.values())
+        return not candidate.left_out and max(distances) <= self.target.within
+
+    def nearer(self, candidate: Candidate) -> dict[str, bool]:
+        """Whether a candidate is nearer to the target than the baseline under each known λ, if λ was not given."""
+        own, base = candidate, self.baseline
+        return {
+            name: own.under.get(name, own.distance) < base.under.get(name, base.distance)
+            for name in own.under or base.under
+        }
+
     @property
     def verdict(self) -> Verdict:
-        """Whether anything meets the target; "no difference" where the baseline does, and "not known" where what
-        decides a profile is left out (`Architecture.left_out`) of the one that the verdict rests on."""
-        deciding = self.baseline if self.meets(self.baseline) or not self.front else self.front[0]
-        if deciding.left_out:
-            return "not known"
-        if self.meets(self.baseline):
+        """Whether anything meets the target; "no difference" where the baseline does. "Not known" where what
+        decides a profile is left out (`Architecture.left_out`) of the one that the verdict rests on, or λ was not
+        given and it is not the same under every known one."""
+        if self.surely_meets(self.baseline):
             return "no difference"
-        return "met" if any(map(self.meets, self.front)) else "not met"
+        if any(map(self.surely_meets, self.front)):
+            return "met"
+        deciding = self._deciding
+        return "not known" if deciding.left_out or deciding.under or self.meets(deciding) else "not met"
+
+    @property
+    def _deciding(self) -> Candidate:
+        return self.baseline if self.meets(self.baseline) or not self.front else self.front[0]
 
     @property
     def said(self) -> str:
         """The verdict in a sentence."""
+        verdict = self.verdict
         near = f"(distance {self.baseline.distance:.3g}, {self.target.within:g} needed)"
-        met = [one for one in self.front if self.meets(one)]
+        met = [
+            one
+            for one in self.front
+            if self.surely_meets(one) or (verdict == "not known" and self.meets(one))
+        ]
         least = min(met, key=lambda one: (one.cache, one.distance), default=self.baseline)
-        if self.meets(self.baseline):
+        if self.meets(self.baseline) and verdict != "met":
             said = f"the baseline meets the target as it is {near}"
             if least.cache < self.baseline.cache:
                 keys = f"{least.cache:,} keys in cache, not {self.baseline.cache:,}"
@@ -131,10 +160,19 @@ class Designs:
                 none = f"no architecture among the {looked} looked at, of {size}, meets the target"
             nearest = self.front[0] if self.front else self.baseline
             said = f"{none}; the nearest is {_spelt(nearest.values)} (distance {nearest.distance:.3g})"
-        if self.verdict == "not known":
-            deciding = self.baseline if self.meets(self.baseline) or not self.front else self.front[0]
-            return f"not known: {' and '.join(deciding.left_out)} left out; as it stands, {said}"
-        return said
+        if verdict != "not known":
+            return f"{said}; so under every known λ" if self._deciding.under else said
+        return f"not known: {self._unknown}; as it stands, {said}"
+
+    @property
+    def _unknown(self) -> str:
+        """Why there is no verdict."""
+        one = self._deciding
+        said = [f"{' and '.join(one.left_out)} left out"] if one.left_out else []
+        if one.under:
+            met = said_under({name: far <= self.target.within for name, far in one.under.items()})
+            said.append(f"λ not given, {_spelt(one.values)} meets the target under {met}")
+        return " and ".join(said)
 
     @property
     def _of_target(self) -> list[str]:
@@ -142,8 +180,12 @@ class Designs:
         caveat = self.target.caveat if isinstance(self.target, CurveTarget) else ""
         return [f"target: {caveat}"] if caveat else []
 
+    def _as_dict(self, candidate: Candidate) -> dict[str, Any]:
+        return candidate.as_dict() | {"meets": self.meets(candidate), "nearer": self.nearer(candidate)}
+
     def as_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
+        recency = harmonic(self.tokens)
         return {
             "verdict": self.verdict,
             "said": self.said,
@@ -156,8 +198,15 @@ class Designs:
             "exhaustive": self.exhaustive,
             "seed": self.seed,
             "fingerprint": self.fingerprint,
-            "baseline": self.baseline.as_dict() | {"meets": self.meets(self.baseline)},
-            "front": [one.as_dict() | {"meets": self.meets(one)} for one in self.front],
+            "baseline": self._as_dict(self.baseline),
+            "baselines": {
+                "recency_only": {
+                    "distance": self.target.distance(recency),
+                    "reach": recency.summary.effective_range,
+                    "meets": self.target.distance(recency) <= self.target.within,
+                }
+            },
+            "front": [self._as_dict(one) for one in self.front],
             "assumptions": [THEORY, *self._of_target, *self.space.base.assumptions_at(self.tokens)],
         }
 
@@ -169,7 +218,7 @@ class Designs:
 
 
 def _spelt(values: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.4g}" for name, value in values.items()) or "the baseline"
+    return ", ".join(f"{name} {plain(value)}" for name, value in values.items()) or "the baseline"
 
 
 @typed
@@ -224,7 +273,7 @@ class DesignJob:
         """Equal for equal jobs."""
         # an exhaustive search has no use for the seed, nor for what may be looked at beyond the space
         drawn = None if self.space.size <= self.evaluations else [self.evaluations, self.seed]
-        return _digest([self.of_costs, drawn])
+        return _digest(["2", self.of_costs, drawn])
 
     @property
     def of_costs(self) -> str:
@@ -254,24 +303,24 @@ class DesignJob:
                 return [memory[point] for point in points]
 
             found = search(self.space, measure, self.evaluations, self.seed)
-        return self._designs(found)
+            return self._designs(found, pool)
 
-    def _designs(self, found: Mapping[Point, Costs | None]) -> Designs:
+    def _designs(self, found: Mapping[Point, Costs | None], pool: ThreadPoolExecutor) -> Designs:
         possible = [(point, costs) for point, costs in found.items() if costs is not None]
         if not possible:
             raise InvalidValueError(
                 f"vary: none of {len(found):,} combinations given is possible, one at least needed"
             )
         places = [point for point, _ in pareto(possible)]
-        front = [
-            self._candidate(self.space.architecture(point), self.space.values(point)) for point in places
-        ]
+        architectures = [self.space.base, *map(self.space.architecture, places)]
+        values = [{}, *map(self.space.values, places)]
+        baseline, *front = pool.map(self._candidate, architectures, values)
         return Designs(
             space=self.space,
             target=self.target,
             tokens=self.tokens,
             seed=self.seed,
-            baseline=self._candidate(self.space.base, {}),
+            baseline=baseline,
             front=tuple(front),
             looked_at=len(possible),
             impossible=len(found) - len(possible),
@@ -279,10 +328,20 @@ class DesignJob:
         )
 
     def _candidate(self, architecture: Architecture, values: Mapping[str, float]) -> Candidate:
-        """An architecture, measured. Raises as `influence`."""
-        profile = influence(architecture, self.tokens, threads=1)
-        cache, reach = cached_keys(architecture, self.tokens), profile.summary.effective_range
-        return Candidate(values, architecture, self.target.distance(profile), cache, reach, profile.left_out)
+        """An architecture, measured, under every known λ where λ was not given. Raises as `influence`."""
+        every = under_each(architecture, self.tokens, threads=1)
+        profile, *others = every.values()
+        distance = {name: self.target.distance(one) for name, one in every.items()}
+        parts = (part for one in every.values() for part in one.left_out if part != LAMBDA)
+        return Candidate(
+            values,
+            architecture,
+            self.target.distance(profile),
+            cached_keys(architecture, self.tokens),
+            profile.summary.effective_range,
+            tuple(dict.fromkeys(parts)),
+            distance if others else {},
+        )
 
     def _costs(self, point: Point) -> Costs | None:
         """Distance, size of the cache and reach, the last negative; None where values do not go together."""
@@ -290,8 +349,9 @@ class DesignJob:
             architecture = self.space.architecture(point)
         except InvalidValueError:
             return None
-        one = self._candidate(architecture, {})
-        return one.distance, float(one.cache), -float(one.reach)
+        profile = influence(architecture, self.tokens, threads=1)
+        cache, reach = cached_keys(architecture, self.tokens), profile.summary.effective_range
+        return self.target.distance(profile), float(cache), -float(reach)
 
 
 def _digest(told: Any) -> str:

@@ -114,9 +114,16 @@ const compose = (() => {
     const schedule = option(menu.schedules, state.schedule);
     const drawn = schedule.drawn ? state.drawn : schedule.coefficients;
     if (drawn) return stretched(drawn.length ? drawn : [0.5], state.depth);
+    if (schedule.median) return median(schedule.median.map((values) => stretched(values, state.depth)));
     const { times, power } = roles(state.scheduled, schedule.controls);
     return scaled(unpack(schedule.table).slice(0, state.depth), times, power);
   }
+
+  // layer by layer
+  const median = (lists) => lists[0].map((_, t) => {
+    const sorted = lists.map((values) => values[t]).sort((one, other) => one - other);
+    return (sorted[(lists.length - 1) >> 1] + sorted[lists.length >> 1]) / 2;
+  });
 
   function stretched(values, depth) {
     if (values.length === depth) return values.slice();

@@ -11,7 +11,7 @@ from typing import Any
 
 from posbias.theory.architecture import Architecture
 from posbias.theory.configs import load_architecture
-from posbias.theory.known_mixing import known_mixing
+from posbias.theory.mixing import known_mixing
 from posbias.theory.presets import PRESETS
 
 BUNDLED = files("posbias") / "measurement" / "models" / "bundled"

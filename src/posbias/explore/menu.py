@@ -22,10 +22,19 @@ from posbias.theory.architecture import Layer
 from posbias.theory.content import ConstantDiagonal, NoContent
 from posbias.theory.distance import T5, KerpleLog, KerplePower, RoPE
 from posbias.theory.encodings import POSITIONALS, ALiBi, DecayBias, NeedsMeasurement, NoPE
-from posbias.theory.known_mixing import known_mixing
 from posbias.theory.masks import MASKS, Causal
 from posbias.theory.masks.visible import Banded, Split
-from posbias.theory.mixing import MIXINGS, AttentionOnly, ConstantMixing, PerLayer, PowerDecay
+from posbias.theory.mixing import (
+    DEFINITION,
+    MIXINGS,
+    AttentionOnly,
+    ConstantMixing,
+    PerLayer,
+    PowerDecay,
+    TrainedMedian,
+    known_mixing,
+    plausible_mixing,
+)
 from posbias.theory.sandwich import Sandwich
 
 MOST_LAYERS, MOST_TOKENS = 128, 100_000
@@ -45,7 +54,7 @@ ENCODINGS: dict[type, tuple[Any, str, dict[str, Any]]] = {
         {"times": ("amplitudes", "Amplitude of each pair", 1e-3, 4, 0.1)},
     ),
     T5: (
-        T5((tuple(-k / 31 for k in range(32)),)),
+        T5((tuple(-k / 31 for k in range(32)),), bidirectional=False),
         "32 buckets up to 128 tokens, whose biases fall by equal steps",
         {"times": ("biases", "Fall from first to last bucket", 1 / 16, 32, 4.0)},
     ),
@@ -231,6 +240,14 @@ def _default_of(cls: Any) -> Any:
     return cls()
 
 
+def _by_layer(given: Any) -> dict[str, Any]:
+    """λ by layer: a table whatever the depth, or the λ whose median at the same relative depth it is."""
+    if not isinstance(given, TrainedMedian):
+        return {"table": packed(given.values(MOST_LAYERS))}
+    known = known_mixing()
+    return {"median": [list(known[name].coefficients) for name in plausible_mixing(1, DEFINITION)]}
+
+
 def _schedules() -> Iterator[dict[str, Any]]:
     """Schedules of λ by layer, the published ones, and what a file holds of any that is drawn by hand."""
     for cls in MIXINGS:
@@ -245,7 +262,7 @@ def _schedules() -> Iterator[dict[str, Any]]:
         else:
             given, told = _default_of(cls), {}
         yield _about(cls) | {
-            "table": packed(given.values(MOST_LAYERS)),
+            **_by_layer(given),
             "controls": told,
             "value": encode(given),
             "caveat": getattr(given, "assumed", "") or None,

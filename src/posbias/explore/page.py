@@ -39,7 +39,7 @@ SCRIPTS = (
 """The parts of the script, each a constant that later ones use."""
 BEGIN = {
     "depth": 24, "heads": 16, "tokens": 256, "every": 0, "mask": "causal", "numbers": {}, "encoding": "alibi",
-    "encoded": {}, "content": {}, "sink": None, "schedule": "at_initialisation", "scheduled": {}, "drawn": [],
+    "encoded": {}, "content": {}, "sink": None, "schedule": "trained_median", "scheduled": {}, "drawn": [],
     "residual": True, "own": False, "scale": "logarithm", "shown": [],
 }  # fmt: skip
 """What a page shows that begins from nothing."""

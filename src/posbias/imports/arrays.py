@@ -37,11 +37,17 @@ def read_arrays(path: Path) -> Profile:
     """The rollout of attention arrays with λ = ½; attributions [prompt, position] or `SCORES` by their names.
 
     Attention: the only array, of three to five axes; one called attention or attentions; or one for each layer, by
-    the numbers in their names. `posbias.Attention.from_arrays` takes other λ and masks. Raises `InputFileError`.
+    the numbers in their names. `posbias.Attention.from_arrays` takes other λ and masks. Padding, which an array
+    called attention_mask may show, is refused. Raises `InputFileError`.
     """
     from posbias.theory.attention import Attention
 
     arrays = _read(path)
+    padding = arrays.pop("attention_mask", None)
+    if padding is not None and not padding.all():
+        raise InputFileError(
+            f"{path}: attention_mask: expected ones (no padding), got zeros; save each text alone"
+        )
     shapes = ", ".join(
         f"{name or 'array'} {array.dtype} {array.shape}" for name, array in list(arrays.items())[:4]
     )

@@ -16,7 +16,7 @@ from posbias.errors import InvalidValueError, nearest
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.quantities.influence import KINDS as INFLUENCES
 from posbias.measurement.quantities.rollouts import KINDS as ROLLOUTS
-from posbias.measurement.texts.prompts import Prompts, Text, check_counts, prompts_from, read_text
+from posbias.measurement.texts.prompts import Prompts, Text, bos_of, check_counts, prompts_from, read_text
 from posbias.store import versions_here
 
 TextSource = str | Path | Sequence[str | Path] | None
@@ -29,7 +29,8 @@ class Request:
     `text` as in `read_text`, None for the bundled one; `packed`, `minimum_tokens` and `scramble` as in
     `prompts_from`; `influences` and `rollouts` are kinds beside the gradient influence of the predicted token's
     probability; `target` is the token that the influence "target" is about; `dense_logits` and `head_kernels`
-    keep whole matrices per head.
+    keep whole matrices per head. `bos`: whether prompts begin with the tokenizer's BOS (`bos_of`; None: as it
+    writes a text).
     """
 
     text: TextSource = None
@@ -44,6 +45,7 @@ class Request:
     influences: tuple[str, ...] = ()
     rollouts: tuple[str, ...] = ()
     target: int | None = None
+    bos: bool | None = None
 
     def __post_init__(self):
         check_counts(self.tokens, self.prompts, self.seed)
@@ -80,10 +82,16 @@ class Request:
             packed=self.packed,
             scramble=self.scramble,
             minimum_tokens=self.minimum_tokens,
+            bos=self.begins(loaded),
         )
+
+    def begins(self, loaded: LoadedModel) -> tuple[int, ...]:
+        """Ids of the special tokens that each prompt begins with. Raises as `bos_of`."""
+        return bos_of(loaded.tokenizer, self.source, self.bos)
 
     def described(self, loaded: LoadedModel) -> dict[str, Any]:
         """What was measured of which model, for the attributes of a result."""
+        begins = list(self.begins(loaded))
         return {
             "model": loaded.name,
             "family": loaded.family.model_type,
@@ -97,11 +105,14 @@ class Request:
             "dtype": loaded.dtype,
             "device": loaded.device.type,
             "attention": loaded.attention,
-        }
+        } | ({"bos": " ".join(loaded.tokenizer.convert_ids_to_tokens(begins))} if begins else {})
 
     def of(self, loaded: LoadedModel) -> dict[str, Any]:
         """All that decides the numbers of this request for a model; checksums stand for model and text."""
-        asked = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "text"}
+        names = [each.name for each in fields(self) if each.name not in ("text", "bos")]
+        asked = {name: getattr(self, name) for name in names}
+        if begins := self.begins(loaded):  # without any, the fingerprint is that of before there was a choice
+            asked["bos"] = begins
         return job_of(loaded, text=self.source.sha256, asked=asked)
 
 

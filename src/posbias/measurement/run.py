@@ -76,6 +76,7 @@ def measure(
     influences: tuple[str, ...] = (),
     rollouts: tuple[str, ...] = (),
     target: int | None = None,
+    bos: bool | None = None,
     checkpoint: str | Path | None = None,
     threads: int | None = None,
     on_event: OnEvent | None = None,
@@ -111,6 +112,7 @@ def measure(
         influences=influences,
         rollouts=rollouts,
         target=target,
+        bos=bos,
     )
     _ = request.source  # what is wrong with the text is said before a model is loaded
     with group() as processes, muted(not processes.first):

@@ -185,7 +185,7 @@ def _rows(tried: Sequence[Stored]) -> Iterator[dict[str, Any]]:
     for stored in tried:
         finding: Finding = stored.result
         row = {"key": finding.statement.key, "paper": finding.statement.source, "asked": stored.header.amount}
-        row |= {"verdict": "holds" if finding.as_printed.survived else "fails"}
+        row |= {"verdict": finding.verdict}
         for name, trial in (("published", finding.as_printed), ("amended", finding.corrected)):
             for quantity in ("instances", "slack", "survived"):
                 row[f"{name}.{quantity}"] = None if trial is None else getattr(trial, quantity)
@@ -213,7 +213,8 @@ def judge_statements(papers: Sequence[str], tried: "Mapping[str, Finding]") -> I
             )
             more |= {"instances": standing.instances, "effort": _effort(standing)}
             if not exists and not standing.survived:
-                more["stands"] = statement.corrected.claim if statement.corrected else ""
+                amended = statement.corrected if finding.corrected_verdict == "holds" else None
+                more["stands"] = amended.claim if amended else ""
             why = _why(finding)
             if exists:
                 why = f"it stands: {_survived(standing)} ({_constants(statement)})"
@@ -265,7 +266,10 @@ def _why(finding: "Finding") -> str:
     statement, printed, corrected = finding.statement, finding.as_printed, finding.corrected
     if printed.survived:
         return f"{_survived(printed)}. {statement.note.removeprefix('Holds.').strip()}".strip()
-    why = f"counterexample found, {margin_text(printed.slack)}. {statement.note}"
+    why = f"counterexample found, {margin_text(printed.slack)}"
+    if (found := finding.compared) is not None:
+        why += f": true value {found.value:.4g}, printed bound {found.bound:.4g}"
+    why += f". {statement.note}"
     if statement.corrected is not None and corrected is not None and corrected.survived:
         why += f" What stands: {statement.corrected.claim} ({_survived(corrected)})."
     return why

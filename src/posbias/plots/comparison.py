@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
     from posbias.comparison import Comparison
 
-LETTERS = 130
-"""Letters of the labels that stand beside each other above the axes."""
-
 
 @typed
 def draw_comparison(ax: "Axes", comparison: "Comparison") -> "Axes":
@@ -58,6 +55,5 @@ def draw_comparison(ax: "Axes", comparison: "Comparison") -> "Axes":
         look = {"marker": style.MARKERS[number % len(style.MARKERS)], "markersize": 3.5}
         look |= {"markevery": max(1, height.size // 10), "linewidth": style.LINE if number else 0.9}
         ax.plot(height, color=colours[number % len(colours)], label=label, **look)
-    longest = max(len(label) for label in ax.get_legend_handles_labels()[1])
-    style.key(ax, max(1, min(3, LETTERS // longest)))
+    style.key(ax)
     return ax

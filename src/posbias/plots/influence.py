@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
@@ -76,10 +76,8 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
     height = density(profile)
     _mark_ends(ax, profile)
     if (band := profile.attrs.get("band")) is not None:
-        low, high = (edge[: height.size] * height.size for edge in (band.low, band.high))
-        label = f"with λ of {len(band.profiles)} pretrained models"
-        look = {"color": style.ACCENT, "alpha": 0.15, "linewidth": 0, "label": label}
-        ax.fill_between(np.arange(height.size), low, high, **look)
+        label = f"with λ of {len(band.models)} pretrained models"
+        _draw_known(ax, profile, np.arange(height.size), color=style.ACCENT, label=label)
     draw_band(ax, profile, style.ACCENT, 0.15, "95 % interval over prompts")
     ax.plot(height, color=style.ACCENT, linewidth=style.LINE)
     _scale(ax, [height], height)
@@ -92,18 +90,22 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
 
 
 @typed
-def draw_profiles(ax: "Axes", named: Sequence[tuple[str, Profile]]) -> "Axes":
+def draw_profiles(ax: "Axes", profiles: Mapping[str, Profile]) -> "Axes":
     """Draw profiles of any lengths by share of the text, told apart by colour and marker.
 
-    The name of one that leaves out what decides it says that it has no verdict.
+    The name of one that leaves out what decides it says that it has no verdict. Where λ was not given, a band is
+    what the λ of pretrained models would give.
     """
     style.dress(ax, "place in the text (0 first, 1 the query)", INFLUENCE)
+    named = list(profiles.items())
     heights = [density(profile) for _, profile in named]
     for place, ((name, profile), height) in enumerate(zip(named, heights, strict=True)):
         label = f"{name} (no verdict)" if profile.left_out else name
         every = max(1, height.size // 9)
         look = {"linewidth": style.LINE, "markersize": 3.5, "markevery": (every * place // len(named), every)}
-        ax.plot(np.linspace(0, 1, height.size), height, label=label, **look, **style.series(place))
+        colours = style.series(place)
+        _draw_known(ax, profile, np.linspace(0, 1, height.size), color=colours["color"])
+        ax.plot(np.linspace(0, 1, height.size), height, label=label, **look, **colours)
     style.level_line(ax, 1)
     high = max(4.0, *(float(height.max()) for height in heights)) * 1.3
     low = min(float(height[height > 0].min()) for height in heights)
@@ -111,6 +113,13 @@ def draw_profiles(ax: "Axes", named: Sequence[tuple[str, Profile]]) -> "Axes":
     ax.set_xlim(-0.01, 1.01)
     style.key(ax, 1 if len(named) < 4 else 2)
     return ax
+
+
+def _draw_known(ax: "Axes", profile: Profile, places: Float[np.ndarray, "position"], **look: Any) -> None:
+    """Draw the least and the most that known λ give, where λ was not given."""
+    if (band := profile.attrs.get("band")) is not None:
+        low, high = (edge[: places.size] * places.size for edge in (band.low, band.high))
+        ax.fill_between(places, np.maximum(low, FAINTEST), high, alpha=0.15, linewidth=0, **look)
 
 
 def subject(profiles: Sequence[Profile]) -> str:
@@ -167,7 +176,7 @@ def density(profile: Profile) -> Float[np.ndarray, "position"]:
     return profile.mass[: profile.query + 1] * (profile.query + 1)
 
 
-def draw_band(ax: "Axes", profile: Profile, colour: str, alpha: float, label: str | None = None) -> None:
+def draw_band(ax: "Axes", profile: Profile, colour: str, alpha: float, label: str | None = None) -> "Axes":
     """Draw the 95 % interval of a measured profile over prompts, as far as it lies in the picture.
 
     A mass is drawn in units of an even spread, rates (within 0 … 1) and signed numbers as they are.
@@ -183,6 +192,7 @@ def draw_band(ax: "Axes", profile: Profile, colour: str, alpha: float, label: st
         low = np.maximum(low, FAINTEST) if mass else low
         look = {"color": colour, "alpha": alpha, "linewidth": 0, "label": label}
         ax.fill_between(np.arange(height.size), low, high, **look)
+    return ax
 
 
 def _mark_ends(ax: "Axes", profile: Profile) -> None:

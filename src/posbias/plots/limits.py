@@ -1,6 +1,6 @@
 """Depth at work: mass that collapses on the first token, and the distance that is favoured most."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,16 +50,16 @@ def draw_collapse(ax: "Axes", curves: Mapping[str, "Collapse"], faintest: float 
 
 
 @typed
-def draw_critical_distance(ax: "Axes", curves: Sequence["DistanceCurve"]) -> "Axes":
+def draw_critical_distance(ax: "Axes", curves: Mapping[str, "DistanceCurve"]) -> "Axes":
     """Draw the distance that is favoured most against depth, for each encoding in its colour.
 
     Line: x* of Theorems 4.5 and 4.7 (Wu et al. 2025); dots: the whole distance where walks × envelope peak;
     crosses: where the rollout itself peaks, its first token left out; dashed: where its drift puts that peak.
     """
     dress(ax, "layers", "distance from the query (tokens)")
-    for place, curve in enumerate(curves):
+    for place, (name, curve) in enumerate(curves.items()):
         colour = PALETTE[place % len(PALETTE)]
-        ax.plot(curve.depth, curve.predicted, color=colour, linewidth=LINE, label=curve.name)
+        ax.plot(curve.depth, curve.predicted, color=colour, linewidth=LINE, label=name)
         ax.plot(curve.depth, np.maximum(curve.drift, 0.0), color=colour, linewidth=THIN, linestyle=DASHED)
         ax.plot(curve.depth, curve.modal, "o", color=colour, markersize=2.5)
         ax.plot(curve.depth, curve.rollout, "x", color=colour, markersize=5)

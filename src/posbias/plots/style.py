@@ -2,6 +2,7 @@
 
 import io
 import os
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -133,12 +134,30 @@ def dress_ticks(ax: "Axes") -> None:
 
 
 def key(ax: "Axes", columns: int = 3) -> None:
-    """Add a legend above an axes, where it hides nothing."""
+    """Add a legend above an axes, where it hides nothing: in up to so many columns, as many as fit.
+
+    Names wider than the axes are broken. A figure of this axes alone grows by what is more than two lines.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.textpath import TextPath
+
+    handles, labels = ax.get_legend_handles_labels()
+    widths = [TextPath((0, 0), label.replace("$", "S"), size=SMALL).get_extents().width for label in labels]
+    room = ax.get_window_extent().width * 72 / ax.figure.dpi
+    sign, gap = 3.0 * SMALL, 1.4 * SMALL
+    for k, width in enumerate(widths):
+        if width + sign > room:
+            labels[k] = textwrap.fill(labels[k], max(1, int(len(labels[k]) * (room - sign) / width)))
+    fitting = room / (sign + gap + max(widths, default=1.0))
+    columns = max(1, min(columns, int(fitting), len(labels)))
     place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (-0.02, 1.0), "ncols": columns}
-    legend = ax.legend(handlelength=1.8, columnspacing=1.4, **place, **LEGEND)
+    legend = ax.legend(handles, labels, handlelength=1.8, columnspacing=1.4, **place, **LEGEND)
     # a dollar in a name is no formula
     for text in legend.get_texts():
         text.set_parse_math(False)
+    lines = sum(label.count("\n") + 1 for label in labels) / columns - 2
+    if lines > 0 and isinstance(ax.figure, Figure) and len(ax.figure.axes) == 1:
+        ax.figure.set_figheight(ax.figure.get_figheight() + lines * 1.6 * SMALL / 72)
 
 
 def direct_label(ax: "Axes", text: str, colour: str) -> None:

@@ -10,6 +10,7 @@ from posbias.plots import style
 from posbias.plots.influence import density, entitle_figure, scale_influence
 from posbias.profile import Profile
 from posbias.signatures import typed
+from posbias.tables import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,7 +33,7 @@ def variation_figure(quantity: str, varied: Varied) -> "Figure":
     """The heat map of all profiles beside small multiples of six of them."""
     figure = style.new_figure(9.6, 3.8)
     left, right = figure.subfigures(1, 2, width_ratios=(1.0, 1.15)).flat  # type: ignore[union-attr]
-    draw_variation(left.subplots(), quantity, varied)
+    draw_variation(left.subplots(), varied, quantity)
     entitle_figure(figure, [profile for _, profile in varied])
     shown = np.unique(np.linspace(0, len(varied) - 1, min(6, len(varied))).round().astype(int))
     columns = min(3, len(shown))
@@ -51,14 +52,14 @@ def variation_figure(quantity: str, varied: Varied) -> "Figure":
         )
         scale_influence(ax, min(0.1, 1 / high), high)
         ax.set_xlim(0, 1)
-        ax.set_title(f"{quantity} = {value:g}", fontsize=style.SMALL, color=style.INK, loc="left", pad=3)
+        ax.set_title(f"{quantity} = {plain(value)}", fontsize=style.SMALL, color=style.INK, loc="left", pad=3)
     right.supxlabel("place in the text (0 first, 1 the query)", fontsize=style.TEXT, color=style.INK)
     right.supylabel("influence (even spread = 1)", fontsize=style.TEXT, color=style.INK)
     return figure
 
 
 @typed
-def draw_variation(ax: "Axes", quantity: str, varied: Varied) -> "Axes":
+def draw_variation(ax: "Axes", varied: Varied, quantity: str) -> "Axes":
     """Draw every profile as a row of colours: blue below an even spread, red above, one row per value."""
     from matplotlib.colors import LogNorm
 
@@ -94,7 +95,7 @@ def map_figure(axes: Axes2, profiles: Sequence[Sequence[Profile]]) -> "Figure":
     left, right = figure.subplots(1, 2).flat
     for ax, name, words in ((left, "first_mass", "first 5 %"), (right, "last_mass", "last 5 %")):
         shares = [[getattr(profile.summary, name) for profile in row] for row in profiles]
-        draw_map(ax, axes, np.array(shares), f"share of the {words}")
+        draw_map(ax, np.array(shares), axes, f"share of the {words}")
     (_, rows), (_, columns) = axes
     flatness = np.array([[profile.summary.flatness for profile in row] for row in profiles])
     row, column = divmod(int(flatness.argmax()), flatness.shape[1])
@@ -107,7 +108,7 @@ def map_figure(axes: Axes2, profiles: Sequence[Sequence[Profile]]) -> "Figure":
 
 
 @typed
-def draw_map(ax: "Axes", axes: Axes2, shares: Float[np.ndarray, "row column"], words: str) -> "Axes":
+def draw_map(ax: "Axes", shares: Float[np.ndarray, "row column"], axes: Axes2, words: str) -> "Axes":
     """Draw a share as colours, from 0 to its largest, over two quantities: the first upwards, the second right."""
     (vertical, rows), (horizontal, columns) = axes
     style.dress(ax, horizontal, vertical)
@@ -158,7 +159,7 @@ def _ticks(axis: "Axis", values: Float[np.ndarray, "value"]) -> None:
     from matplotlib.ticker import NullLocator
 
     shown = values[np.unique(np.linspace(0, values.size - 1, min(TICKS, values.size)).round().astype(int))]
-    axis.set_ticks(shown, [f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}" for value in shown])
+    axis.set_ticks(shown, [plain(value) for value in shown])
     axis.set_minor_locator(NullLocator())
 
 

@@ -49,8 +49,13 @@ def _looks(found: Findings) -> str:
     opening = _both_ends(s) if s.verdict == "U" else f"favours {FAVOURS[s.verdict]} ({s.verdict})"
     return (
         f"{found.model} {opening}. Of the influence of {s.tokens} tokens on the next one, the last "
-        f"{_hold(s.ends, found.shape.last, s)} and the first {_hold(s.ends, found.shape.first, s)}."
+        f"{_hold(s.ends, found.shape.last, s)} and the first {_hold(s.ends, found.shape.first, s)}.{alone(s)}"
     )
+
+
+def alone(s: Summary) -> str:
+    """That the verdict rests on the first token or the query's own alone, where it does."""
+    return "".join(f" Verdict {said}." for said in s.ends_alone)
 
 
 def _hold(ends: int, share: Estimate, s: Summary) -> str:
@@ -79,7 +84,11 @@ def _loses(found: Findings) -> str:
     if found.shape.trough_range is not None:
         low, high = found.shape.trough_range
         where += f" ({low} to {high} in 95 % of resamples of the {found.shape.last.n} prompts)"
-    below = f"{percent(found.shape.depth)} below an even spread"
+    even = "the mean of those in reach" if s.out_of_reach else "an even spread"
+    below = f"{percent(found.shape.depth)} below {even}"
+    if s.out_of_reach:
+        reach = f"{s.out_of_reach} of {s.tokens} positions are out of reach"
+        return f"{reach}; of the others influence is least {where}, {below}."
     if s.verdict == "flat":
         return f"No part of the context is lost: even at its least, {where}, influence is only {below}."
     if found.shape.depth.known and found.shape.depth.interval[0] <= 0:

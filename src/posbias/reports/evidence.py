@@ -27,7 +27,7 @@ class Shape:
     """Where a measured profile lies: shares of all influence, and the trough as seen over the prompts.
 
     `first` and `last` are the shares of the first and last 5 %; `depth` how far the mean of the trough lies
-    below an even spread (cross-fitted, see `Profile.trough_share`); `trough_range` holds the trough in 95 % of
+    below the mean of positions in reach (`Profile.trough_depth`); `trough_range` holds the trough in 95 % of
     resamples of the prompts (None with fewer than `LEAST_RESAMPLED`).
     """
 
@@ -126,9 +126,7 @@ def shape(measured: Profile, seed: int = 0) -> Shape:
     """Shares of the ends and depth of the trough, each with its standard error over prompts."""
     s = measured.summary
     first, last = measured.share(0, s.ends), measured.share(s.tokens - s.ends, s.tokens)
-    trough, even = measured.trough_share, s.ends / s.tokens
-    depth = Estimate(1.0 - trough.value / even, trough.se / even, trough.n)
-    return Shape(first, last, depth, _trough_range(measured, seed))
+    return Shape(first, last, measured.trough_depth, _trough_range(measured, seed))
 
 
 def sink(measurement: "xr.Dataset") -> Sink:
@@ -149,6 +147,6 @@ def _trough_range(profile: Profile, seed: int) -> tuple[int, int] | None:
         return None
     samples = np.asarray(profile.samples)
     drawn = stream(seed, "report.trough").integers(len(samples), size=(RESAMPLES, len(samples)))
-    troughs = [Profile.from_weights(samples[rows].sum(axis=0)).summary.trough for rows in drawn]
+    troughs = [Profile.from_weights(samples[rows].sum(axis=0))._shape.trough for rows in drawn]
     low, high = np.quantile(troughs, [0.025, 0.975], method="nearest")
     return int(low), int(high)

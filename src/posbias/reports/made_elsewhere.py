@@ -13,7 +13,7 @@ from posbias.evidence import LEAST, Above, Evidence, mean
 from posbias.files import write_bytes, write_text
 from posbias.profile import Profile
 from posbias.reports import require
-from posbias.reports.answer import EXPECTED, FAVOURS, PROMPT, SHOWS, SURE, Answer
+from posbias.reports.answer import EXPECTED, FAVOURS, PROMPT, SHOWS, SURE, Answer, alone
 from posbias.reports.numbers import curve, places_of
 from posbias.signatures import typed
 
@@ -133,7 +133,7 @@ def _shows(profile: Profile) -> str:
         s = profile.summary
         told += (
             f" The curve favours {FAVOURS[verdict]}: the last {s.ends} of {s.tokens} positions hold "
-            f"{100 * s.last_mass:.3g} %, the first {s.ends} {100 * s.first_mass:.3g} %."
+            f"{100 * s.last_mass:.3g} %, the first {s.ends} {100 * s.first_mass:.3g} %.{alone(s)}"
         )
     return told
 

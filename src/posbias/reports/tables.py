@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _NEGLIGIBLE = 1e-4
 """Half an interval below which a difference is shown as known."""
-_BASELINES = {"uniform": "even spread", "recency_only": "recency only, 1/(distance + 1)"}
+_BASELINES = {"uniform": "even spread", "recency_only": "1/(distance + 1)"}
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _share(estimate: Estimate) -> Cell:
 def _shape_cells(profile: Profile) -> list[Cell]:
     s = profile.summary
     texts = (
-        s.verdict or "–",
+        Cell(s.verdict or "–", "; ".join(s.ends_alone)),
         f"{100 * profile.mass[0]:.2f} %",
         f"{100 * s.first_mass:.2f} %",
         f"{100 * s.last_mass:.2f} %",
@@ -170,6 +170,7 @@ _ATTRIBUTES = {
     "text_sha256": "SHA-256 of the text",
     "tokens": "tokens in a prompt",
     "prompts": "prompts",
+    "bos": "prompts begin with",
     "seed": "seed of the prompts",
     "depth": "layers",
     "heads": "heads",

@@ -25,7 +25,7 @@ from posbias.theory.encodings import NeedsMeasurement, NoPE, Positional
 from posbias.theory.hyper_connections import HyperConnections
 from posbias.theory.masks import Causal, Mask, SlidingWindow
 from posbias.theory.masks.visible import lookahead
-from posbias.theory.mixing import REACH, MeasuredMixing, Mixing, PreNormInit
+from posbias.theory.mixing import REACH, MeasuredMixing, Mixing, TrainedMedian
 from posbias.theory.normalisers import Normaliser, Softmax
 from posbias.theory.query_scale import QueryScale
 
@@ -213,15 +213,15 @@ class Layer:
 class Architecture:
     """`depth` layers, bottom first: the pattern `layers` repeated up to there, with each one's mixing coefficient.
 
-    Without `mixing` the schedule of a pre-norm network at initialisation is assumed and said. `remarks` are
-    what a reader of configurations has to say about the choice. `streams` are hyper-connections in place of one
+    Without `mixing` the median over pretrained models is assumed and said (`TrainedMedian`). `remarks` are what a
+    reader of configurations has to say about the choice. `streams` are hyper-connections in place of one
     residual. Raises `InvalidValueError` for a pattern of no layer or of more than the depth, and a mixing or
     connections that do not fit the depth.
     """
 
     depth: Size
     layers: tuple[Layer, ...] = (Layer(),)
-    mixing: Mixing = field(default_factory=PreNormInit)
+    mixing: Mixing = field(default_factory=TrainedMedian)
     name: str = ""
     remarks: tuple[str, ...] = ()
     streams: HyperConnections | None = later(default=None)
@@ -300,7 +300,7 @@ class Architecture:
         near = replace(layer, mask=SlidingWindow(window) if isinstance(window, int) else window)
         most = whole("depth", depth, 1)
         period = [near] * min(whole("local", local, 0), most) + [layer if full is None else full]
-        return cls(depth, tuple(period[:most]), mixing or PreNormInit(), name)
+        return cls(depth, tuple(period[:most]), mixing or TrainedMedian(), name)
 
     @property
     def stack(self) -> tuple[Layer, ...]:

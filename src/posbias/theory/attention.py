@@ -22,7 +22,7 @@ from posbias.signatures import typed
 from posbias.sinks import THRESHOLD, received, sink_metric
 from posbias.stochastic_order import ROUNDING, Monotonicity, monotonicity
 from posbias.theory.architecture import LAMBDA
-from posbias.theory.attention_arrays import as_array, brief, check_layer, check_shapes, layers_of
+from posbias.theory.attention_arrays import as_array, brief, check_layer, check_shapes, check_texts, layers_of
 from posbias.theory.masks import Causal, Mask
 from posbias.theory.mixing import AttentionOnly, ConstantMixing, Mixing, PerLayer
 from posbias.theory.rollout.kernel import Kernel, push
@@ -59,13 +59,14 @@ class Attention:
         `arrays`: one array [layer, head, query, key], [layer, query, key] (heads averaged) or [layer, text, head,
         query, key]; or a list of an array for each layer, bottom first, [text, head, query, key] as transformers'
         `output_attentions` gives, [head, query, key] or [query, key]. NumPy's, torch's, or what NumPy can read.
-        Several texts are of one length, without padding. `mask`: who may see whom, one for all layers or one for
-        each (None: causal). `row_error`: how far from one a row may sum; by default 1e-5, and two roundings of
-        float16 or bfloat16 where every number is one of theirs. `learned_sinks`: rows may sum to less, the rest
-        goes to a sink that is no token (as in gpt-oss) and is lost.
+        Several texts are of one length; padding and texts packed in one row are refused. `mask`: who may see
+        whom, one for all layers or one for each (None: causal). `row_error`: how far from one a row may sum; by
+        default 1e-5, and two roundings of float16 or bfloat16 where every number is one of theirs.
+        `learned_sinks`: rows may sum to less, the rest goes to a sink that is no token (as in gpt-oss) and is
+        lost.
 
-        Raises `InvalidValueError` for other shapes, numbers that are negative or not finite, weight that the mask
-        does not allow, and rows that sum to anything but one.
+        Raises `InvalidValueError` for other shapes, padding, numbers that are negative or not finite, weight that
+        the mask does not allow, and rows that sum to anything but one.
         """
         if row_error is not None:
             non_negative("row_error", row_error)
@@ -76,7 +77,9 @@ class Attention:
             raise InvalidValueError(
                 f"mask: {len(masks)} given, one for all or {len(layers)} (one per layer) needed"
             )
-        seen = zip(layers, masks, _allowed(masks, layers[0].shape[-1]), strict=True)
+        allowed = _allowed(masks, layers[0].shape[-1])
+        check_texts(layers, allowed)
+        seen = zip(layers, masks, allowed, strict=True)
         errors = [check_layer(number, *each, row_error, learned_sinks) for number, each in enumerate(seen)]
         return cls(layers, masks, max(errors), learned_sinks)
 

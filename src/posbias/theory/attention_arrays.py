@@ -1,11 +1,13 @@
 """Arrays that are to be attention: their layers, whatever holds them, and whether they are attention at all."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
+from posbias.arguments import shortened
 from posbias.errors import InvalidValueError
 from posbias.theory.masks import Mask
 
@@ -55,9 +57,8 @@ def as_array(given: Any, name: str) -> np.ndarray:
     except ValueError:
         array = np.array(None)
     if array.dtype.kind not in "fiu":
-        raise InvalidValueError(
-            f"attention: {name}: a {type(given).__name__} given, an array of numbers needed"
-        )
+        kind = "booleans (who may see whom is mask=)" if array.dtype.kind == "b" else type(given).__name__
+        raise InvalidValueError(f"attention: {name}: expected an array of numbers, got {kind}")
     return array
 
 
@@ -75,6 +76,55 @@ def check_shapes(layers: Sequence[Float[np.ndarray, "text head query key"]]) -> 
             raise InvalidValueError(
                 f"attention: layer {number}: {names} {given} given, {first} needed, as in layer 0"
             )
+
+
+def check_texts(
+    layers: Sequence[Float[np.ndarray, "text head query key"]],
+    allowed: Sequence[Bool[np.ndarray, "query key"]],
+) -> None:
+    """Refuse padding and several texts in a row, by the weights of all layers and heads.
+
+    A padded query has a row of zeros or NaN, or an even one that reaches keys its mask forbids (transformers'
+    softmax over masked keys only); a padded key has no weight from any other query. A text begins at k where no
+    query from k on gives weight to a key before k. Only pairs count that the mask of some layer allows.
+    """
+    seen, tokens = np.any(allowed, axis=0), layers[0].shape[-1]
+    for text in range(len(layers[0])):
+        used, blank = np.zeros((tokens, tokens), dtype=bool), np.ones(tokens, dtype=bool)
+        for layer, mask in zip(layers, allowed, strict=True):
+            positive = (layer[text] > 0).any(axis=0)
+            even = (layer[text] == layer[text][..., :1]).all(axis=(0, 2)) & ~mask.all(axis=1)
+            blank &= even | ~positive.any(axis=1)
+            used |= positive
+        if blank.all():
+            continue  # no attention: check_layer says why
+        used[blank] = False
+        padded = ~used.any(axis=0) & (blank | seen[~blank].any(axis=0))
+        starts = np.flatnonzero(_starts(used) & ~_starts(seen))
+        real = np.flatnonzero(~padded)
+        first, last = int(real[0]), int(real[-1]) + 1
+        if padded.any():
+            inside = int(padded[first:last].sum())
+            found = f"padding: {first} tokens at the start, {inside} inside, {tokens - last} at the end"
+        elif len(starts):
+            bounds = [0, *starts.tolist(), tokens]
+            # the last that is no single token: what stands before it or after may be padding
+            first, last = max(pairwise(bounds), key=lambda part: (part[1] - part[0] > 1, part))
+            where = shortened(bounds[1:-1])
+            found = f"padding, or several texts: tokens at or after {where} give no weight to those before"
+        else:
+            continue
+        raise InvalidValueError(
+            f"attention: expected one text without padding in each row, got row {text} with {found}; pass "
+            f"each text alone, such as layer[..., {first}:{last}, {first}:{last}], or a mask= without those pairs"
+        )
+
+
+def _starts(used: Bool[np.ndarray, "query key"]) -> Bool[np.ndarray, "key"]:
+    """Whether no query from a position on uses a key before it; never at position 0."""
+    earliest = np.where(used.any(axis=1), used.argmax(axis=1), len(used))
+    earliest = np.minimum.accumulate(earliest[::-1])[::-1]
+    return (earliest >= np.arange(len(used))) & (np.arange(len(used)) > 0)
 
 
 def check_layer(

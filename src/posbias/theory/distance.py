@@ -128,35 +128,58 @@ class T5(_ByDistance):
     """Learned biases for buckets of distances (Raffel et al. 2020, §2.1), one row for all heads or each.
 
     Distances below buckets/2 have a bucket each, larger ones share logarithmic buckets up to `max_distance`,
-    beyond which all fall into the last. Keys after the query fall into the bucket of distance 0 (as in the
-    decoder). Each row holds one bias per bucket; `max_distance` must exceed half their number.
+    beyond which all fall into the last. Each row holds one bias per bucket; `max_distance` must exceed half the
+    buckets of a side. `bidirectional` decides keys after the query, and is needed where a mask shows them: True
+    is an encoder's table, whose second half of buckets is for them, as the first is for keys before (an even
+    number of at least 4); False a decoder's, where they fall into the bucket of distance 0. None: no key after
+    the query.
+
+    The bias of a transformers model is `T5(embedding.weight.T.tolist(), max_distance, bidirectional)`.
     """
 
     biases: Rows
     max_distance: Count = 128
+    bidirectional: bool | None = later(default=None)
     kind: Literal["t5"] = tag(default="t5")
     cites: ClassVar[Citation] = ("raffel2020", "relative biases by bucket")
 
     def __post_init__(self):
-        sizes = {len(row) for row in self.biases}
-        if len(sizes) > 1 or min(sizes) < 2:
-            raise InvalidValueError(f"biases: rows of {sorted(sizes)} given, equal rows of at least 2 needed")
-        if self.max_distance <= min(sizes) // 2:
+        sizes, least = {len(row) for row in self.biases}, 4 if self.bidirectional else 2
+        if len(sizes) > 1 or min(sizes) < least:
             raise InvalidValueError(
-                f"max_distance: {self.max_distance} given, more than half the {min(sizes)} buckets needed"
+                f"biases: rows of {sorted(sizes)} given, equal rows of at least {least} needed"
+            )
+        if self.bidirectional and min(sizes) % 2:
+            raise InvalidValueError(
+                f"biases: expected as many buckets after as before, got {min(sizes)} in all"
+            )
+        if self.max_distance <= self._buckets // 2:
+            raise InvalidValueError(
+                f"max_distance: {self.max_distance} given, more than half the {self._buckets} buckets needed"
             )
 
+    @property
+    def _buckets(self) -> int:
+        """Buckets of one side."""
+        return len(self.biases[0]) // (2 if self.bidirectional else 1)
+
     def bucket_of(self, distance: Distances) -> Distances:
-        """The bucket of each distance i − j."""
-        buckets = len(self.biases[0])
+        """The bucket of each distance i − j. Raises `InvalidValueError` for d < 0 without `bidirectional`."""
+        if self.bidirectional is None and distance.min(initial=0) < 0:
+            raise InvalidValueError(
+                "bidirectional: expected True (an encoder's table) or False (a decoder's) for T5 under a mask "
+                "that shows keys after the query, got None"
+            )
+        buckets = self._buckets
         exact = buckets // 2
-        clipped = np.maximum(distance, 0)
-        ratio = np.log(np.maximum(clipped, exact) / exact) / math.log(self.max_distance / exact)
+        size = np.abs(distance) if self.bidirectional else np.maximum(distance, 0)
+        ratio = np.log(np.maximum(size, exact) / exact) / math.log(self.max_distance / exact)
         far = np.minimum(exact + (ratio * (buckets - exact)).astype(np.int64), buckets - 1)
-        return np.where(clipped < exact, clipped, far)
+        side = buckets * (distance < 0) if self.bidirectional else 0
+        return np.where(size < exact, size, far) + side
 
     def logits_at(self, distance: Distances, heads: int, groups: int | None = None) -> Logits:
-        """Logits at the given distances i − j, one row per head."""
+        """Logits at the given distances i − j, one row per head. Raises as `bucket_of`."""
         return spread("biases", self.biases, heads, groups)[:, self.bucket_of(np.asarray(distance))]
 
 

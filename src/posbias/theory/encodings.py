@@ -8,7 +8,8 @@ whether part of it acts through queries and keys, so that a prediction rests on 
 """
 
 import math
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -197,6 +198,28 @@ def alibi_slopes(heads: int, bias_max: float = 8.0) -> PerHead:
     slopes = 2.0 ** (-bias_max / lower * np.arange(1, lower + 1))
     between = 2.0 ** (-bias_max / (2 * lower) * np.arange(1, 2 * lower, 2))
     return np.concatenate([slopes, between])[:heads]
+
+
+class Rotary(NamedTuple):
+    """Angles of rotary positions in radians per token, one per rotated pair, and the gain on queries and keys."""
+
+    angles: Float[np.ndarray, "pair"]
+    gain: float
+
+
+@typed
+def rotary_of(config: Mapping[str, Any], layer_type: str | None = None) -> Rotary:
+    """Angles and gain of the rotary positions of a Hugging Face model, from the contents of its `config.json`.
+
+    `layer_type` is a word of `layer_types` ("full_attention"), needed where types of layers differ. They are the
+    `inv_freq` and `attention_scaling` of the model's rotary embedding in transformers, for a text within the
+    trained length; what the file leaves out is the default of the family's class. Raises `InvalidValueError` for a
+    family or a type of layers that does not rotate, keys that are wrong, and scalings that are not known.
+    """
+    # reads configurations into the classes above
+    from posbias.theory.huggingface import rotary
+
+    return rotary(dict(config), layer_type)
 
 
 __getattr__ = or_moved(__name__)

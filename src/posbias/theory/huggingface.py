@@ -6,7 +6,7 @@ that concerns positions, masks or residuals is named in a remark or refused, nev
 is data (`huggingface_families`).
 """
 
-import json
+import math
 import re
 from collections import Counter
 from dataclasses import replace
@@ -17,19 +17,18 @@ from posbias.arguments import shortened
 from posbias.errors import InvalidValueError, nearest
 from posbias.spec import MOST_LAYERS
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
-from posbias.theory.encodings import NeedsMeasurement, NoPE, Positional
+from posbias.theory.encodings import NeedsMeasurement, NoPE, Positional, Rotary
+from posbias.theory.huggingface_direction import PREFIXED, check_classes, not_causal
 from posbias.theory.huggingface_families import CONTAINERS, FAMILIES, Family
 from posbias.theory.huggingface_key_heads import key_heads
-from posbias.theory.huggingface_keys import Config, inner, integer
+from posbias.theory.huggingface_keys import DEFAULTS, DEPTH, HEADS, Config, completed, inner, integer
 from posbias.theory.huggingface_layers import CHUNKED, FULL, OLDER, SLIDING, rotating
 from posbias.theory.huggingface_plugins import plugged
-from posbias.theory.masks import Mask, SlidingWindow
+from posbias.theory.huggingface_readers import both_ways
+from posbias.theory.huggingface_rope import turning
+from posbias.theory.masks import Full, Mask, SlidingWindow
+from posbias.theory.rope_scaling import plain_angles
 
-_DEPTH, _HEADS = (
-    ("num_hidden_layers", "n_layer", "n_layers"),
-    ("num_attention_heads", "n_head", "n_heads"),
-)
-"""How depth and heads are spelt, today's word first."""
 _CONCERNS = re.compile(
     r"alibi|window|prefix_lm|bidirectional|attention_chunk|layer_types|block_type|sink|no_?rope|nope|"
     r"local_attention|global_attn|attention_types?$|position_embedding_type|relative_attention|^residual|"
@@ -65,8 +64,8 @@ _EFFECTS = {
     "kv_lora_rank": "latent attention, which acts through queries and keys",
     "attn_logit_softcapping": "caps attention logits by a tanh, which acts on content; left out",
 }
-_REFUSED = {"attention_chunk_size": None, "use_bidirectional_attention": False, "is_causal": True}
-"""Keys of masks that are not predicted → what would be right."""
+_OWN_MASKS = ("mpt", "openai-gpt")
+"""Families whose models do not read `is_causal`."""
 
 
 def from_huggingface(config: dict[str, Any], name: str = "") -> Architecture:
@@ -77,33 +76,81 @@ def from_huggingface(config: dict[str, Any], name: str = "") -> Architecture:
     (`huggingface_layers`). Raises `InvalidValueError` for a family that is not known, a key that
     is missing, and a mask or a kind of layer that is not predicted.
     """
+    container = config.get("model_type")
     family, config, remarks = _text(config)
     row = FAMILIES.get(family) or plugged(family)
     if not isinstance(row, Family):
         return row(config, name or family)
-    missing = {key: default for key, default in row.defaults.items() if config.get(key) is None}
-    spelt = {keys[0]: keys[1:] for keys in (_DEPTH, _HEADS)}
-    for key, default in missing.items():
-        if key in spelt and not any(config.get(other) for other in spelt[key]):
-            remarks.append(f"{key}: {default}, the default of {family}; the configuration does not say")
-            config = {**config, key: default}
-        elif key not in spelt and key not in config:
-            config = {**config, key: default}
-    config = dict(row.spelt(config)) if row.spelt is not None else config
-    depth = integer(config, *_DEPTH, most=MOST_LAYERS)
-    heads = integer(config, *_HEADS, most=MOST_LAYERS)
-    kinds = _kinds(config, row, depth, _window(config))
-    bare = _bare(config, row, depth, [kind == SLIDING for kind in kinds])
+    config, filled = _whole(config, row)
+    kinds, bare = _stack(config, row)
+    heads = integer(config, *HEADS, most=MOST_LAYERS)
+    said = (DEPTH[0], HEADS[0], *(["sliding_window"] if SLIDING in kinds else []))
+    remarks += [
+        f"{key}: {filled[key]}, the default of {family}; the configuration does not say"
+        for key in said
+        if key in filled
+    ]
     made = {each: _layer(config, row, family, heads, *each) for each in set(zip(kinds, bare, strict=True))}
     stack = [made[each] for each in zip(kinds, bare, strict=True)]
+    if row.mask is not both_ways and (key := not_causal(config, container)):
+        if {*kinds} != {FULL} or family in _OWN_MASKS:
+            given = shortened(container if key == "model_type" else config[key])
+            raise InvalidValueError(
+                f"{key}: expected a causal model, got {given}; {family}'s layers are not predicted both ways"
+            )
+        stack = [replace(layer, mask=Full()) for layer in stack]
     remarks += [*_taken(config, row, kinds), *row.remarks]
     remarks += _unread(config, family, row, SLIDING in kinds)
     return Architecture(
-        depth=depth,
+        depth=len(stack),
         layers=shortest_pattern(stack),
         name=name or family,
         remarks=tuple(dict.fromkeys(remarks)),
     )
+
+
+def rotary(config: dict[str, Any], layer_type: str | None) -> Rotary:
+    """See `posbias.encodings.rotary_of`."""
+    family, config, _ = _text(config)
+    row = FAMILIES.get(family)
+    if row is None:
+        raise InvalidValueError(f"model_type: expected a family of posbias's own, got {family!r}")
+    config, _ = _whole(config, row)
+    kinds, bare = _stack(config, row)
+    layer_type = OLDER.get(layer_type, layer_type) if layer_type is not None else None
+    if layer_type is not None and layer_type not in kinds:
+        raise InvalidValueError(
+            f"layer_type: expected one of {', '.join(sorted(set(kinds)))}, got {shortened(layer_type)}"
+        )
+    encodings = [
+        row.positional(config)
+        for kind, without in zip(kinds, bare, strict=True)
+        if layer_type in (None, kind) and not without and (kind not in row.parts or row.parts[kind].encoded)
+    ]
+    if not any(isinstance(one, NeedsMeasurement) and one.encoding == "rotary" for one in encodings):
+        raise InvalidValueError(
+            f"{'model_type' if layer_type is None else 'layer_type'}: expected rotary positions, "
+            f"got {family if layer_type is None else layer_type} without"
+        )
+    base, dimension, scaling = turning(config, layer_type)
+    if scaling is None:
+        return Rotary(plain_angles(base, dimension), 1.0)
+    return Rotary(scaling.angles_of(base, dimension), math.sqrt(scaling.gain))
+
+
+def _whole(config: dict[str, Any], row: Family) -> tuple[dict[str, Any], Config]:
+    """A configuration in today's words, with what its family fills in, and what that is."""
+    config, filled = completed(config, {**DEFAULTS.get(config["model_type"], {}), **row.defaults})
+    return (config if row.spelt is None else dict(row.spelt(config))), filled
+
+
+def _stack(config: Config, row: Family) -> tuple[list[str], list[bool]]:
+    """What each layer is, and whether it has no positional encoding."""
+    depth = integer(config, *DEPTH, most=MOST_LAYERS)
+    kinds = _kinds(config, row, depth, _window(config))
+    rotating(config, depth)
+    rule = row.bare
+    return kinds, [rule is not None and rule(kind == SLIDING, t, config) for t, kind in enumerate(kinds)]
 
 
 def _text(config: dict[str, Any]) -> tuple[str, dict[str, Any], list[str]]:
@@ -113,14 +160,21 @@ def _text(config: dict[str, Any]) -> tuple[str, dict[str, Any], list[str]]:
         raise InvalidValueError(f"model_type: {family!r} given, the name of a family needed")
     text = inner(config, "text_config")
     remarks: list[str] = []
+    whole = config
     if text or family in CONTAINERS:
         own = text.get("model_type", CONTAINERS.get(str(family), family))
-        config = {**{k: v for k, v in config.items() if k != "text_config"}, **text}
+        config = {**{k: v for k, v in config.items() if k != "text_config"}, **text, "model_type": own}
         if own != family:
             remarks.append(f"{family}: text alone is meant, its part of family {own}")
+        if family == PREFIXED:
+            remarks.append(f"{family}: the whole prompt is a prefix, in which every token sees every other")
         family = own
     if not isinstance(family, str) or (family not in FAMILIES and family not in plugins.names()):
         raise InvalidValueError(_unknown(str(family), config))
+    if family in FAMILIES:
+        encoder = FAMILIES[family].mask is both_ways
+        for keys in (whole, text):
+            check_classes(keys, (str(whole["model_type"]), family), encoder)
     return family, config, remarks
 
 
@@ -129,7 +183,7 @@ def _unknown(family: str, config: Config) -> str:
     known = {*FAMILIES, *CONTAINERS, *plugins.names()}
     counts = [
         next((config[key] for key in keys if isinstance(config.get(key), int)), f"<{keys[0]}>")
-        for keys in (_DEPTH, _HEADS)
+        for keys in (DEPTH, HEADS)
     ]
     lines = (
         f"depth = {counts[0]}",
@@ -146,7 +200,8 @@ def _unknown(family: str, config: Config) -> str:
 
 def _window(config: Config) -> int | None:
     """The width of sliding layers; None without. MPT's stands in `attn_config`, where −1 is none."""
-    if config.get("use_sliding_window") is False:
+    flag = "use_sliding_window"
+    if flag in DEFAULTS.get(config["model_type"], config) and not config.get(flag):
         return None
     attention = inner(config, "attn_config")
     if attention.get("sliding_window_size") not in (None, -1):
@@ -176,13 +231,6 @@ def _kinds(config: Config, row: Family, depth: int, width: int | None) -> list[s
     if inner(config, "attn_config").get("sliding_window_size") not in (None, -1):
         return [SLIDING] * depth
     return [SLIDING if row.slides is not None and row.slides(t, config) else FULL for t in range(depth)]
-
-
-def _bare(config: Config, row: Family, depth: int, sliding: list[bool]) -> list[bool]:
-    """Which layers have no positional encoding."""
-    rotating(config, depth)
-    rule = row.bare
-    return [rule is not None and rule(slides, t, config) for t, slides in enumerate(sliding)]
 
 
 def _layer(config: Config, row: Family, family: str, heads: int, kind: str, bare: bool) -> Layer:
@@ -223,19 +271,14 @@ def _taken(config: Config, row: Family, kinds: list[str]) -> list[str]:
 
 def _unread(config: Config, family: str, row: Family, slides: bool) -> list[str]:
     """A remark for every key on positions, masks or residuals that is not used; unknown masks are refused."""
-    for key, right in _REFUSED.items():
-        given = config.get(key)
-        if given == "vision" and config.get("model_type") == "gemma4_text":  # of pictures alone
-            continue
-        if key == "attention_chunk_size" and CHUNKED in row.parts:
-            continue
-        if given not in (None, right):
-            raise InvalidValueError(
-                f"{key}: {shortened(given)} given, {json.dumps(right)} needed; such a mask is not predicted"
-            )
+    key = "attention_chunk_size"
+    if config.get(key) is not None and CHUNKED not in row.parts and key not in row.unused:
+        raise InvalidValueError(
+            f"{key}: expected null, got {shortened(config[key])}; such a mask is not predicted"
+        )
     told = []
     for key, given in config.items():
-        if not given or not _CONCERNS.search(key) or key in _INERT:
+        if not given or not _CONCERNS.search(key) or key in _INERT or key in row.unused:
             continue
         if isinstance(given, float) and given == 1.0:  # a factor that does nothing
             continue
@@ -248,6 +291,8 @@ def _unread(config: Config, family: str, row: Family, slides: bool) -> list[str]
             continue
         elif key not in _USED or (key in ("no_rope_layers", "no_rope_layer_interval") and row.bare is None):
             told.append(f"{key} = {_brief(given)} is in the configuration, and not read for family {family}")
+    if slides and config.get("use_sliding_window") is False:
+        told.append(f"use_sliding_window = False is in the configuration, and not read for family {family}")
     if (
         not row.reads_types
         and row.slides is None

@@ -7,28 +7,15 @@ other words. That the numbers are right is tested on the caches of models that t
 from collections.abc import Callable, Mapping
 
 from posbias.errors import InvalidValueError
-from posbias.theory.huggingface_keys import Config, flag, integer
+from posbias.theory.huggingface_keys import DEFAULTS, Config, flag, integer
 from posbias.theory.huggingface_layers import FULL, SLIDING
 
 _KEY, _LATENT = "num_key_value_heads", "kv_lora_rank"
 _FALCON = ("num_kv_heads", "n_head_kv")
-_BY_DEFAULT = {
-    2: "ernie4_5 glm glm4 internlm3 qwen3_5_moe_text qwen3_next starcoder2",
-    4: "ernie4_5_moe gemma2 gemma3_text gemma4_text granite_swa mimo_v2_flash qwen3_5_text qwen3_moe smollm3 "
-    "vaultgemma",
-    5: "bitnet",
-    8: "cwm falcon_h1 glm4_moe gpt_oss hy_v3 iquestcoder jamba lfm2 llama4_text minimax_m2 ministral3 mistral "
-    "mixtral nemotron_h phimoe qwen2_5_vl_text qwen2_vl_text seed_oss solar_open",
-    16: "gemma qwen2_moe",
-    20: "helium",
-    32: "exaone4 exaone_moe qwen2 qwen3 stablelm",
-}
 _LATENT_FAMILIES = (  # noqa: SIM905
     "axk1 deepseek_v2 deepseek_v3 deepseek_v32 deepseek_v4 glm4_moe_lite glm_moe_dsa kimi_linear minicpm3 "
     "mistral4 youtu"
 ).split()
-DEFAULTS = {family: heads for heads, families in _BY_DEFAULT.items() for family in families.split()}
-"""Family → its key-value heads where a configuration has no `num_key_value_heads`; of others as many as heads."""
 
 
 def key_heads(config: Config, family: str, kind: str, heads: int) -> int | None:
@@ -43,7 +30,7 @@ def key_heads(config: Config, family: str, kind: str, heads: int) -> int | None:
     read = _OTHERWISE.get(family, _plain)
     key, given = read(config, kind)
     if given is None and key not in config:
-        given = DEFAULTS.get(family)
+        given = DEFAULTS.get(family, {}).get(_KEY)
         given = None if given is None or heads % given else given
     if given is not None and heads % given:
         raise InvalidValueError(f"{key}: {given} given, a number that divides the {heads} heads needed")
@@ -83,7 +70,7 @@ def _gemma4(config: Config, kind: str) -> Read:
 def _mimo(config: Config, kind: str) -> Read:
     """Sliding layers have twice as many."""
     key, given = _plain(config, kind)
-    given = DEFAULTS["mimo_v2_flash"] if given is None else given
+    given = DEFAULTS["mimo_v2_flash"][_KEY] if given is None else given
     return key, 2 * given if kind == SLIDING else given
 
 

@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from posbias.arguments import shortened
 from posbias.errors import InvalidValueError
 from posbias.spec import MOST_LAYERS
 from posbias.theory.architecture import Layer
 from posbias.theory.encodings import NeedsMeasurement
-from posbias.theory.huggingface_keys import Config, inner, integer
+from posbias.theory.huggingface_keys import DEFAULTS, HEADS, Config, inner, integer
 from posbias.theory.masks import Causal, Chunked, Mask, SlidingWindow
 from posbias.theory.normalisers import Unnormalised
 
@@ -209,6 +210,7 @@ olmo_hybrid = by_rule(
     lambda t, depth, config: FULL if t % 4 == 3 or (depth < 4 and t == depth - 1) else LINEAR
 )
 indexed = by_rule(lambda t, depth, config: INDEXED)
+granite = by_rule(lambda t, depth, config: SLIDING if t % 4 else FULL)
 
 
 def gemma4(config: Config) -> Config:
@@ -216,6 +218,29 @@ def gemma4(config: Config) -> Config:
     spelt = by_rule(lambda t, depth, config: SLIDING if (t + 1) % 6 else FULL)(config)
     kinds = spelt["layer_types"]
     return {**spelt, "layer_types": [*kinds[:-1], FULL]} if isinstance(kinds, list) and kinds else spelt
+
+
+def mimo(config: Config) -> Config:
+    """MiMo V2 Flash: full layers are the first and every sixth; `sliding_window_size` does not count the query.
+
+    Raises `InvalidValueError` for released keys that say otherwise: models of transformers do not read them.
+    """
+    spelt = by_rule(lambda t, depth, config: SLIDING if t and (t + 1) % 6 else FULL)(config)
+    own = {**DEFAULTS["mimo_v2_flash"], **config}
+    right = {
+        "hybrid_layer_pattern": [int(kind == SLIDING) for kind in spelt["layer_types"]],
+        "swa_head_dim": own["head_dim"],
+        "swa_num_attention_heads": integer(config, *HEADS),
+        "swa_num_key_value_heads": 2 * integer(own, "num_key_value_heads"),
+        "add_swa_attention_sink_bias": True,
+        "add_full_attention_sink_bias": False,
+    }
+    for key, value in right.items():
+        if config.get(key) not in (None, value):
+            raise InvalidValueError(f"{key}: expected {value}, got {shortened(config[key])}")
+    if config.get("sliding_window_size") is None:
+        return spelt
+    return {**spelt, "sliding_window": integer(config, "sliding_window_size") + 1}
 
 
 def nemotron_h(config: Config) -> Config:

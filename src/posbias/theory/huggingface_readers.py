@@ -11,7 +11,7 @@ from posbias.errors import InvalidValueError
 from posbias.theory import huggingface_layers as layers
 from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, Positional, alibi_slopes
 from posbias.theory.huggingface_keys import Config, flag, inner, integer, number
-from posbias.theory.huggingface_rope import check_types, rope_words
+from posbias.theory.huggingface_rope import rope_words, settings
 from posbias.theory.masks import Causal, Full, Mask
 from posbias.theory.query_scale import QueryScale, StepScale
 
@@ -59,7 +59,6 @@ def tiny(config: Config) -> Positional:
 
 def rotary(config: Config) -> Positional:
     """Rotary positions: what they do needs measurement."""
-    check_types(config)
     return NeedsMeasurement("rotary", positions(config), rope_words(config))
 
 
@@ -137,6 +136,16 @@ def even_below(t: int, config: Config) -> bool:
     return t % 2 == 0 and t < integer(config, "max_window_layers")
 
 
+def no_base(slides: bool, t: int, config: Config) -> bool:
+    """Granite with windows: layers whose rotary base is 0; OLMo's hybrid: all where there is no base."""
+    bases, depth = config.get("layer_rope_theta"), integer(config, "num_hidden_layers")
+    if bases is None:
+        return settings(config).get("", config).get("rope_theta") is None
+    if not isinstance(bases, list) or len(bases) != depth:
+        raise InvalidValueError(f"layer_rope_theta: expected {depth} numbers, got {shortened(bases)}")
+    return not bases[t]
+
+
 def full_layers(slides: bool, t: int, config: Config) -> bool:
     """EXAONE 4: layers that see everything have no encoding, where others slide."""
     return not slides and bool(config.get("sliding_window"))
@@ -164,11 +173,9 @@ def tuned(config: Config, bare: bool) -> QueryScale | None:
 
 def beyond_training(config: Config, bare: bool) -> QueryScale | None:
     """Ministral 3, Mistral 4: beyond the length of their first training; positions count from 0 there."""
-    given = inner(config, "rope_parameters") or _TRAINED
+    given = settings(config)[""]
     if given.get("llama_4_scaling_beta") is None:
         return None
-    return StepScale(number(given, "llama_4_scaling_beta"), integer(given, _FIRST_LENGTH), first=0)
-
-
-_FIRST_LENGTH = "original_max_position_embeddings"
-_TRAINED = {"llama_4_scaling_beta": 0.1, _FIRST_LENGTH: 16384}
+    return StepScale(
+        number(given, "llama_4_scaling_beta"), integer(given, "original_max_position_embeddings"), first=0
+    )

@@ -1,11 +1,21 @@
-"""How much of each layer's output is attention: the mixing coefficient λ_t.
+"""How much of each layer's output is attention: the mixing coefficient λ_t, as a schedule or as it was measured.
+
+    known_mixing()["bloom-176b"].coefficients     # λ of its 70 layers, at 256 tokens
+    trained_median(24)                            # λ of a model of 24 layers of which nothing else is known
 
 λ is the weight of **attention** in R = (1 − λ)I + λA; 1 − λ is what the residual stream keeps. Layers are
-counted from 0 at the bottom.
+counted from 0 at the bottom. Published and measured λ are facts with their source, in `known_mixing.toml`. Two
+definitions of λ stand there, which differ several times on one model: the median is over models of one of them,
+and those of the other are a check.
 """
 
-from dataclasses import field
-from typing import Annotated, ClassVar, Literal
+import functools
+import tomllib
+from collections.abc import Mapping
+from dataclasses import field, replace
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -19,6 +29,8 @@ Layers = Float[np.ndarray, "layer"]
 """A number per layer, bottom first."""
 
 
+DEFINITION = "per_token_ratio"
+"""The definition of λ whose median is the default: that of most pretrained models whose λ is known."""
 REACH = 2
 """Up to this many times the length at which λ was measured a prediction has a verdict."""
 
@@ -110,16 +122,17 @@ class AbnarZuidema(_Known):
 
 @value
 class PreNormInit:
-    """λ_t = 1/(1 + √(1 + 2t)): a pre-norm network at initialisation; the default when no λ is known.
+    """λ_t = 1/(1 + √(1 + 2t)): a pre-norm network at initialisation, before any training.
 
     Embeddings and every update have unit variance and are independent. Layer t's attention then adds to a
     stream of variance 1 + 2t (its own and the feed-forward updates of the t layers below), and Eq. (1) of
-    Herasimchyk et al. 2026 gives 1/(1 + √(1 + 2t)). An assumption, and every output that rests on it says so.
+    Herasimchyk et al. 2026 gives 1/(1 + √(1 + 2t)). An assumption, and every output that rests on it says so: λ
+    of known pretrained models is smaller in most layers of networks of up to 32.
     """
 
     kind: Literal["at_initialisation"] = tag(default="at_initialisation")
     assumed: ClassVar[str] = (
-        "mixing: no λ was given; assumed λ_t = 1/(1 + √(1 + 2t)), a pre-norm network at initialisation"
+        "mixing: assumed λ_t = 1/(1 + √(1 + 2t)), a pre-norm network at initialisation, not a trained one"
     )
 
     def values(self, depth: int) -> Float[np.ndarray, "layer"]:
@@ -127,8 +140,39 @@ class PreNormInit:
         return 1.0 / (1.0 + np.sqrt(1.0 + 2.0 * np.arange(depth)))
 
 
+@value
+class TrainedMedian:
+    """λ of trained models: layer by layer the median over pretrained ones; the default when no λ is known.
+
+    Over the five models whose λ Herasimchyk et al. 2026 publish, the ratio averaged over tokens, each at the same
+    relative depth (`trained_median`). An assumption, and every output that rests on it says so.
+    """
+
+    kind: Literal["trained_median"] = tag(default="trained_median")
+
+    @property
+    def assumed(self) -> str:
+        """What is taken for granted, and from which models."""
+        models = plausible_mixing(1, DEFINITION)
+        return (
+            f"mixing: no λ was given; assumed the median over {len(models)} pretrained models at the same "
+            f"relative depth ({', '.join(models)}; ratio averaged over 256 tokens), whose band is given as well"
+        )
+
+    def values(self, depth: int) -> Float[np.ndarray, "layer"]:
+        """λ per layer."""
+        return trained_median(depth)
+
+
 Mixing = Annotated[
-    ConstantMixing | PowerDecay | PerLayer | MeasuredMixing | AttentionOnly | AbnarZuidema | PreNormInit,
+    ConstantMixing
+    | PowerDecay
+    | PerLayer
+    | MeasuredMixing
+    | AttentionOnly
+    | AbnarZuidema
+    | PreNormInit
+    | TrainedMedian,
     Field(discriminator="kind"),
     Open("values"),
 ]
@@ -136,5 +180,58 @@ Mixing = Annotated[
 
 MIXINGS = members(Mixing)
 """Every class of the union, for tests, menus and tables."""
+
+
+class _Record(NamedTuple):
+    mixing: MeasuredMixing
+    pretrained: bool
+    definition: str
+
+
+def known_mixing() -> Mapping[str, MeasuredMixing]:
+    """λ by model, with the length and text at which it was measured."""
+    return MappingProxyType({name: known.mixing for name, known in _read().items()})
+
+
+def plausible_mixing(depth: int, definition: str | None = None) -> Mapping[str, MeasuredMixing]:
+    """λ of a model of `depth` layers, were it that of each pretrained model that was measured (by `definition`).
+
+    λ is taken at the same relative depth (`at_depth`).
+    """
+    known = {
+        name: one.mixing
+        for name, one in _read().items()
+        if one.pretrained and definition in (None, one.definition)
+    }
+    return {name: replace(at_depth(mixing, depth), text="", source=name) for name, mixing in known.items()}
+
+
+@functools.cache
+def trained_median(depth: int) -> Float[np.ndarray, "layer"]:
+    """λ by layer: the median over models of `DEFINITION`, each at the same relative depth; read-only."""
+    models = plausible_mixing(depth, DEFINITION).values()
+    median = np.median([mixing.coefficients for mixing in models], axis=0)
+    median.flags.writeable = False
+    return median
+
+
+def at_depth(mixing: MeasuredMixing, depth: int) -> MeasuredMixing:
+    """λ of a model of another depth: layer t of T lies at (t + ½)/T, and between two layers λ is linear."""
+    layers = len(mixing.coefficients)
+    place, places = ((np.arange(count) + 0.5) / count for count in (depth, layers))
+    values = np.interp(place, places, mixing.coefficients)
+    return replace(mixing, coefficients=tuple(values.tolist()))
+
+
+@functools.cache
+def _read() -> dict[str, _Record]:
+    text = files("posbias.theory").joinpath("known_mixing.toml").read_text(encoding="utf-8")
+    return {
+        name: _Record(
+            pretrained=one.pop("pretrained"), definition=one.pop("definition"), mixing=MeasuredMixing(**one)
+        )
+        for name, one in tomllib.loads(text).items()
+    }
+
 
 __getattr__ = or_moved(__name__)

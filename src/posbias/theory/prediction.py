@@ -1,10 +1,13 @@
 """Predicting the influence of every position: the rollout, with what is known of it and what is not.
 
-Where λ was not given, no single profile is the prediction. Beside the profile of a network at initialisation there
-is a band: the least and the most that each position has with the λ of every pretrained model that was measured. A
-verdict is given only if it is that of them all.
+Where λ was not given, no single profile is the prediction. Besides the profile under the assumed λ (of trained
+models unless another is named) there are those under every known λ: of each pretrained model of the median's
+definition, whose least and most at each position are the band, and of those of another definition as a check. A
+verdict is given only if it is the same under all of them; of an order it is said under how many it holds.
 """
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,35 +17,45 @@ from jaxtyping import Float
 from posbias.events import OnEvent
 from posbias.profile import Profile
 from posbias.signatures import typed
+from posbias.summary import Summary
 from posbias.theory.architecture import LAMBDA, Architecture
-from posbias.theory.known_mixing import plausible_mixing
+from posbias.theory.mixing import DEFINITION, plausible_mixing
 from posbias.theory.rollout.dispatch import influence
 
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """Profiles by the model whose λ they have; `low` and `high` are the least and the most at each position."""
+    """A prediction under every known λ: `shapes` by the model whose λ it has, that of the assumed λ first.
 
-    profiles: dict[str, Profile]
+    `low` and `high` are the least and the most of each position over the pretrained models of one definition of λ.
+    The others, `checks`, count for verdicts, which are of the curves as computed, at any length.
+    """
+
+    shapes: dict[str, Summary]
+    checks: tuple[str, ...]
+    low: Float[np.ndarray, "position"]
+    high: Float[np.ndarray, "position"]
 
     @property
-    def low(self) -> Float[np.ndarray, "position"]:
-        """The least mass of each position."""
-        return np.min([one.mass for one in self.profiles.values()], axis=0)
-
-    @property
-    def high(self) -> Float[np.ndarray, "position"]:
-        """The most mass of each position."""
-        return np.max([one.mass for one in self.profiles.values()], axis=0)
+    def models(self) -> tuple[str, ...]:
+        """The pretrained models of `low` and `high`."""
+        return tuple(name for name in list(self.shapes)[1:] if name not in self.checks)
 
     @property
     def verdicts(self) -> dict[str, str | None]:
-        """The verdict on each profile, by the same name."""
-        return {name: one.summary.verdict for name, one in self.profiles.items()}
+        """The verdict under each λ."""
+        return {name: shape.verdict for name, shape in self.shapes.items()}
+
+    @property
+    def verdict(self) -> tuple[str | None, dict[str, bool]]:
+        """The verdict under most λ, and whether it is that under each; None where something else decides it."""
+        (most, _), *_ = Counter(self.verdicts.values()).most_common()
+        return most, {name: one == most for name, one in self.verdicts.items()}
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
-        return {"low": self.low.tolist(), "high": self.high.tolist(), "verdicts": self.verdicts}
+        edges = {"low": self.low.tolist(), "high": self.high.tolist()}
+        return edges | {"models": list(self.models), "checks": list(self.checks), "verdicts": self.verdicts}
 
 
 @typed
@@ -59,22 +72,52 @@ def predict(
 
     Arguments and errors as in `influence`. Without λ this takes as many times longer as models were measured.
     """
-    profile = influence(architecture, tokens, query, method=method, threads=threads, on_event=on_event)
-    if not architecture.mixing.assumed:
+    how: dict[str, Any] = {"method": method, "threads": threads, "on_event": on_event}
+    every = under_each(architecture, tokens, query, **how)
+    assumed, profile = next(iter(every.items()))
+    if len(every) == 1:
         return profile
-    others = {
-        name: influence(
-            replace(architecture, mixing=mixing),
-            tokens,
-            query,
-            method=method,
-            threads=threads,
-            on_event=on_event,
-        )
-        for name, mixing in plausible_mixing(architecture.depth).items()
+    shapes = {
+        name: replace(one, left_out=tuple(part for part in one.left_out if part[0] != LAMBDA)).summary
+        for name, one in every.items()
     }
-    band = Band(others)
-    left_out = tuple(part for part in profile.left_out if part != LAMBDA)
-    known = replace(profile, left_out=left_out, attrs=dict(profile.attrs) | {"band": band})
-    shared = {known.summary.verdict, *band.verdicts.values()}
-    return known if len(shared) == 1 and None not in shared else replace(known, left_out=profile.left_out)
+    same = plausible_mixing(architecture.depth, DEFINITION)
+    masses = [every[name].mass for name in same]
+    checks = tuple(name for name in every if name not in {assumed, *same})
+    band = Band(shapes, checks, np.min(masses, axis=0), np.max(masses, axis=0))
+    # where the verdict is the same under all, what remains is the length at which they were measured
+    left_out = tuple(dict.fromkeys(part for one in every.values() for part in one.left_out if part != LAMBDA))
+    most, under = band.verdict
+    if (most is None or not all(under.values())) and not any(part[0] == LAMBDA for part in left_out):
+        left_out = profile.left_out
+    return replace(profile, left_out=left_out, attrs=dict(profile.attrs) | {"band": band})
+
+
+def under_each(architecture: Architecture, tokens: int, query: int = -1, **how: Any) -> dict[str, Profile]:
+    """`influence` by the schedule of λ, and where λ was not given under every known one, by the model's name."""
+    mixing = architecture.mixing
+    known = plausible_mixing(architecture.depth) if mixing.assumed else {}
+    return {
+        name: influence(replace(architecture, mixing=one), tokens, query, **how)
+        for name, one in {getattr(mixing, "kind", "own"): mixing, **known}.items()
+    }
+
+
+@typed
+def flattest_under(one: Profile, others: Sequence[Profile]) -> dict[str, bool]:
+    """Whether a prediction is flatter than all others under each known λ; empty where λ was given for every one.
+
+    A prediction whose λ was given is the same under all.
+    """
+    bands = [profile.attrs["band"].shapes if "band" in profile.attrs else {} for profile in (one, *others)]
+    shapes = [(band, profile.summary) for band, profile in zip(bands, (one, *others), strict=True)]
+    names = next(filter(None, bands), {})
+    flatness = {name: [band.get(name, own).flatness for band, own in shapes] for name in names}
+    return {name: own > max(rest) for name, (own, *rest) in flatness.items()}
+
+
+def said_under(held: Mapping[str, bool]) -> str:
+    """'6 of 7 known λ (not under bloom-176b)'."""
+    fails = [name for name, holds in held.items() if not holds]
+    named = f" (not under {', '.join(fails)})" if 0 < len(fails) < len(held) else ""
+    return f"{len(held) - len(fails)} of {len(held)} known λ{named}"

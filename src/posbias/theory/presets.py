@@ -20,9 +20,8 @@ from posbias.signatures import typed
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, Positional
 from posbias.theory.huggingface import from_huggingface
-from posbias.theory.known_mixing import known_mixing
 from posbias.theory.masks import Causal, SlidingWindow
-from posbias.theory.mixing import MeasuredMixing, PreNormInit
+from posbias.theory.mixing import MeasuredMixing, TrainedMedian, known_mixing
 
 ROTARY = NeedsMeasurement("rotary")
 
@@ -56,11 +55,14 @@ class Preset:
         """The value that predictions are made from."""
         if self.config is not None:
             read = from_huggingface(dict(self.config), self.name)
-            layers = tuple(replace(layer, groups=self.groups) for layer in read.layers)
+            layers = tuple(
+                replace(layer, groups=self.groups, positional=_unnamed(layer.positional))
+                for layer in read.layers
+            )
             mixing, remarks = self.mixing or read.mixing, (*read.remarks, *self.remarks)
             return replace(read, layers=layers, mixing=mixing, remarks=remarks)
         layers = shortest_pattern([self._layer(t) for t in range(self.depth)])
-        return Architecture(self.depth, layers, self.mixing or PreNormInit(), self.name, self.remarks)
+        return Architecture(self.depth, layers, self.mixing or TrainedMedian(), self.name, self.remarks)
 
     @property
     def mixing(self) -> MeasuredMixing | None:
@@ -95,6 +97,11 @@ class Preset:
             positional=NoPE() if bare else positional,
             groups=self.groups,
         )
+
+
+def _unnamed(positional: Positional) -> Positional:
+    """An encoding without the rotary base that its family's class would fill in: the facts here have none."""
+    return replace(positional, rope="") if isinstance(positional, NeedsMeasurement) else positional
 
 
 def _read(name: str, source: str, counts: tuple[int, int, int, int], remark: str = "", **keys: Any) -> Preset:
@@ -245,7 +252,10 @@ def _others() -> Iterator[Preset]:
     for source, counts in (("Olmo-3-1025-7B", (32, 32, 32, 65536)), ("Olmo-3-1125-32B", (64, 40, 8, 65536))):
         name = f"olmo-3-{source.rpartition('-')[2].lower()}"
         yield _read(name, f"allenai/{source}", counts, model_type="olmo3", **window)
-    yield _read("exaone-4.0-1.2b", "LGAI-EXAONE/EXAONE-4.0-1.2B", (30, 32, 8, 65536), model_type="exaone4")
+    yield _read(
+        "exaone-4.0-1.2b", "LGAI-EXAONE/EXAONE-4.0-1.2B", (30, 32, 8, 65536),
+        model_type="exaone4", sliding_window=None,
+    )  # fmt: skip
     yield _read(
         "exaone-4.0-32b", "LGAI-EXAONE/EXAONE-4.0-32B", (64, 40, 8, 131072), model_type="exaone4", **window
     )

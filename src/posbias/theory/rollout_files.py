@@ -21,7 +21,7 @@ from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.content import ConstantDiagonal, NoContent
 from posbias.theory.encodings import ALiBi, NoPE
 from posbias.theory.masks import Causal, Full, Mask, SlidingWindow
-from posbias.theory.mixing import ConstantMixing, Mixing, PerLayer, PowerDecay, PreNormInit
+from posbias.theory.mixing import ConstantMixing, Mixing, PerLayer, PowerDecay, TrainedMedian
 
 
 @dataclass(frozen=True)
@@ -171,4 +171,4 @@ def _mixing(schedule: PublishedConstant | PublishedPowerDecay | PublishedCustom 
         case PublishedCustom():
             return PerLayer(schedule.lambdas_custom)
         case None:
-            return PreNormInit()
+            return TrainedMedian()

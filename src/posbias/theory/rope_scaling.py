@@ -101,7 +101,9 @@ class YaRN(AnyLength):
         return (self.attention_factor or 0.1 * math.log(max(self.factor, 1.0)) + 1.0) ** 2
 
     def angles_of(self, base: float, dimension: int) -> Angles:
-        """Angles in radians per token, one per pair. Raises `InvalidValueError` for a base of at most 1."""
+        """Angles in radians per token, one per pair. Raises `InvalidValueError` for base ≤ 1, odd dimension."""
+        if dimension % 2:
+            raise InvalidValueError(f"dimension: expected an even number for YaRN, got {dimension}")
         if base <= 1:
             raise InvalidValueError(f"base: {base:g} given, a number above 1 needed for YaRN")
         logs = (math.log(self.trained / (2 * math.pi * turns)) for turns in (self.fast, self.slow))
@@ -117,7 +119,7 @@ class YaRN(AnyLength):
 class Llama3Scaling(_SizeKept, AnyLength):
     """θ_l for wavelengths below trained/`high`, θ_l/factor above trained/`low`, between them in proportion.
 
-    `low` and `high` are turns within the `trained` tokens, `low` the smaller, transformers' `low_freq_factor` and
+    `low` and `high` are turns within the `trained` tokens, `low` ≤ `high`, transformers' `low_freq_factor` and
     `high_freq_factor`. Source: Llama 3.1 (Dubey et al. 2024), as in transformers.
     """
 
@@ -129,14 +131,15 @@ class Llama3Scaling(_SizeKept, AnyLength):
     cites: ClassVar[Citation] = ("dubey2024", "Llama 3.1's rotary scaling")
 
     def __post_init__(self):
-        if not self.low < self.high:
-            raise InvalidValueError(f"high: {self.high:g} given, a number above low = {self.low:g} needed")
+        if not self.low <= self.high:
+            raise InvalidValueError(f"high: expected a number from low = {self.low:g}, got {self.high:g}")
 
     def angles_of(self, base: float, dimension: int) -> Angles:
         """Angles in radians per token, one per pair."""
         angles = plain_angles(base, dimension)
         turns = self.trained * angles / (2 * math.pi)
-        kept = np.clip((turns - self.low) / (self.high - self.low), 0.0, 1.0)
+        span = self.high - self.low
+        kept = np.clip((turns - self.low) / span, 0.0, 1.0) if span else np.where(turns > self.low, 1.0, 0.0)
         return angles * (kept + (1.0 - kept) / self.factor)
 
 

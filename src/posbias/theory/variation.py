@@ -20,8 +20,9 @@ from posbias.errors import InvalidValueError, nearest
 from posbias.profile import Profile
 from posbias.signatures import typed
 from posbias.theory.architecture import Architecture
+from posbias.theory.prediction import predict
 from posbias.theory.quantities import QUANTITIES, Quantity
-from posbias.theory.rollout.dispatch import cores, influence
+from posbias.theory.rollout.dispatch import cores
 
 STEPS, MOST = 33, 10_000
 """Values that a range gives when it does not say how many, and that it may ask for at most."""
@@ -40,7 +41,7 @@ def vary(
 ) -> list[tuple[float, Profile]]:
     """The profile at each value of a quantity of `QUANTITIES`, everything else as it is.
 
-    `tokens`, `query`, `method` and `threads` as in `influence`; values are independent and share the cores.
+    `tokens`, `query`, `method` and `threads` as in `predict`; values are independent and share the cores.
     Raises `InvalidValueError` for an unknown quantity or a value that the architecture cannot take.
     """
     how: dict[str, Any] = {"method": method, "threads": threads}
@@ -73,7 +74,8 @@ def vary_two(
             f"vary: {len(rows)} × {len(columns)} values given, 1 to {MOST:,} in all needed"
         )
     longest = max([tokens, *(max(map(int, values)) for name, values in axes if name == "tokens")])
-    memory.require(8 * longest * len(rows) * len(columns), "tokens", longest)
+    bands = 3 if architecture.mixing.assumed else 1
+    memory.require(8 * bands * longest * len(rows) * len(columns), "tokens", longest)
     points = [{one: row, other: column} for row in rows for column in columns]
     varied = _at_points(architecture, points, tokens, query, method=method, threads=threads)
     return [varied[k : k + len(columns)] for k in range(0, len(varied), len(columns))]
@@ -98,7 +100,7 @@ def _at_points(
             value = _number_of(name, point[name])
             variant = QUANTITIES[name].change(variant, value)
             length = int(value) if name == "tokens" else length
-        return influence(variant, length, query, method=method, threads=1)
+        return predict(variant, length, query, method=method, threads=1)
 
     with ThreadPoolExecutor(cores(threads)) as pool:
         return list(pool.map(at, points))

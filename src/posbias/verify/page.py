@@ -21,22 +21,31 @@ BEGIN, END = "<!-- statements -->", "<!-- end of statements -->"
 def theorems_table(findings: Iterable[Finding], elsewhere: Mapping[str, str] | None = None) -> str:
     """The findings as a Markdown table, in the order given, and a line that counts the verdicts.
 
-    The claim is that of the reading that stands: as amended where the printed one fails. Of a note the first
-    sentence stands there. `elsewhere` has for the keys of amended statements the Markdown that stands in its
-    place: a link to where the fault is told.
+    The claim is that of the reading that stands: as amended where the printed one fails. What a statement
+    asserts beyond its proof has a line of its own. Of a note the first sentence stands there, after the true
+    value and the printed bound of a counterexample. `elsewhere` has for the keys of amended statements the
+    Markdown that stands in its place: a link to where the fault is told.
     """
     elsewhere = elsewhere or {}
     lines = ["| statement | claim that stands | verdict | note |", "|---|---|---|---|"]
     verdicts = []
     for finding in findings:
-        row = finding.as_dict()
-        verdicts.append(row["verdict"])
-        cells = [f"`{row['key']}` {_escaped(row['statement'])}", _escaped(row["claim"])]
-        told = elsewhere.get(row["key"]) if row["verdict"] == "amended" else None
-        lines.append(
-            f"| {' | '.join([*cells, row['verdict'], told or _escaped(first_sentence(row['note']))])} |"
-        )
-    counts = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in ("holds", "amended", "fails"))
+        row, found = finding.as_dict(), finding.compared
+        verdicts.append(finding.mark)
+        if finding.asserted:
+            about = [
+                f"`{row['key']}` {finding.statement.name}",
+                row["asserts"]["claim"],
+                finding.asserted,
+                "",
+            ]
+            lines.append(f"| {' | '.join(map(_escaped, about))} |")
+        cells = [f"`{row['key']}` {_escaped(row['statement'])}", _escaped(row["claim"]), finding.mark]
+        told = elsewhere.get(row["key"]) if finding.corrected_verdict == "holds" else None
+        told = told or _escaped(first_sentence(row["note"]))
+        numbers = found and f"true value {found.value:.3g}, printed bound {found.bound:.3g}"
+        lines.append(f"| {' | '.join([*cells, '; '.join(filter(None, [numbers, told]))])} |")
+    counts = ", ".join(f"{verdicts.count(mark)} {mark}" for mark in dict.fromkeys(verdicts))
     return "\n".join([*lines, "", f"{len(verdicts)} statements: {counts}."])
 
 

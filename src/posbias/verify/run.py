@@ -3,13 +3,15 @@
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from posbias.arguments import whole
+from posbias.claims import AMENDED
 from posbias.deprecated import renamed_fields
 from posbias.errors import InvalidValueError, nearest
 from posbias.events import Event, OnEvent
@@ -18,11 +20,12 @@ from posbias.seeds import stream
 from posbias.signatures import typed
 from posbias.store.header import Header
 from posbias.store.json_files import JsonCodec
+from posbias.verify.margins import Compared, compared_in
 from posbias.verify.statement import Instance, Reading, Statement
 
 EDGE_EVERY = 4
 """Every fourth instance is drawn at the edge of the hypotheses."""
-Verdict = Literal["holds", "fails", "amended"]
+Verdict = Literal["holds", "fails"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,10 @@ class Trial:
 @renamed_fields(published="as_printed", amended="corrected")
 @dataclass(frozen=True)
 class Finding:
-    """What trying a statement gave: it holds `as_printed`, or as `corrected`, or fails."""
+    """What trying a statement gave: whether it holds `as_printed`, and else as `corrected`.
+
+    Verdicts, names and counterexamples of a statement are these, wherever they are printed.
+    """
 
     statement: Statement
     as_printed: Trial
@@ -64,10 +70,38 @@ class Finding:
 
     @property
     def verdict(self) -> Verdict:
-        """holds: no counterexample to the printed claim; amended: only to the printed one; else fails."""
-        if self.as_printed.survived:
-            return "holds"
-        return "amended" if self.corrected is not None and self.corrected.survived else "fails"
+        """fails: a counterexample to the printed claim was found."""
+        return "holds" if self.as_printed.survived else "fails"
+
+    @property
+    def corrected_verdict(self) -> Verdict | None:
+        """The same of the corrected reading, where the printed one fails and there is another."""
+        if self.as_printed.survived or self.corrected is None:
+            return None
+        return "holds" if self.corrected.survived else "fails"
+
+    @property
+    def mark(self) -> str:
+        """The verdict in words, as amended too."""
+        return AMENDED if self.corrected_verdict == "holds" else self.verdict
+
+    @property
+    def name(self) -> str:
+        """What the verdict is on: the statement, or its proof where it asserts more."""
+        return f"{self.statement.name}, proof" if self.statement.asserts else self.statement.name
+
+    @property
+    def asserted(self) -> Literal["holds", "undecided"] | None:
+        """The verdict on what the statement asserts beyond its proof: it holds with the constants of a reading."""
+        if not self.statement.asserts:
+            return None
+        return "holds" if (self.corrected or self.as_printed).survived else "undecided"
+
+    @cached_property
+    def compared(self) -> Compared | None:
+        """Of the counterexample to the printed claim, the numbers that refute it; None without one."""
+        found = self.as_printed.counterexample
+        return None if found is None else compared_in(self.statement.as_printed.slack, found)
 
     def as_dict(self) -> dict[str, Any]:
         """The row of the table, ready for JSON; `slack` is that of the reading that stands."""
@@ -76,9 +110,12 @@ class Finding:
         reading = statement.corrected if corrected and statement.corrected else statement.as_printed
         return {
             "key": statement.key,
-            "statement": statement.name,
+            "statement": self.name,
             "source": statement.source,
             "verdict": self.verdict,
+            "amended": self.corrected_verdict,
+            "asserts": {"claim": statement.asserts, "verdict": self.asserted} if self.asserted else None,
+            "counterexample": self.compared and plain(asdict(self.compared)),
             "instances": standing.instances,
             "slack": standing.slack,
             "note": statement.note,

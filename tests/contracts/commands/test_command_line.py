@@ -100,11 +100,13 @@ def test_predict_writes_and_compare_reads(architecture, tmp_path):
     picture = tmp_path / "both.svg"
     table = run("compare", tmp_path / "p.json", tmp_path / "q.json", "--plot", picture).stdout
     assert "p.json: Spearman" in picture.read_text()
-    assert "baseline: recency only" in table
+    assert "baseline: 1/(distance + 1)" in table
     (tmp_path / "r.json").write_text(json.dumps([1.0 + j % 3 for j in range(50)]))
     (tmp_path / "s.json").write_text(json.dumps([1 / (50 - j) for j in range(50)]))
     told = run("compare", tmp_path / "r.json", tmp_path / "s.json").stdout
-    assert "r.json: better than an even spread by Wasserstein; worse than recency only by Spearman" in told
+    assert (
+        "r.json: better than an even spread by Wasserstein; worse than 1/(distance + 1) by Spearman" in told
+    )
     told = run("compare", tmp_path / "s.json", tmp_path / "r.json", "--json")
     sides = {one["less"]: one["verdicts"] for one in json.loads(told.stdout)["leads"]}
     assert sides["recency_only"]["spearman"] == sides["recency_only"]["wasserstein"] == "open"
@@ -181,7 +183,7 @@ def test_predict_draws(architecture, tmp_path, suffix):
         (["predict", "cased.toml"], "kind 'ALiBi' given, one of nope, alibi"),
         (["predict", "cased.toml"], "did you mean 'alibi'?"),
         (["predict", "shared.toml"], "'layers[0].num_key_value_heads'; known are heads, mask, positional, "),
-        (["predict", "wide.toml"], "unknown key 'layers[0].mask.window'; did you mean 'width'?"),
+        (["predict", "wide.toml"], "unknown key 'layers[0].mask.window'; known are width, sinks"),
         (["predict", "number.toml"], '0.3 given, keys with a kind needed: {kind = "constant", value = 0.3}'),
         (["compare", "list.json", "tiny-rope"], "`posbias predict tiny-rope --tokens N --out FILE` writes"),
         (["compare", "curve", "list.json"], "posbias: curve: no such file\n"),

@@ -59,10 +59,20 @@ def test_the_answer_is_a_table_with_the_verdict_first_and_what_is_theory(here, c
     main(["design", "base.toml", "--tokens", "128", *VARY])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("no architecture of the 12 in the space meets the target")
-    assert lines[3].startswith("baseline")
-    assert lines[4].startswith("design-01.toml")
+    assert [line.split("  ")[0] for line in lines[3:6]] == ["baseline", "1/(distance + 1)", "design-01.toml"]
     assert any(line.startswith("theory alone") for line in lines)
     assert lines[-1] == f"designs: {Path('results', 'designs', 'base-flat')}"
+
+
+def test_mixing_is_given_in_the_words_of_predict(here, capsys):
+    Path("bare.toml").write_text("depth = 6\n[[layers]]\nheads = 2\n")
+    for word, assumed in (("bloom-176b", False), ("init", True), (None, True)):
+        main(["design", "bare.toml", "--tokens", "64", "--vary", "window=4,8", "--json", "--out", f"of-{word}",
+              *(["--mixing", word] if word else [])])  # fmt: skip
+        answer = json.loads(capsys.readouterr().out)
+        assert not faults(answer)
+        assert {len(one["nearer"]) for one in answer["front"]} == {7 if assumed else 0}
+        assert len(answer["baseline"]["under"]) == (7 if assumed else 0)
 
 
 def test_the_same_command_gives_the_same_bytes_and_another_its_own_folder(here, capsys):

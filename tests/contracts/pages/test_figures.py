@@ -1,5 +1,6 @@
 """Figures: pure functions of data and axes, with bytes that depend on nothing else."""
 
+import inspect
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -158,3 +159,22 @@ assert "matplotlib.pyplot" not in sys.modules
 def test_importing_plots_loads_no_matplotlib():
     program = "import posbias.plots, sys; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_what_draws_takes_axes_then_data_with_several_by_name_and_returns_the_axes():
+    drawing = {name: getattr(plots, name) for name in plots.__all__ if name.startswith("draw_")}
+    assert len(drawing) > 15
+    for name, draw in drawing.items():
+        parameters = inspect.signature(draw).parameters
+        first = next(iter(parameters.values()))
+        assert first.name in ("ax", "axes"), name
+        assert str(inspect.signature(draw).return_annotation).strip("'") == str(first.annotation).strip(
+            "'"
+        ), name
+        assert not any("Sequence[tuple[str, posbias" in str(one.annotation) for one in parameters.values()), (
+            name
+        )
+    profile = uniform(3)
+    ax = plots.new_figure().subplots()
+    assert plots.draw_profiles(ax, {"first": profile, "second": profile}) is ax
+    assert [text.get_text() for text in ax.get_legend().get_texts()][:2] == ["first", "second"]

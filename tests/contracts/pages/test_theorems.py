@@ -2,17 +2,25 @@
 
 import contextlib
 import io
+import math
 import re
+from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 from project import ROOT
 
+from posbias.claims import AMENDED
 from posbias.errors import InputFileError
 from posbias.files import between_marks
 from posbias.papers.errata import links
+from posbias.papers.theorems import judge_statements
+from posbias.terminal import findings_table
 from posbias.verify import STATEMENTS, Reading, Statement, save_counterexamples, select, verify
+from posbias.verify.margins import compared_in
 from posbias.verify.page import BEGIN, END, first_sentence, theorems_table, update_page
+from posbias.verify.run import plain
 
 PAGE = ROOT / "docs" / "theorems.md"
 REGENERATE = (
@@ -42,25 +50,56 @@ def at_least(bound):
     )
 
 
-def test_the_table_is_that_of_the_statements():
+@pytest.fixture(scope="module")
+def findings():
     """Few instances do: a printed reading that fails brings its witness."""
+    return verify(STATEMENTS, instances=8)
+
+
+def test_the_table_is_that_of_the_statements(findings):
     assert REGENERATE in page()
-    assert page_table() == theorems_table(verify(STATEMENTS, instances=8), links())
+    assert page_table() == theorems_table(findings, links())
 
 
-def test_every_statement_has_its_row_with_the_claim_that_stands():
+def test_a_statement_has_one_verdict_wherever_it_is_printed(findings):
+    """On the page, in `posbias verify` and in `posbias paper claims`: what it asserts, and what is printed."""
     rows = [cells(line) for line in page_table().splitlines() if line.startswith("| `")]
-    expected = [
-        [
-            f"`{one.key}` {one.name}",
-            (one.corrected or one.as_printed).claim,
-            one.corrected,
-            (one.corrected and links().get(one.key)) or first_sentence(one.note),
-        ]
-        for one in STATEMENTS
+    on_page = {row[0]: row[2] for row in rows}
+    expected, lines = {}, findings_table(findings)
+    for one in STATEMENTS:
+        name = f"{one.name}, proof" if one.asserts else one.name
+        expected |= {f"`{one.key}` {one.name}": "holds"} if one.asserts else {}
+        expected[f"`{one.key}` {name}"] = AMENDED if one.corrected else "holds"
+    assert on_page == expected
+    tried = {finding.statement.key: finding for finding in findings}
+    judged = judge_statements(["wu2025", "herasimchyk2026", "kim2026"], tried)
+    for claim in list(judged):
+        key, name = claim.more["statement"], claim.claim.place
+        source = tried[key].statement.source
+        assert on_page[f"`{key}` {name}"] == claim.mark
+        assert any(re.match(rf"{re.escape(f'{source} {name}')} +{claim.mark} ", line) for line in lines)
+
+
+def test_what_fails_shows_the_numbers_that_refute_it(findings):
+    for finding in findings:
+        found, row = finding.compared, finding.as_dict()
+        assert (found is None) == (finding.verdict == "holds") == (row["counterexample"] is None)
+        if found is not None:
+            assert finding.as_printed.slack <= found.slack < -finding.statement.as_printed.tolerance
+            # as it is read again from a store
+            again = compared_in(finding.statement.as_printed.slack, plain(finding.as_printed.counterexample))
+            assert plain(asdict(again)) == row["counterexample"]
+    (decay,) = (one for one in findings if one.statement.key == "wu-4.5")
+    kept = math.exp(-1) / (1 + math.exp(-1))  # two tokens without content, m = 1
+    assert decay.compared.value == pytest.approx(1)
+    assert decay.compared.bound == pytest.approx(1 - kept)
+    np.testing.assert_allclose(decay.compared.matrix, [[1, 0], [kept, 1 - kept]])
+    text = findings_table([decay])
+    assert text[-3:] == [
+        "  counterexample: true value 1, printed bound 0.7311, in",
+        "        1      0",
+        "    0.269  0.731",
     ]
-    assert [[*row[:2], row[3]] for row in rows] == [[*row[:2], row[3]] for row in expected]
-    assert [row[2] for row in rows] == ["amended" if row[2] else "holds" for row in expected]
 
 
 @pytest.mark.parametrize(
@@ -99,11 +138,11 @@ def test_every_verdict_is_told_apart():
     assert (len(cells(head)), cells(rule), blank) == (4, ["---"] * 4, "")
     assert [cells(row) for row in rows] == [
         ["`a` One", "x |≥| 0.0", "holds", ""],
-        ["`b` Two*", "x |≥| -1.0", "amended", "a < b"],
+        ["`b` Two*", "x |≥| -1.0", AMENDED, "a < b"],
         ["`c` Three", "x |≥| 2.0", "fails", ""],
         ["`d` Four", "x |≥| 2.0", "fails", ""],
     ]
-    assert counts == "4 statements: 1 holds, 1 amended, 2 fails."
+    assert counts == f"4 statements: 1 holds, 1 {AMENDED}, 2 fails."
     told = theorems_table(verify(tried, instances=5), dict.fromkeys("abcd", "[there](x.md)")).splitlines()
     assert [cells(row)[3] for row in told[2:6]] == ["", "[there](x.md)", "", ""]
 

@@ -6,6 +6,7 @@ import pytest
 import posbias
 from posbias.plots import (
     draw_comparison,
+    draw_profiles,
     draw_variation,
     map_figure,
     new_figure,
@@ -23,7 +24,7 @@ def varied(values, tokens=512):
 
 def test_each_row_of_the_map_is_a_profile():
     given = varied([1, 2, 3])
-    ax = draw_variation(new_figure().subplots(), "depth", given)
+    ax = draw_variation(new_figure().subplots(), given, "depth")
     (mesh,) = ax.collections
     image = np.asarray(mesh.get_array()).reshape(3, BINS)
     for row, (_, profile) in zip(image, given, strict=True):
@@ -33,14 +34,14 @@ def test_each_row_of_the_map_is_a_profile():
 
 def test_a_text_shorter_than_the_map_keeps_its_positions():
     profile = Profile(np.array([0.75, 0.25]))
-    (mesh,) = draw_variation(new_figure().subplots(), "depth", [(1, profile)]).collections
+    (mesh,) = draw_variation(new_figure().subplots(), [(1, profile)], "depth").collections
     row = np.asarray(mesh.get_array()).ravel()
     np.testing.assert_allclose(row, np.repeat([1.5, 0.5], BINS // 2))
 
 
 @pytest.mark.parametrize(("values", "scale"), [([1, 10, 100, 1000], "log"), ([0, 0.1, 0.2, 0.3], "linear")])
 def test_values_spaced_by_ratios_get_a_logarithmic_axis(values, scale):
-    assert draw_variation(new_figure().subplots(), "window", varied(values)).get_yscale() == scale
+    assert draw_variation(new_figure().subplots(), varied(values), "window").get_yscale() == scale
 
 
 @pytest.mark.parametrize("count", [1, 2, 6, 20])
@@ -55,7 +56,7 @@ def test_small_multiples_show_the_first_and_the_last(count):
 
 def test_ticks_stand_at_values_that_were_tried():
     tried = [float(value) for value in np.geomspace(1, 3000, 30)]
-    ax = draw_variation(new_figure().subplots(), "window", varied(tried))
+    ax = draw_variation(new_figure().subplots(), varied(tried), "window")
     assert len(ax.get_yticks()) == 8
     assert {*ax.get_yticks()} <= {*tried}
     assert (ax.get_yticks()[0], ax.get_yticks()[-1]) == (tried[0], tried[-1])
@@ -69,6 +70,34 @@ def test_pictures_name_what_they_are_of_and_its_length():
     shares = profiles[0][1].by_share(8)
     compared = draw_comparison(new_figure().subplots(), posbias.compare(shares, shares))
     assert compared.lines[0].get_label() == "reference: bloom-176b, 32 positions"
+
+
+@pytest.mark.parametrize("count", [1, 3, 9])
+@pytest.mark.parametrize("length", [5, 60, 300])
+def test_no_legend_runs_off_or_shrinks_a_chart(count, length):
+    named = [
+        (f"{place} {'architecture ' * length}"[:length], profile) for place, profile in varied(range(count))
+    ]
+    compared = posbias.compare_all(dict(named), named[0][1])
+    for draw, given in ((draw_profiles, named), (draw_comparison, compared)):
+        figure = new_figure(6.4, 3.6)
+        ax = draw(figure.subplots(), given)
+        figure.draw_without_rendering()
+        legend, whole = ax.get_legend().get_window_extent(), figure.bbox
+        assert legend.x0 >= whole.x0
+        assert legend.x1 <= whole.x1
+        assert legend.y1 <= whole.y1 + 1
+        assert ax.get_window_extent().height > 2.4 * figure.dpi
+
+
+def test_several_predictions_show_the_band_of_each():
+    alibi = posbias.Layer(heads=2, positional=posbias.ALiBi())
+    named = [(str(depth), posbias.predict(posbias.Architecture(depth, (alibi,)), 64)) for depth in (2, 24)]
+    bands = draw_profiles(new_figure().subplots(), named).collections
+    assert len(bands) == 2
+    for band, (_, profile) in zip(bands, named, strict=True):
+        edge = band.get_paths()[0].vertices[:, 1].max()
+        assert edge == pytest.approx(64 * profile.attrs["band"].high.max())
 
 
 def test_a_map_shows_both_ends_over_two_quantities():

@@ -2,12 +2,14 @@
 
 Packed, the running text is tokenised once, without special tokens, and cut into windows that do not overlap
 (a text of over a million characters is tokenised in pieces).
-Not packed, every prompt is the beginning of another document. A seeded draw without replacement takes as
-many as asked; it depends on the text, the tokenizer, the lengths and the seed, and on nothing else measured.
+Not packed, every prompt is the beginning of another document. Either begins with the special tokens that the
+tokenizer writes before a text, if any (`bos_of`), which count among its tokens. A seeded draw without
+replacement takes as many as asked; it depends on the text, the tokenizer, the lengths and the seed, and on
+nothing else measured.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from jaxtyping import Int
 
 from posbias import seeds
 from posbias.arguments import whole
-from posbias.errors import InputFileError
+from posbias.errors import InputFileError, InvalidValueError
 from posbias.measurement.texts.corpora import BUNDLED, read_text
 from posbias.measurement.texts.documents import Text
 from posbias.signatures import typed
@@ -23,7 +25,7 @@ from posbias.signatures import typed
 # a tokenizer takes about 150 bytes of memory for each character
 _PIECE = 1_000_000
 
-__all__ = ["BUNDLED", "Prompts", "Text", "check_counts", "prompts_from", "read_text"]
+__all__ = ["BUNDLED", "Prompts", "Text", "bos_of", "check_counts", "prompts_from", "read_text"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,35 @@ def check_counts(tokens: int, prompts: int, seed: int) -> None:
 
 
 @typed
+def bos_of(tokenizer: Any, text: Text, bos: bool | None = None) -> tuple[int, ...]:
+    """Ids of the special tokens that begin a prompt: by default those that the tokenizer writes before a text.
+
+    An encoder's are its [CLS]; what is written after a text ([SEP], EOS) is left out, since prompts are cut from
+    longer texts. True: its BOS (or [CLS]) also where it writes none; False: none. Raises `InvalidValueError` for
+    True without such a token, and for a tokenizer that changes a text's tokens where it adds its own.
+    """
+    if bos is False:
+        return ()
+    sample = next((one for one in text.documents if one.strip()), "a")[:200]
+    plain, full = (
+        tokenizer(sample, add_special_tokens=added, verbose=False)["input_ids"] for added in (False, True)
+    )
+    starts = (k for k in range(len(full) - len(plain) + 1) if full[k : k + len(plain)] == plain)
+    before = next(starts, None)
+    if before is None:
+        raise InvalidValueError(
+            "bos: expected False (--no-bos) for a tokenizer that changes a text's own tokens, got None"
+        )
+    if before or bos is None:
+        return tuple(full[:before])
+    names = ("bos_token_id", "cls_token_id")
+    known = [one for name in names if (one := getattr(tokenizer, name, None)) is not None]
+    if not known:
+        raise InvalidValueError("bos: expected False or None for a tokenizer without a BOS token, got True")
+    return (known[0],)
+
+
+@typed
 def prompts_from(
     tokenizer: Any,
     text: Text,
@@ -66,25 +97,34 @@ def prompts_from(
     packed: bool = True,
     scramble: bool = False,
     minimum_tokens: int | None = None,
+    bos: tuple[int, ...] = (),
 ) -> Prompts:
     """Draw `prompts` prompts of `tokens` tokens from a text, without replacement.
 
     `packed`: windows of the running text; else the beginnings of documents, one prompt each. `minimum_tokens`:
     documents shorter than this are left out (default: none when packed, else those shorter than `tokens`).
-    `scramble`: shuffle the tokens of each prompt by the seed, which leaves the architecture and takes the
-    content's order; the prompts drawn are the same, token for token.
+    `bos`: ids that every prompt begins with, counted among its `tokens` (`bos_of`). `scramble`: shuffle the
+    tokens of each prompt by the seed, which leaves the architecture and takes the content's order; the prompts
+    drawn are the same, token for token.
 
     Raises `InputFileError` when the text has fewer windows or documents than asked, `InvalidValueError` for
     bad counts.
     """
     check_counts(tokens, prompts, seed)
+    if len(bos) >= tokens:
+        raise InvalidValueError(
+            f"tokens: expected more than the {len(bos)} that begin a prompt, got {tokens}"
+        )
+    tokens -= len(bos)
     if minimum_tokens is None:
         minimum_tokens = 0 if packed else tokens
     else:
         whole("minimum_tokens", minimum_tokens, 1 if packed else tokens)
     draw = _windows if packed else _beginnings
     drawn = draw(tokenizer, text, tokens, prompts, seed, minimum_tokens)
-    return _scrambled(drawn, seed) if scramble else drawn
+    drawn = _scrambled(drawn, seed) if scramble else drawn
+    begins = np.tile(np.array(bos, np.int64), (prompts, 1))
+    return replace(drawn, ids=np.hstack([begins, drawn.ids])) if bos else drawn
 
 
 def _windows(tokenizer: Any, text: Text, tokens: int, prompts: int, seed: int, minimum: int) -> Prompts:

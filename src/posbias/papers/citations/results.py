@@ -189,7 +189,7 @@ def _of_table(data: Table, path: Path) -> Uses:
         return
     keys = ", ".join(map(str, list(data)[:4])) or "none"
     known = (*_ARCHITECTURE, *_TRAINING, *_OTHER)
-    hint = next((close for key in data if (close := nearest(str(key), known))), "")
+    hint = next((close for key in data if (close := nearest(str(key), known, data))), "")
     raise InputFileError(f"{path}: of no known kind (keys {keys}), {NEEDED}{hint}")
 
 

@@ -56,7 +56,7 @@ def _slack_floor(hidden: Any, query: Any, key: Any, positional: Any, width: int,
         high, low = (np.where(allowed, positional, fill) for fill in (-np.inf, np.inf))
         ranges = high.max(axis=1) - low.min(axis=1)
         floor = residual_bounds.softmax_floor(int(allowed.sum(axis=1).max()), M, float(ranges.max()))
-    return room(floor, residual_bounds.smallest_admitted(kernel, allowed))
+    return room(floor, residual_bounds.smallest_admitted(kernel, allowed), kernel, lower=True)
 
 
 UPDATE = "networks under Assumptions 5.1 and 5.2 with the residual update of Section 3, written with W_V"

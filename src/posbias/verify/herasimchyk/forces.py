@@ -14,7 +14,7 @@ from numpy.random import Generator
 from posbias import stochastic_order
 from posbias.theory.rollout.kernel import masked_softmax
 from posbias.verify.herasimchyk import draws
-from posbias.verify.margins import Stack, distances, rollout_row
+from posbias.verify.margins import Stack, distances, dominance, rollout_row
 from posbias.verify.statement import OURS, ROUNDING, Instance, Statement, statement
 
 
@@ -34,7 +34,7 @@ def slack_depth(kernels: Stack, mixing: Any, width: int | None = None) -> float:
     """Least gain of any prefix from one depth to the next, the input (depth 0) included."""
     rows = [rollout_row(kernels[:depth], mixing[:depth]) for depth in range(1, len(mixing) + 1)]
     start = np.eye(len(rows[0]))[-1]
-    return min(float(stochastic_order.dominance(*pair)) for pair in zip([start, *rows], rows, strict=False))
+    return min(dominance(*pair) for pair in zip([start, *rows], rows, strict=False))
 
 
 def _draw_schedules(rng: Generator, edge: bool) -> Instance:
@@ -49,7 +49,7 @@ def _draw_schedules(rng: Generator, edge: bool) -> Instance:
 
 
 def _slack_schedules(kernels: Stack, mixing: Any, larger_mixing: Any) -> Any:
-    return stochastic_order.dominance(rollout_row(kernels, mixing), rollout_row(kernels, larger_mixing))
+    return dominance(rollout_row(kernels, mixing), rollout_row(kernels, larger_mixing))
 
 
 def draw_encoding(rng: Generator, edge: bool) -> Instance:
@@ -76,7 +76,7 @@ def _slack_encoding(content: Any, positional: Any, mixing: Any, width: int) -> A
     allowed = draws.admitted(content.shape[-1], width)
     logits = (content, content + positional[:, None])
     plain, biased = (masked_softmax(each, allowed).mean(axis=1) for each in logits)
-    return stochastic_order.dominance(rollout_row(biased, mixing), rollout_row(plain, mixing))
+    return dominance(rollout_row(biased, mixing), rollout_row(plain, mixing))
 
 
 def _draw_diagonal(rng: Generator, edge: bool) -> Instance:
@@ -110,7 +110,7 @@ def _content_row(diagonal: Any, positional: Stack, mixing: Any, width: int, quer
 def _slack_diagonal(diagonal: Any, **layers: Any) -> Any:
     with_content, without = _content_row(diagonal, **layers), _content_row(0 * diagonal, **layers)
     pair = (with_content, without) if (diagonal >= 0).all() else (without, with_content)
-    return stochastic_order.dominance(*pair)
+    return dominance(*pair)
 
 
 def _draw_raised(rng: Generator, edge: bool) -> Instance:
@@ -155,9 +155,7 @@ def _draw_raised_monotone(rng: Generator, edge: bool) -> Instance:
 
 
 def _slack_raised(diagonal: Any, larger_diagonal: Any, **layers: Any) -> Any:
-    return stochastic_order.dominance(
-        _content_row(larger_diagonal, **layers), _content_row(diagonal, **layers)
-    )
+    return dominance(_content_row(larger_diagonal, **layers), _content_row(diagonal, **layers))
 
 
 FORCES: tuple[Statement, ...] = (

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from posbias import stochastic_order
 from posbias.theory.rollout.kernel import masked_softmax
 from posbias.verify.herasimchyk import draws
-from posbias.verify.margins import Matrix, Stack, rollout_row, rollouts
+from posbias.verify.margins import Matrix, Stack, dominance, least, rollout_row, rollouts
 from posbias.verify.statement import OURS, ROUNDING, Instance, Statement, both_readings, statement
 
 STEP_SIZE = 1e-30
@@ -38,7 +37,7 @@ def _ordered_monotone(rng: Generator, shape: tuple[int, int], edge: bool) -> tup
 
 
 def _slack_families(later: Stack, earlier: Stack, mixing: Any) -> Any:
-    return stochastic_order.dominance(rollout_row(later, mixing), rollout_row(earlier, mixing))
+    return dominance(rollout_row(later, mixing), rollout_row(earlier, mixing))
 
 
 def _draw_row(rng: Generator, edge: bool) -> Instance:
@@ -88,7 +87,8 @@ def _slack_order(kernels: Stack, mixing: Any, width: int, corrected: bool) -> fl
     row = np.eye(kernels.shape[-1])[-1]
     for layer in reversed(layers) if corrected else layers:
         row = row @ layer
-    return -float(np.abs(row - rollouts(np.stack(layers))[-1, -1]).max())
+    product = rollouts(np.stack(layers))[-1]
+    return least(-np.abs(row - product[-1]), product[-1], row, product)
 
 
 STEP = "a step of the proof as it is printed, not the proposition, which stands"

@@ -70,7 +70,7 @@ def _slack_collapse(**deep: Any) -> float:
     """Everything at j and later, and so P_ij and 1 − P_i0, against exp(−jεΣλ), at every depth."""
     products, mixing, floor = deep_rollouts(**deep)
     bound = [residual_bounds.exponential_bound(mixing, floor, j) for j in range(1, products.shape[-1])]
-    return room(suffixes(products)[:, 1:].T, bound)
+    return room(suffixes(products)[:, 1:].T, bound, products[-1])
 
 
 def _slack_attention_only(**deep: Any) -> float:

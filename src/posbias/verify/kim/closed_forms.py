@@ -60,7 +60,7 @@ def definition(reading: ReadingName, theorem: bool = False, **model: Any) -> flo
         scores = isotropic_scores(tokens, dimension, reading=reading)
     else:
         scores = second_layer_scores(**model, reading=reading)
-    margins = [room(np.diag(scores, -1), np.diag(scores)[1:]), float(np.diag(scores, -1).min() > 0.0)]
+    margins = [room(np.diag(scores, -1), np.diag(scores)[1:], scores), float(np.diag(scores, -1).min() > 0.0)]
     if tokens > 2:
         rises = np.diff(log_key_factors(**model, reading=reading)[:-1])
         unit = (1.0 - anisotropy) * cross_weight(dimension, anisotropy, reading=reading)
@@ -72,7 +72,7 @@ def grows_with_anisotropy(**model: Any) -> float:
     """h(j)/h(0) at some α below that at α = 0."""
     grown = log_key_factors(**model, reading="published")[-1]
     isotropic = log_key_factors(**{**model, "anisotropy": 0.0}, reading="published")[-1]
-    return room(isotropic, grown)
+    return room(isotropic, grown, lower=True)
 
 
 def growth_bounded(tokens: int, dimension: int, anisotropy: float, residual: bool) -> float:

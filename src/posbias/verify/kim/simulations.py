@@ -24,6 +24,7 @@ from posbias.theory.closed_forms.layernorm import (
     recency_margin,
 )
 from posbias.verify.kim.closed_forms import strict
+from posbias.verify.margins import least
 from posbias.verify.statement import Instance
 
 SIGMAS = 5.0
@@ -96,7 +97,8 @@ def _agreement(drawn: Float[np.ndarray, "sample"], predicted: float, dimension: 
     """
     error = float(drawn.std(ddof=1)) / math.sqrt(drawn.size)
     allowed = DEVIATION / dimension + SIGMAS * error / abs(predicted)
-    return min(allowed, 1.0) - abs(float(drawn.mean()) / predicted - 1.0)
+    off = abs(float(drawn.mean()) / predicted - 1.0)
+    return least(min(allowed, 1.0) - off, drawn.mean(), predicted)
 
 
 def recency_shares(scores: LayerScores) -> Float[np.ndarray, "sample"]:
@@ -113,7 +115,9 @@ def recency_shares(scores: LayerScores) -> Float[np.ndarray, "sample"]:
 
 def one_draw(dimension: int, **drawn: Any) -> float:
     """The margin of Definition 1 on the scores of one input."""
-    return recency_margin(simulated_scores(dimension=dimension, **drawn)[1, 0]) / math.sqrt(dimension)
+    scores = simulated_scores(dimension=dimension, **drawn)[1, 0]
+    margin = recency_margin(scores)
+    return least(margin / math.sqrt(dimension), margin, 0.0, scores)
 
 
 def _row_rises(scores: LayerScores) -> Float[np.ndarray, "sample row"]:
@@ -174,7 +178,8 @@ def _probability(layer: int, **drawn: Any) -> tuple[float, float]:
 def close_to_half(**drawn: Any) -> float:
     """The recency probability, against one half."""
     probability, error = _probability(**drawn)
-    return (NEAR_HALF + SIGMAS * error - abs(probability - 0.5)) / (NEAR_HALF + SIGMAS * error)
+    allowed = NEAR_HALF + SIGMAS * error
+    return least((allowed - abs(probability - 0.5)) / allowed, probability, 0.5)
 
 
 def primacy_from_layer_three(layer: int, seed: int, samples: int, **model: Any) -> float:

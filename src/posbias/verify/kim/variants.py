@@ -18,6 +18,7 @@ from posbias.simulation.model import RecencyModel
 from posbias.simulation.token_space import embeddings, layer_scores
 from posbias.simulation.variants import Variant, draw_inputs, draw_weights, recency_share, run_layers
 from posbias.verify.kim.simulations import SIGMAS, recency_shares
+from posbias.verify.margins import least
 from posbias.verify.statement import OURS, Instance, Statement, statement
 
 OFF = 0.2
@@ -90,7 +91,8 @@ def _single_and_several(
 def _same_probability(**drawn: Any) -> float:
     shares = [recency_share(scores) for scores in _single_and_several(**drawn)]
     allowed = APART + SIGMAS * math.hypot(*(one.std(ddof=1) / math.sqrt(one.size) for one in shares))
-    return 1.0 - abs(float(shares[0].mean() - shares[1].mean())) / allowed
+    one, several = (float(share.mean()) for share in shares)
+    return least(1.0 - abs(one - several) / allowed, several, one)
 
 
 def _same_rise(**drawn: Any) -> float:

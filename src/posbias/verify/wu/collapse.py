@@ -12,7 +12,7 @@ import numpy as np
 
 from posbias.theory.closed_forms import collapse_bounds
 from posbias.theory.closed_forms.residual_bounds import smallest_admitted
-from posbias.verify.margins import Stack, below, rollouts, suffixes
+from posbias.verify.margins import Stack, below, least, rollouts, suffixes
 from posbias.verify.statement import STEP, Statement, both_readings, statement
 from posbias.verify.wu import draws
 
@@ -78,7 +78,7 @@ def _slack_few_layers(kernels: Stack, size: int, depth: int, corrected: bool) ->
     if not corrected:
         few = largest[: collapse_bounds.hops(tokens, size)]
         t = np.arange(len(few))[:, None]
-        return below(few, (t + 1) / (size - 1) * math.log1p(-floor))
+        return below(few, (t + 1) / (size - 1) * math.log1p(-floor), P)
     blocks = [collapse_bounds.log_window_bound(floor, j, tokens, size, len(P)) for j in range(1, tokens)]
     return min(below(largest, math.log1p(-floor)), below(suffixes(P)[:, 1:], np.stack(blocks, axis=1)))
 
@@ -98,7 +98,8 @@ def _slack_ratio(kernels: Stack, size: int, depth: int, corrected: bool) -> floa
     for i in range(P.shape[-1]):
         last = max(i + 1, length) if corrected else min(i + 1, length)
         ratio = P[1:, i, :length, None] / P[1:, i, None, :length]
-        slack = min(slack, float(np.min(1 - bottom[:last].min(axis=0) / ratio, initial=1.0)))
+        printed = bottom[:last].min(axis=0)
+        slack = min(slack, least(1 - printed / ratio, ratio, printed, P[1:]))
     return slack
 
 

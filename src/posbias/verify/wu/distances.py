@@ -14,6 +14,7 @@ from numpy.random import Generator
 from scipy.special import loggamma
 
 from posbias.theory.closed_forms import critical_distances
+from posbias.verify.margins import least
 from posbias.verify.statement import OURS, Instance, Statement, both_readings, statement
 
 
@@ -33,7 +34,8 @@ def _slack_peak(depth: int, rate: float) -> float:
 
     around = np.concatenate([np.arange(math.ceil(star) + 3.0), np.linspace(max(0.0, star - 1), star + 1, 41)])
     rises = (math.log1p(t) - rate) if t else -rate
-    return min(float(height(star) - height(around).max()), rises)
+    highest = height(around).max()
+    return min(least(height(star) - highest, highest, height(star)), rises)
 
 
 def _slack_stirling(depth: int, rate: float) -> float:
@@ -60,7 +62,7 @@ def _slack_monotone(depth: int, rate: float, corrected: bool) -> float:
     """How much L rises at first; corrected, whether it does where t > e^m − 1 and only there."""
     first = math.log(depth) - rate
     if not corrected:
-        return first
+        return least(first, first, 0.0)
     heights = _heights(depth, rate * np.arange(2 * critical_distances.modal_distance(depth, rate) + 6))
     rises = bool((np.diff(heights) > 0).any())
     return abs(first) if rises == (depth - 1 > math.expm1(rate)) else -abs(first)
@@ -99,7 +101,7 @@ def _slack_printed_root(depth: int, angle: float) -> float:
     # that equation is the right one for √θ in place of θ
     x = critical_distances.rope_critical_distance(t + 1, math.sqrt(angle))
     rise, fall = math.log1p(t / x), 2 * angle**2 * x
-    return -abs(rise - fall) / max(rise, fall)
+    return least(-abs(rise - fall) / max(rise, fall), rise, fall)
 
 
 def _slack_root(depth: int, angle: float) -> float:
