@@ -57,7 +57,7 @@ def read_positions(table: Table, path: Path, choice: Choice) -> Curves:
     lengths = np.full(len(table), math.nan) if length is None else _lengths(table[length])
     files = table.index.str.replace(r": (line|entry) \d+$", "", regex=True)
     cells = pd.DataFrame({"length": lengths, "place": places, "file": files})
-    answers, score, scale = _answers(table, choice, bool(cells.duplicated().any()))
+    answers, score, scale = _answers(table, choice)
     trial = None if scale == "counts" else _trial(table, choice, {place, score, length})
     once: Table = cells.drop_duplicates()
     again = once[once.duplicated(["length", "place"], keep=False)]
@@ -105,7 +105,7 @@ def _place(table: Table, choice: Choice) -> str:
     return place if orders[0] == orders[1] else depth
 
 
-def _answers(table: Table, choice: Choice, repeated: bool) -> tuple[Table, str, str]:
+def _answers(table: Table, choice: Choice) -> tuple[Table, str, str]:
     """Each answer's row of the table and score (0 to 1), with the column that has it and what scale that was."""
     import pandas as pd
 
@@ -125,9 +125,6 @@ def _answers(table: Table, choice: Choice, repeated: bool) -> tuple[Table, str, 
         raise InputFileError(
             f"{table.index[at]}: {column}: expected {what}, got {right[at]:g} of {total[at]:g}"
         )
-    if repeated and right.max() <= 1 < total.max():
-        what = f"right answers of a total or one answer in each row, not {column} of 0 and 1 with a total"
-        raise undecided(table, what, f"score={column} (for answers; with total=COLUMN for counts)")
     draw = np.random.default_rng(0)  # which of the answers were right is not known: they stand in any order
     scores = [draw.permutation(np.arange(of) < some) for some, of in zip(right, total, strict=True)]
     rows = np.repeat(np.arange(len(table)), total.astype(int))
@@ -156,6 +153,9 @@ def _counts(table: Table, choice: Choice) -> tuple[np.ndarray, np.ndarray, str] 
     share = column_of(table, "score", NAMES["score"] + NAMES["share"])
     if count is not None and (numbers(table[count]) % 1 == 0).all():
         right = numbers(table[count])
+        if right.max() <= 1 < asked.max() and "total" not in choice.columns:
+            what = f"right answers of a total, or one answer in each row, not {count} of 0 and 1 with a total"
+            raise undecided(table, what, f"score={count} (for answers; with total=COLUMN for counts)")
         if share is not None and abs(scores_of(table[share], choice)[0] - right / asked).max() > ROUNDED:
             raise undecided(table, f"{share} to be {count} of all, which it is not", f"score={share}")
         return right, asked, count
