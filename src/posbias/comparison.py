@@ -18,7 +18,6 @@ from posbias.agreement import SCORES, Agreement, Score, same_prompts
 from posbias.arguments import whole
 from posbias.errors import InvalidValueError
 from posbias.held_out import Fold
-from posbias.lazy import need
 from posbias.paired_scores import Difference, Judge, Scored, differences_of, mean_agreement, up_to_query
 from posbias.profile import Profile, harmonic, uniform
 from posbias.reliability import Reliability, paired_ceiling, reliability
@@ -127,9 +126,8 @@ class Comparison:
     def to_dataframe(self) -> "pd.DataFrame":
         """A row for each profile, baseline and bound of noise; columns `role` and each score with its interval.
 
-        An interval's ends are named SCORE_low and SCORE_high. Raises `MissingPackageError` without pandas.
+        An interval's ends are named SCORE_low and SCORE_high.
         """
-        need("pandas", work="Comparison.to_dataframe", extra="measure")
         import pandas as pd
 
         rows = []

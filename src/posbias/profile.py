@@ -19,10 +19,9 @@ from posbias.curves import at_shares, blocks, least_stretch, ranks, spearman, wa
 from posbias.deprecated import renamed_fields
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
-from posbias.lazy import need
 from posbias.signatures import typed
 from posbias.summary import Summary, at_ends, summarise, verdict_of
-from posbias.telling import doubts
+from posbias.telling import doubts, intervals, of_counts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -169,6 +168,18 @@ class Profile:
         """The number of positions."""
         return self.mass.size
 
+    @property
+    def limits(self) -> tuple[Float[np.ndarray, "position"], Float[np.ndarray, "position"]] | None:
+        """The 95 % interval of each number, low ends and high ends; None where it has no error.
+
+        Of `attrs["counts"]` (right answers and all, by place) Wilson's, else those of `posbias.telling`.
+        """
+        if "counts" in self.attrs:
+            return of_counts(self.attrs["counts"])
+        if self.se is None or self.samples is None or len(self.samples) < 2:
+            return None
+        return intervals(self.mass, np.asarray(self.se), len(self.samples), self.kind)
+
     @cached_property
     def cumulative(self) -> Float[np.ndarray, "position"]:
         """Prefix mass: what positions 0 … j hold together. Raises `InvalidValueError` unless it is a mass."""
@@ -313,12 +324,12 @@ class Profile:
         samples = None if self.samples is None else at_shares(np.asarray(self.samples), shares, total=total)
         about = dict(self.attrs) | {"positions": self.tokens}
         about.pop("band", None)
+        about.pop("counts", None)
         mass = at_shares(self.mass, shares, total=total)
         return replace(self, mass=mass, query=shares - 1, samples=samples, se=None, attrs=about)
 
     def to_series(self) -> "pd.Series":
-        """The numbers as a pandas Series over positions. Raises `MissingPackageError` without pandas."""
-        need("pandas", work="Profile.to_series", extra="measure")
+        """The numbers as a pandas Series over positions."""
         import pandas as pd
 
         return pd.Series(self.mass, pd.RangeIndex(self.tokens, name="position"), name=self.measures)

@@ -87,6 +87,17 @@ def intervals(
     return np.maximum(least, values - reach), np.minimum(most, values + reach)
 
 
+def of_counts(
+    counts: Sequence[Sequence[int]],
+) -> tuple[Float[np.ndarray, "position"], Float[np.ndarray, "position"]]:
+    """The 95 % interval of each share, of right answers and all of them: low ends, high ends (Wilson 1927)."""
+    right, of = np.array(counts, dtype=np.float64).T
+    share, z = right / of, t_95(math.inf)
+    middle = (share + z**2 / (2 * of)) / (1 + z**2 / of)
+    half = z / (1 + z**2 / of) * np.sqrt(share * (1 - share) / of + z**2 / (4 * of**2))
+    return np.maximum(0.0, middle - half), np.minimum(1.0, middle + half)
+
+
 def not_told(prompts: int, questions: Sequence[str]) -> list[str]:
     """A sentence that so many prompts do not tell whether each of these is so; none without questions."""
     return (

@@ -445,7 +445,15 @@ def of_profiles() -> list[Call]:
             },
         ),
         Call(posbias.load_profile, {"path": arg("x.json")}),
-        Call(posbias.read, {"path": arg(str(NEEDLE)), "model": arg(None, "None")}),
+        Call(
+            posbias.read,
+            {
+                "path": arg(str(NEEDLE)),
+                "model": arg(None, "None"),
+                "tokens": arg("all"),
+                "columns": arg(None, "None", "empty"),
+            },
+        ),
         Call(posbias.prior_normalised, {"attributions": arg(PROFILE), "prior": arg(PROFILE)}),
     ]
 

@@ -1,16 +1,12 @@
 """Results made elsewhere that nobody would write: each is read, or refused in a line, without a warning of NumPy.
 
 Real files (`tests/elsewhere`) have bytes, values or cells changed; others are drawn from what their readers know.
-What reading takes of memory is counted in `reading.py`.
 """
 
-import base64
 import gzip
 import io
 import json
-import struct
 import tempfile
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_binary_files import changes
 from test_headers import JSON
-from whole_files import HUGE
 
 from posbias.imports import FORMATS
-from posbias.imports.lm_eval import PLACES
-from posbias.imports.positions import MASSES, RATES, SIGNED, TRIALS
+from posbias.imports.columns import NAMES
 
 HERE = Path(__file__).parents[1] / "elsewhere"
 REAL = {
     str(path.relative_to(HERE)): path.read_bytes() for path in sorted(HERE.rglob("*.*")) if path.is_file()
 }
-REAL = {name: held for name, held in REAL.items() if not name.endswith(".md")}
+REAL = {name: held for name, held in REAL.items() if not name.endswith((".md", "cases.json"))}
 RECORDS = [name for name in REAL if name.endswith((".json", ".jsonl"))]
 NUMBERS = st.one_of(
     st.integers(-2, 12),
@@ -103,9 +97,8 @@ def test_a_real_file_with_values_changed(reader, name, steps, line):
     tried(reader, "\n".join(lines).encode(), Path(name).name)
 
 
-COLUMNS = sorted(
-    {name for form in FORMATS for names in form.needs for name in names} | {*TRIALS, *PLACES, "model"}
-)
+COLUMNS = sorted({name for form in FORMATS for names in form.needs for name in names})
+COLUMNS += [*NAMES["trial"], *NAMES["total"], "model"]
 CELLS = st.one_of(
     NUMBERS, st.sampled_from(["a", "b", "x a b", ""]), st.lists(st.text("ab", max_size=2), max_size=3)
 )
@@ -137,50 +130,22 @@ def test_records_of_known_columns(reader, rows, suffix, report):
     tried(reader, content, f"given{suffix}", "import" if report else "report")
 
 
-TYPES = st.sampled_from(
-    ["<f8", "<f4", ">f8", "<f2", "|b1", "<i8", "|u1", "<c16", "|O", "|S0", "<U3", "<M8", "x"]
-)
-SHAPES = st.lists(st.integers(0, 4) | st.sampled_from([*HUGE, 2**70, -1, 10**30]), max_size=6)
-
-
-@st.composite
-def numpy_files(draw):
-    """A file of NumPy's format whose header may say anything."""
-    shape, kind = draw(SHAPES), draw(TYPES)
-    header = {"descr": kind, "fortran_order": draw(st.booleans()), "shape": tuple(shape)}
-    text = (
-        repr(header)
-        if draw(st.booleans())
-        else draw(st.sampled_from(["(" * 9999, "{}", "-" * 9000 + "1", "1,"]))
-    )
-    text = text.encode().ljust(draw(st.integers(0, 128))) + b"\n"
-    version = draw(st.sampled_from([1, 1, 2, 3, 9]))
-    size = draw(st.none() | st.sampled_from([0, 2**16 - 1]))
-    length = struct.pack("<H" if version == 1 else "<I", len(text) if size is None else size)
-    numbers = draw(st.sampled_from([0.0, 0.5, 1.0, np.nan, np.inf, 1e308, -1e308, 5e-324]))
-    data = np.full(draw(st.integers(0, 300)), numbers).tobytes()
-    return b"\x93NUMPY" + bytes([version, 0]) + length + text + data
-
-
-@given(
-    content=numpy_files(),
-    name=st.sampled_from(["attentions", "attributions", "layer_0"]),
-    packed=st.booleans(),
-)
-def test_numpy_by_grammar(reader, content, name, packed):
-    if not packed:
-        return tried(reader, content, "given.npy")
-    whole = io.BytesIO()
-    with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr(f"{name}.npy", content)
-    return tried(reader, whole.getvalue(), "given.npz")
-
-
 @given(
     array=st.integers(3, 5).flatmap(
         lambda size: st.lists(st.lists(NUMBERS, min_size=size, max_size=size), min_size=3)
     ),
-    column=st.sampled_from([*RATES, *SIGNED, *MASSES, "captum", "attributions", "attentions"]),
+    column=st.sampled_from(
+        [
+            "score",
+            "accuracy",
+            "correct",
+            *NAMES["signed"],
+            *NAMES["mass"],
+            "captum",
+            "attributions",
+            "attentions",
+        ]
+    ),
     kind=st.sampled_from(["f8", "f4", "f2", "i8", "u1"]),
     change=st.none() | changes(),
 )
@@ -207,59 +172,3 @@ def test_numbers_of_any_size(reader, array, column, kind, change):
         np.savez_compressed(whole, **held)
         content = whole.getvalue()
     tried(reader, content if change is None else change(content), name)
-
-
-@given(
-    header=st.fixed_dictionaries({}, optional={"a": JSON, "b": JSON})
-    | st.fixed_dictionaries(
-        {
-            "a": st.fixed_dictionaries(
-                {
-                    "dtype": st.sampled_from(["F64", "F32", "x"]) | JSON,
-                    "shape": SHAPES | JSON,
-                    "data_offsets": st.lists(NUMBERS, max_size=3),
-                }
-            )
-        }
-    )
-    | JSON,
-    length=st.none() | st.sampled_from(HUGE),
-    data=st.binary(max_size=64),
-)
-def test_arrays_within_attributions(reader, header, length, data):
-    """inseq has safetensors in base64 within its JSON."""
-    text = json.dumps(header).encode()
-    held = struct.pack("<Q", len(text) if length is None else length) + text + data
-    sequence = {"target_attributions": base64.b64encode(held).decode(), "attr_pos_start": 3}
-    told = {"info": {}, "sequence_attributions": [{"attributes": sequence}]}
-    tried(reader, spelt({"__instance_type__": [], "attributes": told}), "given.json")
-
-
-CURVE = {
-    "model": "m",
-    "job": {"task": "keys", "pairs": 5},
-    "rule": "first",
-    "able": True,
-    "words": 100.0,
-    "found": [[1, 0, 0], [1, 0, 1], [0, 1, 1]],
-}
-PREDICTION = {
-    "profile": [0.5, 0.25, 0.125],
-    "lost": 0.125,
-    "kind": "mass",
-    "query": 2,
-    "measures": "rollout",
-    "left_out": ["a part"],
-    "tokens": 3,
-    "architecture": {"name": "m"},
-    "calibration": {"model": "m", "tokens": 3},
-}
-
-
-@given(asked=st.booleans(), steps=STEPS)
-def test_what_we_write_with_values_changed(reader, asked, steps):
-    data = {"schema": "retrieve-answers/1", "curves": [CURVE]} if asked else PREDICTION
-    for which, what, value in steps:
-        known = places(data)
-        data = put(data, known[which % len(known)], what, value)
-    tried(reader, spelt(data), "retrieval.json")

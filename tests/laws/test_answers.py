@@ -464,6 +464,20 @@ def test_documents_are_read_also_as_liu_et_al_wrote_them(tmp_path):
     assert three == DocumentSet("q", ("b", "d"), ("c", "a"), (("x",), ("y",)))
 
 
+def test_documents_and_answers_are_read_from_csv_too(tmp_path):
+    lists = """q,"['a', 'b', 'c']",1,"[""x"", ""y""]"\n"""
+    (tmp_path / "lists.csv").write_text(f"question,documents,gold,answers\n{lists}")
+    (tmp_path / "columns.csv").write_text(
+        "question,document_2,document_10,document_1,gold,answer\nq,b,c,a,1,x\n"
+    )
+    assert read_document_sets(tmp_path / "lists.csv") == (
+        DocumentSet("q", ("a", "c"), ("b",), (("x", "y"),)),
+    )
+    assert read_document_sets(tmp_path / "columns.csv") == (DocumentSet("q", ("a", "c"), ("b",), (("x",),)),)
+    (tmp_path / "answers.csv").write_text("id,answer\na,12\nb,c\n")
+    assert read_answers(tmp_path / "answers.csv") == {"a": "12", "b": "c"}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "key"),
     [

@@ -1,6 +1,5 @@
 """Results made elsewhere: real files give what a plain loop over them gives; hostile ones are refused."""
 
-import csv
 import gzip
 import io
 import json
@@ -10,6 +9,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,8 +17,9 @@ from scipy.stats import t
 
 import posbias
 from posbias.errors import InputFileError, InvalidValueError
-from posbias.imports import FORMATS
-from posbias.imports.trials import Answer, rates
+from posbias.imports import FORMATS, read_curves
+from posbias.imports.columns import Choice
+from posbias.imports.trials import rates
 from posbias.normalised import prior_normalised, residuals, sentence
 from posbias.profile import Profile
 
@@ -39,18 +40,9 @@ def means(pairs):
     return [sum(found[place]) / len(found[place]) for place in sorted(found)]
 
 
-def written(folder, name, rows):
-    """A CSV of dictionaries."""
-    with (folder / name).open("w", newline="") as file:
-        table = csv.DictWriter(file, list(rows[0]))
-        table.writeheader()
-        table.writerows(rows)
-    return folder / name
-
-
 @pytest.mark.parametrize("name", RATES)
 def test_scores_become_rates_with_an_error(name):
-    profile = posbias.read(HERE / name)
+    profile = posbias.read(HERE / name, tokens="all")
     assert profile.kind == "rate"
     assert len(profile.samples) > 1
     assert np.allclose(profile.samples.mean(axis=0), profile.mass, rtol=0, atol=1e-12)
@@ -72,37 +64,19 @@ def test_attributions_become_signed_numbers_with_an_error(name):
     assert (profile.se > 0).all()
 
 
-@pytest.mark.parametrize(
-    ("column", "value", "right", "wrong", "trial"),
-    [
-        ("gold_position", "correct", "True", "False", "question_id"),
-        ("Gold Position", "is_correct", "1", "0", "Query ID"),
-        ("gold_place", "correct", "true", "false", None),
-    ],
-)
-def test_an_evaluators_table_is_recognised_by_its_columns(tmp_path, column, value, right, wrong, trial):
-    hits = np.random.default_rng(5).integers(0, 2, size=(6, 4))
-    rows = [
-        {"model": "m", column: place, value: right if hits[k, place] else wrong}
-        | ({trial: f"q{k}"} if trial else {})
-        for k in range(6)
-        for place in range(4)
-    ]
-    profile = posbias.read(written(tmp_path, "mine.csv", rows))
-    assert profile.samples.tolist() == hits.tolist()
-    assert (profile.kind, profile.name) == ("rate", "m")
-    name = column.lower().replace(" ", "_")
-    said = f"numbers by position: 24 of {value} at 4 places of {name}, shares"
-    assert profile.attrs["read_as"] == said
-
-
-def test_a_needle_run_is_the_mean_over_context_lengths():
+def test_a_needle_run_has_a_curve_for_each_context_length():
     rows = [json.loads(path.read_text()) for path in (HERE / "needle").iterdir()]
-    profile = posbias.read(HERE / "needle")
-    assert profile.mass.tolist() == means((row["depth_percent"], (row["score"] - 1) / 9) for row in rows)
-    assert profile.mass.tolist() == [1.0, 0.5, 1.0]
-    assert profile.name == "claude-2.1"
-    assert profile.attrs["places"] == [0.0, 0.5, 1.0]
+    curves = read_curves(HERE / "needle")
+    assert list(curves) == [1000.0, 200000.0]
+    for length, profile in curves.items():
+        own = [row for row in rows if row["context_length"] == length]
+        assert profile.mass.tolist() == means((row["depth_percent"], (row["score"] - 1) / 9) for row in own)
+    mean = posbias.read(HERE / "needle", tokens="all")
+    assert mean.mass.tolist() == means((row["depth_percent"], (row["score"] - 1) / 9) for row in rows)
+    assert mean.name == "claude-2.1"
+    assert mean.attrs["places"] == [0.0, 0.5, 1.0]
+    with pytest.raises(InputFileError, match="1,000, 200,000"):
+        posbias.read(HERE / "needle")
 
 
 def test_key_value_answers_are_found_at_the_place_in_the_prompt():
@@ -183,66 +157,116 @@ def test_captum_arrays_and_captum_fields_agree():
 
 @given(st.integers(2, 5), st.integers(3, 6), st.data())
 def test_rates_are_means_of_trials_or_of_groups(trials, places, data):
+    """Answers of a trial at a place are averaged; the curve is the mean over cells, groups are equal parts."""
     scores = st.sampled_from([0.0, 0.25, 1.0])
     cells = [(trial, place) for trial in range(trials) for place in range(places)]
-    kept = (
-        data.draw(st.lists(st.sampled_from(cells), unique=True, min_size=1))
-        if data.draw(st.booleans())
-        else cells
+    some = st.lists(st.sampled_from(cells), min_size=1)
+    kept = data.draw(some) if data.draw(st.booleans()) else cells + data.draw(some)
+    answers = pd.DataFrame(
+        [(trial, float(place), data.draw(scores)) for trial, place in kept],
+        columns=["trial", "place", "score"],
     )
-    answers = [Answer(trial, float(place), data.draw(scores), "here") for trial, place in kept]
-    if len({place for _, place in kept}) < 3:
-        with pytest.raises(InputFileError, match="3 places or more"):
+    by_cell = defaultdict(list)
+    for trial, place, score in answers.itertuples(index=False):
+        by_cell[trial, place].append(score)
+    shown = sorted({place for _, place in by_cell})
+    if len(shown) < 2:
+        with pytest.raises(InputFileError, match="two places or more"):
             rates(answers, "file", {})
         return
     profile = rates(answers, "file", {})
-    shown = sorted({place for _, place in kept})
-    if len(kept) == len({trial for trial, _ in kept}) * len(shown):
-        assert profile.attrs["rows"] == "trials"
-        assert profile.mass == pytest.approx(means((one.place, one.score) for one in answers), abs=1e-12)
+    assert profile.mass == pytest.approx(
+        means((place, float(np.mean(held))) for (_, place), held in by_cell.items()), abs=1e-12
+    )
+    complete = len(by_cell) == len({trial for trial, _ in by_cell}) * len(shown)
+    assert profile.attrs["rows"] == ("trials" if complete else "groups of answers")
+    assert len(profile.samples) == min(sum(place == one for _, place in by_cell) for one in shown)
+    if complete:
+        order = dict.fromkeys(trial for trial, _ in by_cell)
+        rows = [[np.mean(by_cell[trial, place]) for place in shown] for trial in order]
+        assert profile.samples == pytest.approx(np.array(rows), abs=1e-12)
+
+
+CASES = json.loads((HERE / "cases.json").read_text(encoding="utf-8"))
+
+
+def laid_out(folder, files):
+    """Write the files of a case (CSV as lines, JSON lines as objects, JSON as it is or as text)."""
+    for name, held in files.items():
+        kind = name.removesuffix(".gz").rpartition(".")[2]
+        lines = held if kind in ("csv", "tsv") else map(json.dumps, held)
+        text = "".join(f"{line}\n" for line in lines) if kind in ("csv", "tsv", "jsonl") else held
+        text = (text if isinstance(text, str) else json.dumps(text)).encode()
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    return folder if len(files) > 1 else folder / next(iter(files))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_files_are_read_as_they_are_written_or_refused(tmp_path, name):
+    """`read`: the curve of each context length; `refused`: words that the one line has."""
+    case = CASES[name]
+    path = laid_out(tmp_path, case["files"])
+    chosen = {key: case[key] for key in ("tokens", "columns") if key in case}
+    if "refused" in case:
+        with pytest.raises(InputFileError) as refused:
+            posbias.read(path, **chosen)
+        assert all(word in str(refused.value) for word in case["refused"])
+        assert "\n" not in str(refused.value)
         return
-    groups = min(sum(one.place == place for one in answers) for place in shown)
-    for column, place in enumerate(shown):
-        mine = [one.score for one in answers if one.place == place]
-        for group in range(groups):
-            assert profile.samples[group, column] == pytest.approx(np.mean(mine[group::groups]), abs=1e-12)
+    curves = read_curves(path, Choice(**chosen))
+    assert ["" if length is None else f"{length:.0f}" for length in curves] == list(case["read"])
+    for profile, expected in zip(curves.values(), case["read"].values(), strict=True):
+        assert profile.mass == pytest.approx(expected, abs=case.get("tolerance", 1e-8))
+        assert not case.get("errors") or (profile.se is not None and len(profile.samples) > 3)
+    profile = next(iter(curves.values()))
+    for key in ("counts", "places", "model", "documents"):
+        assert key not in case or profile.attrs[key] == case[key]
+    assert "samples" not in case or profile.samples.tolist() == case["samples"]
 
 
-def test_a_plain_table_is_told_by_the_name_of_its_numbers(tmp_path):
-    for column, numbers, kind in (
-        ("accuracy", [1, 0.5, 0.25], "rate"),
-        ("Score", [80, 55, 10], "rate"),
-        ("attribution", [-3, 0.5, 2], "signed"),
-        ("influence", [3, 1, 4], "mass"),
-    ):
-        rows = [{"position": place, column: number} for place, number in enumerate(numbers)]
-        profile = posbias.read(written(tmp_path, "table.csv", rows))
-        expected = np.array(numbers) / (100 if column == "Score" else sum(numbers) if kind == "mass" else 1)
-        assert profile.kind == kind
-        assert profile.mass == pytest.approx(expected, abs=1e-12)
-    trials = [
-        {"position": p, "trial": k, "correct": int(p != 1 or k > 0)} for k in range(4) for p in range(3)
-    ]
-    assert posbias.read(written(tmp_path, "trials.csv", trials)).mass.tolist() == [1.0, 0.75, 1.0]
+PUBLIC = Path(__file__).parents[3] / "shared" / "data" / "public-cases"
+RIGHT = {
+    "counts_total.csv": {None: [60 / 72, 55 / 72, 58 / 72, 66 / 72, 61 / 72, 63 / 72, 70 / 72]},
+    "counts_accuracy.csv": {None: [60 / 72, 55 / 72, 58 / 72, 66 / 72, 61 / 72, 63 / 72, 70 / 72]},
+    "counts_small.csv": {None: [0.9, 0.4, 0.3, 0.2, 0.3, 0.5, 1.0]},
+    "qa_index_goldpos.csv": {None: [1, 0, 0, 0, 1]},
+    "qa_index_position.csv": {None: [1, 0, 0, 0, 1]},
+    "qa_id_question.csv": {None: [0.925, 0.45, 0.75]},
+    "niah_depth_share_grid.csv": {length: [1, 0.5, 0, 0.5, 1] for length in (1024, 4096, 8192)},
+    "tool_eval_needle.json": {length: [1, 1, 0, 0, 1] for length in (1024, 4096)},
+    "qa_several_spellings.jsonl": {500: [1] * 8},
+    "lmeval_folder": {None: [10 / 12, 10 / 12, 0, 7 / 12, 1]},
+    "start_middle_end.csv": {None: [0.9, 0.4, 0.8]},
+    "two_places.csv": {None: [1, 1 / 3]},
+    "pandas_columns.json": {None: [0.9, 0.6, 0.5, 0.6, 0.8]},
+    "dict_of_lists.json": {None: [0.9, 0.6, 0.5, 0.6, 0.8]},
+    "wrapped.json": {None: [0.9, 0.6, 0.5, 0.6, 0.8]},
+}
 
 
-def test_a_needle_table_has_columns_by_other_names_too(tmp_path):
-    rows = [
-        {"": place, "Document Depth": depth, "Context Length": length, "Score": 7 if depth == 50 else 10}
-        for place, (length, depth) in enumerate((n, d) for n in (1000, 2000) for d in (0, 50, 100))
-    ]
-    profile = posbias.read(written(tmp_path, "needle.csv", rows))
-    assert profile.mass.tolist() == pytest.approx([1, 6 / 9, 1], abs=1e-12)
-    assert "whole scores of 1 to 10" in profile.attrs["read_as"]
-
-
-def test_depths_that_scatter_are_put_into_stretches(tmp_path):
-    rows = [
-        {"depth_percent": 100 * k / 199, "context_length": 1000, "score": float(k > 99), "run": k}
-        for k in range(200)
-    ] + [{"depth_percent": 0, "context_length": n, "score": 0.0, "run": 0} for n in (2000, 3000)]
-    profile = posbias.read(written(tmp_path, "scattered.csv", rows))
-    assert profile.mass.tolist() == [0.0] * 5 + [1.0] * 5
+@pytest.mark.skipif(not PUBLIC.is_dir(), reason="the public cases are not beside this repository")
+def test_public_cases_are_read_as_computed_apart():
+    for name, expected in RIGHT.items():
+        found = {length: profile.mass.tolist() for length, profile in read_curves(PUBLIC / name).items()}
+        assert found.keys() == expected.keys(), name
+        assert all(found[length] == pytest.approx(curve) for length, curve in expected.items()), name
+    for name in ("judge_pairs_both_orders.jsonl", "mcq_letters.csv"):
+        with pytest.raises(InputFileError, match="choices among options"):
+            posbias.read(PUBLIC / name)
+    for name in ("samples_ruler_three_lengths.jsonl", "samples_target_as_text_of_list.jsonl"):
+        curves = read_curves(PUBLIC / name)
+        assert [sum(of for _, of in one.attrs["counts"]) for one in curves.values()] == [60] * 3
+        assert all(one.mass[0] == one.mass[-1] == 1 for one in curves.values())
+        assert [one.mass.min().round(1) for one in curves.values()] == [1.0, 0.5, 0.0]
+    for name in ("niah_depth_share_scattered.csv", "token_offsets.csv"):
+        (profile,) = read_curves(PUBLIC / name).values()
+        assert (profile.tokens, sum(of for _, of in profile.attrs["counts"]) >= 100) == (10, True)
+    rouge = np.concatenate([one.mass for one in read_curves(PUBLIC / "niah_rouge10").values()])
+    assert (rouge.min(), rouge.max()) == pytest.approx((0.32971, 0.98732))
+    failing = [one.mass[0] for one in read_curves(PUBLIC / "niah_rouge10_failing").values()]
+    assert failing == pytest.approx([0.095] * 3, abs=1e-3)
+    assert posbias.read(PUBLIC / "inseq.json.gz").kind == "signed"
 
 
 def causal(layers, heads, tokens, seed=0):
@@ -262,11 +286,11 @@ def test_scores_by_trial_and_place_become_rates(tmp_path, name, measures):
     assert profile.se == pytest.approx(right.std(axis=0, ddof=1) / np.sqrt(30))
     whole = "scores of 30 trials at 5 places, shares"
     assert profile.attrs["read_as"] == f"scores by place: {whole}".replace("scores of", f"{name} of")
-    np.savez(tmp_path / "b.npz", **{name: 40.0 + right})
+    np.savez(tmp_path / "b.npz", accuracy=40.0 + right)
     assert posbias.read(tmp_path / "b.npz").mass.tolist() == pytest.approx((0.4 + right / 100).mean(axis=0))
     for wrong in (
         np.ones(5),
-        np.ones((3, 2)),
+        np.ones((3, 1)),
         np.full((3, 4), np.nan),
         -1.0 * np.ones((3, 4)),
         np.array([["a"] * 3]),
@@ -368,68 +392,41 @@ def test_what_is_no_prior_is_refused(prior, said):
 # --- hostile files ----------------------------------------------------------------------------------------
 
 BAD = {
-    "unknown.csv": ("a,b\n1,2\n", "of no known kind (columns 'a, b')"),
-    "lacking.csv": ("depth_percent,score\n0,1\n", "needle in a haystack needs context_length too"),
-    "empty.csv": ("", "no record given"),
-    "head.csv": ("position,score\n", "no record given"),
-    "nan.csv": ("position,score\n0,nan\n1,1\n2,1\n", "line 2: score: 'nan' given, a finite number needed"),
-    "words.csv": ("position,score\n0,high\n", "line 2: score: 'high' given"),
-    "ragged.csv": ("position,score\n0,1,2\n", "line 2: 3 cells given, 2 needed"),
-    "twice.csv": ("score,Score\n0,1\n", "column 'score' is given twice"),
-    "both.csv": ("position,score,accuracy\n0,1,1\n", "columns score, accuracy given, one of them needed"),
-    "scale.csv": ("position,score\n0,-1\n1,1\n2,300\n", "numbers from -1 to 300 given"),
-    "two.csv": ("position,score\n0,1\n1,0\n", "at 3 places or more needed"),
-    "again.csv": (
-        "trial,position,score\na,0,1\na,1,0\na,2,0\na,0,1\n",
-        "the same cell as in again.csv: line 2",
-    ),
-    "cells.csv": (
-        "model,context_length,depth_percent,score\n" + "m,1000,0,1\nm,1000,50,1\nm,1000,100,1\nm,1000,50,1\n",
-        "line 5: repeats cells.csv: line 3 in every column",
-    ),
-    "models.csv": (
-        "model,context_length,depth_percent,score\na,1000,0,1\nb,1000,0,1\n",
-        "2 models given ('a, b'), one needed: posbias.read(path, model='a')",
-    ),
-    "gap.csv": ("position,weight\n0,1\n1,1\n5,1\n", "numbers ≥ 0 at every position"),
+    "empty.csv": ("", "expected rows"),
+    "head.csv": ("position,score\n", "expected rows"),
+    "nan.csv": ("position,score\n0,nan\n1,1\n2,1\n", "line 2: score: expected a finite number, got 'nan'"),
+    "words.csv": ('position,"a\nb",score\n0,x,1\n1,"y\n",high\n', "line 4: score: expected a finite number"),
+    "ragged.csv": ("position,score\n0,1,2\n", "Expected 2 fields in line 2, saw 3"),
+    "twice.csv": ("score,Score\n0,1\n", "expected each column once, got 'score'"),
+    "scale.csv": ("position,score\n0,-1\n1,1\n2,300\n", "got -1 to 300"),
+    "gap.csv": ("position,weight\n0,1\n1,1\n5,1\n", "numbers >= 0 at every position"),
+    "again.csv": ("position,weight\n0,1\n1,1\n1,1\n2,1\n", "one number"),
     "lines.jsonl": ('{"pred": "a"}\n{"pred": \n', "line 2: not valid JSON"),
     "list.jsonl": ("[1, 2]\n[3]\n", "a JSON object needed"),
     "ruler.jsonl": (
         '{"pred": "a", "input": "b", "outputs": []}',
-        "outputs: [] given, a list of texts needed",
+        "outputs: expected a list of texts, got []",
     ),
-    "nowhere.jsonl": ('{"pred": "a", "input": "b", "outputs": ["c"]}', "no answer stands exactly once"),
-    "inseq.json": (
-        '{"__instance_type__": [], "attributes": []}',
-        "an object of inseq with 'attributes' needed",
-    ),
-    "captum.json": (
-        '{"seq_attr": ["x"], "input_tokens": ["a"]}',
-        "seq_attr: ['x'] given, a list of numbers needed",
-    ),
-    "large.csv": (
-        "position,attribution\n0,1e200\n",
-        "attribution: 1e+200 given, at most 1e+100 in size needed",
-    ),
-    "large.json": (
-        '{"seq_attr": [1, 1e200, 2], "input_tokens": ["a", "b", "c"]}',
-        "attributions of prompt 0: 1e+200 given, at most 1e+100 in size needed",
-    ),
+    "nowhere.jsonl": ('{"pred": "a", "input": "b", "outputs": ["c"]}', "expected answers that stand once"),
+    "inseq.json": ('{"__instance_type__": [], "attributes": []}', "an object of inseq with 'attributes'"),
+    "captum.json": ('{"seq_attr": ["x"], "input_tokens": ["a"]}', "seq_attr: expected an array of numbers"),
+    "large.csv": ("position,attribution\n0,1e200\n1,1\n2,1\n", "at most 1e+100"),
+    "large.json": ('{"seq_attr": [1, 1e200, 2], "input_tokens": ["a", "b", "c"]}', "at most 1e+100 in size"),
     "nought.csv": (
         "trial,position,influence\na,0,0\na,1,0\na,2,0\nb,0,0\nb,1,0\nb,2,0\n",
-        "weights: sum to 0.0, a finite sum above zero needed",
+        "weights: sum to 0.0",
     ),
     "deep.csv": (
         "context_length,depth_percent,score\n1000,-50,1\n1000,50,1\n1000,150,1\n",
-        "line 2: depth -0.5 of the context given, 0 to 1 needed",
+        "got '-0.5 to 1.5'",
     ),
     "left-out.json": ('{"profile": [0.5, 0.5], "left_out": 5}', "left_out: 5 given, a list of texts needed"),
     "header.json": (
         '{"__instance_type__": [], "attributes": {"info": {}, "sequence_attributions": [{"attributes": '
         '{"target_attributions": "AgAAAAAAAABbXQ=="}}]}}',
-        "target_attributions: no array of numbers",
+        "target_attributions: expected an array of numbers",
     ),
-    "short.json": ('{"seq_attr": [1, 2], "input_tokens": ["a", "b"]}', "a prompt of 2 tokens given"),
+    "short.json": ('{"seq_attr": [1, 2], "input_tokens": ["a", "b"]}', "three tokens or more, got 2"),
 }
 
 
@@ -463,17 +460,10 @@ def test_arrays_that_would_run_code_or_lie_about_their_size_are_refused(tmp_path
         assert "\n" not in str(refused.value), name
 
 
-def test_a_packed_file_is_unpacked_up_to_a_limit(tmp_path, monkeypatch):
-    monkeypatch.setattr("posbias.imports.records.LARGEST", 1000)
-    with gzip.open(tmp_path / "bomb.jsonl.gz", "wb") as file:
-        file.write(b" " * 100_000)
-    with pytest.raises(InputFileError, match="more than 1,000 bytes unpacked"):
-        posbias.read(tmp_path / "bomb.jsonl.gz")
-
-
 def test_every_format_has_a_real_file_and_a_row_in_the_documentation():
     page = (HERE.parents[1] / "docs" / "results-made-elsewhere.md").read_text()
-    read = {posbias.read(path).attrs["format"] for path in HERE.iterdir() if path.suffix != ".md"}
+    files = [path for path in HERE.iterdir() if path.suffix != ".md" and path.name != "cases.json"]
+    read = {next(iter(read_curves(path).values())).attrs["format"] for path in files}
     # a plain table has no writer
     assert {form.name for form in FORMATS} - read == {"numbers by position"}
     for form in FORMATS:

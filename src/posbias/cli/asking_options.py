@@ -34,7 +34,7 @@ class Asking:
     write_prompts
         Write the prompts to this file as JSON lines, for somebody to answer, and ask nothing.
     trials
-        Questions and documents of your own, as JSON lines: question, documents, gold, answers.
+        Questions and documents of your own, as JSON lines, JSON or CSV: question, documents, gold, answers.
     rule
         How answers are scored. Default: first of the list's things; documents: contains a right spelling.
     sizes

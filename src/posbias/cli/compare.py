@@ -22,6 +22,8 @@ def compare(
     *,
     by_share: shared.Flag = False,
     plot: Path | None = None,
+    tokens: shared.ContextLength = None,
+    columns: shared.Columns = None,
     seed: shared.Seed = 0,
     json: shared.Json = False,
 ) -> None:
@@ -44,13 +46,15 @@ def compare(
         Draw both curves with their scores to this file (.png, .svg or .pdf).
     """
     from posbias.comparison import compare
-    from posbias.imports import read
+    from posbias.imports import read_one
+    from posbias.imports.columns import Choice
     from posbias.influence_differences import influence_differences
 
     shared.check_targets(None, plot, p, q)
     for given in (p, q):
         need_profile(given)
-    profile, reference = read(p), read(q)
+    choice = Choice(None, tokens, shared.column_names(columns), shared=True)
+    profile, reference = (read_one(one, choice) for one in (p, q))
     comparison = compare(profile, reference, by_share=by_share, seed=seed)
     if plot is not None:
         _draw(comparison, p.name, plot)
@@ -108,27 +112,24 @@ def _notes(comparison: "Comparison", profiles: "list[tuple[str, Profile]]") -> l
 
 def _by_place(names: tuple[str, str], *profiles: "Profile") -> list[str]:
     """Two curves of rates side by side, with their intervals; nothing where they have unlike numbers of places."""
-    import numpy as np
-
     from posbias.reports.numbers import places_of
-    from posbias.telling import intervals
 
     if len({one.tokens for one in profiles}) > 1:
         return []
-    columns = []
-    for one in profiles:
-        se, draws = one.se, 0 if one.samples is None else len(one.samples)
-        ends = intervals(one.mass, np.zeros(one.tokens) if se is None else np.asarray(se), draws, one.kind)
-        columns.append(
-            [f"{value:.2f} [{low:.2f}, {high:.2f}]" for value, low, high in zip(one.mass, *ends, strict=True)]
-        )
+    columns = [
+        [f"{value:.2f} [{low:.2f}, {high:.2f}]" for value, low, high in zip(one.mass, *ends, strict=True)]
+        for one in profiles
+        if (ends := one.limits) is not None
+    ]
+    if len(columns) < len(profiles):
+        return []
     places = [f"{place:g}" for place in places_of(profiles[0])]
     return ["", *table(["place", *names], list(map(list, zip(places, *columns, strict=True))))]
 
 
 def _beyond_position(comparison: "Comparison") -> "tuple[tuple[Residual, ...], str] | None":
     """What attributions hold beside the mass they are compared with, and in words; None for other profiles."""
-    from posbias.imports.attributions import MEASURES
+    from posbias.imports.trials import MEASURES
     from posbias.normalised import prior_normalised, residuals, sentence
 
     profile, prior = comparison.profiles["p"], comparison.reference

@@ -68,6 +68,20 @@ def _integer(word: str, example: str = "") -> int:
     return number
 
 
+def _length(type_: Any, tokens: Any) -> int | str:
+    return "all" if tokens[0].value == "all" else _whole(type_, tokens)
+
+
+def column_names(words: Sequence[str] | None) -> dict[str, str]:
+    """Words NAME=COLUMN as a mapping. Raises `InvalidValueError`."""
+    if wrong := [word for word in words or () if "=" not in word]:
+        raise InvalidValueError(f"columns: expected NAME=COLUMN, got {shortened(wrong[0])}")
+    found = dict(word.split("=", 1) for word in words or ())
+    if len(found) < len(words or ()):
+        raise InvalidValueError(f"columns: expected each name once, got {shortened(' '.join(words or ()))}")
+    return found
+
+
 def _effort(type_: Any, tokens: Any) -> str | int:
     """quick, full or a large integer."""
     word = tokens[0].value
@@ -166,6 +180,22 @@ Device = Annotated[str, Parameter(help="Where to compute: cpu, cuda, cuda:1 or m
 Effort = Annotated[
     Literal["quick", "full"] | int,
     Parameter(converter=_effort, n_tokens=1, metavar="quick|full|NUMBER", show_choices=False),
+]
+ContextLength = Annotated[
+    int | Literal["all"] | None,
+    Parameter(
+        converter=_length,
+        n_tokens=1,
+        help="Of results at several context lengths take this one, or all: their mean.",
+    ),
+]
+Columns = Annotated[
+    list[str] | None,
+    Parameter(
+        consume_multiple=True,
+        negative="",
+        help="What columns of a table are: place=COLUMN score=COLUMN (also total, trial, length, model, scale).",
+    ),
 ]
 Networks = Annotated[Whole | None, Parameter(help="Networks of each cell, with seeds from 0 on.")]
 Budget = Annotated[

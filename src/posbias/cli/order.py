@@ -1,7 +1,7 @@
 """`posbias order`: documents in the order that a profile calls best, if that is told to help."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -17,6 +17,9 @@ def order(
     profile: str,
     prefix: Length = 0.0,
     suffix: Length = 0.0,
+    scores: Literal["score", "logit", "rank"] | None = None,
+    tokens: shared.ContextLength = None,
+    columns: shared.Columns = None,
     out: shared.Out | None = None,
     json: shared.Json = False,
 ) -> None:
@@ -25,9 +28,9 @@ def order(
     Parameters
     ----------
     hits
-        Documents as JSON lines, each with a score (score, relevance_score or similarity, ≥ 0, in proportion to the
-        chance that the document holds what is asked for) and its length (tokens or length; else the characters of
-        text, document, content or page_content).
+        Documents as JSON lines, JSON or CSV, as retrievers write them, each with a score (score, relevance_score,
+        similarity, logit, distance, …) and its length (tokens or length; else the characters of text, document,
+        content or page_content).
     profile
         What a place is worth: a known model (smollm2-135m), what `posbias retrieve` kept (best; its folder,
         retrieval.nc or retrieval.json), measurement.nc of `posbias measure`, the JSON of `posbias predict`, or
@@ -36,6 +39,9 @@ def order(
         Length of what stands before the documents, in the unit of their lengths.
     suffix
         Length of what stands behind them, the question for instance.
+    scores
+        What scores are: in proportion to the chance that the document holds what is asked for (score), logits, or
+        good for their rank alone (weights 1/rank). Default: rank for distances and where some are negative.
     out
         Write the lines in the best order to this file: in a usual one (best first, best last, both ends) where
         none is shown to be better than it, and as they are where no other order is shown to help.
@@ -46,10 +52,10 @@ def order(
     from posbias.ordering.known import profile_of
 
     shared.check_targets(out, None, hits)
-    given = read_hits(hits)
-    worth = profile_of(profile)
+    given = read_hits(hits, scores)
+    worth = profile_of(profile, tokens=tokens, columns=shared.column_names(columns))
     found = ordered(
-        len(given.lines),
+        len(given.scores),
         given.scores,
         given.lengths,
         profile=worth,
@@ -58,7 +64,9 @@ def order(
         in_tokens=given.unit == "tokens",
     )
     if out is not None:
-        write_text(out, "".join(f"{given.lines[place]}\n" for place in found.recommended))
-    answer = found.as_dict() | {"lengths_in": given.unit} | read_as({"profile": worth})
-    notes = [] if given.unit == "tokens" else ["lengths: characters of the texts, no tokens given"]
+        write_text(out, given.text(found.recommended))
+    answer = found.as_dict() | {"lengths_in": given.unit, "scores": given.note} | read_as({"profile": worth})
+    lengths = {"characters": "characters of the texts, no tokens given", None: "not given, taken to be equal"}
+    notes = [] if given.unit == "tokens" else [f"lengths: {lengths[given.unit]}"]
+    notes += [given.note] if given.note else []
     answer_with("order/1", answer, lambda: [*str(found).split("\n"), *notes], json)

@@ -27,7 +27,8 @@ class Options:
     Parameters
     ----------
     tokens
-        Length of every prompt. Default: 256.
+        Length of every prompt. Default: 256. Of results at several context lengths take this one, or all: their
+        mean; default: a page for each.
     prompts
         Number of prompts, drawn without replacement. Default: 32.
     prompting
@@ -38,8 +39,9 @@ class Options:
         The folder to write to. Default: results/NAME, or beside a measurement's file, with its name.
     """
 
-    tokens: shared.Whole | None = None
+    tokens: shared.ContextLength = None
     prompts: shared.Whole | None = None
+    columns: shared.Columns = None
     seed: shared.Seed = 0
     prompting: shared.Prompting = shared.Prompting()
     loading: shared.Loading = shared.Loading()
@@ -95,29 +97,37 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
 
 def _is_made_elsewhere(path: Path) -> bool:
     """Whether it is a file or folder of results that is no model, by its name or, of a folder, its files."""
+    from posbias.core.tables import is_table
     from posbias.imports import arrays, asked, recognised
 
     if path.is_dir():
         return not (path / "config.json").exists() and (
             asked.file_in(path) is not None or recognised(path) is not None
         )
-    if path.suffix.lower() in (*arrays.KINDS, ".json", ".jsonl", ".csv", ".tsv"):
-        return True
-    return path.suffix.lower() == ".gz" and path.is_file()
+    return is_table(path) or path.suffix.lower() in arrays.KINDS
 
 
 def _report_profile(path: Path, options: Options) -> None:
-    """The page of results made elsewhere, or of a retrieval or prediction of ours."""
-    from posbias.imports import read
+    """The page of results made elsewhere (of each context length, one) or of a retrieval or prediction of ours."""
+    from posbias.imports import read_curves
+    from posbias.imports.columns import Choice
     from posbias.reports.made_elsewhere import write_profile_report
 
-    shared.refuse_beside_file(options, ("out", "json"), "file of results")
-    made = write_profile_report(read(path), options.out or Path("results") / path.stem, title=path.name)
-    answer = {"page": str(made.page), "answer": made.answer, "claims": [one.as_dict() for one in made.claims]}
-    lines = [made.read_as, "", *made.answer, "", f"report: {made.page}"]
-    answer_with(
-        "report-profile/1", answer | {"read_as": {"source": made.read_as}}, lambda: lines, options.json
-    )
+    shared.refuse_beside_file(options, ("out", "json", "tokens", "columns"), "file of results")
+    curves = read_curves(path, Choice(None, options.tokens, shared.column_names(options.columns)))
+    place, answers, lines = options.out or Path("results") / path.stem, [], []
+    for length, profile in curves.items():
+        unit = "documents" if "documents" in profile.attrs else "tokens"
+        folder = place if len(curves) == 1 else place / f"{length:.0f}-{unit}"
+        title = path.name if len(curves) == 1 else f"{path.name}, {length:,.0f} {unit}"
+        made = write_profile_report(profile, folder, title=title)
+        answers.append(
+            {"page": str(made.page), "answer": made.answer} | {"read_as": {"source": made.read_as}}
+        )
+        answers[-1]["claims"] = [one.as_dict() for one in made.claims]
+        lines += [*([""] if lines else []), made.read_as, "", *made.answer, "", f"report: {made.page}"]
+    more = {"lengths": answers} if len(answers) > 1 else {}
+    answer_with("report-profile/1", answers[0] | more, lambda: lines, options.json)
 
 
 def _measurement(source: str, options: Options) -> "tuple[xr.Dataset, Path, Path] | None":
@@ -130,6 +140,10 @@ def _measurement(source: str, options: Options) -> "tuple[xr.Dataset, Path, Path
         # `posbias measure` gives each measurement.nc a folder of its own; other files may share theirs
         beside = file.parent if file.name == "measurement.nc" else file.with_suffix("")
         return load_measurement(file), file, options.out or beside
+    if options.tokens == "all" or options.columns:
+        raise InvalidValueError(
+            f"{source}: expected a file of results for tokens 'all' or columns, got a model"
+        )
     job = {
         "tokens": 256 if options.tokens is None else options.tokens,
         "prompts": 32 if options.prompts is None else options.prompts,

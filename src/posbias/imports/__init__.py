@@ -9,134 +9,210 @@
 import json
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from posbias.arguments import shortened
-from posbias.errors import InputFileError, OtherKindError, nearest
-from posbias.imports import (
-    arrays,
-    asked,
-    captum,
-    inseq,
-    lm_eval,
-    lost_in_the_middle,
-    needle,
-    positions,
-    ruler,
-)
-from posbias.imports.format import Format
-from posbias.imports.records import files_of, is_records, plain_name, read_records
-from posbias.imports.trials import of_rows
-from posbias.input_files import LARGEST, read_text
+from posbias.core.tables import Names, Table, bare_name, is_table, plain_name, read_table, unexpected
+from posbias.errors import InputFileError, OtherKindError
+from posbias.imports import arrays, asked, attributions, positions, prompts
+from posbias.imports.columns import ANY, NAMES, RATES, WORDS, Choice, Curves, Format, having, undecided
+from posbias.imports.trials import listed, of_rows
+from posbias.input_files import read_text
 from posbias.predictors import influence_in, load_profile
 from posbias.profile import Profile
 from posbias.signatures import typed
 from posbias.store import load_retrieval
 from posbias.store.measurements import RETRIEVAL
 
-__all__ = ["FORMATS", "Format", "format_of", "read", "recognised"]
+__all__ = ["FORMATS", "Format", "format_of", "read", "read_curves", "read_one", "recognised"]
 
 log = logging.getLogger(__name__)
 FORMATS: tuple[Format, ...] = (
-    inseq.FORMAT,
-    captum.FORMAT,
-    lm_eval.FORMAT,
-    lost_in_the_middle.FORMAT,
-    ruler.FORMAT,
-    needle.FORMAT,
-    positions.FORMAT,
+    attributions.INSEQ,
+    attributions.CAPTUM,
+    prompts.LM_EVAL,
+    prompts.LIU,
+    prompts.RULER,
+    positions.NEEDLE,
+    positions.PLAIN,
 )
-"""What files of records there are; the first that a file has all columns of is it."""
+"""What files with columns there are; the first that a file has all columns of is it."""
 QUANTITY = "accuracy"
 """What of a retrieval becomes a profile."""
+_NAMES = Names(
+    known={bare_name(name) for form in FORMATS[-2:] for names in form.needs for name in names},
+    cells={name for form in FORMATS[:-2] for names in form.needs for name in names if name != "input"},
+    around={bare_name(name) for name in NAMES["model"] + NAMES["length"]},
+)
 
 
 @typed
-def read(path: str | os.PathLike[str], *, model: str | None = None) -> Profile:
+def read(
+    path: str | os.PathLike[str],
+    *,
+    model: str | None = None,
+    tokens: int | Literal["all"] | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> Profile:
     """Read a file, or a folder of files, of results as a profile, whoever made it.
 
     Our own: a measurement's .nc, a retrieval's .nc or JSON (or the folder of one), a prediction's JSON, a plain
-    list of weights. Others': one of
-    `FORMATS`, recognised by its columns, or arrays; what it was taken for is logged and is `attrs["read_as"]`.
-    `model` chooses where a file has several. Raises `InputFileError` for columns of no known format, or of which
-    some are missing, `MissingPackageError` for an .nc without xarray and for .safetensors without safetensors.
+    list of weights. Others': one of `FORMATS`, recognised by its columns, or arrays; what it was taken for is
+    logged and is `attrs["read_as"]`. Where a file has several, `model` chooses one, `tokens` a context length
+    ("all": the mean over them); `columns` says which column is what ({"place": "answer_position", "score": "em"};
+    also total, trial, length, model and, for the scale, one of `posbias.imports.columns.SCALES`). Raises
+    `InputFileError` for what cannot be decided, `MissingPackageError` for an .nc without xarray and for
+    .safetensors without safetensors.
     """
+    return read_one(path, Choice(model, tokens, columns or {}))
+
+
+def read_one(path: str | os.PathLike[str], choice: Choice) -> Profile:
+    """What `read` reads. Raises `InputFileError`, also for several context lengths of which none is chosen."""
+    curves = read_curves(path, choice)
+    if len(curves) > 1:
+        lengths = sorted(length for length in curves if length is not None)
+        how = f"choose one: --tokens {lengths[0]:.0f} (tokens={lengths[0]:.0f}), or all for their mean"
+        raise InputFileError(f"{path}: expected one context length, got {listed(lengths)}; {how}")
+    (profile,) = curves.values()
+    if "read_as" in profile.attrs:
+        log.info("%s: read as %s", path, profile.attrs["read_as"])
+    return profile
+
+
+@typed
+def read_curves(path: str | os.PathLike[str], choice: Choice = ANY) -> Curves:
+    """What `read` reads, a profile for each context length; under None where there is one length alone."""
     path = Path(path)
     path = (asked.file_in(path) or path) if path.is_dir() else path
+    table = path.exists() and _tables(path)
+    if (own := _own(path, bool(table))) is None:
+        form, rows = _read(path, choice)
+        return form.read(rows, path, choice)
+    if not choice.shared and (choice.columns or isinstance(choice.tokens, int)):
+        raise InputFileError(
+            f"{path}: expected a table for which tokens or columns are chosen, got another file"
+        )
+    return {None: own}
+
+
+def _own(path: Path, table: bool) -> Profile | None:
+    """What is no table of others: our own files, arrays and what cannot be read; None for a table."""
     suffix = path.suffix.lower()
     if suffix == ".nc":
         return _of_netcdf(path)
     data = _json_of(path) if suffix == ".json" else None
-    if suffix == ".json" and _is_ours(data) and not asked.is_asked(data):
-        return load_profile(path)
     if asked.is_asked(data):
-        profile = asked.read_asked(data, path)
-    elif suffix in arrays.KINDS:
-        profile = arrays.read_arrays(path)
-    elif suffix in (".pt", ".pth", ".pkl", ".pickle") and path.is_file():
-        raise InputFileError(
-            f"{path}: {suffix} given, which may run code when it is read; .safetensors or .npz needed, with an "
-            "array called attentions or attributions"
-        )
-    elif path.exists() and is_records(path):
-        records = read_records(path)
-        profile = format_of(list(records[0].columns), path).read(records, path, model)
-    else:
-        return load_profile(path)
-    log.info("%s: read as %s", path, profile.attrs["read_as"])
-    return profile
+        return asked.read_asked(data, path)
+    if suffix in arrays.KINDS:
+        return arrays.read_arrays(path)
+    if suffix in (".pt", ".pth", ".pkl", ".pickle") and path.is_file():
+        what = "an array called attentions or attributions in .safetensors or .npz (others may run code)"
+        raise unexpected(path, what, suffix)
+    return None if table and not _is_ours(data) else load_profile(path)
 
 
-def format_of(columns: list[str], path: Path) -> Format:
-    """The format with these columns. Raises `InputFileError` naming them and what the nearest format lacks."""
-    if asked.KEPT in columns:
+def format_of(table: Table, path: Path, choice: Choice = ANY) -> Format:
+    """The format with these columns. Raises `InputFileError` that names them, or says what the file is."""
+    if asked.KEPT in table.columns:
         raise InputFileError(
-            f"{path}: answers that `posbias retrieve` kept given; the retrieval.json beside them needed, or the "
-            f"folder that `posbias retrieve --answers {path}` makes with the same options"
+            f"{path}: expected retrieval.json, got the answers that `posbias retrieve` kept with it (or the "
+            f"folder that `posbias retrieve --answers {path}` makes with the same options)"
         )
-    columns = [*columns, *map(plain_name, columns)]
+    named = {"place", "score"} <= choice.columns.keys() and choice.has(table)
     for form in FORMATS:
-        if not form.missing(columns):
+        if not form.missing(table.columns) and not (named and form in (prompts.LIU, prompts.RULER)):
             return form
-    found = min(FORMATS, key=lambda form: len(form.missing(columns)) / len(form.needs))
-    lacks = found.missing(columns)
-    seen = shortened(", ".join(dict.fromkeys(columns[: len(columns) // 2])))
-    if len(lacks) == len(found.needs):
-        known = ", ".join(form.name for form in FORMATS)
-        raise InputFileError(f"{path}: of no known kind (columns {seen}), one of {known} needed")
-    close = nearest(lacks[0], columns)
-    raise InputFileError(f"{path}: columns {seen} given; {found.name} needs {' and '.join(lacks)} too{close}")
+    if named:
+        return positions.PLAIN
+    if {"results", "configs"} <= set(table.columns):
+        raise InputFileError(
+            f"{path}: expected samples_*.jsonl (of lm_eval --log_samples), got the summary beside them"
+        )
+    for role, what in (("judge", "a judge's choices between answers"), ("option", "multiple choice")):
+        if having(table, NAMES[role]):
+            raise InputFileError(
+                f"{path}: expected answers by place, got {what}: choices among options are not read"
+            )
+    raise undecided(table, "columns of places and scores, or of a known format", "place=COLUMN score=COLUMN")
 
 
 @typed
 def recognised(path: str | os.PathLike[str]) -> Format | None:
     """The format that a file, or the first file of a folder, has the columns of; None for anything else."""
     path = Path(path)
-    if not path.exists() or not is_records(path):
+    if not path.exists() or not _tables(path):
         return None
     try:
-        file = files_of(path)[0]
-        return format_of(list(read_records(file)[0].columns), file)
+        return _read(path, ANY)[0]
     except InputFileError:
         return None
 
 
+def _tables(path: Path) -> list[Path]:
+    """The file itself, or the tables in a folder or the folders in it; of a lm-eval folder its samples alone."""
+    if not path.is_dir():
+        return [path] if is_table(path) else []
+    files = sorted(file for file in path.iterdir() if is_table(file)) or sorted(
+        filter(is_table, path.glob("*/*"))
+    )
+    samples = [file for file in files if file.name.startswith("samples_")]
+    return samples or files
+
+
+def _read(path: Path, choice: Choice) -> tuple[Format, Table]:
+    """The rows of a file, or of those of a folder that are of one format. Raises `InputFileError`."""
+    import pandas as pd
+
+    found: dict[str, list[Table]] = {}
+    errors: list[InputFileError] = []
+    for file in (files := _tables(path)):
+        table = _long(read_table(file, _NAMES))
+        try:
+            found.setdefault(format_of(table, file, choice).name, []).append(table)
+        except InputFileError as error:
+            errors.append(error)
+    if not found:
+        raise errors[0]
+    for error in errors:
+        log.warning("left out: %s", error)
+    if len(found) > 1:
+        raise unexpected(path, "files of one kind", " and ".join(found))
+    ((name, tables),) = found.items()
+    form = next(form for form in FORMATS if form.name == name)
+    if form.apart and len(tables) > 1:
+        names = ", ".join(str(file.relative_to(path)) for file in files[:6])
+        raise InputFileError(
+            f"{path}: expected one task, got {len(tables)} files, each of its own: {names}; give one"
+        )
+    return form, pd.concat(tables)
+
+
+def _long(table: Table) -> Table:
+    """A table with a column for each place (start, middle, end) as one of places and scores."""
+    places = [column for column in table.columns if plain_name(column) in WORDS]
+    if len(places) < 2 or having(table, RATES):
+        return table
+    others = [column for column in table.columns if column not in places]
+    return table.melt(others, places, "position", "score", ignore_index=False)
+
+
 def _json_of(path: Path) -> Any:
-    """What a JSON file holds; None where it cannot be read or is too large."""
+    """What a JSON file holds; None where it cannot be read."""
     try:
-        return None if path.stat().st_size > LARGEST else json.loads(read_text(path))
-    except (OSError, ValueError, RecursionError, InputFileError):
+        return json.loads(read_text(path))
+    except (ValueError, RecursionError, InputFileError):
         return None
 
 
 def _is_ours(data: Any) -> bool:
-    """Whether what a file holds is for `load_profile`: a list but of objects, a prediction, or no JSON at all."""
-    if isinstance(data, list):
-        return not (data and isinstance(data[0], dict))
-    return not isinstance(data, dict) or "profile" in data or "schema" in data
+    """Whether what a JSON file holds is for `load_profile`: a list but of objects, or a prediction."""
+    if isinstance(data, dict):
+        return "profile" in data or isinstance(data.get("schema"), str)
+    return data is not None and not (isinstance(data, list) and data and isinstance(data[0], dict))
 
 
 def _of_netcdf(path: Path) -> Profile:

@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from posbias.arguments import is_number, shortened
+from posbias.core.tables import unexpected
 from posbias.errors import InputFileError
 from posbias.logs import one_line
 from posbias.profile import Profile
@@ -47,54 +47,30 @@ def read_asked(data: Mapping[str, Any], path: Path) -> Profile:
     another's.
     """
     data = data if "schema" in data else {"schema": SCHEMA, "curves": [data]}
-    if data["schema"] == OPENED:
-        raise InputFileError(f"{path}: a curve without its trials given, the retrieval.nc beside it needed")
-    if data["schema"] == WAYS:
-        raise InputFileError(f"{path}: several ways to ask given, the folder of one of them needed")
-    told = undamaged(data, path)
-    curves = told.get("curves")
-    if not isinstance(curves, list) or not curves or not all(isinstance(one, dict) for one in curves):
-        raise InputFileError(f"{path}: curves: {shortened(curves)} given, a list of curves needed")
-    if len(curves) > 1:
-        sizes = shortened(", ".join(map(_size, curves)))
-        raise InputFileError(
-            f"{path}: {len(curves)} curves given ({sizes}), one needed: ask again with one size, which asks "
-            "nothing anew"
-        )
-    curve = curves[0]
-    job = curve.get("job")
-    right = (
-        isinstance(curve.get("model"), str) and isinstance(job, dict) and isinstance(curve.get("able"), bool)
-    )
-    if not right or not is_number(curve.get("words")) or not np.isfinite(curve["words"]):
-        raise InputFileError(
-            f"{path}: model, job, able and words needed, one is missing or not what it should be"
-        )
-    about = {key: curve.get(key) for key in ("model", "job", "rule", "able", "words")}
-    places = curve.get("positions")
-    if isinstance(places, list) and all(isinstance(one, dict) for one in places):
-        about["depth"] = [one.get("depth") for one in places]
-    profile = profile_of_trials(_trials(curve.get("found"), path), about)
-    said = f"{FORMAT}: {_size(curve)}, {len(curve['found'])} trials of {curve['model']}"
+    if data["schema"] != SCHEMA:
+        opened = data["schema"] == OPENED
+        what = "the retrieval.nc beside it" if opened else "the folder of one way to ask"
+        raise unexpected(path, what, "a curve without its trials" if opened else "several ways")
+    curves: Any = undamaged(data, path).get("curves")
+    try:
+        if len(curves) > 1:
+            what = "one curve (ask again with one size, which asks nothing anew)"
+            raise unexpected(path, what, ", ".join(map(_size, curves)))
+        curve = curves[0]
+        about = {key: curve[key] for key in ("model", "job", "rule", "able", "words")}
+        if "positions" in curve:
+            about["depth"] = [place["depth"] for place in curve["positions"]]
+        found = np.array(curve["found"], dtype=np.float64)
+        if len(found) < 2 or found.shape[1] < 3 or not np.isin(found, (0, 1)).all():
+            raise unexpected(f"{path}: found", "0 or 1 of two trials or more at three places or more", found)
+        profile = profile_of_trials(found, about)
+    except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
+        raise InputFileError(f"{path}: expected a curve of posbias retrieve, got {error!r:.80}") from None
+    said = f"{FORMAT}: {_size(curve)}, {len(found)} trials of {curve['model']}"
     return replace(profile, attrs=dict(profile.attrs) | {"read_as": one_line(said, None), "format": FORMAT})
 
 
 def _size(curve: Mapping[str, Any]) -> str:
-    job = curve.get("job")
-    told = job if isinstance(job, dict) else {}
-    size = next((f" {told[key]} {key}" for key in ("pairs", "length") if told.get(key) is not None), "")
-    return f"{told.get('task')}{size}"
-
-
-def _trials(found: Any, path: Path) -> np.ndarray:
-    """Zeros and ones by trial and position. Raises `InputFileError`."""
-    rows = found if isinstance(found, list) else []
-    lengths = {len(row) if isinstance(row, list) else 0 for row in rows}
-    if len(rows) < 2 or len(lengths) > 1 or min(lengths) < 3:
-        raise InputFileError(
-            f"{path}: found: {shortened(found)} given, two trials or more of three places or more needed"
-        )
-    wrong = next((one for row in rows for one in row if isinstance(one, bool) or one not in (0, 1)), None)
-    if wrong is not None:
-        raise InputFileError(f"{path}: found: {shortened(wrong)} given, 0 or 1 needed")
-    return np.array(rows, dtype=np.float64)
+    job = curve["job"]
+    size = next((f" {job[key]} {key}" for key in ("pairs", "length") if job.get(key) is not None), "")
+    return f"{job.get('task')}{size}"

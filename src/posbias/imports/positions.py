@@ -1,81 +1,224 @@
-"""A plain table of position and number: what the number is called says what it is."""
+"""Numbers by place in a table: what the columns are called says what they are.
 
-from collections import Counter
-from collections.abc import Sequence
+Rates may be scores, right and wrong answers or counts with totals, by position or depth, at one context length or
+several (gkamradt's needle in a haystack, and testers like it); other numbers are attributions, or a mass.
+"""
+
+import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from posbias.arguments import shortened
+from posbias.core.tables import Column, Table, number, plain_name, unexpected
 from posbias.errors import InputFileError, InvalidValueError
-from posbias.imports.attributions import MEASURES
-from posbias.imports.format import Format
-from posbias.imports.needle import MODELS, scaled
-from posbias.imports.records import Record, named, plain_name
-from posbias.imports.trials import FEWEST_PLACES, Answer, of_rows, one_model, rates
+from posbias.imports.columns import (
+    NAMES,
+    RATES,
+    Choice,
+    Curves,
+    Format,
+    column_of,
+    file_of,
+    having,
+    numbers,
+    places_of,
+    scores_of,
+    undecided,
+)
+from posbias.imports.trials import FEWEST_PLACES, MEASURES, MOST, curves, of_rows
 from posbias.profile import Profile
 
-POSITIONS = ("position", "place", "index", "gold_position", "gold_place", "gold_index", "token_index")
-RATES = ("score", "accuracy", "correct", "is_correct", "rate", "exact_match", "em")
-SIGNED = ("attribution", "saliency", "relevance")
-MASSES = ("influence", "weight", "mass")
-TRIALS = ("trial", "prompt", "question", "sample", "id", "seed")
-TRIAL_IDS = ("trial_id", "question_id", "query_id", "sample_id")
-"""What a trial is called where there is none of `TRIALS`."""
+GRADED = ("model_response", "needle", "version")
+"""Columns of files of gkamradt's tester."""
+MOST_ANSWERS = 2**22
+"""Answers that counts may stand for."""
+ROUNDED = 0.006
+"""A share may be off by so much for being rounded."""
 
 
-def read_positions(records: Sequence[Record], path: Path, model: str | None) -> Profile:
-    """Rates, signed numbers or a mass by position, a trial (if there is a column of them) a sample.
+def read_positions(table: Table, path: Path, choice: Choice) -> Curves:
+    """Rates, signed numbers or a mass by place, a trial (if there is a column of them) a sample.
 
-    Without such a column a position may have several rates, answers of trials; other numbers stand once. A mass
-    needs every position from the first to the last, and is divided by its sum. Raises `InputFileError`.
+    Without such a column, rows at one place are answers of their own. Raises `InputFileError`, also where two
+    columns may be the place or the score, and where the place may be the number of the row.
     """
-    records = [Record({plain_name(k): v for k, v in r.columns.items()}, r.file, r.where) for r in records]
-    position, value, trial = (named(records, names) for names in (POSITIONS, RATES + SIGNED + MASSES, TRIALS))
-    trial = trial or named(records, TRIAL_IDS)
-    if position is None or value is None:  # FORMAT asks for them before
-        raise InputFileError(f"{path}: columns of position and score needed")
-    records, name = one_model(records, named(records, MODELS), model)
-    numbers, scale = [record.number(value) for record in records], "signed numbers"
-    if value in RATES:
-        numbers, scale = scaled(numbers, path, value)
-    counts: Counter = Counter()
-    answers = []
-    for record, number in zip(records, numbers, strict=True):
-        place = record.number(position)
-        row = record.label(trial) if trial else str(counts[place])
-        counts[place] += 1
-        answers.append(Answer(row, place, number, record.where))
-    attrs = {"format": FORMAT.name} | ({"model": name} if name else {})
-    if value in RATES:
-        of = "" if position == POSITIONS[0] else f" of {position}"
-        said = f"{len(answers)} of {value} at {len(counts)} places{of}, {scale}"
-        return rates(answers, path, attrs | {"read_as": f"{FORMAT.name}: {said}"}, value)
-    return _numbers(answers, path, value, bool(trial), attrs)
+    import pandas as pd
+
+    table, model = of_one_model(table, choice)
+    form = PLAIN if NEEDLE.missing(table) else NEEDLE
+    about = {"format": form.name} | ({"model": model} if model else {})
+    if "score" not in choice.columns and not having(table, RATES):
+        return _numbers(table, path, choice, about)
+    place = _place(table, choice)
+    places, shares = places_of(table[place])
+    length = column_of(table, "length", NAMES["length"], choice)
+    lengths = np.full(len(table), math.nan) if length is None else _lengths(table[length])
+    files = table.index.str.replace(r": (line|entry) \d+$", "", regex=True)
+    cells = pd.DataFrame({"length": lengths, "place": places, "file": files})
+    answers, score, scale = _answers(table, choice)
+    trial = None if scale == "counts" else _trial(table, choice, {place, score, length})
+    once: Table = cells.drop_duplicates()
+    again = once[once.duplicated(["length", "place"], keep=False)]
+    if trial is None and path.is_dir() and len(again):
+        names = ", ".join(dict.fromkeys(Path(file).name for file in again["file"]))
+        raise unexpected(path, "each place in one file", names)
+    answers = answers.join(cells, on="row")
+    answers["trial"] = table[trial].map(str).to_numpy()[answers["row"]] if trial else 0
+    of = "" if plain_name(place) == "position" else f" of {plain_name(place)}"
+    said = f"of {plain_name(score)} at WHERE{of}, {scale}{f', trials by {trial}' if trial else ''}"
+    options = {"trials": trial is not None, "where": "shares" if shares else "places"}
+    options["unit"] = "documents" if length is not None and "doc" in plain_name(length) else "tokens"
+    return curves(answers, path, choice, said, about, plain_name(score), **options)
 
 
-def _numbers(answers: Sequence[Answer], path: Path, value: str, by_trial: bool, attrs: dict) -> Profile:
-    """Signed numbers or a mass: one number for each trial and position."""
-    trials = list(dict.fromkeys(one.trial for one in answers)) if by_trial else ["0"]
-    places = sorted({one.place for one in answers})
-    cells = {(one.trial, one.place): one.score for one in answers}
-    if not len(answers) == len(cells) == len(trials) * len(places) or len(places) < FEWEST_PLACES:
-        raise InputFileError(
-            f"{path}: {len(answers)} of {value} for {len(trials)} trials at {len(places)} positions given, one "
-            f"for each trial and position needed, at {FEWEST_PLACES} positions or more"
+def of_one_model(table: Table, choice: Choice) -> tuple[Table, str]:
+    """The rows of one model, by its name where there are several. Raises `InputFileError` where it is open."""
+    column = column_of(table, "model", NAMES["model"], choice)
+    if column is None:
+        return table, ""
+    models = table[column].map(str)
+    known = models.unique().tolist()
+    model = known[0] if choice.model is None else choice.model
+    if model not in known or (choice.model is None and len(known) > 1):
+        what = (
+            f"one model of {shortened(', '.join(known))} (posbias.read(path, model=NAME), or its lines alone)"
         )
-    samples = np.array([[cells[trial, place] for place in places] for trial in trials])
-    said = f"{FORMAT.name}: {value} at {len(places)} positions, {len(trials)} trials"
-    about = {"attrs": attrs | {"places": places, "read_as": said}}
-    if value in SIGNED:
-        return of_rows(samples, kind="signed", measures=MEASURES, **about)
+        raise unexpected(file_of(table), what, choice.model or f"{len(known)} models")
+    return table[models == model], model
+
+
+def _place(table: Table, choice: Choice) -> str:
+    """The column of places: positions or depths, never one that may number the rows or the questions."""
+    place = column_of(table, "place", NAMES["place"], choice)
+    depth = None if "place" in choice.columns else column_of(table, "place", NAMES["depth"])
+    if place is None and depth is None:
+        rows = having(table, NAMES["row"])
+        what = f"a column of places ({', '.join(rows)} may number rows or questions)"
+        raise undecided(table, what, f"place={rows[0] if rows else 'COLUMN'}")
+    if place is None or depth is None:
+        return place or depth or ""
+    orders = [table[column].map(number).rank(method="dense").tolist() for column in (place, depth)]
+    if orders[0] != orders[1] and not having(table, NAMES["length"]):
+        raise undecided(table, f"one column of places, not {place} and {depth}", f"place={place}")
+    return place if orders[0] == orders[1] else depth
+
+
+def _answers(table: Table, choice: Choice) -> tuple[Table, str, str]:
+    """Each answer's row of the table and score (0 to 1), with the column that has it and what scale that was."""
+    import pandas as pd
+
+    counts = None if "score" in choice.columns and "total" not in choice.columns else _counts(table, choice)
+    if counts is None:
+        score = column_of(table, "score", RATES, choice)
+        if score is None:
+            raise undecided(table, "a column of scores", "score=COLUMN")
+        graded = all(having(table, (column,)) for column in GRADED)
+        values, scale = scores_of(table[score], choice, graded)
+        return pd.DataFrame({"row": np.arange(len(table)), "score": values}), score, scale
+    right, total, column = counts
+    wrong = (total < 1) | (total % 1 > 0) | (right < 0) | (right > total) | (right % 1 > 0)
+    if wrong.any() or total.sum() > MOST_ANSWERS:
+        at = int(wrong.argmax())
+        what = f"counts of right answers, at most the total ({MOST_ANSWERS:,} in all)"
+        raise InputFileError(
+            f"{table.index[at]}: {column}: expected {what}, got {right[at]:g} of {total[at]:g}"
+        )
+    draw = np.random.default_rng(0)  # which of the answers were right is not known: they stand in any order
+    scores = [draw.permutation(np.arange(of) < some) for some, of in zip(right, total, strict=True)]
+    rows = np.repeat(np.arange(len(table)), total.astype(int))
+    return pd.DataFrame({"row": rows, "score": np.concatenate(scores).astype(float)}), column, "counts"
+
+
+def _counts(table: Table, choice: Choice) -> tuple[np.ndarray, np.ndarray, str] | None:
+    """Right answers and all in each row, with the column of the former; None where the table has no counts."""
+    for column in having(table, RATES):
+        parts = (
+            table[column].map(str).str.extract(r"^\s*(\d+)\s*(?:/|of)\s*(\d+)\s*$").astype(float).to_numpy()
+        )
+        if not np.isnan(parts).any():
+            return parts[:, 0], parts[:, 1], column
+    count = column_of(table, "score", (), choice) or next(
+        iter(having(table, NAMES["count"] + NAMES["right"])), None
+    )
+    total = column_of(table, "total", NAMES["total"], choice)
+    wrong = column_of(table, "total", NAMES["wrong"])
+    if total is not None and table[total].map(number).notna().all():
+        asked = numbers(table[total])
+    elif count is not None and wrong is not None:
+        asked = numbers(table[count]) + numbers(table[wrong])
+    else:
+        return None
+    share = column_of(table, "score", NAMES["score"] + NAMES["share"])
+    if count is not None and (numbers(table[count]) % 1 == 0).all():
+        right = numbers(table[count])
+        if right.max() <= 1 < asked.max() and "total" not in choice.columns:
+            what = f"right answers of a total, or one answer in each row, not {count} of 0 and 1 with a total"
+            raise undecided(table, what, f"score={count} (for answers; with total=COLUMN for counts)")
+        if share is not None and abs(scores_of(table[share], choice)[0] - right / asked).max() > ROUNDED:
+            raise undecided(table, f"{share} to be {count} of all, which it is not", f"score={share}")
+        return right, asked, count
+    if (column := count or share) is None:
+        return None
+    right = scores_of(table[column], choice)[0] * asked
+    # what is no share of right answers (a mean F1) has no counts
+    whole = (abs(right - right.round()) <= ROUNDED * asked).all()
+    return (right.round(), asked, column) if whole else None
+
+
+def _trial(table: Table, choice: Choice, used: set[str | None]) -> str | None:
+    """The column that says which rows are of one trial; None where each is of its own."""
+    if "trial" in choice.columns:
+        return column_of(table, "trial", (), choice)
+    for column in having(table, NAMES["trial"]):
+        if column not in used and 1 < table[column].map(str).nunique() < len(table):
+            return column
+    return None
+
+
+def _lengths(column: Column) -> np.ndarray:
+    """Context lengths, also as 4k."""
+    short = column.map(lambda cell: str(cell).strip().lower().endswith("k"))
+    return numbers(column.where(~short, column.map(str).str.strip().str[:-1])) * np.where(short, 1000.0, 1.0)
+
+
+def _numbers(table: Table, path: Path, choice: Choice, attrs: dict[str, Any]) -> Curves:
+    """Signed numbers or a mass: one number for each trial and position."""
+    value = column_of(table, "score", NAMES["signed"] + NAMES["mass"], choice) or ""
+    position = column_of(table, "place", NAMES["place"] + NAMES["row"], choice)
+    if position is None or not value:
+        raise undecided(table, "columns of places and scores", "place=COLUMN score=COLUMN")
+    trial = _trial(table, choice, {position, value})
+    held = table.assign(
+        place=numbers(table[position]),
+        score=numbers(table[value]),
+        trial=table[trial].map(str) if trial else "",
+    )
+    cells = held.groupby(["trial", "place"], sort=True)["score"].agg(["first", "size"]).unstack()
+    samples, places = cells["first"].to_numpy(), cells["first"].columns.tolist()
+    whole = (cells["size"] == 1).to_numpy().all() and len(places) >= FEWEST_PLACES
+    if not whole or not (abs(samples) <= MOST).all():
+        what = f"one number of at most {MOST:g} for each trial at each of {FEWEST_PLACES} positions or more"
+        raise unexpected(f"{path}: {value}", what, f"{len(held)} for {len(cells)} at {len(places)}")
+    attrs |= {
+        "places": places,
+        "read_as": f"{PLAIN.name}: {value} at {len(places)} positions, {len(cells)} trials",
+    }
+    if value in having(table, NAMES["signed"]):
+        return {None: of_rows(samples, kind="signed", measures=MEASURES, attrs=attrs)}
     if places != list(np.arange(len(places)) + places[0]) or (samples < 0).any():
-        raise InputFileError(f"{path}: {value}: numbers ≥ 0 at every position from first to last needed")
+        raise InputFileError(f"{path}: {value}: expected numbers >= 0 at every position from first to last")
     try:
         if len(samples) > 1:
-            return Profile.from_samples(samples, measures=value, **about)
-        return Profile.from_weights(samples[0], measures=value, **about)
+            return {None: Profile.from_samples(samples, measures=value, attrs=attrs)}
+        return {None: Profile.from_weights(samples[0], measures=value, attrs=attrs)}
     except InvalidValueError as error:
         raise InputFileError(f"{path}: {error}") from None
 
 
-FORMAT = Format("numbers by position", (POSITIONS, RATES + SIGNED + MASSES), read_positions)
+_PLACES = NAMES["place"] + NAMES["depth"] + NAMES["row"]
+NEEDLE = Format(
+    "needle in a haystack", (NAMES["depth"], NAMES["length"], RATES), read_positions, "kamradt2023"
+)
+PLAIN = Format("numbers by position", (_PLACES, RATES + NAMES["signed"] + NAMES["mass"]), read_positions)

@@ -1,67 +1,68 @@
-"""Answers by place as a profile of rates: paired where every trial has every place, else dealt into groups.
+"""Answers by place as profiles of rates: paired where every trial has every place, else dealt into groups.
 
-A trial is what was asked at several places (a question whose document moves, a context length). If every trial
-has every place, each is a row of the profile's samples. If not, the answers of each place are dealt in the order
-of the file into as many groups as the place with the fewest has, and a group's means are a row. Either way rows
-are as independent as trials are, and the curve is their mean.
+A trial is what was asked at several places (a question whose document moves); its answers at one place are
+averaged first. If every trial has every place, each is a row of the profile's samples. If not, the cells of each
+place are dealt, in the file's order and in equal parts, into as many groups as the place with the fewest has
+cells, and a group's means are a row. Either way the curve is the mean of the rows.
 """
 
 import math
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from posbias.arguments import shortened
+from posbias.core.tables import Table
+from posbias.curves import at_shares
 from posbias.errors import InputFileError
-from posbias.imports.records import Record
+from posbias.imports.columns import Choice, Curves
 from posbias.profile import Profile
 
 FEWEST_PLACES = 3
-"""Places of a curve: with fewer it has no middle."""
+"""Places of a curve that has a middle; with two there are a first and a last alone."""
+MEASURES = "attribution"
+"""What signed numbers of others measure."""
+MOST = 1e100
+"""Size of a number, so that squares of all of them have a sum."""
 STRETCHES = 10
-"""Equal stretches of the context into which scattered places are put."""
+"""Equal stretches of the context, at most, into which scattered places are put."""
+ENOUGH = 4
+"""Answers in each stretch, so that each has an interval."""
+ALIKE = 1.5
+"""How many times as long as the shortest prompt the longest may be to be called alike."""
+UNEVEN = 1.5
+"""Places are unevenly spaced where the widest gap is so many times the narrowest."""
+MOST_GROUPS = 4096
+"""Rows of samples made of more answers than that."""
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The `score` of one `trial` with what was asked for at `place`; `where` it was read is for errors."""
+def rates(
+    answers: Table,
+    path: Any,
+    attrs: Mapping[str, Any],
+    measures: str = "accuracy",
+    trials: bool = True,
+) -> Profile:
+    """The mean score by place, places in their order, with trials or groups of answers as samples.
 
-    trial: Hashable
-    place: float
-    score: float
-    where: str
-
-
-def rates(answers: Sequence[Answer], path: Any, attrs: dict[str, Any], measures: str = "accuracy") -> Profile:
-    """The mean score by place, places in their order, with the trials (or groups of answers) as samples.
-
-    `attrs` go into the profile's with "places", those of the answers, and "rows", what a sample is. Raises
-    `InputFileError` for a trial with two answers at a place, fewer than three places, and scores outside [0, 1].
+    `answers` has columns trial, place and score (0 to 1); with `trials` one trial's answers belong together.
+    `attrs` go into the profile's with "places", "rows" (what a sample is) and, for unpaired answers that are right
+    or wrong, "counts": right answers and all, by place. Raises `InputFileError` for a single place.
     """
-    cells: dict[tuple[Hashable, float], Answer] = {}
-    for one in answers:
-        if not 0 <= one.score <= 1:
-            raise InputFileError(f"{one.where}: score {one.score:g} given, a number between 0 and 1 needed")
-        first = cells.setdefault((one.trial, one.place), one)
-        if first is not one:
-            raise InputFileError(f"{one.where}: the same cell as in {_at(first)}, each once needed")
-    places = sorted({one.place for one in answers})
-    if len(places) < FEWEST_PLACES:
-        said = ", ".join(f"{place:g}" for place in places)
-        raise InputFileError(
-            f"{path}: answers at place {said} alone given, at {FEWEST_PLACES} places or more needed"
-            f"{'' if len(places) > 1 else ' (a folder is read as one file)'}"
-        )
-    trials = list(dict.fromkeys(one.trial for one in answers))
-    paired = len(cells) == len(trials) * len(places)
-    if paired:
-        samples = np.array([[cells[trial, place].score for place in places] for trial in trials])
-    else:
-        samples = _dealt(answers, places)
-    about = attrs | {"places": places, "rows": "trials" if paired else "groups of answers"}
+    trial = answers["trial"].map(str).factorize()[0]
+    cells = answers.assign(trial=trial).groupby(["trial", "place"])["score"].mean().unstack()
+    places = [float(place) for place in cells.columns]
+    if len(places) < 2:
+        raise InputFileError(f"{path}: expected answers at two places or more, got {places[0]:g} alone")
+    complete = not cells.isna().to_numpy().any()
+    rows = ("trials" if trials else "answers") if complete else "groups of answers"
+    about = dict(attrs) | {"places": places, "rows": rows}
+    columns = [cells[place].dropna().to_numpy() for place in cells.columns]
+    if rows != "trials" and all(np.isin(column, (0, 1)).all() for column in columns):
+        about["counts"] = [[int(column.sum()), column.size] for column in columns]
+    groups = min(MOST_GROUPS, *(column.size for column in columns))
+    samples = np.stack([at_shares(column, groups, total=False) for column in columns], axis=1)
     return of_rows(samples, kind="rate", measures=measures, attrs=about)
 
 
@@ -72,64 +73,85 @@ def of_rows(samples: Float[np.ndarray, "sample position"], **fields: Any) -> Pro
     return Profile(samples.mean(axis=0), samples=samples, se=se, **fields)
 
 
-def _dealt(answers: Sequence[Answer], places: Sequence[float]) -> Float[np.ndarray, "group position"]:
-    by_place: dict[float, list[float]] = {place: [] for place in places}
-    for one in answers:
-        by_place[one.place].append(one.score)
-    groups = min(map(len, by_place.values()))
-    return np.array(
-        [[float(np.mean(scores[group::groups])) for scores in by_place.values()] for group in range(groups)]
-    )
+def curves(
+    answers: Table,
+    path: Any,
+    choice: Choice,
+    said: str,
+    attrs: Mapping[str, Any],
+    measures: str = "accuracy",
+    *,
+    trials: bool = True,
+    where: Literal["places", "shares", "text"] = "places",
+    unit: Literal["tokens", "documents"] = "tokens",
+) -> Curves:
+    """A profile for each of the lengths of answers (NaN: not known), or for the one that is chosen.
 
-
-def _at(answer: Answer) -> str:
-    """The line of an answer, without the folder."""
-    return answer.where.rpartition("/")[2]
-
-
-def need_shares(answers: Sequence[Answer]) -> None:
-    """Raise `InputFileError` for a place that is no share of the context."""
-    for one in answers:
-        if not 0 <= one.place <= 1:
-            raise InputFileError(
-                f"{one.where}: depth {shortened(one.place)} of the context given, 0 to 1 needed"
-            )
-
-
-def in_stretches(answers: Sequence[Answer], path: Any) -> list[Answer]:
-    """Answers whose places are shares of the context, each put into one of up to ten equal stretches.
-
-    As many stretches as leave none empty; a place is then the number of the stretch. Raises `InputFileError` for
-    places outside 0 … 1, and where three stretches already leave one empty.
+    `said` says what they were taken for, with WHERE for their places or stretches; `where`: places count as they
+    are, are shares of the context, or shares of a text, where nearby ones are alike. Many lengths that are alike
+    (of single prompts) count as their mean. Raises `InputFileError` for a length that is not there, and for
+    lengths of which some have one place alone where none is chosen.
     """
-    need_shares(answers)
-    shares = np.array([one.place for one in answers])
-    for count in range(STRETCHES, FEWEST_PLACES - 1, -1):
-        stretches = np.minimum((shares * count).astype(int), count - 1)
-        if len(set(stretches.tolist())) == count:
-            return [
-                Answer((one.trial, one.place), float(stretch), one.score, one.where)
-                for one, stretch in zip(answers, stretches, strict=True)
-            ]
-    raise InputFileError(
-        f"{path}: {len(answers)} answers given that leave a third of the context empty, "
-        f"some in each of {FEWEST_PLACES} stretches needed"
-    )
+    lengths = sorted(answers["length"].dropna().unique().tolist())
+    single = len(lengths) > 1 and answers.groupby("length")["place"].nunique().min() < 2
+    if (single or len(lengths) > STRETCHES) and lengths[-1] <= ALIKE * lengths[0]:
+        answers = answers.assign(length=answers["length"].mean())
+        lengths, single = [answers["length"].iloc[0]], False
+    of_several = ""
+    if choice.tokens == "all":
+        answers = answers.assign(length=math.nan)
+        of_several = f", mean over {len(lengths)} lengths" if len(lengths) > 1 else ""
+    elif choice.tokens is not None and (len(lengths) > (unit != "tokens") or not choice.shared):
+        answers = answers[answers["length"] == choice.tokens]
+        if answers.empty:
+            known = f"one of {listed(lengths)}" if lengths else "none, as lengths are not known"
+            raise InputFileError(f"{path}: tokens: expected {known}, got {choice.tokens:g}")
+    elif single:
+        raise InputFileError(
+            f"{path}: expected two places or more at each context length, got one alone at some of {len(lengths)} "
+            "lengths; --tokens all (tokens='all') takes the mean over all"
+        )
+    found: Curves = {}
+    for length, part in answers.groupby("length", dropna=False):
+        placed, places = stretched(part, where, path)
+        if not trials:
+            placed = placed.assign(trial=placed.groupby("place").cumcount())
+        about, key = dict(attrs), None
+        if math.isfinite(length):
+            key = about[unit] = float(length)
+            of_several = f", {length:,.0f} {unit} of {listed(lengths)}" if len(lengths) > 1 else ""
+        count = f"{len(placed)} {said.replace('WHERE', places)}"
+        about["read_as"] = f"{attrs['format']}: {count}{of_several}"
+        found[key] = rates(placed, path, about, measures, trials)
+    return found
 
 
-def one_model(records: Sequence[Record], column: str | None, model: str | None) -> tuple[list[Record], str]:
-    """The records of one model, by its name where there are several. Raises `InputFileError` where it is open."""
-    if column is None:
-        return list(records), ""
-    names = list(dict.fromkeys(str(record.columns.get(column, "")) for record in records))
-    if model is None and len(names) > 1:
-        raise InputFileError(
-            f"{records[0].where}: {len(names)} models given ({shortened(', '.join(names))}), one needed: "
-            f"posbias.read(path, model={names[0]!r}), or a file with its lines alone"
-        )
-    kept = [record for record in records if model in (None, str(record.columns.get(column, "")))]
-    if not kept:
-        raise InputFileError(
-            f"{records[0].where}: model: {shortened(model)} given, one of {shortened(', '.join(names))} needed"
-        )
-    return kept, names[0] if model is None else model
+def listed(lengths: Sequence[float]) -> str:
+    """Context lengths in words, the first dozen."""
+    return ", ".join(f"{length:,.0f}" for length in lengths[:12]) + (", …" if len(lengths) > 12 else "")
+
+
+def stretched(answers: Table, where: str, path: Any) -> tuple[Table, str]:
+    """Answers with their places, or with the middles of equal stretches where places are scattered; and which.
+
+    Places are scattered in a text, and where most of more than `STRETCHES` have one answer, right or wrong or
+    unevenly spaced. As many stretches as have `ENOUGH` answers each, else as leave none empty, are made of the
+    whole context for shares, if that leaves no third of it empty; else of the first to the last place.
+    """
+    counts = answers["place"].value_counts().sort_index()
+    alone = len(counts) > STRETCHES and counts.median() < 2
+    gaps = np.diff(counts.index)
+    single = alone and (answers["score"].isin((0, 1)).all() or gaps.max() > UNEVEN * gaps.min())
+    if where != "text" and not single:
+        return answers, f"{len(counts)} places"
+    place = answers["place"].to_numpy()
+    whole, taken = (0.0, 1.0), (place.min(), place.max())
+    for (low, high), fewest in ((taken if where == "places" else whole, FEWEST_PLACES), (taken, 2)):
+        for enough in (ENOUGH, 1):
+            for count in range(STRETCHES, fewest - 1, -1):
+                at = np.minimum(((place - low) / max(high - low, 1e-12) * count).astype(int), count - 1)
+                if np.bincount(at, minlength=count).min() >= enough:
+                    middles = low + (at + 0.5) * (high - low) / count
+                    of = "" if where == "places" or high == 1 else f" from {low:.0%} to {high:.0%}"
+                    return answers.assign(place=middles), f"{count} stretches{of}"
+    raise InputFileError(f"{path}: expected answers at two places or more, got {place[0]:g} alone")

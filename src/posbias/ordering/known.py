@@ -25,13 +25,17 @@ def known_profiles() -> dict[str, Path]:
 
 
 @typed
-def profile_of(source: str) -> Profile:
-    """The profile of a model that comes along, or of whatever `posbias.read` reads.
+def profile_of(source: str, **chosen: Any) -> Profile:
+    """The profile of a model that comes along, or of whatever `posbias.read` reads, `chosen` as it takes it.
 
     Raises `InputFileError` for what is none of these, `MissingPackageError` for an .nc without xarray.
     """
     known = known_profiles()
     if source in known:
+        if any(chosen.values()):
+            raise InputFileError(
+                f"{source}: expected a file of results for tokens or columns, got a known model"
+            )
         told = json.loads(known[source].read_text(encoding="utf-8"))
         attrs = {key: told[key] for key in ("model", "checksum", "job", "tokens")}
         return of_places(np.array(told["samples"], dtype=np.float64), attrs)
@@ -42,7 +46,7 @@ def profile_of(source: str) -> Profile:
             "--positions N` measures another, into a folder to give here"
         )
         raise InputFileError(f"{source}: no such file and no profile of a known model{close}")
-    return read(path)
+    return read(path, **chosen)
 
 
 def of_places(samples: Float[np.ndarray, "trial place"], attrs: dict[str, Any]) -> Profile:

@@ -187,6 +187,8 @@ def draw_band(ax: "Axes", profile: Profile, colour: str, alpha: float, label: st
         draws = None if profile.samples is None else len(profile.samples)
         se = np.asarray(profile.se)[: height.size] * (height.size if mass else 1)
         low, high = intervals(height, se, draws, profile.kind)
+        if "counts" in profile.attrs and profile.limits is not None:
+            low, high = profile.limits
         low = np.maximum(low, FAINTEST) if mass else low
         look = {"color": colour, "alpha": alpha, "linewidth": 0, "label": label}
         ax.fill_between(np.arange(height.size), low, high, **look)

@@ -76,10 +76,10 @@ def write_profile_report(profile: Profile, folder: str | os.PathLike[str], *, ti
     """Write `report.html`, the curve (`profile.svg`, `profile.png`) and its numbers (`profile.csv`) into a folder.
 
     Raises `MissingPackageError` without matplotlib or jinja2, `OutputFileError` if a file cannot be written, and
-    `InvalidValueError` for a profile of fewer than three positions.
+    `InvalidValueError` for a profile of one position.
     """
-    if profile.tokens < 3:
-        raise InvalidValueError(f"profile: {profile.tokens} positions given, three or more needed")
+    if profile.tokens < 2:
+        raise InvalidValueError(f"profile: expected two positions or more, got {profile.tokens}")
     require("jinja2", "matplotlib")
     from posbias.plots import draw_profile, new_figure, picture_bytes
     from posbias.reports.figures import Illustration
@@ -155,6 +155,8 @@ def _sure(profile: Profile, claims: tuple[Judged, ...]) -> str:
         )
     rows = str(profile.attrs.get("rows", "prompts" if profile.kind != "rate" else "trials"))
     told = [f"Every number is a mean over {samples} {rows}."]
+    if counts := sorted({of for _, of in profile.attrs.get("counts", ())}):
+        told = [f"Every number is a share of {' to '.join(map(str, counts[:1] + counts[1:][-1:]))} answers."]
     told += [f"{doubt[0].upper()}{doubt[1:]}." for doubt in profile.doubts]
     if profile.attrs.get("able") is False:
         told.append("The answers are not told from guessing: the curve may show where the model copies from.")

@@ -11,7 +11,6 @@ from posbias.estimate import Estimate
 from posbias.parts import LABELS, STRETCHES, shares
 from posbias.profile import Profile
 from posbias.reports.pages import Table
-from posbias.telling import intervals
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -21,20 +20,20 @@ LOW, HIGH = "95 % low", "95 % high"
 
 
 def curve(profile: Profile) -> Table:
-    """A number for each place and, where it has an error, its 95 % interval by Student's t over the samples.
+    """A number for each place and, where it has an error, its 95 % interval (`Profile.limits`).
 
-    Places are those of `attrs["places"]`, else positions; intervals are those of `posbias.telling`.
+    Places are those of `attrs["places"]`, else positions.
     """
-    places = places_of(profile)
-    columns = [profile.mass]
+    places, ends = places_of(profile), profile.limits
+    columns = [profile.mass, *(ends or ())]
     samples = 0 if profile.samples is None else len(profile.samples)
-    if profile.se is not None and samples > 1:
-        columns += intervals(profile.mass, np.asarray(profile.se), samples, profile.kind)
     name = "share of the influence" if profile.kind == "mass" else profile.measures
     at_places = "places" in profile.attrs or profile.kind == "rate"
     head = ["place" if at_places else "position", name, LOW, HIGH][: 1 + len(columns)]
     said = f"{name[0].upper()}{name[1:]} by {head[0]}"
-    said += f" with 95 % intervals by Student's t over {samples} samples" if len(columns) > 1 else ""
+    if ends is not None:
+        how = f"by Student's t over {samples} samples"
+        said += f" with 95 % intervals {'of the counts' if 'counts' in profile.attrs else how}"
     return Table(
         said,
         head,

@@ -18,9 +18,10 @@ from typing import IO, Any
 
 from posbias import spec
 from posbias.arguments import shortened
+from posbias.core.tables import table_lines
 from posbias.errors import DamagedError, InputFileError, OutputFileError
 from posbias.files import need_writable, write_text
-from posbias.input_files import json_lines, read_text
+from posbias.input_files import json_lines
 from posbias.retrieval.scoring import CutOff
 from posbias.retrieval.trials import Trial
 from posbias.signatures import typed
@@ -63,12 +64,12 @@ def write_requests(requests: Sequence[Request], path: str | os.PathLike[str]) ->
 
 @typed
 def read_answers(path: str | os.PathLike[str]) -> dict[str, str]:
-    """Answers by the id of their prompt, from a file of JSON lines with `answer` and `id` or `prompt`.
+    """Answers by the id of their prompt, from a file of JSON lines (or CSV) with `answer` and `id` or `prompt`.
 
     Raises `InputFileError` naming line and key, also where one prompt has two answers that differ.
     """
     answers: dict[str, str] = {}
-    for line in json_lines(read_text(path), path):
+    for line in table_lines(Path(path)):
         row = line.columns
         if row.get("posbias_kind") == KIND:
             continue

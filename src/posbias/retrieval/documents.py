@@ -2,21 +2,24 @@
 
 A file has one JSON object a line: `question`, `documents` (texts), `gold` (the number of the document that
 answers, from 0, or a list of them) and `answers` (accepted spellings; for several gold documents a list for
-each). Lines of Liu et al. 2023 (`question`, `answers`, and `ctxs` with `title`, `text` and `isgold`) are read as
-they are. The first gold document moves; others that are gold keep a drawn place, the rest their order.
+each). CSV may have a column for each document (`document_1`, …) and an `answer`. Lines of Liu et al. 2023
+(`question`, `answers`, and `ctxs` with `title`, `text` and `isgold`) are read as they are. The first gold document
+moves; others that are gold keep a drawn place, the rest their order.
 """
 
 import logging
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
 
 from posbias.arguments import is_integer, shortened
+from posbias.core.tables import Names, table_lines
 from posbias.errors import InputFileError, InvalidValueError
-from posbias.input_files import LARGEST, json_lines, read_text
 from posbias.retrieval.scoring import normalised, place_in
 from posbias.retrieval.trials import Trial, Trials
 from posbias.signatures import typed
@@ -84,13 +87,14 @@ class Documents(Trials):
 
 @typed
 def read_document_sets(path: str | os.PathLike[str]) -> tuple[DocumentSet, ...]:
-    """Read document sets from a file of JSON lines. Raises `InputFileError` naming line and key.
+    """Read document sets from a file of JSON lines, JSON or CSV. Raises `InputFileError` naming line and key.
 
     It warns where the answers of nearly all sets stand in the document before the gold one: gold counts from 0.
     """
     sets, shifted = [], 0
-    for line in json_lines(read_text(path, LARGEST), path):
-        row = _plain(line.columns, line.where) if "ctxs" in line.columns else line.columns
+    for line in table_lines(Path(path), Names(cells=("documents", "ctxs"))):
+        row = _of_csv(line.columns) if ".csv" in Path(path).suffixes else line.columns
+        row = _plain(row, line.where) if "ctxs" in row else row
         sets.append(_set_of(row, line.where))
         shifted += _is_shifted(row)
     if not sets:
@@ -101,6 +105,16 @@ def read_document_sets(path: str | os.PathLike[str]) -> tuple[DocumentSet, ...]:
             "gold counts from 0", path, shifted, len(sets),
         )  # fmt: skip
     return tuple(sets)
+
+
+def _of_csv(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of CSV as JSON lines have it: documents may be a column each, by their numbers; an answer a text."""
+    numbered = [(re.fullmatch(r"(?:document|doc|passage)s?[_ ]?(\d+)", key.lower()), key) for key in row]
+    texts = [row[key] for _, key in sorted((int(found[1]), key) for found, key in numbered if found)]
+    gold, answers = row.get("gold"), row.get("answers", row.get("answer"))
+    gold = int(gold) if isinstance(gold, str) and gold.isdecimal() else gold
+    answers = [answers] if isinstance(answers, str) else answers
+    return {"documents": texts} | row | {"gold": gold, "answers": answers}
 
 
 def _is_shifted(row: Mapping[str, Any]) -> bool:

@@ -27,6 +27,8 @@ FILES = (
     "samples_posbias_lists.jsonl",
     "inseq_saliency.json",
 )
+MEAN = ("--tokens", "all")
+"""Of needles, the mean over context lengths; the others have one length."""
 
 
 @pytest.fixture(autouse=True)
@@ -46,9 +48,9 @@ def told(capsys, *words):
 def test_every_file_is_compared_ordered_by_and_reported(capsys, here, name):
     (here / "hits.jsonl").write_text('{"score": 0.2, "tokens": 9}\n{"score": 0.7, "tokens": 9}\n')
     answers = [
-        told(capsys, "compare", HERE / name, HERE / "liu_kv", "--by-share", "--plot", "a.svg"),
-        told(capsys, "order", "hits.jsonl", "--profile", HERE / name),
-        told(capsys, "report", HERE / name, "--out", "page"),
+        told(capsys, "compare", HERE / name, HERE / "liu_kv", "--by-share", "--plot", "a.svg", *MEAN),
+        told(capsys, "order", "hits.jsonl", "--profile", HERE / name, *MEAN),
+        told(capsys, "report", HERE / name, "--out", "page", *MEAN),
     ]
     assert (here / "a.svg").is_file()
     for answer, key in zip(answers, ("p", "profile", "source"), strict=True):
@@ -62,7 +64,7 @@ def test_every_file_is_compared_ordered_by_and_reported(capsys, here, name):
     page = (here / "page" / "report.html").read_text()
     assert html.escape(answers[-1]["read_as"]["source"]) in page
     rows = list(csv.reader((here / "page" / "profile.csv").read_text().splitlines()))
-    profile = posbias.read(HERE / name)
+    profile = posbias.read(HERE / name, tokens="all")
     assert [float(row[1]) for row in rows[1:]] == pytest.approx(profile.mass, rel=1e-5, abs=1e-12)
     assert "95 % low" in rows[0]
     for place in (0, -1):
@@ -192,7 +194,7 @@ def test_a_prediction_of_ours_and_a_file_that_is_not_there(capsys, here):
 
 def test_what_a_file_was_taken_for_is_said_in_a_line(caplog):
     with caplog.at_level(logging.INFO, "posbias"):
-        main(["compare", str(HERE / "needle"), str(HERE / "liu_kv"), "--by-share"])
+        main(["compare", str(HERE / "needle"), str(HERE / "liu_kv"), "--by-share", *MEAN])
     said = [record.getMessage() for record in caplog.records if "read as" in record.getMessage()]
     assert [line.partition("read as ")[2].partition(":")[0] for line in said] == [
         "needle in a haystack",
@@ -245,9 +247,47 @@ def test_whoever_made_the_results_is_cited(capsys, name, source):
 
 @pytest.mark.parametrize("words", [("compare", "FILE", "FILE"), ("cite", "FILE"), ("report", "FILE")])
 def test_unknown_columns_end_with_exit_code_2_and_a_line_that_names_them(capsys, here, words):
-    (here / "mine.csv").write_text("depth_percent,score\n0,1\n")
+    (here / "mine.csv").write_text("where,ok\n0,1\n")
     with pytest.raises(SystemExit) as ended:
         main([word.replace("FILE", "mine.csv") for word in words])
     assert ended.value.code == 2
     said = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "'depth_percent, score' given; needle in a haystack needs context_length too" in said
+    assert "its columns are where, ok; name them: --columns place=COLUMN" in said
+
+
+def test_columns_and_lengths_count_where_a_file_has_them_and_are_refused_where_none_can(capsys, here):
+    rows = [f"{place},{4 - place},{n}" for n in (4000, 8000) for place in range(4)]
+    (here / "mine.csv").write_text("\n".join(["where,ok,context_length", *rows]))
+    named = ("--columns", "place=where", "score=ok", "scale=0-10", "--tokens", "8k")
+    answer = told(capsys, "compare", "mine.csv", HERE / "liu_kv", *named)
+    assert answer["read_as"]["q"].startswith("lost-in-the-middle")
+    assert "8,000 tokens of 4,000, 8,000" in answer["read_as"]["p"]
+    (here / "hits.jsonl").write_text('{"score": 0.2, "tokens": 9}\n')
+    for words in (
+        ("order", "hits.jsonl", "--profile", "smollm2-135m", "--tokens", "8k"),
+        ("report", str(HERE / "liu_kv"), "--tokens", "8k"),
+        ("report", "tiny-alibi", "--columns", "place=where"),
+        ("report", "mine.csv", "--columns", "where"),
+        ("report", "mine.csv", "--columns", "wher=where"),
+        ("report", "mine.csv", "--columns", "place=where", "score=ok", "--tokens", "16k"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(list(words))
+        assert ended.value.code == 2
+        assert "expected" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_every_context_length_has_a_page_of_its_own(capsys, here):
+    answer = told(capsys, "report", HERE / "needle", "--out", "pages")
+    assert [one["page"] for one in answer["lengths"]] == [
+        f"pages/{length}-tokens/report.html" for length in (1000, 200000)
+    ]
+    assert answer["page"] == answer["lengths"][0]["page"]
+    one = told(capsys, "report", HERE / "needle", "--tokens", "200k", "--out", "page")
+    assert one["claims"] == answer["lengths"][1]["claims"]
+    (here / "mine.csv").write_text("where,ok,of\n0,9,10\n1,4,10\n2,10,10\n")
+    named = ("--columns", "place=where", "score=ok", "total=of")
+    told(capsys, "report", "mine.csv", "--out", "mine", *named)
+    rows = list(csv.reader((here / "mine" / "profile.csv").read_text().splitlines()))[1:]
+    # statsmodels.stats.proportion.proportion_confint(4, 10, method="wilson")
+    assert [float(cell) for cell in rows[1]] == pytest.approx([1, 0.4, 0.168180, 0.687326], abs=1e-6)

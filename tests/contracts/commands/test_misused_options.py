@@ -111,7 +111,7 @@ def test_a_number_that_cannot_be_right_is_refused(
     assert option.strip("-").replace("-", "_") in told.replace("-", "_"), told
 
 
-REPEATED = {"--vary", "--text", "--api", "--system"}
+REPEATED = {"--columns", "--vary", "--text", "--api", "--system"}
 """Options that may be given several times."""
 
 

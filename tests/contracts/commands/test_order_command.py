@@ -150,17 +150,20 @@ def test_a_curve_at_chance_orders_with_a_warning(here, capsys):
     [
         (
             lambda told: told["curves"].append(told["curves"][0]),
-            "2 curves given ('keys 5 pairs, keys 5 pairs'), one needed",
+            "got 'keys 5 pairs, keys 5 pairs'",
         ),
-        (lambda told: told["curves"][0].pop("found"), "found: None given, two trials or more"),
+        (
+            lambda told: told["curves"][0].pop("found"),
+            "expected a curve of posbias retrieve, got KeyError('found')",
+        ),
         (
             lambda told: told["curves"][0]["found"][1].pop(),
-            "two trials or more of three places or more needed",
+            "expected a curve of posbias retrieve, got ValueError",
         ),
-        (lambda told: told["curves"][0]["found"][1].__setitem__(0, 2), "found: 2 given, 0 or 1 needed"),
-        (lambda told: told.update(curves={}), "curves: {} given, a list of curves needed"),
-        (lambda told: told["curves"][0].update(words="x"), "model, job, able and words needed"),
-        (lambda told: told.update(schema="retrieve/1"), "a curve without its trials given, the retrieval.nc"),
+        (lambda told: told["curves"][0]["found"][1].__setitem__(0, 2), "found: expected 0 or 1"),
+        (lambda told: told.update(curves={}), "expected a curve of posbias retrieve, got KeyError(0)"),
+        (lambda told: told["curves"][0].update(words="x"), "expected a curve of posbias retrieve"),
+        (lambda told: told.update(schema="retrieve/1"), "a curve without its trials"),
     ],
 )
 def test_what_is_no_curve_is_named(here, change, said):
@@ -192,15 +195,14 @@ def test_a_known_model_comes_along(here, capsys):
     [
         (["{"], "line 1: not valid JSON"),
         (["[]"], "line 1: [] given, a JSON object needed"),
-        ([], "no line given"),
-        (['{"tokens": 3}'], "line 1: has none of score, relevance_score, similarity"),
-        (['{"score": 1}'], "line 1: has none of text, document"),
-        (['{"score": -1, "tokens": 3}'], "line 1: score: -1 given, a number ≥ 0 needed"),
-        (['{"score": 1, "tokens": "x"}'], "line 1: tokens: 'x' given, a number ≥ 0 needed"),
-        (['{"score": 1, "text": ""}'], "line 1: text: '' given, a text needed"),
+        ([], "expected rows"),
+        (['{"tokens": 3}'], "line 1: expected one of score, relevance_score, similarity"),
+        (['{"score": 1, "tokens": "x"}'], "line 1: tokens: expected a finite number >= 0, got 'x'"),
+        (['{"score": 1, "tokens": -3}'], "line 1: tokens: expected a finite number >= 0, got -3"),
+        (['{"score": 1, "text": ""}'], "line 1: text: expected a text, got ''"),
         (['{"score": 0, "tokens": 3}'], "scores: all 0 given"),
-        (['{"score": NaN, "tokens": 3}'], "line 1: score: nan given"),
-        (['{"score": 1, "tokens": 3}', '{"score": 1}'], "line 1: has none of text"),
+        (['{"score": NaN, "tokens": 3}'], "score"),
+        (['{"score": 1, "tokens": 3}', '{"score": 1}'], "line 2: expected tokens as in other rows"),
     ],
 )
 def test_a_wrong_line_is_named(here, capsys, rows, said):
@@ -234,5 +236,60 @@ def test_a_line_ends_where_json_lines_end(here):
     )
     found = read_hits("hits.jsonl")
     assert found.lengths.tolist() == [5.0, 1.0]
-    assert [json.loads(line)["score"] for line in found.lines] == [1, 2]
-    assert not any(line.endswith("\r") for line in found.lines)
+    assert found.text([1, 0]) == '{"score": 2, "text": "d"}\n{"score": 1, "text": "a\u2028b\x85c"}\n'
+
+
+TEXT = "a" * 20
+WRITTEN = {
+    "llamaindex.jsonl": [
+        {"node": {"id_": "0", "text": TEXT, "metadata": {}}, "score": s} for s in (0.9, 0.5)
+    ],
+    "langchain.jsonl": [{"page_content": TEXT, "metadata": {"relevance_score": s}} for s in (0.9, 0.5)],
+    "cohere.json": {
+        "id": "x",
+        "results": [{"relevance_score": s, "document": {"text": TEXT}} for s in (0.9, 0.5)],
+    },
+    "pinecone.json": {"matches": [{"id": "0", "score": s, "metadata": {"text": TEXT}} for s in (0.9, 0.5)]},
+    "search.json": {
+        "hits": {"total": 2, "hits": [{"_score": s, "_source": {"text": TEXT}} for s in (0.9, 0.5)]}
+    },
+    "plain.csv": f"text,score\n{TEXT},0.9\n{TEXT},0.5\n",
+    "bge.jsonl": [{"score": s, "text": TEXT} for s in (-0.3, -4.1)],
+    "chroma.jsonl": [{"id": "0", "document": TEXT, "distance": s} for s in (0.1, 0.3)],
+    "query.json": {
+        "ids": [["0", "1"]],
+        "included": ["a", "b"],
+        "documents": [[TEXT] * 2],
+        "distances": [[0.1, 0.3]],
+    },
+    "logits.json": [{"logit": s, "text": TEXT} for s in (2.0, 0.0)],
+    "alone.jsonl": [{"index": k, "relevance_score": s} for k, s in enumerate((0.9, 0.5))],
+}
+WEIGHTS = {name: [1, 0.5] for name in ("bge.jsonl", "chroma.jsonl", "query.json")}
+WEIGHTS["logits.json"] = [1 / (1 + np.exp(-2)), 0.5]
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_documents_are_read_as_retrievers_write_them(here, capsys, name):
+    held = WRITTEN[name]
+    lines = "".join(json.dumps(row) + "\n" for row in held) if name.endswith(".jsonl") else json.dumps(held)
+    (here / name).write_text(held if isinstance(held, str) else lines, encoding="utf-8")
+    found = read_hits(name)
+    assert found.scores == pytest.approx(WEIGHTS.get(name, [0.9, 0.5]))
+    assert (found.unit, None if found.lengths is None else found.lengths.tolist()) == (
+        (None, None) if name == "alone.jsonl" else ("characters", [20.0, 20.0])
+    )
+    assert bool(found.note) == (name in WEIGHTS)
+    (here / f"again-{name}").write_text(found.text([1, 0]), encoding="utf-8")
+    assert read_hits(f"again-{name}").scores == pytest.approx(found.scores[::-1])
+    (here / "curve.json").write_text(json.dumps(CURVE), encoding="utf-8")
+    told(capsys, name, "--profile", "curve.json")
+
+
+def test_negative_scores_are_logits_where_that_is_said(here, capsys):
+    name = hits(here, [{"tokens": 9, "score": score} for score in (1.0, -1.0)])
+    assert read_hits(name).scores.tolist() == [1, 0.5]
+    assert read_hits(name, "logit").scores == pytest.approx([1 / (1 + np.exp(-1)), 1 / (1 + np.exp(1))])
+    (here / "curve.csv").write_text("where,ok\n0,1\n1,0\n", encoding="utf-8")
+    chosen = ("--profile", "curve.csv", "--columns", "place=where", "score=ok", "--scores", "logit")
+    assert "as logits" in told(capsys, name, *chosen)["scores"]

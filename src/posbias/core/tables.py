@@ -1,0 +1,222 @@
+"""Tables as people and tools write them: CSV, TSV, JSON and JSON lines, also gzipped, as pandas DataFrames.
+
+A row is a line or an object; its label in the index says where it stands ("FILE: line 3"), for errors. JSON may be
+a list of objects, one object a line, results within an object, or any form in which pandas writes names of columns
+(columns, index, records, split, table) or lists by column. Cells stay as they are written: text in CSV.
+"""
+
+import ast
+import gzip
+import io
+import json
+import math
+import re
+import zlib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from posbias.arguments import shortened
+from posbias.errors import InputFileError
+from posbias.input_files import JsonLine, json_lines, json_object, loads_json, read_text
+
+PLAIN = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
+KINDS = (*PLAIN, *(f"{kind}.gz" for kind in PLAIN))
+"""What the names of files with tables end with."""
+_MEANS = {"percent", "pct", "perc", "percentage", "mean", "avg", "average"}
+YES = ("true", "yes", "pass", "passed", "correct", "right")
+NO = ("false", "no", "fail", "failed", "incorrect", "wrong")
+Table = Any
+"""A DataFrame of pandas, whose own types say too little of columns to be checked."""
+Column = Any
+"""A Series of pandas."""
+Row = tuple[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Names:
+    """What columns may be called: `known` bare names tell columns from rows, and results from what is around them.
+
+    Of what is around results, the values of names in `around` count for every row. `cells` are columns whose cells
+    may be lists: an object with one of them is a row.
+    """
+
+    known: Collection[str] = ()
+    cells: Collection[str] = ()
+    around: Collection[str] = ()
+
+    def count(self, columns: Collection[str]) -> int:
+        """How many of these columns are known, or cells."""
+        return sum(bare_name(column) in self.known or column in self.cells for column in columns)
+
+
+def plain_name(column: Any) -> str:
+    """A column's name in small letters: "Gold Position" and "goldPosition" are gold_position, "%" is percent."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z][a-z])", "_", str(column)).replace("%", " percent ").lower()
+    return re.sub(r"[^a-z0-9]+", "_", words).strip("_")
+
+
+def bare_name(column: Any) -> str:
+    """A plain name without underscores, and without words for a mean or per cent: "acc_percent" is acc."""
+    words = plain_name(column).split("_")
+    return "".join([word for word in words if word not in _MEANS] or words)
+
+
+def unexpected(where: Any, what: str, got: Any) -> InputFileError:
+    """An error that says where what was expected, and what was got."""
+    return InputFileError(f"{where}: expected {what}, got {shortened(got)}")
+
+
+def is_table(path: Path) -> bool:
+    """Whether the name is that of a file with a table."""
+    return path.name.lower().endswith(KINDS)
+
+
+def read_table(path: Path, names: Names = Names()) -> Table:
+    """The rows of a file. Raises `InputFileError` naming file and line."""
+    import pandas as pd
+
+    text = read_packed(path)
+    if path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv")):
+        table = _of_csv(text, path)
+    else:
+        rows = list(_of_json(text, path, names))
+        table = pd.DataFrame([row for _, row in rows], [where for where, _ in rows], dtype=object)
+    if table.empty:
+        raise InputFileError(f"{path}: expected rows with named columns, got none")
+    plain = [plain_name(column) for column in table.columns]
+    if twice := {name for name in plain if name and plain.count(name) > 1}:
+        raise unexpected(path, "each column once", ", ".join(sorted(twice)))
+    return table
+
+
+def table_lines(path: Path, names: Names = Names()) -> Iterator[JsonLine]:
+    """Rows of a table as JSON lines have them: lists in cells of CSV as lists, missing cells left out."""
+    if {".jsonl", ".ndjson"} & set(path.suffixes) or not is_table(path):
+        yield from json_lines(read_packed(path), path)
+        return
+    table = read_table(path, names)
+    for where, row in zip(table.index, table.to_dict("records"), strict=True):
+        cells = {key: parsed(cell) for key, cell in row.items() if cell == cell and cell != ""}
+        yield JsonLine("", cells, where)
+
+
+def read_packed(path: Path) -> str:
+    """The text of a file, also of a gzipped one. Raises `InputFileError`."""
+    if not path.name.lower().endswith(".gz"):
+        return read_text(path)
+    try:
+        with gzip.open(path, "rt", encoding="utf-8-sig") as file:
+            return file.read()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise InputFileError(f"{path}: expected gzipped UTF-8 text, got {error}") from None
+
+
+def number(cell: Any) -> float | None:
+    """A finite number, also one written as text, per cent or not; `YES` is 1, `NO` 0. None for anything else."""
+    if isinstance(cell, str):
+        text = cell.strip().lower().removesuffix("%")
+        cell = 1 if text in YES else 0 if text in NO else text
+    try:
+        value = float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def parsed(cell: Any) -> Any:
+    """A list or object that is written as text, as JSON or as Python writes it; another cell as it is."""
+    if isinstance(cell, str) and cell.strip()[:1] in ("[", "{"):
+        for read in (json.loads, ast.literal_eval):
+            try:
+                return read(cell.strip())
+            except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+                continue
+    return cell
+
+
+def _of_csv(text: str, path: Path) -> Table:
+    """Lines of cells, parted by tab, semicolon or comma; the first names the columns."""
+    import pandas as pd
+
+    parted_by = next((sign for sign in "\t;" if sign in text.partition("\n")[0]), ",")
+    options = {"dtype": str, "header": None, "keep_default_na": False, "skip_blank_lines": False}
+    try:
+        held = pd.read_csv(io.StringIO(text), sep=parted_by, **options).fillna("").astype(object)
+    except pd.errors.EmptyDataError:
+        return pd.DataFrame()
+    except pd.errors.ParserError as error:
+        raise InputFileError(f"{path}: {' '.join(str(error).split()).rpartition('C error: ')[2]}") from None
+    # a cell in quotes may go over several lines
+    lines = 1 + held.apply(lambda column: column.str.count("\n")).sum(axis=1)
+    held.index = [f"{path}: line {line}" for line in 1 + lines.cumsum().shift(fill_value=0)]
+    held.columns = [name or f"unnamed_{place}" for place, name in enumerate(held.iloc[0])]
+    return held[(held != "").any(axis=1)].iloc[1:]
+
+
+def _of_json(text: str, path: Path, names: Names) -> Iterator[Row]:
+    if not {".jsonl", ".ndjson"} & set(path.suffixes):
+        try:
+            return _rows(loads_json(text), str(path), names)
+        except RecursionError:
+            raise InputFileError(f"{path}: expected JSON, got one nested too deeply to be read") from None
+        except ValueError as error:
+            if "\n{" not in text.strip():
+                raise InputFileError(f"{path}: expected JSON, got what is not valid ({error})") from None
+    return ((line.where, line.columns) for line in json_lines(text, path))
+
+
+def _rows(data: Any, where: str, names: Names) -> Iterator[Row]:
+    """The rows that a value of JSON holds."""
+    import pandas as pd
+
+    if isinstance(data, list):
+        for place, row in enumerate(data):
+            yield f"{where}: entry {place}", json_object(row, f"{where}: entry {place}")
+        return
+    data = json_object(data, where)
+    lists = {name: held for name, held in data.items() if isinstance(held, list)}
+    dicts = [held for held in data.values() if isinstance(held, dict)]
+    if isinstance(data.get("columns"), list) and "data" in lists:
+        rows = [dict(zip(data["columns"], row, strict=False)) for row in lists["data"]]
+        yield from _rows(rows, where, names)
+    elif isinstance(data.get("schema"), dict) and "data" in lists:
+        yield from _rows(lists["data"], where, names)
+    elif not data.keys().isdisjoint(names.cells):
+        yield where, data
+    elif len(sizes := {len(held) for name, held in lists.items() if names.count([name])}) == 1:
+        plain = {name: held for name, held in data.items() if not isinstance(held, list | dict)}
+        plain |= {name: held for name, held in lists.items() if len(held) in sizes}
+        yield from _rows(pd.DataFrame(plain, dtype=object).to_dict("records"), where, names)
+    elif len(dicts) == len(data) and _is_flat(dicts, names):
+        columns = pd.DataFrame(data, dtype=object)
+        columns = columns.T if names.count(dicts[0]) > names.count(data) else columns
+        yield from _rows(columns.to_dict("records"), where, names)
+    else:
+        yield from _within(data, where, names)
+
+
+def _is_flat(dicts: list[dict[str, Any]], names: Names) -> bool:
+    """Whether objects have the same keys, with plain values, or the cells of rows."""
+    if not dicts or any(held.keys() != dicts[0].keys() for held in dicts):
+        return False
+    plain = not any(isinstance(one, dict | list) for held in dicts for one in held.values())
+    return plain or not dicts[0].keys().isdisjoint(names.cells)
+
+
+def _within(data: dict[str, Any], where: str, names: Names) -> Iterator[Row]:
+    """The rows of the one value with known columns, with what counts for all of them; else the object itself."""
+    found = {}
+    for name, held in data.items():
+        if isinstance(held, dict) or (isinstance(held, list) and held and isinstance(held[0], dict)):
+            rows = list(_rows(held, f"{where}: {name}", names))
+            if rows and names.count(rows[0][1]):
+                found[name] = rows
+    if len(found) > 1:
+        raise unexpected(where, "results under one key", ", ".join(found))
+    around = {name: held for name, held in data.items() if bare_name(name) in names.around}
+    for rows in found.values():
+        yield from ((place, around | row) for place, row in rows)
+    if not found:
+        yield where, data
