@@ -130,7 +130,7 @@ class Seen:
     def turns(self, layer: int) -> bool:
         """Whether it rotates its queries. Where layers mix tokens by other means, being given tables says so."""
         if layer in self.attention:  # logits of like tokens lie on a line where nothing but a bias acts
-            alike = self.attention[layer][4].log().diff().diff().abs().max() < 1e-4
+            alike = self.attention[layer][4].log().diff().diff().abs().max() < 1e-5
         elif len(self.queries) == self.text.num_hidden_layers:
             query = self.queries[layer]
             alike = torch.allclose(query[:, :, 1], query[:, :, 4], rtol=1e-3, atol=1e-5)
