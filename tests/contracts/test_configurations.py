@@ -417,6 +417,18 @@ EXAONE = {"model_type": "exaone4", "num_hidden_layers": 8, "num_attention_heads"
         ({"model_type": "qwen3_next", "full_attention_interval": 0}, "full_attention_interval: 0 given"),
         ({"attention_chunk_size": 8192}, "attention_chunk_size: expected null, got 8192"),
         (
+            {"model_type": "smollm3", "layer_types": ["sliding_attention"] * 4, "sliding_window": 8},
+            "layer_types: expected no sliding_attention where use_sliding_window is off, got 4",
+        ),
+        (
+            {"model_type": "qwen2_moe", "layer_types": ["sliding_attention"] * 4, "sliding_window": 8},
+            "layer_types: expected no sliding_attention where use_sliding_window is off, got 4",
+        ),
+        (
+            {"model_type": "ministral3", "rope_parameters": {"full_attention": {"rope_theta": 10000.0}}},
+            "rope_parameters: expected one for all layers, got full_attention",
+        ),
+        (
             {"model_type": "exaone4", "sliding_window": 8, "sliding_window_pattern": "LXG"},
             "'LXG' given, a number",
         ),

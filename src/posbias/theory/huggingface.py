@@ -225,6 +225,11 @@ def _kinds(config: Config, row: Family, depth: int, width: int | None) -> list[s
                     "predicted"
                 )
     if types is not None and row.reads_types:
+        key = "use_sliding_window"
+        if SLIDING in types and key in DEFAULTS.get(config["model_type"], {}) and not config.get(key):
+            raise InvalidValueError(
+                f"layer_types: expected no {SLIDING} where {key} is off, got {types.count(SLIDING)}"
+            )
         return [FULL if kind == SLIDING and width is None else kind for kind in types]
     if width is None:
         return [FULL] * depth

@@ -173,7 +173,10 @@ def tuned(config: Config, bare: bool) -> QueryScale | None:
 
 def beyond_training(config: Config, bare: bool) -> QueryScale | None:
     """Ministral 3, Mistral 4: beyond the length of their first training; positions count from 0 there."""
-    given = settings(config)[""]
+    by_kind = settings(config)
+    if "" not in by_kind:
+        raise InvalidValueError(f"rope_parameters: expected one for all layers, got {', '.join(by_kind)}")
+    given = by_kind[""]
     if given.get("llama_4_scaling_beta") is None:
         return None
     return StepScale(

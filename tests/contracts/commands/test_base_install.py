@@ -265,9 +265,7 @@ for name, use in {
     "load_measurement": lambda: posbias.load_measurement("list.nc"),
     "load_profile": lambda: posbias.load_profile("list.nc"),
     "Profile.plot": lambda: profile.plot(),
-    "Profile.to_series": lambda: profile.to_series(),
     "Comparison.plot": lambda: posbias.compare(profile, profile).plot(),
-    "Comparison.to_dataframe": lambda: posbias.compare(profile, profile).to_dataframe(),
 }.items():
     try:
         use()

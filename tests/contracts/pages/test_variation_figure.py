@@ -75,10 +75,10 @@ def test_pictures_name_what_they_are_of_and_its_length():
 @pytest.mark.parametrize("count", [1, 3, 9])
 @pytest.mark.parametrize("length", [5, 60, 300])
 def test_no_legend_runs_off_or_shrinks_a_chart(count, length):
-    named = [
-        (f"{place} {'architecture ' * length}"[:length], profile) for place, profile in varied(range(count))
-    ]
-    compared = posbias.compare_all(dict(named), named[0][1])
+    named = {
+        f"{place} {'architecture ' * length}"[:length]: profile for place, profile in varied(range(count))
+    }
+    compared = posbias.compare_all(named, next(iter(named.values())))
     for draw, given in ((draw_profiles, named), (draw_comparison, compared)):
         figure = new_figure(6.4, 3.6)
         ax = draw(figure.subplots(), given)
@@ -92,10 +92,10 @@ def test_no_legend_runs_off_or_shrinks_a_chart(count, length):
 
 def test_several_predictions_show_the_band_of_each():
     alibi = posbias.Layer(heads=2, positional=posbias.ALiBi())
-    named = [(str(depth), posbias.predict(posbias.Architecture(depth, (alibi,)), 64)) for depth in (2, 24)]
+    named = {str(depth): posbias.predict(posbias.Architecture(depth, (alibi,)), 64) for depth in (2, 24)}
     bands = draw_profiles(new_figure().subplots(), named).collections
     assert len(bands) == 2
-    for band, (_, profile) in zip(bands, named, strict=True):
+    for band, profile in zip(bands, named.values(), strict=True):
         edge = band.get_paths()[0].vertices[:, 1].max()
         assert edge == pytest.approx(64 * profile.attrs["band"].high.max())
 
