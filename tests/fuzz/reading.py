@@ -11,7 +11,7 @@ import traceback
 import warnings
 from pathlib import Path
 
-from golden.struck import PRELOADED
+from struck import PRELOADED
 
 MORE, SECONDS = 2 << 30, 60.0
 """Bytes of addresses and seconds that reading a file may take."""

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from command import called
 from counted import EXAMPLES
-from golden.struck import Command
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from struck import Command
 
 from posbias.errors import InputFileError, SchemaError
 from posbias.files import is_leftover

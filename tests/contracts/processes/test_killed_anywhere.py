@@ -8,8 +8,8 @@ import json
 import random
 
 import pytest
+from struck import Command
 
-from golden.struck import Command
 from posbias.store import open_netcdf, open_tensors
 
 STUDY = """
