@@ -244,9 +244,13 @@ def _source(options: Options) -> "Sources":
 
 def _jobs(options: Options, documents: "tuple[DocumentSet, ...] | None") -> "list[RetrievalJob]":
     """A job for each size. Where nothing is said, prompts are worded as a message for a chat."""
-    from posbias.retrieval.job import retrieval_job
+    from posbias.retrieval.documents import places_of
+    from posbias.retrieval.job import POSITIONS, retrieval_job
 
     task = options.task if documents is None else "documents"
+    positions = options.positions
+    if positions is None and documents is not None:
+        positions = places_of(documents, POSITIONS)
     prompts = options.prompts if documents is None else min(options.prompts, len(documents))
     if documents is not None and prompts < len(documents):
         log.info(
@@ -254,7 +258,7 @@ def _jobs(options: Options, documents: "tuple[DocumentSet, ...] | None") -> "lis
         )
     wording = options.wording or ("chat" if "chat" in options.asking.api else None)
     job = retrieval_job(
-        task, pairs=options.pairs, length=options.length, wording=wording, positions=options.positions,
+        task, pairs=options.pairs, length=options.length, wording=wording, positions=positions,
         prompts=prompts, seed=options.seed,
     )  # fmt: skip
     if not options.asking.sizes:

@@ -37,7 +37,8 @@ class Options:
     length
         Tokens of a prompt: as many pairs as fit (keys), or text and question (needle). Default: 256 (needle).
     positions
-        Places of the answer, evenly from first to last, at least 3. Default: 5, or all pairs if they are fewer.
+        Places of the answer, evenly from first to last, at least 3. Default: 5, or all pairs or documents if
+        they are fewer.
     prompts
         Trials: each has its own facts and order, and is asked at every place.
     wording

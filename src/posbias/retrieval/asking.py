@@ -21,7 +21,7 @@ from posbias.errors import InputFileError, InvalidValueError, ModelError
 from posbias.events import Event, OnEvent
 from posbias.retrieval.answer_curve import AnswerCurve
 from posbias.retrieval.answer_files import AnswerFile, Request, requests_of
-from posbias.retrieval.documents import Documents, DocumentSet
+from posbias.retrieval.documents import Documents, DocumentSet, places_of
 from posbias.retrieval.job import POSITIONS, RetrievalJob, retrieval_job
 from posbias.retrieval.scoring import Rule, is_right, was_cut_off
 from posbias.retrieval.statistics import EQUIVALENCE
@@ -125,8 +125,7 @@ def _job_of(text: str | None, documents: tuple[DocumentSet, ...] | None) -> Retr
     """The job where none is given."""
     if documents is None:
         return retrieval_job("keys" if text is None else "needle")
-    fewest = min((len(one.others) + len(one.gold) for one in documents), default=0)
-    return retrieval_job("documents", positions=max(3, min(POSITIONS, fewest)), prompts=len(documents))
+    return retrieval_job("documents", positions=places_of(documents, POSITIONS), prompts=len(documents))
 
 
 def check_effort(until: float | None, concurrency: int, equivalence: float = EQUIVALENCE) -> None:

@@ -39,6 +39,11 @@ class DocumentSet:
     answers: tuple[tuple[str, ...], ...]
 
 
+def places_of(sets: Sequence[DocumentSet], at_most: int) -> int:
+    """As many positions as the smallest set has places, between 3 and `at_most`."""
+    return max(3, min(at_most, min((len(one.others) + len(one.gold) for one in sets), default=0)))
+
+
 class Documents(Trials):
     """Trials on document sets, one each. Raises `InvalidValueError` for a set of fewer places than positions."""
 

@@ -1,0 +1,61 @@
+"""What the smoke tests share: a command's answer in JSON, one tiny measurement, one tiny retrieval."""
+
+import json
+
+import pytest
+from answers import faults
+from command import called
+
+import posbias
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Each test works in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def answered(folder):
+    """`answered("predict", "bloom-560m")`: what the command prints with --json, which is as its schema says."""
+
+    def run(*words):
+        done = called(*words, "--json", cwd=folder)
+        assert done.returncode == 0, done.stderr
+        answer = json.loads(done.stdout)
+        assert not faults(answer)
+        return answer
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def measured(tmp_path_factory):
+    """The file of a measurement of tiny-alibi: 8 prompts of 32 tokens."""
+    path = tmp_path_factory.mktemp("smoke") / "tiny.nc"
+    posbias.save_measurement(posbias.measure("tiny-alibi", tokens=32, prompts=8), path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def retrieved(tmp_path_factory):
+    """The file of a retrieval of tiny-alibi: 8 trials at 3 places of 4 pairs."""
+    folder = tmp_path_factory.mktemp("smoke") / "keys"
+    done = called("retrieve", "tiny-alibi", "--pairs", 4, "--positions", 3, "--prompts", 8, "--out", folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "retrieval.nc"
+
+
+@pytest.fixture(scope="session")
+def llama_folder(tmp_path_factory):
+    """A random Llama of three layers with a tokenizer of words, in a folder, and a text beside it."""
+    import random
+
+    from small_llama import WORDS, llama, word_tokenizer
+
+    folder = tmp_path_factory.mktemp("smoke") / "llama"
+    llama().save_pretrained(folder)
+    word_tokenizer().save_pretrained(folder)
+    (folder / "words.txt").write_text(" ".join(random.Random(5).choices(WORDS, k=400)), encoding="utf-8")
+    return folder

@@ -1,0 +1,177 @@
+"""Predict: from an architecture to the influence of every position."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from packages import install
+
+import posbias
+
+CAUSAL = "depth = 6\nmixing = {kind = 'constant', value = 0.5}\n[[layers]]\nheads = 2\n"
+
+
+def even(mask, depth, weight):
+    """The last row of the product of (1 − λ)I + λA where every layer attends evenly over what it sees."""
+    attention = mask / mask.sum(axis=1, keepdims=True)
+    row = np.eye(len(mask))[-1]
+    for _ in range(depth):
+        row = (1 - weight) * row + weight * (row @ attention)
+    return row
+
+
+def test_an_own_file(answered, folder):
+    (folder / "own.toml").write_text(CAUSAL)
+    answer = answered("predict", "own.toml", "--tokens", 40)
+    np.testing.assert_allclose(answer["profile"], even(np.tri(40), 6, 0.5), rtol=1e-12)
+    assert answer["summary"]["verdict"] == "primacy"
+
+
+def test_a_configuration_of_hugging_face(answered, folder):
+    config = {"model_type": "bloom", "n_layer": 4, "n_head": 8, "hidden_size": 64}
+    (folder / "config.json").write_text(json.dumps(config))
+    profile = answered("predict", "config.json", "--tokens", 30, "--mixing", "0.3")["profile"]
+    alibi = posbias.Layer(heads=8, positional=posbias.ALiBi())
+    expected = posbias.predict(posbias.Architecture(4, (alibi,), posbias.ConstantMixing(0.3)), tokens=30)
+    np.testing.assert_allclose(profile, expected.mass, rtol=1e-12)
+
+
+def test_a_published_configuration_of_a_family_with_windows(folder):
+    config = {"model_type": "mistral", "num_hidden_layers": 2, "num_attention_heads": 4, "sliding_window": 8}
+    (folder / "config.json").write_text(json.dumps(config))
+    layers = posbias.load_architecture(folder / "config.json").layers
+    assert [layer.mask for layer in layers] == [posbias.SlidingWindow(8)]
+    rotary = posbias.encodings.rotary_of(config | {"hidden_size": 64, "head_dim": 16})
+    np.testing.assert_allclose(rotary.angles, 10_000.0 ** -(np.arange(8) / 8), rtol=1e-12)
+
+
+def test_a_preset_and_a_name_of_the_hub(answered):
+    by_preset = answered("predict", "bloom-176b", "--tokens", 64)
+    by_name = answered("predict", "bigscience/bloom", "--tokens", 64)
+    assert by_preset["profile"] == by_name["profile"]
+    assert sum(by_preset["profile"]) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_several_lengths_and_a_query_in_between(answered):
+    profile = posbias.predict(posbias.preset("bloom-560m"), tokens=50, query=19)
+    np.testing.assert_allclose(
+        profile.mass[:20], posbias.predict(posbias.preset("bloom-560m"), tokens=20).mass, rtol=1e-12
+    )
+    assert not profile.mass[20:].any()
+    several = answered("predict", "bloom-560m", "--tokens", "64,1k")
+    assert [row["tokens"] for row in several["predictions"]] == [64, 1000]
+
+
+def test_mixing_published_trained_initial_and_measured(answered, measured):
+    first = {
+        word: answered("predict", "bloom-560m", "--tokens", 64, "--mixing", word)["profile"][0]
+        for word in ("bloom-176b", "trained_median", "init", str(measured))
+    }
+    assert len(set(first.values())) == 4
+    assert not answered("predict", "bloom-176b", "--tokens", 64, "--mixing", "published")["left_out"]
+
+
+def test_a_band_over_known_mixings_and_a_verdict_only_if_all_agree(answered):
+    answer = answered("predict", "bloom-560m", "--tokens", 64)
+    low, high = np.array(answer["band"]["low"]), np.array(answer["band"]["high"])
+    assert (low <= high).all()
+    assert len(answer["band"]["verdicts"]) == 7
+    assert (answer["summary"]["verdict"] is None) == (len({*answer["band"]["verdicts"].values()}) > 1)
+
+
+def test_vary_one_and_two(answered):
+    one = answered("predict", "bloom-560m", "--tokens", 32, "--vary", "depth=2,8,24")
+    assert one["values"] == [2, 8, 24]
+    two = answered("predict", "bloom-560m", "--tokens", 32, "--vary", "depth=2,8", "--vary", "window=8,16,32")
+    assert [len(row) for row in two["summaries"]] == [3, 3]
+
+
+def test_the_trajectory_over_depth():
+    architecture = posbias.Architecture(3, mixing=posbias.ConstantMixing(0.5))
+    profiles = posbias.trajectory(architecture, 16)
+    for depth, profile in enumerate(profiles):
+        np.testing.assert_allclose(profile.mass, even(np.tri(16), depth, 0.5), rtol=1e-12)
+
+
+def test_the_critical_distance(answered, folder):
+    """Wu et al. 2025, Theorem 4.5: under a decay mask of rate m, x* = (t − 1) / (e^m − 1), in the rollout too."""
+    (folder / "decay.toml").write_text(
+        'depth = 10\nmixing = {kind = "attention_only"}\n[[layers]]\npositional = {kind = "decay", rate = 0.223}\n'
+    )
+    (curve,) = answered("predict", "decay.toml", "--tokens", 64, "--critical-distance")["curves"]
+    assert curve["predicted"] == pytest.approx([t / math.expm1(0.223) for t in range(10)])
+    assert curve["rollout"] == [math.floor(distance) for distance in curve["predicted"]]
+
+
+def test_a_measured_model_at_a_longer_length(answered):
+    answer = answered(
+        "predict", "smollm2-135m", "--tokens", 512, "--calibrate", "smollm2-135m", "--rule", "both"
+    )
+    assert len(answer["profile"]) == 512
+    assert sum(answer["profile"]) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_an_own_mask(folder):
+    seen = np.tri(12, dtype=bool)
+    seen[:, 1] = np.arange(12) == 1
+    layer = posbias.Layer(mask=posbias.CustomMask(seen))
+    profile = posbias.predict(posbias.Architecture(3, (layer,), posbias.ConstantMixing(0.4)), tokens=12)
+    np.testing.assert_allclose(profile.mass, even(seen * 1.0, 3, 0.4), rtol=1e-12)
+
+
+def test_an_own_encoding():
+    table = posbias.Tabulated((0.0, -1.0, -4.0))
+    profile = posbias.predict(
+        posbias.Architecture(1, (posbias.Layer(positional=table),), posbias.AttentionOnly()), tokens=3
+    )
+    weights = np.exp([-4.0, -1.0, 0.0])
+    np.testing.assert_allclose(profile.mass, weights / weights.sum(), rtol=1e-12)
+
+
+def test_own_arrays_of_attention():
+    random = np.random.default_rng(0)
+    attention = np.tril(random.random((4, 2, 10, 10)))
+    attention /= attention.sum(axis=-1, keepdims=True)
+    own = posbias.Attention.from_arrays(attention)
+    row = np.eye(10)[-1]
+    for kernel in attention.mean(axis=1)[::-1]:
+        row = 0.5 * row + 0.5 * row @ kernel
+    np.testing.assert_allclose(posbias.predict(own, mixing=0.5).mass, row, rtol=1e-12)
+
+
+def test_a_family_from_an_entry_point(folder):
+    site = folder / "site"
+    site.mkdir()
+    module = (
+        "import posbias\nfrom posbias.plugins import ModelFamily\n"
+        "OWN = ModelFamily(lambda config: posbias.Architecture(config['deep']))\n"
+    )
+    install(site, "own-family", module, {"owned": "OWN"})
+    (folder / "config.json").write_text('{"model_type": "owned", "deep": 3}')
+    line = "import posbias; print(posbias.load_architecture('config.json').depth)"
+    done = subprocess.run(
+        [sys.executable, "-c", line],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])},
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+    )
+    assert done.stdout == "3\n", done.stderr
+
+
+def test_a_million_tokens_exactly():
+    """Causal layers alone: the profile of one layer is even, whatever the length."""
+    profile = posbias.predict(posbias.Architecture(1, mixing=posbias.ConstantMixing(0.5)), tokens=1_000_000)
+    assert profile.mass[0] == pytest.approx(0.5e-6, rel=1e-12)
+    assert math.fsum(profile.mass) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_a_closed_form_beside_the_sweep():
+    rollout = posbias.rollout(posbias.Architecture(2, mixing=posbias.AttentionOnly()), 8)
+    uniform = np.tri(8) / np.arange(1, 9)[:, None]
+    np.testing.assert_allclose(rollout, uniform @ uniform, rtol=1e-12)

@@ -1,0 +1,139 @@
+"""Retrieve: where in a prompt a model finds a fact."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from http_servers import prompt_of, serving
+
+LISTS = ("--pairs", 6, "--positions", 3, "--wording", "json", "--prompts", 8)
+GAPS = {"first - middle", "last - middle", "first - last"}
+
+
+def reads(prompt):
+    """Reads the first two and the last two of a list in JSON."""
+    owner = re.findall(r'"([\w ]+)": "\s*$', prompt)[0]
+    pairs = re.findall(r'"([\w ]+)": "([\w ]+)"', prompt)
+    return dict([*pairs[:2], *pairs[-2:]]).get(owner, "nobody knows")
+
+
+def answer(number, body):
+    return reads(prompt_of(body))
+
+
+def accuracies(curve):
+    return [place["accuracy"]["value"] for place in curve["positions"]]
+
+
+def test_keys(answered):
+    found = answered("retrieve", "tiny-alibi", "--pairs", 4, "--positions", 3, "--prompts", 4, "--out", "k")
+    assert found["chance"] == 0.25
+    assert found["differences"]["margin"].keys() == GAPS
+
+
+def test_a_needle(answered):
+    found = answered(
+        *("retrieve", "tiny-alibi", "--task", "needle", "--length", 96, "--positions", 3, "--prompts", 2),
+        *("--out", "n"),
+    )
+    assert [place["depth"] for place in found["positions"]] == [0.0, pytest.approx(0.5, abs=0.1), 1.0]
+
+
+def test_documents_of_ones_own_behind_an_endpoint(answered, folder):
+    trials = [
+        {"question": f"q{n}?", "documents": ["one red", "two", "three"], "gold": 0, "answers": ["red"]}
+        for n in range(8)
+    ]
+    Path("own.jsonl").write_text("".join(json.dumps(trial) + "\n" for trial in trials))
+
+    def last_alone(number, body):
+        prompt = prompt_of(body)
+        return "red" if prompt.find("red") > prompt.find("three") else "no idea"
+
+    with serving(last_alone) as server:
+        found = answered("retrieve", "toy", "--endpoint", server.url, "--trials", "own.jsonl", "--out", "d")
+    assert accuracies(found["curves"][0]) == [0, 0, 1]
+
+
+def test_an_endpoint_and_its_kept_answers(answered):
+    with serving(answer) as server:
+        found = answered("retrieve", "toy", "--endpoint", server.url, *LISTS, "--out", "e")
+        asked = len(server.asked)
+        again = answered("retrieve", "toy", "--endpoint", server.url, *LISTS, "--out", "e")
+        assert len(server.asked) == asked == 48
+    assert again["curves"] == found["curves"]
+    assert accuracies(found["curves"][0]) == [1, 0, 1]
+    assert found["curves"][0]["verdict"] == "U"
+
+
+def test_an_endpoint_is_asked_without_torch(folder):
+    line = (
+        "import sys; sys.modules['torch'] = sys.modules['transformers'] = None\n"
+        "from posbias.cli import main; main(sys.argv[1:])"
+    )
+    with serving(answer) as server:
+        words = ("retrieve", "toy", "--endpoint", server.url, *LISTS, "--json")
+        done = subprocess.run(
+            [sys.executable, "-c", line, *map(str, words)],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=folder,
+        )
+    assert done.returncode == 0, done.stderr
+    assert accuracies(json.loads(done.stdout)["curves"][0]) == [1, 0, 1]
+
+
+def test_prompts_answered_by_somebody_else(answered):
+    answered("retrieve", "--write-prompts", "prompts.jsonl", *LISTS)
+    rows = [json.loads(line) for line in Path("prompts.jsonl").read_text().splitlines()]
+    lines = [json.dumps({"id": row["id"], "answer": reads(row["prompt"])}) + "\n" for row in rows]
+    Path("answers.jsonl").write_text("".join(lines))
+    found = answered("retrieve", "--answers", "answers.jsonl", *LISTS, "--out", "a")
+    assert accuracies(found["curves"][0]) == [1, 0, 1]
+
+
+def test_several_ways_and_sizes(answered):
+    with serving(answer) as server:
+        found = answered(
+            *("retrieve", "toy", "--endpoint", server.url, *LISTS, "--out", "w"),
+            *("--api", "chat", "--api", "completion"),
+        )
+        sizes = answered(
+            *("retrieve", "toy", "--endpoint", server.url, "--sizes", "6,8", "--positions", 3),
+            *("--wording", "json", "--prompts", 4, "--out", "s"),
+        )
+    assert len(found["ways"]) == 2
+    assert len(sizes["curves"]) == 2
+
+
+def test_until_a_width(answered):
+    with serving(answer) as server:
+        found = answered(
+            *(
+                "retrieve",
+                "toy",
+                "--endpoint",
+                server.url,
+                "--pairs",
+                6,
+                "--positions",
+                3,
+                "--wording",
+                "json",
+            ),
+            *("--prompts", 200, "--until", 0.2, "--out", "u"),
+        )
+    assert found["curves"][0]["prompts"] < 200
+
+
+@pytest.mark.slow
+@pytest.mark.real_model
+def test_smollm2_finds_the_last_key_more_often(answered):
+    found = answered(
+        "retrieve", "smollm2-135m", "--pairs", 5, "--positions", 3, "--prompts", 8, "--out", "real"
+    )
+    assert found["overall"]["choice"]["value"] > found["chance"]
