@@ -140,7 +140,7 @@ def test_own_arrays_of_attention():
     row = np.eye(10)[-1]
     for kernel in attention.mean(axis=1)[::-1]:
         row = 0.5 * row + 0.5 * row @ kernel
-    np.testing.assert_allclose(posbias.predict(own, mixing=0.5).mass, row, rtol=1e-12)
+    np.testing.assert_allclose(own.rollout(0.5).mass, row, rtol=1e-12)
 
 
 def test_a_family_from_an_entry_point(folder):

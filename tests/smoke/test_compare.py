@@ -1,0 +1,123 @@
+"""Compare and report: profiles, measurements, retrievals, and results made elsewhere."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from http_servers import prompt_of, serving
+from scipy import stats
+
+import posbias
+
+ELSEWHERE = Path(__file__).parents[1] / "elsewhere"
+CURVE = [0.9, 0.6, 0.5, 0.6, 0.8]
+
+
+def test_two_profiles(answered):
+    p, q = [4.0, 1.0, 2.0, 5.0], [3.0, 1.0, 1.5, 2.0]
+    Path("p.json").write_text(json.dumps(p))
+    Path("q.json").write_text(json.dumps(q))
+    answer = answered("compare", "p.json", "q.json")
+    assert answer["spearman"] == pytest.approx(stats.spearmanr(p, q).statistic)
+    positions = np.arange(4) / 3
+    assert answer["wasserstein"] == pytest.approx(stats.wasserstein_distance(positions, positions, p, q))
+    assert answer["baselines"].keys() == {"uniform", "recency_only"}
+
+
+def test_a_prediction_against_a_measurement_with_its_noise(answered, measured):
+    answered("predict", "bloom-560m", "--tokens", 32, "--out", "p.json")
+    answer = answered("compare", "p.json", measured)
+    low, high = answer["intervals"]["spearman"][:2]
+    assert low <= answer["spearman"] <= high
+    assert answer["prompts"] == 8
+    assert 0 < answer["reliability"]["split_half"]["wasserstein"]["value"] < 1
+
+
+def test_two_measurements_of_the_same_prompts(answered, measured, folder):
+    other = posbias.load_measurement(measured)
+    other["influence"] = other["influence"] * np.linspace(0.5, 1.5, 32)
+    posbias.save_measurement(other, folder / "other.nc")
+    answer = answered("compare", "other.nc", measured)["influence_differences"]
+    first, _, last = (part["difference"]["value"] for part in answer["parts"])
+    assert answer["paired"]
+    assert last > 0 > first
+
+
+def test_two_retrievals(answered):
+    def curve(wanted):
+        def answer(number, body):
+            return "red" if wanted(prompt_of(body)) else "no idea"
+
+        return answer
+
+    rows = [
+        {"question": f"q{n}?", "documents": ["one red", "two", "three"], "gold": 0, "answers": ["red"]}
+        for n in range(20)
+    ]
+    Path("own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name, wanted in (
+        ("always", lambda prompt: True),
+        ("last", lambda prompt: prompt.find("red") > prompt.find("three")),
+    ):
+        with serving(curve(wanted)) as server:
+            answered("retrieve", "toy", "--endpoint", server.url, "--trials", "own.jsonl", "--out", name)
+    answer = answered("compare", "always", "last")["between"]
+    assert answer["differences"]["mean"]["value"] == pytest.approx(2 / 3)
+
+
+def test_five_predictors_of_a_measurement(measured):
+    made = posbias.load_measurement(measured)
+    scores = posbias.compare_all(posbias.predictions(made), posbias.measured_influence(made))
+    assert [*scores.agreements] == [predictor.key for predictor in posbias.PREDICTORS]
+    assert all(-1 <= one.spearman.value <= 1 for one in scores.agreements.values())
+
+
+def test_a_report_of_a_measurement(answered, measured):
+    answer = answered("report", measured, "--out", "page")
+    keys = {predictor.key for predictor in posbias.PREDICTORS}
+    assert answer["agreements"].keys() == answer["held_out"]["agreements"].keys() == keys
+    assert "<svg" in Path("page/report.html").read_text()
+
+
+def test_a_report_of_results_made_elsewhere(answered):
+    rows = [
+        f"{trial},{place},{int(trial < 10 * rate)}" for place, rate in enumerate(CURVE) for trial in range(10)
+    ]
+    Path("eval.csv").write_text("id,position,correct\n" + "\n".join(rows))
+    answer = answered("report", "eval.csv", "--out", "page")
+    assert answer["claims"][0]["number"] == pytest.approx(0.9 - np.mean(CURVE[1:-1]))
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "jsonl", "gz"])
+def test_tables_in_every_form(form):
+    rows = [{"position": place, "accuracy": rate, "n": 40} for place, rate in enumerate(CURVE)]
+    path = Path(f"eval.{form}") if form != "gz" else Path("eval.json.gz")
+    if form == "csv":
+        path.write_text("position,accuracy,n\n" + "\n".join(",".join(map(str, row.values())) for row in rows))
+    elif form == "jsonl":
+        path.write_text("\n".join(map(json.dumps, rows)))
+    else:
+        content = json.dumps(rows).encode()
+        path.write_bytes(gzip.compress(content) if form == "gz" else content)
+    np.testing.assert_allclose(posbias.read(path).mass, CURVE)
+
+
+@pytest.mark.parametrize(
+    ("file", "positions"),
+    [("samples_posbias_lists.jsonl", 4), ("ruler_niah_multikey.jsonl", 4), ("inseq_saliency.json", 12)],
+)
+def test_files_of_other_tools(file, positions):
+    """lm-eval, RULER, inseq; tests/elsewhere has the files, and the right numbers in cases.json."""
+    profile = posbias.read(ELSEWHERE / file)
+    assert profile.tokens == positions
+    assert np.isfinite(profile.mass).all()
+
+
+def test_prior_normalised_attributions():
+    attribution = posbias.Profile.from_weights(np.array([4.0, 1.0, 2.0]))
+    prior = posbias.Profile.from_weights(np.array([2.0, 1.0, 1.0]))
+    ratio = posbias.prior_normalised(attribution, prior)
+    expected = attribution.mass / prior.mass
+    np.testing.assert_allclose(np.asarray(ratio.mass) / ratio.mass[0], expected / expected[0])

@@ -1,0 +1,90 @@
+"""Controlled cases: LayerNorm's recency by simulation, small networks that retrieve."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import posbias
+from posbias.training import read_experiments
+
+SMALL = """
+seeds = [0, 1]
+iterations = 60
+batch = 16
+evaluate_every = 20
+[task]
+items = 4
+dimension = 8
+classes = 16
+labels = 4
+burstiness = 2
+"""
+WORDS = ("--sequences", 50, "--threads", 1)
+
+
+def recency(answer):
+    return {row["layer"]: (row["value"], row["se"]) for row in answer["recency_probability"]}
+
+
+def test_recency_probabilities(answered):
+    """Kim et al. 2026, Section 3: .638 in layer 2 at d = 16, α = .5; one half in layer 1."""
+    probabilities = recency(answered("simulate", "layernorm", "--effort", 20_000))
+    for layer, expected in ((1, 0.5), (2, 0.6382)):
+        value, error = probabilities[layer]
+        assert abs(value - expected) < 4 * error
+
+
+def test_until_a_standard_error(answered):
+    answer = answered("simulate", "layernorm", "--until-se", 0.002, "--layers", 2)
+    assert all(error <= 0.002 for _, error in recency(answer).values())
+
+
+def test_token_space_agrees(answered):
+    plain = recency(answered("simulate", "layernorm", "--effort", 5000, "--engine", "token_space"))
+    gram = recency(answered("simulate", "layernorm", "--effort", 5000))
+    for layer, (value, error) in plain.items():
+        assert abs(value - gram[layer][0]) < 4 * (error**2 + gram[layer][1] ** 2) ** 0.5
+
+
+@pytest.mark.slow
+def test_variants(answered):
+    answer = answered("simulate", "variants", "--networks", 3, "--inputs", 20)
+    assert len(answer["variants"]) > 3
+
+
+def test_a_cell_of_networks(answered):
+    Path("one.toml").write_text(SMALL)
+    answer = answered("train", "one.toml", *WORDS, "--out", "kept")
+    assert answer["gaps"].keys() == {"first-middle", "first-last", "middle-last"}
+    assert len(answer["in_context_accuracy"]["members"]) == 2
+
+
+def test_a_sweep_whose_finished_cells_are_not_trained_again(answered):
+    Path("sweep.toml").write_text(SMALL + "[sweep]\nnetwork.depth = [1, 2]\n")
+    first = answered("train", "sweep.toml", *WORDS, "--out", "kept")
+    files = {path: path.stat().st_mtime_ns for path in Path("kept").rglob("*.safetensors")}
+    again = answered("train", "sweep.toml", *WORDS, "--out", "kept")
+    assert len(first["cells"]) == len(again["cells"]) == 2
+    assert files == {path: path.stat().st_mtime_ns for path in Path("kept").rglob("*.safetensors")}
+
+
+def test_an_interrupted_training_ends_with_the_same_weights(folder):
+    Path("one.toml").write_text(SMALL)
+    ((experiment,), _) = read_experiments("one.toml")
+    whole = posbias.train(experiment, threads=1)
+
+    def stop(event):
+        if event.done >= 40:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        posbias.train(experiment, threads=1, checkpoint=folder / "c.safetensors", on_event=stop)
+    resumed = posbias.train(experiment, threads=1, checkpoint=folder / "c.safetensors")
+    assert all(torch.equal(resumed.weights[name], weight) for name, weight in whole.weights.items())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_cuda(answered):
+    Path("one.toml").write_text(SMALL)
+    assert answered("train", "one.toml", *WORDS, "--device", "cuda", "--out", "kept")["loss"]["value"] > 0
