@@ -1,0 +1,278 @@
+"""The numbers of tests/reference.json, computed anew: `python tests/reference.py [SECTION …]` writes them.
+
+They guard every redesign: an entry changes only with a reason in the commit. Numbers are found by what users type
+and by the keys of `--json`, so that the code behind may move.
+"""
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from command import called
+
+import posbias
+from posbias import encodings, masks, mixing
+
+FILE = Path(__file__).with_name("reference.json")
+LENGTHS = (33, 256, 1024)
+HALF = mixing.ConstantMixing(0.5)
+ARCHITECTURES = {
+    "nope": posbias.Architecture(6, mixing=HALF),
+    "attention only": posbias.Architecture(3, mixing=mixing.AttentionOnly()),
+    "initial": posbias.Architecture(12, mixing=mixing.PreNormInit()),
+    "decaying mixing": posbias.Architecture(12, mixing=mixing.PowerDecay(0.8, 0.5)),
+    "alibi": posbias.Architecture(8, (posbias.Layer(heads=8, positional=encodings.ALiBi()),), HALF),
+    "alibi, 12 heads": posbias.Architecture(
+        4, (posbias.Layer(heads=12, positional=encodings.ALiBi()),), HALF
+    ),
+    "decay": posbias.Architecture(4, (posbias.Layer(positional=encodings.DecayBias(0.2)),), HALF),
+    "t5": posbias.Architecture(
+        3, (posbias.Layer(positional=encodings.T5((tuple(np.linspace(1, -2, 32)),))),), HALF
+    ),
+    "kerple": posbias.Architecture(3, (posbias.Layer(positional=encodings.KerpleLog((1.0,), (0.5,))),), HALF),
+    "kerple power": posbias.Architecture(
+        3, (posbias.Layer(positional=encodings.KerplePower((0.1,), (0.5,))),), HALF
+    ),
+    "rope": posbias.Architecture(
+        3, (posbias.Layer(positional=encodings.RoPE(((1.0, 0.5, 2.0),), frequencies=(1.0, 0.1, 0.01))),), HALF
+    ),
+    "sandwich": posbias.Architecture(2, (posbias.Layer(heads=4, positional=encodings.Sandwich()),), HALF),
+    "window": posbias.Architecture(6, (posbias.Layer(mask=masks.SlidingWindow(16)),), HALF),
+    "window and full": posbias.Architecture(
+        6, (*[posbias.Layer(mask=masks.SlidingWindow(16))] * 2, posbias.Layer()), HALF
+    ),
+    "window with sinks": posbias.Architecture(
+        4, (posbias.Layer(mask=masks.SlidingWindow(16, sinks=2)),), HALF
+    ),
+    "chunked": posbias.Architecture(4, (posbias.Layer(mask=masks.Chunked(32)),), HALF),
+    "dilated": posbias.Architecture(4, (posbias.Layer(mask=masks.Dilated(3)),), HALF),
+    "prefix": posbias.Architecture(4, (posbias.Layer(mask=masks.Prefix(8)),), HALF),
+    "full": posbias.Architecture(4, (posbias.Layer(mask=masks.Full()),), HALF),
+    "content": posbias.Architecture(
+        4,
+        (posbias.Layer(heads=2, positional=encodings.ALiBi(), content=posbias.ConstantDiagonal((1.5,))),),
+        HALF,
+    ),
+}
+SMALL = """
+seeds = [0, 1]
+iterations = 200
+batch = 16
+evaluate_every = 50
+[task]
+items = 4
+dimension = 8
+classes = 16
+labels = 4
+burstiness = 2
+"""
+HITS = [
+    {"text": "a" * size, "score": score} for size, score in ((400, 0.9), (200, 0.5), (300, 0.4), (100, 0.1))
+]
+COUNTS = {"none": [0, 0, 0], "all": [40, 40, 40], "some": [30, 18, 34]}
+
+
+def asked(*words: object) -> Any:
+    """What a command prints with --json."""
+    done = called(*words, "--json")
+    if done.returncode not in (0, 4):
+        raise AssertionError(done.stderr)
+    return json.loads(done.stdout)
+
+
+def numbers(answer: Any, place: str = "") -> Iterator[tuple[str, float | str | None]]:
+    """Leaves of an answer by their place; texts are verdicts and names, long ones left out."""
+    if isinstance(answer, dict):
+        for key, inner in answer.items():
+            yield from numbers(inner, f"{place}/{key}" if place else str(key))
+    elif isinstance(answer, list | tuple):
+        for number, inner in enumerate(answer):
+            yield from numbers(inner, f"{place}/{number}")
+    elif not isinstance(answer, str) or len(answer) < 30:
+        yield place, answer
+
+
+def probe(array: Any) -> list[float]:
+    """Two sums over an array, one of them with weights that no permutation of it leaves as it is."""
+    flat = np.nan_to_num(np.asarray(array, float), posinf=0, neginf=0).ravel()
+    return [float(flat.sum()), float(flat @ np.cos(np.arange(flat.size) + 1.0))]
+
+
+def theory() -> dict[str, Any]:
+    """First, middle and last influence of 20 architectures at three lengths, and of four presets."""
+    found = {}
+    for name, architecture in ARCHITECTURES.items():
+        for tokens in LENGTHS:
+            mass = posbias.predict(architecture, tokens=tokens).mass
+            found[f"{name}, {tokens}"] = [
+                *map(float, (mass[0], mass[tokens // 2], mass[-1])),
+                *probe(mass)[1:],
+            ]
+    for preset in ("bloom-176b", "bloom-560m", "gpt-oss-20b", "gemma-3-27b"):
+        answer = asked("predict", preset, "--tokens", 512)
+        found[preset] = [answer["profile"][0], *probe(answer["profile"])[1:], answer["summary"]["flatness"]]
+        if "band" not in answer:  # its λ is known
+            continue
+        found[f"{preset}, band"] = [*probe(answer["band"]["low"])[1:], *probe(answer["band"]["high"])[1:]]
+        found[f"{preset}, verdicts"] = [*answer["band"]["verdicts"].values()]
+    return found
+
+
+def measurement() -> dict[str, Any]:
+    """Every variable of two tiny measurements."""
+    from small_llama import WORDS, llama, word_tokenizer
+
+    Path("words.txt").write_text(" ".join(WORDS * 8))
+    jobs = {
+        "tiny-alibi": posbias.measure(
+            "tiny-alibi", tokens=32, prompts=4, rollouts=("kernel", "value", "energy")
+        ),
+        "llama": posbias.measure(
+            llama(), tokenizer=word_tokenizer(), text="words.txt", tokens=16, prompts=4, influences=("logit",)
+        ),
+    }
+    return {
+        f"{model}, {name}": probe(held)
+        for model, dataset in jobs.items()
+        for name, held in dataset.data_vars.items()
+        if held.dtype.kind in "fiu"
+    }
+
+
+def simulation() -> dict[str, Any]:
+    """Recency probabilities by layer, with their errors."""
+    cases = {"plain": (), "residual": ("--residual",), "none": ("--norm", "none"), "d 64": ("--d", 64)}
+    return {
+        name: [[row["value"], row["se"]] for row in answer["recency_probability"]]
+        for name, words in cases.items()
+        if (answer := asked("simulate", "layernorm", "--effort", 20_000, *words))
+    }
+
+
+def training() -> dict[str, Any]:
+    """A cell of two networks: value and error of what it is judged by."""
+    Path("small.toml").write_text(SMALL)
+    answer = asked("train", "small.toml", "--sequences", 400, "--threads", 1, "--out", "trained")
+    rows = {**answer["gaps"], "loss": answer["loss"], "in-context accuracy": answer["in_context_accuracy"]}
+    return {name: [row["value"], row["se_sequences"]] for name, row in rows.items()}
+
+
+def retrieval() -> dict[str, Any]:
+    """Curves, gaps and intervals of a retrieval by margins, and of one by answers."""
+    import re
+
+    from http_servers import prompt_of, serving
+
+    def reads(number: int, body: dict[str, Any]) -> str:
+        prompt = prompt_of(body)
+        owner = re.findall(r'"([\w ]+)": "\s*$', prompt)[0]
+        pairs = re.findall(r'"([\w ]+)": "([\w ]+)"', prompt)
+        return dict([*pairs[:2], *pairs[-1:]]).get(owner, "none")
+
+    margins = asked("retrieve", "tiny-alibi", "--pairs", 4, "--positions", 3, "--prompts", 8, "--out", "k")
+    with serving(reads) as server:
+        lists = ("--pairs", 6, "--positions", 3, "--wording", "json", "--prompts", 20, "--out", "e")
+        answers = asked("retrieve", "toy", "--endpoint", server.url, *lists)
+    kept = {"margins": margins, "answers": answers["curves"][0]}
+    return {
+        f"{name}/{place}": number
+        for name, answer in kept.items()
+        for key in ("chance", "verdict", "overall", "positions", "differences")
+        if key in answer
+        for place, number in numbers({key: answer[key]})
+    }
+
+
+def use() -> dict[str, Any]:
+    """An order with its gains, and a front of designs."""
+    Path("hits.json").write_text(json.dumps(HITS))
+    found: dict[str, Any] = {}
+    for name, counts in COUNTS.items():
+        Path("curve.csv").write_text(
+            "position,correct,n\n" + "".join(f"{place},{right},40\n" for place, right in enumerate(counts))
+        )
+        named = {"place": "position", "score": "correct", "total": "n"}
+        columns = [word for role, column in named.items() for word in ("--columns", f"{role}={column}")]
+        answer = asked("order", "hits.json", "--profile", "curve.csv", *columns)
+        found |= {f"order {name}/{key}": value for key, value in numbers(answer["gains"])}
+        found |= {f"order {name}/{key}": answer[key] for key in ("permutation", "recommended")}
+        profile = posbias.read("curve.csv", columns=named)
+        found[f"curve {name}"] = [profile.mass.tolist(), np.asarray(profile.se).tolist()]
+    Path("base.toml").write_text(
+        "depth = 4\nmixing = {kind = 'constant', value = 0.3}\n"
+        "layers = [{heads = 2, positional = {kind = 'alibi'}}]\n"
+    )
+    varied = ("--vary", "window=8,16,32", "--vary", "depth=2,4,8")
+    front = asked("design", "base.toml", "--tokens", 64, *varied, "--out", "d")["front"]
+    found["front"] = [
+        [one["values"]["window"], one["values"]["depth"], one["distance"], one["cache"], one["reach"]]
+        for one in front
+    ]
+    return found
+
+
+def scores() -> dict[str, Any]:
+    """Scores with their intervals, of predictors and of profiles, one distance near 0."""
+    from measured import measurement as made
+
+    posbias.save_measurement(made(), "made.nc")
+    near = made(seed=2)
+    posbias.save_measurement(near, "near.nc")
+    found: dict[str, Any] = {}
+    asked("predict", "bloom-560m", "--tokens", 48, "--out", "p.json")
+    for name, pair in {"prediction": ("p.json", "made.nc"), "near": ("near.nc", "made.nc")}.items():
+        answer = asked("compare", *pair)
+        kept = {
+            key: answer[key] for key in ("spearman", "wasserstein", "intervals", "baselines", "reliability")
+        }
+        found |= {f"{name}/{place}": number for place, number in numbers(kept)}
+    return found
+
+
+def statements() -> dict[str, Any]:
+    """Verdicts of all numbered statements as printed and as corrected, and by how much each holds."""
+    answer = asked("verify", "--all", "--effort", 20, "--out", "v")
+    return {
+        one["key"]: [one["verdict"], one["amended"], one["slack"], one["published_slack"]]
+        for one in answer["statements"]
+    }
+
+
+SECTIONS: dict[str, tuple[Callable[[], dict[str, Any]], float]] = {
+    "theory": (theory, 1e-9),
+    "measurement": (measurement, 1e-6),
+    "simulation": (simulation, 1e-9),
+    "training": (training, 0.0),
+    "retrieval": (retrieval, 1e-6),
+    "use": (use, 1e-9),
+    "scores": (scores, 1e-9),
+    "statements": (statements, 1e-9),
+}
+"""What computes a section, and within what relative tolerance its numbers stay; training stays within 4 errors."""
+
+
+def computed(section: str) -> dict[str, Any]:
+    """The numbers of a section, in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        return SECTIONS[section][0]()
+
+
+if __name__ == "__main__":
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    sys.path.insert(0, str(FILE.parent))
+    kept = json.loads(FILE.read_text()) if FILE.exists() else {}
+    for name in sys.argv[1:] or SECTIONS:
+        kept[name] = computed(name)
+    lines = [
+        f'"{name}": {{\n'
+        + ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in kept[name].items())
+        + "\n}"
+        for name in kept
+    ]
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
