@@ -254,8 +254,8 @@ def findings_table(findings: "list[Finding]") -> list[str]:
         rows.append([name, finding.mark, *trial])
         notes += [f"{name}: {row['note']}"] if row["note"] else []
         notes += _counterexample(finding)
-    marks = [finding.mark for finding in findings]
-    counts = ", ".join(f"{marks.count(mark)} {mark}" for mark in dict.fromkeys(marks))
+    marks = [row[1] for row in rows]
+    counts = "; ".join(f"{marks.count(mark)} {mark}" for mark in dict.fromkeys(marks))
     lines = table(["statement", "verdict", "instances", "slack"], rows)
     return [*lines, "", counts, *(["", *notes] if notes else [])]
 

@@ -124,6 +124,7 @@ def test_what_is_no_text_is_named(tmp_path, corpus):
     assert "nowhere.txt does not exist" in refusal(tmp_path / "nowhere.txt")
     assert "nowhere.jsonl:body does not exist" in refusal(f"{tmp_path}/nowhere.jsonl:body")
     assert "is no file, and no folder with .txt or .jsonl files in it" in refusal(tmp_path / "empty")
+    assert "expected a file or folder, got 'the text itself" in refusal("the text itself " * 40)
     assert "column 'body' asked of" in refusal(f"{tmp_path / 'plain.txt'}:body")
     assert "is not UTF-8 (byte 1)" in refusal(tmp_path / "odd.txt")
     assert "has no column 'title'" in refusal(f"{corpus}:title")

@@ -97,6 +97,7 @@ def progress(waiting: str | None = None) -> Iterator[OnEvent]:
                     unit_scale=True,
                     file=sys.stderr,
                     dynamic_ncols=True,
+                    delay=0.5,  # what is done at once needs no bar
                 )
             bar = bars[event.unit]
             if bar.total != event.total:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
+from posbias.arguments import shortened
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.input_files import json_lines
 from posbias.measurement.texts.documents import BETWEEN, COLUMN, Text, document_of, sha256_of_documents
@@ -47,8 +48,13 @@ def _read_one(source: str) -> Text:
     if source.startswith(DATASETS):
         name, documents = read_dataset(source)
         return Text(name, documents, sha256_of_documents(documents))
-    path, column = _path_and_column(source)
-    if not path.is_dir():
+    try:
+        path, column = _path_and_column(source)
+        folder = path.is_dir()
+    except OSError as error:
+        name = shortened(source)
+        raise InputFileError(f"text: expected a file or folder, got {name} ({error.strerror})") from None
+    if not folder:
         return _read_file(path, column)
     files = sorted(
         file
