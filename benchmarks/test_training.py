@@ -28,9 +28,9 @@ class Sequences(torch.utils.data.Dataset):
 
     def __init__(self, task: RetrievalTask, world: World):
         self.task = task
-        self.centre = dict(enumerate(world.centres))
-        self.label = dict(enumerate(world.class_labels.tolist()))
-        self.label_vector = dict(enumerate(world.label_vectors))
+        self.centre = dict(enumerate(world.centres[0]))
+        self.label = dict(enumerate(world.class_labels[0].tolist()))
+        self.label_vector = dict(enumerate(world.label_vectors[0]))
 
     def __len__(self):
         return 128 * 500_000
@@ -92,7 +92,7 @@ def plain_loop(depth: int, encoding: str):
     torch.manual_seed(0)
     model = Plain(depth, encoding == "rope")
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=1e-6)
-    loader = iter(torch.utils.data.DataLoader(Sequences(TASK, make_world(TASK, 0)), batch_size=BATCH))
+    loader = iter(torch.utils.data.DataLoader(Sequences(TASK, make_world(TASK, [0])), batch_size=BATCH))
 
     def run(iterations: int) -> float:
         for _ in range(iterations):
