@@ -8,7 +8,7 @@ INSTALL := -m pip install --disable-pip-version-check --progress-bar off -c cons
 # a file's tests stay in one process, in the order of collection: tests that wait come first
 TESTS := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: report test test-all coverage test-adapters fuzz lint bench dist docs venv
+.PHONY: report test test-all coverage test-adapters lint bench dist docs venv
 
 ## The main job: measure the bundled model on the bundled text, compare with the theory, write the report
 report: venv
@@ -35,11 +35,6 @@ test-adapters: .venv-adapters/.installed
 	.venv-adapters/bin/python $(INSTALL) "pip>=25.1"
 	.venv-adapters/bin/python $(INSTALL) --group adapters -e ".[langchain,llama-index,haystack]"
 	touch $@
-
-## Files that nobody would write, thousands of them, other ones every time: SECONDS for every test
-SECONDS ?= 60
-fuzz: venv
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest tests/fuzz -n 2 -m "not slow" --hypothesis-profile=fuzz --seconds=$(SECONDS)
 
 lint: venv
 	$(BIN)/ruff format --check

@@ -27,7 +27,6 @@ settings.register_profile(
     "posbias", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("quick", settings.get_profile("posbias"), max_examples=15)
-settings.register_profile("fuzz", settings.get_profile("posbias"), derandomize=False, max_examples=50)
 settings.load_profile("posbias")
 
 # every array signature is checked against its shape; compiled code (sweep) and values (pydantic's) are left out

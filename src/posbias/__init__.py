@@ -12,12 +12,9 @@ waiting threads sleep (`posbias.threads`). `posbias.measure` needs torch and tra
 
 import lazy_loader
 
-from posbias import deprecated
 from posbias.threads import sleep_while_waiting
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
-_find, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
-__getattr__ = deprecated.or_moved(__name__, _find)
-deprecated.install(globals())
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 sleep_while_waiting()

@@ -37,7 +37,7 @@ def folds(
 ) -> tuple[Fold, ...]:
     """What `predict` makes of either half of the prompts, to be judged on the other half.
 
-    Empty where the measurement does not keep `needs` by halves (as those of version 0.1), or where a half has
+    Empty where the measurement does not keep `needs` by halves, or where a half has
     fewer than two prompts.
     """
     even = measurement["prompt"].values % 2 == 0

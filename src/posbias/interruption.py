@@ -1,28 +1,16 @@
-"""What stops a computation before its end: signals, put off until its state is whole; a budget; what is then said.
-
-A budget is a Ctrl-C at a given moment: whatever keeps its work at Ctrl-C keeps it at the end of a budget.
-
-    with budget(minutes=90):        # raises BudgetSpent
-        train(experiments)
-"""
+"""What stops a computation before its end: signals, put off until its state is whole, and what is then said."""
 
 import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-from posbias.errors import InvalidValueError
-
 KEPT = "what is finished is kept; the same command goes on from there"
 """What is said where nobody knows more."""
-MOST = 1e6
-"""Minutes of the longest budget: almost two years."""
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
-"""Ctrl-C; what ends a worker process; the end of a budget."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""Ctrl-C; what `timeout`, a scheduler or a parent process sends."""
 
 
 class Deferred:
@@ -66,45 +54,6 @@ class Deferred:
 
     def _hear(self, number: int, frame: Any) -> None:
         self._heard.append(number)
-
-
-class BudgetSpent(KeyboardInterrupt):
-    """Time is up; the message says what is kept and what is left."""
-
-
-@contextmanager
-def budget(minutes: float | None) -> Iterator[None]:
-    """Interrupt the block, as Ctrl-C would, when so many minutes are over; None gives it all the time.
-
-    For the main thread, on a system with SIGALRM. Raises `BudgetSpent` in place of the KeyboardInterrupt that the
-    block makes of it, with its message; `InvalidValueError` for minutes that are no number above 0 and up to a
-    million.
-    """
-    if minutes is None:
-        yield
-        return
-    if not 0 < minutes <= MOST:
-        raise InvalidValueError(f"budget: {minutes:g} given, minutes above 0 and up to {MOST:,.0f} needed")
-    spent = False
-
-    def end(*_: Any) -> None:
-        nonlocal spent
-        spent = True
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, end)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 60 * minutes)
-        try:
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-    except KeyboardInterrupt as stopped:
-        if not spent:
-            raise
-        raise BudgetSpent(str(stopped) or KEPT) from stopped
-    finally:
-        signal.signal(signal.SIGALRM, before)
 
 
 class Pace:

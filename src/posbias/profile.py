@@ -16,7 +16,6 @@ from jaxtyping import Bool, Float
 from posbias import memory
 from posbias.arguments import shortened
 from posbias.curves import at_shares, blocks, least_stretch, ranks, spearman, wasserstein
-from posbias.deprecated import renamed_fields
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.signatures import typed
@@ -33,7 +32,6 @@ Kind = Literal["mass", "rate", "signed"]
 """What the numbers of a profile are: shares of one whole, shares of each position's own, or of either sign."""
 
 
-@renamed_fields(about="attrs", lost="missing_mass")
 @typed
 @dataclass(frozen=True, eq=False, repr=False)
 class Profile:

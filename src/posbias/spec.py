@@ -24,7 +24,6 @@ import pydantic
 from pydantic import BeforeValidator, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
 from posbias.refusals import explain
 
@@ -213,6 +212,3 @@ def fingerprint(given: Any) -> str:
 @functools.cache
 def _adapter(cls: type) -> TypeAdapter:
     return TypeAdapter(cls)
-
-
-__getattr__ = or_moved(__name__)

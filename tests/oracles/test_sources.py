@@ -101,7 +101,7 @@ def test_an_unknown_key_is_refused_with_the_nearest():
 
 
 def test_every_source_that_a_method_names_is_in_the_bibliography():
-    methods = importlib.import_module("posbias.papers.citations.methods")
+    methods = importlib.import_module("posbias.papers.citations")
     named = {key for key, _ in (*methods.KINDS.values(), *methods.MODELS.values())}
     assert named <= set(BIBLIOGRAPHY)
 

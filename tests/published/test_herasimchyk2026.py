@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from importlib import import_module
 from itertools import permutations
 from statistics import NormalDist
 
@@ -774,17 +773,6 @@ def test_what_has_nothing_to_show_is_left_out_and_said(files, tmp_path):
 def test_without_measurements_the_schedule_is_left_out(tmp_path):
     found = reproduce(["fig1", "fig2"], out=tmp_path, models=[], configs=ROLLOUT_FILES)
     assert (list(found.made), found.left_out) == (["fig2"], {"fig1": "nothing measured"})
-
-
-def test_it_is_called_as_in_0_1_too(files, tmp_path):
-    with pytest.warns(DeprecationWarning, match=r"make is now posbias\.papers\.herasimchyk2026\.reproduce"):
-        make = import_module("posbias.papers.herasimchyk2026").make
-    said: list[str] = []
-    found = make(
-        "table2", tmp_path, models=files[:1], progress=lambda done, total: None, say=said.append, **HERE
-    )
-    assert (tmp_path / "table2.json") in found.written
-    assert "drawing table2 …" in said
 
 
 def test_the_published_reading_is_another(files, tmp_path, made):

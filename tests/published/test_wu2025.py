@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from posbias.errors import InvalidValueError, OutputFileError
 from posbias.evidence import signed_text
-from posbias.papers.coverage import items
 from posbias.papers.study import Study
 from posbias.papers.theorems import claims_of_statement
 from posbias.papers.wu2025 import FULL, QUICK, STUDIES, Effort, Setting, outcome_of, reproduce
@@ -25,6 +24,7 @@ from posbias.papers.wu2025.outcomes import PAIRS, Gaps, Outcome, Sinks
 from posbias.papers.wu2025.power import effective_rank
 from posbias.papers.wu2025.quantities import _above_even
 from posbias.papers.wu2025.settings import DEEP, DEPTHS
+from posbias.papers.wu2025.table1 import _items
 from posbias.papers.wu2025.tables import data
 from posbias.plots import picture_bytes
 from posbias.plots.captions import verdict_lines
@@ -193,7 +193,7 @@ def test_table_1_leads_from_each_observation_to_claims_that_are_there(tmp_path):
     known |= {claim.id for one in STATEMENTS for claim in claims_of_statement(one)}
     for row in rows:
         assert {*row["claims"]} <= known
-        places = " ".join(item.place for item in items(["wu2025"]) if {*item.claims} & {*row["claims"]})
+        places = " ".join(place for place, claims in _items() if {*claims} & {*row["claims"]})
         assert all(result in places for result in row["results"])
     causal, decay, both, sinks, lost = (row["claims"] for row in rows)
     assert {"wu2025/theorem-4.1", "wu2025/fig3/2"} <= {*causal}
@@ -804,20 +804,6 @@ def test_a_group_stands_for_its_figures():
     assert STUDIES.find("fig19") == ["fig15", "fig16", "fig17", "fig18"]
     assert STUDIES.find(["fig24", "fig3"]) == ["fig3", "fig21", "fig22", "fig23"]
     assert STUDIES.find("all") == [name for name, study in STUDIES.items() if not study.parts]
-
-
-def test_it_is_called_as_in_0_1_too(made):
-    from posbias.papers import wu2025
-
-    told: list[tuple[int, int]] = []
-    said: list[str] = []
-    with pytest.warns(DeprecationWarning, match=r"make is now posbias\.papers\.wu2025\.reproduce"):
-        make = wu2025.make
-    options = {"progress": lambda *counts: told.append(counts), "say": said.append}
-    again = make("fig10", made[0], effort=BRIEF, workers=1, **options)
-    assert "drawing fig10 …" in said
-    assert again.claims["fig10"] == made[1].claims["fig10"]
-    assert all(isinstance(count, int) for counts in told for count in counts)
 
 
 def test_an_unknown_figure_is_refused(tmp_path):

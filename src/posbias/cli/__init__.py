@@ -1,7 +1,7 @@
 """The command line: a file for each command, whose options are a frozen dataclass.
 
 stdout is the answer (text, or one JSON value with --json), stderr the progress. Whatever goes wrong is one
-line on stderr: exit code 2 for input that cannot be right, 3 at the end of a --budget, 130 after Ctrl-C; --debug
+line on stderr: exit code 2 for input that cannot be right, 130 after Ctrl-C or SIGTERM; --debug
 shows the traceback. A command is imported when it is called or listed, and imports what is heavy when it works.
 """
 
@@ -12,11 +12,9 @@ import time
 from cyclopts import App, CycloptsError, MissingArgumentError
 
 from posbias import __version__
-from posbias.cli.old_options import renewed
 from posbias.cli.output import COMPILING, without_bars
 from posbias.cli.surroundings import prepared, silence_output
 from posbias.errors import PosbiasError
-from posbias.interruption import BudgetSpent
 from posbias.lazy import missing
 from posbias.logs import on_stderr, one_line
 
@@ -53,13 +51,13 @@ app.register_install_completion_command(help="Let the shell complete commands an
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 2 input that cannot be right, 3 out of time, 130 interrupted."""
+    """Run the command line and exit: 0 done, 2 input that cannot be right, 130 interrupted."""
     words = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in words
     verbose, quiet = (any(word in names for word in words) for names in (VERBOSE, QUIET))
     try:
         with on_stderr(verbose - quiet), without_bars(quiet), prepared():
-            _run(renewed([word for word in words if word not in ("--debug", *VERBOSE, *QUIET)]))
+            _run([word for word in words if word not in ("--debug", *VERBOSE, *QUIET)])
             sys.stdout.flush()
     except BrokenPipeError:
         # the reader of our output left; there is nobody to tell
@@ -116,8 +114,7 @@ def _fail(error: BaseException) -> None:
     elif isinstance(error, CycloptsError):
         message = " ".join(message.split()).replace("Unused Tokens:", "not understood:")
     elif isinstance(error, KeyboardInterrupt):
-        why = "out of time" if isinstance(error, BudgetSpent) else "interrupted"
-        message = f"{why}: {message}".removesuffix(": ")
+        message = f"interrupted: {message}".removesuffix(": ")
     elif isinstance(error, MemoryError):
         message = f"out of memory ({message}); fewer tokens or prompts needed"
     elif isinstance(error, OSError):
@@ -125,5 +122,4 @@ def _fail(error: BaseException) -> None:
         message = f"{where}: {error.strerror or error}"
         silence_output()
     sys.stderr.write(f"posbias: {one_line(message)}\n")
-    codes = {BudgetSpent: 3, KeyboardInterrupt: 130}
-    raise SystemExit(next((code for kind, code in codes.items() if isinstance(error, kind)), 2))
+    raise SystemExit(130 if isinstance(error, KeyboardInterrupt) else 2)

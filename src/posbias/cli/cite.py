@@ -5,20 +5,17 @@ from posbias.cli.output import answer_with
 from posbias.errors import InvalidValueError
 
 
-def cite(*given: str, json: shared.Json = False) -> None:
-    """Print the BibTeX of the papers whose method a spec or a result uses, each with the reason.
+def cite(*names: str, json: shared.Json = False) -> None:
+    """Print the BibTeX of the papers that a preset or a paper's study rests on, each with the reason.
 
     Parameters
     ----------
-    given
-        What to cite for: an architecture (ours, a config.json, a rollout file) or a preset; a training spec or a
-        trained cell (.nc, .safetensors); a study or one of its cells; a measurement or retrieval (.nc); the JSON
-        of a prediction, a simulation or posbias verify; a paper's study, such as wu2025/fig2, or its file; a key
-        of the bibliography, such as wu2025workshop; results made elsewhere; or a folder of such results.
+    names
+        A preset such as bloom-176b, a paper, a paper's study such as wu2025/fig2, or a key of the bibliography.
     """
     from posbias.papers.citations import as_dict, bibliography, cite_all
 
-    if not given:
-        raise InvalidValueError("given: nothing given, a spec, a result or a name such as wu2025/fig2 needed")
-    citations = cite_all(given)
+    if not names:
+        raise InvalidValueError("names: expected a preset, a paper or a study such as wu2025/fig2, got none")
+    citations = cite_all(names)
     answer_with("cite/1", as_dict(citations), lambda: [bibliography(citations)], json)

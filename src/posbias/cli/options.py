@@ -198,13 +198,6 @@ Columns = Annotated[
     ),
 ]
 Networks = Annotated[Whole | None, Parameter(help="Networks of each cell, with seeds from 0 on.")]
-Budget = Annotated[
-    float | None,
-    Parameter(
-        metavar="MINUTES",
-        help="Stop after so many minutes, with exit code 3; what is done is kept, the same command goes on.",
-    ),
-]
 Model = Annotated[
     str,
     Parameter(

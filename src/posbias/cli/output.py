@@ -68,6 +68,10 @@ def without_bars(quiet: bool = True) -> Iterator[None]:
         _BARS.reset(token)
 
 
+DELAY = 0.5
+"""Seconds before a bar is drawn: what is done at once needs none."""
+
+
 @contextmanager
 def progress(waiting: str | None = None) -> Iterator[OnEvent]:
     """A bar on stderr for each unit, with rate and remaining time; one that is full goes, and may come again.
@@ -97,7 +101,7 @@ def progress(waiting: str | None = None) -> Iterator[OnEvent]:
                     unit_scale=True,
                     file=sys.stderr,
                     dynamic_ncols=True,
-                    delay=0.5,  # what is done at once needs no bar
+                    delay=DELAY,
                 )
             bar = bars[event.unit]
             if bar.total != event.total:

@@ -3,6 +3,7 @@
 import codecs
 import io
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,6 +33,9 @@ def prepared() -> Iterator[None]:
     threads = os.environ.get("NUMBA_NUM_THREADS")
     if threads is not None and (typed_integer(threads) or 0) < 1:
         raise InvalidValueError(f"NUMBA_NUM_THREADS: {threads!r} given, an integer of at least 1 needed")
+    # what `timeout` and schedulers send ends a command as Ctrl-C does, so that nothing finished is lost
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     # figures go to files: no backend with a screen, nor one that is not there
     os.environ["MPLBACKEND"] = "agg"
     yield

@@ -7,7 +7,6 @@ from posbias.cli import options as shared
 from posbias.cli.output import answer_with, progress
 from posbias.cli.trained import cell_lines, sweep_lines, tell_untested
 from posbias.errors import InvalidValueError
-from posbias.interruption import budget
 
 if TYPE_CHECKING:
     from posbias.training import Experiment as Trained
@@ -118,7 +117,6 @@ class Options:
     ray: shared.Ray = None
     gpus_per_cell: shared.GpusPerCell = 0
     out: shared.Out | None = None
-    budget: shared.Budget = None
     no_tests: shared.NoTests = False
     rerun: shared.Rerun = False
     json: shared.Json = False
@@ -140,8 +138,7 @@ def train(
         values for any of them: one cell for every combination. Or a cell's record, to make it again and compare.
     """
     _check(spec, experiment, options)
-    with budget(options.budget):
-        _train(spec, experiment, options)
+    _train(spec, experiment, options)
 
 
 def _train(spec: Path | None, experiment: Experiment, options: Options) -> None:

@@ -77,7 +77,6 @@ class State:
         if not self.finished or not other.finished:
             return other if not self.finished else self
         means = other.means
-        lost = {name + EVEN for name in HALVED for one in (self, other) if one._lacks_half(name)}
         for name, about in SPREADS.items():
             if name in means:
                 share = _share(self, other, about)
@@ -89,13 +88,8 @@ class State:
                 means[name] = mean
             elif name not in SPREADS:
                 _move(mean, means[name], _share(self, other, name))
-        means = {name: mean for name, mean in means.items() if name not in lost}
         rows = tuple(sorted((*self.rows, *other.rows), key=lambda row: int(row[_INDEX])))
         return State(self.finished + other.finished, means, rows, self.seconds + other.seconds)
-
-    def _lacks_half(self, name: str) -> bool:
-        """Whether even prompts were counted without a mean of their own, as in a checkpoint of version 0.1.0."""
-        return name in self.means and name + EVEN not in self.means and _count(self, name + EVEN) > 0
 
     def even(self) -> Arrays:
         """Return the means over even prompts that are kept, under the names of the whole; empty unless both

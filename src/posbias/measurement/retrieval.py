@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from posbias.deprecated import takes_old_callbacks
 from posbias.errors import InvalidValueError, ModelError
 from posbias.events import OnEvent
 from posbias.measurement.accumulate import State
@@ -73,7 +72,6 @@ def _fingerprint(loaded: LoadedModel, job: RetrievalJob, source: Text) -> str:
     return fingerprint_of(job_of(loaded, job=encode(job), **lies_in))
 
 
-@takes_old_callbacks
 @typed
 def retrieve(
     model: Any = "smollm2-135m",

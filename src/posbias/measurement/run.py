@@ -15,7 +15,6 @@ import numpy as np
 import torch
 import xarray as xr
 
-from posbias.deprecated import takes_old_callbacks
 from posbias.errors import InvalidValueError, ModelError
 from posbias.events import OnEvent
 from posbias.logs import muted
@@ -60,7 +59,6 @@ def job_fingerprint(model: Any = "smollm2-135m", *, tokenizer: Any = None, **ask
         return fingerprint_of(request.of(loaded))
 
 
-@takes_old_callbacks
 @typed
 def measure(
     model: Any = "smollm2-135m",

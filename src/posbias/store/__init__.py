@@ -4,7 +4,6 @@
 and read, `Store` a folder of finished cells, `Checkpoint` one unfinished computation.
 """
 
-from posbias.deprecated import or_moved
 from posbias.store.checkpoint import Checkpoint
 from posbias.store.header import Header, versions_here
 from posbias.store.json_files import JsonCodec, dump_json, parse_json, save_json, undamaged
@@ -40,5 +39,3 @@ __all__ = [
     "undamaged",
     "versions_here",
 ]
-
-__getattr__ = or_moved(__name__)

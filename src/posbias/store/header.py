@@ -11,7 +11,6 @@ import platform
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,8 +48,8 @@ class Header:
 
     @property
     def version(self) -> str:
-        """The version of posbias that this file's numbers are of: that which computed or converted it."""
-        return self.versions.get("converted", self.versions.get("posbias", ""))
+        """The version of posbias that this file's numbers are of."""
+        return self.versions.get("posbias", "")
 
     def as_dict(self) -> dict[str, Any]:
         """The header as a file has it, what is empty left out."""
@@ -100,10 +99,7 @@ def check(header: Mapping[str, Any], path: Any, kind: str, schema: int, verify: 
         if "digest" in header:
             verify()
         held = "no schema version" if version is None else f"schema version {version}"
-        todo = "another file or folder needed"
-        if version is None or (isinstance(version, int) and version < schema):
-            todo = f"'posbias study convert {Path(path).parent}' converts it"
-        raise SchemaError(f"{path}: {held}, this posbias reads and writes {schema}; {todo}")
+        raise SchemaError(f"{path}: {held}, this posbias reads and writes {schema}")
 
 
 @typed

@@ -1,18 +1,11 @@
 """NetCDF: labelled arrays; the codec of results that are an `xarray.Dataset`.
 
 The header lies in the file's attributes: `posbias_kind`, which a dataset keeps in memory too, and the rest as
-`posbias_schema`, `posbias_specification`, … Behind the last byte that HDF5 reads lies the SHA-256 of all before
-it: damaged bytes can make that library loop or crash, so they are told before it sees them. A file without it, of
-an older posbias or of another program, is read by a process of its own. Needs xarray and netCDF4.
+`posbias_schema`, `posbias_specification`, …, with the SHA-256 of the content as `posbias_digest`. Needs xarray
+and netCDF4.
 """
 
-import hashlib
 import json
-import os
-import signal
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,10 +22,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
 _KIND, _PREFIX = "posbias_kind", "posbias_"
-_BLOCK = 1 << 20
-_SEAL, _DIGITS = b"\nposbias-sha256 ", 64
-PATIENCE = 120
-"""Seconds that reading a file without a digest may take."""
 _FAULTS = (OSError, ValueError, KeyError, RuntimeError, TypeError, AttributeError)
 """What reading a damaged file raises, where it raises."""
 _TABLES = ("specification", "versions", "cost")
@@ -62,7 +51,6 @@ class NetCDFCodec:
             except RuntimeError as error:
                 # HDF5 reports a failed write (a full disk) this way
                 raise OSError(None, str(error).splitlines()[0]) from error
-            _seal(temporary)
         return header
 
     def read(self, path: Path, kind: str, schema: int, made_by: str = "") -> tuple[Header, "xr.Dataset"]:
@@ -87,11 +75,6 @@ def verified_dataset(dataset: "xr.Dataset", path: Path) -> tuple[Header, "xr.Dat
     return header, dataset
 
 
-def has_header(dataset: "xr.Dataset") -> bool:
-    """Whether a dataset has anything of a header beside its kind: files of posbias 0.1 have none."""
-    return any(_of_header(name) and name != _KIND for name in dataset.attrs)
-
-
 def _of_header(name: Any) -> bool:
     return str(name).startswith(_PREFIX)
 
@@ -106,81 +89,12 @@ def open_netcdf(path: Path) -> "xr.Dataset":
     if not Path(path).is_file():
         raise InputFileError(f"{path}: no such file")
     try:
-        match _is_sealed(Path(path)):
-            case True:
-                return _loaded(Path(path))
-            case False:
-                raise DamagedError(f"{path}: damaged, its content does not match its digest")
-        return _read_elsewhere(Path(path))
+        with need_xarray().open_dataset(path, engine="netcdf4") as opened:
+            return opened.load()
     except PermissionError as error:
         raise InputFileError(f"{path}: cannot be read: {error.strerror}") from None
     except _FAULTS as error:
         raise DamagedError(unreadable(path, error)) from None
-
-
-def _seal(path: Path) -> None:
-    """Append the digest of a file to it."""
-    with path.open("rb+") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        file.seek(0, os.SEEK_END)
-        file.write(_SEAL + digest.encode())
-
-
-def _read_elsewhere(path: Path) -> "xr.Dataset":
-    """A file that HDF5 may crash on, read and written anew by a process of its own.
-
-    Raises `DamagedError` where that process fails, crashes or does not end.
-    """
-    program = "import sys; from posbias.store.netcdf_files import rewrite; sys.exit(rewrite(*sys.argv[1:]))"
-    with tempfile.TemporaryDirectory(prefix="posbias-") as folder:
-        target = Path(folder) / "copy.nc"
-        try:
-            done = subprocess.run(
-                [sys.executable, "-P", "-c", program, path.absolute(), target],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=PATIENCE,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise DamagedError(f"{path}: damaged, not read within {PATIENCE} s") from None
-        if done.returncode < 0:
-            why = signal.strsignal(-done.returncode)
-            raise DamagedError(f"{path}: damaged, the library that reads it crashes ({why})")
-        if done.returncode > 0:
-            told = done.stderr.decode(errors="replace").splitlines() or ["unknown"]
-            raise DamagedError(unreadable(path, ValueError(told[-1])))
-        return _loaded(target)
-
-
-def rewrite(path: str, target: str) -> str | None:
-    """Write what a file holds to another one; the work of `_read_elsewhere`'s process. Returns what went wrong."""
-    try:
-        _loaded(Path(path)).to_netcdf(target, engine="netcdf4")
-    except _FAULTS as error:
-        return _reason(error)
-    return None
-
-
-def _loaded(path: Path) -> "xr.Dataset":
-    with need_xarray().open_dataset(path, engine="netcdf4") as opened:
-        return opened.load()
-
-
-def _is_sealed(path: Path) -> bool | None:
-    """Whether a file ends with its own digest; None for one of posbias 0.1, or a cut one, which ends with none."""
-    size = path.stat().st_size - len(_SEAL) - _DIGITS
-    with path.open("rb") as file:
-        file.seek(max(size, 0))
-        end = file.read()
-        if not end.startswith(_SEAL):
-            return None
-        file.seek(0)
-        digest = hashlib.sha256()
-        while size > 0 and (block := file.read(min(size, _BLOCK))):
-            digest.update(block)
-            size -= len(block)
-    return end == _SEAL + digest.hexdigest().encode()
 
 
 def unreadable(path: Path, error: Exception) -> str:
@@ -191,24 +105,6 @@ def unreadable(path: Path, error: Exception) -> str:
 def _reason(error: Exception) -> str:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else error
     return " ".join(str(reason).split())[:120]
-
-
-def checksum_of_0_1(dataset: "xr.Dataset") -> str:
-    """SHA-256 over names, dimensions and values of all variables, and over the attributes, as 0.1 took it.
-
-    The attribute `content_checksum` holds it, and is to be taken off before.
-    """
-    digest = hashlib.sha256()
-    for name in sorted(map(str, dataset.variables)):
-        variable = dataset.variables[name]
-        values = np.asarray(variable.values)
-        text = values.dtype.kind in "OUS"
-        held = "\0".join(map(str, values.ravel())).encode() if text else values.tobytes()
-        digest.update(f"{name}{variable.dims}{values.shape}".encode() + held)
-    for name in sorted(dataset.attrs):
-        value = dataset.attrs[name]
-        digest.update(f"{name}={value.item() if isinstance(value, np.generic) else value}".encode())
-    return digest.hexdigest()
 
 
 def need_xarray() -> Any:
@@ -230,10 +126,9 @@ def _attributes(header: Header) -> dict[str, Any]:
 
 
 def _header_keys(attributes: Any, path: Path) -> dict[str, Any]:
-    """What `_attributes` was made from. A file of posbias 0.1 has its schema under that name alone."""
+    """What `_attributes` was made from."""
     told = {name: _plain(held) for name, held in attributes.items() if _of_header(name)}
     keys = {name if name == _KIND else name.removeprefix(_PREFIX): held for name, held in told.items()}
-    keys.setdefault("schema", _plain(attributes.get("schema")))
     try:
         return keys | {name: json.loads(keys[name]) for name in _TABLES if name in keys}
     except (TypeError, ValueError, RecursionError):

@@ -17,7 +17,6 @@ from pydantic import Field
 
 from posbias import memory
 from posbias.arguments import positive
-from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
 from posbias.signatures import typed
 from posbias.spec import (
@@ -220,6 +219,3 @@ def rotary_of(config: Mapping[str, Any], layer_type: str | None = None) -> Rotar
     from posbias.theory.huggingface import rotary
 
     return rotary(dict(config), layer_type)
-
-
-__getattr__ = or_moved(__name__)

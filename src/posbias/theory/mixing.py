@@ -21,7 +21,6 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
-from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
 from posbias.spec import Citation, Count, Fraction, Fractions, NonNegative, Open, members, tag, value
 
@@ -232,6 +231,3 @@ def _read() -> dict[str, _Record]:
         )
         for name, one in tomllib.loads(text).items()
     }
-
-
-__getattr__ = or_moved(__name__)

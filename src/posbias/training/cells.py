@@ -24,7 +24,6 @@ from posbias.memory import cores
 from posbias.signatures import typed
 from posbias.spec import encode
 from posbias.store import Store, need_xarray
-from posbias.training.conversion import convert_cell, of_0_1
 from posbias.training.jobs import Job, take_files, untested
 from posbias.training.loop import check_device
 from posbias.training.network import Rotary
@@ -53,9 +52,9 @@ def run_cells(
 ) -> list[Cell]:
     """The cell of every experiment, in order, from `folder` where it is there and whole.
 
-    A cell that was tested on fewer than `sequences` sequences is tested anew, not trained (one of posbias 0.1 is
-    trained); `again` trains everything. Without `tests` what is not there is only trained: its weights are kept in
-    `folder` (`jobs.untested`) for a later call, and it is left out of what is returned. `workers` is the number of
+    A cell that was tested on fewer than `sequences` sequences is tested anew, not trained; `again` trains
+    everything. Without `tests` what is not there is only trained: its weights are kept in `folder`
+    (`jobs.untested`) for a later call, and it is left out of what is returned. `workers` is the number of
     cores: so many cells at a time (default: all), or threads for a single cell (default: one). An `engine` takes
     its place; a cluster sets aside `gpus_per_cell` (a half: two cells side by side on one) when `device` is not
     the CPU. `on_event` counts iterations, over the members of all cells that are trained. What is worth a line,
@@ -69,7 +68,7 @@ def run_cells(
     wanted, folder = list(experiments), Path(folder)
     _check_engine(engine, workers, device, gpus_per_cell)
     _check(wanted, folder, sequences, workers, device)
-    cells = {one: None if again else _find_testable(folder, one, sequences) for one in wanted}
+    cells = {one: None if again else find_cell(folder, one) for one in wanted}
     store = Store(folder)
     store.clear_leftovers()
     _clear_tested(cell for cell in cells.values() if cell is not None)
@@ -124,32 +123,9 @@ def _test_again(
 
 @typed
 def find_cell(folder: Path, experiment: Experiment) -> Cell | None:
-    """The last good cell of an experiment in `folder`, if there is one.
-
-    What is damaged is logged and set aside. Without one, a cell of posbias 0.1 serves, whose data were drawn
-    otherwise, as its `experiment.draws` says; it is converted, into files beside its own.
-    """
-    store = Store(folder)
-    stored = store.find(TrainingCell(experiment))
-    for older in [] if stored else of_0_1(experiment):
-        stored = store.find(TrainingCell(older))
-        if stored is None and convert_cell(older, folder):
-            stored = Store(folder).find(TrainingCell(older))
-        if stored is not None:
-            break
+    """The last good cell of an experiment in `folder`, if there is one; what is damaged is logged."""
+    stored = Store(folder).find(TrainingCell(experiment))
     return None if stored is None else replace(stored.result, path=stored.path)
-
-
-def _find_testable(folder: Path, experiment: Experiment, sequences: int) -> Cell | None:
-    """`find_cell`, without a cell of posbias 0.1 that would have to be tested on more sequences than it was."""
-    cell = find_cell(folder, experiment)
-    if cell is None or cell.experiment.draws == "philox" or cell.evaluation.sequences >= sequences:
-        return cell
-    said = (
-        "%s: of posbias 0.1, tested on %s sequences and on no more (its data are drawn no more); trained anew"
-    )
-    log.info(said, cell.path, f"{cell.evaluation.sequences:,}")
-    return None
 
 
 class _Run:

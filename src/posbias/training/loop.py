@@ -203,7 +203,6 @@ def _check(experiments: list[Experiment], device: str, threads: int | None) -> N
                 f"experiment: number {number} given differs from number 0 in shape, depth or optimisation; "
                 "compatible ones needed to train together"
             )
-        one.check_draws()
     whole("threads", 1 if threads is None else threads, 1)
     check_device(device)
 

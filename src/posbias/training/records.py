@@ -145,8 +145,6 @@ def _finished(folder: Path) -> list[Stored]:
     for path in sorted(folder.rglob("*.nc")):
         try:
             header, content = TrainingCell.codec.read(path, KIND, SCHEMA)
-            if header.specification.get("draws") == "generators":
-                raise InvalidValueError(f"{path}: of posbias 0.1, whose data cannot be drawn again")
             stored = Stored(cell_of(header, content), header, path)
         except (InputFileError, InvalidValueError) as error:
             log.warning("%s; not put on record", error)

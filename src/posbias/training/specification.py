@@ -8,7 +8,6 @@ Every seed is a member: a network with its own initial weights, its own classes 
 from typing import Any, Literal
 
 from posbias import memory
-from posbias.arguments import shortened
 from posbias.errors import InvalidValueError
 from posbias.spec import Count, NonNegative, Positive, value
 from posbias.training.network import Network, Rotary, Sinusoidal
@@ -28,9 +27,9 @@ class Experiment:
     `iterations` batches of `batch` sequences each. Defaults are those of Wu et al. 2025, Appendix J, but for
     the iterations (100,000 there). Learning curves have a point every `evaluate_every` iterations; None: 40 points
     evenly spaced in the logarithm (`points`). `precision` says in what numbers matrices are multiplied, `draws`
-    where random numbers come from: "philox" (`training.philox`), or "generators", those of posbias 0.1, whose
-    cells can be read and not be made again. Raises `InvalidValueError` for a seed given twice or of more than 63
-    bits, a window or prefix longer than the sequence, and an odd dimension with an encoding that pairs dimensions.
+    where random numbers come from (`training.philox`). Raises `InvalidValueError` for a seed given
+    twice or of more than 63 bits, a window or prefix longer than the sequence, and an odd dimension with an
+    encoding that pairs dimensions.
     """
 
     task: RetrievalTask = RetrievalTask()
@@ -42,7 +41,7 @@ class Experiment:
     weight_decay: NonNegative = 1e-6
     evaluate_every: Count | None = None
     precision: Precision = "float32"
-    draws: Literal["philox", "generators"] = "philox"
+    draws: Literal["philox"] = "philox"
 
     def __post_init__(self):
         if len(set(self.seeds)) < len(self.seeds):
@@ -73,14 +72,6 @@ class Experiment:
         }
         name, (_, given) = max(parts.items(), key=lambda part: part[1][0])
         memory.require(members * sum(bytes for bytes, _ in parts.values()), name, given)
-
-    def check_draws(self) -> None:
-        """Raise `InvalidValueError` for an experiment of posbias 0.1, for which no more data can be drawn."""
-        if self.draws != "philox":
-            raise InvalidValueError(
-                f"draws: {shortened(self.draws)} given, "
-                "those of posbias 0.1, which cannot be made again; 'philox' needed"
-            )
 
     @property
     def points(self) -> tuple[int, ...]:

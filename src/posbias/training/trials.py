@@ -35,7 +35,6 @@ def blocks(
     whole("sequences", sequences, 1)
     whole("seed", seed, 0)
     experiment = trained.experiment
-    experiment.check_draws()
     task = task or experiment.task
     world = make_world(task, experiment.seeds, str(_device(trained)))
     for start, rows in blocks_of(sequences):

@@ -12,7 +12,6 @@ import numpy as np
 
 from posbias.arguments import whole
 from posbias.claims import AMENDED
-from posbias.deprecated import renamed_fields
 from posbias.errors import InvalidValueError, nearest
 from posbias.events import Event, OnEvent
 from posbias.files import write_text
@@ -56,7 +55,6 @@ class Trial:
         return cls(int(told["instances"]), slack, told["counterexample"])
 
 
-@renamed_fields(published="as_printed", amended="corrected")
 @dataclass(frozen=True)
 class Finding:
     """What trying a statement gave: whether it holds `as_printed`, and else as `corrected`.

@@ -18,8 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from posbias.deprecated import renamed_fields
-
 Instance = Mapping[str, Any]
 """What one trial needs, as numbers, strings, lists and arrays; it can be saved and tried again."""
 Draw = Callable[[np.random.Generator, bool], Instance]
@@ -47,7 +45,6 @@ class Reading:
     tolerance: float = 1e-9
 
 
-@renamed_fields(published="as_printed", amended="corrected")
 @dataclass(frozen=True)
 class Statement:
     """A numbered statement: where it stands, its readings, and what is to be said about it.

@@ -4,7 +4,6 @@ import ast
 import itertools
 import json
 import re
-from pathlib import Path
 
 from answers import NAMES, SCHEMAS, faults
 from jsonschema import Draft202012Validator
@@ -81,25 +80,3 @@ def test_a_map_over_two_quantities_fits_its_schema(capsys):
     assert not faults(answer)
     assert answer["varied"] == ["depth", "slopes"]
     assert [len(row) for row in answer["summaries"]] == [len(answer["values"][1])] * 2
-
-
-def test_an_answer_is_read_with_and_without_its_schema(tmp_path, monkeypatch, capsys):
-    """`cite`, `compare` and `load_profile` take a prediction as it is written now and as 0.1 wrote it."""
-    monkeypatch.chdir(tmp_path)
-    main(["predict", "bloom-560m", "--tokens", "8", "--out", "now.json"])
-    answer = json.loads(Path("now.json").read_text())
-    assert answer.pop("schema") == "predict/1"
-    assert answer.pop("digest")
-    Path("then.json").write_text(json.dumps(answer))
-    capsys.readouterr()
-    cited = []
-    for name in ("now.json", "then.json"):
-        main(["cite", name])
-        cited.append(capsys.readouterr().out)
-    assert cited[0] == cited[1] != ""
-    main(["compare", "now.json", "then.json", "--json"])
-    assert json.loads(capsys.readouterr().out)["wasserstein"] == 0.0
-    # what the schema says is believed before what the keys look like
-    Path("now.json").write_text(json.dumps({"schema": "predict/1", "variants": []} | answer))
-    main(["cite", "now.json"])
-    assert capsys.readouterr().out == cited[0]

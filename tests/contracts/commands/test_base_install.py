@@ -129,9 +129,6 @@ LINES = {
     "study show study.toml": (),
     "study show study.toml --plot p.png": ("matplotlib",),
     "study export study.toml --out table.csv": (),
-    "study pack results/studies/study --out study.zip": (),
-    "study unpack study.zip --out unpacked": (),
-    "study convert old": ("netCDF4",),
     "study record cells": ("torch",),
     "study list": (),
     "study run kim2026/fig1": ("matplotlib",),
@@ -145,7 +142,6 @@ LINES = {
     "paper list": (),
     "paper claims --paper wu2025 --effort quick": ("matplotlib",),
     "paper claims --paper wu2025 --instances 1": (),
-    "paper coverage": (),
     "paper encodings": ("matplotlib",),
     "paper herasimchyk2026": ("matplotlib", "torch"),
     "paper kim2026 fig1": ("matplotlib",),
@@ -159,9 +155,7 @@ LINES = {
     "models families --check": ("torch",),
     "models --fetch smollm2-135m": ("torch",),
     "cite bloom-7b1": (),
-    "cite study.toml": (),
     "cite kim2026/fig1": (),
-    "cite list.nc": ("netCDF4",),
 }
 PROGRAM = """
 import json, sys

@@ -230,22 +230,7 @@ def test_attributions_beside_a_prediction_are_divided_by_it(capsys, here):
     assert "beyond_position" not in told(capsys, "compare", "p.json", "p.json")
 
 
-@pytest.mark.parametrize(
-    ("name", "source"),
-    [
-        ("needle", "kamradt2023"),
-        ("liu_kv", "liu2024"),
-        ("ruler_niah_multikey.jsonl", "hsieh2024"),
-        ("samples_posbias_lists.jsonl", "gao2024"),
-        ("inseq_saliency.json", "sarti2023"),
-        ("captum_llm_attribution.json", "kokhlikyan2020"),
-    ],
-)
-def test_whoever_made_the_results_is_cited(capsys, name, source):
-    assert [one["key"] for one in told(capsys, "cite", HERE / name)["sources"]] == [source]
-
-
-@pytest.mark.parametrize("words", [("compare", "FILE", "FILE"), ("cite", "FILE"), ("report", "FILE")])
+@pytest.mark.parametrize("words", [("compare", "FILE", "FILE"), ("report", "FILE")])
 def test_unknown_columns_end_with_exit_code_2_and_a_line_that_names_them(capsys, here, words):
     (here / "mine.csv").write_text("where,ok\n0,1\n")
     with pytest.raises(SystemExit) as ended:

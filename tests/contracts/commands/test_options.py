@@ -1,4 +1,4 @@
-"""Options that commands share: their short names, their old names, words and progress, the shell's completion."""
+"""Options that commands share: their short names, words and progress, the shell's completion."""
 
 import json
 import re
@@ -10,14 +10,12 @@ import pytest
 from command import called
 
 from posbias.arguments import typed_integer
-from posbias.cli import app, main
-from posbias.cli.old_options import BY_COMMAND, EVERYWHERE, renewed
+from posbias.cli import app, main, output
 from posbias.cli.output import progress
 from posbias.errors import InvalidValueError
 from posbias.events import Event
 
 POSBIAS = Path(sys.executable).with_name("posbias")
-OLD = [(command, old, new) for command, names in BY_COMMAND.items() for old, new in names.items()]
 SMALL = ["--d", "4", "--layers", "2", "--threads", "1", "--effort", "1e4"]
 
 
@@ -43,13 +41,12 @@ def options_of(page):
 
 
 @pytest.mark.parametrize("command", [*commands()], ids=" ".join)
-def test_a_page_has_the_new_names_only(command, capsys):
-    """--out has its short name, every page says what goes with any command, no page names an old option."""
+def test_a_page_has_short_names_and_what_goes_with_any_command(command, capsys):
+    """--out has its short name, every page says what goes with any command."""
     page = page_of(capsys, command)
     named = options_of(page.partition("╭─ Parameters")[2].partition("With any command")[0])
     assert "With any command: -v more words, -q no progress, --debug" in page
     assert ("--out" in named) == ("-o" in named)
-    assert not named & {*EVERYWHERE, *BY_COMMAND.get(" ".join(command), {})}
 
 
 def test_every_command_is_described(capsys):
@@ -106,7 +103,6 @@ def test_a_number_is_in_the_study_s_own_unit(words, tmp_path, monkeypatch, capsy
             "study run herasimchyk2026/fig2 --effort 4 --ray local",
             "ray: local given with herasimchyk2026/fig2",
         ),
-        ("paper herasimchyk2026 --effort 10 --prompts 20", "prompts: 20 given together with --effort 10"),
     ],
 )
 def test_what_a_number_would_leave_without_effect_is_refused(words, message, tmp_path, monkeypatch, capsys):
@@ -152,55 +148,16 @@ def test_the_middle_item_is_the_text_s_or_the_code_s():
             _spent("quick", None, wrong)
 
 
-# --- old names ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("command", "old", "new"), OLD, ids=[f"{command} {old}" for command, old, _ in OLD])
-def test_an_old_option_is_the_new_one_and_says_so(command, old, new, capsys, caplog):
-    """Its value goes with it, and the new one is on the command's page."""
-    option, value = new.split()
-    given = ["7"] if value == "NUMBER" else []
-    line = renewed([*command.split(), "x", old, *given, "--json"])
-    assert line == [*command.split(), "x", option, *(given or [value]), "--json"]
-    assert caplog.messages == [f"{old} is now {new}; the old option works until posbias 0.3"]
-    assert option in options_of(page_of(capsys, command.split()))
-
-
-def test_old_options_are_those_of_their_command():
-    """--samples is --effort where draws are counted; elsewhere it is unknown, as it was."""
-    assert renewed(["simulate", "layernorm", "--samples=2e3"]) == ["simulate", "layernorm", "--effort", "2e3"]
-    assert renewed(["verify", "--samples", "3"]) == ["verify", "--samples", "3"]
-    assert renewed(["measure", "--again", "--scramble"]) == ["measure", "--rerun", "--shuffle-tokens"]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("train --quick --full", "full: given together with --quick"),
-        ("train --effort 5 --full", "full: given together with --effort"),
-        ("paper kim2026 --full --samples=5", "samples: given together with --full"),
-    ],
-)
-def test_two_options_that_are_one_today_are_refused(words, message):
-    with pytest.raises(InvalidValueError, match=f"^{message}, one of the two needed$"):
-        renewed(words.split())
-
-
-def test_an_old_command_line_works_and_says_so_once(capsys):
-    old = [word if word != "--effort" else "--samples" for word in SMALL]
-    main(["simulate", "layernorm", *SMALL, "--json", "-q"])
-    new = capsys.readouterr()
-    main(["simulate", "layernorm", *old, "--json", "-q"])
-    told = capsys.readouterr()
-    assert told.out == new.out
-    assert told.err == "--samples is now --effort NUMBER; the old option works until posbias 0.3\n"
-    assert new.err == ""
-
-
 # --- words and progress ------------------------------------------------------------------------------------
 
 
-def test_q_shows_no_progress_and_v_says_more(capsys):
+@pytest.fixture
+def at_once(monkeypatch):
+    """Bars are drawn at once."""
+    monkeypatch.setattr(output, "DELAY", 0)
+
+
+def test_q_shows_no_progress_and_v_says_more(at_once, capsys):
     main(["simulate", "layernorm", *SMALL])
     usual = capsys.readouterr()
     assert "sample" in usual.err
@@ -212,7 +169,7 @@ def test_q_shows_no_progress_and_v_says_more(capsys):
     assert re.search(r"^\d+\.\d s, \d+\.\d s of them computing$", told.err, re.M)
 
 
-def test_a_bar_begins_where_work_was_left_and_goes_when_it_is_full(capsys):
+def test_a_bar_begins_where_work_was_left_and_goes_when_it_is_full(at_once, capsys):
     with progress() as on_event:
         on_event(Event(900, 1000, "prompt"))
         resumed = capsys.readouterr().err

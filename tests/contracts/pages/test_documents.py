@@ -7,7 +7,6 @@ import pytest
 from project import ROOT
 
 from posbias.cli import app
-from posbias.cli.old_options import renewed
 
 LINES = [
     (page.relative_to(ROOT).as_posix(), re.split(r" [#|] ", match[1])[0].strip())
@@ -22,8 +21,7 @@ def test_there_are_some_on_many_pages():
 
 
 @pytest.mark.parametrize(("page", "line"), LINES, ids=[f"{page}: {line}" for page, line in LINES])
-def test_a_line_is_understood_and_has_no_old_option(page, line):
+def test_a_line_is_understood(page, line):
     """Commands and options are there, values are of their kind; nothing is run."""
     words = shlex.split(line)
-    assert renewed(words) == words
     app.parse_args(words, exit_on_error=False, print_error=False)

@@ -103,5 +103,3 @@ def test_they_run_and_are_listed_and_cited_by_their_names(tmp_path, monkeypatch,
     assert "kim2026" not in run(capsys, ["study", "list", "ours"])
     expected = ["chowdhury2026"]
     assert [one.source.key for one in cite_all(["ours/birth"])] == expected
-    assert [one.source.key for one in cite_all(["results/ours/birth.json"])] == expected
-    assert [one.source.key for one in cite_all(["results/ours/birth.md"])] == expected

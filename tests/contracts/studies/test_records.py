@@ -22,7 +22,7 @@ from posbias.training.records import (
     weights_digest,
 )
 from posbias.training.repetition import repetition
-from posbias.training.results import KIND, SCHEMA, TrainingCell, measure_cell, save_cell
+from posbias.training.results import measure_cell, save_cell
 from posbias.training.sweep import read_experiments
 
 BRIEF = Effort("brief", (0, 1), {2: 6}, 60)
@@ -127,15 +127,6 @@ def test_recording_again_changes_no_byte_and_fewer_sequences_replace_nothing(fol
         assert record_cells(tmp_path, folder / "records") == []
     assert "kept, of 60 test sequences" in "\n".join(lines)
     assert {path.name: path.read_bytes() for path in (folder / "records").iterdir()} == before
-
-
-def test_a_cell_whose_data_cannot_be_drawn_again_is_not_put_on_record(pair, tmp_path):
-    header, content = TrainingCell.codec.read(pair[0].path, KIND, SCHEMA)
-    old = replace(header, specification={**header.specification, "draws": "generators"})
-    TrainingCell.codec.write(tmp_path / "old.nc", old, content)
-    with logged() as lines, pytest.raises(InputFileError, match="no finished cell in it"):
-        record_cells(tmp_path, tmp_path / "records")
-    assert "of posbias 0.1, whose data cannot be drawn again; not put on record" in "\n".join(lines)
 
 
 def test_a_damaged_record_is_none(folder, pair, tmp_path):

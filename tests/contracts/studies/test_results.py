@@ -1,18 +1,15 @@
 """What is read back is what was written, to the bit; a damaged cell is known for one."""
 
 import json
-import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import xarray as xr
 from logged import logged
-from safetensors.torch import load_file
 
-from posbias.errors import InputFileError, InvalidValueError, OutputFileError, SchemaError
+from posbias.errors import InputFileError, OutputFileError, SchemaError
 from posbias.spec import decode, encode, fingerprint
 from posbias.store import NetCDFCodec
 from posbias.training.cells import find_cell, run_cells
@@ -225,81 +222,3 @@ def test_a_cell_that_cannot_be_written_leaves_nothing(cell, tmp_path):
         run_cells([EXPERIMENT], tmp_path / "file" / "in", sequences=60)
     with pytest.raises(InputFileError, match="no such file"):
         load_cell(tmp_path / "missing.nc")
-
-
-# ── what posbias 0.1.0 left ──
-
-RELEASED = Path(__file__).with_name("release_0_1_0")
-OLD_TASK = RetrievalTask(items=3, dimension=4, classes=6, labels=2, burstiness=1)
-FINISHED = Experiment(OLD_TASK, replace(NETWORK, depth=1), (0, 5), 20, 8, evaluate_every=5)
-UNFINISHED = Experiment(OLD_TASK, Network(1), (2,), 20, 8, evaluate_every=5)
-
-
-@pytest.fixture
-def released(tmp_path):
-    """A folder of 0.1.0: a finished cell, and another one's checkpoint after twelve of twenty iterations."""
-    shutil.copytree(RELEASED, tmp_path / "cells")
-    return tmp_path / "cells"
-
-
-def test_a_cell_of_0_1_0_is_converted_and_not_trained_again(released, tmp_path):
-    before = {path: path.read_bytes() for path in released.iterdir()}
-    events = []
-    with logged() as said:
-        (kept,) = run_cells([FINISHED], released, sequences=30, workers=1, on_event=events.append)
-    assert not events
-    assert len(said) == 1
-    assert said[0].startswith("converted ")
-    assert all(path.read_bytes() == content for path, content in before.items())
-    header, _ = TrainingCell.codec.read(kept.path, KIND, SCHEMA)
-    assert header.versions["posbias"] == "0.1.0"
-    assert header.amount == 30
-    assert kept.experiment == replace(FINISHED, draws="generators")
-    same(load_cell(kept.path), kept)
-    (left,) = RELEASED.glob("*.nc")
-    with xr.open_dataset(left, engine="netcdf4") as old:
-        for number, gap in enumerate(kept.evaluation.gaps.values()):
-            np.testing.assert_array_equal(gap.over_all.values, old["gap"][number])
-        np.testing.assert_array_equal(kept.attention, old["attention"])
-    for name, weights in load_file(left.with_suffix(".safetensors")).items():
-        if name in kept.trained.weights:
-            assert torch.equal(kept.trained.weights[name], weights)
-    with logged() as said:
-        again = find_cell(released, FINISHED)
-    assert not said
-    same(again, kept)
-
-
-def test_a_cell_of_0_1_0_is_tested_no_more(released):
-    """Its labels' vectors would be others, and every answer wrong: where more is asked, it is trained anew."""
-    old = find_cell(released, FINISHED)
-    with pytest.raises(InvalidValueError, match=r"draws: 'generators' given, those of posbias 0\.1"):
-        measure_cell(old.trained, 30)
-    with logged() as said:
-        (cell,) = run_cells([FINISHED], released, sequences=31, workers=1)
-    assert said[0].startswith(f"{old.path}: of posbias 0.1, tested on 30 sequences and on no more")
-    assert (cell.experiment, cell.evaluation.sequences) == (FINISHED, 31)
-
-
-def test_a_cell_of_0_1_0_is_made_anew_when_asked_for(released):
-    (cell,) = run_cells([FINISHED], released, sequences=30, workers=1, again=True)
-    assert cell.experiment == FINISHED
-    assert find_cell(released, FINISHED).path == cell.path
-
-
-def test_a_damaged_cell_of_0_1_0_is_named_and_left(released):
-    (path,) = released.glob("*.nc")
-    flip(path.with_suffix(".safetensors"), -5)
-    with logged() as said:
-        assert find_cell(released, FINISHED) is None
-    assert said == [f"{path}: measured of other weights than those beside it; not used"]
-    assert [other.name for other in released.glob("*.nc")] == [path.name]
-
-
-def test_a_training_that_0_1_0_began_is_begun_anew(released):
-    """Its data are drawn no more."""
-    (old,) = released.glob(".*.checkpoint")
-    before, events = old.read_bytes(), []
-    run_cells([UNFINISHED], released, sequences=30, workers=1, on_event=events.append)
-    assert [event.done for event in events][:-1] == list(range(1, 21))
-    assert old.read_bytes() == before

@@ -10,7 +10,6 @@ from posbias.cli import options as shared
 from posbias.cli.output import answer_with, log
 from posbias.cli.paper.claims import by_paper, make_missing, refuse_failures
 from posbias.cli.paper.readings import comparisons
-from posbias.interruption import budget
 from posbias.tables import table
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ class Options:
     report: shared.Flag = False
     configs: shared.Configs = None
     models: shared.Names = ()
-    budget: shared.Budget = None
     workers: shared.Workers = None
     ray: shared.Ray = None
     rerun: Annotated[shared.Rerun, Parameter(help=_RERUN)] = False
@@ -66,8 +64,7 @@ def all_(*, options: Options = Options()) -> None:
         from posbias.reports import require
 
         require("jinja2", "markdown_it")
-    with budget(options.budget):
-        ran = make_missing(options.out, (), options.effort, **settings)
+    ran = make_missing(options.out, (), options.effort, **settings)
     # the statements were tried on at least as many instances
     judged = collect(options.out)
     page = _page(options.out, judged, options.configs) if options.report else None

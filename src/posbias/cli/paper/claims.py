@@ -11,7 +11,6 @@ from cyclopts import Parameter
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, log, progress
 from posbias.errors import InvalidValueError, PosbiasError
-from posbias.interruption import budget
 from posbias.lazy import need
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ class Options:
     out: shared.Results = shared.RESULTS
     instances: shared.Whole | None = None
     effort: Annotated[shared.Effort | None, Parameter(show_default=False)] = None
-    budget: shared.Budget = None
     workers: shared.Workers = None
     json: shared.Json = False
 
@@ -55,8 +53,7 @@ def claims(*, options: Options = Options()) -> None:
     and tables are those of the results in --out, or of recorded results, which come along, where these are of more
     effort. What has not been made is undecided and says what makes it.
     """
-    with budget(options.budget):
-        _claims(options)
+    _claims(options)
 
 
 def _claims(options: Options) -> None:
@@ -124,7 +121,7 @@ def answer_reproduction(
     """Make some of a paper with a bar, and answer with what was made; `settings` as of its `reproduce`."""
     need("matplotlib", work="drawing", extra="report")
     reproduce = import_module(f"posbias.papers.{paper}").reproduce
-    with budget(options.budget), progress(waiting) as on_event:
+    with progress(waiting) as on_event:
         made = reproduce(what, out=options.out, again=options.rerun, on_event=on_event, **settings)
     if made.stand_in:
         log.info(made.stand_in)

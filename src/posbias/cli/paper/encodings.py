@@ -5,7 +5,6 @@ from pathlib import Path
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, progress
 from posbias.cli.paper.herasimchyk2026 import page_lines
-from posbias.interruption import budget
 
 
 @shared.options
@@ -30,7 +29,6 @@ class Options:
     out: shared.Out = Path("results/encodings")
     seed: shared.Seed = 0
     threads: shared.TorchThreads = None
-    budget: shared.Budget = None
     rerun: shared.Rerun = False
     json: shared.Json = False
 
@@ -44,7 +42,7 @@ def encodings(*, options: Options = Options()) -> None:
     from posbias.papers.encodings import make
 
     shared.check_threads(options.threads)
-    with budget(options.budget), progress() as on_event:
+    with progress() as on_event:
         made = make(
             options.out,
             models=options.models,

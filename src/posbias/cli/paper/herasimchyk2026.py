@@ -2,15 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any, Literal
 
 from posbias.arguments import whole
 from posbias.cli import options as shared
-from posbias.cli.output import log
 from posbias.cli.paper.claims import answer_reproduction, claims_alone
-from posbias.errors import InvalidValueError
 from posbias.tables import table
 
 if TYPE_CHECKING:
@@ -39,8 +35,6 @@ class Options:
     effort
         Prompts of each model, text and length: quick (32), full (1,000, as in the paper, or as many as the text
         has), or any number.
-    prompts
-        The same as a number.
     tokens
         Length of the prompts of all but fig1 and fig4.
     lengths
@@ -63,7 +57,6 @@ class Options:
     documents: shared.Flag = False
     loading: shared.Loading = shared.Loading()
     effort: shared.Effort = "quick"
-    prompts: Annotated[shared.Whole | None, Parameter(show=False)] = None
     tokens: shared.Whole = 256
     lengths: shared.Lengths = ()
     reading: Literal["corrected", "published"] = "corrected"
@@ -74,7 +67,6 @@ class Options:
     out: shared.Out = Path("results/herasimchyk2026")
     seed: shared.Seed = 0
     threads: shared.TorchThreads = None
-    budget: shared.Budget = None
     rerun: shared.Rerun = False
     json: shared.Json = False
 
@@ -93,24 +85,16 @@ def herasimchyk2026(*what: str, options: Options = Options()) -> None:
     """
     if claims_alone(what, "herasimchyk2026", options.out, options.json):
         return
-    if options.prompts is not None and isinstance(options.effort, int):
-        raise InvalidValueError(
-            f"prompts: {options.prompts} given together with --effort {options.effort}, one of the two needed"
-        )
     shared.check_threads(options.threads)
     if isinstance(options.effort, int):
         whole("effort", options.effort, 2)
-    if options.prompts is not None:
-        whole("prompts", options.prompts, 2)
-        # beside quick and full, which also say lengths, as in 0.1
-        log.warning("--prompts is now --effort NUMBER; the old option works until posbias 0.3")
     settings: dict[str, Any] = {
         "models": [] if options.models == ("none",) else options.models,
         "corpora": [None if text == "bundled" else text for text in options.corpora] or [None],
         "scramble": options.shuffle_tokens or None,
         "documents": options.documents,
         "loading": vars(options.loading),
-        "prompts": options.effort if isinstance(options.effort, int) else options.prompts,
+        "prompts": options.effort if isinstance(options.effort, int) else None,
         "lengths": options.lengths or None,
         "quick": options.effort != "full",
         **{

@@ -35,7 +35,6 @@ class Options:
     out: shared.Out = Path("results/kim2026")
     seed: shared.Seed = 0
     threads: shared.Threads = None
-    budget: shared.Budget = None
     rerun: shared.Rerun = False
     json: shared.Json = False
 

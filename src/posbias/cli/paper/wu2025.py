@@ -10,7 +10,6 @@ from posbias.cli import options as shared
 from posbias.cli.output import progress
 from posbias.cli.paper.claims import answer_reproduction, claim_lines, claims_alone
 from posbias.cli.trained import tell_untested
-from posbias.interruption import budget
 from posbias.tables import table
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ class Options:
     threads: shared.TrainingThreads = None
     ray: shared.Ray = None
     gpus_per_cell: shared.GpusPerCell = 0
-    budget: shared.Budget = None
     no_tests: shared.NoTests = False
     rerun: shared.Rerun = False
     json: shared.Json = False
@@ -89,7 +87,7 @@ def _train(what: Sequence[str] | str, options: Options, settings: dict[str, Any]
     """Train the cells of some figures, and test none."""
     from posbias.papers.wu2025 import train
 
-    with budget(options.budget), progress() as on_event:
+    with progress() as on_event:
         experiments = train(what, out=options.out, again=options.rerun, on_event=on_event, **settings)
     tell_untested(options.out / "cells", experiments, options.json)
 

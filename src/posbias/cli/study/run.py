@@ -10,7 +10,6 @@ from posbias.cli.paper.claims import make_missing
 from posbias.cli.study import paper_studies
 from posbias.cli.study.outcome import folder_of, read, tell, tell_status
 from posbias.errors import InvalidValueError, PosbiasError
-from posbias.interruption import budget
 
 if TYPE_CHECKING:
     from posbias.papers.study import Study as PaperStudy
@@ -36,7 +35,6 @@ class Options:
     out: shared.StudyOut = None
     workers: Annotated[shared.Workers, Parameter(help=_WORKERS)] = None
     ray: shared.Ray = None
-    budget: shared.Budget = None
     dry_run: shared.Flag = False
     rerun: Annotated[shared.Rerun, Parameter(help=_RERUN)] = False
     json: shared.Json = False
@@ -64,7 +62,7 @@ def run(file: shared.StudyName, *, options: Options = Options()) -> None:
     from posbias.study import run_study
 
     performer = engine_of(options.workers, options.ray)
-    with budget(options.budget), progress() as on_event:
+    with progress() as on_event:
         outcome = run_study(study, folder, engine=performer, again=options.rerun, on_event=on_event)
     tell(outcome, options.json)
 
@@ -75,8 +73,7 @@ def _run_paper_study(study: "PaperStudy", options: Options) -> None:
         if (value := getattr(options, name)) is not None:
             raise InvalidValueError(f"{name}: {value} given with {study.key}, which one process computes")
     engine, folder = shared.engine(options.workers, options.ray), options.out or shared.RESULTS
-    with budget(options.budget):
-        ran = make_missing(folder, [study.key], options.effort or "quick", engine=engine, again=options.rerun)
+    ran = make_missing(folder, [study.key], options.effort or "quick", engine=engine, again=options.rerun)
     reasons = [*ran.failed.values(), *(f"{key}: {reason}" for key, reason in ran.left_out.items())]
     if reasons:
         raise PosbiasError("; ".join(dict.fromkeys(reasons)))

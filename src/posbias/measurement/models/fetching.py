@@ -17,7 +17,6 @@ from pathlib import Path
 
 from posbias import files
 from posbias.arguments import shortened
-from posbias.deprecated import takes_old_callbacks
 from posbias.errors import ModelError, OutputFileError, nearest
 from posbias.lazy import need
 from posbias.measurement.models.cache import (
@@ -36,7 +35,6 @@ from posbias.signatures import typed
 log = logging.getLogger(__name__)
 
 
-@takes_old_callbacks
 @typed
 def fetch(name: str, again: bool = False) -> Path:
     """Make sure that the registered model `name` lies whole in the cache; return its folder.

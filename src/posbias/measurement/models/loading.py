@@ -17,7 +17,6 @@ from typing import Any
 import torch
 
 from posbias.arguments import shortened
-from posbias.deprecated import takes_old_callbacks
 from posbias.errors import InvalidValueError, ModelError
 from posbias.measurement.models.cache import (
     MANIFEST,
@@ -145,7 +144,6 @@ class _Found:
     revision: str | None = None
 
 
-@takes_old_callbacks
 @typed
 def load_model(
     name: str | Path,

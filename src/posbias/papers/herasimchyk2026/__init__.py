@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from posbias.arguments import shortened, whole
-from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError
 from posbias.events import OnEvent
 from posbias.files import need_writable
@@ -200,6 +199,3 @@ def _wanted(names: Sequence[str], first: bool, tokens: int, lengths: Sequence[in
         found |= {*lengths}
     dense = first and bool({"table6", "fig5"} & {*names})
     return {length: dense and length == tokens for length in sorted(found)}
-
-
-__getattr__ = or_moved(__name__)

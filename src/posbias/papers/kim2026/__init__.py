@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from posbias.arguments import whole
-from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError, MissingPackageError
 from posbias.events import Event, OnEvent
 from posbias.files import clear_leftovers, need_writable, write_text
@@ -216,6 +215,3 @@ def _write_table(store: Store, seed: int, folder: Path, of: Iterable[Studies]) -
                 [*(cell["model"][name] for name in fields), *values, cell["samples"], cell["seed"]]
             )
     return write_text(folder / "table.csv", text.getvalue())
-
-
-__getattr__ = or_moved(__name__)

@@ -19,7 +19,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from posbias.arguments import shortened
-from posbias.deprecated import or_moved
 from posbias.errors import InvalidValueError, MissingPackageError, nearest
 from posbias.events import Event, OnEvent
 from posbias.papers.errata import ERRATA, find_erratum
@@ -145,6 +144,3 @@ def _compare(one: Reading, material: Material) -> Comparison:
         erratum=one.about,
         others=found.others,
     )
-
-
-__getattr__ = or_moved(__name__)

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posbias.deprecated import or_moved
 from posbias.events import OnEvent
 from posbias.execution import Engine
 from posbias.files import need_writable
@@ -172,6 +171,3 @@ def _known(effort: Effort, missing: Sequence[Setting]) -> "dict[Setting, Record]
         told = "%d of %d cells are taken from recorded results (%s), not trained; --rerun trains them"
         log.info(told, len(known), len(missing), effort.name)
     return known
-
-
-__getattr__ = or_moved(__name__)

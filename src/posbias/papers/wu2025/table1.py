@@ -1,13 +1,16 @@
 """Table 1: what others observed of position bias, the paper's results on it, and the claims that judge these.
 
-Rows name places of the text; the claims are those that the paper's inventory (`coverage.toml`) has at them.
+Rows name places of the text; the claims are those that the paper's inventory (`items.csv`) has at them.
 """
 
-from collections.abc import Iterator
+import csv
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import groupby
 from typing import Any
 
-from posbias.papers.coverage import Item, ids_text, items
 from posbias.papers.study import Study
 from posbias.papers.wu2025.settings import EFFORT
 from posbias.reports.pages import Table
@@ -25,14 +28,36 @@ class Row:
     results: tuple[str, ...]
 
     @property
-    def items(self) -> list[Item]:
-        """What the paper contains at these places."""
-        return [item for item in items(["wu2025"]) if {*item.place.split(", ")} & {*self.results}]
-
-    @property
     def claims(self) -> list[str]:
         """The ids of the claims there, each once."""
-        return [*dict.fromkeys(claim for item in self.items for claim in item.claims)]
+        held = [claims for place, claims in _items() if {*place.split(", ")} & {*self.results}]
+        return [*dict.fromkeys(claim for claims in held for claim in claims)]
+
+
+@cache
+def _items() -> list[tuple[str, list[str]]]:
+    """The places of the paper's inventory, each with the claims that judge what stands there."""
+    text = (files("posbias.papers.wu2025") / "items.csv").read_text(encoding="utf-8")
+    return [(row["place"], row["claims"].split()) for row in csv.DictReader(text.splitlines())]
+
+
+def ids_text(paper: str, claims: Iterable[str]) -> str:
+    """The ids of a paper's claims, figures' by study, statements' as they are: `lemma-4.4; fig2/1-3, 5`."""
+    by_study: dict[str, list[str]] = {}
+    for claim in claims:
+        study, _, number = claim.removeprefix(f"{paper}/").rpartition("/")
+        by_study.setdefault(study, []).append(number)
+    return "; ".join(
+        f"{study}/{', '.join(_runs(ids))}" if study else ", ".join(ids) for study, ids in by_study.items()
+    )
+
+
+def _runs(ids: Iterable[str]) -> Iterator[str]:
+    """Ids with three or more numbers in a row as one: 1, 2, 3, 5 are `1-3`, `5`."""
+    by_offset = groupby(enumerate(ids), lambda at: int(at[1]) - at[0] if at[1].isdigit() else at[1])
+    for _, group in by_offset:
+        run = [one for _, one in group]
+        yield from (f"{run[0]}-{run[-1]}",) if len(run) > 2 else run
 
 
 ROWS = (

@@ -1,23 +1,29 @@
-"""Which sources stand behind a method or a study of the papers, as (citation key, why).
+"""What a preset, a paper, a paper's study or a key of the bibliography rests on, as citations.
 
-What is looked at are specs as files have them (`posbias.spec.encode`), so that a result of another day or machine
-can be cited without what made it being installed.
+from posbias.papers.citations import cite_all, bibliography
+
+print(bibliography(cite_all(["bloom-176b", "wu2025/fig2"])))
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from posbias.papers import OURS
+from posbias.errors import InvalidValueError, nearest
+from posbias.papers.registry import OURS, OWN, PAPERS, STUDIES, find_studies
 from posbias.papers.study import Study
-from posbias.papers.theorems import Statements, statements_of
+from posbias.papers.theorems import Statements
+from posbias.sources import BIBLIOGRAPHY, Source, cite, software, versions
 from posbias.spec import encode
+from posbias.store.header import VERSION
 from posbias.theory.content import CONTENTS
 from posbias.theory.distance import RoPE
 from posbias.theory.encodings import POSITIONALS
 from posbias.theory.masks import MASKS
 from posbias.theory.mixing import MIXINGS
 from posbias.theory.normalisers import NORMALISERS
+from posbias.theory.presets import PRESETS
 from posbias.theory.query_scale import QUERY_SCALES
 from posbias.theory.rope_scaling import ROPE_SCALINGS
 
@@ -69,10 +75,10 @@ def of_kind(part: Any) -> Uses:
         yield "xiao2024", "first tokens kept beside the window"
 
 
-def of_architecture(architecture: Mapping[str, Any], mixing: Mapping[str, Any] | None = None) -> Uses:
-    """A prediction from an architecture; `mixing`, if given, stands instead of its own."""
+def of_architecture(architecture: Mapping[str, Any]) -> Uses:
+    """A prediction from an architecture."""
     yield "abnar2020", "attention rollout"
-    kind = (mixing or architecture.get("mixing") or {}).get("kind")
+    kind = (architecture.get("mixing") or {}).get("kind")
     yield KINDS.get(str(kind), ("herasimchyk2026", "residual-aware rollout"))
     if architecture.get("streams"):
         yield "zhu2025", "hyper-connections"
@@ -111,77 +117,10 @@ def of_experiment(experiment: Mapping[str, Any]) -> Uses:
         yield "kazemnejad2023", "whether a mask alone can stand in for a positional encoding"
 
 
-def of_measurement(attributes: Mapping[str, Any], variables: Iterable[str] = ()) -> Uses:
-    """A measured model: what it holds decides."""
-    held = {*variables}
-    yield "herasimchyk2026", "residual mixing (Eq. 1) and influence on the last token (Eq. 6)"
-    yield "simonyan2014", "influence as a gradient"
-    if {"sink_share", "sink_metric"} & held:
-        yield "gu2025", "the metric of attention sinks"
-        yield "xiao2024", "attention sinks"
-    if "rollout_kernel" in held:
-        yield "abnar2020", "rollout of measured attention"
-    if "rollout_value" in held:
-        yield "kobayashi2020", "attention weighted by the norms of values"
-    positional = str(attributes.get("positional", ""))
-    yield from of_kind("rotary" if positional == "mixed" else positional)
-    yield from of_model(str(attributes.get("model", "")))
-
-
-def of_report(attributes: Mapping[str, Any], variables: Iterable[str] = ()) -> Uses:
-    """A report: a measurement, and five predictions of it."""
-    yield from of_measurement(attributes, variables)
-    yield "abnar2020", "attention rollout, the predictors"
-    yield "wu2025", "the predictor without residual connections"
-    yield "herasimchyk2026", "the residual-aware predictors"
-
-
-def of_retrieval(attributes: Mapping[str, Any]) -> Uses:
-    """Retrieval by position of a language model."""
-    yield "liu2024", "retrieval by the position of the answer"
-    yield from of_model(str(attributes.get("model", "")))
-
-
 def of_simulation(model: Mapping[str, Any]) -> Uses:
     """A simulated recency bias."""
     yield "kim2026", "the recency bias that a norm induces, and the recency probability"
     yield from of_kind(model.get("norm", "layernorm"))
-
-
-def of_variant(variant: Mapping[str, Any]) -> Uses:
-    """A simulation with parts of a real layer."""
-    yield from of_simulation(variant.get("model") or {})
-    yield from of_kind(variant.get("positional"))
-
-
-def of_statements(named: Iterable[tuple[str, str]]) -> Uses:
-    """Statements tried: (citation key of their paper, name)."""
-    by_paper: dict[str, list[str]] = {}
-    for key, name in named:
-        by_paper.setdefault(key, []).append(name)
-    for key, names in by_paper.items():
-        shown = ", ".join(names) if len(names) < 6 else f"{len(names)} statements"
-        yield key, f"{shown}, tried on random instances"
-
-
-def of_statement(key: str) -> Uses:
-    """A statement tried, by its key."""
-    yield from of_statements((one.source, one.name) for one in statements_of() if one.key == key)
-
-
-def of_verb(verb: Mapping[str, Any]) -> Uses:
-    """A cell of a study, by its `kind`."""
-    match verb.get("kind"):
-        case "predict":
-            yield from of_architecture(verb.get("architecture") or {}, verb.get("mixing"))
-        case "simulate":
-            yield from of_simulation(verb.get("model") or {})
-        case "train":
-            yield from of_experiment(verb)
-        case "measure":
-            yield from of_report({"model": verb.get("model", "")}, ["sink_share"])
-        case "verify":
-            yield from of_statement(str(verb.get("statement")))
 
 
 def of_study(study: Study) -> Uses:
@@ -203,3 +142,63 @@ def of_study(study: Study) -> Uses:
         else:
             yield from of_simulation(encode(cell))
     yield from study.uses
+
+
+@dataclass(frozen=True)
+class Citation:
+    """A source, and each reason why it is cited."""
+
+    source: Source
+    why: tuple[str, ...]
+
+    @property
+    def bibtex(self) -> str:
+        """Its entry below a line that says why."""
+        return f"% {'; '.join(self.why)}\n{self.source.bibtex}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"key": self.source.key, "why": list(self.why)} | self.source.as_dict()
+
+
+def cite_all(given: Sequence[str]) -> list[Citation]:
+    """The sources of names, each once, in the order of the bibliography. Raises `InvalidValueError` for others."""
+    why: dict[str, dict[str, None]] = {}
+    for one in given:
+        for key, reason in _uses(one):
+            why.setdefault(key, {})[reason] = None
+    return [Citation(source, tuple(why[key])) for key, source in BIBLIOGRAPHY.items() if key in why]
+
+
+def bibliography(citations: Iterable[Citation]) -> str:
+    """The entries as a BibTeX file, posbias itself at the end."""
+    own = f"% the software\n{software(VERSION)}"
+    return "\n\n".join([*(one.bibtex for one in citations), own])
+
+
+def as_dict(citations: Iterable[Citation]) -> dict[str, Any]:
+    """The same for JSON."""
+    own: Mapping[str, str] = {"key": "posbias", "version": VERSION, "bibtex": software(VERSION)}
+    return {"sources": [one.as_dict() for one in citations], "software": own}
+
+
+def _uses(given: str) -> Uses:
+    if given in STUDIES or given in PAPERS or given in OWN or given == OURS:
+        for study in find_studies([given]):
+            yield from of_study(study)
+        for other in versions(given):
+            yield other.key, _version(other)
+    elif given in BIBLIOGRAPHY:
+        source = cite(given)
+        yield given, _version(source) if source.version_of else "asked for by its key"
+    elif given in PRESETS:
+        yield from of_architecture(encode(PRESETS[given].architecture))
+    else:
+        close = nearest(given, [*STUDIES, *PAPERS, *PRESETS, *BIBLIOGRAPHY])
+        raise InvalidValueError(
+            f"name: expected a preset, a paper, a study of one or a citation key, got {given!r}{close}"
+        )
+
+
+def _version(source: Source) -> str:
+    return f"another version of {source.version_of}"
