@@ -22,7 +22,6 @@ from posbias.paired_scores import Difference, Judge, Scored, differences_of, mea
 from posbias.profile import Profile, harmonic, uniform
 from posbias.reliability import Reliability, paired_ceiling, reliability
 from posbias.retrieval.factor import CurveDifference, profile_difference
-from posbias.signatures import typed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -195,7 +194,6 @@ def _said(score: Score, digits: int) -> str:
     return "–" if math.isnan(score.value) else f"{score.value:.{digits}f}"
 
 
-@typed
 def compare(p: Profile, q: Profile, *, by_share: bool = False, seed: int = 0) -> Comparison:
     """Compare `p` with the reference `q`; the result's only agreement is called "p".
 
@@ -214,7 +212,6 @@ def compare(p: Profile, q: Profile, *, by_share: bool = False, seed: int = 0) ->
     return replace(found, between=profile_difference(p, q), same_prompts=ceiling)
 
 
-@typed
 def compare_all(
     predictions: Mapping[str, Profile],
     measured: Profile,

@@ -10,10 +10,8 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.errors import InvalidValueError
-from posbias.signatures import typed
 
 
-@typed
 def ranks(values: Float[np.ndarray, "*batch position"]) -> Float[np.ndarray, "*batch position"]:
     """Ranks along the last axis, ties sharing the mean of theirs."""
     from scipy.stats import rankdata
@@ -21,7 +19,6 @@ def ranks(values: Float[np.ndarray, "*batch position"]) -> Float[np.ndarray, "*b
     return rankdata(values, axis=-1)
 
 
-@typed
 def spearman(
     p: Float[np.ndarray, "*#batch position"], q: Float[np.ndarray, "*#batch position"]
 ) -> Float[np.ndarray, "*batch"]:
@@ -34,7 +31,6 @@ def spearman(
         return np.asarray((a * b).sum(axis=-1) / np.sqrt((a * a).sum(axis=-1) * (b * b).sum(axis=-1)))
 
 
-@typed
 def wasserstein(
     p: Float[np.ndarray, "*#batch position"], q: Float[np.ndarray, "*#batch position"]
 ) -> Float[np.ndarray, "*batch"]:

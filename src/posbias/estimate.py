@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.errors import InvalidValueError
-from posbias.signatures import typed
 
 NORMAL_95 = 1.96
 """Standard errors in half a 95 % interval where draws are counted in thousands; `t_95` with fewer."""
@@ -43,7 +42,6 @@ def otherwise_at_most(draws: int, level: float = 0.05) -> float:
     return 1.0 - level ** (1.0 / draws)
 
 
-@typed
 @dataclass(frozen=True)
 class Estimate:
     """A value with its standard error from `n` independent draws; exact, with `se` 0, where `n` is None.

@@ -27,7 +27,6 @@ from posbias.errors import InvalidValueError
 from posbias.extrapolation_trials import Calibration, nearest_trial, won_up_to
 from posbias.predictors import PREDICTORS, measured_influence, measured_mixing, prediction
 from posbias.profile import Profile
-from posbias.signatures import typed
 from posbias.theory.architecture import Architecture
 from posbias.theory.encodings import NeedsMeasurement
 from posbias.theory.huggingface_rope import rope_words
@@ -63,7 +62,6 @@ class Rule:
     weights: "Callable[[xr.Dataset, int, Architecture | None], Weights]"
 
 
-@typed
 def extrapolate(
     measurement: "xr.Dataset", tokens: int, rule: str = "both", architecture: Architecture | None = None
 ) -> Profile:

@@ -21,7 +21,6 @@ from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate, quantile_of_t
 from posbias.paired_scores import up_to_query
 from posbias.profile import Profile
-from posbias.signatures import typed
 from posbias.summary import at_ends
 
 TOGETHER = 0.05
@@ -86,7 +85,6 @@ class InfluenceDifferences:
         }
 
 
-@typed
 def influence_differences(
     p: Profile, q: Profile, *, shares: int | None = None
 ) -> InfluenceDifferences | None:

@@ -5,7 +5,6 @@ was got over, such as a damaged file. Importing posbias installs nothing; used a
 """
 
 import logging
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,19 +13,13 @@ from contextvars import ContextVar
 _LABEL: ContextVar[str] = ContextVar("label", default="")
 
 
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 MOST = 500
 """Characters of a message."""
 
 
 def one_line(text: str, most: int | None = MOST) -> str:
-    """A text as one line of at most so many characters, with nothing in it that a terminal would obey.
-
-    What files and names bring along (line breaks, escape sequences, marks that turn the direction of writing,
-    halves of characters) is spelt out.
-    """
-    if _CONTROL.search(text):
-        text = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    """A text as one line of at most so many characters."""
+    text = " ".join(text.splitlines())
     return text if most is None or len(text) <= most else f"{text[: most - 2]} …"
 
 

@@ -16,14 +16,12 @@ import numpy as np
 
 from posbias.errors import InvalidValueError
 from posbias.profile import Profile
-from posbias.signatures import typed
 
 MEASURES = "attribution / prior"
 LEVEL = 0.05
 """Chance that any position at all is called other than its prior where none is."""
 
 
-@typed
 def prior_normalised(attributions: Profile, prior: Profile) -> Profile:
     """Each prompt's attributions as shares of their absolute sum, divided by the prior's mass, mean over prompts.
 
@@ -78,7 +76,6 @@ class Residual:
         return {"position": self.position, "ratio": self.ratio, "interval": list(self.interval)}
 
 
-@typed
 def residuals(normalised: Profile) -> tuple[Residual, ...]:
     """The positions of `prior_normalised` whose interval leaves out 1, the farthest from 1 first.
 

@@ -19,7 +19,6 @@ from posbias.arguments import shortened
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.input_files import read_text
 from posbias.profile import Profile
-from posbias.signatures import typed
 from posbias.store import load_measurement, undamaged
 from posbias.theory.rollout.kernel import masked_softmax, push, through
 
@@ -46,7 +45,6 @@ class Predictor:
         return not any(name.endswith("_distance") for name in self.needs)
 
 
-@typed
 def predictions(measurement: "xr.Dataset") -> dict[str, Profile]:
     """All predictors applied to a measurement: key → the profile expected of the last token.
 
@@ -67,7 +65,6 @@ def prediction(measurement: "xr.Dataset", predictor: Predictor) -> Profile:
     return Profile.from_weights(predictor.predict(measurement), measures="rollout", attrs=attrs)
 
 
-@typed
 def measured_influence(measurement: "xr.Dataset") -> Profile:
     """The gradient influence of the last token, averaged over prompts and normalised.
 
@@ -212,7 +209,6 @@ def profile_as_dict(profile: Profile) -> dict[str, Any]:
     return about | shape | {"left_out": list(profile.left_out), "profile_is": profile.remainder} | more
 
 
-@typed
 def load_profile(path: str | os.PathLike[str]) -> Profile:
     """Read a profile: the JSON of a prediction, a plain JSON list of weights, or a measurement's `.nc`.
 
@@ -255,7 +251,6 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
         raise InputFileError(f"{path}: {error}") from None
 
 
-@typed
 def influence_in(path: str | os.PathLike[str], *, sure: bool = True) -> Profile:
     """The influence that a measurement's file holds. Raises as `load_measurement`, which `sure` is for."""
     measurement = load_measurement(path, sure=sure)

@@ -18,7 +18,6 @@ from posbias.arguments import shortened
 from posbias.curves import at_shares, blocks, least_stretch, ranks, spearman, wasserstein
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
-from posbias.signatures import typed
 from posbias.summary import Summary, at_ends, summarise, verdict_of
 from posbias.telling import doubts, intervals, of_counts
 
@@ -32,7 +31,6 @@ Kind = Literal["mass", "rate", "signed"]
 """What the numbers of a profile are: shares of one whole, shares of each position's own, or of either sign."""
 
 
-@typed
 @dataclass(frozen=True, eq=False, repr=False)
 class Profile:
     """Influence of every position on one token, or what else a position has.
@@ -106,7 +104,6 @@ class Profile:
             raise InvalidValueError(f"kind: {shortened(self.kind)} given, {what} needs a profile of mass")
 
     @classmethod
-    @typed
     def from_weights(
         cls, weights: Float[np.ndarray, "position"], *, measures: str = "weights", **fields: Any
     ) -> "Profile":
@@ -119,7 +116,6 @@ class Profile:
         return cls(weights / total, measures=measures, **fields)
 
     @classmethod
-    @typed
     def from_samples(cls, samples: Float[np.ndarray, "prompt position"], **fields: Any) -> "Profile":
         """The normalised mean of the prompts' influences, with a standard error for each position.
 
@@ -214,7 +210,6 @@ class Profile:
         trough = int(place), self.trough_depth.value
         return summarise(mass / held, self.query, trough, least, told=not self.left_out)
 
-    @typed
     def share(self, left: int, right: int) -> Estimate:
         """Mass of positions left … right − 1, with its standard error over prompts (NaN without prompts).
 
@@ -304,7 +299,6 @@ class Profile:
             left_out=self.left_out,
         )
 
-    @typed
     def by_share(self, shares: int) -> "Profile":
         """The same profile over `shares` stretches of equal length, so that contexts of unlike length compare.
 
@@ -373,14 +367,12 @@ def _seen(profile: Profile) -> int:
     return profile.query + 1 + (int(after[-1]) + 1 if after.size else 0)
 
 
-@typed
 def harmonic(tokens: int) -> Profile:
     """The recency-only baseline: mass in proportion to 1/(distance + 1) from the last token."""
     count = memory.length("tokens", tokens, each=16)
     return Profile.from_weights(1.0 / np.arange(count, 0, -1), measures="baseline")
 
 
-@typed
 def uniform(tokens: int) -> Profile:
     """The baseline that knows nothing: the same mass everywhere."""
     count = memory.length("tokens", tokens, each=16)

@@ -1,15 +1,12 @@
-"""On a GPU: what is measured is what the CPU gives in float32, and takes no more memory than announced.
-
-python tools/precision.py smollm2-135m --dtype float32 bfloat16 --device cuda prints how far off each number is.
-"""
+"""On a GPU: what is measured is what the CPU gives in float32, and takes no more memory than announced."""
 
 import pytest
 import torch
+from precision import beyond, differences
 
 from posbias.measurement import estimate_cost, for_length, load_model, measure
 from posbias.measurement.job import Request
 from posbias.measurement.models.device_placement import let_go
-from precision import beyond, differences
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="a GPU is needed")
 SMOLLM = pytest.param("smollm2-135m", marks=pytest.mark.real_model)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from precision import LARGEST, beyond, differences
 from small_llama import llama, word_tokenizer
 from tiny import RUNS, tiny_model
 
@@ -18,7 +19,6 @@ from posbias.measurement.memory import check_memory, memory_parts
 from posbias.measurement.models import device_placement
 from posbias.measurement.models.device_placement import Placement
 from posbias.measurement.models.formats import from_folder
-from precision import LARGEST, beyond, differences
 
 GPU = torch.device("cuda:0")
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from posbias.arguments import shortened
 from posbias.errors import InputFileError
-from posbias.input_files import JsonLine, json_lines, json_object, loads_json, read_text
+from posbias.input_files import JsonLine, json_lines, json_object, read_text
 
 PLAIN = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 KINDS = (*PLAIN, *(f"{kind}.gz" for kind in PLAIN))
@@ -158,7 +158,7 @@ def _of_csv(text: str, path: Path) -> Table:
 def _of_json(text: str, path: Path, names: Names) -> Iterator[Row]:
     if not {".jsonl", ".ndjson"} & set(path.suffixes):
         try:
-            return _rows(loads_json(text), str(path), names)
+            return _rows(json.loads(text), str(path), names)
         except RecursionError:
             raise InputFileError(f"{path}: expected JSON, got one nested too deeply to be read") from None
         except ValueError as error:

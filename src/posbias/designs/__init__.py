@@ -28,7 +28,6 @@ from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
 from posbias.interruption import Deferred
 from posbias.profile import harmonic
-from posbias.signatures import typed
 from posbias.spec import encode
 from posbias.tables import plain
 from posbias.theory.architecture import LAMBDA, Architecture
@@ -221,7 +220,6 @@ def _spelt(values: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {plain(value)}" for name, value in values.items()) or "the baseline"
 
 
-@typed
 def design(
     architecture: Architecture,
     varied: Mapping[str, Sequence[float]],

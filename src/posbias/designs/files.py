@@ -4,12 +4,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from posbias.signatures import typed
 from posbias.spec import encode
 from posbias.theory.architecture import Architecture
 
 
-@typed
 def toml_of(architecture: Architecture, remarks: tuple[str, ...] = (), *, tokens: int | None = None) -> str:
     """The architecture in TOML, `remarks` as comments above it; layers stand on a line each.
 

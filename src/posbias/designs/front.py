@@ -6,10 +6,7 @@ A row of costs dominates another if it is nowhere larger and somewhere smaller. 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from posbias.signatures import typed
 
-
-@typed
 def on_front(costs: Float[np.ndarray, "row cost"]) -> Bool[np.ndarray, "row"]:
     """Which rows no other dominates; of equal ones the first alone.
 

@@ -13,7 +13,6 @@ from itertools import pairwise, product
 
 from posbias.arguments import one_of, shortened
 from posbias.errors import InvalidValueError
-from posbias.signatures import typed
 from posbias.theory.architecture import Architecture
 from posbias.theory.masks import Mask
 from posbias.theory.masks.visible import Banded, Split
@@ -81,7 +80,6 @@ class Space:
         return architecture
 
 
-@typed
 def cached_keys(architecture: Architecture, tokens: int) -> int:
     """How many pairs of a key and a value vector a decoder keeps for the next token, behind a text of so many.
 

@@ -21,7 +21,6 @@ from posbias.curves import at_shares, wasserstein
 from posbias.errors import InvalidValueError, nearest
 from posbias.predictors import load_profile
 from posbias.profile import Profile, uniform
-from posbias.signatures import typed
 from posbias.theory.configs import read_architecture
 from posbias.theory.prediction import predict
 
@@ -111,7 +110,6 @@ Target = CurveTarget | MiddleTarget | ReachTarget
 EVEN = "an even spread"
 
 
-@typed
 def target_of(spelling: str, tokens: int, within: float | None = None) -> Target:
     """The target that is written `flat`, `middle=SHARE`, `reach=TOKENS`, or as a file with a curve.
 

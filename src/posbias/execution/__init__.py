@@ -17,7 +17,6 @@ from posbias.execution.cluster import Cluster
 from posbias.execution.processes import THREADS, Processes
 from posbias.execution.tasks import Failed, Hear, Last, Result, Task, deliver, perform, read_news, spell_task
 from posbias.logs import labelled
-from posbias.signatures import typed
 
 __all__ = [
     "THREADS",
@@ -73,7 +72,6 @@ class InProcess:
             deliver(tasks, hear, number, read_news(last))
 
 
-@typed
 def engine_of(workers: int | None, ray: str | None) -> Engine:
     """The engine a command asks for: so many local processes, a Ray cluster's address, or by neither in process.
 

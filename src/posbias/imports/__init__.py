@@ -23,7 +23,6 @@ from posbias.imports.trials import listed, of_rows
 from posbias.input_files import read_text
 from posbias.predictors import influence_in, load_profile
 from posbias.profile import Profile
-from posbias.signatures import typed
 from posbias.store import load_retrieval
 from posbias.store.measurements import RETRIEVAL
 
@@ -49,7 +48,6 @@ _NAMES = Names(
 )
 
 
-@typed
 def read(
     path: str | os.PathLike[str],
     *,
@@ -83,7 +81,6 @@ def read_one(path: str | os.PathLike[str], choice: Choice) -> Profile:
     return profile
 
 
-@typed
 def read_curves(path: str | os.PathLike[str], choice: Choice = ANY) -> Curves:
     """What `read` reads, a profile for each context length; under None where there is one length alone."""
     path = Path(path)
@@ -140,7 +137,6 @@ def format_of(table: Table, path: Path, choice: Choice = ANY) -> Format:
     raise undecided(table, "columns of places and scores, or of a known format", "place=COLUMN score=COLUMN")
 
 
-@typed
 def recognised(path: str | os.PathLike[str]) -> Format | None:
     """The format that a file, or the first file of a folder, has the columns of; None for anything else."""
     path = Path(path)

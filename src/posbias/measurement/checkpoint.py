@@ -10,7 +10,6 @@ import re
 from pathlib import Path
 
 from posbias.measurement.accumulate import State
-from posbias.signatures import typed
 from posbias.store import Checkpoint, remove_pieces
 
 log = logging.getLogger(__name__)
@@ -31,7 +30,6 @@ def begun(path: Path | None, fingerprint: str) -> tuple[Checkpoint, State]:
     return checkpoint, state
 
 
-@typed
 def discard_checkpoint(path: str | Path) -> None:
     """Remove a checkpoint whose measurement has been stored, those of further processes too.
 

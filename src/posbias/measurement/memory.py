@@ -24,7 +24,6 @@ from posbias.measurement.models.device_placement import require_on
 from posbias.measurement.models.families import decoder_config
 from posbias.measurement.prompt_meter import FUSED, KERNEL_TOKENS, layer_means, queries_at_once
 from posbias.measurement.quantities.influence import BLOCK
-from posbias.signatures import typed
 
 if TYPE_CHECKING:
     from posbias.measurement.models.loading import LoadedModel
@@ -79,7 +78,6 @@ class Cost:
         return {"bytes": self.bytes, "seconds": self.seconds, "parts": dict(self.parts)}
 
 
-@typed
 def estimate_cost(loaded: "LoadedModel", request: Request) -> Cost:
     """Return what measuring `request` on a loaded model will take; runs the model on one short prompt.
 

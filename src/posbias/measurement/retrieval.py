@@ -26,7 +26,6 @@ from posbias.measurement.streaming import Stream
 from posbias.measurement.texts.prompts import Text, read_text
 from posbias.retrieval.job import RetrievalJob, check_text, retrieval_job
 from posbias.retrieval.trials import Keys, Needle, Trial, Trials
-from posbias.signatures import typed
 from posbias.spec import encode
 from posbias.store import versions_here
 from posbias.threads import leaving_a_core, torch_threads
@@ -61,7 +60,6 @@ _ROWS: dict[str, tuple[tuple[str, ...], str, str]] = {
 }
 
 
-@typed
 def retrieval_fingerprint(model: LoadedModel, job: RetrievalJob, text: str | Path | None = None) -> str:
     """SHA-256 of all that decides the numbers of a job: name its checkpoint after it. Raises as `retrieve`."""
     return _fingerprint(model, job, read_text(text if job.task == "needle" else None))
@@ -72,7 +70,6 @@ def _fingerprint(loaded: LoadedModel, job: RetrievalJob, source: Text) -> str:
     return fingerprint_of(job_of(loaded, job=encode(job), **lies_in))
 
 
-@typed
 def retrieve(
     model: Any = "smollm2-135m",
     job: RetrievalJob | None = None,

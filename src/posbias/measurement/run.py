@@ -32,7 +32,6 @@ from posbias.measurement.selfchecks import selfcheck
 from posbias.measurement.sharing import Group, group
 from posbias.measurement.streaming import Frugal, Skipped, Stream
 from posbias.measurement.texts.prompts import Prompts
-from posbias.signatures import typed
 from posbias.threads import leaving_a_core, torch_threads
 
 log = logging.getLogger(__name__)
@@ -45,7 +44,6 @@ LONG = KERNEL_TOKENS
 """Above so many tokens layers are computed again."""
 
 
-@typed
 def job_fingerprint(model: Any = "smollm2-135m", *, tokenizer: Any = None, **asked: Any) -> str:
     """Return the SHA-256 of everything that decides a measurement's numbers: name its checkpoint after it.
 
@@ -59,7 +57,6 @@ def job_fingerprint(model: Any = "smollm2-135m", *, tokenizer: Any = None, **ask
         return fingerprint_of(request.of(loaded))
 
 
-@typed
 def measure(
     model: Any = "smollm2-135m",
     *,
@@ -130,7 +127,6 @@ def _ready(model: Any, tokenizer: Any, request: Request) -> Iterator[LoadedModel
         yield loaded if isinstance(model, LoadedModel) else for_length(loaded, request.tokens)
 
 
-@typed
 def for_length(loaded: LoadedModel, tokens: int) -> LoadedModel:
     """Return the model with the attention to take at this length: fused above `FUSED`, where that is right."""
     if tokens > FUSED and "sdpa" in loaded.family.attention and loaded.attention != "sdpa":
@@ -143,7 +139,6 @@ def for_length(loaded: LoadedModel, tokens: int) -> LoadedModel:
     return loaded
 
 
-@typed
 def prepared(loaded: LoadedModel, request: Request) -> Prompts:
     """Check what can be known before any prompt is run, and cut the prompts.
 

@@ -23,13 +23,11 @@ from posbias.measurement.capture.scores import Factored, single
 from posbias.measurement.models.families import FAMILIES, Family, decoder_layers
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.quantities.influence import predict
-from posbias.signatures import typed
 
 TOLERANCE = 1e-5
 _ROUNDING = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
 
 
-@typed
 def selfcheck(loaded: LoadedModel, ids: Int[Tensor, "position"]) -> dict[str, Any]:
     """Check the capture on one prompt and return what was compared and how far it was off.
 
@@ -203,7 +201,6 @@ def _judge(result: dict[str, Any], name: str, family: Family, tolerance: float) 
         )
 
 
-@typed
 def prove_family(model_type: str) -> Iterator[dict[str, Any]]:
     """Run the self-check on every tiny model of a family in the table, in every attention its row calls right.
 

@@ -28,7 +28,6 @@ from posbias.ordering.known import profile_of
 from posbias.ordering.search import best_order
 from posbias.ordering.slots import Slots, at_all_places
 from posbias.profile import Profile
-from posbias.signatures import typed
 
 __all__ = ["STRATEGIES", "Ordering", "order"]
 
@@ -194,7 +193,6 @@ def _plain(one: Estimate) -> dict[str, Any]:
     return {"value": known[0], "se": known[1], "interval": list(one.interval) if one.known else None}
 
 
-@typed
 def order(
     documents: int | Sequence[Any],
     scores: Sequence[float] | Float[np.ndarray, "document"],

@@ -24,7 +24,6 @@ from posbias.core.tables import (
     read_table,
     unexpected,
 )
-from posbias.signatures import typed
 
 Scale = Literal["score", "logit", "rank"]
 SCORES = ("score", "relevance_score", "similarity", "similarity_score", "cosine_similarity", "rerank_score")
@@ -64,7 +63,6 @@ class Hits:
         return "".join(f"{lines[place]}\n" for place in order)
 
 
-@typed
 def read_hits(path: str | os.PathLike[str], scale: Scale | None = None) -> Hits:
     """Read documents, each with one of `SCORES`, `LOGITS` or `DISTANCES` and one of `LENGTHS` or `TEXTS`.
 

@@ -14,7 +14,6 @@ from posbias.errors import InputFileError, nearest
 from posbias.imports import QUANTITY, read
 from posbias.imports.trials import of_rows
 from posbias.profile import Profile
-from posbias.signatures import typed
 
 FOLDER = Path(__file__).with_name("profiles")
 
@@ -24,7 +23,6 @@ def known_profiles() -> dict[str, Path]:
     return {path.stem: path for path in sorted(FOLDER.glob("*.json"))}
 
 
-@typed
 def profile_of(source: str, **chosen: Any) -> Profile:
     """The profile of a model that comes along, or of whatever `posbias.read` reads, `chosen` as it takes it.
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 
 from posbias.arguments import shortened
 from posbias.errors import InvalidValueError, nearest
-from posbias.signatures import typed
 
 __all__ = ["OURS", "PAPERS", "find_figures"]
 
@@ -21,7 +20,6 @@ OURS = "ours"
 """What stands for a paper in the keys of studies that belong to none."""
 
 
-@typed
 def find_figures(what: str, known: Iterable[str]) -> tuple[str, ...]:
     """The figures that `what` means: one, or with "all" all. Raises `InvalidValueError`, naming the nearest."""
     known = tuple(known)

@@ -6,14 +6,12 @@ import numpy as np
 
 from posbias.plots import style
 from posbias.plots.layers import LAYER
-from posbias.signatures import typed
 from posbias.theory.architecture import Architecture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-@typed
 def draw_architecture(ax: "Axes", architecture: Architecture) -> "Axes":
     """Draw λ by layer; layers of unlike mask or encoding differ in colour and marker.
 

@@ -7,7 +7,6 @@ import numpy as np
 
 from posbias.estimate import NORMAL_95
 from posbias.plots.style import ACCENT, COLOURS, INK, LEGEND, LINE, MUTED, SMALL, THIN, dress, plain_numbers
-from posbias.signatures import typed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +22,6 @@ READINGS: "Mapping[ReadingName, tuple[str, str, object]]" = {
 """Name, colour and line of each reading of the closed forms."""
 
 
-@typed
 def draw_deviation(
     ax: "Axes",
     exact: "Mapping[ReadingName, DeviationCurve]",
@@ -57,7 +55,6 @@ def draw_deviation(
     return ax
 
 
-@typed
 def draw_reading_key(ax: "Axes") -> "Axes":
     """Say above an axes what colours, lines and marks of `draw_deviation` mean."""
     from matplotlib.lines import Line2D

@@ -14,7 +14,6 @@ from posbias.plots.influence import (
     scale_influence,
     subject,
 )
-from posbias.signatures import typed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from posbias.comparison import Comparison
 
 
-@typed
 def draw_comparison(ax: "Axes", comparison: "Comparison") -> "Axes":
     """Draw the reference (with its 95 % band) and each profile by position, with Spearman and Wasserstein.
 

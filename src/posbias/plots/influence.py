@@ -9,7 +9,6 @@ from jaxtyping import Float
 
 from posbias.plots import style
 from posbias.profile import Profile
-from posbias.signatures import typed
 from posbias.telling import intervals
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ CLEAR = 0.7
 """Inches of the picture's width that the name of an end needs, and half of the trough's."""
 
 
-@typed
 def draw_influence(ax: "Axes", measured: Profile, predictions: Mapping[str, Profile] | None = None) -> "Axes":
     """Draw measured influence with its 95 % band, and predictions over it, on a logarithmic scale.
 
@@ -56,7 +54,6 @@ def draw_influence(ax: "Axes", measured: Profile, predictions: Mapping[str, Prof
     return ax
 
 
-@typed
 def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
     """Draw one profile by position, in units of an even spread, on a logarithmic scale.
 
@@ -89,7 +86,6 @@ def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
     return entitle(ax, subject([profile]), *notes, *_left_out(profile))
 
 
-@typed
 def draw_profiles(ax: "Axes", profiles: Mapping[str, Profile]) -> "Axes":
     """Draw profiles of any lengths by share of the text, told apart by colour and marker.
 
@@ -151,7 +147,6 @@ def entitle_figure(figure: "Figure", profiles: Sequence[Profile], *notes: str) -
     figure.suptitle(text, fontsize=style.SMALL, color=style.INK, parse_math=False)
 
 
-@typed
 def draw_cumulative(ax: "Axes", measured: Profile, predictions: Mapping[str, Profile]) -> "Axes":
     """Draw the mass of all positions up to each one: areas between curves are Wasserstein distances."""
     style.dress(ax, POSITION, "influence up to here")
@@ -233,7 +228,6 @@ def _scale(
     ax.set_xlim(-0.01 * decisive.size, decisive.size * 1.01)
 
 
-@typed
 def scale_influence(ax: "Axes", low: float, high: float) -> "Axes":
     """Give an axes of influence a logarithmic scale from `low` to `high`, with plain numbers on it."""
     from matplotlib.ticker import LogLocator

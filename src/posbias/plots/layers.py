@@ -8,7 +8,6 @@ from jaxtyping import Float
 
 from posbias.estimate import Estimate
 from posbias.plots import style
-from posbias.signatures import typed
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
 LAYER = "layer (0 = bottom)"
 
 
-@typed
 def draw_mixing(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
     """Draw the weight of attention λ by layer, by both definitions: mean over prompts, 95 % interval.
 
@@ -48,7 +46,6 @@ def draw_prompt_mean(
     return ax
 
 
-@typed
 def draw_sinks(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
     """Draw the attention that token 0 receives by layer: every head, their mean, and what even attention gives.
 
@@ -69,7 +66,6 @@ def draw_sinks(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
     return ax
 
 
-@typed
 def draw_norms(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
     """Draw the norm of the residual stream entering each layer: token 0, and median and range of the others."""
     style.dress(ax, LAYER, "norm of the residual stream")
@@ -85,7 +81,6 @@ def draw_norms(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
     return ax
 
 
-@typed
 def draw_kernels(
     axes: Sequence["Axes"], measurement: "xr.Dataset", layers: Sequence[int] | None = None
 ) -> Sequence["Axes"]:

@@ -7,7 +7,6 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.plots.style import ACCENT, COLOURS, INK, LINE, THIN, dress, key
-from posbias.signatures import typed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +18,6 @@ PALETTE = (COLOURS["attention_only"], ACCENT, COLOURS["fitted"], COLOURS["measur
 DOTTED, DASHED = (0, (1, 2)), (0, (4, 2))
 
 
-@typed
 def draw_collapse(ax: "Axes", curves: Mapping[str, "Collapse"], faintest: float = 1e-12) -> "Axes":
     """Draw what a query draws from a position against depth, by name, on a logarithmic scale.
 
@@ -49,7 +47,6 @@ def draw_collapse(ax: "Axes", curves: Mapping[str, "Collapse"], faintest: float 
     return ax
 
 
-@typed
 def draw_critical_distance(ax: "Axes", curves: Mapping[str, "DistanceCurve"]) -> "Axes":
     """Draw the distance that is favoured most against depth, for each encoding in its colour.
 

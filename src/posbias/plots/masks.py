@@ -9,7 +9,6 @@ from jaxtyping import Bool
 from posbias.arguments import whole
 from posbias.errors import InvalidValueError
 from posbias.plots.style import ACCENT, INK, MUTED, PAPER, RULE, SMALL, THIN, dress, new_figure
-from posbias.signatures import typed
 from posbias.theory.architecture import Architecture
 from posbias.theory.graph import Pattern, centre_nodes, graph, masks_of, walks
 from posbias.theory.masks.visible import LooksBack
@@ -28,7 +27,6 @@ RISE = 1.6
 """Distance of two layers, in distances of two tokens."""
 
 
-@typed
 def mask_figure(masks: Mapping[str, Pattern] | Sequence[Pattern], tokens: int, layers: int = 0) -> "Figure":
     """Masks side by side, each as a matrix with its graph below, the centre nodes in the accent colour.
 
@@ -60,7 +58,6 @@ def mask_figure(masks: Mapping[str, Pattern] | Sequence[Pattern], tokens: int, l
     return figure
 
 
-@typed
 def draw_mask(ax: "Axes", mask: Pattern, tokens: int) -> "Axes":
     """Draw which key (column) each query (row) may attend to; columns of centre nodes in the accent colour.
 
@@ -89,7 +86,6 @@ def draw_mask(ax: "Axes", mask: Pattern, tokens: int) -> "Axes":
     return ax
 
 
-@typed
 def draw_graph(ax: "Axes", mask: Pattern, tokens: int) -> "Axes":
     """Draw the graph: an arc from each key to every query that may attend to it, self-loops left out.
 
@@ -131,7 +127,6 @@ def draw_graph(ax: "Axes", mask: Pattern, tokens: int) -> "Axes":
     return ax
 
 
-@typed
 def draw_walks(ax: "Axes", mask: Pattern, tokens: int, layers: int) -> "Axes":
     """Draw `layers` copies of the graph above each other, bottom first, each token attending to itself too.
 

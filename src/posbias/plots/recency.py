@@ -13,7 +13,6 @@ from jaxtyping import Float
 
 from posbias.estimate import NORMAL_95, Estimate
 from posbias.plots import style
-from posbias.signatures import typed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +28,6 @@ COLUMNS = 4
 """Layers side by side."""
 
 
-@typed
 def scores_figure(result: "RecencyResult") -> "Figure":
     """Mean scores of every layer of a simulation, each panel under its recency probability."""
     depth = result.model.depth
@@ -50,7 +48,6 @@ def scores_figure(result: "RecencyResult") -> "Figure":
     return figure
 
 
-@typed
 def draw_scores(
     ax: "Axes",
     scores: Float[np.ndarray, "query key"],
@@ -115,7 +112,6 @@ def probability_text(probability: Estimate) -> str:
     return f"{value:.{digits}f} ± {error}"
 
 
-@typed
 def draw_key_factors(
     ax: "Axes",
     curves: Mapping[float, Float[np.ndarray, "key"]],

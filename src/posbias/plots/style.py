@@ -11,7 +11,6 @@ import numpy as np
 from posbias.arguments import one_of
 from posbias.files import write_bytes
 from posbias.lazy import need
-from posbias.signatures import typed
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -52,7 +51,6 @@ _UNDATED: dict[str, dict[str, Any]] = {
 }
 
 
-@typed
 def new_figure(width: float = 6.4, height: float = 3.2) -> "Figure":
     """An empty figure of so many inches, belonging to no window.
 
@@ -64,7 +62,6 @@ def new_figure(width: float = 6.4, height: float = 3.2) -> "Figure":
     return Figure(figsize=(width, height), layout="constrained", facecolor=PAPER)
 
 
-@typed
 def new_axes(width: float = 6.4, height: float = 3.2) -> "Axes":
     """The axes of a new figure of so many inches, as pyplot makes one: a notebook shows it.
 
@@ -76,13 +73,11 @@ def new_axes(width: float = 6.4, height: float = 3.2) -> "Axes":
     return pyplot.subplots(figsize=(width, height), layout="constrained")[1]
 
 
-@typed
 def check_kind(path: str | os.PathLike[str]) -> str:
     """The kind of picture that the suffix of `path` names. Raises `InvalidValueError` for none of `FILE_KINDS`."""
     return one_of("picture", Path(path).suffix.lower().removeprefix("."), FILE_KINDS)
 
 
-@typed
 def picture_bytes(figure: "Figure", kind: str) -> bytes:
     """The figure as a file of one of `FILE_KINDS`: `DPI` where it has pixels, text as outlines in SVG.
 
@@ -104,7 +99,6 @@ def picture_bytes(figure: "Figure", kind: str) -> bytes:
     return buffer.getvalue()
 
 
-@typed
 def save_figure(figure: "Figure", path: str | os.PathLike[str]) -> Path:
     """Write a figure to `path`, whole or not at all, as the kind its suffix names.
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from posbias.plots.style import ACCENT, COLOURS, INK, LEGEND, LINE, MUTED, RULE, THIN, dress
-from posbias.signatures import typed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +18,6 @@ APART = 0.24
 GROUPS = ("nothing drawn", "weights drawn", "W_Q and W_K drawn apart", "encoding in the score")
 
 
-@typed
 def draw_variants(ax: "Axes", results: "Mapping[str, VariantResult]") -> "Axes":
     """Draw recency probability − ½ of layers 2 to 4, by the variants' names, grouped by what they add.
 

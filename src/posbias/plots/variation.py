@@ -9,7 +9,6 @@ from jaxtyping import Float
 from posbias.plots import style
 from posbias.plots.influence import density, entitle_figure, scale_influence
 from posbias.profile import Profile
-from posbias.signatures import typed
 from posbias.tables import plain
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ Axes2 = Sequence[tuple[str, Sequence[float]]]
 """Both quantities that were varied, each with its values: rows, columns."""
 
 
-@typed
 def variation_figure(quantity: str, varied: Varied) -> "Figure":
     """The heat map of all profiles beside small multiples of six of them."""
     figure = style.new_figure(9.6, 3.8)
@@ -58,7 +56,6 @@ def variation_figure(quantity: str, varied: Varied) -> "Figure":
     return figure
 
 
-@typed
 def draw_variation(ax: "Axes", varied: Varied, quantity: str) -> "Axes":
     """Draw every profile as a row of colours: blue below an even spread, red above, one row per value."""
     from matplotlib.colors import LogNorm
@@ -85,7 +82,6 @@ def draw_variation(ax: "Axes", varied: Varied, quantity: str) -> "Axes":
     return ax
 
 
-@typed
 def map_figure(axes: Axes2, profiles: Sequence[Sequence[Profile]]) -> "Figure":
     """Heat maps of the shares of the first and of the last 5 %, over both quantities that were varied.
 
@@ -107,7 +103,6 @@ def map_figure(axes: Axes2, profiles: Sequence[Sequence[Profile]]) -> "Figure":
     return figure
 
 
-@typed
 def draw_map(ax: "Axes", shares: Float[np.ndarray, "row column"], axes: Axes2, words: str) -> "Axes":
     """Draw a share as colours, from 0 to its largest, over two quantities: the first upwards, the second right."""
     (vertical, rows), (horizontal, columns) = axes
@@ -133,7 +128,6 @@ def draw_map(ax: "Axes", shares: Float[np.ndarray, "row column"], axes: Axes2, w
     return ax
 
 
-@typed
 def draw_growth(ax: "Axes", measured: Mapping[str, tuple[Sequence[int], Sequence[float]]]) -> "Axes":
     """Draw seconds against tokens, by name, both logarithmic, with the power that the last two points show."""
     style.dress(ax, "tokens", "seconds")

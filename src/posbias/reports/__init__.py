@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from posbias.arguments import whole
 from posbias.errors import InvalidValueError, MissingPackageError
 from posbias.files import write_bytes, write_text
-from posbias.signatures import typed
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -41,7 +40,6 @@ class Report:
     verdicts: list[str] = field(default_factory=list)
 
 
-@typed
 def write_report(
     measurement: "xr.Dataset",
     folder: str | os.PathLike[str],

@@ -17,7 +17,6 @@ from posbias.reports.answer import EXPECTED, FAVOURS, PROMPT, SHOWS, SURE, Answe
 from posbias.reports.numbers import curve, places_of
 from posbias.retrieval.answer_curve import verdict_of_trials
 from posbias.retrieval.statistics import gaps_of
-from posbias.signatures import typed
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,6 @@ class ProfileReport:
     read_as: str
 
 
-@typed
 def end_claims(profile: Profile) -> tuple[Judged, ...]:
     """Whether the first and the last place lie above the middle, judged by paired differences of the samples.
 
@@ -71,7 +69,6 @@ def told_as(profile: Profile) -> str:
     return str(profile.attrs.get("read_as", f"{profile.measures}{of}, {profile.tokens} places"))
 
 
-@typed
 def write_profile_report(profile: Profile, folder: str | os.PathLike[str], *, title: str) -> ProfileReport:
     """Write `report.html`, the curve (`profile.svg`, `profile.png`) and its numbers (`profile.csv`) into a folder.
 

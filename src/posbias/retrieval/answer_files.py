@@ -24,7 +24,6 @@ from posbias.files import need_writable, write_text
 from posbias.input_files import json_lines
 from posbias.retrieval.scoring import CutOff
 from posbias.retrieval.trials import Trial
-from posbias.signatures import typed
 
 KIND, SCHEMA = "retrieval-answers", 1
 PLACED = "placed"
@@ -62,7 +61,6 @@ def write_requests(requests: Sequence[Request], path: str | os.PathLike[str]) ->
     return write_text(path, "".join(_line(request.as_dict()) for request in requests))
 
 
-@typed
 def read_answers(path: str | os.PathLike[str]) -> dict[str, str]:
     """Answers by the id of their prompt, from a file of JSON lines (or CSV) with `answer` and `id` or `prompt`.
 

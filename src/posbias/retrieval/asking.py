@@ -27,7 +27,6 @@ from posbias.retrieval.scoring import Rule, is_right, was_cut_off
 from posbias.retrieval.statistics import EQUIVALENCE
 from posbias.retrieval.trials import ALONE, ARMS, Keys, Needle, Trial, Trials
 from posbias.retrieval.words import TOKENS_A_WORD, Words, words_in
-from posbias.signatures import typed
 from posbias.spec import encode
 
 Generator = Callable[[str], str]
@@ -50,7 +49,6 @@ class Cost:
         return f"{self.requests:,} requests, about {tokens}{out}"
 
 
-@typed
 def trials_of(
     job: RetrievalJob, *, text: str | None = None, documents: tuple[DocumentSet, ...] | None = None
 ) -> Trials:
@@ -74,7 +72,6 @@ def trials_of(
     return Keys(Words(), job.wording, job.positions, job.seed, pairs=job.pairs, length=job.length)
 
 
-@typed
 def ask(
     generator: Callable[..., Any],
     job: RetrievalJob | None = None,

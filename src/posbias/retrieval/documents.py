@@ -22,7 +22,6 @@ from posbias.core.tables import Names, table_lines
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.retrieval.scoring import normalised, place_in
 from posbias.retrieval.trials import Trial, Trials
-from posbias.signatures import typed
 
 log = logging.getLogger(__name__)
 NEARLY_ALL = 0.9
@@ -90,7 +89,6 @@ class Documents(Trials):
         return "".join(item.format(number=k, value=text) for k, text in enumerate(documents, start=1))
 
 
-@typed
 def read_document_sets(path: str | os.PathLike[str]) -> tuple[DocumentSet, ...]:
     """Read document sets from a file of JSON lines, JSON or CSV. Raises `InputFileError` naming line and key.
 

@@ -22,7 +22,6 @@ from urllib.parse import urlsplit
 from posbias.arguments import positive, shortened, whole
 from posbias.errors import InvalidValueError, ModelError
 from posbias.retrieval.scoring import CutOff
-from posbias.signatures import typed
 
 log = logging.getLogger(__name__)
 KEY = "OPENAI_API_KEY"
@@ -55,7 +54,6 @@ class _NoRedirection(urllib.request.HTTPRedirectHandler):
         return None
 
 
-@typed
 @dataclass(frozen=True)
 class Endpoint:
     """A server's address, to which `/chat/completions` or `/completions` is added, and a model of it.

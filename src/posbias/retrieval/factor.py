@@ -20,7 +20,6 @@ from posbias.profile import Profile
 from posbias.retrieval.answer_curve import AnswerCurve, signed
 from posbias.retrieval.resampling import Resampled, apart, resampled
 from posbias.retrieval.statistics import ENDS, EQUIVALENCE, GAPS, gap_words, gaps_of
-from posbias.signatures import typed
 
 MEAN = "mean"
 """The difference in accuracy over all places; the others are those of the ends."""
@@ -112,7 +111,6 @@ class CurveDifference:
         }
 
 
-@typed
 def curve_differences(curves: Mapping[str, AnswerCurve], *, together: int = 1) -> list[CurveDifference]:
     """What each way to ask changes against the first; `curves` by the name of the way.
 
@@ -165,7 +163,6 @@ def _told(found: Float[np.ndarray, "prompt position"]) -> list[Float[np.ndarray,
     return [found.mean(axis=1), *gaps_of(found).values()]
 
 
-@typed
 def profile_difference(
     p: Profile, q: Profile, *, way: str = "p", against: str = "q"
 ) -> CurveDifference | None:

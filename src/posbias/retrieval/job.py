@@ -8,7 +8,6 @@ from posbias import seeds
 from posbias.arguments import shortened
 from posbias.errors import InvalidValueError, nearest
 from posbias.retrieval.templates import WORDINGS
-from posbias.signatures import typed
 from posbias.spec import Count, NaturalNumber, value
 
 _PAIRS, _LENGTH, POSITIONS = 5, 256, 5
@@ -60,7 +59,6 @@ def check_text(task: str, text: object) -> None:
         raise InvalidValueError(f"text: given with the task {task}, which has none; leave it out")
 
 
-@typed
 def retrieval_job(
     task: str = "keys",
     *,

@@ -21,7 +21,6 @@ from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate, about, otherwise_at_most
 from posbias.profile import Profile
 from posbias.retrieval.resampling import Resampled
-from posbias.signatures import typed
 from posbias.telling import not_told
 
 if TYPE_CHECKING:
@@ -349,7 +348,6 @@ def in_words(
     return said + words[compared(other, equivalence)]
 
 
-@typed
 def retrieval_curve(retrieval: "xr.Dataset", equivalence: float | None = None) -> RetrievalCurve:
     """The curve of a dataset that `retrieve` made: means over prompts, which are independent.
 

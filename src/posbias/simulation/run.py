@@ -14,7 +14,6 @@ from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
 from posbias.memory import require
 from posbias.seeds import sequence
-from posbias.signatures import typed
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.result import RecencyResult
 from posbias.simulation.tally import Layout, Tally
@@ -36,7 +35,6 @@ class InterruptedSimulation(KeyboardInterrupt):
         self.result = result
 
 
-@typed
 def simulate_recency(
     model: RecencyModel,
     samples: int | None = None,

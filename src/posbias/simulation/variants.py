@@ -23,7 +23,6 @@ from posbias.arguments import shortened, whole
 from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
 from posbias.seeds import sequence
-from posbias.signatures import typed
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.over_networks import OverNetworks
 from posbias.simulation.token_space import normalised
@@ -185,7 +184,6 @@ class VariantResult:
         }
 
 
-@typed
 def simulate_variant(
     variant: Variant,
     networks: int = 100,

@@ -17,7 +17,6 @@ import numpy as np
 
 from posbias import __version__, spec
 from posbias.errors import DamagedError, OtherKindError, SchemaError
-from posbias.signatures import typed
 
 VERSION = __version__
 
@@ -102,7 +101,6 @@ def check(header: Mapping[str, Any], path: Any, kind: str, schema: int, verify: 
         raise SchemaError(f"{path}: {held}, this posbias reads and writes {schema}")
 
 
-@typed
 def versions_here(packages: tuple[str, ...] = ()) -> dict[str, str]:
     """The versions of Python, posbias, numpy and `packages`."""
     named = {name: importlib.metadata.version(name) for name in ("numpy", *packages)}

@@ -13,20 +13,16 @@ import numpy as np
 
 from posbias.errors import DamagedError, InputFileError
 from posbias.files import write_text
-from posbias.input_files import need_ordinary
-from posbias.signatures import typed
 from posbias.store.header import Header, canonical, check, digest_of, made_again_by
 
 _DIGEST = "digest"
 
 
-@typed
 def dump_json(data: Any) -> str:
     """JSON with every float in full; NaN and infinity, which JSON cannot say, become null."""
     return json.dumps(_finite(data), ensure_ascii=False, allow_nan=False)
 
 
-@typed
 def save_json(data: Any, path: str | os.PathLike[str]) -> Path:
     """Write `data` as JSON, of a mapping with its SHA-256 as the last key. Raises `OutputFileError`."""
     text = dump_json(data)
@@ -64,7 +60,6 @@ def dump_lines(data: Any, before: str = "") -> str:
     return f"{ends[0]}\n{before} {inner}\n{before}{ends[1]}"
 
 
-@typed
 def parse_json(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The mapping that a JSON file of results holds.
 
@@ -72,7 +67,6 @@ def parse_json(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     path = Path(path)
     try:
-        need_ordinary(path)
         data = json.loads(path.read_bytes(), parse_constant=_refuse)
     except FileNotFoundError:
         raise InputFileError(f"{path}: no such file") from None

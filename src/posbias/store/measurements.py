@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.errors import DamagedError
-from posbias.signatures import typed
 from posbias.store.header import Header, made_again_by
 from posbias.store.netcdf_files import NetCDFCodec
 
@@ -57,13 +56,11 @@ _DECIDES = ("checksum", "text_sha256", "attention", "dtype", "asked", "job")
 """The attributes that, where a file has them, say what it was computed from."""
 
 
-@typed
 def save_measurement(measurement: "xr.Dataset", path: str | os.PathLike[str]) -> Path:
     """Write a measurement to a NetCDF file. Raises `OutputFileError` if that fails, leaving nothing behind."""
     return _save(measurement, path, MEASUREMENT)
 
 
-@typed
 def load_measurement(
     path: str | os.PathLike[str], needs: tuple[str, ...] = (), *, sure: bool = True
 ) -> "xr.Dataset":
@@ -78,13 +75,11 @@ def load_measurement(
     return Measurement(read.data_vars, read.coords, read.attrs)
 
 
-@typed
 def save_retrieval(retrieval: "xr.Dataset", path: str | os.PathLike[str]) -> Path:
     """Write a retrieval to a NetCDF file. Raises `OutputFileError`."""
     return _save(retrieval, path, RETRIEVAL)
 
 
-@typed
 def load_retrieval(path: str | os.PathLike[str]) -> "xr.Dataset":
     """Read a retrieval back. Raises as `load_measurement`."""
     return _load(path, RETRIEVAL)

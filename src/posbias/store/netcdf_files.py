@@ -15,7 +15,6 @@ import numpy as np
 
 from posbias.errors import DamagedError, InputFileError, MissingPackageError
 from posbias.files import replacing
-from posbias.signatures import typed
 from posbias.store.header import Header, canonical, check, digest_of, made_again_by, raw_bytes
 
 if TYPE_CHECKING:
@@ -79,7 +78,6 @@ def _of_header(name: Any) -> bool:
     return str(name).startswith(_PREFIX)
 
 
-@typed
 def open_netcdf(path: Path) -> "xr.Dataset":
     """Any NetCDF file, whole in memory, verified by nothing.
 

@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 
 from posbias.errors import DamagedError, OutputFileError
-from posbias.signatures import typed
 from posbias.store.header import Header
 from posbias.store.tensor_files import SafetensorsCodec, Tensors
 
@@ -70,7 +69,6 @@ def read_pieces(path: Path, kind: str, schema: int) -> tuple[Header, Tensors]:
     return header, Tensors(arrays, note)
 
 
-@typed
 def remove_pieces(path: Path) -> None:
     """Remove a file with its pieces; what is missing is fine."""
     path.unlink(missing_ok=True)

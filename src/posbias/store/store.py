@@ -20,7 +20,6 @@ from typing import Any, Protocol
 
 from posbias import files, spec
 from posbias.errors import DamagedError, InputFileError, SchemaError
-from posbias.signatures import typed
 from posbias.store.header import VERSION, Header, versions_here
 
 log = logging.getLogger(__name__)
@@ -224,7 +223,6 @@ def load(cell: StoredCell, path: Path) -> Stored:
         raise DamagedError(f"{path}: damaged, not a whole {cell.kind} ({reason})") from None
 
 
-@typed
 def set_aside(path: Path) -> Path:
     """Give a damaged file a name under which it is not looked for, and return that."""
     number = 1

@@ -19,7 +19,6 @@ from posbias.claims import Claim, Judged, judged
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.evidence import Evidence
-from posbias.signatures import typed
 from posbias.study.claimed import StatedClaim
 from posbias.study.quantities import estimate_at
 from posbias.study.records import Record
@@ -27,7 +26,6 @@ from posbias.study.running import Outcome
 from posbias.sweeps import words_of
 
 
-@typed
 def judge(outcome: Outcome) -> list[Judged]:
     """The study's claims on the cells that are finished; a claim about one that is not is undecided.
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from posbias.errors import DamagedError
 from posbias.files import clear_leftovers
-from posbias.signatures import typed
 from posbias.store import Header, JsonCodec, Store, Stored
 from posbias.study.quantities import Quantities
 from posbias.study.value import Cell, Study, as_dict
@@ -40,7 +39,6 @@ class Record(Stored):
         return self.header.cost
 
 
-@typed
 def load_record(path: Path) -> Record:
     """Read a cell's file. Raises `DamagedError`, `SchemaError` or `InputFileError`."""
     header, content = JsonCodec().read(Path(path), Cell.kind, Cell.schema, made_by="posbias study run")

@@ -16,7 +16,6 @@ from posbias.execution import Engine, Failed, InProcess, Last, Result, Task
 from posbias.files import need_writable
 from posbias.interruption import Pace
 from posbias.lazy import need
-from posbias.signatures import typed
 from posbias.store import Store
 from posbias.study.records import Record, check_folder, clear, save_manifest, store_of
 from posbias.study.value import Cell, Study
@@ -63,7 +62,6 @@ class Outcome:
         }
 
 
-@typed
 def run_study(
     study: Study,
     folder: str | os.PathLike[str],
@@ -108,7 +106,6 @@ def run_study(
     return Outcome(study, folder, tuple(found), len(wanted))
 
 
-@typed
 def status(study: Study, folder: str | os.PathLike[str]) -> Outcome:
     """What there is of a study in a folder; changes nothing. Damaged files are named to the log.
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
-from posbias.signatures import typed
 from posbias.store import dump_json
 from posbias.study.judging import combined, records_of
 from posbias.study.quantities import SINGLE, check_place, estimate_at, estimates_of
@@ -30,7 +29,6 @@ class Line:
     reach: tuple[float, ...]
 
 
-@typed
 def rows(outcome: Outcome) -> list[dict[str, Any]]:
     """One row per finished cell, quantity and index: fingerprint, kind, what varies, seed, quantity, index, value,
     se, n. A value that is not defined is None, as are `se` and `n` of an exact one and `index` of what is no list.
@@ -54,7 +52,6 @@ def rows(outcome: Outcome) -> list[dict[str, Any]]:
     return made
 
 
-@typed
 def csv_text(outcome: Outcome) -> str:
     """`rows` as CSV with a head; numbers in full, lists and tables as JSON, what is missing empty."""
     columns = ["fingerprint", "kind", *outcome.study.axes, *("seed", "quantity", "index", "value", "se", "n")]

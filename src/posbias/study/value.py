@@ -28,7 +28,6 @@ from pydantic import BeforeValidator, Field
 
 from posbias import sweeps
 from posbias.errors import InvalidValueError, PosbiasError
-from posbias.signatures import typed
 from posbias.spec import Count, NaturalNumber, NonNegative, decode, encode, fingerprint, value
 from posbias.store import Header, JsonCodec
 from posbias.study.claimed import StatedClaim
@@ -159,7 +158,6 @@ class Study:
         return tuple(dict.fromkeys(path for chosen, _ in self.combinations for path in chosen))
 
 
-@typed
 def study(question: str, base: Any, **fields: Any) -> Study:
     """A study of a verb given as a value; `fields` as in `Study`. Raises as `Study`.
 
@@ -171,7 +169,6 @@ def study(question: str, base: Any, **fields: Any) -> Study:
     return Study(question, mapping, **fields)
 
 
-@typed
 def read_study(path: str | os.PathLike[str]) -> Study:
     """The study of a TOML, YAML or JSON file, called after the file unless it has a name.
 

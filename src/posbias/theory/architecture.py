@@ -16,7 +16,6 @@ from jaxtyping import Float, Int
 
 from posbias.arguments import whole
 from posbias.errors import InvalidValueError
-from posbias.signatures import typed
 from posbias.spec import Count, Fractions, Numbers, Positive, Size, later, value
 from posbias.theory.any_length import OfLength
 from posbias.theory.content import Content, NoContent
@@ -275,7 +274,6 @@ class Architecture:
         printer.text(str(self))
 
     @classmethod
-    @typed
     def pattern(
         cls,
         depth: int,

@@ -18,7 +18,6 @@ from jaxtyping import Bool, Float
 from posbias.arguments import non_negative, position, shortened
 from posbias.errors import InvalidValueError
 from posbias.profile import Profile
-from posbias.signatures import typed
 from posbias.sinks import THRESHOLD, received, sink_metric
 from posbias.stochastic_order import ROUNDING, Monotonicity, monotonicity
 from posbias.theory.architecture import LAMBDA
@@ -45,7 +44,6 @@ class Attention:
     learned_sinks: bool = False
 
     @classmethod
-    @typed
     def from_arrays(
         cls,
         arrays: Any,
@@ -111,7 +109,6 @@ class Attention:
         by_text = ([self._kernel(layer, text) for text in range(self.texts)] for layer in self.layers)
         return np.stack([np.mean(kernels, axis=0) for kernels in by_text])
 
-    @typed
     def rollout(
         self, mixing: float | Sequence[float] | Float[np.ndarray, "layer"] | Mixing | str, query: int = -1
     ) -> Profile:
@@ -153,7 +150,6 @@ class Attention:
         """The attention each key receives, mean over the queries that see it and over texts; NaN if none does."""
         return self._by_key(received)
 
-    @typed
     def sinks(self, threshold: float = THRESHOLD) -> Float[np.ndarray, "layer head key"]:
         """The sink metric of each key (`posbias.sinks`), mean over texts; NaN for keys that no query sees.
 
@@ -163,7 +159,6 @@ class Attention:
             raise InvalidValueError(f"threshold: {threshold} given, a number from 0 up to below 1 needed")
         return self._by_key(lambda weights, allowed: sink_metric(weights, allowed, float(threshold)))
 
-    @typed
     def monotonicity(self, tolerance: float = ROUNDING) -> tuple[Monotonicity, ...]:
         """How far each layer's kernel is from Assumption 4.1 of Herasimchyk et al. 2026; see `Monotonicity`."""
         return tuple(monotonicity(kernel, tolerance) for kernel in self.kernels())

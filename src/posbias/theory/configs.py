@@ -10,7 +10,6 @@ from pathlib import Path
 from posbias.arguments import whole
 from posbias.errors import InputFileError, InvalidValueError, PosbiasError
 from posbias.input_files import read_mapping
-from posbias.signatures import typed
 from posbias.spec import decode
 from posbias.theory.architecture import Architecture
 from posbias.theory.custom import code_of
@@ -19,7 +18,6 @@ from posbias.theory.presets import PRESETS
 from posbias.theory.rollout_files import ArchitectureFile, from_published
 
 
-@typed
 def load_architecture(path: str | os.PathLike[str]) -> Architecture:
     """Read an architecture from our TOML, YAML or JSON, a `config.json` (or its folder), or a rollout YAML.
 

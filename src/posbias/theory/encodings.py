@@ -18,7 +18,6 @@ from pydantic import Field
 from posbias import memory
 from posbias.arguments import positive
 from posbias.errors import InvalidValueError
-from posbias.signatures import typed
 from posbias.spec import (
     Citation,
     Count,
@@ -183,7 +182,6 @@ POSITIONALS = members(Positional)
 """Every class of the union, for tests, menus and tables."""
 
 
-@typed
 def alibi_slopes(heads: int, bias_max: float = 8.0) -> PerHead:
     """The slopes that BLOOM and MPT use for any number of heads.
 
@@ -206,7 +204,6 @@ class Rotary(NamedTuple):
     gain: float
 
 
-@typed
 def rotary_of(config: Mapping[str, Any], layer_type: str | None = None) -> Rotary:
     """Angles and gain of the rotary positions of a Hugging Face model, from the contents of its `config.json`.
 

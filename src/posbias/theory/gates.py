@@ -16,13 +16,11 @@ from dataclasses import replace
 import numpy as np
 
 from posbias.errors import InvalidValueError
-from posbias.signatures import typed
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.distance import spread
 from posbias.theory.mixing import PerLayer
 
 
-@typed
 def gated(
     architecture: Architecture,
     gates: Sequence[float] | Sequence[Sequence[float]],

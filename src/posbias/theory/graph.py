@@ -23,7 +23,6 @@ from jaxtyping import Bool, Int, Shaped
 from posbias import memory
 from posbias.arguments import position, shortened, whole
 from posbias.errors import InvalidValueError, MissingPackageError
-from posbias.signatures import typed
 from posbias.spec import MOST_LAYERS
 from posbias.theory.architecture import Architecture
 from posbias.theory.masks import MASKS, Mask
@@ -54,7 +53,6 @@ class Runs:
         return int((self.stop - self.start).sum())
 
 
-@typed
 def graph(pattern: Pattern, tokens: int) -> "csr_array":
     """The graph as an adjacency matrix: entry (j, i) is True where query i may attend to key j.
 
@@ -70,7 +68,6 @@ def graph(pattern: Pattern, tokens: int) -> "csr_array":
     return functools.reduce(operator.add, matrices).T.tocsr()
 
 
-@typed
 def networkx_graph(pattern: Pattern, tokens: int) -> Any:
     """The same graph as a `networkx.DiGraph` whose nodes are positions 0 … tokens − 1, self-loops included.
 
@@ -91,7 +88,6 @@ def networkx_graph(pattern: Pattern, tokens: int) -> Any:
     return made
 
 
-@typed
 def reachable(pattern: Pattern, tokens: int, layers: int | None = None) -> Bool[np.ndarray, "query key"]:
     """True where key j can influence query i through the lowest `layers` layers; without them, through any number.
 
@@ -118,7 +114,6 @@ def reachable(pattern: Pattern, tokens: int, layers: int | None = None) -> Bool[
     return reached
 
 
-@typed
 def centre_nodes(pattern: Pattern, tokens: int) -> Int[np.ndarray, "node"]:
     """The positions from which every position can be reached, in order; none for a window of one token.
 
@@ -136,7 +131,6 @@ def centre_nodes(pattern: Pattern, tokens: int) -> Int[np.ndarray, "node"]:
     return np.flatnonzero(component == sources[0]) if len(sources) == 1 else np.zeros(0, dtype=np.int64)
 
 
-@typed
 def walks(pattern: Pattern, tokens: int, depth: int) -> Shaped[np.ndarray, "query key"]:
     """The number of walks from key j to query i through the lowest `depth` layers, as exact integers.
 
@@ -164,7 +158,6 @@ def walks(pattern: Pattern, tokens: int, depth: int) -> Shaped[np.ndarray, "quer
     return counted
 
 
-@typed
 def layers_to_reach(pattern: Pattern, tokens: int, query: int = -1, key: int = 0) -> int | None:
     """The number of layers, from the bottom, after which `key` can influence `query`; None if it never can.
 
@@ -188,7 +181,6 @@ def layers_to_reach(pattern: Pattern, tokens: int, query: int = -1, key: int = 0
     raise AssertionError
 
 
-@typed
 def runs(mask: Mask, tokens: int) -> Runs:
     """The runs of keys of every query under a mask; no matrix is made where they are one run and the first few."""
     position = np.arange(memory.length("tokens", tokens, each=64))
@@ -208,7 +200,6 @@ def runs(mask: Mask, tokens: int) -> Runs:
     return Runs(np.searchsorted(owner[order], position), start, stop)
 
 
-@typed
 def runs_of(allowed: Bool[np.ndarray, "query key"]) -> Runs:
     """The runs of keys of every query of a dense mask, in which every query has a key."""
     bounded = np.pad(allowed, ((0, 0), (1, 1)))
@@ -263,7 +254,6 @@ def _adjacency(one: Runs, tokens: int) -> "csr_array":
     return csr_array((np.ones(one.edges, dtype=bool), columns, bounds), shape=(tokens, tokens))
 
 
-@typed
 def masks_of(pattern: Pattern, tokens: int) -> tuple[Mask, ...]:
     """The masks of a pattern, bottom first; `tokens` is checked beside it."""
     whole("tokens", tokens, 1)

@@ -10,7 +10,6 @@ from typing import Any
 
 from posbias.arguments import shortened
 from posbias.errors import InvalidValueError
-from posbias.signatures import typed
 from posbias.theory.distance import RoPE
 from posbias.theory.huggingface_keys import DEFAULTS, HEADS, WIDTH, Config, inner, integer, number
 from posbias.theory.huggingface_layers import COMPRESSED, FULL, SLIDING, SPARSE
@@ -209,7 +208,6 @@ def rope_words(config: Config) -> str:
     return ", ".join(words)
 
 
-@typed
 def rope_of(config: dict, amplitudes: Any, phases: Any = ((0.0,),), *, layer_type: str | None = None) -> RoPE:
     """The `RoPE` of a configuration, with amplitudes and phases that are given: no configuration holds them.
 

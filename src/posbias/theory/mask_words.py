@@ -8,7 +8,6 @@ from typing import Any
 
 from posbias.arguments import shortened
 from posbias.errors import InvalidValueError, nearest
-from posbias.signatures import typed
 from posbias.theory.masks import MASKS as CLASSES
 from posbias.theory.masks import Mask
 
@@ -38,7 +37,6 @@ MASKS = tuple(_spelling(word, cls) for word, cls in _WORDS.items())
 """The masks as commands write them."""
 
 
-@typed
 def mask_of(word: str) -> Mask:
     """The mask that a word means. Raises `InvalidValueError` for an unknown word, naming the nearest."""
     name, equals, sizes = word.partition("=")

@@ -16,7 +16,6 @@ from jaxtyping import Float
 
 from posbias.events import OnEvent
 from posbias.profile import Profile
-from posbias.signatures import typed
 from posbias.summary import Summary
 from posbias.theory.architecture import LAMBDA, Architecture
 from posbias.theory.mixing import DEFINITION, plausible_mixing
@@ -58,7 +57,6 @@ class Band:
         return edges | {"models": list(self.models), "checks": list(self.checks), "verdicts": self.verdicts}
 
 
-@typed
 def predict(
     architecture: Architecture,
     tokens: int,
@@ -103,7 +101,6 @@ def under_each(architecture: Architecture, tokens: int, query: int = -1, **how: 
     }
 
 
-@typed
 def flattest_under(one: Profile, others: Sequence[Profile]) -> dict[str, bool]:
     """Whether a prediction is flatter than all others under each known λ; empty where λ was given for every one.
 

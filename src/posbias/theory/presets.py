@@ -16,7 +16,6 @@ from typing import Any
 
 from posbias.arguments import shortened
 from posbias.errors import InvalidValueError, nearest
-from posbias.signatures import typed
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, Positional
 from posbias.theory.huggingface import from_huggingface
@@ -288,7 +287,6 @@ PRESETS: dict[str, Preset] = {
 """Name → preset, for `preset`, menus and tables."""
 
 
-@typed
 def preset(name: str) -> Architecture:
     """The architecture of a model of `PRESETS`, by name. Raises `InvalidValueError` naming the nearest one."""
     if name not in PRESETS:

@@ -18,7 +18,6 @@ from posbias import memory
 from posbias.arguments import one_of, shortened, typed_integer
 from posbias.errors import InvalidValueError, nearest
 from posbias.profile import Profile
-from posbias.signatures import typed
 from posbias.theory.architecture import Architecture
 from posbias.theory.prediction import predict
 from posbias.theory.quantities import QUANTITIES, Quantity
@@ -28,7 +27,6 @@ STEPS, MOST = 33, 10_000
 """Values that a range gives when it does not say how many, and that it may ask for at most."""
 
 
-@typed
 def vary(
     architecture: Architecture,
     quantity: str,
@@ -49,7 +47,6 @@ def vary(
     return [(_number_of(quantity, value), profile) for value, profile in zip(values, varied, strict=True)]
 
 
-@typed
 def vary_two(
     architecture: Architecture,
     axes: Sequence[tuple[str, Sequence[float]]],
@@ -114,7 +111,6 @@ def _number_of(quantity: str, value: float) -> float:
     return int(value) if QUANTITIES[quantity].whole and float(value).is_integer() else value
 
 
-@typed
 def values_of(spelling: str) -> tuple[str, list[float]]:
     """Read `depth=1:64`, `mixing=0:1:11` (so many values) or `window=64,256,1024` into name and values.
 

@@ -21,7 +21,6 @@ from posbias.execution import Engine, Failed, InProcess, Last, Processes, Result
 from posbias.files import need_writable
 from posbias.interruption import Pace
 from posbias.memory import cores
-from posbias.signatures import typed
 from posbias.spec import encode
 from posbias.store import Store, need_xarray
 from posbias.training.jobs import Job, take_files, untested
@@ -36,7 +35,6 @@ TOGETHER = 512
 """The most members that train as one ensemble on a GPU."""
 
 
-@typed
 def run_cells(
     experiments: Iterable[Experiment],
     folder: str | os.PathLike[str],
@@ -121,7 +119,6 @@ def _test_again(
             cells[experiment] = save_beside(again, folder, number=numbers[experiment])
 
 
-@typed
 def find_cell(folder: Path, experiment: Experiment) -> Cell | None:
     """The last good cell of an experiment in `folder`, if there is one; what is damaged is logged."""
     stored = Store(folder).find(TrainingCell(experiment))

@@ -29,7 +29,6 @@ from posbias.arguments import one_of, whole
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
 from posbias.profile import Profile
-from posbias.signatures import typed
 from posbias.theory.architecture import Architecture
 from posbias.theory.mixing import PerLayer
 from posbias.theory.rollout import influence
@@ -137,7 +136,6 @@ class Agreement:
         return plain(vars(self) | {"label": self.label, "order": self.order})
 
 
-@typed
 def trained_rollout(trained: Trained, sequences: int = 1000, seed: int = 0) -> Rollout:
     """Measure kernels and mixing on sequences that favour no position, and compose them.
 
@@ -160,7 +158,6 @@ def trained_rollout(trained: Trained, sequences: int = 1000, seed: int = 0) -> R
     return Rollout(attention, mixing, ordered, architecture.assumptions, sequences)
 
 
-@typed
 def attention_maps(
     trained: Trained, sequences: int = 2000, seed: int = 0
 ) -> Float[np.ndarray, "member layer query key"]:
@@ -187,7 +184,6 @@ def attention_example(
     raise AssertionError
 
 
-@typed
 def agreement(rollout: Rollout, evaluation: Evaluation, carrier: Carrier = "label") -> dict[str, Agreement]:
     """Every profile of a rollout beside the measured gaps. Raises `InvalidValueError` for another carrier."""
     return {name: _agree(rollout, evaluation, name, carrier) for name in rollout.profiles}

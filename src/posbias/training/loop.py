@@ -31,7 +31,6 @@ from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
 from posbias.files import write_text
 from posbias.interruption import Deferred
-from posbias.signatures import typed
 from posbias.spec import fingerprint
 from posbias.store import Checkpoint
 from posbias.threads import torch_threads
@@ -91,7 +90,6 @@ class Settings(TypedDict, total=False):
 def train(experiment: Experiment, **settings: Unpack[Settings]) -> Trained: ...
 @overload
 def train(experiment: Sequence[Experiment], **settings: Unpack[Settings]) -> list[Trained]: ...
-@typed
 def train(
     experiment: Experiment | Sequence[Experiment],
     *,

@@ -21,7 +21,6 @@ from jaxtyping import Float
 from posbias.arguments import shortened
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
-from posbias.signatures import typed
 from posbias.training.averages import estimate_members, plain
 from posbias.training.loop import Trained
 from posbias.training.trials import running
@@ -67,7 +66,6 @@ class Matched:
         return plain(vars(self) | means | differences)
 
 
-@typed
 def at_equal_accuracy(
     one: Trained, other: Trained, pair: str = "first-last", levels: Sequence[float] | None = None
 ) -> Matched:
@@ -107,7 +105,6 @@ def _at_equal(
     return Matched(by, pair, sign * points, first, second, (ranges[0], ranges[1]), remark)
 
 
-@typed
 def at_equal_iterations(one: Trained, other: Trained, pair: str = "first-last") -> Matched:
     """The gap `pair` of two ensembles after equally many iterations: at those of `one` that `other` covers.
 

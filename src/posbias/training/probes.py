@@ -22,7 +22,6 @@ from torch.nn import functional
 from posbias.arguments import shortened
 from posbias.errors import InvalidValueError
 from posbias.estimate import Estimate
-from posbias.signatures import typed
 from posbias.training.averages import Averages, average, estimates_dict, plain
 from posbias.training.loop import Trained
 from posbias.training.task import PAIRS, RetrievalTask
@@ -88,7 +87,6 @@ class Evaluation:
         return {"gaps": plain(self.gaps)} | by_item | plain(rest)
 
 
-@typed
 def evaluate(trained: Trained, sequences: int = 2000, seed: int = 0) -> Evaluation:
     """Test an ensemble on `sequences` sequences per member and test; `seed` numbers the set of tests.
 

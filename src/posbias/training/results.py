@@ -15,7 +15,6 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.errors import DamagedError, InvalidValueError
-from posbias.signatures import typed
 from posbias.spec import encode, fingerprint
 from posbias.store import Header, NetCDFCodec, SafetensorsCodec, Store, Tensors, versions_here
 from posbias.store.header import made_again_by
@@ -78,7 +77,6 @@ class Cell:
         return self.evaluation.as_dict() | about
 
 
-@typed
 def measure_cell(trained: Trained, sequences: int = 2000) -> Cell:
     """Everything that a cell holds of a trained ensemble, on `sequences` test sequences. Raises as `evaluate`."""
     return Cell(
@@ -151,7 +149,6 @@ class TrainingCell(OfExperiment):
         return cell_of(header, content)
 
 
-@typed
 def save_cell(cell: Cell, path: Path) -> Cell:
     """Write a cell's two files. Raises `OutputFileError`."""
     stored, versions, amount = (
@@ -182,7 +179,6 @@ def save_beside(
     return replace(cell, path=saved.path)
 
 
-@typed
 def load_cell(path: Path) -> Cell:
     """Read a cell back; weights come to the CPU.
 

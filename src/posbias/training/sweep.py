@@ -19,13 +19,11 @@ from typing import Any
 
 from posbias import sweeps
 from posbias.errors import InvalidValueError, PosbiasError
-from posbias.signatures import typed
 from posbias.training.records import record_in
 from posbias.training.shorthand import experiment_of, without_words
 from posbias.training.specification import Experiment
 
 
-@typed
 def read_experiments(path: str | os.PathLike[str]) -> tuple[list[Experiment], bool]:
     """The experiments of a TOML, YAML or JSON file, and whether it is a sweep; of a record, the one recorded.
 
@@ -40,7 +38,6 @@ def read_experiments(path: str | os.PathLike[str]) -> tuple[list[Experiment], bo
         raise InvalidValueError(f"{path}: {error}") from None
 
 
-@typed
 def expand(data: Mapping[str, Any]) -> list[Experiment]:
     """All combinations of a spec's `sweep`, or the one experiment of a spec without.
 

@@ -16,7 +16,6 @@ from posbias.errors import InvalidValueError, nearest
 from posbias.events import Event, OnEvent
 from posbias.files import write_text
 from posbias.seeds import stream
-from posbias.signatures import typed
 from posbias.store.header import Header
 from posbias.store.json_files import JsonCodec
 from posbias.verify.margins import Compared, compared_in
@@ -168,7 +167,6 @@ class StatementCell:
         return Finding(self.statement, Trial.read(content["as_printed"]), corrected and Trial.read(corrected))
 
 
-@typed
 def check(reading: Reading, instances: int, seed: int, name: str, witness: Instance | None = None) -> Trial:
     """Try a reading on `witness` (if any) and on `instances` drawn ones; stop at a counterexample.
 
@@ -190,7 +188,6 @@ def check(reading: Reading, instances: int, seed: int, name: str, witness: Insta
     return Trial(instances + (witness is not None), tightest)
 
 
-@typed
 def verify(
     statements: Iterable[Statement],
     *,
@@ -218,7 +215,6 @@ def verify(
     return findings
 
 
-@typed
 def select(statements: Iterable[Statement], keys: Iterable[str]) -> list[Statement]:
     """The statements with these keys, or all of a paper by its key. Raises `InvalidValueError`."""
     known = list(statements)
@@ -235,7 +231,6 @@ def select(statements: Iterable[Statement], keys: Iterable[str]) -> list[Stateme
     return chosen
 
 
-@typed
 def save_counterexamples(findings: Iterable[Finding], folder: Path) -> list[Path]:
     """Write each counterexample to `folder`/<key>-<reading>.json; docs/theorems.md says how to try it again."""
     written = []

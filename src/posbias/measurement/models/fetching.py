@@ -30,12 +30,10 @@ from posbias.measurement.models.cache import (
     verify,
     write_manifest,
 )
-from posbias.signatures import typed
 
 log = logging.getLogger(__name__)
 
 
-@typed
 def fetch(name: str, again: bool = False) -> Path:
     """Make sure that the registered model `name` lies whole in the cache; return its folder.
 

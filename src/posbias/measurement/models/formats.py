@@ -29,7 +29,6 @@ from posbias.measurement.models.cache import GGUF_READERS
 from posbias.measurement.models.device_placement import Placement
 from posbias.measurement.models.families import FAMILIES, Family, generic
 from posbias.measurement.models.hub import has_safetensors, missing_weights
-from posbias.measurement.models.layer_counts import check_layers_held, check_layers_said
 from posbias.measurement.models.tiny.model import register
 
 # the small family of our own is an ordinary one to transformers from here on
@@ -56,9 +55,7 @@ def from_folder(
     """
     where: dict[str, Any] = {"local_files_only": True}
     with quiet_transformers(), _as_model_error(folder):
-        check_layers_said(folder)
         config, chosen, made = _described(folder, attention, trusted, where, tokenizer)
-        check_layers_held(config.get_text_config().num_hidden_layers, folder)
         missing = missing_weights(folder)
         if missing is not None:
             raise ModelError(f"model: {folder} could not be loaded: it has no {missing}")
@@ -84,9 +81,7 @@ def from_gguf(
     # transformers shows a bar here that its own switch does not reach
     bar = nullcontext() if sys.stderr.isatty() else redirect_stderr(io.StringIO())
     with bar, quiet_transformers(), _as_model_error(file):
-        check_layers_said(file)
-        config, chosen, made = _described(file.parent, attention, False, where, tokenizer)
-        check_layers_held(config.get_text_config().num_hidden_layers, file)
+        _, chosen, made = _described(file.parent, attention, False, where, tokenizer)
         where |= {"quantization_config": transformers.GgufConfig(dequantize=True)}
         kind = transformers.AutoModelForCausalLM
         return _load(kind, file.parent, placement, False, attn_implementation=chosen, **where), made

@@ -42,7 +42,6 @@ from posbias.measurement.models.formats import (
     tokenizer_of_folder,
 )
 from posbias.measurement.models.hub import READ, has_safetensors, is_hub_id, snapshot
-from posbias.signatures import typed
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +143,6 @@ class _Found:
     revision: str | None = None
 
 
-@typed
 def load_model(
     name: str | Path,
     *,

@@ -14,13 +14,11 @@ from posbias.errors import InputFileError, InvalidValueError
 from posbias.input_files import json_lines
 from posbias.measurement.texts.documents import BETWEEN, COLUMN, Text, document_of, sha256_of_documents
 from posbias.measurement.texts.hub import DATASETS, read_dataset
-from posbias.signatures import typed
 
 BUNDLED = "sotu"
 _READ = (".txt", ".jsonl")
 
 
-@typed
 def read_text(source: str | Path | Sequence[str | Path] | None) -> Text:
     """Read a text; `None` is the bundled one, a list is its parts one after another.
 

@@ -20,7 +20,6 @@ from posbias.arguments import whole
 from posbias.errors import InputFileError, InvalidValueError
 from posbias.measurement.texts.corpora import BUNDLED, read_text
 from posbias.measurement.texts.documents import Text
-from posbias.signatures import typed
 
 # a tokenizer takes about 150 bytes of memory for each character
 _PIECE = 1_000_000
@@ -49,7 +48,6 @@ class Prompts:
         return f"document {self.documents[index]}"
 
 
-@typed
 def check_counts(tokens: int, prompts: int, seed: int) -> None:
     """Raise `InvalidValueError` unless tokens ≥ 2, prompts ≥ 1 and seed ≥ 0, all integers."""
     whole("tokens", tokens, 2)
@@ -57,7 +55,6 @@ def check_counts(tokens: int, prompts: int, seed: int) -> None:
     seeds.stream(seed, "prompts")
 
 
-@typed
 def bos_of(tokenizer: Any, text: Text, bos: bool | None = None) -> tuple[int, ...]:
     """Ids of the special tokens that begin a prompt: by default those that the tokenizer writes before a text.
 
@@ -86,7 +83,6 @@ def bos_of(tokenizer: Any, text: Text, bos: bool | None = None) -> tuple[int, ..
     return (known[0],)
 
 
-@typed
 def prompts_from(
     tokenizer: Any,
     text: Text,

@@ -33,7 +33,6 @@ from posbias.papers.herasimchyk2026.printed import BINS, LENGTHS, TOKENS, Readin
 from posbias.papers.reproduction import write
 from posbias.papers.study import Studies
 from posbias.plots.style import new_figure
-from posbias.signatures import typed
 from posbias.store.header import VERSION
 
 __all__ = ["FULL", "MODELS", "QUICK", "STUDIES", "TARGETS", "Corpus", "Reproduction", "reproduce"]
@@ -86,7 +85,6 @@ class Reproduction(reproduction.Reproduction):
         }
 
 
-@typed
 def reproduce(
     what: str | Iterable[str] = "all",
     *,

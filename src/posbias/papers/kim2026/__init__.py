@@ -34,7 +34,6 @@ from posbias.papers.kim2026.trained import EFFORT as PROMPTS
 from posbias.papers.reproduction import write
 from posbias.papers.study import Results, Studies, Study
 from posbias.seeds import sequence
-from posbias.signatures import typed
 from posbias.simulation import RecencyModel, RecencyResult
 from posbias.sources import cite
 from posbias.store import Store, save_json
@@ -75,7 +74,6 @@ class Reproduction(reproduction.Reproduction):
         }
 
 
-@typed
 def reproduce(
     what: str | Iterable[str] = "all",
     *,

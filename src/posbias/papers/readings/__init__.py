@@ -40,7 +40,6 @@ from posbias.papers.readings.reading import (
     UnavailableError,
     told,
 )
-from posbias.signatures import typed
 
 __all__ = [
     "ERRATA",
@@ -65,7 +64,6 @@ READINGS: tuple[Reading, ...] = tuple(
 """Every reading, paper by paper; the models' of Herasimchyk et al. 2026 come after its statements'."""
 
 
-@typed
 def find_readings(names: str | Iterable[str] | None = None) -> list[Reading]:
     """The readings of these names, in the order of `READINGS`: keys, keys of errata, or papers; none given: all.
 
@@ -84,7 +82,6 @@ def find_readings(names: str | Iterable[str] | None = None) -> list[Reading]:
     return [one for one, called in known.items() if not asked or called & {*asked}]
 
 
-@typed
 def compare_readings(
     names: str | Iterable[str] | None = None,
     *,

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from posbias.errors import InputFileError, PosbiasError
 from posbias.estimate import Estimate
-from posbias.signatures import typed
 from posbias.simulation.model import RecencyModel
 from posbias.theory.closed_forms.recency import exact_scores, recency_excess
 
@@ -105,7 +104,6 @@ def reading(
     return lambda compute: Reading(key, quantity, compute, erratum)
 
 
-@typed
 def told(number: Estimate) -> str:
     """A number in words, with a real minus sign."""
     return str(number).replace("-", "−")

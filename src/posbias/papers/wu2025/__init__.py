@@ -30,7 +30,6 @@ from posbias.papers.wu2025.recorded import beside, records
 from posbias.papers.wu2025.settings import FULL, QUICK, Effort, Setting, effort_of
 from posbias.papers.wu2025.studies import STUDIES
 from posbias.papers.wu2025.tables import data, tables
-from posbias.signatures import typed
 
 if TYPE_CHECKING:
     from posbias.training.records import Record
@@ -72,7 +71,6 @@ class Reproduction(reproduction.Reproduction):
         }
 
 
-@typed
 def reproduce(
     what: str | Iterable[str] = "all",
     *,
@@ -127,7 +125,6 @@ def reproduce(
     return Reproduction(made, results, new, time.monotonic() - began)
 
 
-@typed
 def train(
     what: str | Iterable[str] = "all",
     *,

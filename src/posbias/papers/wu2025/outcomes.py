@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Bool, Float
 
-from posbias.signatures import typed
-
 if TYPE_CHECKING:
     from posbias.training.kernels import Agreement, Rollout
     from posbias.training.loop import Trained
@@ -104,7 +102,6 @@ class Outcome:
         return None if self.recorded else attention_example(self.trained)
 
 
-@typed
 def outcome_of(cell: "Cell") -> Outcome:
     """What figures and claims need of a finished cell."""
     from posbias.training.kernels import agreement

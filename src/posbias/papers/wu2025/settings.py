@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from posbias.arguments import whole
-from posbias.signatures import typed
 from posbias.theory.masks import Causal, Mask, Prefix, SlidingWindow
 
 if TYPE_CHECKING:
@@ -157,7 +156,6 @@ FULL = Effort("full", (0, 1, 2, 3, 4), dict.fromkeys(DEEP, 100_000), 10_000)
 EFFORT = {"quick": QUICK, "full": FULL}
 
 
-@typed
 def effort_of(iterations: int, networks: int | None = None, sequences: int = FULL.sequences) -> Effort:
     """The effort of so many iterations at every depth; networks (default: 5) and sequences as at the full one.
 

@@ -22,7 +22,6 @@ from jaxtyping import Float, Int
 from posbias import memory
 from posbias.arguments import non_negative, whole
 from posbias.errors import InvalidValueError
-from posbias.signatures import typed
 from posbias.theory.mixing import Layers
 
 Distances = Int[np.ndarray, "*distance"]
@@ -35,7 +34,6 @@ BOUNDARY = 1e-9
 # --- Lemma A.1, Theorems 4.1 to 4.3: collapse --------------------------------------------------------------
 
 
-@typed
 def logit_bound(hidden_norm: float, weight_bound: float, value_bound: float) -> float:
     """The largest |logit| of any layer: (‖X‖·C_V·C)², Lemma A.1, Eq. (6).
 
@@ -50,7 +48,6 @@ def logit_bound(hidden_norm: float, weight_bound: float, value_bound: float) -> 
     return (hidden_norm * value_bound * weight_bound) ** 2
 
 
-@typed
 def log_attention_floor(keys: int, bound: float, positional_range: float = 0.0) -> float:
     """ln ε of Lemma A.1: ε = 1/(1 + (keys − 1)e^r), the least weight among `keys` with logits in ±`bound`.
 
@@ -63,7 +60,6 @@ def log_attention_floor(keys: int, bound: float, positional_range: float = 0.0) 
     return -float(np.logaddexp(0.0, math.log(keys - 1) + spread)) if keys > 1 else 0.0
 
 
-@typed
 def log_collapse_bound(floors: Layers, position: int, mixing: Layers | None = None) -> Layers:
     """ln Π(1 − jε_tλ_t) after each layer: the most that positions ≥ j hold together, for any query.
 
@@ -85,7 +81,6 @@ def log_collapse_bound(floors: Layers, position: int, mixing: Layers | None = No
         return np.cumsum(np.log1p(-np.minimum(lost, 1.0) * weights))
 
 
-@typed
 def hops(tokens: int, width: int) -> int:
     """⌈(N − 1)/(w − 1)⌉: layers after which, under a window of `width` w, every token sees all before it.
 
@@ -95,7 +90,6 @@ def hops(tokens: int, width: int) -> int:
     return -(-(whole("tokens", tokens, 1) - 1) // (whole("width", width, 2) - 1))
 
 
-@typed
 def log_window_bound(floor: float, position: int, tokens: int, width: int, depth: int) -> Layers:
     """⌊layers/h⌋·ln(1 − jεʰ) after 1 … `depth` layers: the most that positions ≥ j ≥ 1 hold together.
 
@@ -115,7 +109,6 @@ def log_window_bound(floor: float, position: int, tokens: int, width: int, depth
     return blocks * math.log1p(-share)
 
 
-@typed
 def prefix_share(kernel: Float[np.ndarray, "query key"], length: int) -> Float[np.ndarray, "prefix"]:
     """κ of Theorem 4.3: the least that any query holds of each of the first `length` tokens, at every depth.
 
@@ -160,7 +153,6 @@ class Envelope:
         )
 
 
-@typed
 def log_walks(depth: int, distance: Distances) -> Logarithms:
     """ln C(depth − 1 + d, d): walks of `depth` steps over a distance d in the causal graph (Appendix E).
 
@@ -176,7 +168,6 @@ def log_walks(depth: int, distance: Distances) -> Logarithms:
     return np.concatenate([[0.0], np.cumsum(steps)])[distance]
 
 
-@typed
 def decay_envelope(rate: float, logit_range: float, tokens: int) -> Envelope:
     """Lemma 4.4 for logits z_ij − m(i − j), `rate` m, z within a range I_max − I_min (`logit_range`).
 
@@ -190,7 +181,6 @@ def decay_envelope(rate: float, logit_range: float, tokens: int) -> Envelope:
     return Envelope(-span - float(total), span, rate, rate, power=1)
 
 
-@typed
 def rope_envelope(
     least: Pairs,
     largest: Pairs,

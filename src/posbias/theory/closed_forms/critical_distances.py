@@ -20,7 +20,6 @@ from scipy.optimize import brentq
 from posbias import memory
 from posbias.arguments import non_negative, positive, whole
 from posbias.errors import InvalidValueError
-from posbias.signatures import typed
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.closed_forms.collapse_bounds import log_collapse_bound
 from posbias.theory.closed_forms.residual_bounds import smallest_admitted
@@ -34,7 +33,6 @@ from posbias.theory.rollout.kernel import layer_kernel
 # --- Theorems 4.5 and 4.7, Appendix H: critical distances --------------------------------------------------
 
 
-@typed
 def critical_distance(depth: float, rate: float) -> float:
     """x* = t/(e^m − 1), where C(t+x, x)e^(−mx) is highest under Stirling's approximation (Theorem 4.5).
 
@@ -48,7 +46,6 @@ def critical_distance(depth: float, rate: float) -> float:
     return before * math.exp(-rate) / -math.expm1(-rate)
 
 
-@typed
 def modal_distance(depth: int, rate: float) -> int:
     """⌊x*⌋: the whole distance at which C(t+x, x)e^(−mx) is highest (at x* − 1 too, where x* is whole).
 
@@ -62,7 +59,6 @@ def modal_distance(depth: int, rate: float) -> int:
     return math.floor(found)
 
 
-@typed
 def rope_critical_distance(depth: float, angle: float, rate: float = 1.0) -> float:
     """The root x* of ln(1 + t/x) = 2cθ²x, where Stirling's approximation of C(t+x, x)e^(−cθ²x²) is highest.
 
@@ -86,7 +82,6 @@ def rope_critical_distance(depth: float, angle: float, rate: float = 1.0) -> flo
     return before * math.exp(root)  # type: ignore[arg-type]
 
 
-@typed
 def rope_modal_distance(depth: int, angle: float, rate: float = 1.0) -> int:
     """The whole distance at which C(t+x, x)e^(−cθ²x²) is highest: exact but where two neighbours tie.
 
@@ -101,7 +96,6 @@ def rope_modal_distance(depth: int, angle: float, rate: float = 1.0) -> int:
     return found
 
 
-@typed
 def critical_distance_slopes(depth: float, angle: float, rate: float = 1.0) -> tuple[float, float]:
     """∂x*/∂t > 0 and ∂x*/∂θ < 0 of `rope_critical_distance` for depth > 1: Appendix H with 2cθ² for its 2θ.
 
@@ -114,7 +108,6 @@ def critical_distance_slopes(depth: float, angle: float, rate: float = 1.0) -> t
     return by_depth, -4 * rate * angle * x / (strength + before / (x * (x + before)))
 
 
-@typed
 def drift_distance(logits: Float[np.ndarray, "distance"], depth: int) -> float:
     """Where the rollout of one logit per distance peaks far from the first token, to second order.
 
@@ -149,7 +142,6 @@ class Collapse:
     log_bound: Float[np.ndarray, "step"]
 
 
-@typed
 def collapse(architecture: Architecture, tokens: int, position: int, query: int = -1) -> Collapse:
     """Mass of a position against depth with its bound, ε read off each layer's dense kernel.
 
@@ -190,7 +182,6 @@ class DistanceCurve:
     drift: Float[np.ndarray, "step"]
 
 
-@typed
 def distance_curve(positional: DecayBias | RoPE, depths: Sequence[int], tokens: int) -> DistanceCurve:
     """Critical distances of an attention-only causal network without content, for the last of its tokens.
 

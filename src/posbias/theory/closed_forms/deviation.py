@@ -18,7 +18,6 @@ from jaxtyping import Float, Int
 
 from posbias.arguments import one_of, whole
 from posbias.errors import InvalidValueError
-from posbias.signatures import typed
 from posbias.theory.closed_forms.layernorm import (
     ReadingName,
     isotropic_scores,
@@ -47,7 +46,6 @@ class DeviationCurve:
         return np.abs(self.deviation) > 2.0 * self.se
 
 
-@typed
 def closed_form(
     quantity: QuantityName,
     tokens: int,
@@ -82,7 +80,6 @@ def closed_form(
     return float(scores[-1, 0])
 
 
-@typed
 def deviation_curve(
     quantity: QuantityName,
     found: Mapping[int, tuple[float, float]],

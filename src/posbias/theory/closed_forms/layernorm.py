@@ -25,7 +25,6 @@ from scipy.special import hyp2f1, poch
 from posbias import memory
 from posbias.arguments import one_of, whole
 from posbias.errors import InvalidValueError
-from posbias.signatures import typed
 from posbias.theory.rollout.kernel import masked_softmax
 
 ReadingName = Literal["corrected", "means", "published"]
@@ -40,7 +39,6 @@ NODES = 400
 # --- Definition 1 ------------------------------------------------------------------------------------------
 
 
-@typed
 def recency_margin(scores: Scores) -> float:
     """The least of S_ij − S_ik over i ≥ j > k: positive exactly if the scores show recency bias (Definition 1).
 
@@ -62,7 +60,6 @@ def recency_margin(scores: Scores) -> float:
     return float((seen[:, 1:] - best_before)[causal[:, 1:]].min())
 
 
-@typed
 def exhibits_recency(scores: Scores) -> bool:
     """Whether S_ij > S_ik for all i ≥ j > k (Kim et al. 2026, Definition 1). Raises as `recency_margin`."""
     return recency_margin(scores) > 0.0
@@ -71,7 +68,6 @@ def exhibits_recency(scores: Scores) -> bool:
 # --- the weights of the first layer ------------------------------------------------------------------------
 
 
-@typed
 def fluctuation_factor(dimension: int, anisotropy: float = 0.0) -> float:
     """κ = E[(1 − r²)·e^(√d(r − α))]/(1 − α²): what fluctuation adds to the weight of another token.
 
@@ -89,7 +85,6 @@ def fluctuation_factor(dimension: int, anisotropy: float = 0.0) -> float:
     return float(np.sum(weight * np.exp(lift) / cosh**2))
 
 
-@typed
 def correlation_rule(
     freedom: int, anisotropy: float = 0.0, count: int = NODES
 ) -> tuple[Float[np.ndarray, "node"], Float[np.ndarray, "node"]]:
@@ -117,7 +112,6 @@ def _quadrature(count: int) -> tuple[Float[np.ndarray, "node"], Float[np.ndarray
     return np.polynomial.legendre.leggauss(count)
 
 
-@typed
 def cross_weight(dimension: int, anisotropy: float = 0.0, *, reading: ReadingName = "corrected") -> float:
     """ρ, the weight of another token in units of the token's own, e^√d, before normalisation.
 
@@ -131,7 +125,6 @@ def cross_weight(dimension: int, anisotropy: float = 0.0, *, reading: ReadingNam
     return factor * math.exp(-(1.0 - anisotropy) * math.sqrt(dimension))
 
 
-@typed
 def residual_coefficient(
     dimension: int, anisotropy: float = 0.0, *, residual: bool, reading: ReadingName = "corrected"
 ) -> float:
@@ -147,7 +140,6 @@ def residual_coefficient(
     return 1.0 if reading == "published" else 1.0 / math.sqrt(dimension * (1.0 - anisotropy))
 
 
-@typed
 def normalisers(
     tokens: int, dimension: int, anisotropy: float = 0.0, *, reading: ReadingName = "corrected"
 ) -> Float[np.ndarray, "query"]:
@@ -161,7 +153,6 @@ def normalisers(
 # --- the scores of the second layer ------------------------------------------------------------------------
 
 
-@typed
 def log_key_factors(
     tokens: int,
     dimension: int,
@@ -184,7 +175,6 @@ def log_key_factors(
     return -0.5 * np.log1p(-loss / (1.0 + own) ** 2)
 
 
-@typed
 def key_factors(
     tokens: int,
     dimension: int,
@@ -199,7 +189,6 @@ def key_factors(
     return np.exp(rise) / (math.sqrt(dimension) * (1.0 + own))
 
 
-@typed
 def query_factors(
     tokens: int,
     dimension: int,
@@ -223,7 +212,6 @@ def query_factors(
     return scale * inner * key_factors(tokens, dimension, anisotropy, residual=residual, reading=reading)
 
 
-@typed
 def second_layer_scores(
     tokens: int,
     dimension: int,
@@ -244,7 +232,6 @@ def second_layer_scores(
     return _causal(np.outer(rows, key_factors(tokens, dimension, anisotropy, **common)), math.sqrt(dimension))
 
 
-@typed
 def isotropic_scores(tokens: int, dimension: int, *, reading: ReadingName = "corrected") -> Scores:
     """S⁽²⁾ at α = 0 without residual: Eq. 5, and √d on the diagonal (Theorem 1).
 
@@ -264,7 +251,6 @@ def isotropic_scores(tokens: int, dimension: int, *, reading: ReadingName = "cor
 # --- without LayerNorm, and further layers -----------------------------------------------------------------
 
 
-@typed
 def scores_without_layernorm(tokens: int, dimension: int, *, reading: ReadingName = "corrected") -> Scores:
     """S⁽²⁾ of attention alone at α = 0 (Proposition 1): 1/(√d(e^(1/√d) + i)) for every key before the query.
 
@@ -280,7 +266,6 @@ def scores_without_layernorm(tokens: int, dimension: int, *, reading: ReadingNam
     return _causal(below, unit * (own**2 + position) / (own + position) ** 2)
 
 
-@typed
 def limit_scores(
     depth: int,
     tokens: int,

@@ -30,7 +30,6 @@ from scipy.special import ndtr
 from posbias import memory
 from posbias.arguments import one_of, whole
 from posbias.errors import InvalidValueError
-from posbias.signatures import typed
 from posbias.theory.closed_forms.layernorm import NODES, correlation_rule
 from posbias.theory.closed_forms.quadrature import Column, angles, blocks, lengths
 
@@ -63,7 +62,6 @@ class ExactScores:
     rises: Integral
 
 
-@typed
 def exact_scores(
     tokens: int,
     dimension: int,
@@ -99,7 +97,6 @@ def exact_scores(
     )
 
 
-@typed
 def recency_excess(
     dimension: int,
     anisotropy: float = 0.0,

@@ -20,7 +20,6 @@ from scipy.special import zeta
 from posbias import memory
 from posbias.arguments import non_negative, whole
 from posbias.errors import InvalidValueError
-from posbias.signatures import typed
 from posbias.theory.mixing import Layers, Mixing, PerLayer, PowerDecay
 from posbias.theory.rollout.kernel import Kernel
 
@@ -46,7 +45,6 @@ class Dichotomy:
         return 1.0 - self.retained
 
 
-@typed
 def smallest_admitted(kernel: Kernel, allowed: Bool[np.ndarray, "query key"]) -> float:
     """ε of a kernel: the least weight among the pairs the mask admits.
 
@@ -63,7 +61,6 @@ def smallest_admitted(kernel: Kernel, allowed: Bool[np.ndarray, "query key"]) ->
     return float(kernel[allowed].min())
 
 
-@typed
 def softmax_floor(keys: int, logit_bound: float, positional_range: float = 0.0) -> float:
     """The least softmax weight among `keys` whose content logits lie in ±`logit_bound`: 1/(1 + (keys−1)e^r).
 
@@ -78,7 +75,6 @@ def softmax_floor(keys: int, logit_bound: float, positional_range: float = 0.0) 
     return math.exp(-spread) / (math.exp(-spread) + keys - 1) if keys > 1 else 1.0
 
 
-@typed
 def hidden_state_bound(coefficients: Layers, value_norms: Layers, initial: float) -> Layers:
     """A bound on every token's norm after each layer: initial·Π(1 − λ + λ‖W_V‖).
 
@@ -95,7 +91,6 @@ def hidden_state_bound(coefficients: Layers, value_norms: Layers, initial: float
     return non_negative("initial", initial) * np.cumprod(1.0 - coefficients + coefficients * value_norms)
 
 
-@typed
 def self_bound(coefficients: Layers, floor: float) -> Layers:
     """What every token keeps of itself, at least, after each layer: Π(1 − (1 − ε)λ), Theorem 5.4 (i).
 
@@ -105,7 +100,6 @@ def self_bound(coefficients: Layers, floor: float) -> Layers:
     return np.cumprod(1.0 - (1.0 - _floor(floor)) * _coefficients(coefficients))
 
 
-@typed
 def suffix_bound(coefficients: Layers, floor: float, position: int) -> Layers:
     """The most that positions ≥ j hold together after each layer, for any query: Π(1 − jελ).
 
@@ -120,13 +114,11 @@ def suffix_bound(coefficients: Layers, floor: float, position: int) -> Layers:
     return np.cumprod(1.0 - min(position * floor, 1.0) * _coefficients(coefficients))
 
 
-@typed
 def exponential_bound(coefficients: Layers, floor: float, position: int) -> Layers:
     """exp(−jε Σλ) after each layer: Theorem 5.4 (ii) as printed, with C′ = 1; never below `suffix_bound`."""
     return np.exp(-whole("position", position, 0) * _floor(floor) * np.cumsum(_coefficients(coefficients)))
 
 
-@typed
 def window_bound(coefficients: Layers, floor: float, query: int) -> float:
     """The most that `query` has not yet drawn from the first token, under a window of width ≥ 2.
 
@@ -143,7 +135,6 @@ def window_bound(coefficients: Layers, floor: float, query: int) -> float:
     return float(moved.sum())
 
 
-@typed
 def total_mixing(mixing: Mixing) -> float:
     """Σλ over infinitely many layers: λ₀ζ(β) for a power decay with β > 1, else ∞ (or 0 where λ is 0).
 
@@ -161,7 +152,6 @@ def total_mixing(mixing: Mixing) -> float:
     return math.inf
 
 
-@typed
 def log_product(mixing: Mixing, share: float) -> float:
     """ln Π(1 − share·λ) over infinitely many layers, to about 1e-14 relative; −∞ where the product is zero.
 
@@ -181,7 +171,6 @@ def log_product(mixing: Mixing, share: float) -> float:
     return explicit - float(rest[::-1].sum())
 
 
-@typed
 def dichotomy(mixing: Mixing, floor: float) -> Dichotomy:
     """Theorem 5.4 for a schedule and the floor ε of its kernels under the causal mask (0 < ε ≤ 1).
 
@@ -195,7 +184,6 @@ def dichotomy(mixing: Mixing, floor: float) -> Dichotomy:
     return Dichotomy(collapses=total == math.inf, total=total, retained=retained)
 
 
-@typed
 def average_heads(
     kernels: Float[np.ndarray, "head query key"], weights: Sequence[float] | None = None
 ) -> Kernel:

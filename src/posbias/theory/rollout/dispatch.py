@@ -23,7 +23,6 @@ from posbias.arguments import counted, one_of, position, shortened, whole
 from posbias.errors import InvalidValueError
 from posbias.events import Event, OnEvent
 from posbias.profile import Profile
-from posbias.signatures import typed
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.encodings import DenseLogits
 from posbias.theory.masks.visible import Banded, Split
@@ -42,7 +41,6 @@ LARGEST = 50.0
 """First-column logits and learned sinks beyond this are left to the stream, which takes every row's maximum."""
 
 
-@typed
 def influence(
     architecture: Architecture,
     tokens: int,
@@ -82,7 +80,6 @@ def influence(
     )
 
 
-@typed
 def rollout(
     architecture: Architecture,
     tokens: int,
@@ -110,7 +107,6 @@ def rollout(
     return matrix
 
 
-@typed
 def trajectory(
     architecture: Architecture,
     tokens: int,
