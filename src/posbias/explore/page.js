@@ -77,7 +77,6 @@ const page = (() => {
     views.layers(now, done);
     views.tables(now, curves, state);
     views.words(now, caveats(), state.own ? menu.own.exact : compose.option(menu.encodings, state.encoding).exact);
-    panels.draw(data.panels, state.residual);
     id("file").querySelector("pre").textContent = toml();
     history.replaceState(null, "", keep.link(state, data.begin) === "#" ? location.pathname + location.search
       : keep.link(state, data.begin));

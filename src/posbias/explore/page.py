@@ -16,7 +16,6 @@ from posbias.explore.curves import curves as curve_list
 from posbias.explore.curves import tiny_architectures
 from posbias.explore.kernel import MOST_DENSE, exported, sweeps
 from posbias.explore.menu import MOST_TOKENS, menu, packed
-from posbias.explore.panels import panels
 from posbias.explore.states import mixing_state, state_of
 from posbias.spec import encode
 from posbias.theory.architecture import Architecture
@@ -32,7 +31,6 @@ SCRIPTS = (
     "controls",
     "drawn",
     "views",
-    "panels",
     "away",
     "page",
 )
@@ -107,7 +105,6 @@ def page_data(
         "begin": begin,
         "presets": presets,
         "curves": [*curves, *known],
-        "panels": panels(),
     }
 
 

@@ -10,14 +10,12 @@ from measured import measurement
 
 from posbias.explore.curves import curves
 from posbias.explore.menu import menu
-from posbias.explore.panels import panels
 from posbias.extrapolation import BUNDLED as SMOLLM2
 from posbias.imports import read
 from posbias.measurement import measure
 from posbias.predictors import measured_influence
 from posbias.retrieval import ask, retrieval_job
 from posbias.store import load_measurement, save_json, save_measurement
-from posbias.theory.closed_forms.recency import recency_excess
 
 
 def test_the_command_begins_from_what_is_given(tmp_path):
@@ -131,14 +129,6 @@ def test_curves_that_come_along_are_those_of_the_models_that_come_along():
     assert {one["key"] for one in curves()} == {"smollm2-135m", *bundled}
     for one in curves():
         assert sum(one["mass"]) == pytest.approx(1, abs=1e-4)
-
-
-def test_recency_is_that_of_the_quadrature():
-    kept = panels()["recency"]
-    for residual, d, alpha in ((False, 32, 0.5), (True, 128, 0.9)):
-        row = kept["residual" if residual else "plain"][kept["anisotropies"].index(alpha)]
-        exact = 0.5 + recency_excess(d, alpha, residual=residual).value[1]
-        assert row[kept["dimensions"].index(d)] == pytest.approx(exact, abs=1e-6)
 
 
 @pytest.mark.slow

@@ -13,8 +13,6 @@ from posbias import load_architecture
 from posbias.explore.curves import curves, tiny_architectures
 from posbias.explore.menu import menu
 from posbias.explore.page import page
-from posbias.explore.panels import panels
-from posbias.papers.wu2025.recorded import FOLDER
 from posbias.theory.presets import PRESETS, preset
 from posbias.theory.rollout import influence
 
@@ -239,26 +237,6 @@ def test_a_measurement_is_drawn_beneath(opened, tmp_path):
     assert "<b>toy</b>" in opened.tab.text_content("#profile-legend")
     opened.tab.set_input_files("#measurement", broken)
     opened.tab.wait_for_selector("#measured-said:text('no JSON')")
-
-
-def test_gaps_are_those_of_the_recorded_networks(opened):
-    rows = panels()["gaps"]["rows"]
-    recorded = [cell for path in FOLDER.glob("*.json") if (cell := json.loads(path.read_text()))]
-    pairs = [
-        (one["content"]["gaps"]["first-middle"]["all"]["values"], one["specification"]) for one in recorded
-    ]
-    assert len(rows) == 24
-    for row in rows:
-        (spec,) = (told for gaps, told in pairs if gaps == row["first"])
-        assert spec["network"]["residual"] == row["residual"]
-        assert str(spec["network"]["depth"]) in row["label"]
-    shown = []
-    for word in ("on", "off"):
-        opened.turn(f"#tokens=32&residual={word}")
-        shown.append(opened.tab.text_content("#gaps-numbers tbody"))
-        told = [one for one in rows if one["residual"] is (word == "on")]
-        assert all(f"{gap:.3f}"[:5] in shown[-1] for row in told for gap in row["first"] if gap > 0.01)
-    assert shown[0] != shown[1]
 
 
 def test_pictures_are_saved(opened, tmp_path):
