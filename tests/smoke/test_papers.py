@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from posbias.papers.readings import compare_readings
+
 PAPERS = {"wu2025", "herasimchyk2026", "kim2026"}
 
 
@@ -51,9 +53,13 @@ def test_every_statement(answered):
     assert {one["source"] for one in statements} == PAPERS
 
 
-def test_a_printed_number_and_the_right_one(answered):
-    (reading,) = answered("paper", "readings", "kim2026/eq-42")["readings"]
-    assert reading["published"]["value"] != reading["corrected"]["value"]
+def test_a_printed_number_and_the_right_one():
+    """Kim et al. 2026, Eq. 42 at d = 64, α = .5 with residual: 1.032 with the printed γ, 1.060 is right."""
+    (reading,) = compare_readings("kim2026/eq-42")
+    assert (reading.published.value, reading.corrected.value) == (
+        pytest.approx(1.032, abs=1e-3),
+        pytest.approx(1.060, abs=6e-3),
+    )
 
 
 def test_missing_cells_and_time_before_a_long_run(answered):

@@ -146,7 +146,6 @@ LINES = {
     "paper herasimchyk2026": ("matplotlib", "torch"),
     "paper kim2026 fig1": ("matplotlib",),
     "paper kim2026 trained": ("matplotlib", "torch"),
-    "paper readings kim2026/eq-42": (),
     "paper wu2025": ("matplotlib", "torch"),
     "verify kim-theorem-1 --effort 2": (),
     "presets": (),

@@ -7,5 +7,5 @@ paper = App(
 )
 for name in ("all", "list"):
     paper.command(f"posbias.cli.paper.{name}:{name}_", name=name)
-for name in ("claims", "encodings", "herasimchyk2026", "kim2026", "readings", "wu2025"):
+for name in ("claims", "encodings", "herasimchyk2026", "kim2026", "wu2025"):
     paper.command(f"posbias.cli.paper.{name}:{name}", name=name)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from posbias.cli import options as shared
-from posbias.cli.output import answer_with, log
+from posbias.cli.output import answer_with, log, progress
 from posbias.cli.paper.claims import by_paper, make_missing, refuse_failures
-from posbias.cli.paper.readings import comparisons
 from posbias.tables import table
 
 if TYPE_CHECKING:
@@ -75,12 +74,13 @@ def all_(*, options: Options = Options()) -> None:
 
 def _page(out: Path, judged: "Sequence[Judged]", configs: Path | None) -> Path:
     """Everything as one page."""
-    from posbias.papers.readings import ERRATA
+    from posbias.papers.readings import ERRATA, compare_readings
     from posbias.papers.registry import STUDIES
     from posbias.reports.papers import write_page
 
     log.info("computing both readings, and writing the page …")
-    compared = comparisons((), out, configs)
+    with progress() as on_event:
+        compared = compare_readings(results=out, configs=configs, on_event=on_event)
     return write_page(
         out, out / "papers.html", claims=judged, readings=compared, errata=ERRATA, studies=STUDIES
     )
