@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from command import called
+from project import ROOT
 from reference import FILE, SECTIONS, computed
 
 KEPT = json.loads(FILE.read_text())
@@ -27,3 +29,22 @@ def test_numbers_are_those_of_the_reference(section):
         key: (found[key], kept[key]) for key in kept if found[key] != close(kept[key], SECTIONS[section][1])
     }
     assert not wrong
+
+
+@pytest.mark.slow
+def test_claims_of_the_papers_are_judged_as_on_the_published_page(tmp_path):
+    """From records: Kim et al. at the paper's effort, Herasimchyk et al. at the quick one, Wu et al.'s networks."""
+    for paper in ("kim2026", "herasimchyk2026"):
+        (tmp_path / paper).mkdir()
+        records = json.loads((ROOT / "src/posbias/papers" / paper / "records.json").read_text())
+        for name, record in records.items():
+            (tmp_path / paper / f"{name}.json").write_text(json.dumps(record))
+    found = json.loads(called("paper", "claims", "--out", tmp_path, "--json").stdout)["claims"]
+    claims = {one["id"]: one for one in found if one["provenance"] == "paper" and not one["alias_of"]}
+    assert claims.keys() == KEPT["claims"].keys()
+    for key, (verdict, number, error, effort, *about) in KEPT["claims"].items():
+        claim = claims[key]
+        assert [claim["place"], claim["strength"], claim["scope"]] == about, key
+        assert claim["verdict"] == verdict, key
+        if claim["effort"] == effort:
+            assert [claim["number"], claim["se"]] == [close(number, 1e-9), close(error, 1e-9)], key

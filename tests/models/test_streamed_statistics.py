@@ -16,7 +16,7 @@ from tiny import tiny_model
 
 from posbias import sinks
 from posbias.errors import InvalidValueError
-from posbias.measurement.accumulate import EVEN, HALVED, State, merged
+from posbias.measurement.accumulate import State, merged
 from posbias.measurement.capture.forward import SeenLayer
 from posbias.measurement.capture.scores import Factored, Given
 from posbias.measurement.job import Request
@@ -275,20 +275,6 @@ def test_means_over_even_prompts_are_kept_beside_those_over_all():
         np.testing.assert_allclose(mean, direct, rtol=1e-12, atol=1e-14, err_msg=name)
         np.testing.assert_allclose(parts.even()[name], direct, rtol=1e-12, atol=1e-14, err_msg=name)
     assert state_of([0, 2]).even() == state_of([3]).even() == {}
-
-
-def test_a_checkpoint_without_halves_never_gets_some_of_its_own():
-    """Prompts of version 0.1.0 had none: a mean over the even ones since would not be over all even ones."""
-    older = state_of([0, 1])
-    older = State(
-        2,
-        {name: mean for name, mean in older.means.items() if name not in {one + EVEN for one in HALVED}},
-        older.rows,
-        2.0,
-    )
-    assert "content_mean" not in state_of([2, 3], older).even()
-    assert "content_mean" not in merged([state_of([2, 3]), older]).even()
-    assert "content_mean" in state_of([2, 3]).even()
 
 
 def test_an_earlier_state_stays_as_it_was():

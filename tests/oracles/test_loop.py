@@ -284,11 +284,6 @@ def test_what_cannot_be_trained_on_is_refused(wrong, said):
         train(BASE, **wrong)
 
 
-def test_what_is_no_longer_drawn_is_refused():
-    with pytest.raises(InvalidValueError, match=r"draws: 'generators' given, those of posbias 0\.1"):
-        train(dataclasses.replace(BASE, draws="generators"))
-
-
 @pytest.mark.parametrize("precision", ["tf32", "bfloat16"])
 def test_a_precision_is_refused_or_nearly_the_same(precision):
     if precision not in precisions("cpu"):

@@ -400,8 +400,8 @@ def test_another_schema_version_is_one_line(here, capsys):
         answer = capsys.readouterr()
         assert (ended.value.code, answer.out) == (2, "")
         assert answer.err == (
-            "posbias: results/studies/dimension/study.json: schema version 9, this posbias reads and writes 2; "
-            "another file or folder needed\n"
+            "posbias: results/studies/dimension/study.json: schema version 9, this posbias reads and writes 2"
+            "\n"
         )
 
 
