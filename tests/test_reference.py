@@ -33,7 +33,7 @@ def test_numbers_are_those_of_the_reference(section):
 
 @pytest.mark.slow
 def test_claims_of_the_papers_are_judged_as_on_the_published_page(tmp_path):
-    """From records: Kim et al. at the paper's effort, Herasimchyk et al. at the quick one, Wu et al.'s networks."""
+    """From records: Kim et al. at the paper's effort, Herasimchyk et al. at the quick one, Wu et al. trained."""
     for paper in ("kim2026", "herasimchyk2026"):
         (tmp_path / paper).mkdir()
         records = json.loads((ROOT / "src/posbias/papers" / paper / "records.json").read_text())
