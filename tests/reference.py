@@ -274,7 +274,9 @@ if __name__ == "__main__":
         kept[name] = computed(name)
     lines = [
         f'"{name}": {{\n'
-        + ",\n".join(f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in kept[name].items())
+        + ",\n".join(
+            f"{json.dumps(key)}: {json.dumps(held, ensure_ascii=False)}" for key, held in kept[name].items()
+        )
         + "\n}"
         for name in kept
     ]

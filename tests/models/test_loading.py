@@ -419,21 +419,6 @@ def test_a_gguf_file_loads_as_the_model_it_holds(tmp_path, ids):
     assert f"{path} could not be loaded: " in refusal(ModelError, path)
 
 
-@pytest.mark.parametrize(
-    ("layers", "says"),
-    [(300, "says 300 layers and holds "), (2**31, "says 2147483648 layers, at most 100,000")],
-)
-def test_layers_that_the_files_cannot_hold_are_refused_before_they_are_built(layers, says, folder, tmp_path):
-    path = write_gguf(llama(), tmp_path / "deep.gguf")
-    content, key = path.read_bytes(), b"llama.block_count"
-    place = content.index(key) + len(key) + 4
-    path.write_bytes(content[:place] + layers.to_bytes(4, "little") + content[place + 4 :])
-    assert says in refusal(ModelError, path)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": layers}))
-    assert says in refusal(ModelError, folder)
-
-
 def test_a_tokenizer_that_makes_rust_panic_is_one_line(tmp_path):
     path = write_gguf(llama(), tmp_path / "odd.gguf", merge="! !")
     assert f"{path} could not be loaded: " in refusal(ModelError, path)

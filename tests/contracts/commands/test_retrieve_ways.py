@@ -78,7 +78,7 @@ def test_templates_and_system_messages_are_held_against_the_first_on_the_same_tr
         assert posbias.read(one["folder"]).mass.tolist() == [
             place["accuracy"]["value"] for place in one["curves"][0]["positions"]
         ]
-    with pytest.raises(PosbiasError, match="several ways to ask given"):
+    with pytest.raises(PosbiasError, match="expected the folder of one way to ask, got 'several ways'"):
         posbias.read("results/model-ways-keys")
 
 
