@@ -267,7 +267,6 @@ def test_defaults_of_transformers_agree(name, model_type):
         ("bloom-7b", r"preset: 'bloom-7b' given, .*; did you mean 'bloom-7b1'\?"),
         ("GPT2-XL", r"did you mean 'gpt2-xl'\?"),
         ("", r"preset: '' given, a name of `posbias presets` needed$"),
-        (None, r"name: None given"),
     ],
 )
 def test_an_unknown_name_is_answered_with_the_nearest(name, words):

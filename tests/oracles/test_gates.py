@@ -89,7 +89,6 @@ def test_lambda_that_has_the_gates_in_it_stays():
         (Architecture(2, (Layer(heads=3),), ConstantMixing(0.5)), [0.5, 0.5], "gates: 2 given, one or 3"),
         (Architecture(2, mixing=ConstantMixing(0.5)), [-0.5], r"gates: \(-0.5,\) given at λ = 0.5"),
         (Architecture(2, mixing=AttentionOnly()), [0.0], "not all 0 needed"),
-        (Architecture(2, mixing=ConstantMixing(0.5)), [0.5, [0.5]], "a list .a number each. or a list"),
         (Architecture(2, mixing=ConstantMixing(0.5)), [], "gates: none given"),
         (Architecture(2), [0.5], "in_mixing: False given, and λ is assumed"),
         (

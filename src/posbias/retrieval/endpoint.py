@@ -19,7 +19,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from posbias.arguments import positive, shortened, whole
+from posbias.arguments import one_of, positive, shortened, whole
 from posbias.errors import InvalidValueError, ModelError
 from posbias.retrieval.scoring import CutOff
 
@@ -94,6 +94,7 @@ class Endpoint:
             raise InvalidValueError(
                 f"endpoint: {shortened(self.url)} given, an address such as http://localhost:8000/v1 needed"
             )
+        one_of("api", self.api, ("chat", "completion"))
         if not self.model:
             raise InvalidValueError("model: '' given, the name of a model of the server needed")
         if self.system is not None and self.api != "chat":

@@ -89,7 +89,7 @@ def test_it_is_drawn_and_told_in_a_table(capsys, tmp_path):
         (
             DECAY.replace('{kind = "decay", rate = 0.4}', '{kind = "alibi"}'),
             [],
-            "a DecayBias or a RoPE needed",
+            "DecayBias or RoPE with one pair and phase 0 needed",
         ),
     ],
 )
