@@ -171,7 +171,8 @@ class _Run:
         self._looked = time.monotonic()
         news: list[tuple[int, int, Event | Words]] = []
         with contextlib.suppress(self._ray.exceptions.RayError):
-            news = self._ray.get(self._mailbox.take.remote(), timeout=PAUSE)
+            # not shorter: what a late answer holds would be lost, the mailbox has given it away
+            news = self._ray.get(self._mailbox.take.remote(), timeout=PATIENCE)
         running = set(self._pending.values())
         for number, attempt, told in news:
             if (number, attempt) in running:
