@@ -25,8 +25,9 @@ from posbias.arguments import one_of
 from posbias.curves import at_shares
 from posbias.errors import InvalidValueError
 from posbias.extrapolation_trials import Calibration, nearest_trial, won_up_to
-from posbias.predictors import PREDICTORS, measured_influence, measured_mixing, prediction
+from posbias.predictors import PREDICTORS, measured_mixing, prediction
 from posbias.profile import Profile
+from posbias.profile_files import measured_influence
 from posbias.theory.architecture import Architecture
 from posbias.theory.encodings import NeedsMeasurement
 from posbias.theory.huggingface_rope import rope_words

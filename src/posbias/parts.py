@@ -11,15 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Float
 
-from posbias.predictors import (
-    averaged,
-    by_distance,
-    last_row,
-    measured_influence,
-    measured_mixing,
-    predictions,
-)
+from posbias.predictors import averaged, by_distance, last_row, measured_mixing, predictions
 from posbias.profile import Profile, uniform
+from posbias.profile_files import measured_influence
 from posbias.theory.rollout.kernel import push
 
 if TYPE_CHECKING:

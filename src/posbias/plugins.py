@@ -1,4 +1,4 @@
-"""Model families that other packages bring, by the entry points `posbias.families`.
+"""What other packages bring, by entry points: model families, models, verbs of studies, commands.
 
     # pyproject.toml of another package
     [project.entry-points."posbias.families"]
@@ -34,32 +34,43 @@ class ModelFamily:
     package: str = ""
 
 
-def names() -> dict[str, str]:
-    """The families that packages bring → the package, none of them loaded."""
-    return {entry.name: _package(entry) for entry in entry_points(group=GROUP)}
+def names(group: str = GROUP) -> dict[str, str]:
+    """The names that packages bring to a group → the package, none of them loaded."""
+    return {entry.name: _package(entry) for entry in entry_points(group=group)}
 
 
-def family(name: str) -> ModelFamily | None:
-    """What a package says of a family; None where none brings it.
+def load(group: str, name: str) -> Any:
+    """What a package brings to a group under a name.
 
     Raises `PluginError`, naming the package, where its object cannot be loaded, and where two packages bring one
     name.
     """
-    entries = entry_points(group=GROUP, name=name)
-    found = list({(_package(entry), entry.value): entry for entry in entries}.values())
-    if not found:
-        return None
-    if len(found) > 1:
-        raise PluginError(f"model_type: {name!r} is brought by {_listed(map(_package, found))}, one needed")
-    [entry] = found
-    package = _package(entry)
+    entry = _entry(group, name)
     try:
-        made = entry.load()
+        return entry.load()
     except Exception as error:  # whatever a package raises when it is imported
-        raise failed(package, f"the entry point {name} = {entry.value} cannot be loaded", error) from error
+        where = f"the entry point {name} = {entry.value} cannot be loaded"
+        raise failed(_package(entry), where, error) from error
+
+
+def family(name: str) -> ModelFamily | None:
+    """What a package says of a family; None where none brings it. Raises as `load`."""
+    if name not in names():
+        return None
+    made = load(GROUP, name)
     if not isinstance(made, ModelFamily):
         made = ModelFamily(made)
-    return ModelFamily(made.read, made.capture, package)
+    return ModelFamily(made.read, made.capture, _package(_entry(GROUP, name)))
+
+
+def _entry(group: str, name: str) -> EntryPoint:
+    """The one entry point of a name."""
+    entries = entry_points(group=group, name=name)
+    found = list({(_package(entry), entry.value): entry for entry in entries}.values())
+    if len(found) != 1:
+        what = "model_type" if group == GROUP else group
+        raise PluginError(f"{what}: {name!r} is brought by {_listed(map(_package, found))}, one needed")
+    return found[0]
 
 
 def failed(package: str, what: str, error: Exception | None = None) -> PluginError:

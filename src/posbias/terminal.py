@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from posbias.comparison import Agreement, Comparison, Score
     from posbias.profile import Profile
     from posbias.simulation import RecencyResult, VariantResult
-    from posbias.verify import Finding
 
 
 def describe(profile: "Profile") -> list[str]:
@@ -241,37 +240,6 @@ def describe_map(
         f"{_flattest_under([one for _, _, one in places], flattest)}",
         *_unsure(flattest),
     ]
-
-
-def findings_table(findings: "list[Finding]") -> list[str]:
-    """What trying the statements gave: a line each, then notes, and the counterexample to each that fails."""
-    rows, notes = [], []
-    for finding in findings:
-        row = finding.as_dict()
-        name, trial = f"{row['source']} {row['statement']}", [str(row["instances"]), f"{row['slack']:.2g}"]
-        if finding.asserted:
-            rows.append([f"{row['source']} {finding.statement.name}", finding.asserted, *trial])
-        rows.append([name, finding.mark, *trial])
-        notes += [f"{name}: {row['note']}"] if row["note"] else []
-        notes += _counterexample(finding)
-    marks = [row[1] for row in rows]
-    counts = "; ".join(f"{marks.count(mark)} {mark}" for mark in dict.fromkeys(marks))
-    lines = table(["statement", "verdict", "instances", "slack"], rows)
-    return [*lines, "", counts, *(["", *notes] if notes else [])]
-
-
-def _counterexample(finding: "Finding") -> list[str]:
-    """The true value, the printed bound and the matrix that refute the printed claim, if it fails."""
-    if (found := finding.compared) is None:
-        return []
-    said = f"  counterexample: true value {found.value:.4g}, printed bound {found.bound:.4g}"
-    if found.matrix is None:
-        return [said]
-    if found.matrix.shape[-1] > COLUMNS:
-        return [f"{said}, in a matrix of {' × '.join(map(str, found.matrix.shape))} (--json prints it)"]
-    rows = [[f"{number:.3g}" for number in row] for row in found.matrix]
-    width = max(len(number) for row in rows for number in row)
-    return [f"{said}, in", *("    " + "  ".join(number.rjust(width) for number in row) for row in rows)]
 
 
 def _three_digits(score: float) -> str:

@@ -147,7 +147,7 @@ def _published(architecture: Any) -> Any:
 def _measured(path: str) -> Any:
     """λ of a measurement: the mean over its prompts, with their length."""
     from posbias.predictors import measured_mixing
-    from posbias.store import load_measurement
+    from posbias.store.measurements import load_measurement
     from posbias.theory.mixing import MeasuredMixing
 
     measurement = load_measurement(path, needs=("mixing",))

@@ -87,8 +87,7 @@ def _begin(given: str | None) -> tuple[Any, int | None, dict[str, Any] | None]:
     if (retrieval := _retrieval_in(path)) is not None:
         return _of_retrieval(retrieval)
     if path.suffix == ".nc":
-        from posbias.store import load_measurement
-        from posbias.store.measurements import RETRIEVAL
+        from posbias.store.measurements import RETRIEVAL, load_measurement
 
         try:
             return _of_dataset(load_measurement(path, needs=("influence", "mixing")), path)
@@ -153,7 +152,8 @@ def write_beside(found: "xr.Dataset", file: Path, out: Path) -> Path | None:
 
 def _of_dataset(found: "xr.Dataset", file: Path) -> tuple[Any, int, dict[str, Any]]:
     """What `_begin` finds in a measurement."""
-    from posbias.predictors import measured_influence, measured_mixing
+    from posbias.predictors import measured_mixing
+    from posbias.profile_files import measured_influence
 
     mass, mixing = measured_influence(found).mass.tolist(), measured_mixing(found).tolist()
     about = {name: found.attrs[name] for name in ("model", "positional", "heads") if name in found.attrs}

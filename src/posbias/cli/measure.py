@@ -111,7 +111,8 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
     if finished is None:
         return
     measurement, written = finished
-    from posbias.predictors import measured_influence, measured_mixing
+    from posbias.predictors import measured_mixing
+    from posbias.profile_files import measured_influence
 
     profile = measured_influence(measurement)
     answer = {
@@ -162,7 +163,7 @@ def measured(
     _check(model, job)
     from posbias import measurement as measuring
     from posbias.measurement.sharing import group
-    from posbias.store import load_measurement, save_measurement
+    from posbias.store.measurements import load_measurement, save_measurement
 
     files = JobFiles("measurement.nc", load_measurement, save_measurement, "measured", "measures")
     with group() as processes:

@@ -204,11 +204,11 @@ Model = Annotated[
         help="A name that `posbias models` lists, a model folder, a .gguf file, or the id of a model on a hub."
     ),
 ]
-StudyName = Annotated[str, Parameter(help="The study's file, or the name of a paper's study.")]
+StudyName = Annotated[str, Parameter(help="The study's file (TOML, YAML or JSON).")]
 StudyOut = Annotated[
     Out | None,
     Parameter(
-        help="The folder of results. Default: results/studies/NAME, after the file; results for a paper's study."
+        help="The folder of results. Default: results/studies/NAME, after the file."
     ),
 ]
 Configs = Annotated[

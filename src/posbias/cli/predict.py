@@ -133,7 +133,7 @@ class _Case:
 
     def answer(self, profile: Any) -> dict[str, Any]:
         """The prediction, ready for JSON."""
-        from posbias.predictors import profile_as_dict
+        from posbias.profile_files import profile_as_dict
 
         how = {name: profile.attrs[name] for name in ("exact", "method")}
         return profile_as_dict(profile) | self.about(assumes="calibration" not in profile.attrs) | how
@@ -224,7 +224,7 @@ def _calibration(options: Options) -> Any:
     if taken := [name for name, value in others.items() if value is not None]:
         raise InvalidValueError(f"{taken[0]}: given together with --calibrate, which has its own")
     from posbias.extrapolation import BUNDLED
-    from posbias.store import load_measurement
+    from posbias.store.measurements import load_measurement
 
     named = options.calibrate == BUNDLED.stem
     if not named and not options.calibrate.endswith(".nc"):
@@ -247,7 +247,7 @@ def _critical(cases: Sequence[_Case], options: Options) -> None:
 
 def _varied(case: _Case, options: Options) -> None:
     """Answer with a profile for every value of a quantity, or after every layer."""
-    from posbias.predictors import profile_as_dict
+    from posbias.profile_files import profile_as_dict
     from posbias.theory import variation
     from posbias.theory.rollout.dispatch import trajectory
 

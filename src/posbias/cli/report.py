@@ -133,7 +133,7 @@ def _report_profile(path: Path, options: Options) -> None:
 def _measurement(source: str, options: Options) -> "tuple[xr.Dataset, Path, Path] | None":
     """The measurement, its file and the report's folder; None in all processes but the first."""
     if source.endswith(".nc"):
-        from posbias.store import load_measurement
+        from posbias.store.measurements import load_measurement
 
         shared.refuse_beside_file(options, ("seed", "out", "json"), "measurement")
         file = Path(source)

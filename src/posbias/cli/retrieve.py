@@ -105,7 +105,7 @@ def retrieve(model: str | None = None, *, options: Options = Options()) -> None:
         need("torch", "xarray", work="asking a model", extra="measure")
     need("matplotlib", work="the curve", extra="report")
     from posbias.retrieval.statistics import retrieval_curve
-    from posbias.store import load_measurement
+    from posbias.store.measurements import load_measurement
 
     beside = None if options.measurement is None else load_measurement(options.measurement)
     retrieval, file, folder = (_finished if finished else _asked)(model, options, beside)
@@ -117,7 +117,7 @@ def retrieve(model: str | None = None, *, options: Options = Options()) -> None:
 
 def _finished(source: str, options: Options, beside: "xr.Dataset | None") -> "tuple[xr.Dataset, Path, Path]":
     """A finished retrieval, its file and the folder for its pictures."""
-    from posbias.store import load_retrieval
+    from posbias.store.measurements import load_retrieval
 
     shared.refuse_beside_file(options, ("measurement", "out", "json", "equivalence"), "retrieval")
     retrieval = load_retrieval(source)
@@ -133,7 +133,7 @@ def _asked(model: str, options: Options, beside: "xr.Dataset | None") -> "tuple[
     from posbias.measurement.retrieval import retrieve as ask
     from posbias.measurement.sharing import Group
     from posbias.retrieval.job import check_text
-    from posbias.store import load_retrieval, save_retrieval
+    from posbias.store.measurements import load_retrieval, save_retrieval
 
     names = ("pairs", "length", "wording", "positions", "prompts", "seed")
     job = retrieval_job(options.task, **{name: getattr(options, name) for name in names})
@@ -169,8 +169,8 @@ def _draw(curve: "RetrievalCurve", folder: Path, beside: "xr.Dataset | None") ->
 
     measured, others = None, None
     if beside is not None:
-        from posbias.predictors import measured_influence
         from posbias.profile import Profile
+        from posbias.profile_files import measured_influence
 
         measured = measured_influence(beside)
         if "rollout_energy" in beside:

@@ -1,14 +1,18 @@
 """`posbias verify`: the papers' numbered statements, tried."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, progress
 from posbias.files import need_writable
-from posbias.terminal import findings_table
+from posbias.tables import table
+from posbias.terminal import COLUMNS
+
+if TYPE_CHECKING:
+    from posbias.verify import Finding
 
 INSTANCES = {"quick": 200, "full": 1000}
 
@@ -62,3 +66,34 @@ def verify(*statements: str, options: Options = Options()) -> None:
     answer_with(
         "verify/1", answer, lambda: [*findings_table(findings), "", f"table: {file}"], options.json, file
     )
+
+
+def findings_table(findings: "list[Finding]") -> list[str]:
+    """What trying the statements gave: a line each, then notes, and the counterexample to each that fails."""
+    rows, notes = [], []
+    for finding in findings:
+        row = finding.as_dict()
+        name, trial = f"{row['source']} {row['statement']}", [str(row["instances"]), f"{row['slack']:.2g}"]
+        if finding.asserted:
+            rows.append([f"{row['source']} {finding.statement.name}", finding.asserted, *trial])
+        rows.append([name, finding.mark, *trial])
+        notes += [f"{name}: {row['note']}"] if row["note"] else []
+        notes += _counterexample(finding)
+    marks = [row[1] for row in rows]
+    counts = "; ".join(f"{marks.count(mark)} {mark}" for mark in dict.fromkeys(marks))
+    lines = table(["statement", "verdict", "instances", "slack"], rows)
+    return [*lines, "", counts, *(["", *notes] if notes else [])]
+
+
+def _counterexample(finding: "Finding") -> list[str]:
+    """The true value, the printed bound and the matrix that refute the printed claim, if it fails."""
+    if (found := finding.compared) is None:
+        return []
+    said = f"  counterexample: true value {found.value:.4g}, printed bound {found.bound:.4g}"
+    if found.matrix is None:
+        return [said]
+    if found.matrix.shape[-1] > COLUMNS:
+        return [f"{said}, in a matrix of {' × '.join(map(str, found.matrix.shape))} (--json prints it)"]
+    rows = [[f"{number:.3g}" for number in row] for row in found.matrix]
+    width = max(len(number) for row in rows for number in row)
+    return [f"{said}, in", *("    " + "  ".join(number.rjust(width) for number in row) for row in rows)]

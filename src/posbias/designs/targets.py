@@ -19,8 +19,8 @@ from jaxtyping import Float
 from posbias.arguments import shortened, whole
 from posbias.curves import at_shares, wasserstein
 from posbias.errors import InvalidValueError, nearest
-from posbias.predictors import load_profile
 from posbias.profile import Profile, uniform
+from posbias.profile_files import load_profile
 from posbias.theory.configs import read_architecture
 from posbias.theory.prediction import predict
 

@@ -21,10 +21,9 @@ from posbias.imports import arrays, asked, attributions, positions, prompts
 from posbias.imports.columns import ANY, NAMES, RATES, WORDS, Choice, Curves, Format, having, undecided
 from posbias.imports.trials import listed, of_rows
 from posbias.input_files import read_text
-from posbias.predictors import influence_in, load_profile
 from posbias.profile import Profile
-from posbias.store import load_retrieval
-from posbias.store.measurements import RETRIEVAL
+from posbias.profile_files import influence_in, load_profile
+from posbias.store.measurements import RETRIEVAL, load_retrieval
 
 __all__ = ["FORMATS", "Format", "format_of", "read", "read_curves", "read_one", "recognised"]
 

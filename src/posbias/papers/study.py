@@ -153,7 +153,7 @@ class Study:
     def command(self) -> str:
         """What makes it."""
         if self.paper == OURS:
-            return f"posbias study run {self.key}"
+            return f"posbias paper run {self.key}"
         return f"posbias paper {self.paper} {self.name} {self.options}".rstrip()
 
     @property

@@ -64,7 +64,8 @@ def write_report(
     from posbias.comparison import compare_all
     from posbias.held_out import folds
     from posbias.plots import picture_bytes
-    from posbias.predictors import measured_influence, predictions
+    from posbias.predictors import predictions
+    from posbias.profile_files import measured_influence
     from posbias.reports.answer import answers
     from posbias.reports.evidence import Findings
     from posbias.reports.figures import illustrations

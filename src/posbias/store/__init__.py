@@ -7,7 +7,6 @@ and read, `Store` a folder of finished cells, `Checkpoint` one unfinished comput
 from posbias.store.checkpoint import Checkpoint
 from posbias.store.header import Header, versions_here
 from posbias.store.json_files import JsonCodec, dump_json, parse_json, save_json, undamaged
-from posbias.store.measurements import load_measurement, load_retrieval, save_measurement, save_retrieval
 from posbias.store.netcdf_files import NetCDFCodec, need_xarray, open_netcdf
 from posbias.store.pieces import remove_pieces
 from posbias.store.store import Codec, Store, Stored, StoredCell, set_aside
@@ -25,16 +24,12 @@ __all__ = [
     "StoredCell",
     "Tensors",
     "dump_json",
-    "load_measurement",
-    "load_retrieval",
     "need_xarray",
     "open_netcdf",
     "open_tensors",
     "parse_json",
     "remove_pieces",
     "save_json",
-    "save_measurement",
-    "save_retrieval",
     "set_aside",
     "undamaged",
     "versions_here",

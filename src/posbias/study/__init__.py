@@ -17,7 +17,7 @@ from posbias.study.records import Record, load_record
 from posbias.study.running import Outcome, StudyError, run_study, status
 from posbias.study.tables import csv_text, rows
 from posbias.study.value import Cell, Study, read_study, study
-from posbias.study.verbs import VERBS, Measure, Predict, Simulate, Train, Verify
+from posbias.study.verbs import VERBS, Measure, Predict, Simulate, Train
 
 __all__ = [
     "VERBS",
@@ -32,7 +32,6 @@ __all__ = [
     "Study",
     "StudyError",
     "Train",
-    "Verify",
     "csv_text",
     "judge",
     "load_record",

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,13 +19,12 @@ import numpy as np
 from posbias.events import OnEvent
 from posbias.store import versions_here
 from posbias.study.quantities import Quantities, estimated, quantity
-from posbias.study.verbs import Found, Measure, Predict, Simulate, Train, Verify, decode_verb
+from posbias.study.verbs import Found, Measure, Predict, Simulate, Train, decode_verb
 from posbias.threads import torch_threads
 
 if TYPE_CHECKING:
     from posbias.agreement import Score
     from posbias.profile import Profile
-    from posbias.verify import Trial
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,8 @@ def perform(
     """
     verb = decode_verb(spec)
     began, used = time.monotonic(), time.process_time()
-    quantities, about = _PERFORM[type(verb)](verb, seed, cores, on_event or (lambda event: None))
+    perform_it = partial(_PERFORM[type(verb)], verb) if type(verb) in _PERFORM else verb.perform
+    quantities, about = perform_it(seed, cores, on_event or (lambda event: None))
     cost = {
         "seconds": time.monotonic() - began,
         "cpu_seconds": time.process_time() - used,
@@ -168,7 +169,8 @@ def measure(verb: Measure, seed: int, cores: int, on_event: OnEvent) -> Found:
     from posbias.comparison import compare_all
     from posbias.measurement import for_length, load_model
     from posbias.measurement import measure as measure_model
-    from posbias.predictors import measured_influence, predictions
+    from posbias.predictors import predictions
+    from posbias.profile_files import measured_influence
 
     with torch_threads(cores):
         loaded = for_length(load_model(verb.model, dtype=verb.dtype, device=verb.device), verb.tokens)
@@ -198,24 +200,6 @@ def measure(verb: Measure, seed: int, cores: int, on_event: OnEvent) -> Found:
     }
 
 
-def verify(verb: Verify, seed: int, cores: int, on_event: OnEvent) -> Found:
-    """The least slack of a statement over the instances drawn, as printed and as amended."""
-    from posbias.verify import STATEMENTS, select
-    from posbias.verify import verify as try_all
-
-    (finding,) = try_all(select(STATEMENTS, [verb.statement]), instances=verb.instances, seed=seed)
-    found = _tried(finding.as_printed) | {"instances": quantity(finding.as_printed.instances)}
-    amended = {f"amended_{name}": one for name, one in _tried(finding.corrected).items()}
-    about = {"verdict": finding.verdict, "statement": finding.statement.name, "note": finding.statement.note}
-    return found | amended, about
-
-
-def _tried(trial: "Trial | None") -> Quantities:
-    if trial is None:
-        return {"slack": quantity(math.nan), "holds": quantity(math.nan)}
-    return {"slack": quantity(trial.slack), "holds": quantity(trial.survived)}
-
-
 def _over_prompts(values: np.ndarray) -> dict[str, Any]:
     """The mean over prompts with its standard error."""
     count = len(values)
@@ -233,5 +217,4 @@ _PERFORM: dict[type, Any] = {
     Simulate: simulate,
     Train: train,
     Measure: measure,
-    Verify: verify,
 }

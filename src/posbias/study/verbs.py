@@ -4,17 +4,18 @@
     decode_verb({"kind": "simulate", "model": {"dimension": 16}})        # as a file has it
 
 A verb says which quantities it finds before it is performed (`lengths`); `performing` finds them from a seed.
-Nothing heavy is loaded for making one, but that a training is checked by torch's own side. A union is the only
-registry: another verb is another class in it.
+Nothing heavy is loaded for making one, but that a training is checked by torch's own side. A further verb is a
+class like these with a method `perform(seed, cores, on_event)`, named by an entry point of the group `posbias.verbs`.
 """
 
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
+from posbias import plugins
 from posbias.arguments import shortened
 from posbias.errors import InvalidValueError, nearest
 from posbias.simulation.model import RecencyModel
@@ -190,41 +191,9 @@ class Measure:
         return single | {"profile": self.tokens, "mixing": None}
 
 
-@value
-class Verify:
-    """Try a numbered statement of the papers on so many random and adversarial instances.
-
-    `statement` is a key of `posbias verify`, such as wu-4.1. The least slack is exact for the instances drawn; the
-    seed draws them. Raises `InvalidValueError` for an unknown statement.
-    """
-
-    statement: str
-    instances: Count = 200
-    kind: Literal["verify"] = tag(default="verify")
-
-    main = ("holds", "slack", "amended_holds", "amended_slack")
-    packages = ("scipy",)
-    draws = True
-
-    def __post_init__(self):
-        from posbias.verify import STATEMENTS
-
-        keys = [one.key for one in STATEMENTS]
-        if self.statement not in keys:
-            raise InvalidValueError(
-                f"statement: {shortened(self.statement)} given, a key of `posbias verify` needed"
-                f"{nearest(self.statement, keys)}"
-            )
-
-    @property
-    def lengths(self) -> Lengths:
-        """Slack and survival of the statement as printed and, where it is amended, as amended."""
-        return dict.fromkeys(("slack", "holds", "instances", "amended_slack", "amended_holds"), SINGLE)
-
-
-Verb = Annotated[Predict | Simulate | Train | Measure | Verify, Field(discriminator="kind")]
-VERBS: dict[str, type] = {cls.kind: cls for cls in get_args(get_args(Verb)[0])}
-"""The verbs by their `kind`."""
+VERBS: dict[str, type] = {cls.kind: cls for cls in (Predict, Simulate, Train, Measure)}
+"""The verbs by their `kind`; other packages bring further ones (entry points `posbias.verbs`)."""
+GROUP = "posbias.verbs"
 
 
 def decode_verb(data: Mapping[str, Any]) -> Any:
@@ -244,14 +213,17 @@ def class_of(data: Mapping[str, Any]) -> type:
     """The verb class that `kind` names. Raises `InvalidValueError` for a missing or unknown one."""
     if "kind" not in data:
         raise InvalidValueError(
-            f"kind: missing, one of {', '.join(VERBS)} needed; it says what every cell does"
+            f"kind: missing, one of {', '.join([*VERBS, *plugins.names(GROUP)])} needed; it says what every cell does"
         )
     kind = data["kind"]
-    if kind not in tuple(VERBS):
+    if kind in tuple(VERBS):
+        return VERBS[kind]
+    known = [*VERBS, *plugins.names(GROUP)]
+    if kind not in known:
         raise InvalidValueError(
-            f"kind: {shortened(kind)} given, one of {', '.join(VERBS)} needed{nearest(str(kind), VERBS)}"
+            f"kind: {shortened(kind)} given, one of {', '.join(known)} needed{nearest(str(kind), known)}"
         )
-    return VERBS[kind]
+    return plugins.load(GROUP, kind)
 
 
 def known_paths(cls: type) -> list[str]:

@@ -9,3 +9,6 @@ for name in ("all", "list"):
     paper.command(f"posbias.cli.paper.{name}:{name}_", name=name)
 for name in ("claims", "encodings", "herasimchyk2026", "kim2026", "wu2025"):
     paper.command(f"posbias.cli.paper.{name}:{name}", name=name)
+for name in ("run", "show", "export"):
+    paper.command(f"posbias.cli.study.paper_studies:{name}", name=name)
+paper.command("posbias.cli.simulate.variants:variants", name="variants")

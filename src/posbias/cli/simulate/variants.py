@@ -1,4 +1,4 @@
-"""`posbias simulate variants`: parts of a real layer added to the simulation."""
+"""`posbias paper variants`: parts of a real layer added to the simulation."""
 
 import dataclasses
 from pathlib import Path

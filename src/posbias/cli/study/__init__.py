@@ -7,6 +7,5 @@ study = App(
     help="Run studies: one question, many cells, every result kept in a file of its own.",
     help_format="plaintext",
 )
-for name in ("run", "status", "show", "export", "record"):
+for name in ("run", "status", "show", "export"):
     study.command(f"posbias.cli.study.{name}:{name}", name=name)
-study.command("posbias.cli.paper.list:list_", name="list")

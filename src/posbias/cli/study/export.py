@@ -6,7 +6,6 @@ from cyclopts import Parameter
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with
-from posbias.cli.study import paper_studies
 from posbias.cli.study.outcome import found
 from posbias.errors import InvalidValueError
 
@@ -26,16 +25,12 @@ def export(
         The file to write; - is stdout, and the default.
     """
     from posbias.files import write_text
-    from posbias.study.tables import as_csv, csv_text, rows
+    from posbias.study.tables import csv_text, rows
 
     if json and csv is not None:
         raise InvalidValueError("json: given with --csv, one of the two needed")
-    if study := paper_studies.named(file):
-        records = study.rows(out or shared.RESULTS)
-        text = as_csv(records)
-    else:
-        outcome = found(file, out)
-        records, text = rows(outcome), csv_text(outcome)
+    outcome = found(file, out)
+    records, text = rows(outcome), csv_text(outcome)
     if csv is not None and csv != "-":
         written = write_text(csv, text)
         answer_with("study-export/1", {}, lambda: [f"table: {written}"], False)

@@ -3,11 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posbias.arguments import shortened
 from posbias.cli import options as shared
-from posbias.cli.study import paper_studies
 from posbias.cli.study.outcome import found, tell
-from posbias.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from posbias.study import Outcome
@@ -38,13 +35,6 @@ class Options:
 def show(file: shared.StudyName, *, options: Options = Options()) -> None:
     """Show what a study found: its cells with their main quantities, its claims with their verdicts, its cost."""
     shared.check_targets(None, options.plot)
-    if study := paper_studies.named(file):
-        if options.plot is not None or options.quantities or options.cells:
-            raise InvalidValueError(
-                f"file: {shortened(file)} given, whose figures and tables are the paper's; a study's file needed"
-            )
-        paper_studies.tell(study, options.out, options.json)
-        return
     outcome = found(file, options.out)
     picture = None if options.plot is None else _draw(outcome, options.quantities, options.plot)
     tell(outcome, options.json, options.quantities, options.cells, picture)

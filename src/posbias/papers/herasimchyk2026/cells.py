@@ -19,7 +19,7 @@ from posbias.events import OnEvent
 from posbias.interruption import Pace
 from posbias.measurement.models.cache import check_name
 from posbias.papers.herasimchyk2026.printed import PROMPTS
-from posbias.store import load_measurement, save_measurement
+from posbias.store.measurements import load_measurement, save_measurement
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -21,8 +21,9 @@ from posbias.errors import InvalidValueError
 from posbias.held_out import folds
 from posbias.papers.herasimchyk2026.curves import Curves
 from posbias.papers.herasimchyk2026.printed import Reading
-from posbias.predictors import PREDICTORS, measured_influence
+from posbias.predictors import PREDICTORS
 from posbias.profile import Profile
+from posbias.profile_files import measured_influence
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.content import ConstantDiagonal, Content, NoContent
 from posbias.theory.distance import Tabulated

@@ -7,7 +7,7 @@
 
 A study is a module with a STUDY and a name in `STUDIES`: cells that say how they are computed (`cells`), claims,
 tables, a drawing. All claims are ours: where a paper gave the question, its text was not at hand, and no verdict
-is one on it. `posbias study run ours/NAME` makes it; cells are kept in OUT/cells. Some of language
+is one on it. `posbias paper run ours/NAME` makes it; cells are kept in OUT/cells. Some of language
 models are on record (`records`), as they take long: they are used unless `again`.
 """
 

@@ -12,7 +12,8 @@ from jaxtyping import Float, Int
 
 from posbias.curves import spearman
 from posbias.papers.ours.cells import rounded
-from posbias.predictors import measured_influence, predictions
+from posbias.predictors import predictions
+from posbias.profile_files import measured_influence
 from posbias.retrieval.statistics import retrieval_curve
 from posbias.seeds import stream
 

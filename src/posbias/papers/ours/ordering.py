@@ -48,7 +48,8 @@ class OrderCell(OwnCell):
         """Ask so many trials: hits by trial and place; influence of running text as long as the prompts."""
         from posbias.measurement import load_model, measure
         from posbias.measurement.retrieval import retrieval_job, retrieve
-        from posbias.predictors import measured_influence, predictions
+        from posbias.predictors import predictions
+        from posbias.profile_files import measured_influence
         from posbias.retrieval.statistics import retrieval_curve
 
         loaded = load_model(self.model)

@@ -23,11 +23,11 @@ from posbias.predictors import (
     attention_kernels,
     fitted_kernels,
     last_row,
-    measured_influence,
     prediction,
     predictions,
 )
 from posbias.profile import Profile, harmonic, uniform
+from posbias.profile_files import measured_influence
 from posbias.theory.rollout.kernel import through
 
 if TYPE_CHECKING:

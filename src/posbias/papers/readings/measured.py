@@ -17,8 +17,9 @@ from posbias.papers.herasimchyk2026.section4 import order_of
 from posbias.papers.herasimchyk2026.table6 import homogeneity
 from posbias.papers.readings.models import last_tenth, one_sign
 from posbias.papers.readings.reading import BOTH, BUNDLED, Answer, Material, answer, reading
-from posbias.predictors import measured_influence, predictions
+from posbias.predictors import predictions
 from posbias.profile import wasserstein
+from posbias.profile_files import measured_influence
 from posbias.theory.architecture import Architecture
 from posbias.theory.content import ConstantDiagonal
 from posbias.theory.rollout.dispatch import influence

@@ -187,7 +187,7 @@ class Material:
 
     def _held(self, model: str, scramble: bool) -> "list[xr.Dataset]":
         """Measurements of the model in the results, the one of most prompts first."""
-        from posbias.store import load_measurement
+        from posbias.store.measurements import load_measurement
 
         measurements = []
         if self.results is not None:
