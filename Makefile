@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 INSTALL := -m pip install --disable-pip-version-check --progress-bar off -c constraints.txt
 
 # a file's tests stay in one process, in the order of collection: tests that wait come first
-TESTS := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests -n 2 --dist loadfile --no-loadscope-reorder
+TESTS := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: report test test-all coverage test-adapters lint bench dist docs venv
 
@@ -33,7 +33,7 @@ test-adapters: .venv-adapters/.installed
 .venv-adapters/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-adapters
 	.venv-adapters/bin/python $(INSTALL) "pip>=25.1"
-	.venv-adapters/bin/python $(INSTALL) --group adapters -e ".[langchain,llama-index,haystack]"
+	.venv-adapters/bin/python $(INSTALL) --group adapters -e ".[langchain,llama-index,haystack]" -e papers
 	touch $@
 
 lint: venv
@@ -61,9 +61,9 @@ docs: .venv/.docs
 
 venv: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml papers/pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "posbias needs Python 3.11 or newer, this is " + sys.version)'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(INSTALL) "pip>=25.1"
-	$(BIN)/python $(INSTALL) --group dev -e ".[all]"
+	$(BIN)/python $(INSTALL) --group dev -e ".[all]" -e papers
 	touch $(STAMP)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from contracts.conftest import browser  # noqa: F401
 
-from posbias.explore.page import page
+from posbias.reports.explore.page import page
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.encodings import ALiBi
 from posbias.theory.mixing import ConstantMixing

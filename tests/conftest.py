@@ -31,13 +31,13 @@ settings.load_profile("posbias")
 
 # every array signature is checked against its shape; compiled code (sweep) and values (pydantic's) are left out
 _CHECKED = [
-    "posbias.profile",
-    "posbias.summary",
-    "posbias.curves",
-    "posbias.sinks",
-    "posbias.estimate",
-    "posbias.comparison",
-    "posbias.paired_scores",
+    "posbias.profiles.profile",
+    "posbias.profiles.summary",
+    "posbias.profiles.curves",
+    "posbias.profiles.sinks",
+    "posbias.profiles.estimate",
+    "posbias.comparison.scores",
+    "posbias.comparison.paired_scores",
     "posbias.theory.rollout.kernel",
     "posbias.theory.rollout.dispatch",
     "posbias.theory.closed_forms.residual_bounds",
@@ -55,7 +55,7 @@ _CHECKED = [
     ),
     *(f"posbias.training.{name}" for name in ("task", "feed", "network", "attention")),
     *(f"posbias.simulation.{name}" for name in ("tally", "gram")),
-    *(f"posbias.papers.herasimchyk2026.{name}" for name in ("levels", "curves", "fig5", "table6")),
+    *(f"posbias_papers.herasimchyk2026.{name}" for name in ("levels", "curves", "fig5", "table6")),
     "posbias.measurement.selfchecks",
     "posbias.measurement.result",
 ]

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import xarray as xr
 
-from posbias.curves import spearman, wasserstein
+from posbias.profiles.curves import spearman, wasserstein
 
 LARGEST = ("mixing", "sink_share", "attention_received", "kernel")
 """Shares in [0, 1] whose largest difference, over prompts, layers, heads and positions, is told."""

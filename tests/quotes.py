@@ -1,6 +1,6 @@
 """The numbers that errata quote, as they are spelt in words (".738", "7e-66", "−.31", "22 %", "½")."""
 
-from posbias.papers.errata import Quote
+from posbias_papers.errata import Quote
 
 _FRACTIONS = {"½": 0.5, "¼": 0.25}
 

@@ -10,17 +10,17 @@ from collections.abc import Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from posbias.files import is_leftover
+from posbias.core.files import is_leftover
 
 PRELOADED = [
     "matplotlib.pyplot",
     "posbias.cli.measure",
-    "posbias.cli.paper",
+    "posbias_papers.cli",
     "posbias.cli.study",
     "posbias.cli.train",
     "posbias.measurement.models.loading",
     "posbias.measurement.prompt_meter",
-    "posbias.papers.kim2026",
+    "posbias_papers.kim2026",
     "posbias.training.cells",
     "transformers",
 ]

@@ -12,10 +12,10 @@ import json
 import sys
 from pathlib import Path
 
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.measurement import load_model, measure
-from posbias.measurement.retrieval import retrieval_job, retrieve
-from posbias.papers.ours.behaviour_trials import behaviour_trial
+from posbias.retrieval.local import retrieval_job, retrieve
+from posbias_papers.extensions.behaviour_trials import behaviour_trial
 
 MODELS = ("tiny-nope", "tiny-alibi", "tiny-rope", "tiny-learned", "tiny-window", "smollm2-135m")
 PLACES, WORDINGS = (5, 10, 20), ("json", "list")

@@ -1,4 +1,4 @@
-"""How extrapolating from a measurement fares: src/posbias/extrapolation.toml, the tables of docs/calibration.md.
+"""How extrapolating from a measurement fares: src/posbias/comparison/extrapolation.toml, the tables of docs/calibration.md.
 
 python tools/calibration.py influence MODEL TOKENS PROMPTS OUT.nc   measure the influence alone
 python tools/calibration.py score SHORT.nc … --against LONG.nc …    add trials from each to each longer one
@@ -13,24 +13,24 @@ import numpy as np
 import torch
 import xarray as xr
 
-from posbias.agreement import Score
-from posbias.comparison import Comparison, compare_all
-from posbias.extrapolation import RULES, extrapolate
-from posbias.extrapolation_trials import Interval, Trial, trials
+from posbias.comparison.extrapolation import RULES, extrapolate
+from posbias.comparison.extrapolation_trials import Interval, Trial, trials
+from posbias.comparison.reliability import reliability
+from posbias.comparison.scores import Comparison, compare_all
 from posbias.measurement.job import Request
 from posbias.measurement.models.families import decoder_layers
 from posbias.measurement.models.loading import load_model
 from posbias.measurement.quantities.influence import economy, gradients, predict
-from posbias.predictors import measured_influence
-from posbias.profile import Profile, harmonic, spearman, uniform, wasserstein
-from posbias.reliability import reliability
-from posbias.store import load_measurement, save_measurement
+from posbias.profiles.agreement import Score
+from posbias.profiles.files import measured_influence
+from posbias.profiles.measurements import load_measurement, save_measurement
+from posbias.profiles.profile import Profile, harmonic, spearman, uniform, wasserstein
 
 Pair = tuple[float, float]  # Spearman, Wasserstein
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "src" / "posbias" / "extrapolation.toml"
 PAGE = ROOT / "docs" / "calibration.md"
-HEAD = """# How each rule of `posbias.extrapolation` fared on models that were measured at both lengths: Spearman
+HEAD = """# How each rule of `posbias.comparison.extrapolation` fared on models that were measured at both lengths: Spearman
 # and Wasserstein against the gradient influence measured at the longer one (other prompts of the same text,
 # whose windows may share tokens with those of the shorter). Made by `tools/calibration.py`.
 """

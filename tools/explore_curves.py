@@ -9,13 +9,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from posbias.cli.architectures import BUNDLED
-from posbias.extrapolation import BUNDLED as SMOLLM2
+from posbias.comparison.extrapolation import BUNDLED as SMOLLM2
+from posbias.core.plugins import bundled
+from posbias.core.store import save_json
 from posbias.measurement import measure
-from posbias.predictors import measured_influence
-from posbias.store import load_measurement, save_json, save_measurement
+from posbias.profiles.files import measured_influence
+from posbias.profiles.measurements import load_measurement, save_measurement
 
-PLACE = Path(__file__).parents[1] / "src" / "posbias" / "explore"
+PLACE = Path(__file__).parents[1] / "src" / "posbias" / "reports" / "explore"
 TOKENS, PROMPTS, DIGITS = 256, 32, 5
 
 
@@ -32,7 +33,7 @@ def curve(measurement: Any) -> dict[str, Any]:
 def main(folder: Path) -> None:
     """Measure what FOLDER does not have, and write the curves."""
     curves = [curve(load_measurement(SMOLLM2))]
-    for model in sorted(path.name for path in BUNDLED.iterdir() if path.is_dir()):
+    for model in sorted(bundled()):
         file = folder / f"{model}.nc"
         if not file.exists():
             save_measurement(measure(model, tokens=TOKENS, prompts=PROMPTS), file)

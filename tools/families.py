@@ -25,7 +25,7 @@ import torch
 import transformers
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from posbias.errors import ModelError, PosbiasError
+from posbias.core.errors import ModelError, PosbiasError
 from posbias.measurement.capture.forward import Capture
 from posbias.measurement.models.families import FAMILIES as MEASURED
 from posbias.measurement.models.families import decoder_layers, generic

@@ -1,4 +1,4 @@
-"""Measure the sinks of the models at hand, for src/posbias/papers/wu2025/observed_sinks.toml.
+"""Measure the sinks of the models at hand, for papers/src/posbias_papers/wu2025/observed_sinks.toml.
 
 python tools/observed_sinks.py [MODEL …] > observed_sinks.toml     10 minutes on two cores, most of it SmolLM2
 """
@@ -7,8 +7,8 @@ import json
 import sys
 
 from posbias.measurement import load_model
-from posbias.measurement.sinks import sinks_by_prompt
-from posbias.papers.wu2025.observed import MODELS, SHOWN
+from posbias_papers.measurement.sinks import sinks_by_prompt
+from posbias_papers.wu2025.observed import MODELS, SHOWN
 
 TOKENS, PROMPTS, SEED = 256, 16, 0
 

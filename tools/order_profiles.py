@@ -7,7 +7,7 @@ import json
 import sys
 
 from posbias.ordering.known import FOLDER, QUANTITY
-from posbias.store import load_retrieval
+from posbias.profiles.measurements import load_retrieval
 
 for path in sys.argv[1:]:
     found = load_retrieval(path)

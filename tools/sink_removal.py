@@ -16,9 +16,9 @@ import numpy as np
 from posbias.measurement import load_model, measure
 from posbias.measurement.capture.removal import altered
 from posbias.measurement.job import Request
-from posbias.papers.ours.cells import rounded
-from posbias.papers.ours.predictor_trials import DIGITS
-from posbias.papers.ours.sink_trials import (
+from posbias_papers.extensions.cells import rounded
+from posbias_papers.extensions.predictor_trials import DIGITS
+from posbias_papers.extensions.sink_trials import (
     KEPT_OUT,
     PLAIN,
     ROLLED,

@@ -27,7 +27,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_N
 
 from by_hand import influence, mixings, own_attention, uncached
 from families import build, families
-from posbias.errors import PosbiasError
+from posbias.core.errors import PosbiasError
 from posbias.measurement import LoadedModel, measure, selfcheck
 from posbias.measurement.capture.forward import Capture, SeenLayer
 from posbias.measurement.job import Request

@@ -11,7 +11,7 @@ os.environ["DO_NOT_TRACK"] = "1"
 
 import numpy as np
 
-from posbias.profile import Profile
+from posbias.profiles.profile import Profile
 
 PAGE = Path(__file__).parents[2] / "docs" / "adapters.md"
 TEXTS = [

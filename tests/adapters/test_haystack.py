@@ -14,8 +14,8 @@ from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.core.errors import DeserializationError, SerializationError
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 
-from posbias.adapters.haystack import PositionBiasRanker
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
+from posbias.ordering.adapters.haystack import PositionBiasRanker
 
 TEMPLATE = "{% for document in documents %}{{ document.content }}\n{% endfor %}{{ query }}"
 QUERY = "Nothing of rain, bread or ships: the lamp, does it belong to Anna?"

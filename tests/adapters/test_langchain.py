@@ -19,8 +19,8 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 
-from posbias.adapters.langchain import PositionBiasReorder
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
+from posbias.ordering.adapters.langchain import PositionBiasReorder
 
 
 class Bag(Embeddings):

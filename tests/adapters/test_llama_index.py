@@ -14,8 +14,8 @@ from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 
-from posbias.adapters.llama_index import PositionBiasPostprocessor
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
+from posbias.ordering.adapters.llama_index import PositionBiasPostprocessor
 
 
 class Bag(BaseEmbedding):

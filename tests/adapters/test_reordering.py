@@ -11,11 +11,11 @@ from frameworks import LAST, SCORES, TEXTS, UNTOLD
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.adapters.reordering import Reordering
-from posbias.errors import InputFileError, InvalidValueError, MissingPackageError
+from posbias.core.errors import InputFileError, InvalidValueError, MissingPackageError
 from posbias.ordering import order
+from posbias.ordering.adapters.reordering import Reordering
 from posbias.ordering.known import profile_of
-from posbias.profile import Profile
+from posbias.profiles.profile import Profile
 
 KEPT = [("score", one) for one in SCORES]
 documents = st.lists(st.tuples(st.floats(0.01, 1.0), st.text(min_size=1, max_size=9)), min_size=1, max_size=6)
@@ -148,7 +148,7 @@ def test_an_unknown_profile_is_refused_when_the_adapter_is_made():
     ],
 )
 def test_an_absent_framework_is_named_with_the_extra_that_brings_it(module, package, extra, monkeypatch):
-    ours = f"posbias.adapters.{module}"
+    ours = f"posbias.ordering.adapters.{module}"
     for name in [name for name in sys.modules if name == ours or name.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)

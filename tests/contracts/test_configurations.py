@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from posbias.errors import InputFileError, InvalidValueError
-from posbias.spec import encode
+from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.core.spec import encode
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import load_architecture, read_architecture
 from posbias.theory.content import ConstantDiagonal

@@ -10,7 +10,7 @@ import time
 import pytest
 from http_servers import completion, prompt_of, serving
 
-from posbias.errors import InvalidValueError, ModelError
+from posbias.core.errors import InvalidValueError, ModelError
 from posbias.retrieval import endpoint as module
 from posbias.retrieval.answer_files import AnswerFile, Request, read_answers
 from posbias.retrieval.asking import ask

@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from project import ROOT
 
 from posbias import __version__
-from posbias.sources import BIBLIOGRAPHY, software
+from posbias.core.sources import BIBLIOGRAPHY, software
 
 TOLD = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT, GROUPS = TOLD["project"], TOLD["dependency-groups"]

@@ -10,13 +10,13 @@ import pytest
 from packages import install
 
 import posbias
-from posbias import plugins
-from posbias.errors import InvalidValueError, PluginError
+from posbias.core import plugins
+from posbias.core.errors import InvalidValueError, PluginError
 from posbias.theory.huggingface import from_huggingface
 
 READ = """
 import posbias
-from posbias.plugins import ModelFamily
+from posbias.core.plugins import ModelFamily
 from posbias.theory.huggingface_families import Family
 
 def read(config):

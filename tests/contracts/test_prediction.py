@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from measured import DEPTH, TOKENS, measurement
 
 import posbias
-from posbias.errors import InvalidValueError
-from posbias.extrapolation import BUNDLED
-from posbias.predictors import profile_as_dict
-from posbias.store import save_measurement, undamaged
-from posbias.terminal import describe
+from posbias.cli.terminal import describe
+from posbias.comparison.extrapolation import BUNDLED
+from posbias.core.errors import InvalidValueError
+from posbias.core.store import undamaged
+from posbias.profiles.files import profile_as_dict
+from posbias.profiles.measurements import save_measurement
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import load_architecture
 from posbias.theory.encodings import ALiBi, NeedsMeasurement
@@ -374,7 +375,7 @@ def test_options_that_do_not_go_with_a_calibration_are_told(words, said):
 
 
 def test_the_band_is_drawn_and_written(tmp_path):
-    from posbias.plots import draw_profile, new_figure
+    from posbias.reports.plots import draw_profile, new_figure
 
     profile = posbias.predict(Architecture(24, (Layer(heads=16, positional=ALiBi()),)), 256)
     axes = draw_profile(new_figure().subplots(), profile)

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from posbias.errors import InvalidValueError
-from posbias.plots import draw_profile, new_figure
-from posbias.predictors import load_profile, profile_as_dict
-from posbias.store import save_json
-from posbias.terminal import describe
+from posbias.cli.terminal import describe
+from posbias.core.errors import InvalidValueError
+from posbias.core.store import save_json
+from posbias.profiles.files import load_profile, profile_as_dict
+from posbias.reports.plots import draw_profile, new_figure
 from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, alibi_slopes
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.masks import Causal, Chunked, SlidingWindow

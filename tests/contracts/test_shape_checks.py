@@ -7,7 +7,7 @@ import pytest
 import shapes
 from jaxtyping import Float, TypeCheckError
 
-from posbias.profile import Profile
+from posbias.profiles.profile import Profile
 
 Row = Float[np.ndarray, "position"]
 

@@ -19,7 +19,7 @@ def loaded_after(code: str) -> set[str]:
     [
         "import posbias",
         "import posbias.measurement, posbias.reports, posbias.cli, posbias.simulation, posbias.training",
-        "import posbias.papers, posbias.retrieval",
+        "import posbias_papers, posbias.retrieval",
         "import posbias; posbias.influence(posbias.Architecture(2), 8)",
         "import posbias; posbias.load_architecture; posbias.Profile; posbias.load_profile; posbias.predictions",
     ],

@@ -7,7 +7,7 @@ import pytest
 from command import called
 
 import posbias
-from posbias.errors import PosbiasError
+from posbias.core.errors import PosbiasError
 
 COMMANDS = {
     "predict": ("predict bloom-560m --tokens 0", "tokens"),

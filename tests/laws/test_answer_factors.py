@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import encode
 from posbias.imports.trials import of_rows
 from posbias.retrieval import curve_differences
 from posbias.retrieval.answer_curve import GAPS, AnswerCurve
 from posbias.retrieval.factor import MEAN, profile_difference, same_trials
 from posbias.retrieval.job import retrieval_job
 from posbias.retrieval.trials import ARMS
-from posbias.spec import encode
 
 JOB = encode(retrieval_job("keys", pairs=9, positions=3))
 

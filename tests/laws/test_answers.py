@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm, t
 
-from posbias.errors import InputFileError, InvalidValueError, ModelError, OutputFileError
+from posbias.core.errors import InputFileError, InvalidValueError, ModelError, OutputFileError
+from posbias.core.spec import encode
 from posbias.retrieval.answer_curve import AnswerCurve
 from posbias.retrieval.answer_files import AnswerFile, Request, read_answers, requests_of, write_requests
 from posbias.retrieval.asking import answers_made_elsewhere, ask, cost, each_answer, requests, trials_of
@@ -24,7 +25,6 @@ from posbias.retrieval.job import retrieval_job
 from posbias.retrieval.resampling import MOST_DRAWS, RESAMPLES, Resampled, resampled
 from posbias.retrieval.scoring import is_right, normalised
 from posbias.retrieval.trials import ABSENT, ALONE, ARMS, SHUFFLED, Trial
-from posbias.spec import encode
 
 KEYS = retrieval_job("keys", pairs=6, positions=3, prompts=20)
 
@@ -146,7 +146,7 @@ def test_normalising_twice_changes_nothing_and_what_contains_the_answer_is_right
 
 def plain_intervals(samples, seed):
     """The same in loops: whole sets drawn with replacement, means, widened percentiles."""
-    from posbias import seeds
+    from posbias.core import seeds
 
     random, sets = seeds.stream(seed, "retrieval.bootstrap"), len(samples)
     means = [samples[random.integers(sets, size=sets)].mean(axis=0) for _ in range(RESAMPLES)]

@@ -8,10 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from posbias.claims import Claim, Judged, count, judge, judged, undecided
-from posbias.errors import InvalidValueError
-from posbias.estimate import Estimate
-from posbias.evidence import LEAST, NEAR, Above, Below, Evidence, Near, Printed, difference, every, mean
+from posbias.core.errors import InvalidValueError
+from posbias.profiles.claims import Claim, Judged, count, judge, judged, undecided
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.evidence import (
+    LEAST,
+    NEAR,
+    Above,
+    Below,
+    Evidence,
+    Near,
+    Printed,
+    difference,
+    every,
+    mean,
+)
 
 NOISE = 0.02
 

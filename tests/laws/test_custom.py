@@ -19,8 +19,8 @@ from posbias import (
     SlidingWindow,
     alibi_slopes,
 )
-from posbias.errors import InvalidValueError
-from posbias.spec import decode, encode, fingerprint
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import decode, encode, fingerprint
 
 MODULE = """
 import numpy as np
@@ -262,7 +262,7 @@ def test_what_is_no_array_nor_function_is_refused(cls, given, words):
 def test_a_config_json_names_no_code(folder):
     import json
 
-    from posbias.input_files import read_mapping
+    from posbias.core.input_files import read_mapping
 
     for name in ("config.json", "mine.json"):
         (folder / name).write_text(json.dumps(read_mapping(folder / "own.toml")))

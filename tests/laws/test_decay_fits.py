@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import nnls
 
-from posbias.errors import InvalidValueError
-from posbias.papers.ours.decay_fits import FORMS, _weights, deviation, fit_decay
+from posbias.core.errors import InvalidValueError
+from posbias_papers.extensions.decay_fits import FORMS, _weights, deviation, fit_decay
 
 R = np.array([1, 2, 3, 4, 5.5, 8, 11, 15.5, 22, 31, 44, 62, 88, 120])
 SHARES = st.floats(0.01, 10.0)

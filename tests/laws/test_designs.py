@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.designs import design
 from posbias.designs.evolution import search
 from posbias.designs.files import toml_of
 from posbias.designs.front import on_front
 from posbias.designs.space import Space, cached_keys
 from posbias.designs.targets import MiddleTarget, ReachTarget, target_of
-from posbias.errors import InputFileError, InvalidValueError
-from posbias.profile import Profile, harmonic, uniform
+from posbias.profiles.profile import Profile, harmonic, uniform
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import load_architecture, read_architecture
 from posbias.theory.encodings import ALiBi, NeedsMeasurement

@@ -18,13 +18,13 @@ from numba.core.registry import CPUDispatcher
 import posbias
 from posbias import simulation, theory
 from posbias.simulation import RecencyModel, simulate_recency
-from posbias.simulation.variants import VARIANTS, simulate_variant
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
 from posbias.theory.encodings import T5, ALiBi
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.theory.mixing import ConstantMixing
 from posbias.theory.rollout import influence
+from posbias_papers.simulation.variants import VARIANTS, simulate_variant
 
 HEADS = 32
 """Enough that sums over heads are taken in vectors, where a compiler's liberties show."""

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.errors import InputFileError
-from posbias.input_files import json_lines
+from posbias.core.errors import InputFileError
+from posbias.core.input_files import json_lines
 from posbias.measurement.texts.corpora import read_text
 from posbias.ordering.hits import read_hits
 from posbias.retrieval.answer_files import read_answers

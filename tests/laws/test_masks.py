@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posbias import memory
-from posbias.errors import InvalidValueError, MissingPackageError
+from posbias.core import memory
+from posbias.core.errors import InvalidValueError, MissingPackageError
 from posbias.theory import graph as graphs
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.graph import (

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import posbias
-from posbias.errors import InvalidValueError
-from posbias.spec import decode, encode, tag, value
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import decode, encode, tag, value
 from posbias.theory.rollout.kernel import layer_kernel, push
 
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.errors import InvalidValueError
-from posbias.estimate import Estimate
+from posbias.core.errors import InvalidValueError
 from posbias.imports.trials import of_rows
 from posbias.ordering import STRATEGIES, order
 from posbias.ordering.known import known_profiles, of_places, profile_of
 from posbias.ordering.search import best_order, most, swapped, worths
 from posbias.ordering.slots import Slots, at_all_places
-from posbias.profile import Profile, uniform
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.profile import Profile, uniform
 
 numbers = st.floats(0.0, 1.0)
 

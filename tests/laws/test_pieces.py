@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.errors import DamagedError, OutputFileError
-from posbias.store import Header, Tensors, pieces
-from posbias.store.checkpoint import Checkpoint
-from posbias.store.pieces import pieces_of, read_pieces, remove_pieces, write_pieces
+from posbias.core.errors import DamagedError, OutputFileError
+from posbias.core.store import Header, Tensors, pieces
+from posbias.core.store.checkpoint import Checkpoint
+from posbias.core.store.pieces import pieces_of, read_pieces, remove_pieces, write_pieces
 
 HEADER = Header("state", 1, {"fingerprint": "a"})
 SIZE = 1000
@@ -82,7 +82,7 @@ WRITER = """
 import sys
 from pathlib import Path
 import test_pieces
-from posbias.store import pieces
+from posbias.core.store import pieces
 pieces.SIZE = test_pieces.SIZE
 for number in range(int(sys.argv[2]), 100):
     pieces.write_pieces(Path(sys.argv[1]), test_pieces.HEADER, test_pieces.state(number))

@@ -9,8 +9,8 @@ from examples import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from posbias import errors
-from posbias.spec import decode, encode, fingerprint
+from posbias.core import errors
+from posbias.core.spec import decode, encode, fingerprint
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.content import ConstantDiagonal
 from posbias.theory.encodings import ALiBi, DecayBias, NoPE

@@ -8,7 +8,7 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.simulation import InterruptedSimulation, RecencyModel, simulate_recency
 from posbias.simulation.gram import BLOCK, run_block
 from posbias.simulation.normals import fill_with_normals, transform

@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from posbias import __version__
-from posbias.errors import DamagedError, InputFileError, OutputFileError, SchemaError
-from posbias.spec import fingerprint
-from posbias.store import (
+from posbias.core.errors import DamagedError, InputFileError, OutputFileError, SchemaError
+from posbias.core.spec import fingerprint
+from posbias.core.store import (
     Checkpoint,
     Header,
     JsonCodec,
@@ -244,8 +244,8 @@ import resource, signal, sys
 
 sys.dont_write_bytecode = True
 import numpy as np, xarray as xr
-from posbias.errors import OutputFileError
-from posbias.store import Header, NetCDFCodec
+from posbias.core.errors import OutputFileError
+from posbias.core.store import Header, NetCDFCodec
 content = xr.Dataset({"values": ("place", np.random.default_rng(0).normal(size=10_000))})
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
@@ -420,7 +420,7 @@ def test_what_a_killed_writer_began_is_cleared_and_a_living_ones_is_not(store):
         [
             sys.executable,
             "-c",
-            "import os, sys\nfrom posbias.files import replacing\n"
+            "import os, sys\nfrom posbias.core.files import replacing\n"
             "with replacing(sys.argv[1]) as path:\n    path.write_text('half')\n    os._exit(9)",
             str(path),
         ],

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.training.feed import Feed, training_batch
 from posbias.training.task import RetrievalTask, make_world, novel_sequences
 

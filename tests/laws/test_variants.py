@@ -10,11 +10,13 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.errors import InvalidValueError
-from posbias.events import Event
-from posbias.simulation import RecencyModel, compiled, gram, variants
+from posbias.core.errors import InvalidValueError
+from posbias.core.events import Event
+from posbias.simulation import RecencyModel, compiled, gram
 from posbias.simulation.tally import Layout, Tally
-from posbias.simulation.variants import (
+from posbias.theory.encodings import alibi_slopes
+from posbias_papers.simulation import variants
+from posbias_papers.simulation.variants import (
     VARIANTS,
     OverNetworks,
     Variant,
@@ -24,7 +26,6 @@ from posbias.simulation.variants import (
     run_layers,
     simulate_variant,
 )
-from posbias.theory.encodings import alibi_slopes
 
 
 def plain_norm(row, model):

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.errors import InvalidValueError
-from posbias.profile import uniform
-from posbias.tables import plain
-from posbias.terminal import describe_variation
+from posbias.cli.terminal import describe_variation
+from posbias.core.errors import InvalidValueError
+from posbias.core.text_tables import plain
+from posbias.profiles.profile import uniform
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
 from posbias.theory.encodings import ALiBi, DecayBias, KerpleLog, RoPE

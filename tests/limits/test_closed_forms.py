@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.simulation import RecencyModel, simulate_recency
 from posbias.theory.closed_forms import layernorm
 from posbias.theory.closed_forms.deviation import NOISIEST, closed_form, deviation_curve
-from posbias.theory.closed_forms.recency import exact_scores
+from posbias_papers.closed_forms.recency import exact_scores
 
 HALF = {"anisotropy": 0.5}
 

@@ -13,8 +13,8 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias import stochastic_order
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
+from posbias.profiles import stochastic_order
 from posbias.theory.architecture import Layer
 from posbias.theory.closed_forms import residual_bounds
 from posbias.theory.closed_forms.collapse_bounds import log_collapse_bound
@@ -22,14 +22,14 @@ from posbias.theory.encodings import ALiBi, DecayBias, NoPE
 from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, ConstantMixing, PerLayer, PowerDecay, PreNormInit
 from posbias.theory.rollout.kernel import layer_kernel, push
-from posbias.verify.herasimchyk import HERASIMCHYK, draws
-from posbias.verify.herasimchyk.forces import draw_encoding
-from posbias.verify.herasimchyk.induction import prefix_at, prefix_covariance
-from posbias.verify.herasimchyk.infinite import deep_rollouts
-from posbias.verify.herasimchyk.network import growing, run_network
-from posbias.verify.margins import rollout_row
-from posbias.verify.run import check, plain, verify
-from posbias.verify.statement import fields
+from posbias_papers.statements.herasimchyk import HERASIMCHYK, draws
+from posbias_papers.statements.herasimchyk.forces import draw_encoding
+from posbias_papers.statements.herasimchyk.induction import prefix_at, prefix_covariance
+from posbias_papers.statements.herasimchyk.infinite import deep_rollouts
+from posbias_papers.statements.herasimchyk.network import growing, run_network
+from posbias_papers.statements.margins import rollout_row
+from posbias_papers.statements.run import check, plain, verify
+from posbias_papers.statements.statement import fields
 
 PARTS = 64
 """Masses in 64ths: their sums are exact in float64, so that counts and margins can be compared with ==."""

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from posbias.claims import AMENDED
-from posbias.errors import InvalidValueError
-from posbias.papers.theorems import judge_statements
-from posbias.seeds import stream
+from posbias.core.errors import InvalidValueError
+from posbias.core.seeds import stream
+from posbias.profiles.claims import AMENDED
 from posbias.theory.closed_forms import layernorm
-from posbias.verify.kim import KIM, closed_forms, simulations
-from posbias.verify.kim.extensions import EXTENSIONS
-from posbias.verify.kim.masks import MASKS
-from posbias.verify.kim.simulations import simulated_scores
-from posbias.verify.kim.variants import VARIANTS
-from posbias.verify.run import check, save_counterexamples, verify
+from posbias_papers.statements.kim import KIM, closed_forms, simulations
+from posbias_papers.statements.kim.extensions import EXTENSIONS
+from posbias_papers.statements.kim.masks import MASKS
+from posbias_papers.statements.kim.simulations import simulated_scores
+from posbias_papers.statements.kim.variants import VARIANTS
+from posbias_papers.statements.run import check, save_counterexamples, verify
+from posbias_papers.theorems import judge_statements
 
 STATEMENTS = {statement.key: statement for statement in KIM}
 READINGS = ("corrected", "published")

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import beta
 
-from posbias.seeds import stream
+from posbias.core.seeds import stream
 from posbias.simulation.model import RecencyModel
-from posbias.simulation.token_space import embeddings, hidden_states, layer_scores, normalised
-from posbias.verify.kim import extensions
-from posbias.verify.run import check
+from posbias_papers.simulation.token_space import embeddings, hidden_states, layer_scores, normalised
+from posbias_papers.statements.kim import extensions
+from posbias_papers.statements.run import check
 
 STATEMENTS = {statement.key: statement for statement in extensions.EXTENSIONS}
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posbias.seeds import stream
+from posbias.core.seeds import stream
 from posbias.simulation.model import RecencyModel
-from posbias.simulation.token_space import embeddings, layer_scores
-from posbias.simulation.variants import Variant, draw_inputs, draw_weights, run_layers
 from posbias.theory.masks import Causal, Full, SlidingWindow
-from posbias.verify.kim import masks, variants
-from posbias.verify.run import check
+from posbias_papers.simulation.token_space import embeddings, layer_scores
+from posbias_papers.simulation.variants import Variant, draw_inputs, draw_weights, run_layers
+from posbias_papers.statements.kim import masks, variants
+from posbias_papers.statements.run import check
 
 STATEMENTS = {statement.key: statement for statement in variants.VARIANTS}
 

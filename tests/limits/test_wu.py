@@ -11,10 +11,10 @@ from examples import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posbias.claims import AMENDED
-from posbias.errors import InvalidValueError
-from posbias.plots import new_figure
-from posbias.plots.limits import draw_collapse, draw_critical_distance
+from posbias.core.errors import InvalidValueError
+from posbias.profiles.claims import AMENDED
+from posbias.reports.plots import new_figure
+from posbias.reports.plots.limits import draw_collapse, draw_critical_distance
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.closed_forms import collapse_bounds, critical_distances
 from posbias.theory.closed_forms.residual_bounds import smallest_admitted, suffix_bound, window_bound
@@ -24,13 +24,13 @@ from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, ConstantMixing
 from posbias.theory.rollout.dispatch import influence
 from posbias.theory.rollout.kernel import masked_softmax
-from posbias.verify.margins import log_softmax
-from posbias.verify.run import check, plain, verify
-from posbias.verify.statement import Reading
-from posbias.verify.wu import WU
-from posbias.verify.wu.extensions import EXTENSIONS, decays
-from posbias.verify.wu.normalisers import SOFTMAX
-from posbias.verify.wu.windows import LONGEST, WINDOWS, layers_to_half
+from posbias_papers.statements.margins import log_softmax
+from posbias_papers.statements.run import check, plain, verify
+from posbias_papers.statements.statement import Reading
+from posbias_papers.statements.wu import WU
+from posbias_papers.statements.wu.extensions import EXTENSIONS, decays
+from posbias_papers.statements.wu.normalisers import SOFTMAX
+from posbias_papers.statements.wu.windows import LONGEST, WINDOWS, layers_to_half
 
 SEEDS = st.integers(0, 2**32 - 1)
 STANDING = [(one, one.corrected or one.as_printed) for one in WU]

@@ -11,10 +11,10 @@ import torch
 import transformers
 from logged import logged
 
-from posbias.errors import InputFileError, InvalidValueError, ModelError, PosbiasError
+from posbias.core.errors import InputFileError, InvalidValueError, ModelError, PosbiasError
+from posbias.core.memory import available
 from posbias.measurement import LoadedModel, Request, load_model, measure
 from posbias.measurement.memory import memory_parts
-from posbias.memory import available
 
 
 def one_line(caught):
@@ -176,7 +176,7 @@ def test_a_missing_package_is_named_with_its_command(package):
     script = (
         f"import sys; sys.modules[{package!r}] = None\n"
         "import posbias.measurement\n"
-        "from posbias.errors import MissingPackageError\n"
+        "from posbias.core.errors import MissingPackageError\n"
         "assert posbias.measurement.available_models()\n"
         "try: posbias.measurement.measure\n"
         "except MissingPackageError as error: print(error)\n"

@@ -8,9 +8,9 @@ import scipy.stats
 
 from posbias import measure
 from posbias.measurement import load_model
-from posbias.measurement.retrieval import retrieval_job, retrieve
-from posbias.papers.ours.behaviour import NAMES, STUDY, adjusted, cells, decides
-from posbias.papers.ours.behaviour_trials import QUANTITIES, at_places, behaviour_trial, correlation
+from posbias.retrieval.local import retrieval_job, retrieve
+from posbias_papers.extensions.behaviour import NAMES, STUDY, adjusted, cells, decides
+from posbias_papers.extensions.behaviour_trials import QUANTITIES, at_places, behaviour_trial, correlation
 
 
 def test_a_place_has_the_mean_of_its_tokens():

@@ -11,7 +11,7 @@ from small_llama import WORDS, llama
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 import posbias
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.measurement import LoadedModel, Request
 
 TOKENS, PROMPTS = 12, 3

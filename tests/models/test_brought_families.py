@@ -12,7 +12,7 @@ from conftest import llama, word_tokenizer
 from packages import install
 
 import posbias
-from posbias.errors import ModelError, PluginError
+from posbias.core.errors import ModelError, PluginError
 from posbias.measurement import load_model
 from posbias.measurement.models.formats import family_for
 from posbias.measurement.selfchecks import selfcheck
@@ -21,7 +21,7 @@ MODULE = '''
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers.models.llama.modeling_llama import LlamaAttention
 from posbias.measurement.models.families import Family as Captured
-from posbias.plugins import ModelFamily
+from posbias.core.plugins import ModelFamily
 from posbias.theory.huggingface_families import Family
 
 class ForeignConfig(LlamaConfig):

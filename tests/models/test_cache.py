@@ -9,7 +9,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from posbias.errors import ModelError, OutputFileError
+from posbias.core.errors import ModelError, OutputFileError
 from posbias.measurement import available_models, cache_folder, fetch, load_model
 from posbias.measurement.models.cache import Source, model_folder, verify, write_manifest
 from posbias.measurement.models.fetching import download, unpack

@@ -5,7 +5,7 @@ import torch
 from tiny import seen_layers, tiny_model
 from torch.utils.checkpoint import checkpoint
 
-from posbias.errors import ModelError
+from posbias.core.errors import ModelError
 from posbias.measurement import LoadedModel, selfcheck
 from posbias.measurement.capture.forward import Capture
 from posbias.measurement.capture.tags import Derived, Twin, mark_of, set_mark

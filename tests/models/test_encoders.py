@@ -12,17 +12,18 @@ from tiny import tiny_model
 import by_hand
 import posbias
 import zoo
-from posbias.errors import InvalidValueError, ModelError
-from posbias.extrapolation import extrapolate
-from posbias.logs import muted
+from posbias.comparison.extrapolation import extrapolate
+from posbias.comparison.predictors import predictions
+from posbias.core.errors import InvalidValueError, ModelError
+from posbias.core.logs import muted
 from posbias.measurement import LoadedModel, Request, measure
 from posbias.measurement.memory import estimate_cost
 from posbias.measurement.prompt_meter import OF_EARLIER_KEYS
 from posbias.measurement.quantities.influence import Economy, gradients, predict
-from posbias.measurement.query_influence import query_influence
-from posbias.predictors import measured_influence, predictions
+from posbias.profiles.files import measured_influence
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.masks import Full
+from posbias_papers.measurement.query_influence import query_influence
 
 FEW = ["bert", "roberta-prelayernorm", "eurobert", "modernbert"]
 """Norms after and before, rotary positions, windows that look both ways."""

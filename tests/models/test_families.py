@@ -8,7 +8,7 @@ import torch
 import transformers
 from tiny import CASES, RUNS, seen_layers, tiny_model
 
-from posbias.errors import ModelError
+from posbias.core.errors import ModelError
 from posbias.measurement import LoadedModel, measure, prove_family, selfcheck
 from posbias.measurement.capture.scores import Factored, Given
 from posbias.measurement.models.families import FAMILIES, MISREAD, decoder_layers, generic

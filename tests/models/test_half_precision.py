@@ -8,7 +8,7 @@ from tiny import seen_layers, tiny_model
 from posbias.measurement import load_model, measure
 from posbias.measurement.quantities.content import hidden
 from posbias.measurement.selfchecks import selfcheck
-from posbias.papers.herasimchyk2026.levels import curves_of, slopes_of
+from posbias_papers.herasimchyk2026.levels import curves_of, slopes_of
 
 IDS = torch.arange(3, 35).flip(0).roll(5)
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from posbias.held_out import folds, half
+from posbias.comparison.held_out import folds, half
+from posbias.comparison.predictors import PREDICTORS, predictions
 from posbias.measurement import load_model, measure
-from posbias.predictors import PREDICTORS, predictions
 
 
 @pytest.fixture(scope="module")

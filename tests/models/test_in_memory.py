@@ -11,7 +11,7 @@ import transformers
 from small_llama import llama, word_tokenizer
 
 import posbias
-from posbias.errors import InvalidValueError, ModelError
+from posbias.core.errors import InvalidValueError, ModelError
 from posbias.measurement import LoadedModel, job_fingerprint, load_model, measure
 from posbias.measurement.models.in_memory import name_of, unchanged
 from posbias.retrieval.job import retrieval_job

@@ -8,7 +8,7 @@ import torch
 from tiny import CASES, tiny_model
 from torch.autograd.graph import saved_tensors_hooks
 
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.measurement.capture.forward import Capture
 from posbias.measurement.models.families import decoder_layers
 from posbias.measurement.models.tiny_configs import specimen

@@ -13,8 +13,8 @@ import torch
 import transformers
 from small_llama import WORDS, llama, word_tokenizer, write_gguf
 
-from posbias import memory
-from posbias.errors import InputFileError, InvalidValueError, ModelError
+from posbias.core import memory
+from posbias.core.errors import InputFileError, InvalidValueError, ModelError
 from posbias.measurement import LoadedModel, available_models, load_model
 from posbias.measurement.models.cache import bundled_names
 from posbias.measurement.models.device_placement import Placement, devices
@@ -366,7 +366,7 @@ def test_an_interrupted_download_is_one_line_and_keeps_what_is_whole(tmp_path):
     }
     script = (
         "import sys\n"
-        "from posbias.errors import ModelError\n"
+        "from posbias.core.errors import ModelError\n"
         "from posbias.measurement.models.hub import snapshot\n"
         "try: print(snapshot(sys.argv[1], sys.argv[2] or None))\n"
         "except ModelError as error: print(error)\n"

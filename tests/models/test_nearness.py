@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.measurement import load_model
-from posbias.measurement.nearness import cosines_by_distance, nearness
+from posbias_papers.measurement.nearness import cosines_by_distance, nearness
 
 TOKENS, PROMPTS = 14, 2
 
@@ -83,7 +83,7 @@ def _text():
 
 
 def _drawn(windows, prompts, seed):
-    from posbias import seeds
+    from posbias.core import seeds
 
     return seeds.stream(seed, "prompts").choice(windows, size=prompts, replace=False)
 
@@ -135,7 +135,7 @@ def test_an_encoding_without_end_goes_beyond_the_context_and_others_are_refused(
 def test_what_comes_later_in_a_prompt_changes_nothing_before_it():
     """Causality: the first tokens of a longer prompt have the losses of a shorter one."""
     loaded = load_model("tiny-nope")
-    from posbias.measurement.nearness import prompt_nearness
+    from posbias_papers.measurement.nearness import prompt_nearness
 
     ids = np.arange(5, 45)
     short, long = (prompt_nearness(loaded, one, "x")["loss_position"] for one in (ids[:20], ids))

@@ -10,7 +10,7 @@ import transformers
 import posbias
 import zoo
 from posbias import Attention
-from posbias.errors import InputFileError, InvalidValueError
+from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.imports.arrays import read_arrays
 
 TOKENS, PADS = 9, 3

@@ -12,9 +12,9 @@ from small_llama import WORDS, word_tokenizer
 
 from posbias.cli import main
 from posbias.measurement.models.tiny_configs import specimen
-from posbias.papers.herasimchyk2026 import STUDIES, TARGETS
-from posbias.papers.herasimchyk2026.printed import CORPORA, TABLE1
-from posbias.store import load_measurement
+from posbias.profiles.measurements import load_measurement
+from posbias_papers.herasimchyk2026 import STUDIES, TARGETS
+from posbias_papers.herasimchyk2026.printed import CORPORA, TABLE1
 
 PAPER = {
     "bloom": ("bloom-176b", "bloom", 1),

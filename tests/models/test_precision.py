@@ -11,8 +11,8 @@ from precision import LARGEST, beyond, differences
 from small_llama import llama, word_tokenizer
 from tiny import RUNS, tiny_model
 
-from posbias import memory
-from posbias.errors import InvalidValueError, ModelError
+from posbias.core import memory
+from posbias.core.errors import InvalidValueError, ModelError
 from posbias.measurement import LoadedModel, estimate_cost, load_model, measure, selfcheck, selfchecks
 from posbias.measurement.job import Request, fingerprint_of
 from posbias.measurement.memory import check_memory, memory_parts

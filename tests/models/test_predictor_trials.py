@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posbias import measure
-from posbias.errors import InvalidValueError
-from posbias.evidence import LEVEL
-from posbias.held_out import half
-from posbias.papers.ours.predictor_trials import PAIRS, dropped, estimate, parts, trial, weighed
-from posbias.papers.ours.predictors import holm, predicted, sides
-from posbias.parts import LABELS, shares
-from posbias.predictors import PREDICTORS, measured_influence, predictions
+from posbias.comparison.held_out import half
+from posbias.comparison.parts import LABELS, shares
+from posbias.comparison.predictors import PREDICTORS, predictions
+from posbias.core.errors import InvalidValueError
+from posbias.profiles.evidence import LEVEL
+from posbias.profiles.files import measured_influence
+from posbias_papers.extensions.predictor_trials import PAIRS, dropped, estimate, parts, trial, weighed
+from posbias_papers.extensions.predictors import holm, predicted, sides
 
 TOKENS, PROMPTS = 24, 12
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.errors import InputFileError, InvalidValueError
+from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.measurement import prompts_from
 from posbias.measurement.models.cache import model_folder
 from posbias.measurement.texts.prompts import Text, read_text

@@ -21,7 +21,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from families import SPECIAL, small, words
 from posbias import encodings
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.huggingface_families import FAMILIES
 from posbias.theory.huggingface_layers import is_attention

@@ -30,7 +30,7 @@ from families import (
     small,
 )
 from posbias import encodings
-from posbias.errors import InvalidValueError, ModelError
+from posbias.core.errors import InvalidValueError, ModelError
 from posbias.measurement import load_model, measure
 from posbias.measurement.quantities.influence import gradients, predict
 from posbias.theory.huggingface import from_huggingface

@@ -6,7 +6,7 @@ import torch
 from small_llama import llama, word_tokenizer
 
 from posbias import measure
-from posbias.errors import ModelError
+from posbias.core.errors import ModelError
 from posbias.measurement.capture.forward import Capture
 from posbias.measurement.capture.removal import altered, column, kept_out, masked, strongest
 from posbias.measurement.models.loading import LoadedModel

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from logged import logged
 
-from posbias.errors import InputFileError, OutputFileError
+from posbias.core.errors import InputFileError, OutputFileError
 from posbias.measurement import discard_checkpoint, job_fingerprint, load_model, measure
 
 

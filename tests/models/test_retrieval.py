@@ -10,16 +10,16 @@ import torch
 import transformers
 from scipy.stats import t
 
-from posbias.errors import InputFileError, InvalidValueError, ModelError
-from posbias.estimate import Estimate, about
+from posbias.core.errors import InputFileError, InvalidValueError, ModelError
 from posbias.measurement import LoadedModel
-from posbias.measurement.continuations import Reader, reuse_is_exact
-from posbias.measurement.retrieval import retrieval_fingerprint, retrieval_job, retrieve
 from posbias.measurement.texts.prompts import read_text
+from posbias.profiles.estimate import Estimate, about
+from posbias.profiles.measurements import load_retrieval, save_retrieval
 from posbias.retrieval import templates as wordings
+from posbias.retrieval.continuations import Reader, reuse_is_exact
+from posbias.retrieval.local import retrieval_fingerprint, retrieval_job, retrieve
 from posbias.retrieval.statistics import Share, retrieval_curve
 from posbias.retrieval.trials import CHOICES, Keys, Needle
-from posbias.store import load_retrieval, save_retrieval
 
 os.environ["OMP_NUM_THREADS"] = "1"
 torch.set_num_threads(1)

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import RUNS, tiny_model
 
-from posbias.errors import InvalidValueError, ModelError
+from posbias.core.errors import InvalidValueError, ModelError
+from posbias.core.seeds import stream
 from posbias.measurement.capture.forward import Capture, SeenLayer
 from posbias.measurement.capture.rerun import recording
 from posbias.measurement.capture.scores import Factored
@@ -29,7 +30,6 @@ from posbias.measurement.quantities.jacobian import (
     stretch,
 )
 from posbias.measurement.quantities.rollouts import KINDS, Rollouts, value_norms
-from posbias.seeds import stream
 
 
 def dense(layers, gains):

@@ -11,7 +11,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from families import rotary_class
 from posbias import encodings
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.theory.encodings import NoPE
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.huggingface_keys import DEFAULTS

@@ -16,7 +16,7 @@ import urllib.request
 import pytest
 import torch
 
-from posbias.errors import ModelError
+from posbias.core.errors import ModelError
 from posbias.retrieval.answer_files import read_answers
 from posbias.retrieval.asking import ask, requests, trials_of
 from posbias.retrieval.endpoint import Endpoint

@@ -12,11 +12,11 @@ import pytest
 import xarray as xr
 from logged import logged
 
-from posbias.errors import NonFiniteError
+from posbias.core.errors import NonFiniteError
 from posbias.measurement import for_length, load_model, measure, run
 from posbias.measurement.quantities.influence import economy
 from posbias.measurement.sharing import Group, launched
-from posbias.store import load_measurement, save_measurement
+from posbias.profiles.measurements import load_measurement, save_measurement
 
 TOKENS, PROMPTS = 10, 20
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.errors import InvalidValueError
-from posbias.measurement.quantities.similarity import PUBLISHED_BINS, content_similarity, shannon_similarity
+from posbias.core.errors import InvalidValueError
+from posbias_papers.measurement.similarity import PUBLISHED_BINS, content_similarity, shannon_similarity
 
 
 def naive(entries, bins, low, high):

@@ -7,8 +7,17 @@ import numpy as np
 import pytest
 from project import ROOT
 
-from posbias.papers.ours.sink_removal import BOUNDS, LESS, PLACE, RANK, Expected, cells, decided, verdicts
-from posbias.papers.ours.sink_trials import KEPT_OUT, MASKED, STRONGEST
+from posbias_papers.extensions.sink_removal import (
+    BOUNDS,
+    LESS,
+    PLACE,
+    RANK,
+    Expected,
+    cells,
+    decided,
+    verdicts,
+)
+from posbias_papers.extensions.sink_trials import KEPT_OUT, MASKED, STRONGEST
 
 
 def cell(**changed):

@@ -7,13 +7,13 @@ import torch
 from small_llama import llama, word_tokenizer
 
 from posbias import measure
-from posbias.held_out import half
+from posbias.comparison.held_out import half
 from posbias.measurement.capture.forward import Capture, SeenLayer
 from posbias.measurement.capture.removal import altered
 from posbias.measurement.job import Request
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.quantities.influence import predict
-from posbias.papers.ours.sink_trials import (
+from posbias_papers.extensions.sink_trials import (
     KEPT_OUT,
     MASKED,
     PLAIN,

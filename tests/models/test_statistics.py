@@ -11,7 +11,7 @@ from torch import nn
 
 from posbias.measurement import measure
 from posbias.measurement.quantities.block_sums import energy_kernel
-from posbias.stochastic_order import TOLERANCES, noise_floor, violations
+from posbias.profiles.stochastic_order import TOLERANCES, noise_floor, violations
 
 TOKENS, PROMPTS = 12, 3
 

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import tiny_model
 
-from posbias import sinks
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.measurement.accumulate import State, merged
 from posbias.measurement.capture.forward import SeenLayer
 from posbias.measurement.capture.scores import Factored, Given
@@ -30,6 +29,7 @@ from posbias.measurement.quantities.sinks import Received, massive
 from posbias.measurement.result import dataset
 from posbias.measurement.sharing import Group
 from posbias.measurement.streaming import PATIENCE, Stream
+from posbias.profiles import sinks
 
 EVERYTHING = Request(tokens=512, dense_logits=True, head_kernels=True)
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
@@ -422,7 +422,7 @@ def test_the_kept_means_are_as_large_as_estimated():
 
 
 def test_received_block_by_block_is_what_the_arrays_give():
-    """`posbias.sinks` defines both; blocks of queries in any order sum to it."""
+    """`posbias.profiles.sinks` defines both; blocks of queries in any order sum to it."""
     allowed = np.tri(9, dtype=bool) & ~np.tri(9, k=-4, dtype=bool)
     weights = torch.rand(2, 9, 9, dtype=torch.float64) * torch.from_numpy(allowed)
     received = Received(2, 9, 0.3)

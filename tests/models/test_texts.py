@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.errors import InputFileError, InvalidValueError
+from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.measurement import read_text
 from posbias.measurement.texts.corpora import sha256_of_documents
 
@@ -178,7 +178,7 @@ def test_a_dataset_that_is_not_there_is_one_line(dataset):
 def test_without_the_package_the_command_that_installs_it_is_said():
     script = (
         "import sys; sys.modules['datasets'] = None\n"
-        "from posbias.errors import MissingPackageError\n"
+        "from posbias.core.errors import MissingPackageError\n"
         "from posbias.measurement import read_text\n"
         "assert read_text(None).name == 'sotu'\n"
         "try: read_text('datasets:someone/corpus')\n"

@@ -12,7 +12,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 import posbias.measurement
-from posbias.errors import InputFileError, InvalidValueError
+from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.measurement.models.tiny.config import ENCODINGS, TinyConfig, alibi_slopes
 from posbias.measurement.models.tiny.model import TinyForCausalLM, register
 from posbias.measurement.texts.prompts import read_text

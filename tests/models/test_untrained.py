@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from posbias.errors import InvalidValueError
-from posbias.measurement.models.untrained import untrained
-from posbias.papers.ours.untrained import UntrainedCell
+from posbias.core.errors import InvalidValueError
+from posbias_papers.extensions.untrained import UntrainedCell
+from posbias_papers.measurement.untrained import untrained
 
 
 @pytest.mark.parametrize("family", ["gpt2", "qwen2"])

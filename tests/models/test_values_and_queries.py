@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from posbias.errors import InvalidValueError, ModelError
+from posbias.core.errors import InvalidValueError, ModelError
 from posbias.measurement import load_model
 from posbias.measurement.job import Request
 from posbias.measurement.models.cache import bundled_folder
-from posbias.measurement.models.untrained import folder_of, untrained_like
 from posbias.measurement.quantities.influence import gradients, predict
-from posbias.measurement.query_influence import query_influence
 from posbias.measurement.run import prepared
-from posbias.measurement.values import values_by_head
+from posbias_papers.measurement.query_influence import query_influence
+from posbias_papers.measurement.untrained import folder_of, untrained_like
+from posbias_papers.measurement.values import values_by_head
 
 TOKENS = 48
 
@@ -37,7 +37,7 @@ def test_each_query_has_the_influence_of_the_prompt_that_ends_there(scramble):
 
 
 def test_long_prompts_spare_memory_and_say_the_same(monkeypatch):
-    from posbias.measurement import query_influence as module
+    from posbias_papers.measurement import query_influence as module
 
     plain = query_influence("tiny-alibi", tokens=TOKENS, prompts=2, threads=1)["influence"].values
     monkeypatch.setattr(module, "FUSED", TOKENS - 1)

@@ -11,7 +11,7 @@ from project import ROOT
 import by_hand
 import zoo
 from families import families
-from posbias.logs import muted
+from posbias.core.logs import muted
 from posbias.measurement.models.families import decoder_layers
 from zoo_page import PAGE, page
 

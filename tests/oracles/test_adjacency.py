@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posbias.errors import InvalidValueError
-from posbias.seeds import sequence
+from posbias.core.errors import InvalidValueError
+from posbias.core.seeds import sequence
 from posbias.simulation import RecencyModel, simulate_recency
-from posbias.simulation.token_space import STREAM, block_size, embeddings, layer_scores
+from posbias_papers.simulation.token_space import STREAM, block_size, embeddings, layer_scores
 
 
 def adjacent_shares(scores):

@@ -10,8 +10,8 @@ from measured import measurement
 
 import posbias
 from posbias import Attention
-from posbias.errors import InvalidValueError
-from posbias.predictors import PREDICTORS, measured_mixing
+from posbias.comparison.predictors import PREDICTORS, measured_mixing
+from posbias.core.errors import InvalidValueError
 from posbias.theory.masks import Causal, Full, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, PerLayer, PreNormInit
 from posbias.theory.rollout.kernel import masked_softmax
@@ -98,7 +98,7 @@ def test_texts_are_samples():
 
 
 def test_monotonicity_is_that_of_the_kernels():
-    from posbias.stochastic_order import monotonicity
+    from posbias.profiles.stochastic_order import monotonicity
 
     layers = weights((2, 3, 7))
     found = Attention.from_arrays(layers).monotonicity()

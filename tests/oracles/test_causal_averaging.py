@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
-from posbias.errors import InvalidValueError
-from posbias.theory.closed_forms.causal_averaging import (
+from posbias.core.errors import InvalidValueError
+from posbias_papers.closed_forms.causal_averaging import (
     cumulative_influence,
     ends_rising,
     hops_of,

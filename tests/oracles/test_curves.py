@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import posbias
-from posbias.curves import at_shares
-from posbias.errors import InvalidValueError
-from posbias.profile import Profile
+from posbias.core.errors import InvalidValueError
+from posbias.profiles.curves import at_shares
+from posbias.profiles.profile import Profile
 
 numbers = st.integers(1, 30).flatmap(lambda n: arrays(np.float64, n, elements=st.floats(-10, 10)))
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.measurement import load_model, measure
-from posbias.papers.encodings import MODELS, encoding_of, make
+from posbias_papers.encodings import MODELS, encoding_of, make
 
 pytest.importorskip("matplotlib")
 TOKENS = 40

@@ -13,11 +13,11 @@ from project import ROOT
 
 import calibration
 import posbias
-from posbias.errors import InvalidValueError
-from posbias.extrapolation import BUNDLED, RULES, continued, extrapolate, stretched
-from posbias.extrapolation_trials import trials, won_up_to
-from posbias.predictors import predictions
-from posbias.terminal import verdict_line
+from posbias.cli.terminal import verdict_line
+from posbias.comparison.extrapolation import BUNDLED, RULES, continued, extrapolate, stretched
+from posbias.comparison.extrapolation_trials import trials, won_up_to
+from posbias.comparison.predictors import predictions
+from posbias.core.errors import InvalidValueError
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.rollout.kernel import dense_influence
 

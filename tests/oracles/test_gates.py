@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from posbias import gated
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.encodings import ALiBi
 from posbias.theory.hyper_connections import Connection, HyperConnections

@@ -16,11 +16,12 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.errors import InvalidValueError
-from posbias.seeds import sequence, stream
-from posbias.simulation import RecencyModel, compiled, gram, token_space
+from posbias.core.errors import InvalidValueError
+from posbias.core.seeds import sequence, stream
+from posbias.simulation import RecencyModel, compiled, gram
 from posbias.simulation.tally import Layout, Tally
-from posbias.verify.kim.simulations import simulated_scores
+from posbias_papers.simulation import token_space
+from posbias_papers.statements.kim.simulations import simulated_scores
 
 MARGIN = 30
 """How many times the rounding seen between two references the engines may differ by."""

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measured import DEPTH, SLOPES, TOKENS, measurement
 
-from posbias.papers.herasimchyk2026 import STUDIES
-from posbias.papers.herasimchyk2026.before_training import predicted
-from posbias.papers.herasimchyk2026.cells import Key
-from posbias.papers.herasimchyk2026.levels import architectures
-from posbias.papers.herasimchyk2026.measurements import Measurements
-from posbias.papers.herasimchyk2026.printed import HUB, TABLE1
-from posbias.papers.herasimchyk2026.splits import all_splits, apart, looseness
-from posbias.papers.herasimchyk2026.table1 import counted
-from posbias.profile import wasserstein
+from posbias.profiles.profile import wasserstein
 from posbias.theory.presets import PRESETS
+from posbias_papers.herasimchyk2026 import STUDIES
+from posbias_papers.herasimchyk2026.before_training import predicted
+from posbias_papers.herasimchyk2026.cells import Key
+from posbias_papers.herasimchyk2026.levels import architectures
+from posbias_papers.herasimchyk2026.measurements import Measurements
+from posbias_papers.herasimchyk2026.printed import HUB, TABLE1
+from posbias_papers.herasimchyk2026.splits import all_splits, apart, looseness
+from posbias_papers.herasimchyk2026.table1 import counted
 
 DISTANCE = np.maximum(np.subtract.outer(np.arange(TOKENS), np.arange(TOKENS)), 0)
 

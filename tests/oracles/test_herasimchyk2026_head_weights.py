@@ -7,18 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measured import CONSTANT, DELTA, DEPTH, HEADS, PROMPTS, SLOPES, TOKENS, measurement
 
-from posbias.papers.herasimchyk2026 import STUDIES
-from posbias.papers.herasimchyk2026.cells import Key
-from posbias.papers.herasimchyk2026.head_weights import (
-    gain,
-    output_shares,
-    rows,
-    weighted,
-    weighted_levels,
-)
-from posbias.papers.herasimchyk2026.levels import architectures, profile_of
-from posbias.papers.herasimchyk2026.measurements import Measurements
-from posbias.profile import spearman, wasserstein
+from posbias.profiles.profile import spearman, wasserstein
+from posbias_papers.herasimchyk2026 import STUDIES
+from posbias_papers.herasimchyk2026.cells import Key
+from posbias_papers.herasimchyk2026.head_weights import gain, output_shares, rows, weighted, weighted_levels
+from posbias_papers.herasimchyk2026.levels import architectures, profile_of
+from posbias_papers.herasimchyk2026.measurements import Measurements
 
 
 def written(shares, **options):

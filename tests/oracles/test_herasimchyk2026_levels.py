@@ -8,19 +8,13 @@ import yaml
 from measured import CONSTANT, DELTA, DEPTH, HEAD_SIZE, HEADS, SLOPES, TOKENS, measurement
 from project import ROLLOUT_FILES, needs_rollout_files
 
-from posbias.errors import InputFileError, InvalidValueError
-from posbias.papers.herasimchyk2026.configs import config_curves, config_mixing
-from posbias.papers.herasimchyk2026.levels import (
-    NEEDED,
-    architectures,
-    curves_of,
-    mean_content,
-    slopes_of,
-)
-from posbias.papers.herasimchyk2026.printed import FEATURED, HUB, TABLE1, TABLE4, TABLE5
-from posbias.predictors import PREDICTORS
+from posbias.comparison.predictors import PREDICTORS
+from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.theory.encodings import alibi_slopes
 from posbias.theory.mixing import AttentionOnly, PerLayer
+from posbias_papers.herasimchyk2026.configs import config_curves, config_mixing
+from posbias_papers.herasimchyk2026.levels import NEEDED, architectures, curves_of, mean_content, slopes_of
+from posbias_papers.herasimchyk2026.printed import FEATURED, HUB, TABLE1, TABLE4, TABLE5
 
 LAYER = 1 + np.arange(DEPTH)[:, None]
 

@@ -7,8 +7,8 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.errors import InvalidValueError
-from posbias.spec import decode, encode, fingerprint
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import decode, encode, fingerprint
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.closed_forms.critical_distances import collapse
 from posbias.theory.encodings import ALiBi, KerpleLog

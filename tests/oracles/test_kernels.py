@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from ensembles import SMALL, Ensemble, copier, last_label, plain_forward, scrambled, shown, untrained
 
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.theory.architecture import Architecture
 from posbias.theory.encodings import DecayBias
 from posbias.theory.masks import Full, Prefix, SlidingWindow

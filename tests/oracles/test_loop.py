@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from logged import logged
 from torch import nn
 
-from posbias.errors import InvalidValueError
-from posbias.events import Event
+from posbias.core.errors import InvalidValueError
+from posbias.core.events import Event
 from posbias.theory.masks import Full, SlidingWindow
 from posbias.training import ensemble
 from posbias.training.feed import training_batch

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from ensembles import SMALL, untrained
 
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.theory.masks import Full
 from posbias.training.loop import train
 from posbias.training.matching import at_equal_accuracy, at_equal_iterations, at_equal_loss

@@ -5,14 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias import seeds
-from posbias.errors import InvalidValueError
-from posbias.stochastic_order import (
-    TOLERANCES,
-    noise_floor,
-    prefix_shares,
-    violations,
-)
+from posbias.core import seeds
+from posbias.core.errors import InvalidValueError
+from posbias.profiles.stochastic_order import TOLERANCES, noise_floor, prefix_shares, violations
 
 
 def naive(kernel, tolerance):

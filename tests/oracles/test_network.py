@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.training.network import ENCODINGS, HIDDEN, Network, forward, initial_weights, wire
 from posbias.training.normalisers import NORMALISERS, SinkSoftmax

@@ -11,8 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.errors import InvalidValueError
-from posbias.spec import decode, encode, fingerprint
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import decode, encode, fingerprint
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
 from posbias.theory.encodings import ALiBi, DecayBias, KerpleLog, NoPE, Tabulated

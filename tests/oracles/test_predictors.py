@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from posbias.errors import InputFileError, InvalidValueError
+from posbias.comparison.predictors import PREDICTORS, predictions
+from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.measurement import measure
-from posbias.predictors import PREDICTORS, load_profile, measured_influence, predictions
-from posbias.store import load_measurement, save_measurement
+from posbias.profiles.files import load_profile, measured_influence
+from posbias.profiles.measurements import load_measurement, save_measurement
 
 TOKENS, LAYERS, HEADS, PROMPTS = 9, 3, 2, 5
 

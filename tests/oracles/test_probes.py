@@ -8,21 +8,14 @@ import pytest
 import torch
 from ensembles import SMALL, Ensemble, copier, last_label, plain_forward, scrambled, shown, untrained
 
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.theory.encodings import DecayBias, NoPE
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.training import trials
 from posbias.training.averages import Averages, average, estimate_members, plain
 from posbias.training.kernels import attention_example, attention_maps
 from posbias.training.network import Network, Rotary, Sinusoidal
-from posbias.training.probes import (
-    alone,
-    compared,
-    evaluate,
-    gap_of,
-    largest_gap,
-    paired_gap,
-)
+from posbias.training.probes import alone, compared, evaluate, gap_of, largest_gap, paired_gap
 from posbias.training.task import RetrievalTask, make_world, novel_sequences
 
 SEQUENCES = 30

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from posbias.comparison import compare
-from posbias.curves import least_stretch
-from posbias.errors import InvalidValueError
-from posbias.predictors import load_profile, profile_as_dict
-from posbias.profile import Profile, harmonic, spearman, uniform, wasserstein
-from posbias.store import save_json
+from posbias.comparison.scores import compare
+from posbias.core.errors import InvalidValueError
+from posbias.core.store import save_json
+from posbias.profiles.curves import least_stretch
+from posbias.profiles.files import load_profile, profile_as_dict
+from posbias.profiles.profile import Profile, harmonic, spearman, uniform, wasserstein
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.masks import SlidingWindow
 from posbias.theory.mixing import AttentionOnly

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import gammaln
 
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.simulation import RecencyModel, simulate_recency
-from posbias.theory.closed_forms import quadrature, recency
 from posbias.theory.closed_forms.layernorm import correlation_rule, limit_scores
-from posbias.theory.closed_forms.recency import exact_scores, recency_excess
+from posbias_papers.closed_forms import quadrature, recency
+from posbias_papers.closed_forms.recency import exact_scores, recency_excess
 
 NORMS = ("layernorm", "rmsnorm", "none")
 

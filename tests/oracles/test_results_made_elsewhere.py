@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from scipy.stats import t
 
 import posbias
-from posbias.errors import InputFileError, InvalidValueError
+from posbias.comparison.normalised import prior_normalised, residuals, sentence
+from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.imports import FORMATS, read_curves
 from posbias.imports.columns import Choice
 from posbias.imports.trials import rates
-from posbias.normalised import prior_normalised, residuals, sentence
-from posbias.profile import Profile
+from posbias.profiles.profile import Profile
 
 HERE = Path(__file__).parents[1] / "elsewhere"
 SIGNED = ("inseq_saliency.json", "inseq_integrated_gradients.json", "captum_llm_attribution.json")

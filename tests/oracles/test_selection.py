@@ -9,8 +9,8 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.errors import InvalidValueError
-from posbias.spec import decode, encode
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import decode, encode
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal
 from posbias.theory.encodings import Tabulated

@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posbias.errors import InvalidValueError
-from posbias.simulation import RecencyModel, compiled, gram, simulate_recency, token_space
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import decode, encode
+from posbias.core.store import Store
+from posbias.simulation import RecencyModel, compiled, gram, simulate_recency
 from posbias.simulation.cell import RecencyCell
 from posbias.simulation.tally import Layout, Tally
-from posbias.simulation.variants import Variant
-from posbias.spec import decode, encode
-from posbias.store import Store
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
+from posbias_papers.simulation import token_space
+from posbias_papers.simulation.variants import Variant
 
 windows = st.builds(SlidingWindow, st.integers(1, 6), st.integers(0, 2))
 masks = st.one_of(windows, st.just(Causal()), st.builds(Prefix, st.integers(1, 4)), st.just(Full()))

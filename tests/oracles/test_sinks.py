@@ -8,7 +8,7 @@ import pytest
 import torch
 from ensembles import SMALL, Ensemble, copier, plain_forward, scrambled, shown, untrained
 
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.theory.encodings import DecayBias
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.training.network import Network, Rotary, Sinusoidal, initial_weights

@@ -5,8 +5,8 @@ import importlib
 import pytest
 from bibtex import REQUIRED, read
 
-from posbias.errors import InvalidValueError
-from posbias.sources import BIBLIOGRAPHY, REPORTED, Source, cite, latex, software
+from posbias.core.errors import InvalidValueError
+from posbias.core.sources import BIBLIOGRAPHY, REPORTED, Source, cite, latex, software
 
 PRINTED = {
     # key: (first family name, a word of the title, year), as Wu et al. 2025 or Herasimchyk et al. 2026 cite them
@@ -101,7 +101,7 @@ def test_an_unknown_key_is_refused_with_the_nearest():
 
 
 def test_every_source_that_a_method_names_is_in_the_bibliography():
-    methods = importlib.import_module("posbias.papers.citations")
+    methods = importlib.import_module("posbias_papers.citations")
     named = {key for key, _ in (*methods.KINDS.values(), *methods.MODELS.values())}
     assert named <= set(BIBLIOGRAPHY)
 

@@ -10,7 +10,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.theory.architecture import Layer
 from posbias.theory.content import ConstantDiagonal
 from posbias.theory.encodings import ALiBi, DecayBias, KerpleLog, NeedsMeasurement, NoPE

@@ -13,24 +13,24 @@ from measured import DEPTH, HEADS, TOKENS, measurement
 from project import ROLLOUT_FILES, needs_rollout_files
 from scipy.special import stdtrit
 
-from posbias.cli.paper import paper
-from posbias.comparison import compare
-from posbias.errors import InputFileError, InvalidValueError, OutputFileError
-from posbias.evidence import NEAR
-from posbias.papers.herasimchyk2026 import STUDIES, TARGETS, reproduce
-from posbias.papers.herasimchyk2026.cells import CONTROL, Effort, Key, check
-from posbias.papers.herasimchyk2026.curves import SCORES, Curves, trough
-from posbias.papers.herasimchyk2026.fig5 import chosen_heads, fit, fits, rows
-from posbias.papers.herasimchyk2026.levels import curves_of, slopes_of
-from posbias.papers.herasimchyk2026.measurements import Measurements
-from posbias.papers.herasimchyk2026.printed import TABLE1, TABLE4, TABLE5, TABLE6, Number, numbers
-from posbias.papers.herasimchyk2026.profiles import collapse_of_paper
-from posbias.papers.herasimchyk2026.section4 import order_of
-from posbias.papers.herasimchyk2026.table6 import homogeneity
-from posbias.papers.study import ELSEWHERE
-from posbias.plots import picture_bytes
-from posbias.profile import Profile
-from posbias.store import load_measurement, save_measurement
+from posbias.comparison.scores import compare
+from posbias.core.errors import InputFileError, InvalidValueError, OutputFileError
+from posbias.profiles.evidence import NEAR
+from posbias.profiles.measurements import load_measurement, save_measurement
+from posbias.profiles.profile import Profile
+from posbias.reports.plots import picture_bytes
+from posbias_papers.cli import paper
+from posbias_papers.herasimchyk2026 import STUDIES, TARGETS, reproduce
+from posbias_papers.herasimchyk2026.cells import CONTROL, Effort, Key, check
+from posbias_papers.herasimchyk2026.curves import SCORES, Curves, trough
+from posbias_papers.herasimchyk2026.fig5 import chosen_heads, fit, fits, rows
+from posbias_papers.herasimchyk2026.levels import curves_of, slopes_of
+from posbias_papers.herasimchyk2026.measurements import Measurements
+from posbias_papers.herasimchyk2026.printed import TABLE1, TABLE4, TABLE5, TABLE6, Number, numbers
+from posbias_papers.herasimchyk2026.profiles import collapse_of_paper
+from posbias_papers.herasimchyk2026.section4 import order_of
+from posbias_papers.herasimchyk2026.table6 import homogeneity
+from posbias_papers.study import ELSEWHERE
 
 HERE = {"tokens": TOKENS}
 
@@ -535,7 +535,7 @@ def test_the_published_check_of_monotonicity_counts_little_but_alibi():
     kernel = np.tril(random.dirichlet(np.ones(TOKENS), size=(DEPTH, TOKENS)))
     given["kernel"] = ("layer", "query", "key"), kernel / kernel.sum(axis=-1, keepdims=True)
     assert order_of(given, "noise", "published").rate < 1e-3
-    from posbias.stochastic_order import monotonicity
+    from posbias.profiles.stochastic_order import monotonicity
 
     assert np.mean([monotonicity(one).rate for one in given["kernel"].values]) > 0.03
 
@@ -696,7 +696,7 @@ def test_tables_2_and_3_show_the_first_corpus_only(made):
 
 
 def test_json_is_whole(made):
-    from posbias.store import dump_json
+    from posbias.core.store import dump_json
 
     answer = json.loads(dump_json(made.as_dict()))
     assert {"files", "claims", "tables", "cells", "stand_in", "seconds"} == set(answer)

@@ -8,17 +8,17 @@ import pytest
 from project import ROOT
 
 from posbias.cli import app
-from posbias.papers import PAPERS
-from posbias.papers.registry import STUDIES
-from posbias.papers.theorems import claims_of_statement
-from posbias.verify import STATEMENTS
+from posbias_papers import PAPERS
+from posbias_papers.registry import STUDIES
+from posbias_papers.statements import STATEMENTS
+from posbias_papers.theorems import claims_of_statement
 
-FOLDER = ROOT / "src/posbias/papers"
+FOLDER = ROOT / "papers/src/posbias_papers"
 ITEMS = [
     row
     for paper in PAPERS
     for row in csv.DictReader(
-        (ROOT / f"src/posbias/papers/{paper}/items.csv").read_text(encoding="utf-8").splitlines()
+        (ROOT / f"papers/src/posbias_papers/{paper}/items.csv").read_text(encoding="utf-8").splitlines()
     )
 ]
 CLAIMS = {claim.id for study in STUDIES.values() for claim in (*study.claims, *study.row_claims)} | {

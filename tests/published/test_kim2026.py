@@ -12,17 +12,17 @@ import pytest
 from cyclopts import App, UnknownCommandError
 
 from posbias import __version__
-from posbias.cli.paper import paper
-from posbias.errors import InvalidValueError, OutputFileError
-from posbias.events import Event
-from posbias.papers import find_figures, kim2026
-from posbias.papers.kim2026.closed_forms import key_factor_ratios
-from posbias.papers.kim2026.models import ALPHAS, FOUR, PRINTED
-from posbias.papers.kim2026.quantities import printed
+from posbias.core.errors import InvalidValueError, OutputFileError
+from posbias.core.events import Event
+from posbias.core.store import JsonCodec, Store
 from posbias.simulation import InterruptedSimulation, RecencyModel, simulate_recency
 from posbias.simulation.cell import RecencyCell
-from posbias.store import JsonCodec, Store
 from posbias.theory.closed_forms.layernorm import key_factors, log_key_factors
+from posbias_papers import find_figures, kim2026
+from posbias_papers.cli import paper
+from posbias_papers.kim2026.closed_forms import key_factor_ratios
+from posbias_papers.kim2026.models import ALPHAS, FOUR, PRINTED
+from posbias_papers.kim2026.quantities import printed
 
 SAMPLES = 20_000
 SMALL = RecencyModel(tokens=4, depth=2)
@@ -419,6 +419,6 @@ def test_all_means_all():
 
 
 def test_nothing_heavy_is_loaded_before_it_is_needed():
-    code = "import sys, posbias.papers.kim2026; print({'matplotlib', 'xarray', 'torch'} & set(sys.modules))"
+    code = "import sys, posbias_papers.kim2026; print({'matplotlib', 'xarray', 'torch'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

@@ -8,24 +8,24 @@ import numpy as np
 import pytest
 
 from posbias import __version__
-from posbias.claims import Claim, judge, judged
-from posbias.estimate import Estimate
-from posbias.evidence import Above, Below, Near
-from posbias.papers import kim2026
-from posbias.papers.explaining import explanations
-from posbias.papers.kim2026 import closed_forms as forms
-from posbias.papers.kim2026 import quantities as q
-from posbias.papers.kim2026.closed_forms import GOOD, key_factor_ratios, key_factor_rows, score_row
-from posbias.papers.kim2026.models import PRINTED, by_anisotropy, effort_of
-from posbias.papers.reproduction import write
+from posbias.core.store import Store
+from posbias.profiles.claims import Claim, judge, judged
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.evidence import Above, Below, Near
 from posbias.reports.pages import Page
 from posbias.simulation import Averages, RecencyModel
-from posbias.store import Store
 from posbias.theory.closed_forms.layernorm import (
     log_key_factors,
     scores_without_layernorm,
     second_layer_scores,
 )
+from posbias_papers import kim2026
+from posbias_papers.explaining import explanations
+from posbias_papers.kim2026 import closed_forms as forms
+from posbias_papers.kim2026 import quantities as q
+from posbias_papers.kim2026.closed_forms import GOOD, key_factor_ratios, key_factor_rows, score_row
+from posbias_papers.kim2026.models import PRINTED, by_anisotropy, effort_of
+from posbias_papers.reproduction import write
 
 SAMPLES = 20_000
 BARE, RECENT = (

@@ -8,13 +8,13 @@ import pytest
 import xarray as xr
 from cyclopts import App
 
-from posbias.claims import judge
-from posbias.cli.paper import paper
-from posbias.errors import InvalidValueError, MissingPackageError
-from posbias.papers import kim2026
-from posbias.papers.explaining import explanations
-from posbias.papers.kim2026 import trained
-from posbias.papers.kim2026.trained import ALIBI, CELLS, LONG_ALIBI, LONG_NONE, NONE, ROPE, STUDY
+from posbias.core.errors import InvalidValueError, MissingPackageError
+from posbias.profiles.claims import judge
+from posbias_papers import kim2026
+from posbias_papers.cli import paper
+from posbias_papers.explaining import explanations
+from posbias_papers.kim2026 import trained
+from posbias_papers.kim2026.trained import ALIBI, CELLS, LONG_ALIBI, LONG_NONE, NONE, ROPE, STUDY
 
 PROMPTS, LAYERS, HEADS = 12, 6, 2
 

@@ -13,10 +13,14 @@ from logged import logged
 from measured import measurement
 from project import ROLLOUT_FILES, ROOT
 
-from posbias.errors import InputFileError, InvalidValueError
-from posbias.estimate import Estimate
-from posbias.papers.errata import ERRATA
-from posbias.papers.readings import (
+from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.measurements import save_measurement
+from posbias.training import Network, RetrievalTask
+from posbias.training.probes import largest_gap
+from posbias.training.task import make_world, novel_sequences
+from posbias_papers.errata import ERRATA
+from posbias_papers.readings import (
     READINGS,
     Comparison,
     Material,
@@ -26,12 +30,8 @@ from posbias.papers.readings import (
     find_readings,
     told,
 )
-from posbias.papers.readings import experiments as wu_experiments
-from posbias.store import save_measurement
-from posbias.training import Network, RetrievalTask
-from posbias.training.probes import largest_gap
-from posbias.training.task import make_world, novel_sequences
-from posbias.verify import STATEMENTS
+from posbias_papers.readings import experiments as wu_experiments
+from posbias_papers.statements import STATEMENTS
 
 RESULTS = ROOT / "results"
 FROM_FILES = {f"herasimchyk2026/{name}" for name in ("content-scale", "signs", "printed-fit")}
@@ -346,7 +346,7 @@ def test_a_reading_belongs_to_the_erratum_of_its_key_unless_it_says_so():
 
 def test_importing_readings_loads_nothing_heavy():
     code = (
-        "import sys, posbias.papers.readings; "
+        "import sys, posbias_papers.readings; "
         "print([m for m in ('torch', 'transformers', 'matplotlib', 'xarray', 'ray') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -14,27 +14,27 @@ from answers import faults
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.errors import InvalidValueError, OutputFileError
-from posbias.evidence import signed_text
-from posbias.papers.study import Study
-from posbias.papers.theorems import claims_of_statement
-from posbias.papers.wu2025 import FULL, QUICK, STUDIES, Effort, Setting, outcome_of, reproduce
-from posbias.papers.wu2025.drawing import draw_depths, draw_maps
-from posbias.papers.wu2025.outcomes import PAIRS, Gaps, Outcome, Sinks
-from posbias.papers.wu2025.power import effective_rank
-from posbias.papers.wu2025.quantities import _above_even
-from posbias.papers.wu2025.settings import DEEP, DEPTHS
-from posbias.papers.wu2025.table1 import _items
-from posbias.papers.wu2025.tables import data
-from posbias.plots import picture_bytes
-from posbias.plots.captions import verdict_lines
+from posbias.core.errors import InvalidValueError, OutputFileError
+from posbias.core.store import dump_json
+from posbias.profiles.evidence import signed_text
 from posbias.reports.pages import Page
-from posbias.store import dump_json
+from posbias.reports.plots import picture_bytes
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.training.kernels import agreement
 from posbias.training.loop import Trained
 from posbias.training.results import load_cell
-from posbias.verify import STATEMENTS
+from posbias_papers.plots.captions import verdict_lines
+from posbias_papers.statements import STATEMENTS
+from posbias_papers.study import Study
+from posbias_papers.theorems import claims_of_statement
+from posbias_papers.wu2025 import FULL, QUICK, STUDIES, Effort, Setting, outcome_of, reproduce
+from posbias_papers.wu2025.drawing import draw_depths, draw_maps
+from posbias_papers.wu2025.outcomes import PAIRS, Gaps, Outcome, Sinks
+from posbias_papers.wu2025.power import effective_rank
+from posbias_papers.wu2025.quantities import _above_even
+from posbias_papers.wu2025.settings import DEEP, DEPTHS
+from posbias_papers.wu2025.table1 import _items
+from posbias_papers.wu2025.tables import data
 
 SEEDS, TOKENS = (0, 1, 2), 17
 SCATTER = np.array([0, 0.001, -0.001])
@@ -747,7 +747,7 @@ def test_figures_are_trained_drawn_and_written(made):
 @pytest.fixture
 def all_learnt(monkeypatch):
     """Thirty iterations count as having learnt."""
-    monkeypatch.setattr("posbias.papers.wu2025.outcomes.LEARNT", 0.0)
+    monkeypatch.setattr("posbias_papers.wu2025.outcomes.LEARNT", 0.0)
 
 
 def test_every_cell_stands_beside_what_rollouts_predict_of_it(made, all_learnt, tmp_path):

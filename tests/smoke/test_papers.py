@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from posbias.papers.readings import compare_readings
+from posbias_papers.readings import compare_readings
 
 PAPERS = {"wu2025", "herasimchyk2026", "kim2026"}
 

@@ -61,7 +61,7 @@ def test_an_adapter(framework):
     pytest.importorskip(core)
     import importlib
 
-    adapter = importlib.import_module(f"posbias.adapters.{framework}")
+    adapter = importlib.import_module(f"posbias.ordering.adapters.{framework}")
     texts, scores, profile = ["a" * 40] * 3, [0.1, 0.6, 0.3], rates([0.7, 0.4, 0.9])
     if framework == "langchain":
         from langchain_core.documents import Document

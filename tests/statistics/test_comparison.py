@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from posbias.comparison import compare, compare_all
-from posbias.errors import InvalidValueError
-from posbias.estimate import Estimate, RunningMean
-from posbias.profile import Profile, harmonic, uniform
-from posbias.seeds import stream
+from posbias.comparison.scores import compare, compare_all
+from posbias.core.errors import InvalidValueError
+from posbias.core.seeds import stream
+from posbias.profiles.estimate import Estimate, RunningMean
+from posbias.profiles.profile import Profile, harmonic, uniform
 
 
 def measured(prompts: int, seed: int, noise: float = 1.0, tokens: int = 40) -> Profile:

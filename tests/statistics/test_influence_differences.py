@@ -8,9 +8,9 @@ from answers import faults
 from scipy.stats import t, ttest_ind, ttest_rel
 
 from posbias.cli import main
-from posbias.influence_differences import influence_differences
-from posbias.profile import Profile
-from posbias.seeds import stream
+from posbias.comparison.influence_differences import influence_differences
+from posbias.core.seeds import stream
+from posbias.profiles.profile import Profile
 
 TOKENS = 40
 

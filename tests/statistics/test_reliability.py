@@ -5,12 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from posbias.agreement import scores
-from posbias.comparison import compare, compare_all
-from posbias.held_out import Fold
-from posbias.paired_scores import Judge, differences_of
-from posbias.profile import Profile, harmonic, uniform
-from posbias.reliability import paired_ceiling, reliability
+from posbias.comparison.held_out import Fold
+from posbias.comparison.paired_scores import Judge, differences_of
+from posbias.comparison.reliability import paired_ceiling, reliability
+from posbias.comparison.scores import compare, compare_all
+from posbias.profiles.agreement import scores
+from posbias.profiles.profile import Profile, harmonic, uniform
 
 TOKENS, PROMPTS = 48, 32
 ROWS = ("split_half", "second_measurement", "noiseless")

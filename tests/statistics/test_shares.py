@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from posbias.estimate import Estimate
-from posbias.evidence import Above, Evidence, share
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.evidence import Above, Evidence, share
 
 
 @pytest.mark.parametrize(

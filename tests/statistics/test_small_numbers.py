@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.agreement import SCORES
-from posbias.comparison import compare_all
-from posbias.estimate import MOST_DRAWS, NORMAL_95, Estimate, about, t_95
-from posbias.paired_scores import Judge, differences_of, mean_agreement
-from posbias.profile import Profile, harmonic, uniform
+from posbias.comparison.paired_scores import Judge, differences_of, mean_agreement
+from posbias.comparison.scores import compare_all
+from posbias.profiles.agreement import SCORES
+from posbias.profiles.estimate import MOST_DRAWS, NORMAL_95, Estimate, about, t_95
+from posbias.profiles.profile import Profile, harmonic, uniform
 
 TOKENS = 24
 TRUTH = 1 + 4 * np.exp(-np.arange(TOKENS)[::-1] / 5)
@@ -36,7 +36,7 @@ def prompts(random, n):
 @pytest.mark.parametrize("n", [4, pytest.param(8, marks=pytest.mark.slow)])
 def test_scores_and_differences_from_few_prompts_are_covered(n, monkeypatch):
     """Wasserstein of 300 references: 95 % up to sampling (and skewness), where ± 1.96 covers less."""
-    monkeypatch.setattr("posbias.paired_scores.RESAMPLES", 200)
+    monkeypatch.setattr("posbias.comparison.paired_scores.RESAMPLES", 200)
     random, trials = np.random.default_rng(n), 300
     profiles = {"harmonic": harmonic(TOKENS), "uniform": uniform(TOKENS)}
     scores, differences = [], []

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import posbias
-from posbias.curves import least_stretch
-from posbias.extrapolation import BUNDLED
-from posbias.profile import Profile
-from posbias.summary import FLOOR, RISE
-from posbias.telling import doubts, favoured, margins
-from posbias.terminal import describe
+from posbias.cli.terminal import describe
+from posbias.comparison.extrapolation import BUNDLED
+from posbias.profiles.curves import least_stretch
+from posbias.profiles.profile import Profile
+from posbias.profiles.summary import FLOOR, RISE
+from posbias.profiles.telling import doubts, favoured, margins
 
 
 @pytest.fixture(scope="module")

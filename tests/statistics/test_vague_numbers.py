@@ -1,10 +1,10 @@
 """Numbers too vague, or too near a bound, to say anything: claims about them stay undecided."""
 
-from posbias.claims import judge
-from posbias.evidence import Above
-from posbias.papers.herasimchyk2026.printed import TABLE4
-from posbias.papers.herasimchyk2026.profiles import of_prompts
-from posbias.papers.herasimchyk2026.rows import row_claim
+from posbias.profiles.claims import judge
+from posbias.profiles.evidence import Above
+from posbias_papers.herasimchyk2026.printed import TABLE4
+from posbias_papers.herasimchyk2026.profiles import of_prompts
+from posbias_papers.herasimchyk2026.rows import row_claim
 
 
 def row(*off, se):

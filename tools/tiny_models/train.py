@@ -25,8 +25,8 @@ from jaxtyping import Int
 from safetensors import safe_open
 from torch import Tensor
 
-from posbias import files
-from posbias.errors import InputFileError, PosbiasError
+from posbias.core import files
+from posbias.core.errors import InputFileError, PosbiasError
 from posbias.measurement.models.formats import quiet_transformers
 from posbias.measurement.models.tiny.config import ENCODINGS
 from tiny_models.corpus import (

@@ -14,9 +14,10 @@ from cyclopts import App, CycloptsError, MissingArgumentError
 from posbias import __version__
 from posbias.cli.output import COMPILING, without_bars
 from posbias.cli.surroundings import prepared, silence_output
-from posbias.errors import PosbiasError
-from posbias.lazy import missing
-from posbias.logs import on_stderr, one_line
+from posbias.core import plugins
+from posbias.core.errors import PosbiasError
+from posbias.core.lazy import missing
+from posbias.core.logs import on_stderr, one_line
 
 __all__ = ["COMPILING", "app", "main"]
 
@@ -45,8 +46,12 @@ for name in (
     "train",
 ):
     app.command(f"posbias.cli.{name}:{name}", name=name)
-for name in ("study", "paper", "verify", "presets", "models", "cite"):
+for name in ("study", "presets", "models"):
     app.command(f"posbias.cli.{name}:{name}", name=name)
+for name, where in plugins.addresses("posbias.commands").items():
+    app.command(where, name=name)
+if "paper" not in app:
+    app.command("posbias.cli.absent:paper", name="paper")
 app.register_install_completion_command(help="Let the shell complete commands and options.")
 
 

@@ -3,11 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from posbias.arguments import shortened
-from posbias.errors import InputFileError, InvalidValueError, nearest
-
-BUNDLED = Path(__file__).parents[1] / "measurement" / "models" / "bundled"
-"""The small models that come along, each a folder with its configuration."""
+from posbias.core.arguments import shortened
+from posbias.core.errors import InputFileError, InvalidValueError, nearest
+from posbias.core.plugins import bundled
 
 
 def architecture_from(given: str) -> tuple[Any, int | None]:
@@ -19,11 +17,10 @@ def architecture_from(given: str) -> tuple[Any, int | None]:
         by_name = _presets()
         if given.lower() in by_name:
             return preset(by_name[given.lower()]), None
-        if _bundled(given).is_file():
-            return _with_known_mixing(read_architecture(_bundled(given)).architecture), None
+        if given in bundled():
+            return _with_known_mixing(read_architecture(bundled()[given] / "config.json").architecture), None
         if not Path(given).suffix[1:].isalpha():  # a name, not a file that is not there
-            small = [folder.name for folder in BUNDLED.iterdir() if folder.is_dir()]
-            close = nearest(given.rpartition("/")[2].lower(), [*PRESETS, *small])
+            close = nearest(given.rpartition("/")[2].lower(), [*PRESETS, *bundled()])
             raise InputFileError(
                 f"{given}: no such file and no preset{close or ', its config.json (or the folder of it) needed'}"
             )
@@ -40,7 +37,7 @@ def need_profile(given: Path) -> None:
     """Raise `InputFileError` where an architecture is given and a file with a profile is needed."""
     name = str(given)
     if not given.exists():
-        what = "an architecture's name" if name.lower() in _presets() or _bundled(name).is_file() else None
+        what = "an architecture's name" if name.lower() in _presets() or name in bundled() else None
     elif given.suffix in (".toml", ".yaml", ".yml") or given.name == "config.json":
         what = "an architecture's file"
     else:
@@ -57,11 +54,6 @@ def _presets() -> dict[str, str]:
     from posbias.theory.presets import PRESETS
 
     return {one.source.lower(): name for name, one in PRESETS.items()} | {name: name for name in PRESETS}
-
-
-def _bundled(name: str) -> Path:
-    """The configuration of a small model that comes along, if it is one."""
-    return BUNDLED / name / "config.json"
 
 
 def _with_known_mixing(architecture: Any) -> Any:
@@ -146,8 +138,8 @@ def _published(architecture: Any) -> Any:
 
 def _measured(path: str) -> Any:
     """λ of a measurement: the mean over its prompts, with their length."""
-    from posbias.predictors import measured_mixing
-    from posbias.store.measurements import load_measurement
+    from posbias.comparison.predictors import measured_mixing
+    from posbias.profiles.measurements import load_measurement
     from posbias.theory.mixing import MeasuredMixing
 
     measurement = load_measurement(path, needs=("mixing",))

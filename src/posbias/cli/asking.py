@@ -7,15 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posbias.arguments import shortened
 from posbias.cli import options as shared
 from posbias.cli.asking_options import Asking, Way, spelt
 from posbias.cli.asking_tables import curve_lines, ways_lines
 from posbias.cli.jobs import resumable
 from posbias.cli.output import answer_with
-from posbias.errors import InvalidValueError, ModelError
-from posbias.files import need_writable
-from posbias.lazy import need
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError, ModelError
+from posbias.core.files import need_writable
+from posbias.core.lazy import need
 
 if TYPE_CHECKING:
     from posbias.retrieval.answer_curve import AnswerCurve
@@ -58,8 +58,8 @@ def _asked_in(
     place: Path, name: str, way: Way, jobs: "list[RetrievalJob]", sources: "Sources", options: Options
 ) -> "tuple[dict[str, Any], list[AnswerCurve]]":
     """Ask in one way and draw, into the folder `place`: the answer, and its curves."""
-    from posbias.plots import save_figure
-    from posbias.plots.answers import answers_figure
+    from posbias.reports.plots import save_figure
+    from posbias.reports.plots.answers import answers_figure
 
     kept = place / "answers.jsonl" if options.asking.endpoint is not None else None
     generator, asked_of = _generator(name, way, options.asking)
@@ -74,10 +74,10 @@ def _compare_ways(
     place: Path, name: str, jobs: "list[RetrievalJob]", sources: "Sources", options: Options
 ) -> None:
     """Ask the same in each way, in a folder each, and tell what they change against the first."""
-    from posbias import spec
+    from posbias.core import spec
+    from posbias.core.store import save_json
     from posbias.imports.asked import SCHEMA
     from posbias.retrieval.factor import curve_differences
-    from posbias.store import save_json
 
     ways, asking = _named(options.asking.ways), options.asking
     if asking.until is not None or asking.endpoint is None:
@@ -112,8 +112,8 @@ def _compare_ways(
 
 
 def _draw_ways(place: Path, by_size: "list[dict[str, AnswerCurve]]") -> list[str]:
-    from posbias.plots import save_figure
-    from posbias.plots.answers import ways_figure
+    from posbias.reports.plots import save_figure
+    from posbias.reports.plots.answers import ways_figure
 
     figure = ways_figure(by_size)
     return [str(save_figure(figure, place / one)) for one in PICTURES]

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from posbias.arguments import shortened
 from posbias.cli import options as shared
-from posbias.errors import InvalidValueError
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError
 
 SOURCES = ("endpoint", "answers", "write_prompts")
 """Options of which one makes a model a black box."""

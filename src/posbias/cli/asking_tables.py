@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from posbias.logs import one_line
-from posbias.tables import table
+from posbias.core.logs import one_line
+from posbias.core.text_tables import table
 
 if TYPE_CHECKING:
     from posbias.retrieval.answer_curve import AnswerCurve

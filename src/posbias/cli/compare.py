@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from posbias.cli import options as shared
 from posbias.cli.architectures import need_profile
 from posbias.cli.output import answer_with, read_as
-from posbias.tables import table
-from posbias.terminal import comparison_table
+from posbias.cli.terminal import comparison_table
+from posbias.core.text_tables import table
 
 if TYPE_CHECKING:
-    from posbias.comparison import Comparison
-    from posbias.normalised import Residual
-    from posbias.profile import Profile
+    from posbias.comparison.normalised import Residual
+    from posbias.comparison.scores import Comparison
+    from posbias.profiles.profile import Profile
 
 
 def compare(
@@ -45,10 +45,10 @@ def compare(
     plot
         Draw both curves with their scores to this file (.png, .svg or .pdf).
     """
-    from posbias.comparison import compare
+    from posbias.comparison.influence_differences import influence_differences
+    from posbias.comparison.scores import compare
     from posbias.imports import read_one
     from posbias.imports.columns import Choice
-    from posbias.influence_differences import influence_differences
 
     shared.check_targets(None, plot, p, q)
     for given in (p, q):
@@ -129,8 +129,8 @@ def _by_place(names: tuple[str, str], *profiles: "Profile") -> list[str]:
 
 def _beyond_position(comparison: "Comparison") -> "tuple[tuple[Residual, ...], str] | None":
     """What attributions hold beside the mass they are compared with, and in words; None for other profiles."""
+    from posbias.comparison.normalised import prior_normalised, residuals, sentence
     from posbias.imports.trials import MEASURES
-    from posbias.normalised import prior_normalised, residuals, sentence
 
     profile, prior = comparison.profiles["p"], comparison.reference
     if profile.measures != MEASURES or prior.kind != "mass" or not (prior.mass > 0).all():
@@ -155,7 +155,7 @@ def _provenance(p: str, profile: "Profile", q: str, reference: "Profile") -> lis
 
 def _draw(comparison: "Comparison", name: str, path: Path) -> None:
     """Draw a comparison, its one profile under the name of its file."""
-    from posbias.plots import draw_comparison, new_figure, save_figure
+    from posbias.reports.plots import draw_comparison, new_figure, save_figure
 
     agreements, profiles = ({name: of["p"]} for of in (comparison.agreements, comparison.profiles))
     figure = new_figure()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.cli.output import answer_with
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from posbias.theory.architecture import Architecture
@@ -35,7 +35,7 @@ def critical_distances(
     """
     curves = _curves(architecture, tokens, varied)
     if plot is not None:
-        from posbias import plots
+        from posbias.reports import plots
 
         figure = plots.new_figure()
         plots.draw_critical_distance(figure.subplots(), {curve.name: curve for curve in curves})
@@ -85,7 +85,7 @@ def _as_dict(curve: "DistanceCurve") -> dict[str, Any]:
 
 
 def _lines(curves: "Sequence[DistanceCurve]") -> list[str]:
-    from posbias.tables import plain, table
+    from posbias.core.text_tables import plain, table
 
     head = ["encoding", "layers", "x*", "peak of walks × envelope", "peak of the rollout", "its drift"]
     rows = [

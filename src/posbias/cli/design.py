@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from posbias.arguments import shortened
 from posbias.cli import options as shared
 from posbias.cli.architectures import architecture_from, with_mixing
 from posbias.cli.output import COMPILING, answer_with, progress
-from posbias.errors import InvalidValueError
-from posbias.events import Event, OnEvent
-from posbias.interruption import Pace
-from posbias.tables import plain, table
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError
+from posbias.core.events import Event, OnEvent
+from posbias.core.interruption import Pace
+from posbias.core.text_tables import plain, table
 
 ANSWER, SHOWN = "design.json", 20
 NEARER = "nearer than the baseline"
@@ -107,7 +107,7 @@ def _words(architecture: str, target: str) -> str:
 
 def _place(wanted: Path, fingerprint: str) -> tuple[Path, dict[str, Any] | None]:
     """The folder of a job, and its answer if it has one: the one wanted, or the first beside it not of another."""
-    from posbias.store.json_files import parse_json, undamaged
+    from posbias.core.store.json_files import parse_json, undamaged
 
     for number in itertools.count(1):
         folder = wanted.with_name(f"{wanted.name}{f'-{number}' if number > 1 else ''}")
@@ -124,9 +124,9 @@ def _designed(job: Any, folder: Path, name: str, threads: int | None) -> dict[st
     """Search, and write the designs, the answer last."""
     from dataclasses import replace
 
+    from posbias.core.files import clear_leftovers, write_text
+    from posbias.core.store import save_json
     from posbias.designs.files import toml_of
-    from posbias.files import clear_leftovers, write_text
-    from posbias.store import save_json
 
     clear_leftovers(folder)
     kept = folder / f".design-{job.of_costs}.partial.json"
@@ -164,7 +164,7 @@ def _resumable(job: Any) -> Iterator[OnEvent]:
 
 
 def _draw(answer: Mapping[str, Any], path: Path) -> None:
-    from posbias import plots
+    from posbias.reports import plots
 
     figure = plots.new_figure(6.4, 3.2)
     plots.draw_designs(figure.subplots(), answer["front"], answer["baseline"], answer["target"]["within"])

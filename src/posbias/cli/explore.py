@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from posbias.arguments import shortened
 from posbias.cli import options as shared
 from posbias.cli.architectures import architecture_from
 from posbias.cli.output import answer_with
-from posbias.errors import InputFileError, InvalidValueError, OtherKindError
+from posbias.core.arguments import shortened
+from posbias.core.errors import InputFileError, InvalidValueError, OtherKindError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -50,8 +50,8 @@ def explore(given: str | None = None, *, options: Options = Options()) -> None:
         .nc, or the JSON of `posbias measure --json`) or a retrieval (its file or folder), whose curve is drawn
         beneath the prediction.
     """
-    from posbias.explore.page import page
-    from posbias.files import write_text
+    from posbias.core.files import write_text
+    from posbias.reports.explore.page import page
 
     if options.out.suffix not in (".html", ".htm"):
         raise InvalidValueError(f"out: {shortened(str(options.out))} given, a file that ends in .html needed")
@@ -87,7 +87,7 @@ def _begin(given: str | None) -> tuple[Any, int | None, dict[str, Any] | None]:
     if (retrieval := _retrieval_in(path)) is not None:
         return _of_retrieval(retrieval)
     if path.suffix == ".nc":
-        from posbias.store.measurements import RETRIEVAL, load_measurement
+        from posbias.profiles.measurements import RETRIEVAL, load_measurement
 
         try:
             return _of_dataset(load_measurement(path, needs=("influence", "mixing")), path)
@@ -104,8 +104,8 @@ def _begin(given: str | None) -> tuple[Any, int | None, dict[str, Any] | None]:
 
 def _retrieval_in(path: Path) -> Path | None:
     """The file of a retrieval that a path is or holds. Raises `InputFileError` for a folder of nothing to show."""
+    from posbias.core.input_files import read_mapping
     from posbias.imports import asked
-    from posbias.input_files import read_mapping
 
     if path.is_dir() and not (path / "config.json").exists():
         if (held := asked.file_in(path)) is None:
@@ -121,7 +121,7 @@ def _retrieval_in(path: Path) -> Path | None:
 
 def _of_retrieval(path: Path) -> tuple[Any, None, dict[str, Any]]:
     """The architecture of a model that was asked, where its name is known, and accuracy by place as shares."""
-    from posbias.errors import PosbiasError
+    from posbias.core.errors import PosbiasError
     from posbias.imports import read
 
     profile = read(path)
@@ -138,8 +138,8 @@ def _of_retrieval(path: Path) -> tuple[Any, None, dict[str, Any]]:
 
 def write_beside(found: "xr.Dataset", file: Path, out: Path) -> Path | None:
     """The page that begins from a measurement, whose file is `file`; None for one that the page cannot show."""
-    from posbias.explore.page import page
-    from posbias.files import write_text
+    from posbias.core.files import write_text
+    from posbias.reports.explore.page import page
 
     architecture, tokens, curve = _of_dataset(found, file)
     try:
@@ -152,8 +152,8 @@ def write_beside(found: "xr.Dataset", file: Path, out: Path) -> Path | None:
 
 def _of_dataset(found: "xr.Dataset", file: Path) -> tuple[Any, int, dict[str, Any]]:
     """What `_begin` finds in a measurement."""
-    from posbias.predictors import measured_mixing
-    from posbias.profile_files import measured_influence
+    from posbias.comparison.predictors import measured_mixing
+    from posbias.profiles.files import measured_influence
 
     mass, mixing = measured_influence(found).mass.tolist(), measured_mixing(found).tolist()
     about = {name: found.attrs[name] for name in ("model", "positional", "heads") if name in found.attrs}
@@ -171,7 +171,7 @@ def _of_curve(
 
 def _measure_answer(path: Path) -> dict[str, Any] | None:
     """What `posbias measure --json` printed; None of another file. Raises `InputFileError` for a broken one."""
-    from posbias.input_files import read_mapping
+    from posbias.core.input_files import read_mapping
 
     told = read_mapping(path)
     if not str(told.get("schema", "")).startswith("measure/"):
@@ -193,10 +193,10 @@ def _of_measurement(model: str, mixing: list[float], about: dict[str, Any], toke
     """
     from dataclasses import replace
 
-    from posbias.errors import PosbiasError
+    from posbias.core.errors import PosbiasError
     from posbias.theory.architecture import Architecture, Layer
-    from posbias.theory.encodings import NeedsMeasurement, NoPE
     from posbias.theory.mixing import MeasuredMixing
+    from posbias.theory.positional import NeedsMeasurement, NoPE
 
     measured = MeasuredMixing(tuple(mixing), tokens=tokens, source=model)
     try:

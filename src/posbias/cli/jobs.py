@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posbias.cli.output import progress
-from posbias.events import Event, OnEvent
-from posbias.files import clear_leftovers
-from posbias.interruption import Pace
+from posbias.core.events import Event, OnEvent
+from posbias.core.files import clear_leftovers
+from posbias.core.interruption import Pace
 
 if TYPE_CHECKING:
     import xarray as xr

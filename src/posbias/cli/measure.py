@@ -5,13 +5,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from posbias.arguments import shortened
 from posbias.cli import options as shared
 from posbias.cli.jobs import JobFiles, computed_once
 from posbias.cli.output import answer_with
-from posbias.errors import InvalidValueError
-from posbias.files import need_writable
-from posbias.terminal import describe
+from posbias.cli.terminal import describe
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError
+from posbias.core.files import need_writable
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -111,8 +111,8 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
     if finished is None:
         return
     measurement, written = finished
-    from posbias.predictors import measured_mixing
-    from posbias.profile_files import measured_influence
+    from posbias.comparison.predictors import measured_mixing
+    from posbias.profiles.files import measured_influence
 
     profile = measured_influence(measurement)
     answer = {
@@ -163,7 +163,7 @@ def measured(
     _check(model, job)
     from posbias import measurement as measuring
     from posbias.measurement.sharing import group
-    from posbias.store.measurements import load_measurement, save_measurement
+    from posbias.profiles.measurements import load_measurement, save_measurement
 
     files = JobFiles("measurement.nc", load_measurement, save_measurement, "measured", "measures")
     with group() as processes:

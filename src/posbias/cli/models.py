@@ -8,8 +8,8 @@ from cyclopts import App
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with
-from posbias.errors import InvalidValueError, ModelError
-from posbias.tables import table
+from posbias.core.errors import InvalidValueError, ModelError
+from posbias.core.text_tables import table
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ def families(*, check: shared.Flag = False, json: shared.Json = False) -> None:
     check
         Prove every row now, on tiny random models, and show how far the capture was off.
     """
-    from posbias import plugins
+    from posbias.core import plugins
     from posbias.measurement.models.families import FAMILIES
 
     rows = [family.as_dict() for family in FAMILIES.values()]

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, dataclass_tr
 
 from cyclopts import Parameter
 
-from posbias.arguments import counted, shortened, typed_integer, whole
-from posbias.errors import InvalidValueError
-from posbias.files import need_writable
-from posbias.lazy import need
+from posbias.core.arguments import counted, shortened, typed_integer, whole
+from posbias.core.errors import InvalidValueError
+from posbias.core.files import need_writable
+from posbias.core.lazy import need
 
 if TYPE_CHECKING:
-    from posbias.execution import Engine
+    from posbias.core.execution import Engine
     from posbias.measurement import LoadedModel
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ def check_targets(out: Path | None, plot: Path | None, *inputs: str | Path | Non
     written twice; `OutputFileError` where nothing can be written; `MissingPackageError` where nothing is drawn.
     """
     if plot is not None:
-        from posbias.plots import check_kind
+        from posbias.reports.plots import check_kind
 
         check_kind(plot)
         need("matplotlib", work="--plot", extra="report")
@@ -207,9 +207,7 @@ Model = Annotated[
 StudyName = Annotated[str, Parameter(help="The study's file (TOML, YAML or JSON).")]
 StudyOut = Annotated[
     Out | None,
-    Parameter(
-        help="The folder of results. Default: results/studies/NAME, after the file."
-    ),
+    Parameter(help="The folder of results. Default: results/studies/NAME, after the file."),
 ]
 Configs = Annotated[
     Path | None,
@@ -235,7 +233,7 @@ def check_threads(count: int | None) -> None:
 
 def engine(workers: int | None, ray: str | None = None) -> "Engine | None":
     """The engine asked for; None where neither is, for what each part takes by itself. Raises as `engine_of`."""
-    from posbias.execution import engine_of
+    from posbias.core.execution import engine_of
 
     return None if workers is None and ray is None else engine_of(workers, ray)
 
@@ -300,7 +298,7 @@ class Loading:
 
     def load(self, model: str, tokens: int, local_rank: int = 0, speak: bool = True) -> "LoadedModel":
         """Load a model for prompts of this length, on the device of this process. Raises as `load_model`."""
-        from posbias.logs import muted
+        from posbias.core.logs import muted
         from posbias.measurement import for_length, load_model
 
         device = f"cuda:{local_rank}" if self.device == "cuda" and local_rank else self.device

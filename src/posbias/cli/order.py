@@ -46,7 +46,7 @@ def order(
         Write the lines in the best order to this file: in a usual one (best first, best last, both ends) where
         none is shown to be better than it, and as they are where no other order is shown to help.
     """
-    from posbias.files import write_text
+    from posbias.core.files import write_text
     from posbias.ordering import order as ordered
     from posbias.ordering.hits import read_hits
     from posbias.ordering.known import profile_of

@@ -9,12 +9,12 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posbias.events import Event, OnEvent
-from posbias.logs import one_line
-from posbias.tables import fitted
+from posbias.core.events import Event, OnEvent
+from posbias.core.logs import one_line
+from posbias.core.text_tables import fitted
 
 if TYPE_CHECKING:
-    from posbias.profile import Profile
+    from posbias.profiles.profile import Profile
 
 log = logging.getLogger(__name__)
 COMPILING = "loading compiled code (compiled on first use, which takes some seconds)"
@@ -34,7 +34,7 @@ def answer_with(
 
     The JSON begins with `schema`, the answer's name and version in schemas.json.
     """
-    from posbias.store import dump_json, save_json
+    from posbias.core.store import dump_json, save_json
 
     data = {"schema": schema, **data}
     if out is not None:

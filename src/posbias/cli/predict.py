@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from posbias.arguments import shortened
 from posbias.cli import options as shared
 from posbias.cli.architectures import architecture_from, with_mixing
 from posbias.cli.output import COMPILING, answer_with, notice, progress
-from posbias.errors import InvalidValueError
-from posbias.terminal import describe, describe_map, describe_several, describe_variation, orders
+from posbias.cli.terminal import describe, describe_map, describe_several, describe_variation, orders
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ class _Case:
 
     def about(self, any_length: bool = False, assumes: bool = True) -> dict[str, Any]:
         """The architecture and what it assumes, at this length or at any, ready for JSON."""
-        from posbias.spec import encode
+        from posbias.core.spec import encode
 
         one = self.architecture
         assumptions = one.assumptions if any_length else one.assumptions_at(self.tokens)
@@ -133,7 +133,7 @@ class _Case:
 
     def answer(self, profile: Any) -> dict[str, Any]:
         """The prediction, ready for JSON."""
-        from posbias.profile_files import profile_as_dict
+        from posbias.profiles.files import profile_as_dict
 
         how = {name: profile.attrs[name] for name in ("exact", "method")}
         return profile_as_dict(profile) | self.about(assumes="calibration" not in profile.attrs) | how
@@ -141,7 +141,7 @@ class _Case:
     def profile(self, options: Options, measurement: Any = None) -> Any:
         """Predicted, with a bar for long work, or continued from a measurement."""
         if measurement is not None:
-            from posbias.extrapolation import extrapolate
+            from posbias.comparison.extrapolation import extrapolate
 
             return extrapolate(measurement, self.tokens, options.rule or "both", self.architecture)
         from posbias.theory.prediction import predict
@@ -165,7 +165,7 @@ def _one(case: _Case, options: Options, measurement: Any) -> None:
     with notice(COMPILING):
         profile = case.profile(options, measurement)
     if options.plot is not None:
-        from posbias import plots
+        from posbias.reports import plots
 
         figure = plots.new_figure()
         plots.draw_profile(figure.subplots(), profile)
@@ -184,7 +184,7 @@ def _several(cases: Sequence[_Case], options: Options, measurement: Any) -> None
     found.sort(key=lambda one: one[1].summary.flatness, reverse=True)
     named = [(f"{case.name}, {case.tokens:,} tokens", profile) for case, profile in found]
     if options.plot is not None:
-        from posbias import plots
+        from posbias.reports import plots
 
         figure, curves = plots.new_figure(6.4, 3.6), {}
         for name, profile in named:
@@ -223,8 +223,8 @@ def _calibration(options: Options) -> Any:
     }
     if taken := [name for name, value in others.items() if value is not None]:
         raise InvalidValueError(f"{taken[0]}: given together with --calibrate, which has its own")
-    from posbias.extrapolation import BUNDLED
-    from posbias.store.measurements import load_measurement
+    from posbias.comparison.extrapolation import BUNDLED
+    from posbias.profiles.measurements import load_measurement
 
     named = options.calibrate == BUNDLED.stem
     if not named and not options.calibrate.endswith(".nc"):
@@ -247,7 +247,7 @@ def _critical(cases: Sequence[_Case], options: Options) -> None:
 
 def _varied(case: _Case, options: Options) -> None:
     """Answer with a profile for every value of a quantity, or after every layer."""
-    from posbias.profile_files import profile_as_dict
+    from posbias.profiles.files import profile_as_dict
     from posbias.theory import variation
     from posbias.theory.rollout.dispatch import trajectory
 
@@ -261,7 +261,7 @@ def _varied(case: _Case, options: Options) -> None:
                 case.architecture, quantity, values, case.tokens, options.query, **options.how
             )
     if options.plot is not None:
-        from posbias import plots
+        from posbias.reports import plots
 
         plots.save_figure(plots.variation_figure(quantity, profiles), options.plot)
     answer = {
@@ -282,7 +282,7 @@ def _map(case: _Case, options: Options) -> None:
     with notice(COMPILING):
         profiles = variation.vary_two(case.architecture, axes, case.tokens, options.query, **options.how)
     if options.plot is not None:
-        from posbias import plots
+        from posbias.reports import plots
 
         plots.save_figure(plots.map_figure(axes, profiles), options.plot)
     answer = {

@@ -2,12 +2,12 @@
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with
-from posbias.tables import table
+from posbias.core.text_tables import table
 
 
 def presets(*, json: shared.Json = False) -> None:
     """List the architectures that `posbias predict` knows by name."""
-    from posbias.spec import encode
+    from posbias.core.spec import encode
     from posbias.theory.presets import PRESETS
 
     rows, records = [], []

@@ -4,13 +4,13 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posbias.arguments import shortened
 from posbias.cli import options as shared
 from posbias.cli.explore import write_beside
 from posbias.cli.measure import measured, results_of
 from posbias.cli.output import answer_with
-from posbias.errors import InvalidValueError, OtherKindError
-from posbias.terminal import comparison_table
+from posbias.cli.terminal import comparison_table
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError, OtherKindError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -60,8 +60,8 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
         A model (as for `posbias measure`), the .nc of a finished measurement, or a retrieval, a prediction or
         results made elsewhere (a file or folder), which become a shorter page.
     """
+    from posbias.profiles.measurements import RETRIEVAL
     from posbias.reports import require, write_report
-    from posbias.store.measurements import RETRIEVAL
 
     # it is said before the model is measured
     require("jinja2", "matplotlib")
@@ -133,7 +133,7 @@ def _report_profile(path: Path, options: Options) -> None:
 def _measurement(source: str, options: Options) -> "tuple[xr.Dataset, Path, Path] | None":
     """The measurement, its file and the report's folder; None in all processes but the first."""
     if source.endswith(".nc"):
-        from posbias.store.measurements import load_measurement
+        from posbias.profiles.measurements import load_measurement
 
         shared.refuse_beside_file(options, ("seed", "out", "json"), "measurement")
         file = Path(source)

@@ -4,21 +4,21 @@ import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from posbias.arguments import positive, shortened
 from posbias.cli import options as shared
 from posbias.cli.asking import PICTURES, ask_black_box
 from posbias.cli.asking_options import Asking
 from posbias.cli.jobs import JobFiles, computed_once
 from posbias.cli.output import answer_with
-from posbias.errors import InvalidValueError
-from posbias.files import need_writable
-from posbias.lazy import need
-from posbias.tables import table
+from posbias.core.arguments import positive, shortened
+from posbias.core.errors import InvalidValueError
+from posbias.core.files import need_writable
+from posbias.core.lazy import need
+from posbias.core.text_tables import table
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from posbias.measurement.retrieval import RetrievalJob
+    from posbias.retrieval.local import RetrievalJob
     from posbias.retrieval.statistics import RetrievalCurve
 
 _SHORT = 256
@@ -104,8 +104,8 @@ def retrieve(model: str | None = None, *, options: Options = Options()) -> None:
     if not finished:
         need("torch", "xarray", work="asking a model", extra="measure")
     need("matplotlib", work="the curve", extra="report")
+    from posbias.profiles.measurements import load_measurement
     from posbias.retrieval.statistics import retrieval_curve
-    from posbias.store.measurements import load_measurement
 
     beside = None if options.measurement is None else load_measurement(options.measurement)
     retrieval, file, folder = (_finished if finished else _asked)(model, options, beside)
@@ -117,7 +117,7 @@ def retrieve(model: str | None = None, *, options: Options = Options()) -> None:
 
 def _finished(source: str, options: Options, beside: "xr.Dataset | None") -> "tuple[xr.Dataset, Path, Path]":
     """A finished retrieval, its file and the folder for its pictures."""
-    from posbias.store.measurements import load_retrieval
+    from posbias.profiles.measurements import load_retrieval
 
     shared.refuse_beside_file(options, ("measurement", "out", "json", "equivalence"), "retrieval")
     retrieval = load_retrieval(source)
@@ -129,11 +129,11 @@ def _finished(source: str, options: Options, beside: "xr.Dataset | None") -> "tu
 def _asked(model: str, options: Options, beside: "xr.Dataset | None") -> "tuple[xr.Dataset, Path, Path]":
     """What a model answers, the file that it is written to or was by an earlier run, and its folder."""
     from posbias.measurement import read_text
-    from posbias.measurement.retrieval import retrieval_fingerprint, retrieval_job
-    from posbias.measurement.retrieval import retrieve as ask
     from posbias.measurement.sharing import Group
+    from posbias.profiles.measurements import load_retrieval, save_retrieval
     from posbias.retrieval.job import check_text
-    from posbias.store.measurements import load_retrieval, save_retrieval
+    from posbias.retrieval.local import retrieval_fingerprint, retrieval_job
+    from posbias.retrieval.local import retrieve as ask
 
     names = ("pairs", "length", "wording", "positions", "prompts", "seed")
     job = retrieval_job(options.task, **{name: getattr(options, name) for name in names})
@@ -164,13 +164,13 @@ def _check_beside(measurement: "xr.Dataset | None", file: Path | None, checksum:
 
 
 def _draw(curve: "RetrievalCurve", folder: Path, beside: "xr.Dataset | None") -> list[Path]:
-    from posbias.plots import save_figure
-    from posbias.plots.behaviour import retrieval_figure
+    from posbias.reports.plots import save_figure
+    from posbias.reports.plots.behaviour import retrieval_figure
 
     measured, others = None, None
     if beside is not None:
-        from posbias.profile import Profile
-        from posbias.profile_files import measured_influence
+        from posbias.profiles.files import measured_influence
+        from posbias.profiles.profile import Profile
 
         measured = measured_influence(beside)
         if "rollout_energy" in beside:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from posbias.arguments import typed_integer
-from posbias.errors import InvalidValueError, OutputFileError
+from posbias.core.arguments import typed_integer
+from posbias.core.errors import InvalidValueError, OutputFileError
 
 
 @contextmanager

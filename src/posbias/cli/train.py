@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, progress
 from posbias.cli.trained import cell_lines, sweep_lines, tell_untested
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from posbias.training import Experiment as Trained

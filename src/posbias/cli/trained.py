@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posbias.cli.output import answer_with
-from posbias.tables import table
+from posbias.core.text_tables import table
 
 if TYPE_CHECKING:
-    from posbias.estimate import Estimate
+    from posbias.profiles.estimate import Estimate
     from posbias.training import Cell, Experiment
     from posbias.training.repetition import Repetition
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posbias.arguments import shortened
-from posbias.errors import InputFileError
-from posbias.input_files import JsonLine, json_lines, json_object, read_text
+from posbias.core.arguments import shortened
+from posbias.core.errors import InputFileError
+from posbias.core.input_files import JsonLine, json_lines, json_object, read_text
 
 PLAIN = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 KINDS = (*PLAIN, *(f"{kind}.gz" for kind in PLAIN))

@@ -19,17 +19,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from posbias.arguments import whole
+from posbias.core.arguments import whole
+from posbias.core.errors import InvalidValueError
+from posbias.core.events import Event, OnEvent
+from posbias.core.interruption import Deferred
+from posbias.core.spec import encode
+from posbias.core.text_tables import plain
 from posbias.designs.evolution import Costs, pareto, search
 from posbias.designs.kept import KeptCosts
 from posbias.designs.space import Point, Space, cached_keys
 from posbias.designs.targets import CurveTarget, Target, target_of
-from posbias.errors import InvalidValueError
-from posbias.events import Event, OnEvent
-from posbias.interruption import Deferred
-from posbias.profile import harmonic
-from posbias.spec import encode
-from posbias.tables import plain
+from posbias.profiles.profile import harmonic
 from posbias.theory.architecture import LAMBDA, Architecture
 from posbias.theory.prediction import said_under, under_each
 from posbias.theory.rollout.dispatch import cores, influence

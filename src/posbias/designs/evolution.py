@@ -11,9 +11,9 @@ from itertools import islice
 
 import numpy as np
 
+from posbias.core.seeds import stream
 from posbias.designs.front import on_front
 from posbias.designs.space import Point, Space
-from posbias.seeds import stream
 
 Costs = tuple[float, ...]
 Measure = Callable[[Sequence[Point]], list[Costs | None]]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from posbias.spec import encode
+from posbias.core.spec import encode
 from posbias.theory.architecture import Architecture
 
 

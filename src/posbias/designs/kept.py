@@ -11,10 +11,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from posbias.core.errors import InputFileError
+from posbias.core.store.json_files import parse_json, save_json, undamaged
 from posbias.designs.evolution import Costs
 from posbias.designs.space import Point
-from posbias.errors import InputFileError
-from posbias.store.json_files import parse_json, save_json, undamaged
 
 log = logging.getLogger(__name__)
 PAUSE = 1.0

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 
-from posbias.arguments import one_of, shortened
-from posbias.errors import InvalidValueError
+from posbias.core.arguments import one_of, shortened
+from posbias.core.errors import InvalidValueError
 from posbias.theory.architecture import Architecture
 from posbias.theory.masks import Mask
 from posbias.theory.masks.visible import Banded, Split

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from posbias.arguments import shortened, whole
-from posbias.curves import at_shares, wasserstein
-from posbias.errors import InvalidValueError, nearest
-from posbias.profile import Profile, uniform
-from posbias.profile_files import load_profile
+from posbias.core.arguments import shortened, whole
+from posbias.core.errors import InvalidValueError, nearest
+from posbias.profiles.curves import at_shares, wasserstein
+from posbias.profiles.files import load_profile
+from posbias.profiles.profile import Profile, uniform
 from posbias.theory.configs import read_architecture
 from posbias.theory.prediction import predict
 

@@ -15,15 +15,15 @@ from typing import Any, Literal
 
 import numpy as np
 
+from posbias.core.errors import InputFileError, OtherKindError
+from posbias.core.input_files import read_text
 from posbias.core.tables import Names, Table, bare_name, is_table, plain_name, read_table, unexpected
-from posbias.errors import InputFileError, OtherKindError
 from posbias.imports import arrays, asked, attributions, positions, prompts
 from posbias.imports.columns import ANY, NAMES, RATES, WORDS, Choice, Curves, Format, having, undecided
 from posbias.imports.trials import listed, of_rows
-from posbias.input_files import read_text
-from posbias.profile import Profile
-from posbias.profile_files import influence_in, load_profile
-from posbias.store.measurements import RETRIEVAL, load_retrieval
+from posbias.profiles.files import influence_in, load_profile
+from posbias.profiles.measurements import RETRIEVAL, load_retrieval
+from posbias.profiles.profile import Profile
 
 __all__ = ["FORMATS", "Format", "format_of", "read", "read_curves", "read_one", "recognised"]
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.core.store import open_tensors
 from posbias.core.tables import unexpected
-from posbias.errors import InputFileError, InvalidValueError
 from posbias.imports.attributions import attributed
 from posbias.imports.columns import ANY, RATES, scores_of
 from posbias.imports.trials import of_rows
-from posbias.profile import Profile
-from posbias.store import open_tensors
+from posbias.profiles.profile import Profile
 
 KINDS = (".npy", ".npz", ".safetensors")
 ATTENTION, ATTRIBUTIONS = "attention arrays", "attributions"

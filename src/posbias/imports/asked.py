@@ -10,12 +10,12 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from posbias.core.errors import InputFileError
+from posbias.core.logs import one_line
+from posbias.core.store import undamaged
 from posbias.core.tables import unexpected
-from posbias.errors import InputFileError
-from posbias.logs import one_line
-from posbias.profile import Profile
+from posbias.profiles.profile import Profile
 from posbias.retrieval.answer_curve import profile_of_trials
-from posbias.store import undamaged
 
 SCHEMA, OPENED, WAYS = "retrieve-answers/1", "retrieve/1", "retrieve-ways/1"
 FILES = ("retrieval.nc", "retrieval.json")

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from posbias.arguments import is_integer
+from posbias.core.arguments import is_integer
+from posbias.core.errors import InputFileError
 from posbias.core.tables import Table, parsed, unexpected
-from posbias.curves import at_shares
-from posbias.errors import InputFileError
 from posbias.imports.columns import Choice, Curves, Format
 from posbias.imports.trials import MEASURES, MOST, of_rows
-from posbias.profile import Profile
+from posbias.profiles.curves import at_shares
+from posbias.profiles.profile import Profile
 
 TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
 """Numbers of safetensors that NumPy has."""

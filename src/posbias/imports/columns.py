@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from posbias.arguments import shortened
+from posbias.core.arguments import shortened
+from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.core.tables import Column, Table, bare_name, number, plain_name, unexpected
-from posbias.errors import InputFileError, InvalidValueError
-from posbias.profile import Profile
+from posbias.profiles.profile import Profile
 
 NAMES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 """What columns are called, by what they hold."""

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from posbias.arguments import shortened
+from posbias.core.arguments import shortened
+from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.core.tables import Column, Table, number, plain_name, unexpected
-from posbias.errors import InputFileError, InvalidValueError
 from posbias.imports.columns import (
     NAMES,
     RATES,
@@ -28,7 +28,7 @@ from posbias.imports.columns import (
     undecided,
 )
 from posbias.imports.trials import FEWEST_PLACES, MEASURES, MOST, curves, of_rows
-from posbias.profile import Profile
+from posbias.profiles.profile import Profile
 
 GRADED = ("model_response", "needle", "version")
 """Columns of files of gkamradt's tester."""

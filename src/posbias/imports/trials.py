@@ -13,11 +13,11 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
+from posbias.core.errors import InputFileError
 from posbias.core.tables import Table
-from posbias.curves import at_shares
-from posbias.errors import InputFileError
 from posbias.imports.columns import Choice, Curves
-from posbias.profile import Profile
+from posbias.profiles.curves import at_shares
+from posbias.profiles.profile import Profile
 
 FEWEST_PLACES = 3
 """Places of a curve that has a middle; with two there are a first and a last alone."""

@@ -7,8 +7,6 @@ from .models.cache import cache_folder as cache_folder
 from .models.fetching import fetch as fetch
 from .models.loading import LoadedModel as LoadedModel
 from .models.loading import load_model as load_model
-from .retrieval import retrieval_fingerprint as retrieval_fingerprint
-from .retrieval import retrieve as retrieve
 from .run import for_length as for_length
 from .run import job_fingerprint as job_fingerprint
 from .run import measure as measure

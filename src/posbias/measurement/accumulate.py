@@ -17,7 +17,7 @@ from functools import reduce
 import numpy as np
 from jaxtyping import Float
 
-from posbias.store import Tensors
+from posbias.core.store import Tensors
 
 Arrays = dict[str, np.ndarray]
 

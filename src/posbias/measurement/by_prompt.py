@@ -13,7 +13,8 @@ import torch
 import xarray as xr
 from jaxtyping import Int
 
-from posbias.events import OnEvent
+from posbias.core.events import OnEvent
+from posbias.core.threads import leaving_a_core, torch_threads
 from posbias.measurement.accumulate import Arrays, State
 from posbias.measurement.job import Request, fingerprint_of
 from posbias.measurement.models.in_memory import ready
@@ -22,7 +23,6 @@ from posbias.measurement.run import prepared
 from posbias.measurement.selfchecks import selfcheck
 from posbias.measurement.sharing import Group
 from posbias.measurement.streaming import Stream
-from posbias.threads import leaving_a_core, torch_threads
 
 Variables = Mapping[str, tuple[tuple[str, ...], str, str]]
 """By name: the dimensions behind the prompt, what it is, and its unit."""

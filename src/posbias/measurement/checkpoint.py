@@ -9,8 +9,8 @@ import logging
 import re
 from pathlib import Path
 
+from posbias.core.store import Checkpoint, remove_pieces
 from posbias.measurement.accumulate import State
-from posbias.store import Checkpoint, remove_pieces
 
 log = logging.getLogger(__name__)
 _PATIENCE = 20

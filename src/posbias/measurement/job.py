@@ -11,13 +11,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from posbias.arguments import shortened
-from posbias.errors import InvalidValueError, nearest
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError, nearest
+from posbias.core.store import versions_here
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.quantities.influence import KINDS as INFLUENCES
 from posbias.measurement.quantities.rollouts import KINDS as ROLLOUTS
 from posbias.measurement.texts.prompts import Prompts, Text, bos_of, check_counts, prompts_from, read_text
-from posbias.store import versions_here
 
 TextSource = str | Path | Sequence[str | Path] | None
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from posbias import memory
+from posbias.core import memory
 from posbias.measurement.capture.forward import SeenLayer
 from posbias.measurement.capture.scores import Factored
 from posbias.measurement.job import Request

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from posbias.errors import NonFiniteError
+from posbias.core.errors import NonFiniteError
 from posbias.measurement.accumulate import Arrays
 from posbias.measurement.capture.forward import Capture, SeenLayer
 from posbias.measurement.capture.scores import Factored, block_size, halvings

@@ -9,8 +9,8 @@ import xarray as xr
 from jaxtyping import Float
 
 from posbias.measurement.accumulate import EVEN, State
-from posbias.stochastic_order import TOLERANCES, noise_floor, violations
-from posbias.store.labelled import Measurement
+from posbias.profiles.labelled import Measurement
+from posbias.profiles.stochastic_order import TOLERANCES, noise_floor, violations
 
 _About = tuple[tuple[str, ...], str, str]
 _BY_LAYER, _BY_HEAD = ("prompt", "layer"), ("layer", "head")

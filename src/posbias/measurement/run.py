@@ -15,9 +15,10 @@ import numpy as np
 import torch
 import xarray as xr
 
-from posbias.errors import InvalidValueError, ModelError
-from posbias.events import OnEvent
-from posbias.logs import muted
+from posbias.core.errors import InvalidValueError, ModelError
+from posbias.core.events import OnEvent
+from posbias.core.logs import muted
+from posbias.core.threads import leaving_a_core, torch_threads
 from posbias.measurement.accumulate import State
 from posbias.measurement.job import Request, TextSource, fingerprint_of
 from posbias.measurement.memory import check_memory, estimate_cost
@@ -32,7 +33,6 @@ from posbias.measurement.selfchecks import selfcheck
 from posbias.measurement.sharing import Group, group
 from posbias.measurement.streaming import Frugal, Skipped, Stream
 from posbias.measurement.texts.prompts import Prompts
-from posbias.threads import leaving_a_core, torch_threads
 
 log = logging.getLogger(__name__)
 _SELFCHECK_TOKENS = 64

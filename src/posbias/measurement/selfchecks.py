@@ -17,7 +17,7 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.nn import functional
 
-from posbias.errors import ModelError
+from posbias.core.errors import ModelError
 from posbias.measurement.capture.forward import Capture, SeenLayer
 from posbias.measurement.capture.scores import Factored, single
 from posbias.measurement.models.families import FAMILIES, Family, decoder_layers

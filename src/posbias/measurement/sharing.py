@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import torch.distributed as dist
 
-from posbias.errors import WorkerError
+from posbias.core.errors import WorkerError
 
 PATIENCE = datetime.timedelta(hours=24)
 """How long a process waits for the others' results."""

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import torch
 
-from posbias.errors import InputFileError, InvalidValueError, ModelError, NonFiniteError
-from posbias.events import Event, OnEvent
+from posbias.core.errors import InputFileError, InvalidValueError, ModelError, NonFiniteError
+from posbias.core.events import Event, OnEvent
+from posbias.core.store import Checkpoint
 from posbias.measurement.accumulate import Arrays, State
 from posbias.measurement.capture import scores
 from posbias.measurement.checkpoint import begun, of_rank, ranked
@@ -24,7 +25,6 @@ from posbias.measurement.prompt_meter import PromptMeter
 from posbias.measurement.quantities.influence import Economy
 from posbias.measurement.sharing import Group
 from posbias.measurement.texts.prompts import Prompts
-from posbias.store import Checkpoint
 
 log = logging.getLogger(__name__)
 Skipped = dict[int, str]

@@ -20,14 +20,14 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from posbias.errors import InvalidValueError
-from posbias.estimate import Estimate, about
+from posbias.core.errors import InvalidValueError
 from posbias.ordering.basis import basis, extrapolated, unit, warnings
 from posbias.ordering.gains import Judge
 from posbias.ordering.known import profile_of
 from posbias.ordering.search import best_order
 from posbias.ordering.slots import Slots, at_all_places
-from posbias.profile import Profile
+from posbias.profiles.estimate import Estimate, about
+from posbias.profiles.profile import Profile
 
 __all__ = ["STRATEGIES", "Ordering", "order"]
 

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from posbias.imports.trials import FEWEST_PLACES
 from posbias.ordering.slots import Slots, places_of_job
-from posbias.profile import Profile
+from posbias.profiles.profile import Profile
 from posbias.retrieval.statistics import QUANTITIES
 
 ALIKE = 1.5

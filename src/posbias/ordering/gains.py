@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from posbias.estimate import Estimate, otherwise_at_most, t_95
 from posbias.ordering.search import Found, best_order
 from posbias.ordering.slots import Curve, Slots
+from posbias.profiles.estimate import Estimate, otherwise_at_most, t_95
 
 Rows = Float[np.ndarray, "document position"]
 FEWEST = 4

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from posbias.errors import InputFileError, nearest
+from posbias.core.errors import InputFileError, nearest
 from posbias.imports import QUANTITY, read
 from posbias.imports.trials import of_rows
-from posbias.profile import Profile
+from posbias.profiles.profile import Profile
 
 FOLDER = Path(__file__).with_name("profiles")
 

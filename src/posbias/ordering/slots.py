@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float
 
-from posbias.profile import Profile
+from posbias.profiles.profile import Profile
 
 Curve = Float[np.ndarray, "position"]
 Array = Float[np.ndarray, "*batch"]

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posbias.arguments import whole
-from posbias.errors import InvalidValueError, MissingPackageError
-from posbias.files import write_bytes, write_text
+from posbias.core.arguments import whole
+from posbias.core.errors import InvalidValueError, MissingPackageError
+from posbias.core.files import write_bytes, write_text
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from posbias.comparison import Comparison
-    from posbias.profile import Profile
+    from posbias.comparison.scores import Comparison
+    from posbias.profiles.profile import Profile
 
 __all__ = ["Report", "report", "write_report"]
 
@@ -61,15 +61,15 @@ def write_report(
             "against a prediction"
         )
     require("jinja2", "matplotlib")
-    from posbias.comparison import compare_all
-    from posbias.held_out import folds
-    from posbias.plots import picture_bytes
-    from posbias.predictors import predictions
-    from posbias.profile_files import measured_influence
+    from posbias.comparison.held_out import folds
+    from posbias.comparison.predictors import predictions
+    from posbias.comparison.scores import compare_all
+    from posbias.profiles.files import measured_influence
     from posbias.reports.answer import answers
     from posbias.reports.evidence import Findings
     from posbias.reports.figures import illustrations
     from posbias.reports.page import render
+    from posbias.reports.plots import picture_bytes
     from posbias.reports.verdicts import verdicts
 
     measured, predicted = measured_influence(measurement), predictions(measurement)

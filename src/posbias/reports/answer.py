@@ -3,9 +3,9 @@
 import math
 from dataclasses import dataclass
 
-from posbias.agreement import Score
-from posbias.estimate import Estimate
-from posbias.profile import Profile, Summary
+from posbias.profiles.agreement import Score
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.profile import Profile, Summary
 from posbias.reports.evidence import Findings
 from posbias.reports.scores import WASSERSTEIN, decided, number, percent
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posbias.agreement import Agreement, Score
-from posbias.comparison import Comparison, Difference
-from posbias.estimate import Estimate
-from posbias.parts import USED, chain
-from posbias.profile import Profile
-from posbias.seeds import stream
+from posbias.comparison.parts import USED, chain
+from posbias.comparison.scores import Comparison, Difference
+from posbias.core.seeds import stream
+from posbias.profiles.agreement import Agreement, Score
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.profile import Profile
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -113,7 +113,7 @@ class Findings:
 
     @cached_property
     def parts(self) -> Mapping[str, Profile]:
-        """The measured curve by parts (`posbias.parts`); empty where a predictor of the chain was not asked."""
+        """The measured curve by parts (`posbias.comparison.parts`); empty where a predictor of the chain was not asked."""
         return chain(self.measurement, self.predictions) if self.predictions.keys() >= USED else {}
 
     @cached_property

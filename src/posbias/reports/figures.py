@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.parts import ENDS, LABELS, shares
-from posbias.plots import (
+from posbias.comparison.parts import ENDS, LABELS, shares
+from posbias.profiles.profile import Profile
+from posbias.reports import numbers
+from posbias.reports.evidence import Findings
+from posbias.reports.pages import Table
+from posbias.reports.plots import (
     draw_cumulative,
     draw_influence,
     draw_kernels,
@@ -16,13 +20,9 @@ from posbias.plots import (
     draw_sinks,
     new_figure,
 )
-from posbias.plots.influence import share_scale
-from posbias.plots.parts import draw_parts
-from posbias.plots.style import LEGEND
-from posbias.profile import Profile
-from posbias.reports import numbers
-from posbias.reports.evidence import Findings
-from posbias.reports.pages import Table
+from posbias.reports.plots.influence import share_scale
+from posbias.reports.plots.parts import draw_parts
+from posbias.reports.plots.style import LEGEND
 
 if TYPE_CHECKING:
     import xarray as xr

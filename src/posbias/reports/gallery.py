@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posbias.plots import THEMED
-from posbias.plots.style import DPI
+from posbias.reports.plots import THEMED
+from posbias.reports.plots.style import DPI
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from posbias.claims import Claim, Judged, judged
-from posbias.errors import InvalidValueError
-from posbias.evidence import LEAST, Above, Evidence, mean
-from posbias.files import write_bytes, write_text
-from posbias.profile import Profile
+from posbias.core.errors import InvalidValueError
+from posbias.core.files import write_bytes, write_text
+from posbias.profiles.claims import Claim, Judged, judged
+from posbias.profiles.evidence import LEAST, Above, Evidence, mean
+from posbias.profiles.profile import Profile
 from posbias.reports import require
 from posbias.reports.answer import EXPECTED, FAVOURS, PROMPT, SHOWS, SURE, Answer, alone
 from posbias.reports.numbers import curve, places_of
@@ -78,9 +78,9 @@ def write_profile_report(profile: Profile, folder: str | os.PathLike[str], *, ti
     if profile.tokens < 2:
         raise InvalidValueError(f"profile: expected two positions or more, got {profile.tokens}")
     require("jinja2", "matplotlib")
-    from posbias.plots import draw_profile, new_figure, picture_bytes
     from posbias.reports.figures import Illustration
     from posbias.reports.page import render_profile
+    from posbias.reports.plots import draw_profile, new_figure, picture_bytes
 
     figure, numbers = new_figure(), curve(profile)
     draw_profile(figure.subplots(), profile)

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posbias.curves import wasserstein
-from posbias.estimate import Estimate
-from posbias.parts import LABELS, STRETCHES, shares
-from posbias.profile import Profile
+from posbias.comparison.parts import LABELS, STRETCHES, shares
+from posbias.profiles.curves import wasserstein
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.profile import Profile
 from posbias.reports.pages import Table
 
 if TYPE_CHECKING:

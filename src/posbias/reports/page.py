@@ -5,16 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from posbias.claims import Judged
-from posbias.predictors import PREDICTORS
-from posbias.reliability import SPLITS
+from posbias.comparison.predictors import PREDICTORS
+from posbias.comparison.reliability import SPLITS
+from posbias.core.sources import REPORTED, cite
+from posbias.profiles.claims import Judged
 from posbias.reports import tables
 from posbias.reports.answer import Answer
 from posbias.reports.evidence import Findings
 from posbias.reports.figures import Illustration
 from posbias.reports.pages import Table
 from posbias.reports.scores import MEASURES
-from posbias.sources import REPORTED, cite
 
 if TYPE_CHECKING:
     from markupsafe import Markup

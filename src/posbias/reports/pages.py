@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from posbias.claims import Judged, tally
-from posbias.errors import InvalidValueError
-from posbias.logs import one_line
+from posbias.core.errors import InvalidValueError
+from posbias.core.logs import one_line
+from posbias.profiles.claims import Judged, tally
 
 
 @dataclass(frozen=True)

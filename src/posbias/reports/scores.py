@@ -4,10 +4,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from posbias.comparison import Agreement, Comparison, Score
-from posbias.estimate import Estimate
-from posbias.predictors import PREDICTORS
-from posbias.reliability import ROWS
+from posbias.comparison.predictors import PREDICTORS
+from posbias.comparison.reliability import ROWS
+from posbias.comparison.scores import Agreement, Comparison, Score
+from posbias.profiles.estimate import Estimate
 
 LABELS = {predictor.key: predictor.label for predictor in PREDICTORS}
 """What predictors are called."""

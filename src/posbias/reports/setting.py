@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -18,10 +19,10 @@ _LOWERED = re.compile(
 )
 
 
-def template(name: str, **filters: Callable[[str], str]) -> Template:
-    """A template of this package, with the filters `tied`, `maths`, `subscripts`, `quantity` and those given."""
+def template(name: str, package: str = "posbias.reports", **filters: Callable[[str], str]) -> Template:
+    """A template of a package, with the filters `tied`, `maths`, `subscripts`, `quantity` and those given."""
     environment = Environment(
-        loader=FunctionLoader(resource),
+        loader=FunctionLoader(partial(resource, package=package)),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -37,9 +38,9 @@ def template(name: str, **filters: Callable[[str], str]) -> Template:
     return environment.get_template(name)
 
 
-def resource(name: str) -> str:
-    """A text file of this package."""
-    return files("posbias.reports").joinpath(name).read_text(encoding="utf-8")
+def resource(name: str, package: str = "posbias.reports") -> str:
+    """A text file of a package."""
+    return files(package).joinpath(name).read_text(encoding="utf-8")
 
 
 def tied(text: str) -> str:

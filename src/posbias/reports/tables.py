@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from posbias.comparison import Agreement, Comparison
-from posbias.estimate import Estimate
-from posbias.profile import Profile
-from posbias.reliability import ROWS
+from posbias.comparison.reliability import ROWS
+from posbias.comparison.scores import Agreement, Comparison
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.profile import Profile
 from posbias.reports.evidence import Findings, Judged
 from posbias.reports.scores import LABELS, MEASURES, Measure, decided, digits_of, interval, number, percent
 

@@ -1,10 +1,10 @@
 """What the scores of the predictors say: sentences that follow from the numbers and from nothing else."""
 
-from posbias.agreement import Agreement, Score
-from posbias.curves import wasserstein
-from posbias.estimate import about
-from posbias.parts import LABELS as LABELS_OF_PARTS
-from posbias.predictors import PREDICTORS
+from posbias.comparison.parts import LABELS as LABELS_OF_PARTS
+from posbias.comparison.predictors import PREDICTORS
+from posbias.profiles.agreement import Agreement, Score
+from posbias.profiles.curves import wasserstein
+from posbias.profiles.estimate import about
 from posbias.reports.evidence import Findings
 from posbias.reports.scores import (
     LABELS,

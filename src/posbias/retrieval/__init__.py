@@ -5,9 +5,9 @@
     curve = ask(lambda prompt: my_model(prompt), retrieval_job("keys", pairs=20, wording="chat"))
     print(*curve.sentences(), sep="\\n")
 
-Nothing here knows torch or opens a model: `posbias.measurement` does, and asks it for probabilities.
+`local` opens a model and asks it for probabilities; nothing else here knows torch.
 """
 
-import lazy_loader
+from posbias.core.lazy import attach
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__, "retrieval by a model here", extra="measure")

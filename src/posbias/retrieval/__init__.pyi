@@ -6,5 +6,7 @@ from .endpoint import Endpoint as Endpoint
 from .factor import curve_differences as curve_differences
 from .job import RetrievalJob as RetrievalJob
 from .job import retrieval_job as retrieval_job
+from .local import retrieval_fingerprint as retrieval_fingerprint
+from .local import retrieve as retrieve
 from .statistics import RetrievalCurve as RetrievalCurve
 from .statistics import retrieval_curve as retrieval_curve

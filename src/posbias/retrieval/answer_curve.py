@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Shaped
 
-from posbias.arguments import shortened
-from posbias.errors import InvalidValueError
-from posbias.estimate import about
-from posbias.profile import Profile
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError
+from posbias.profiles.estimate import about
+from posbias.profiles.profile import Profile
+from posbias.profiles.telling import not_told
 from posbias.retrieval import statistics
 from posbias.retrieval.resampling import Resampled, resampled
 from posbias.retrieval.statistics import GAPS, gaps_of
 from posbias.retrieval.trials import ABSENT, ALONE, ARMS, SHUFFLED
 from posbias.retrieval.words import TOKENS_A_WORD
-from posbias.telling import not_told
 
 EFFECTS = (f"mean - {ABSENT}", f"{ALONE} - middle", f"{SHUFFLED} - mean")
 """What the control arms are held against: the mean over places, or the middle (the mean of all inner places)."""

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from posbias import spec
-from posbias.arguments import shortened
+from posbias.core import spec
+from posbias.core.arguments import shortened
+from posbias.core.errors import DamagedError, InputFileError, OutputFileError
+from posbias.core.files import need_writable, write_text
+from posbias.core.input_files import json_lines
 from posbias.core.tables import table_lines
-from posbias.errors import DamagedError, InputFileError, OutputFileError
-from posbias.files import need_writable, write_text
-from posbias.input_files import json_lines
 from posbias.retrieval.scoring import CutOff
 from posbias.retrieval.trials import Trial
 

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from posbias.arguments import counted, shortened
-from posbias.errors import InputFileError, InvalidValueError, ModelError
-from posbias.events import Event, OnEvent
+from posbias.core.arguments import counted, shortened
+from posbias.core.errors import InputFileError, InvalidValueError, ModelError
+from posbias.core.events import Event, OnEvent
+from posbias.core.spec import encode
 from posbias.retrieval.answer_curve import AnswerCurve
 from posbias.retrieval.answer_files import AnswerFile, Request, requests_of
 from posbias.retrieval.documents import Documents, DocumentSet, places_of
@@ -27,7 +28,6 @@ from posbias.retrieval.scoring import Rule, is_right, was_cut_off
 from posbias.retrieval.statistics import EQUIVALENCE
 from posbias.retrieval.trials import ALONE, ARMS, Keys, Needle, Trial, Trials
 from posbias.retrieval.words import TOKENS_A_WORD, Words, words_in
-from posbias.spec import encode
 
 Generator = Callable[[str], str]
 """What answers a prompt."""

@@ -17,9 +17,9 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from posbias.arguments import is_integer, shortened
+from posbias.core.arguments import is_integer, shortened
+from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.core.tables import Names, table_lines
-from posbias.errors import InputFileError, InvalidValueError
 from posbias.retrieval.scoring import normalised, place_in
 from posbias.retrieval.trials import Trial, Trials
 

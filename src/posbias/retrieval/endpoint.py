@@ -19,8 +19,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from posbias.arguments import one_of, positive, shortened, whole
-from posbias.errors import InvalidValueError, ModelError
+from posbias.core.arguments import one_of, positive, shortened, whole
+from posbias.core.errors import InvalidValueError, ModelError
 from posbias.retrieval.scoring import CutOff
 
 log = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from posbias.errors import InvalidValueError
-from posbias.profile import Profile
+from posbias.core.errors import InvalidValueError
+from posbias.profiles.profile import Profile
 from posbias.retrieval.answer_curve import AnswerCurve, signed
 from posbias.retrieval.resampling import Resampled, apart, resampled
 from posbias.retrieval.statistics import ENDS, EQUIVALENCE, GAPS, gap_words, gaps_of

@@ -4,11 +4,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from posbias import seeds
-from posbias.arguments import shortened
-from posbias.errors import InvalidValueError, nearest
+from posbias.core import seeds
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError, nearest
+from posbias.core.spec import Count, NaturalNumber, value
 from posbias.retrieval.templates import WORDINGS
-from posbias.spec import Count, NaturalNumber, value
 
 _PAIRS, _LENGTH, POSITIONS = 5, 256, 5
 """What a job has where nothing is said."""

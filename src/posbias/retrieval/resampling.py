@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from posbias import seeds
-from posbias.estimate import MOST_DRAWS, otherwise_at_most, quantile_of_t
+from posbias.core import seeds
+from posbias.profiles.estimate import MOST_DRAWS, otherwise_at_most, quantile_of_t
 
 RESAMPLES = 4000
 _AT_ONCE = 4_000_000

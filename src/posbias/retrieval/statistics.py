@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from posbias.arguments import one_of, positive
-from posbias.errors import InvalidValueError
-from posbias.estimate import Estimate, about, otherwise_at_most
-from posbias.profile import Profile
+from posbias.core.arguments import one_of, positive
+from posbias.core.errors import InvalidValueError
+from posbias.profiles.estimate import Estimate, about, otherwise_at_most
+from posbias.profiles.profile import Profile
+from posbias.profiles.telling import not_told
 from posbias.retrieval.resampling import Resampled
-from posbias.telling import not_told
 
 if TYPE_CHECKING:
     import xarray as xr

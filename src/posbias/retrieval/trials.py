@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from posbias import seeds
-from posbias.arguments import shortened
-from posbias.errors import InputFileError, InvalidValueError, ModelError
+from posbias.core import seeds
+from posbias.core.arguments import shortened
+from posbias.core.errors import InputFileError, InvalidValueError, ModelError
 from posbias.retrieval.templates import NAMES, QUALITIES, SURNAMES, THINGS, WORDINGS, Pool, Wording
 
 CHOICES = 8

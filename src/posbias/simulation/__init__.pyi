@@ -6,7 +6,3 @@ from .result import RecencyResult as RecencyResult
 from .run import InterruptedSimulation as InterruptedSimulation
 from .run import simulate as simulate
 from .run import simulate_recency as simulate_recency
-from .variants import VARIANTS as VARIANTS
-from .variants import Variant as Variant
-from .variants import VariantResult as VariantResult
-from .variants import simulate_variant as simulate_variant

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from posbias.core.store import Header, JsonCodec
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.result import RecencyResult
 from posbias.simulation.tally import Layout, Tally
-from posbias.store import Header, JsonCodec
 
 MOMENTS = ("mean", "squares", "products")
 

@@ -7,7 +7,7 @@ compiler turns into vector instructions; for that exp is written out (to about o
 
 import numpy as np
 
-from posbias.compiling import compiled
+from posbias.core.compiling import compiled
 
 LANES = 128
 """Samples that pass through all layers together."""

@@ -14,8 +14,8 @@ are asked for and however many threads share them out.
 import numpy as np
 from jaxtyping import Float
 
-from posbias.errors import InvalidValueError
-from posbias.seeds import sequence
+from posbias.core.errors import InvalidValueError
+from posbias.core.seeds import sequence
 from posbias.simulation import compiled
 from posbias.simulation.compiled import LANES
 from posbias.simulation.model import RecencyModel

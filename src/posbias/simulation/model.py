@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat
 
-from posbias.errors import InvalidValueError
-from posbias.spec import Count, Positive, Size, encode, later, value
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import Count, Positive, Size, encode, later, value
 from posbias.theory.masks import Causal, Mask
 
 Anisotropy = Annotated[FiniteFloat, Field(ge=0, lt=1)]

@@ -13,7 +13,7 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from posbias.compiling import compiled
+from posbias.core.compiling import compiled
 
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 ROOT_HALF = 0x3FE6A09E667F3BCD

@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import ndtri
 
-from posbias.errors import InvalidValueError
-from posbias.estimate import Estimate
+from posbias.core.errors import InvalidValueError
+from posbias.profiles.estimate import Estimate
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.tally import Tally
 

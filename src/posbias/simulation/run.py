@@ -9,11 +9,11 @@ from itertools import islice
 from types import ModuleType
 from typing import Literal
 
-from posbias.arguments import one_of, positive, whole
-from posbias.errors import InvalidValueError
-from posbias.events import Event, OnEvent
-from posbias.memory import require
-from posbias.seeds import sequence
+from posbias.core.arguments import one_of, positive, whole
+from posbias.core.errors import InvalidValueError
+from posbias.core.events import Event, OnEvent
+from posbias.core.memory import require
+from posbias.core.seeds import sequence
 from posbias.simulation.model import RecencyModel
 from posbias.simulation.result import RecencyResult
 from posbias.simulation.tally import Layout, Tally

@@ -10,7 +10,7 @@
 explains.
 """
 
-from posbias.claims import Judged
+from posbias.profiles.claims import Judged
 from posbias.study.claimed import StatedClaim
 from posbias.study.judging import judge
 from posbias.study.records import Record, load_record

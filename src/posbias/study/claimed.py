@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, FiniteFloat
 
-from posbias.errors import InvalidValueError, nearest
-from posbias.evidence import Above, Below, Near, Test
-from posbias.spec import NonNegative, encode, value
+from posbias.core.errors import InvalidValueError, nearest
+from posbias.core.spec import NonNegative, encode, value
+from posbias.core.sweeps import leaves, values_at
+from posbias.profiles.evidence import Above, Below, Near, Test
 from posbias.study.quantities import check_place
-from posbias.sweeps import leaves, values_at
 
 if TYPE_CHECKING:
     from posbias.study.value import Study

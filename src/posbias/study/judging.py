@@ -15,15 +15,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from posbias.claims import Claim, Judged, judged
-from posbias.errors import InvalidValueError
-from posbias.estimate import Estimate
-from posbias.evidence import Evidence
+from posbias.core.errors import InvalidValueError
+from posbias.core.sweeps import words_of
+from posbias.profiles.claims import Claim, Judged, judged
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.evidence import Evidence
 from posbias.study.claimed import StatedClaim
 from posbias.study.quantities import estimate_at
 from posbias.study.records import Record
 from posbias.study.running import Outcome
-from posbias.sweeps import words_of
 
 
 def judge(outcome: Outcome) -> list[Judged]:

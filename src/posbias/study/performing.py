@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posbias.events import OnEvent
-from posbias.store import versions_here
+from posbias.core.events import OnEvent
+from posbias.core.store import versions_here
+from posbias.core.threads import torch_threads
 from posbias.study.quantities import Quantities, estimated, quantity
 from posbias.study.verbs import Found, Measure, Predict, Simulate, Train, decode_verb
-from posbias.threads import torch_threads
 
 if TYPE_CHECKING:
-    from posbias.agreement import Score
-    from posbias.profile import Profile
+    from posbias.profiles.agreement import Score
+    from posbias.profiles.profile import Profile
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def perform(
     *,
     on_event: OnEvent | None = None,
 ) -> dict[str, Any]:
-    """Do what a verb says: the work of one cell, as an engine of `posbias.execution` calls it.
+    """Do what a verb says: the work of one cell, as an engine of `posbias.core.execution` calls it.
 
     Returns, in JSON's terms, "result" ("quantities" and "about"), "versions" and "cost". Raises what the verb's
     own functions raise.
@@ -166,11 +166,11 @@ def train(verb: Train, seed: int, cores: int, on_event: OnEvent) -> Found:
 
 def measure(verb: Measure, seed: int, cores: int, on_event: OnEvent) -> Found:
     """Measured influence, mixing and sinks, and how well every predictor fits."""
-    from posbias.comparison import compare_all
+    from posbias.comparison.predictors import predictions
+    from posbias.comparison.scores import compare_all
     from posbias.measurement import for_length, load_model
     from posbias.measurement import measure as measure_model
-    from posbias.predictors import predictions
-    from posbias.profile_files import measured_influence
+    from posbias.profiles.files import measured_influence
 
     with torch_threads(cores):
         loaded = for_length(load_model(verb.model, dtype=verb.dtype, device=verb.device), verb.tokens)

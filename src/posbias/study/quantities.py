@@ -12,9 +12,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from posbias.arguments import shortened
-from posbias.errors import InvalidValueError, nearest
-from posbias.estimate import Estimate
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError, nearest
+from posbias.profiles.estimate import Estimate
 
 Quantity = dict[str, Any]
 Quantities = dict[str, Quantity]

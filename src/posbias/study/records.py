@@ -3,16 +3,16 @@
     OUT/study.json                                        the study as it was last run here
     OUT/cells/simulate-dimension16-seed0-1f0c….json       a cell
 
-Several runs may share a folder (`posbias.store.Store`).
+Several runs may share a folder (`posbias.core.store.Store`).
 """
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from posbias.errors import DamagedError
-from posbias.files import clear_leftovers
-from posbias.store import Header, JsonCodec, Store, Stored
+from posbias.core.errors import DamagedError
+from posbias.core.files import clear_leftovers
+from posbias.core.store import Header, JsonCodec, Store, Stored
 from posbias.study.quantities import Quantities
 from posbias.study.value import Cell, Study, as_dict
 

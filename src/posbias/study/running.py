@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from posbias.errors import PosbiasError
-from posbias.events import Event, OnEvent
-from posbias.execution import Engine, Failed, InProcess, Last, Result, Task
-from posbias.files import need_writable
-from posbias.interruption import Pace
-from posbias.lazy import need
-from posbias.store import Store
+from posbias.core.errors import PosbiasError
+from posbias.core.events import Event, OnEvent
+from posbias.core.execution import Engine, Failed, InProcess, Last, Result, Task
+from posbias.core.files import need_writable
+from posbias.core.interruption import Pace
+from posbias.core.lazy import need
+from posbias.core.store import Store
 from posbias.study.records import Record, check_folder, clear, save_manifest, store_of
 from posbias.study.value import Cell, Study
 from posbias.study.verbs import gpus_of

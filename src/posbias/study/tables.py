@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from posbias.errors import InvalidValueError
-from posbias.estimate import Estimate
-from posbias.store import dump_json
+from posbias.core.errors import InvalidValueError
+from posbias.core.store import dump_json
+from posbias.core.sweeps import words_of
+from posbias.profiles.estimate import Estimate
 from posbias.study.judging import combined, records_of
 from posbias.study.quantities import SINGLE, check_place, estimate_at, estimates_of
 from posbias.study.running import Outcome
-from posbias.sweeps import words_of
 
 WIDEST = 8
 """The most quantities that a table of cells shows, beside those that claims are about."""

@@ -13,15 +13,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
-from posbias import plugins
-from posbias.arguments import shortened
-from posbias.errors import InvalidValueError, nearest
+from posbias.core import plugins
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError, nearest
+from posbias.core.spec import Count, decode, encode, tag, value
+from posbias.core.sweeps import paths
 from posbias.simulation.model import RecencyModel
-from posbias.spec import Count, decode, encode, tag, value
 from posbias.study.quantities import SINGLE, Lengths, Quantities
-from posbias.sweeps import paths
 from posbias.theory.architecture import Architecture
 from posbias.theory.mixing import Mixing
 
@@ -32,7 +32,7 @@ SHAPE = (
     *("first_mass", "last_mass", "trough", "trough_depth", "ratio_first", "ratio_middle", "ratio_last"),
     *("effective_range", "entropy", "favours_first", "favours_last"),
 )
-"""The statistics of a profile (`posbias.profile.Summary`) that are quantities, and whether an end is favoured."""
+"""The statistics of a profile (`posbias.profiles.profile.Summary`) that are quantities, and whether an end is favoured."""
 
 
 def _texts(given: Any) -> Any:
@@ -183,7 +183,7 @@ class Measure:
     @property
     def lengths(self) -> Lengths:
         """The measured profile and its statistics, λ by layer, and two scores of every predictor."""
-        from posbias.predictors import PREDICTORS
+        from posbias.comparison.predictors import PREDICTORS
 
         names = [one.key for one in PREDICTORS] + ["uniform", "recency_only"]
         scores = [f"{score}_{name}" for score in ("spearman", "wasserstein") for name in names]

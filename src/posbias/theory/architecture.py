@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from posbias.arguments import whole
-from posbias.errors import InvalidValueError
-from posbias.spec import Count, Fractions, Numbers, Positive, Size, later, value
+from posbias.core.arguments import whole
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import Count, Fractions, Numbers, Positive, Size, later, value
 from posbias.theory.any_length import OfLength
 from posbias.theory.content import Content, NoContent
 from posbias.theory.distance import DenseLogits, DistanceFunction, Tabulated, spread
-from posbias.theory.encodings import NeedsMeasurement, NoPE, Positional
 from posbias.theory.hyper_connections import HyperConnections
 from posbias.theory.masks import Causal, Mask, SlidingWindow
 from posbias.theory.masks.visible import lookahead
 from posbias.theory.mixing import REACH, MeasuredMixing, Mixing, TrainedMedian
 from posbias.theory.normalisers import Normaliser, Softmax
+from posbias.theory.positional import NeedsMeasurement, NoPE, Positional
 from posbias.theory.query_scale import QueryScale
 
 if TYPE_CHECKING:
@@ -259,13 +259,13 @@ class Architecture:
 
         Raises `MissingPackageError` without matplotlib.
         """
-        from posbias.plots import draw_architecture, new_axes
+        from posbias.reports.plots import draw_architecture, new_axes
 
         return draw_architecture(new_axes() if ax is None else ax, self)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: a line of words and the picture of `plot`; without matplotlib the words."""
-        from posbias.plots import notebook_html
+        from posbias.reports.plots import notebook_html
 
         return notebook_html(str(self), self.plot)
 

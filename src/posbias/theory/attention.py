@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from posbias.arguments import non_negative, position, shortened
-from posbias.errors import InvalidValueError
-from posbias.profile import Profile
-from posbias.sinks import THRESHOLD, received, sink_metric
-from posbias.stochastic_order import ROUNDING, Monotonicity, monotonicity
+from posbias.core.arguments import non_negative, position, shortened
+from posbias.core.errors import InvalidValueError
+from posbias.profiles.profile import Profile
+from posbias.profiles.sinks import THRESHOLD, received, sink_metric
+from posbias.profiles.stochastic_order import ROUNDING, Monotonicity, monotonicity
 from posbias.theory.architecture import LAMBDA
 from posbias.theory.attention_arrays import as_array, brief, check_layer, check_shapes, check_texts, layers_of
 from posbias.theory.masks import Causal, Mask
@@ -151,7 +151,7 @@ class Attention:
         return self._by_key(received)
 
     def sinks(self, threshold: float = THRESHOLD) -> Float[np.ndarray, "layer head key"]:
-        """The sink metric of each key (`posbias.sinks`), mean over texts; NaN for keys that no query sees.
+        """The sink metric of each key (`posbias.profiles.sinks`), mean over texts; NaN for keys that no query sees.
 
         Raises `InvalidValueError` for a threshold that is not between 0 and 1.
         """

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from posbias.arguments import shortened
-from posbias.errors import InvalidValueError
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError
 from posbias.theory.masks import Mask
 
 EXACT = 1e-5

@@ -7,10 +7,10 @@ authors', anything else is ours. What a configuration does not say is assumed in
 import os
 from pathlib import Path
 
-from posbias.arguments import whole
-from posbias.errors import InputFileError, InvalidValueError, PosbiasError
-from posbias.input_files import read_mapping
-from posbias.spec import decode
+from posbias.core.arguments import whole
+from posbias.core.errors import InputFileError, InvalidValueError, PosbiasError
+from posbias.core.input_files import read_mapping
+from posbias.core.spec import decode
 from posbias.theory.architecture import Architecture
 from posbias.theory.custom import code_of
 from posbias.theory.huggingface import from_huggingface

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
-from posbias.spec import Citation, Numbers, Open, members, tag, value
+from posbias.core.spec import Citation, Numbers, Open, members, tag, value
 from posbias.theory.distance import spread
 
 

@@ -1,7 +1,7 @@
 """Encodings whose logits are not linear in the distance: rotary, bucketed, logarithmic, power, any table.
 
 Each gives the logit that a head adds at distance d = i − j (`logits_at`; d < 0 is a key after the query).
-They are members of the union `posbias.theory.encodings.Positional`.
+They are members of the union `posbias.theory.positional.Positional`.
 """
 
 import math
@@ -11,8 +11,8 @@ from typing import ClassVar, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from posbias.errors import InvalidValueError
-from posbias.spec import Citation, Count, NonNegatives, Positive, Positives, Rows, later, tag, value
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import Citation, Count, NonNegatives, Positive, Positives, Rows, later, tag, value
 from posbias.theory.any_length import AnyLength
 from posbias.theory.custom import Biases, OfDistance
 from posbias.theory.rope_scaling import RopeScaling, plain_angles

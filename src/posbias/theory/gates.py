@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.distance import spread
 from posbias.theory.mixing import PerLayer

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool, Int, Shaped
 
-from posbias import memory
-from posbias.arguments import position, shortened, whole
-from posbias.errors import InvalidValueError, MissingPackageError
-from posbias.spec import MOST_LAYERS
+from posbias.core import memory
+from posbias.core.arguments import position, shortened, whole
+from posbias.core.errors import InvalidValueError, MissingPackageError
+from posbias.core.spec import MOST_LAYERS
 from posbias.theory.architecture import Architecture
 from posbias.theory.masks import MASKS, Mask
 from posbias.theory.masks.visible import bounds

@@ -12,12 +12,11 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-from posbias import plugins
-from posbias.arguments import shortened
-from posbias.errors import InvalidValueError, nearest
-from posbias.spec import MOST_LAYERS
+from posbias.core import plugins
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError, nearest
+from posbias.core.spec import MOST_LAYERS
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
-from posbias.theory.encodings import NeedsMeasurement, NoPE, Positional, Rotary
 from posbias.theory.huggingface_direction import PREFIXED, check_classes, not_causal
 from posbias.theory.huggingface_families import CONTAINERS, FAMILIES, Family
 from posbias.theory.huggingface_key_heads import key_heads
@@ -27,6 +26,7 @@ from posbias.theory.huggingface_plugins import plugged
 from posbias.theory.huggingface_readers import both_ways
 from posbias.theory.huggingface_rope import turning
 from posbias.theory.masks import Full, Mask, SlidingWindow
+from posbias.theory.positional import NeedsMeasurement, NoPE, Positional, Rotary
 from posbias.theory.rope_scaling import plain_angles
 
 _CONCERNS = re.compile(

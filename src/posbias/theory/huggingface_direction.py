@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from posbias.arguments import shortened
-from posbias.errors import InvalidValueError
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError
 from posbias.theory.huggingface_keys import Config, inner
 
 _HEAD = re.compile(

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from posbias.theory import huggingface_layers as layers
 from posbias.theory import huggingface_readers as readers
-from posbias.theory.encodings import ALiBi, Positional
 from posbias.theory.huggingface_keys import Config
 from posbias.theory.masks import Mask
+from posbias.theory.positional import ALiBi, Positional
 from posbias.theory.query_scale import QueryScale
 
 

@@ -6,7 +6,7 @@ other words. That the numbers are right is tested on the caches of models that t
 
 from collections.abc import Callable, Mapping
 
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.theory.huggingface_keys import DEFAULTS, Config, flag, integer
 from posbias.theory.huggingface_layers import FULL, SLIDING
 

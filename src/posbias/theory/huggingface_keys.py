@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from posbias.arguments import shortened
-from posbias.errors import InvalidValueError
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError
 
 Config = Mapping[str, Any]
 

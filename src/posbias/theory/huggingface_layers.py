@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from posbias.arguments import shortened
-from posbias.errors import InvalidValueError
-from posbias.spec import MOST_LAYERS
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import MOST_LAYERS
 from posbias.theory.architecture import Layer
-from posbias.theory.encodings import NeedsMeasurement
 from posbias.theory.huggingface_keys import DEFAULTS, HEADS, Config, inner, integer
 from posbias.theory.masks import Causal, Chunked, Mask, SlidingWindow
 from posbias.theory.normalisers import Unnormalised
+from posbias.theory.positional import NeedsMeasurement
 
 FULL, SLIDING, LINEAR = "full_attention", "sliding_attention", "linear_attention"
 CHUNKED = "chunked_attention"

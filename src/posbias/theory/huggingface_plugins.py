@@ -1,11 +1,11 @@
-"""Families of Hugging Face configurations that other packages read (`posbias.plugins`)."""
+"""Families of Hugging Face configurations that other packages read (`posbias.core.plugins`)."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from posbias import plugins
-from posbias.errors import PosbiasError
+from posbias.core import plugins
+from posbias.core.errors import PosbiasError
 from posbias.theory.architecture import Architecture
 from posbias.theory.huggingface_families import Family
 from posbias.theory.huggingface_keys import Config

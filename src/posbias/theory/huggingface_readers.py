@@ -6,13 +6,13 @@
 import math
 from collections.abc import Callable
 
-from posbias.arguments import shortened
-from posbias.errors import InvalidValueError
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError
 from posbias.theory import huggingface_layers as layers
-from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, Positional, alibi_slopes
 from posbias.theory.huggingface_keys import Config, flag, inner, integer, number
 from posbias.theory.huggingface_rope import rope_words, settings
 from posbias.theory.masks import Causal, Full, Mask
+from posbias.theory.positional import ALiBi, NeedsMeasurement, NoPE, Positional, alibi_slopes
 from posbias.theory.query_scale import QueryScale, StepScale
 
 # --- positional encodings ----------------------------------------------------------------------------------

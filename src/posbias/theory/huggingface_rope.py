@@ -8,8 +8,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from posbias.arguments import shortened
-from posbias.errors import InvalidValueError
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError
 from posbias.theory.distance import RoPE
 from posbias.theory.huggingface_keys import DEFAULTS, HEADS, WIDTH, Config, inner, integer, number
 from posbias.theory.huggingface_layers import COMPRESSED, FULL, SLIDING, SPARSE

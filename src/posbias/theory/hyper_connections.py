@@ -19,8 +19,8 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-from posbias.errors import InvalidValueError
-from posbias.spec import Fractions, Rows, value
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import Fractions, Rows, value
 
 States = Float[np.ndarray, "stream token"]
 Row = Float[np.ndarray, "token"]

@@ -6,8 +6,8 @@ A word is a class's own (`word`); behind it stand its numbers, in their order an
 import dataclasses
 from typing import Any
 
-from posbias.arguments import shortened
-from posbias.errors import InvalidValueError, nearest
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError, nearest
 from posbias.theory.masks import MASKS as CLASSES
 from posbias.theory.masks import Mask
 

@@ -21,8 +21,8 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
-from posbias.errors import InvalidValueError
-from posbias.spec import Citation, Count, Fraction, Fractions, NonNegative, Open, members, tag, value
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import Citation, Count, Fraction, Fractions, NonNegative, Open, members, tag, value
 
 Layers = Float[np.ndarray, "layer"]
 """A number per layer, bottom first."""

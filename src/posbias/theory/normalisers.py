@@ -15,8 +15,8 @@ from jaxtyping import Float
 from pydantic import Field, FiniteFloat
 from scipy.special import expit
 
-from posbias.errors import InvalidValueError
-from posbias.spec import Citation, members, tag, value
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import Citation, members, tag, value
 from posbias.theory.any_length import AnyLength
 
 Logits = Float[np.ndarray, "*heads key"]

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from posbias.events import OnEvent
-from posbias.profile import Profile
-from posbias.summary import Summary
+from posbias.core.events import OnEvent
+from posbias.profiles.profile import Profile
+from posbias.profiles.summary import Summary
 from posbias.theory.architecture import LAMBDA, Architecture
 from posbias.theory.mixing import DEFINITION, plausible_mixing
 from posbias.theory.rollout.dispatch import influence

@@ -14,13 +14,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from posbias.arguments import shortened
-from posbias.errors import InvalidValueError, nearest
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError, nearest
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
-from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, Positional
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.masks import Causal, SlidingWindow
 from posbias.theory.mixing import MeasuredMixing, TrainedMedian, known_mixing
+from posbias.theory.positional import ALiBi, NeedsMeasurement, NoPE, Positional
 
 ROTARY = NeedsMeasurement("rotary")
 

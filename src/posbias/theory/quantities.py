@@ -5,17 +5,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from posbias.arguments import whole
-from posbias.errors import InvalidValueError
-from posbias.spec import MOST_LAYERS
+from posbias.core.arguments import whole
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import MOST_LAYERS
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.content import ConstantDiagonal, NoContent
-from posbias.theory.encodings import ALiBi, DecayBias, KerpleLog, KerplePower, NoPE, RoPE
 from posbias.theory.gates import gated
 from posbias.theory.huggingface_layers import is_attention
 from posbias.theory.masks import MASKS, Causal, Full, Prefix, SlidingWindow
 from posbias.theory.masks.visible import LooksBack
 from posbias.theory.mixing import ConstantMixing, PerLayer, PowerDecay
+from posbias.theory.positional import ALiBi, DecayBias, KerpleLog, KerplePower, NoPE, RoPE
 from posbias.theory.query_scale import ScalableSoftmax, StepScale
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from pydantic import Field
 
-from posbias.spec import Citation, Count, NaturalNumber, NonNegative, Numbers, Open, members, tag, value
+from posbias.core.spec import Citation, Count, NaturalNumber, NonNegative, Numbers, Open, members, tag, value
 from posbias.theory.distance import spread
 
 Positions = Int[np.ndarray, "query"]

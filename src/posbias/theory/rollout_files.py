@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from posbias.errors import InvalidValueError
-from posbias.spec import (
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import (
     Count,
     Fraction,
     Fractions,
@@ -19,9 +19,9 @@ from posbias.spec import (
 )
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.content import ConstantDiagonal, NoContent
-from posbias.theory.encodings import ALiBi, NoPE
 from posbias.theory.masks import Causal, Full, Mask, SlidingWindow
 from posbias.theory.mixing import ConstantMixing, Mixing, PerLayer, PowerDecay, TrainedMedian
+from posbias.theory.positional import ALiBi, NoPE
 
 
 @dataclass(frozen=True)

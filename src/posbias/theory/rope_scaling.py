@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Float
 from pydantic import Field
 
-from posbias.errors import InvalidValueError
-from posbias.spec import Citation, Count, Fraction, Positive, Positives, members, tag, value
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import Citation, Count, Fraction, Positive, Positives, members, tag, value
 from posbias.theory.any_length import AnyLength
 
 Angles = Float[np.ndarray, "pair"]

@@ -12,8 +12,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from posbias.errors import InvalidValueError
-from posbias.spec import Citation, Count, Positive, Positives, tag, value
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import Citation, Count, Positive, Positives, tag, value
 from posbias.theory.any_length import AnyLength
 from posbias.theory.distance import Distances, Logits, RoPE
 

@@ -18,10 +18,10 @@ from typing import ClassVar, Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
-from posbias.arguments import whole
-from posbias.errors import InvalidValueError
-from posbias.spec import Citation, tag, value
-from posbias.spec import Rows as Rates
+from posbias.core.arguments import whole
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import Citation, tag, value
+from posbias.core.spec import Rows as Rates
 from posbias.theory.any_length import AnyLength
 from posbias.theory.distance import Distances, Logits, Tabulated
 

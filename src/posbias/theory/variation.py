@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from posbias import memory
-from posbias.arguments import one_of, shortened, typed_integer
-from posbias.errors import InvalidValueError, nearest
-from posbias.profile import Profile
+from posbias.core import memory
+from posbias.core.arguments import one_of, shortened, typed_integer
+from posbias.core.errors import InvalidValueError, nearest
+from posbias.profiles.profile import Profile
 from posbias.theory.architecture import Architecture
 from posbias.theory.prediction import predict
 from posbias.theory.quantities import QUANTITIES, Quantity

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from posbias.estimate import Estimate
+from posbias.profiles.estimate import Estimate
 
 ZERO = 1e-9
 """A number of at most this is none."""

@@ -14,15 +14,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from posbias.arguments import counted, shortened, whole
-from posbias.errors import InvalidValueError, OutputFileError
-from posbias.events import Event, OnEvent
-from posbias.execution import Engine, Failed, InProcess, Last, Processes, Result, Task
-from posbias.files import need_writable
-from posbias.interruption import Pace
-from posbias.memory import cores
-from posbias.spec import encode
-from posbias.store import Store, need_xarray
+from posbias.core.arguments import counted, shortened, whole
+from posbias.core.errors import InvalidValueError, OutputFileError
+from posbias.core.events import Event, OnEvent
+from posbias.core.execution import Engine, Failed, InProcess, Last, Processes, Result, Task
+from posbias.core.files import need_writable
+from posbias.core.interruption import Pace
+from posbias.core.memory import cores
+from posbias.core.spec import encode
+from posbias.core.store import Store, need_xarray
 from posbias.training.jobs import Job, take_files, untested
 from posbias.training.loop import check_device
 from posbias.training.network import Rotary

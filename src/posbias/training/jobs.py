@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from posbias.errors import InputFileError
-from posbias.events import OnEvent
-from posbias.files import write_bytes
-from posbias.spec import decode, fingerprint, value
-from posbias.store import Store, remove_pieces
+from posbias.core.errors import InputFileError
+from posbias.core.events import OnEvent
+from posbias.core.files import write_bytes
+from posbias.core.spec import decode, fingerprint, value
+from posbias.core.store import Store, remove_pieces
 from posbias.training.loop import Trained, log_of, train
 from posbias.training.results import (
     Cell,

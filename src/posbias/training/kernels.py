@@ -25,10 +25,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posbias.arguments import one_of, whole
-from posbias.errors import InvalidValueError
-from posbias.estimate import Estimate
-from posbias.profile import Profile
+from posbias.core.arguments import one_of, whole
+from posbias.core.errors import InvalidValueError
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.profile import Profile
 from posbias.theory.architecture import Architecture
 from posbias.theory.mixing import PerLayer
 from posbias.theory.rollout import influence

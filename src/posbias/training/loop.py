@@ -26,14 +26,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posbias.arguments import shortened, whole
-from posbias.errors import InvalidValueError
-from posbias.events import Event, OnEvent
-from posbias.files import write_text
-from posbias.interruption import Deferred
-from posbias.spec import fingerprint
-from posbias.store import Checkpoint
-from posbias.threads import torch_threads
+from posbias.core.arguments import shortened, whole
+from posbias.core.errors import InvalidValueError
+from posbias.core.events import Event, OnEvent
+from posbias.core.files import write_text
+from posbias.core.interruption import Deferred
+from posbias.core.spec import fingerprint
+from posbias.core.store import Checkpoint
+from posbias.core.threads import torch_threads
 from posbias.training.averages import plain
 from posbias.training.ensemble import Ensemble
 from posbias.training.precision import multiplying

@@ -18,9 +18,9 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float
 
-from posbias.arguments import shortened
-from posbias.errors import InvalidValueError
-from posbias.estimate import Estimate
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError
+from posbias.profiles.estimate import Estimate
 from posbias.training.averages import estimate_members, plain
 from posbias.training.loop import Trained
 from posbias.training.trials import running

@@ -22,14 +22,14 @@ from jaxtyping import Bool, Complex, Float
 from pydantic import Field
 from torch import Tensor
 
-from posbias.errors import InvalidValueError
-from posbias.spec import Positive, Size, later, tag, value
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import Positive, Size, later, tag, value
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.content import ConstantDiagonal, NoContent
-from posbias.theory.encodings import DecayBias, NeedsMeasurement, NoPE
 from posbias.theory.masks import Causal, Mask, Prefix, SlidingWindow
 from posbias.theory.mixing import AttentionOnly, PreNormInit
 from posbias.theory.normalisers import ReLU, Softmax
+from posbias.theory.positional import DecayBias, NeedsMeasurement, NoPE
 from posbias.training.attention import SOFTMAX, attend
 from posbias.training.normalisers import Normaliser, SinkSoftmax
 from posbias.training.philox import Draws

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from pydantic import Field, FiniteFloat
 from torch import Tensor
 
-from posbias.spec import tag, value
+from posbias.core.spec import tag, value
 from posbias.theory.normalisers import ReLU, Sigmoid, Softmax
 
 Scores = Float[Tensor, "member sequence query token"]

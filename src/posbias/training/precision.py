@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 import torch
 
-from posbias.arguments import shortened
-from posbias.errors import InvalidValueError
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError
 
 Precision = Literal["float32", "tf32", "bfloat16"]
 

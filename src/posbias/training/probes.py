@@ -19,9 +19,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch.nn import functional
 
-from posbias.arguments import shortened
-from posbias.errors import InvalidValueError
-from posbias.estimate import Estimate
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError
+from posbias.profiles.estimate import Estimate
 from posbias.training.averages import Averages, average, estimates_dict, plain
 from posbias.training.loop import Trained
 from posbias.training.task import PAIRS, RetrievalTask

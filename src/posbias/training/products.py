@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor
 
-from posbias.compiling import compiled
+from posbias.core.compiling import compiled
 
 Rows = Float[Tensor, "member sequence query dimension"]
 Tokens = Float[Tensor, "member sequence token dimension"]

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from posbias.errors import DamagedError, InputFileError, InvalidValueError
-from posbias.input_files import read_mapping
-from posbias.spec import decode
-from posbias.store import Header, JsonCodec, Store, Stored
-from posbias.store.tensor_files import digest_of_arrays
+from posbias.core.errors import DamagedError, InputFileError, InvalidValueError
+from posbias.core.input_files import read_mapping
+from posbias.core.spec import decode
+from posbias.core.store import Header, JsonCodec, Store, Stored
+from posbias.core.store.tensor_files import digest_of_arrays
 from posbias.training.averages import Averages
 from posbias.training.kernels import Rollout
 from posbias.training.loop import Trained

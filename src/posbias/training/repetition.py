@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from posbias.estimate import Estimate
+from posbias.profiles.estimate import Estimate
 from posbias.training.averages import Averages, plain
 from posbias.training.records import Record, weights_digest
 from posbias.training.results import Cell

@@ -14,19 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from posbias.errors import DamagedError, InvalidValueError
-from posbias.spec import encode, fingerprint
-from posbias.store import Header, NetCDFCodec, SafetensorsCodec, Store, Tensors, versions_here
-from posbias.store.header import made_again_by
-from posbias.store.tensor_files import digest_of_arrays
-from posbias.training.arrays import (
-    as_dataset,
-    evaluation_of,
-    rollout_of,
-    sinks_of,
-    tensors_of,
-    trained_of,
-)
+from posbias.core.errors import DamagedError, InvalidValueError
+from posbias.core.spec import encode, fingerprint
+from posbias.core.store import Header, NetCDFCodec, SafetensorsCodec, Store, Tensors, versions_here
+from posbias.core.store.header import made_again_by
+from posbias.core.store.tensor_files import digest_of_arrays
+from posbias.training.arrays import as_dataset, evaluation_of, rollout_of, sinks_of, tensors_of, trained_of
 from posbias.training.kernels import Rollout, agreement, trained_rollout
 from posbias.training.loop import Trained
 from posbias.training.probes import Evaluation, evaluate

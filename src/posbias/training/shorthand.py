@@ -12,10 +12,10 @@ lists.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from posbias.arguments import one_of, shortened
-from posbias.errors import InvalidValueError, nearest
-from posbias.spec import decode, encode, fingerprint
-from posbias.sweeps import leaves
+from posbias.core.arguments import one_of, shortened
+from posbias.core.errors import InvalidValueError, nearest
+from posbias.core.spec import decode, encode, fingerprint
+from posbias.core.sweeps import leaves
 from posbias.theory.mask_words import file_word, mask_of
 from posbias.training.network import ENCODINGS, Encoding
 from posbias.training.normalisers import NORMALISERS, Normaliser

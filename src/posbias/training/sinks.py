@@ -18,10 +18,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from posbias.arguments import shortened, whole
-from posbias.errors import InvalidValueError
-from posbias.estimate import Estimate
-from posbias.sinks import THRESHOLD
+from posbias.core.arguments import shortened, whole
+from posbias.core.errors import InvalidValueError
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.sinks import THRESHOLD
 from posbias.training.averages import estimate_members, estimates_dict, plain
 from posbias.training.loop import Trained
 from posbias.training.network import initial_weights

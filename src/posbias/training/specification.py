@@ -7,9 +7,9 @@ Every seed is a member: a network with its own initial weights, its own classes 
 
 from typing import Any, Literal
 
-from posbias import memory
-from posbias.errors import InvalidValueError
-from posbias.spec import Count, NonNegative, Positive, value
+from posbias.core import memory
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import Count, NonNegative, Positive, value
 from posbias.training.network import Network, Rotary, Sinusoidal
 from posbias.training.precision import Precision
 from posbias.training.task import Places, RetrievalTask

@@ -8,7 +8,7 @@
     network.positional = ["none", "rope", "decay"]
 
 Every key under `[sweep]` is the path of a key of `Experiment` and a list of what to put there; the experiments
-are all combinations, the last key running fastest (`posbias.sweeps`). Words may stand for masks and encodings
+are all combinations, the last key running fastest (`posbias.core.sweeps`). Words may stand for masks and encodings
 (`shorthand`).
 """
 
@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from posbias import sweeps
-from posbias.errors import InvalidValueError, PosbiasError
+from posbias.core import sweeps
+from posbias.core.errors import InvalidValueError, PosbiasError
 from posbias.training.records import record_in
 from posbias.training.shorthand import experiment_of, without_words
 from posbias.training.specification import Experiment
@@ -41,7 +41,7 @@ def read_experiments(path: str | os.PathLike[str]) -> tuple[list[Experiment], bo
 def expand(data: Mapping[str, Any]) -> list[Experiment]:
     """All combinations of a spec's `sweep`, or the one experiment of a spec without.
 
-    Raises `InvalidValueError` as `posbias.sweeps.expand`, for two equal experiments, or values that are wrong.
+    Raises `InvalidValueError` as `posbias.core.sweeps.expand`, for two equal experiments, or values that are wrong.
     """
     base = without_words({key: held for key, held in data.items() if key != "sweep"})
     combinations = sweeps.expand(base, data.get("sweep", {}), sweeps.paths(Experiment))

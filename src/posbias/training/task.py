@@ -30,9 +30,9 @@ from jaxtyping import Bool, Float, Int
 from pydantic import BeforeValidator
 from torch import Tensor
 
-from posbias.arguments import shortened
-from posbias.errors import InvalidValueError
-from posbias.spec import Count, NaturalNumber, NonNegative, value
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import Count, NaturalNumber, NonNegative, value
 from posbias.training.philox import Draws, below
 
 

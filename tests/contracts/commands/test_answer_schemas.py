@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from project import ROOT
 
 from posbias.cli import app, main
-from posbias.papers.registry import PAPERS
+from posbias_papers.registry import PAPERS
 
 PAGE = (ROOT / "docs" / "json.md").read_text()
 
@@ -57,7 +57,7 @@ def names_in(path):
 
 ASKED = [
     *("presets", "models", "models families", "paper list", "cite bloom-176b"),
-    *("paper kim2026 fig1 --effort 1000", "study show kim2026/fig1", "study export kim2026/fig1"),
+    *("paper kim2026 fig1 --effort 1000", "paper show kim2026/fig1", "paper export kim2026/fig1"),
     "measure tiny-alibi --tokens 16 --prompts 2 --dry-run",
 ]
 

@@ -115,8 +115,8 @@ LINES = {
     "explore list.nc --no-open": ("netCDF4",),
     "simulate layernorm --tokens 5 --dimension 8 --effort 100": (),
     "simulate layernorm --tokens 5 --dimension 8 --effort 100 --plot p.png": ("matplotlib",),
-    "simulate variants tied --networks 2 --inputs 2": (),
-    "simulate variants tied --plot p.png": ("matplotlib",),
+    "paper variants tied --networks 2 --inputs 2": (),
+    "paper variants tied --plot p.png": ("matplotlib",),
     "train": ("torch",),
     "train --ray local": ("ray", "torch"),
     "study run study.toml": (),
@@ -130,12 +130,12 @@ LINES = {
     "study show study.toml --plot p.png": ("matplotlib",),
     "study export study.toml --out table.csv": (),
     "study record cells": ("torch",),
-    "study list": (),
-    "study run kim2026/fig1": ("matplotlib",),
-    "study run kim2026/trained": ("matplotlib", "torch"),
-    "study run herasimchyk2026/table2": ("matplotlib", "torch"),
-    "study run wu2025/fig2 --effort 1000": ("matplotlib", "torch"),
-    "study status kim2026/fig1": (),
+    "paper list": (),
+    "paper run kim2026/fig1": ("matplotlib",),
+    "paper run kim2026/trained": ("matplotlib", "torch"),
+    "paper run herasimchyk2026/table2": ("matplotlib", "torch"),
+    "paper run wu2025/fig2 --effort 1000": ("matplotlib", "torch"),
+    "paper run kim2026/fig1 --dry-run": (),
     "paper all --ray local": ("ray", "matplotlib"),
     "paper all": ("matplotlib",),
     "paper all --report": ("jinja2", "matplotlib"),
@@ -242,7 +242,7 @@ def test_every_command_is_tried():
 NAMES = """
 import json
 import posbias
-from posbias.errors import MissingPackageError
+from posbias.core.errors import MissingPackageError
 
 for name in posbias.__all__:
     try:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from posbias.cli import main
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 
 DECAY = (
     'depth = 6\nmixing = {kind = "attention_only"}\n[[layers]]\npositional = {kind = "decay", rate = 0.4}\n'

@@ -14,9 +14,9 @@ from test_order_command import copies, kept
 
 import posbias
 from posbias.cli import main
-from posbias.errors import InputFileError
-from posbias.plots import new_figure
-from posbias.plots.influence import draw_band
+from posbias.core.errors import InputFileError
+from posbias.reports.plots import new_figure
+from posbias.reports.plots.influence import draw_band
 from posbias.retrieval import ask, retrieval_job
 
 HERE = ROOT / "tests" / "elsewhere"

@@ -8,20 +8,11 @@ from pathlib import Path
 import pytest
 from command import called
 
-from posbias.cli import (
-    app,
-    explore,
-    measure,
-    predict,
-    report,
-    retrieve,
-    train,
-    verify,
-)
-from posbias.cli.paper import all as paper_all
-from posbias.cli.paper import encodings, herasimchyk2026, kim2026, wu2025
-from posbias.cli.simulate import layernorm, variants
+from posbias.cli import app, explore, measure, predict, report, retrieve, train
+from posbias.cli.simulate import layernorm
 from posbias.cli.study import run
+from posbias_papers.cli import all as paper_all
+from posbias_papers.cli import encodings, herasimchyk2026, kim2026, variants, verify, wu2025
 
 SECONDS = 5.0
 """Of the processor: other work on the machine is not counted."""
@@ -34,14 +25,14 @@ COMMANDS = {
     "train": train.Experiment,
     "train --effort 1": train.Options,
     "verify": verify.Options,
-    "simulate variants": variants.Options,
+    "paper variants": variants.Options,
     "simulate layernorm": layernorm.Options,
     "paper all": paper_all.Options,
     "paper wu2025 fig2": wu2025.Options,
     "paper herasimchyk2026 table6": herasimchyk2026.Options,
     "paper kim2026 fig1": kim2026.Options,
     "paper encodings": encodings.Options,
-    "study run kim2026/section3": run.Options,
+    "paper run kim2026/section3": run.Options,
 }
 """Commands and the dataclass of their options."""
 
@@ -71,7 +62,7 @@ def loaded():
     for module in ("measurement.run", "measurement.retrieval", "training.cells", "papers.everything"):
         importlib.import_module(f"posbias.{module}")
     for paper in ("wu2025", "herasimchyk2026", "kim2026"):
-        importlib.import_module(f"posbias.papers.{paper}")
+        importlib.import_module(f"posbias_papers.{paper}")
 
 
 @pytest.fixture

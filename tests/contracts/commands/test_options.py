@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from command import called
 
-from posbias.arguments import typed_integer
 from posbias.cli import app, main, output
 from posbias.cli.output import progress
-from posbias.errors import InvalidValueError
-from posbias.events import Event
+from posbias.core.arguments import typed_integer
+from posbias.core.errors import InvalidValueError
+from posbias.core.events import Event
 
 POSBIAS = Path(sys.executable).with_name("posbias")
 SMALL = ["--d", "4", "--layers", "2", "--threads", "1", "--effort", "1e4"]
@@ -73,7 +73,7 @@ def test_a_number_is_refused_where_there_are_several_units(words, capsys):
     assert "effort: 5 given, quick or full needed: there are several units (" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", ["paper kim2026 section3", "study run kim2026/section3"])
+@pytest.mark.parametrize("words", ["paper kim2026 section3", "paper run kim2026/section3"])
 def test_a_number_is_in_the_study_s_own_unit(words, tmp_path, monkeypatch, capsys):
     """A paper's study is the same by either name; `list` names the unit."""
     monkeypatch.chdir(tmp_path)
@@ -92,15 +92,15 @@ def test_a_number_is_in_the_study_s_own_unit(words, tmp_path, monkeypatch, capsy
     ("words", "message"),
     [
         (
-            "study run kim2026/fig3 --workers 2",
+            "paper run kim2026/fig3 --workers 2",
             "workers: 2 given with kim2026/fig3, which one process computes",
         ),
         (
-            "study run kim2026/fig3 --effort 3000 --workers 2 --ray local",
+            "paper run kim2026/fig3 --effort 3000 --workers 2 --ray local",
             "workers: 2 given with kim2026/fig3",
         ),
         (
-            "study run herasimchyk2026/fig2 --effort 4 --ray local",
+            "paper run herasimchyk2026/fig2 --effort 4 --ray local",
             "ray: local given with herasimchyk2026/fig2",
         ),
     ],
@@ -121,8 +121,8 @@ def test_rerun_says_that_a_paper_is_made_of_kept_cells(command, capsys):
 
 
 def test_networks_are_seeds():
-    from posbias.cli.paper.wu2025 import _spent
-    from posbias.papers.wu2025 import FULL
+    from posbias_papers.cli.wu2025 import _spent
+    from posbias_papers.wu2025 import FULL
 
     spent = _spent("full", 2)
     assert spent.seeds == (0, 1)
@@ -133,8 +133,8 @@ def test_networks_are_seeds():
 
 
 def test_the_middle_item_is_the_text_s_or_the_code_s():
-    from posbias.cli.paper.wu2025 import _spent
-    from posbias.papers.wu2025 import QUICK, Setting
+    from posbias_papers.cli.wu2025 import _spent
+    from posbias_papers.wu2025 import QUICK, Setting
 
     text, code = _spent("quick", None, 3), _spent("quick", None, 4)
     assert code == QUICK

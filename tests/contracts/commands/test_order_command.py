@@ -8,11 +8,11 @@ from answers import faults
 
 import posbias
 from posbias.cli import main
-from posbias.errors import DamagedError, InputFileError
+from posbias.core.errors import DamagedError, InputFileError
+from posbias.core.store import save_json
 from posbias.ordering import order
 from posbias.ordering.hits import read_hits
 from posbias.retrieval.answer_curve import AnswerCurve
-from posbias.store import save_json
 
 CURVE = [8, 4, 3, 4, 9]
 
@@ -53,7 +53,7 @@ def test_what_matters_most_goes_where_the_profile_is_highest(here, capsys):
 def test_a_retrieval_orders_and_tells_its_gain(here, capsys):
     import xarray as xr
 
-    from posbias.store import save_retrieval
+    from posbias.profiles.measurements import save_retrieval
 
     random = np.random.default_rng(0)
     drawn = (random.uniform(size=(300, 5)) < np.array(CURVE) / 10).astype(float)

@@ -10,17 +10,17 @@ import pytest
 from answers import faults
 
 from posbias import __version__
-from posbias.claims import Claim, judged
 from posbias.cli import main
-from posbias.errors import InvalidValueError
-from posbias.estimate import Estimate
-from posbias.evidence import Evidence
-from posbias.execution import InProcess
-from posbias.papers import theorems
-from posbias.papers.registry import OWN, STUDIES
-from posbias.papers.reproduction import Spent
-from posbias.papers.theorems import try_statements
-from posbias.store import save_json
+from posbias.core.errors import InvalidValueError
+from posbias.core.execution import InProcess
+from posbias.core.store import save_json
+from posbias.profiles.claims import Claim, judged
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.evidence import Evidence
+from posbias_papers import theorems
+from posbias_papers.registry import OWN, STUDIES
+from posbias_papers.reproduction import Spent
+from posbias_papers.theorems import try_statements
 
 TRY_ONE = theorems.try_one
 POSBIAS = Path(sys.executable).with_name("posbias")
@@ -160,7 +160,7 @@ def parts(monkeypatch):
             raise InvalidValueError(f"{studies[0].paper} is broken")
         return [Spent(one.name, 1.0, 1, 0) for one in studies], {}
 
-    monkeypatch.setattr("posbias.papers.everything._make", make)
+    monkeypatch.setattr("posbias_papers.everything._make", make)
     return failing
 
 
@@ -185,10 +185,10 @@ def test_all_counts_the_verdicts_and_names_what_failed(capsys, parts, results):
 
 
 def test_all_can_write_the_page(capsys, parts, results, monkeypatch):
-    from posbias.papers.readings import compare_readings
+    from posbias_papers.readings import compare_readings
 
     one = compare_readings("kim2026/eq-35")
-    monkeypatch.setattr("posbias.papers.readings.compare_readings", lambda **_: one)
+    monkeypatch.setattr("posbias_papers.readings.compare_readings", lambda **_: one)
     told = json.loads(answer(capsys, "all", "--out", results, "--report", "--json"))
     page = Path(told["page"]).read_text()
     assert Path(told["page"]) == results / "papers.html"

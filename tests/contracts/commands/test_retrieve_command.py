@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from posbias.cli import main
-from posbias.store import SafetensorsCodec
-from posbias.store.checkpoint import KIND, SCHEMA
+from posbias.core.store import SafetensorsCodec
+from posbias.core.store.checkpoint import KIND, SCHEMA
 
 os.environ["OMP_NUM_THREADS"] = "1"
 POSBIAS = Path(sys.executable).with_name("posbias")
@@ -99,7 +99,7 @@ def test_files_and_json_say_the_same(model, here, capsys):
     assert (answer["chance"], answer["candidates"], answer["prompts"]) == (0.25, 4, 3)
     assert [list(place) for place in answer["positions"]] == [POSITION] * 3
     assert set(answer["differences"]["margin"]) == {"first - middle", "last - middle", "first - last"}
-    from posbias.store import load_retrieval
+    from posbias.profiles.measurements import load_retrieval
 
     stored = load_retrieval(folder / "retrieval.nc")
     for place in answer["positions"]:
@@ -161,7 +161,7 @@ def test_a_needle_in_a_text_of_ones_own(model, here, capsys):
 
 def test_a_measurement_of_the_same_model_is_drawn_beside_the_curve(model, here, capsys):
     from posbias.measurement import load_model
-    from posbias.store import save_measurement
+    from posbias.profiles.measurements import save_measurement
 
     from_report = here / "m.nc"
     save_measurement(_measurement(load_model(str(model)).checksum), from_report)

@@ -10,7 +10,7 @@ from command import called
 from http_servers import prompt_of, serving
 
 import posbias
-from posbias.errors import PosbiasError
+from posbias.core.errors import PosbiasError
 
 LISTS = ("--positions", 3, "--wording", "json")
 SMALL = (*LISTS, "--pairs", 6, "--prompts", 16)

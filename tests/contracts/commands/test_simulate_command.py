@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from command import called
 
-from posbias.store import undamaged
+from posbias.core.store import undamaged
 
 POSBIAS = Path(sys.executable).with_name("posbias")
 

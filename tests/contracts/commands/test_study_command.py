@@ -18,11 +18,11 @@ import pytest
 from study_values import results
 
 from posbias.cli import main
-from posbias.papers import herasimchyk2026
-from posbias.papers.everything import AT_HAND
-from posbias.papers.herasimchyk2026.cells import EFFORTS
-from posbias.papers.herasimchyk2026.cells import Effort as Prompts
-from posbias.store import Header, JsonCodec
+from posbias.core.store import Header, JsonCodec
+from posbias_papers import herasimchyk2026
+from posbias_papers.everything import AT_HAND
+from posbias_papers.herasimchyk2026.cells import EFFORTS
+from posbias_papers.herasimchyk2026.cells import Effort as Prompts
 
 POSBIAS = Path(sys.executable).with_name("posbias")
 STUDY = """

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias import tables
 from posbias.cli import main
+from posbias.core import text_tables as tables
 
 HEAD = ["study", "what it shows", "cost"]
 ROWS = [["a/fig1", "The gap by depth without and with residual connections", "18 cells, 17 hours"]]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from test_kernel import TOLERANCE, spans
 from test_page import Opened
 
-from posbias.explore.kernel import exported, not_expressed
-from posbias.explore.page import page
+from posbias.reports.explore.kernel import exported, not_expressed
+from posbias.reports.explore.page import page
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.closed_forms.collapse_bounds import decay_envelope, log_collapse_bound
 from posbias.theory.closed_forms.residual_bounds import self_bound, window_bound
@@ -40,7 +40,7 @@ def tab(browser):
     """A page with both scripts."""
     page = browser.new_page()
     for name in ("kernel", "bounds"):
-        source = files("posbias.explore").joinpath(f"{name}.js").read_text(encoding="utf-8")
+        source = files("posbias.reports.explore").joinpath(f"{name}.js").read_text(encoding="utf-8")
         page.evaluate(f"() => {{ {source}\n window.{name} = {name}; }}")
     yield page
     page.close()

@@ -8,14 +8,15 @@ import pytest
 from command import called
 from measured import measurement
 
-from posbias.explore.curves import curves
-from posbias.explore.menu import menu
-from posbias.extrapolation import BUNDLED as SMOLLM2
+from posbias.comparison.extrapolation import BUNDLED as SMOLLM2
+from posbias.core.store import save_json
 from posbias.imports import read
 from posbias.measurement import measure
-from posbias.predictors import measured_influence
+from posbias.profiles.files import measured_influence
+from posbias.profiles.measurements import load_measurement, save_measurement
+from posbias.reports.explore.curves import curves
+from posbias.reports.explore.menu import menu
 from posbias.retrieval import ask, retrieval_job
-from posbias.store import load_measurement, save_json, save_measurement
 
 
 def test_the_command_begins_from_what_is_given(tmp_path):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from posbias.errors import InvalidValueError
-from posbias.explore.kernel import MOST_DENSE, exported, not_expressed, sweeps
+from posbias.core.errors import InvalidValueError
+from posbias.reports.explore.kernel import MOST_DENSE, exported, not_expressed, sweeps
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.distance import KerpleLog
 from posbias.theory.encodings import ALiBi
@@ -31,7 +31,7 @@ ASKED = """([architecture, tokens, depth]) => {
 @pytest.fixture(scope="module")
 def ask(browser):
     """Profile and what sinks took, as the browser computes them."""
-    source = files("posbias.explore").joinpath("kernel.js").read_text(encoding="utf-8")
+    source = files("posbias.reports.explore").joinpath("kernel.js").read_text(encoding="utf-8")
     page = browser.new_page()
     page.evaluate(f"() => {{ {source}\n window.kernel = kernel; }}")
 

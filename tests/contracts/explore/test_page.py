@@ -10,9 +10,9 @@ import pytest
 from command import called
 
 from posbias import load_architecture
-from posbias.explore.curves import curves, tiny_architectures
-from posbias.explore.menu import menu
-from posbias.explore.page import page
+from posbias.reports.explore.curves import curves, tiny_architectures
+from posbias.reports.explore.menu import menu
+from posbias.reports.explore.page import page
 from posbias.theory.presets import PRESETS, preset
 from posbias.theory.rollout import influence
 

@@ -5,13 +5,14 @@ import re
 import numpy as np
 import pytest
 
-from posbias.agreement import Agreement, Score
-from posbias.comparison import Comparison, Difference, HeldOut, compare_all
-from posbias.estimate import Estimate
-from posbias.held_out import folds
-from posbias.predictors import measured_influence, predictions
-from posbias.profile import harmonic
-from posbias.reliability import Reliability
+from posbias.comparison.held_out import folds
+from posbias.comparison.predictors import predictions
+from posbias.comparison.reliability import Reliability
+from posbias.comparison.scores import Comparison, Difference, HeldOut, compare_all
+from posbias.profiles.agreement import Agreement, Score
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.files import measured_influence
+from posbias.profiles.profile import harmonic
 from posbias.reports.answer import EXPECTED, PROMPT, SURE, WHERE, answers
 from posbias.reports.evidence import Findings, shape
 from posbias.reports.scores import MEASURES, SPEARMAN, WASSERSTEIN

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from posbias.errors import InvalidValueError
-from posbias.plots import new_figure, picture_bytes
-from posbias.plots.answers import answers_figure, draw_answer_map, draw_answers, ways_figure
+from posbias.core.errors import InvalidValueError
+from posbias.reports.plots import new_figure, picture_bytes
+from posbias.reports.plots.answers import answers_figure, draw_answer_map, draw_answers, ways_figure
 from posbias.retrieval.answer_curve import AnswerCurve
 from posbias.retrieval.trials import ARMS
 

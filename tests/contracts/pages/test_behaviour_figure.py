@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from posbias.plots import new_figure, picture_bytes
-from posbias.plots.behaviour import draw_places, draw_retrieval, retrieval_figure
-from posbias.profile import Profile
+from posbias.profiles.profile import Profile
+from posbias.reports.plots import new_figure, picture_bytes
+from posbias.reports.plots.behaviour import draw_places, draw_retrieval, retrieval_figure
 from posbias.retrieval.statistics import retrieval_curve
 
 PROMPTS, POSITIONS, CANDIDATES = 30, 5, 4

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from posbias.plots import new_figure, picture_bytes
-from posbias.plots.closed_forms import READINGS, draw_deviation, draw_reading_key
+from posbias.reports.plots import new_figure, picture_bytes
 from posbias.theory.closed_forms import layernorm
 from posbias.theory.closed_forms.deviation import DeviationCurve
+from posbias_papers.plots.closed_forms import READINGS, draw_deviation, draw_reading_key
 
 
 def curve(deviation, se):

@@ -6,17 +6,17 @@ import pytest
 import quotes
 from project import ROOT
 
-from posbias.errors import InputFileError, InvalidValueError
-from posbias.files import between_marks
-from posbias.papers import errata
-from posbias.papers.errata import BEGIN, END, ERRATA, Quote, find_erratum, update_page
-from posbias.papers.readings import READINGS
-from posbias.sources import BIBLIOGRAPHY
+from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.core.files import between_marks
+from posbias.core.sources import BIBLIOGRAPHY
+from posbias_papers import errata
+from posbias_papers.errata import BEGIN, END, ERRATA, Quote, find_erratum, update_page
+from posbias_papers.readings import READINGS
 
 PAGE = ROOT / "docs" / "errata.md"
 GALLERY = PAGE.parent / "gallery" / "herasimchyk2026" / "tiny-alibi"
 REGENERATE = (
-    """.venv/bin/python -c 'from posbias.papers.errata import update_page; update_page("docs/errata.md")'"""
+    """.venv/bin/python -c 'from posbias_papers.errata import update_page; update_page("docs/errata.md")'"""
 )
 
 

@@ -9,10 +9,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from posbias import plots
-from posbias.errors import InvalidValueError
-from posbias.predictors import measured_influence, predictions
-from posbias.profile import Profile, harmonic, uniform
+from posbias.comparison.predictors import predictions
+from posbias.core.errors import InvalidValueError
+from posbias.profiles.files import measured_influence
+from posbias.profiles.profile import Profile, harmonic, uniform
+from posbias.reports import plots
 
 
 def draw(name, measurement):
@@ -145,8 +146,8 @@ def test_drawing_touches_no_global_state():
 import sys, matplotlib
 read = lambda: {name: matplotlib.rcParams[name] for name in matplotlib.rcParams if name != "backend"}
 before = read()
-from posbias.plots import draw_profile, new_figure, picture_bytes
-from posbias.profile import harmonic
+from posbias.reports.plots import draw_profile, new_figure, picture_bytes
+from posbias.profiles.profile import harmonic
 figure = new_figure()
 draw_profile(figure.subplots(), harmonic(30))
 picture_bytes(figure, "svg")
@@ -157,7 +158,7 @@ assert "matplotlib.pyplot" not in sys.modules
 
 
 def test_importing_plots_loads_no_matplotlib():
-    program = "import posbias.plots, sys; assert 'matplotlib' not in sys.modules"
+    program = "import posbias.reports.plots, sys; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 

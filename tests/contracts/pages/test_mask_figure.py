@@ -10,10 +10,10 @@ from hypothesis.extra.numpy import arrays
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.patches import Circle, FancyArrowPatch
 
-from posbias.errors import InvalidValueError
-from posbias.plots import new_figure, picture_bytes
-from posbias.plots.masks import MOST_NODES, _on_walks, draw_graph, draw_mask, draw_walks, mask_figure
-from posbias.plots.style import ACCENT, FILE_KINDS, PAPER
+from posbias.core.errors import InvalidValueError
+from posbias.reports.plots import new_figure, picture_bytes
+from posbias.reports.plots.masks import MOST_NODES, _on_walks, draw_graph, draw_mask, draw_walks, mask_figure
+from posbias.reports.plots.style import ACCENT, FILE_KINDS, PAPER
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.graph import centre_nodes
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow

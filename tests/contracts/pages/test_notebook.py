@@ -19,11 +19,11 @@ from posbias import (
     compare,
     load_measurement,
     measured_influence,
-    plots,
     predict,
     save_measurement,
 )
-from posbias.profile import Profile, harmonic
+from posbias.profiles.profile import Profile, harmonic
+from posbias.reports import plots
 
 HOSTILE = "<script>alert(1)</script> & \"quoted\" '<img src=x onerror=alert(2)>' $\\frac{$ -->\n<b>"
 TOKENS = 32

@@ -12,10 +12,10 @@ from project import ROOT
 from test_report_page import LOADING, plain, read
 from three_papers import CLAIMS, EFFECTS, ERRATA, PAGE, READINGS, STUDIES, judged, study
 
-from posbias.errors import InvalidValueError, OutputFileError
-from posbias.plots.style import new_figure, save_figure
-from posbias.reports.papers import write_page
-from posbias.reports.sections import anchor
+from posbias.core.errors import InvalidValueError, OutputFileError
+from posbias.reports.plots.style import new_figure, save_figure
+from posbias_papers.page import write_page
+from posbias_papers.sections import anchor
 
 
 @pytest.fixture
@@ -289,8 +289,8 @@ def test_wrong_claims_are_refused_and_nothing_is_written(tmp_path):
 
 def test_results_of_the_registry_make_a_page(tmp_path):
     """The real studies, errata and an empty folder: every study has its section and its command."""
-    from posbias.papers.errata import ERRATA as REAL
-    from posbias.papers.registry import STUDIES as REGISTRY
+    from posbias_papers.errata import ERRATA as REAL
+    from posbias_papers.registry import STUDIES as REGISTRY
 
     path = write(tmp_path, tmp_path / "p.html", claims=[], readings=[], errata=REAL, studies=REGISTRY)
     reader = check_structure(path)

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from posbias.plots.captions import captioned_figure, settle
-from posbias.plots.style import new_figure, picture_bytes, save_figure
 from posbias.reports import gallery
+from posbias.reports.plots.style import new_figure, picture_bytes, save_figure
+from posbias_papers.plots.captions import captioned_figure, settle
 
 
 def test_an_svg_brings_only_what_draws():

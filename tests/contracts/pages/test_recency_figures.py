@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from posbias.estimate import Estimate
-from posbias.plots import new_figure, picture_bytes
-from posbias.plots.recency import (
+from posbias.profiles.estimate import Estimate
+from posbias.reports.plots import new_figure, picture_bytes
+from posbias.reports.plots.recency import (
     LEAST_SPAN,
     colour_span,
     draw_key_factors,

@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 
-from posbias.profile import Profile
+from posbias.profiles.profile import Profile
 from posbias.reports.made_elsewhere import write_profile_report
 
 A4 = 688

@@ -12,18 +12,19 @@ from pathlib import Path
 import pytest
 
 from posbias.cli import main
-from posbias.comparison import compare_all
-from posbias.curves import wasserstein
-from posbias.errors import InvalidValueError, OutputFileError
-from posbias.parts import LABELS
-from posbias.predictors import PREDICTORS, measured_influence, predictions
+from posbias.cli.terminal import describe
+from posbias.comparison.parts import LABELS
+from posbias.comparison.predictors import PREDICTORS, predictions
+from posbias.comparison.scores import compare_all
+from posbias.core.errors import InvalidValueError, OutputFileError
+from posbias.core.sources import REPORTED, cite
+from posbias.profiles.curves import wasserstein
+from posbias.profiles.files import measured_influence
+from posbias.profiles.measurements import save_measurement
 from posbias.reports import write_report
 from posbias.reports.evidence import Findings
 from posbias.reports.scores import MEASURES, number
 from posbias.reports.tables import SHAPE_COLUMNS, shapes
-from posbias.sources import REPORTED, cite
-from posbias.store import save_measurement
-from posbias.terminal import describe
 
 LOADING = {"src", "href", "xlink:href", "srcset", "data", "action", "poster"}
 EMPTY = {"meta", "link", "br", "img", "hr", "input"}
@@ -258,8 +259,8 @@ def test_missing_package_says_what_to_install(package):
 import sys
 sys.modules["{package}"] = None
 import posbias
-from posbias.errors import MissingPackageError
-from posbias.extrapolation import BUNDLED
+from posbias.core.errors import MissingPackageError
+from posbias.comparison.extrapolation import BUNDLED
 measurement = posbias.load_measurement(BUNDLED)
 try:
     posbias.write_report(measurement, "never")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from posbias.plots import new_figure, picture_bytes
-from posbias.plots.retrieval import (
+from posbias.reports.plots import new_figure, picture_bytes
+from posbias_papers.plots.retrieval import (
     PAIR_COLOURS,
     draw_attention_map,
     draw_gaps,

@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 from project import ROOT
 
-from posbias.claims import AMENDED
-from posbias.errors import InputFileError
-from posbias.files import between_marks
-from posbias.papers.errata import links
-from posbias.papers.theorems import judge_statements
-from posbias.terminal import findings_table
-from posbias.verify import STATEMENTS, Reading, Statement, save_counterexamples, select, verify
-from posbias.verify.margins import compared_in
-from posbias.verify.page import BEGIN, END, first_sentence, theorems_table, update_page
-from posbias.verify.run import plain
+from posbias.cli.terminal import findings_table
+from posbias.core.errors import InputFileError
+from posbias.core.files import between_marks
+from posbias.profiles.claims import AMENDED
+from posbias_papers.errata import links
+from posbias_papers.statements import STATEMENTS, Reading, Statement, save_counterexamples, select, verify
+from posbias_papers.statements.margins import compared_in
+from posbias_papers.statements.page import BEGIN, END, first_sentence, theorems_table, update_page
+from posbias_papers.statements.run import plain
+from posbias_papers.theorems import judge_statements
 
 PAGE = ROOT / "docs" / "theorems.md"
 REGENERATE = (
-    ".venv/bin/python -c 'from posbias.papers.errata import links; from posbias.verify.page import update_page; "
+    ".venv/bin/python -c 'from posbias_papers.errata import links; from posbias_papers.statements.page import update_page; "
     """update_page("docs/theorems.md", elsewhere=links())'"""
 )
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from posbias.plots import new_figure, picture_bytes
-from posbias.plots.variants import GROUPS, draw_variants
+from posbias.reports.plots import new_figure, picture_bytes
 from posbias.simulation import RecencyModel
-from posbias.simulation.variants import VARIANTS, OverNetworks, Variant, VariantResult
+from posbias_papers.plots.variants import GROUPS, draw_variants
+from posbias_papers.simulation.variants import VARIANTS, OverNetworks, Variant, VariantResult
 
 
 def over_networks(seed: int, depth: int = 4, noise: float = 0.0) -> OverNetworks:

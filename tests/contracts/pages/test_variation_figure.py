@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import posbias
-from posbias.plots import (
+from posbias.profiles.profile import Profile
+from posbias.reports.plots import (
     draw_comparison,
     draw_profiles,
     draw_variation,
@@ -13,8 +14,7 @@ from posbias.plots import (
     picture_bytes,
     variation_figure,
 )
-from posbias.plots.variation import BINS
-from posbias.profile import Profile
+from posbias.reports.plots.variation import BINS
 
 
 def varied(values, tokens=512):

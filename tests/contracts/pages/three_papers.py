@@ -3,8 +3,8 @@
 import math
 from types import SimpleNamespace
 
-from posbias.claims import Claim, Judged
-from posbias.estimate import Estimate
+from posbias.profiles.claims import Claim, Judged
+from posbias.profiles.estimate import Estimate
 
 
 def judged(

@@ -6,8 +6,8 @@ import signal
 import time
 from pathlib import Path
 
-from posbias.errors import InputFileError
-from posbias.events import Event
+from posbias.core.errors import InputFileError
+from posbias.core.events import Event
 
 log = logging.getLogger("posbias.piecework")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from command import called
 
-from posbias.files import replacing_folder
-from posbias.store import load_measurement
+from posbias.core.files import replacing_folder
+from posbias.profiles.measurements import load_measurement
 from posbias.study.records import load_record
 from posbias.training import Experiment, Network, RetrievalTask
 from posbias.training.loop import train

@@ -16,10 +16,10 @@ import pytest
 from ray_cluster import RayCluster, free_port
 from study_values import results
 
-from posbias.errors import ClusterError, InvalidValueError
-from posbias.execution import Cluster, Failed, InProcess, Last, Processes, Result, Task, engine_of
-from posbias.execution import cluster as module
-from posbias.logs import on_stderr
+from posbias.core.errors import ClusterError, InvalidValueError
+from posbias.core.execution import Cluster, Failed, InProcess, Last, Processes, Result, Task, engine_of
+from posbias.core.execution import cluster as module
+from posbias.core.logs import on_stderr
 from posbias.study import read_study, run_study
 
 ray = pytest.importorskip("ray", reason="many machines need Ray")

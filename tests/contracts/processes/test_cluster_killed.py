@@ -14,7 +14,7 @@ import pytest
 from ray_cluster import RayCluster
 from study_values import results
 
-from posbias.execution import Processes
+from posbias.core.execution import Processes
 from posbias.study import read_study, run_study
 
 pytest.importorskip("ray", reason="many machines need Ray")

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from logged import logged
 
-from posbias import logs
-from posbias.errors import InputFileError, InvalidValueError, MissingPackageError, WorkerError
-from posbias.events import Event
-from posbias.execution import THREADS, Failed, InProcess, Last, Processes, Result, Task, engine_of
-from posbias.execution.tasks import perform, read_news, spell_task
+from posbias.core import logs
+from posbias.core.errors import InputFileError, InvalidValueError, MissingPackageError, WorkerError
+from posbias.core.events import Event
+from posbias.core.execution import THREADS, Failed, InProcess, Last, Processes, Result, Task, engine_of
+from posbias.core.execution.tasks import perform, read_news, spell_task
 
 HERE = Path(__file__).parent
 numbers = st.lists(st.tuples(st.integers(0, 255), st.integers(-9, 9)), max_size=6)
@@ -219,7 +219,7 @@ def test_what_is_raised_here_stops_all_workers(error, others):
 
 CALLER = """
 import sys
-from posbias.execution import Processes, Task
+from posbias.core.execution import Processes, Task
 
 tasks = [Task("piecework:sleep", {"seconds": 600, "marks": sys.argv[1]})] * 3
 try:
@@ -277,7 +277,7 @@ def test_the_engine_is_chosen_by_what_is_asked_for(monkeypatch):
 
 
 def test_engines_load_nothing_heavy():
-    code = "import sys, posbias.execution, json; print(json.dumps(sorted(sys.modules)))"
+    code = "import sys, posbias.core.execution, json; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"numpy", "torch", "ray", "pydantic"} & set(json.loads(done.stdout))
 

@@ -9,8 +9,8 @@ import sys
 import pytest
 from tqdm import tqdm
 
-from posbias.events import Event
-from posbias.logs import labelled, on_stderr
+from posbias.core.events import Event
+from posbias.core.logs import labelled, on_stderr
 
 log = logging.getLogger("posbias.some.module")
 
@@ -74,7 +74,7 @@ def test_words_stand_above_a_bar(monkeypatch):
 
 def test_importing_installs_nothing():
     code = (
-        "import logging, posbias, posbias.logs, posbias.cli; "
+        "import logging, posbias, posbias.core.logs, posbias.cli; "
         "assert not logging.root.handlers and not logging.getLogger('posbias').handlers"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from posbias.files import is_leftover
+from posbias.core.files import is_leftover
 
 SPEC = """
 seeds = [0, 1]

@@ -12,10 +12,10 @@ import pytest
 from interruptible import JOB
 from logged import logged
 
-from posbias.errors import InputFileError, OutputFileError
-from posbias.execution import Processes, Task
-from posbias.interruption import Deferred
-from posbias.store import checkpoint as checkpoints
+from posbias.core.errors import InputFileError, OutputFileError
+from posbias.core.execution import Processes, Task
+from posbias.core.interruption import Deferred
+from posbias.core.store import checkpoint as checkpoints
 from posbias.training import loop
 from posbias.training.loop import train
 

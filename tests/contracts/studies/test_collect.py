@@ -9,23 +9,23 @@ from dataclasses import replace
 import pytest
 
 from posbias import __version__
-from posbias.claims import Claim, count, judged
-from posbias.errors import InputFileError, InvalidValueError
-from posbias.estimate import Estimate
-from posbias.evidence import Evidence
-from posbias.execution import InProcess
-from posbias.papers import explaining, theorems
-from posbias.papers.collect import collect
-from posbias.papers.everything import make_all
-from posbias.papers.herasimchyk2026.printed import CORPORA, TABLE1, TABLE4
-from posbias.papers.herasimchyk2026.standing import stand_in
-from posbias.papers.registry import STUDIES
-from posbias.papers.study import ELSEWHERE
-from posbias.papers.theorems import slug, tried_already, try_one, try_statements
-from posbias.papers.wu2025 import recorded
-from posbias.store import Header, JsonCodec, save_json
-from posbias.verify import STATEMENTS
-from posbias.verify.run import plain
+from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.core.execution import InProcess
+from posbias.core.store import Header, JsonCodec, save_json
+from posbias.profiles.claims import Claim, count, judged
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.evidence import Evidence
+from posbias_papers import explaining, theorems
+from posbias_papers.collect import collect
+from posbias_papers.everything import make_all
+from posbias_papers.herasimchyk2026.printed import CORPORA, TABLE1, TABLE4
+from posbias_papers.herasimchyk2026.standing import stand_in
+from posbias_papers.registry import STUDIES
+from posbias_papers.statements import STATEMENTS
+from posbias_papers.statements.run import plain
+from posbias_papers.study import ELSEWHERE
+from posbias_papers.theorems import slug, tried_already, try_one, try_statements
+from posbias_papers.wu2025 import recorded
 
 FEW = {"instances": 2, "engine": InProcess()}
 ASKED = ("id", "paper", "claim", "number", "se", "verdict", "why", "seen", "alias_of")
@@ -160,7 +160,7 @@ def test_statements_that_were_tried_enough_are_not_tried_again(folder):
 
 
 def test_a_statement_tried_in_a_worker_is_the_same(folder):
-    from posbias.execution import Processes
+    from posbias.core.execution import Processes
 
     shutil.rmtree(folder / theorems.STATEMENTS)
     afar = try_statements(folder, ["kim2026"], instances=2, engine=Processes(1))
@@ -189,7 +189,9 @@ def test_a_counterexample_is_kept(folder):
 def test_a_statement_that_has_changed_is_tried_again(folder, monkeypatch, reading, changed):
     place = next(place for place, one in enumerate(STATEMENTS) if one.corrected)
     other = replace(STATEMENTS[place], **{reading: replace(getattr(STATEMENTS[place], reading), **changed)})
-    monkeypatch.setattr("posbias.verify.STATEMENTS", (*STATEMENTS[:place], other, *STATEMENTS[place + 1 :]))
+    monkeypatch.setattr(
+        "posbias_papers.statements.STATEMENTS", (*STATEMENTS[:place], other, *STATEMENTS[place + 1 :])
+    )
     told = []
     try_statements(folder, **FEW, on_event=told.append)
     assert [(event.done, event.total) for event in told] == [(1, 1)]
@@ -216,7 +218,7 @@ def test_statements_that_cannot_be_used_are_named_and_tried_anew(folder, spoil, 
 
 
 def test_statements_of_another_version_are_named_and_tried_anew(folder, caplog, monkeypatch):
-    monkeypatch.setattr("posbias.store.store.VERSION", "9.9.9")
+    monkeypatch.setattr("posbias.core.store.store.VERSION", "9.9.9")
     told = []
     try_statements(folder, ["kim2026"], **FEW, on_event=told.append)
     assert told[-1].total == KIM
@@ -228,7 +230,7 @@ def test_a_statement_that_cannot_be_tried_is_named_and_undecided(folder, caplog,
         return math.nan
 
     first = replace(STATEMENTS[0], as_printed=replace(STATEMENTS[0].as_printed, claim="other", slack=broken))
-    monkeypatch.setattr("posbias.verify.STATEMENTS", (first, *STATEMENTS[1:]))
+    monkeypatch.setattr("posbias_papers.statements.STATEMENTS", (first, *STATEMENTS[1:]))
     (one,) = (one for one in collect(folder, **FEW) if one.more.get("statement") == first.key)
     assert one.seen is None
     assert one.verdict == "undecided"
@@ -279,7 +281,7 @@ def test_a_statement_that_cannot_be_tried_was_neither_made_nor_found(folder, mon
         return math.nan
 
     first = replace(STATEMENTS[0], as_printed=replace(STATEMENTS[0].as_printed, claim="other", slack=broken))
-    monkeypatch.setattr("posbias.verify.STATEMENTS", (first, *STATEMENTS[1:]))
+    monkeypatch.setattr("posbias_papers.statements.STATEMENTS", (first, *STATEMENTS[1:]))
     make_all(folder, "wu2025/statements", **FEW)
     record = json.loads((folder / "papers.json").read_text())["studies"]["wu2025/statements"]
     others = sum(one.source == "wu2025" for one in STATEMENTS) - 1

@@ -4,14 +4,23 @@ import numpy as np
 import pytest
 from project import ROOT
 
-from posbias.claims import judge
 from posbias.designs import design
-from posbias.papers.ours import on_record, reproduce
-from posbias.papers.ours.designed import CAUSAL, CELLS, DECAY, DESIGNS, FLAT, NARROW, TOKENS, DesignedCell
+from posbias.profiles.claims import judge
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.encodings import DecayBias
 from posbias.theory.masks import SlidingWindow
 from posbias.theory.mixing import AttentionOnly
+from posbias_papers.extensions import on_record, reproduce
+from posbias_papers.extensions.designed import (
+    CAUSAL,
+    CELLS,
+    DECAY,
+    DESIGNS,
+    FLAT,
+    NARROW,
+    TOKENS,
+    DesignedCell,
+)
 
 
 def test_the_designs_are_those_that_the_search_finds():

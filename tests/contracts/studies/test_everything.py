@@ -5,21 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from posbias.errors import InvalidValueError, ModelError, OutputFileError
-from posbias.execution import InProcess
-from posbias.papers import herasimchyk2026, kim2026, wu2025
-from posbias.papers.costs import Costs
-from posbias.papers.everything import make_all
-from posbias.papers.herasimchyk2026.cells import EFFORTS
-from posbias.papers.herasimchyk2026.cells import Effort as Prompts
-from posbias.papers.kim2026.models import EFFORT
-from posbias.papers.registry import STUDIES
-from posbias.papers.reproduction import Made, Reproduction, Spent
-from posbias.papers.study import Study
-from posbias.papers.theorems import statements_of
-from posbias.papers.wu2025 import Effort, recorded, settings
+from posbias.core.errors import InvalidValueError, ModelError, OutputFileError
+from posbias.core.execution import InProcess
+from posbias.core.store import save_json
 from posbias.reports.pages import Page
-from posbias.store import save_json
+from posbias_papers import herasimchyk2026, kim2026, wu2025
+from posbias_papers.costs import Costs
+from posbias_papers.everything import make_all
+from posbias_papers.herasimchyk2026.cells import EFFORTS
+from posbias_papers.herasimchyk2026.cells import Effort as Prompts
+from posbias_papers.kim2026.models import EFFORT
+from posbias_papers.registry import STUDIES
+from posbias_papers.reproduction import Made, Reproduction, Spent
+from posbias_papers.study import Study
+from posbias_papers.theorems import statements_of
+from posbias_papers.wu2025 import Effort, recorded, settings
 
 SOME = ("kim2026/section3", "wu2025/fig9", "wu2025/fig10")
 

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from posbias.estimate import Estimate
-from posbias.papers.ours.jacobian import (
+from posbias.profiles.estimate import Estimate
+from posbias_papers.extensions.jacobian import (
     DISTANCES,
     EDGES,
     PLACES,

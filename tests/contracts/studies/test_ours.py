@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from posbias.cli import main
-from posbias.errors import InvalidValueError
-from posbias.papers.citations import cite_all
-from posbias.papers.ours import STUDIES, reproduce
-from posbias.papers.ours.birth import BirthCell
-from posbias.papers.ours.kinetic import CELLS, KineticCell
-from posbias.papers.registry import OWN, find_studies
-from posbias.papers.registry import STUDIES as OF_PAPERS
-from posbias.theory.closed_forms.causal_averaging import hops_of, profile_of_averages
+from posbias.core.errors import InvalidValueError
+from posbias_papers.citations import cite_all
+from posbias_papers.closed_forms.causal_averaging import hops_of, profile_of_averages
+from posbias_papers.extensions import STUDIES, reproduce
+from posbias_papers.extensions.birth import BirthCell
+from posbias_papers.extensions.kinetic import CELLS, KineticCell
+from posbias_papers.registry import OWN, find_studies
+from posbias_papers.registry import STUDIES as OF_PAPERS
 
 
 def run(capsys, words: list[str]) -> str:

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from posbias.errors import SchemaError
+from posbias.core.errors import SchemaError
+from posbias.core.store import Store
 from posbias.ordering.known import profile_of
-from posbias.papers.ours import RECORDS, STUDIES, on_record, reproduce
-from posbias.papers.ours.jacobian import JacobianCell
-from posbias.papers.ours.ordering import ABLE, SEEN, OrderCell, measured, ordered, scores
-from posbias.papers.ours.value_variance import ValueCell, by_rank
-from posbias.papers.ours.window import CELLS, InfluenceCell, ends, share
-from posbias.store import Store
+from posbias_papers.extensions import RECORDS, STUDIES, on_record, reproduce
+from posbias_papers.extensions.jacobian import JacobianCell
+from posbias_papers.extensions.ordering import ABLE, SEEN, OrderCell, measured, ordered, scores
+from posbias_papers.extensions.value_variance import ValueCell, by_rank
+from posbias_papers.extensions.window import CELLS, InfluenceCell, ends, share
 
 NUMBERS = {
     "jacobian": (1, 2, 3, 5, 7, 9, 10),
@@ -104,7 +104,7 @@ def test_the_profile_that_comes_along_is_of_the_trials_on_record():
 def test_records_serve_any_version_and_files_of_a_folder_those_with_its_first_two_numbers(
     version, tmp_path, monkeypatch, caplog
 ):
-    monkeypatch.setattr("posbias.store.store.VERSION", version)
+    monkeypatch.setattr("posbias.core.store.store.VERSION", version)
     assert version not in {on_record(cell).header.version for cell in CELLS}
     assert not reproduce("window", out=tmp_path).new
     assert not (tmp_path / "cells").exists()

@@ -9,17 +9,17 @@ from answers import faults
 from logged import logged
 
 from posbias.cli import main
-from posbias.errors import InputFileError, InvalidValueError
-from posbias.execution import InProcess
-from posbias.papers.collect import collect
-from posbias.papers.everything import make_all
-from posbias.papers.registry import STUDIES
-from posbias.papers.wu2025 import FULL, Effort, effort_of, recorded, reproduce, settings
-from posbias.papers.wu2025.recorded import find_recorded
-from posbias.store import save_json
+from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.core.execution import InProcess
+from posbias.core.store import save_json
 from posbias.training.cells import run_cells
 from posbias.training.records import load_record, record_cells
 from posbias.training.repetition import repetition
+from posbias_papers.collect import collect
+from posbias_papers.everything import make_all
+from posbias_papers.registry import STUDIES
+from posbias_papers.wu2025 import FULL, Effort, effort_of, recorded, reproduce, settings
+from posbias_papers.wu2025.recorded import find_recorded
 
 EFFORT = effort_of(6, 2, 60)
 FIG10 = STUDIES["wu2025/fig10"]

@@ -9,21 +9,15 @@ from answers import faults
 from logged import logged
 
 from posbias.cli import main
-from posbias.errors import InputFileError
-from posbias.papers.wu2025 import STUDIES, Effort, outcome_of
-from posbias.store import dump_json
+from posbias.core.errors import InputFileError
+from posbias.core.store import dump_json
 from posbias.training.cells import find_cell, run_cells
 from posbias.training.kernels import agreement
-from posbias.training.records import (
-    RECORD,
-    find_record,
-    load_record,
-    record_cells,
-    weights_digest,
-)
+from posbias.training.records import RECORD, find_record, load_record, record_cells, weights_digest
 from posbias.training.repetition import repetition
 from posbias.training.results import measure_cell, save_cell
 from posbias.training.sweep import read_experiments
+from posbias_papers.wu2025 import STUDIES, Effort, outcome_of
 
 BRIEF = Effort("brief", (0, 1), {2: 6}, 60)
 SETTINGS = STUDIES["fig10"].cells
@@ -74,8 +68,8 @@ def pair_of(pair):
 
 @pytest.mark.parametrize("accuracy", [0.0, 0.3], ids=["all learnt", "none learnt"])
 def test_claims_tables_and_figures_are_those_of_the_cells(folder, monkeypatch, accuracy):
-    monkeypatch.setattr("posbias.papers.wu2025.outcomes.LEARNT", accuracy)
-    monkeypatch.setattr("posbias.papers.wu2025.quantities.LEARNT", accuracy)
+    monkeypatch.setattr("posbias_papers.wu2025.outcomes.LEARNT", accuracy)
+    monkeypatch.setattr("posbias_papers.wu2025.quantities.LEARNT", accuracy)
     experiments = {setting: BRIEF.experiment(setting) for setting in SETTINGS}
     trained = {setting: outcome_of(find_cell(folder, one)) for setting, one in experiments.items()}
     recorded = {

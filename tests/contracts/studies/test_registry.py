@@ -8,15 +8,15 @@ import sys
 import pytest
 
 from posbias import __version__
-from posbias.claims import Claim, judged
-from posbias.errors import InputFileError, InvalidValueError
-from posbias.estimate import Estimate
-from posbias.evidence import Evidence
-from posbias.papers.registry import PAPERS, STUDIES, find_studies
-from posbias.papers.results import read_result, rows_of
-from posbias.papers.study import Cost, minutes_text
-from posbias.papers.wu2025 import recorded
-from posbias.store import save_json
+from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.core.store import save_json
+from posbias.profiles.claims import Claim, judged
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.evidence import Evidence
+from posbias_papers.registry import PAPERS, STUDIES, find_studies
+from posbias_papers.results import read_result, rows_of
+from posbias_papers.study import Cost, minutes_text
+from posbias_papers.wu2025 import recorded
 
 
 def names_of(paper: str) -> set[str]:
@@ -45,7 +45,7 @@ def told(**changed):
 
 
 def test_the_registry_has_exactly_what_can_be_made():
-    from posbias.papers import herasimchyk2026, kim2026, wu2025
+    from posbias_papers import herasimchyk2026, kim2026, wu2025
 
     assert names_of("wu2025") == {*wu2025.STUDIES}
     assert names_of("herasimchyk2026") == {*herasimchyk2026.TARGETS}
@@ -54,9 +54,9 @@ def test_the_registry_has_exactly_what_can_be_made():
 
 
 def test_cells_are_those_that_the_code_makes():
-    from posbias.papers.kim2026 import STUDIES as KIM
-    from posbias.papers.wu2025 import STUDIES as WU
-    from posbias.verify import STATEMENTS
+    from posbias_papers.kim2026 import STUDIES as KIM
+    from posbias_papers.statements import STATEMENTS
+    from posbias_papers.wu2025 import STUDIES as WU
 
     for name, figure in WU.items():
         study = STUDIES[f"wu2025/{name}"]
@@ -84,8 +84,8 @@ def test_every_study_says_what_it_is():
 
 
 def test_expected_numbers_are_those_that_the_papers_print():
-    from posbias.papers.herasimchyk2026.printed import TABLE4, TABLE6
-    from posbias.papers.kim2026.models import PRINTED
+    from posbias_papers.herasimchyk2026.printed import TABLE4, TABLE6
+    from posbias_papers.kim2026.models import PRINTED
 
     six = [one.value for one in STUDIES["kim2026/section3"].expected]
     assert six == [float(printed) for printed, _ in PRINTED] == [0.5015, 0.5, 0.6382, 0.5544, 0.5931, 0.5457]
@@ -105,7 +105,7 @@ def test_the_tolerance_of_a_printed_probability_is_four_standard_errors():
 
 def test_the_registry_imports_nothing_heavy():
     heavy = "torch", "transformers", "matplotlib", "numba", "xarray", "ray"
-    code = f"import sys, posbias.papers.registry; print([m for m in {heavy!r} if m in sys.modules])"
+    code = f"import sys, posbias_papers.registry; print([m for m in {heavy!r} if m in sys.modules])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[]"
 

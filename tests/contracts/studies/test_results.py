@@ -9,9 +9,9 @@ import torch
 import xarray as xr
 from logged import logged
 
-from posbias.errors import InputFileError, OutputFileError, SchemaError
-from posbias.spec import decode, encode, fingerprint
-from posbias.store import NetCDFCodec
+from posbias.core.errors import InputFileError, OutputFileError, SchemaError
+from posbias.core.spec import decode, encode, fingerprint
+from posbias.core.store import NetCDFCodec
 from posbias.training.cells import find_cell, run_cells
 from posbias.training.network import ENCODINGS, Network
 from posbias.training.probes import evaluate

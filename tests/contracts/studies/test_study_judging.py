@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from study_values import small
 
-from posbias.errors import InvalidValueError
-from posbias.estimate import Estimate
+from posbias.core.errors import InvalidValueError
+from posbias.profiles.estimate import Estimate
 from posbias.study import judge, status
 from posbias.study.quantities import check_place, estimate_at, estimates_of, quantity
 from posbias.study.running import Outcome

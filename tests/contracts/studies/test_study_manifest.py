@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from posbias.errors import OutputFileError
+from posbias.core.errors import OutputFileError
 from posbias.study import Simulate, StatedClaim, run_study, study
 
 RECENCY = study(

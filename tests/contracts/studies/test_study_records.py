@@ -12,10 +12,10 @@ from logged import logged
 from study_values import results, small
 
 from posbias import __version__
-from posbias.errors import OutputFileError, SchemaError
-from posbias.events import Event
-from posbias.execution import InProcess
-from posbias.store import JsonCodec
+from posbias.core.errors import OutputFileError, SchemaError
+from posbias.core.events import Event
+from posbias.core.execution import InProcess
+from posbias.core.store import JsonCodec
 from posbias.study import StudyError, judge, load_record, run_study, status
 
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from study_values import QUESTION, small
 
-from posbias.errors import InputFileError, InvalidValueError
+from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.core.spec import encode
 from posbias.simulation.model import RecencyModel
-from posbias.spec import encode
 from posbias.study import Predict, Simulate, StatedClaim, read_study, study
 from posbias.study.value import as_dict, study_of
 

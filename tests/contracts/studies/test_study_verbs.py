@@ -6,9 +6,9 @@ import math
 import numpy as np
 import pytest
 
-from posbias.estimate import Estimate
+from posbias.core.store import dump_json
+from posbias.profiles.estimate import Estimate
 from posbias.simulation import RecencyModel, simulate_recency
-from posbias.store import dump_json
 from posbias.study import VERBS, Predict, Simulate, Verify
 from posbias.study.performing import perform
 from posbias.study.quantities import SINGLE, estimate_at, estimates_of
@@ -17,7 +17,7 @@ from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.encodings import ALiBi
 from posbias.theory.mixing import ConstantMixing
 from posbias.theory.rollout.dispatch import influence
-from posbias.verify import STATEMENTS, select, verify
+from posbias_papers.statements import STATEMENTS, select, verify
 
 TASK = {"items": 4, "dimension": 16, "classes": 64, "labels": 4, "burstiness": 2}
 SPECS = {
@@ -127,9 +127,10 @@ def test_a_trained_network_is_that_of_its_seed(performed):
 
 
 def test_a_measured_model_is_what_measuring_says(performed):
-    from posbias.comparison import compare_all
+    from posbias.comparison.predictors import measured_mixing, predictions
+    from posbias.comparison.scores import compare_all
     from posbias.measurement import measure
-    from posbias.predictors import measured_influence, measured_mixing, predictions
+    from posbias.profiles.files import measured_influence
 
     data = measure("tiny-alibi", prompts=4, tokens=32, seed=3)
     found = performed("measure")[0]["result"]

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from logged import logged
 
-from posbias.errors import InputFileError, InvalidValueError
-from posbias.execution import InProcess, Processes
-from posbias.spec import decode, encode
-from posbias.store import Store
-from posbias.store import checkpoint as checkpoints
-from posbias.sweeps import MOST
+from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.core.execution import InProcess, Processes
+from posbias.core.spec import decode, encode
+from posbias.core.store import Store
+from posbias.core.store import checkpoint as checkpoints
+from posbias.core.sweeps import MOST
 from posbias.theory.masks import Causal, Dilated, Full, Prefix, SlidingWindow
 from posbias.training import jobs, loop
 from posbias.training.cells import _jobs, run_cells

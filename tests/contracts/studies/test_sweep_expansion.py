@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.errors import InputFileError, InvalidValueError
+from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.core.sweeps import MOST, expand, leaves, paths, read_swept, values_at, with_values
 from posbias.study.verbs import VERBS, Predict, Simulate, known_paths
-from posbias.sweeps import MOST, expand, leaves, paths, read_swept, values_at, with_values
 
 NAMES = st.sampled_from("abcd")
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(".".join)

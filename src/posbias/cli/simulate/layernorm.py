@@ -7,8 +7,8 @@ from cyclopts import Parameter
 
 from posbias.cli import options as shared
 from posbias.cli.output import COMPILING, answer_with, progress
-from posbias.errors import InvalidValueError
-from posbias.terminal import recency_table
+from posbias.cli.terminal import recency_table
+from posbias.core.errors import InvalidValueError
 
 if TYPE_CHECKING:
     from posbias.simulation import InterruptedSimulation, RecencyModel, RecencyResult
@@ -100,7 +100,7 @@ def layernorm(*, model: Model = Model(), options: Options = Options()) -> None:
     result, interrupted = _simulated(RecencyModel(**fields), options)
     answer = result.as_dict() | {"interrupted": interrupted is not None}
     if options.plot is not None:
-        from posbias import plots
+        from posbias.reports import plots
 
         plots.save_figure(plots.scores_figure(result), options.plot)
     answer_with("simulate-layernorm/1", answer, lambda: recency_table(result), options.json, options.out)

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with
 from posbias.cli.study.outcome import found
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 
 
 def export(
@@ -24,7 +24,7 @@ def export(
     csv
         The file to write; - is stdout, and the default.
     """
-    from posbias.files import write_text
+    from posbias.core.files import write_text
     from posbias.study.tables import csv_text, rows
 
     if json and csv is not None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with
-from posbias.tables import table
+from posbias.core.text_tables import table
 
 if TYPE_CHECKING:
     from posbias.study import Outcome, Study

@@ -42,8 +42,8 @@ def show(file: shared.StudyName, *, options: Options = Options()) -> None:
 
 def _draw(outcome: "Outcome", quantities: tuple[str, ...], path: Path) -> Path:
     """Draw the quantity asked for, or that of the first claim, or the first that is shown."""
-    from posbias.plots import new_figure, save_figure
-    from posbias.plots.studies import draw_study
+    from posbias.reports.plots import new_figure, save_figure
+    from posbias.reports.plots.studies import draw_study
     from posbias.study.tables import columns, lines
 
     named = [*quantities, *(claim.quantity for claim in outcome.study.claims)]

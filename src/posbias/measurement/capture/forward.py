@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from posbias.errors import ModelError, NonFiniteError
+from posbias.core.errors import ModelError, NonFiniteError
 from posbias.measurement.capture.scores import Factored, Given, Scores, all_finite
 from posbias.measurement.capture.tags import Twin, set_mark, unrotated
 from posbias.measurement.capture.tracer import Watch, stream_of

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from posbias.errors import ModelError
+from posbias.core.errors import ModelError
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from posbias.errors import ModelError
+from posbias.core.errors import ModelError
 
 Choice = Callable[[Float[Tensor, "batch head query key"]], Bool[Tensor, "#batch #head query key"]]
 """From logits to where a key is taken out: at most one key for each query, and never the only one it sees."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
-from posbias.errors import ModelError
+from posbias.core.errors import ModelError
 from posbias.measurement.capture.scores import Scores
 from posbias.measurement.capture.tracer import Watch, stream_of
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from posbias.errors import ModelError
+from posbias.core.errors import ModelError
 from posbias.measurement.capture.scores import Factored, Given, Scores
 from posbias.measurement.capture.tags import (
     Derived,

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import platformdirs
 
-from posbias.arguments import shortened
-from posbias.errors import ModelError, nearest
+from posbias.core.arguments import shortened
+from posbias.core.errors import ModelError, nearest
+from posbias.core.plugins import bundled
 from posbias.measurement.models.hub import is_hub_id
 
 MANIFEST = "manifest.json"
 GGUF_READERS = ("torch", "transformers", "gguf", "accelerate")
 """Packages that reading a GGUF file takes."""
-_BUNDLED = Path(__file__).parent / "bundled"
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,13 @@ def model_folder(name: str) -> Path:
 
 
 def bundled_folder(name: str) -> Path:
-    """Return the folder of a model that comes with the package."""
-    return _BUNDLED / name
+    """Return the folder of a model that comes with a package; raises `KeyError` for other names."""
+    return bundled()[name]
 
 
 def bundled_names() -> list[str]:
-    """Return the names of the models that come with the package, sorted."""
-    return sorted(config.parent.name for config in _BUNDLED.glob("*/config.json"))
+    """Return the names of the models that come with packages, sorted."""
+    return sorted(bundled())
 
 
 def check_folder(name: str | Path) -> None:

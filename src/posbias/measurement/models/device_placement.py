@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 
-from posbias import memory
-from posbias.arguments import one_of, shortened
-from posbias.errors import InputFileError, InvalidValueError
+from posbias.core import memory
+from posbias.core.arguments import one_of, shortened
+from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.measurement.models.hub import has_safetensors
 
 DTYPES = ("float32", "bfloat16", "float16", "auto")

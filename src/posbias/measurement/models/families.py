@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from posbias.errors import ModelError
+from posbias.core.errors import ModelError
 
 
 @dataclass(frozen=True)

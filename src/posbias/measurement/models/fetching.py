@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from posbias import files
-from posbias.arguments import shortened
-from posbias.errors import ModelError, OutputFileError, nearest
-from posbias.lazy import need
+from posbias.core import files
+from posbias.core.arguments import shortened
+from posbias.core.errors import ModelError, OutputFileError, nearest
+from posbias.core.lazy import need
 from posbias.measurement.models.cache import (
     GGUF_READERS,
     MANIFEST,

@@ -20,11 +20,17 @@ from typing import Any
 import transformers
 from transformers.models.auto import modeling_auto
 
-from posbias import plugins
-from posbias.arguments import shortened
-from posbias.errors import InputFileError, InvalidValueError, MissingPackageError, ModelError, PosbiasError
-from posbias.input_files import read_mapping
-from posbias.lazy import need
+from posbias.core import plugins
+from posbias.core.arguments import shortened
+from posbias.core.errors import (
+    InputFileError,
+    InvalidValueError,
+    MissingPackageError,
+    ModelError,
+    PosbiasError,
+)
+from posbias.core.input_files import read_mapping
+from posbias.core.lazy import need
 from posbias.measurement.models.cache import GGUF_READERS
 from posbias.measurement.models.device_placement import Placement
 from posbias.measurement.models.families import FAMILIES, Family, generic

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from posbias.errors import ModelError
+from posbias.core.errors import ModelError
 
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 READ = (".json", ".safetensors", ".model", ".tiktoken", ".txt", ".jinja")

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from posbias.errors import InvalidValueError, ModelError
+from posbias.core.errors import InvalidValueError, ModelError
 from posbias.measurement.models.formats import tokenizer_of_folder
 from posbias.measurement.models.loading import LoadedModel, check_vocabulary, load_model
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 
-from posbias.arguments import shortened
-from posbias.errors import InvalidValueError, ModelError
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError, ModelError
 from posbias.measurement.models.cache import (
     MANIFEST,
     REGISTERED,

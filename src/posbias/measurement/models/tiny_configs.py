@@ -10,9 +10,9 @@ from typing import Any
 import torch
 import transformers
 
+from posbias.core.seeds import stream
 from posbias.measurement.models.families import FAMILIES
 from posbias.measurement.models.tiny.model import register
-from posbias.seeds import stream
 
 register()
 

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from posbias.compiling import compiled
+from posbias.core.compiling import compiled
 
 Block = Float[Tensor, "head query key"]
 Unseen = Bool[Tensor, "query key"]

@@ -19,8 +19,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posbias.arguments import one_of
-from posbias.errors import InvalidValueError, ModelError
+from posbias.core.arguments import one_of
+from posbias.core.errors import InvalidValueError, ModelError
 from posbias.measurement.capture.recompute import Economy, answering, leaf, owner_of, recomputed, rows_of
 from posbias.measurement.models.families import embedding_table
 

@@ -16,10 +16,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from posbias.errors import ModelError
+from posbias.core.errors import ModelError
+from posbias.core.seeds import stream as random_stream
 from posbias.measurement.capture.rerun import recording
 from posbias.measurement.models.families import Family, decoder_layers, part
-from posbias.seeds import stream as random_stream
 
 NORMS = ("rms", "layer", "none")
 """What the norm before attention divides a token by: its RMS, its standard deviation over channels, nothing."""

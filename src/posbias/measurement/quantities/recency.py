@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from posbias.compiling import compiled
+from posbias.core.compiling import compiled
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from posbias.arguments import one_of
-from posbias.errors import InvalidValueError, ModelError
+from posbias.core.arguments import one_of
+from posbias.core.errors import InvalidValueError, ModelError
 from posbias.measurement.capture.forward import SeenLayer
 from posbias.measurement.capture.rerun import Call, recording
 from posbias.measurement.capture.scores import Factored, Scores, halvings

@@ -1,7 +1,7 @@
 """Attention sinks: tokens that draw more than their share, and the massive activations behind them.
 
 A sink shows in the columns of the attention: how much a key receives, and in how many rows it receives more
-than τ (`posbias.sinks` defines both). Here they are summed block by block of the queries. Sinks go with a residual
+than τ (`posbias.profiles.sinks` defines both). Here they are summed block by block of the queries. Sinks go with a residual
 stream whose norm at one token is many times that of the others.
 """
 
@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from posbias.measurement.quantities.block_sums import received
-from posbias.sinks import THRESHOLD, over_seers
+from posbias.profiles.sinks import THRESHOLD, over_seers
 
 
 class Received:

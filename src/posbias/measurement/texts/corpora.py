@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
-from posbias.arguments import shortened
-from posbias.errors import InputFileError, InvalidValueError
-from posbias.input_files import json_lines
+from posbias.core.arguments import shortened
+from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.core.input_files import json_lines
 from posbias.measurement.texts.documents import BETWEEN, COLUMN, Text, document_of, sha256_of_documents
 from posbias.measurement.texts.hub import DATASETS, read_dataset
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from posbias.errors import InputFileError, nearest
+from posbias.core.errors import InputFileError, nearest
 
 COLUMN = "text"
 BETWEEN = "\n\n"

@@ -12,8 +12,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from posbias.arguments import shortened
-from posbias.errors import InputFileError, MissingPackageError
+from posbias.core.arguments import shortened
+from posbias.core.errors import InputFileError, MissingPackageError
 from posbias.measurement.texts.documents import COLUMN, document_of
 
 DATASETS = "datasets:"

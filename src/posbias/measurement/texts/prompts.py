@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from posbias import seeds
-from posbias.arguments import whole
-from posbias.errors import InputFileError, InvalidValueError
+from posbias.core import seeds
+from posbias.core.arguments import whole
+from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.measurement.texts.corpora import BUNDLED, read_text
 from posbias.measurement.texts.documents import Text
 

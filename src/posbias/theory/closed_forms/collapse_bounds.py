@@ -7,7 +7,7 @@ geometrically. And where a layer's weights lie between envelopes C·e^(−rate·
 (`Envelope`), a walk of T steps over a distance d does too, and there are C(t+d, d) walks. Where the two
 balance is in `posbias.theory.closed_forms.critical_distances`.
 
-Stated are the forms that survive checking (`posbias.verify.wu` tries the printed ones). Bounds are natural
+Stated are the forms that survive checking (`posbias_papers.statements.wu` tries the printed ones). Bounds are natural
 logarithms, for they under- and overflow. Positions count from 0, so the paper's j − 1 is j here; `depth` is
 the number of layers, the paper's t + 1.
 """
@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from posbias import memory
-from posbias.arguments import non_negative, whole
-from posbias.errors import InvalidValueError
+from posbias.core import memory
+from posbias.core.arguments import non_negative, whole
+from posbias.core.errors import InvalidValueError
 from posbias.theory.mixing import Layers
 
 Distances = Int[np.ndarray, "*distance"]

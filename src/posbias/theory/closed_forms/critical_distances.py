@@ -17,16 +17,16 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.optimize import brentq
 
-from posbias import memory
-from posbias.arguments import non_negative, positive, whole
-from posbias.errors import InvalidValueError
+from posbias.core import memory
+from posbias.core.arguments import non_negative, positive, whole
+from posbias.core.errors import InvalidValueError
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.closed_forms.collapse_bounds import log_collapse_bound
 from posbias.theory.closed_forms.residual_bounds import smallest_admitted
 from posbias.theory.distance import RoPE
-from posbias.theory.encodings import DecayBias
 from posbias.theory.masks import Causal
 from posbias.theory.mixing import AttentionOnly
+from posbias.theory.positional import DecayBias
 from posbias.theory.rollout.dispatch import trajectory
 from posbias.theory.rollout.kernel import layer_kernel
 

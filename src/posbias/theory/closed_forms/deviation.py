@@ -5,7 +5,7 @@ g(i)·h(j). The two are asked apart, of the last query i: the rise of h, S_i,i�
 (Eq. 42), and the level S_i0 = g(i)·h(0) (Eqs. 5, 33, 41; without LayerNorm Eq. 19). A form that is right for
 large dimensions has deviations that go to zero, and the slope in double logarithmic axes says how fast.
 
-What was found may be simulated (`posbias.simulation`) or integrated (`posbias.theory.closed_forms.recency`).
+What was found may be simulated (`posbias.simulation`) or integrated (`posbias_papers.closed_forms.recency`).
 """
 
 import math
@@ -16,8 +16,8 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from posbias.arguments import one_of, whole
-from posbias.errors import InvalidValueError
+from posbias.core.arguments import one_of, whole
+from posbias.core.errors import InvalidValueError
 from posbias.theory.closed_forms.layernorm import (
     ReadingName,
     isotropic_scores,

@@ -11,7 +11,7 @@ constants differ from line to line, and r_ij, replaced by α there, stands in an
 fluctuation of order 1/√d counts (`fluctuation_factor`, κ). `means` has the right constants but not κ: it stays
 off by the factor κ however large d. Corrected, what is left of the rise S_ij − S_i0 tends to −α(1 − α)²/(2√d)
 of it, the level's to (1 − α²)/(2d), and at α = 0 without residual both vanish like e^−√d. For few dimensions
-see `posbias.theory.closed_forms.recency`. Positions count from 0: the paper's j − 1 is j here.
+see `posbias_papers.closed_forms.recency`. Positions count from 0: the paper's j − 1 is j here.
 """
 
 import math
@@ -22,9 +22,9 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import hyp2f1, poch
 
-from posbias import memory
-from posbias.arguments import one_of, whole
-from posbias.errors import InvalidValueError
+from posbias.core import memory
+from posbias.core.arguments import one_of, whole
+from posbias.core.errors import InvalidValueError
 from posbias.theory.rollout.kernel import masked_softmax
 
 ReadingName = Literal["corrected", "means", "published"]

@@ -17,9 +17,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import zeta
 
-from posbias import memory
-from posbias.arguments import non_negative, whole
-from posbias.errors import InvalidValueError
+from posbias.core import memory
+from posbias.core.arguments import non_negative, whole
+from posbias.core.errors import InvalidValueError
 from posbias.theory.mixing import Layers, Mixing, PerLayer, PowerDecay
 from posbias.theory.rollout.kernel import Kernel
 

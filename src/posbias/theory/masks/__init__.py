@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from posbias.spec import Open, members
+from posbias.core.spec import Open, members
 from posbias.theory.masks.block_sparse import BlockSparse
 from posbias.theory.masks.causal import Causal, Full
 from posbias.theory.masks.chunked import Chunked

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from jaxtyping import Bool
 
-from posbias.spec import Citation, Count, tag, value
+from posbias.core.spec import Citation, Count, tag, value
 from posbias.theory.masks.visible import LooksBack
 
 

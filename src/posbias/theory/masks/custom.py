@@ -6,8 +6,8 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Int
 
-from posbias.errors import InvalidValueError
-from posbias.spec import tag, value
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import tag, value
 from posbias.theory.custom import Booleans
 
 

@@ -5,8 +5,8 @@ from typing import ClassVar, Literal
 import numpy as np
 from jaxtyping import Bool, Int
 
-from posbias.errors import InvalidValueError
-from posbias.spec import Citation, Count, tag, value
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import Citation, Count, tag, value
 from posbias.theory.masks.visible import LooksBack
 
 

@@ -5,7 +5,7 @@ Blocks are stretches of 64, 256, 1024, … tokens; a block of keys draws from bl
 
 import numpy as np
 
-from posbias.compiling import compiled
+from posbias.core.compiling import compiled
 from posbias.theory.rollout import stream
 
 

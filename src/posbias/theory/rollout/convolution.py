@@ -26,8 +26,8 @@ import scipy.fft
 from jaxtyping import Float
 
 from posbias.theory.architecture import Layer
-from posbias.theory.encodings import DenseLogits
 from posbias.theory.masks import visible
+from posbias.theory.positional import DenseLogits
 from posbias.theory.rollout import stream
 from posbias.theory.rollout.blocks import (
     always_seen,

@@ -18,16 +18,16 @@ from itertools import groupby
 
 import numpy as np
 
-from posbias import memory
-from posbias.arguments import counted, one_of, position, shortened, whole
-from posbias.errors import InvalidValueError
-from posbias.events import Event, OnEvent
-from posbias.profile import Profile
+from posbias.core import memory
+from posbias.core.arguments import counted, one_of, position, shortened, whole
+from posbias.core.errors import InvalidValueError
+from posbias.core.events import Event, OnEvent
+from posbias.profiles.profile import Profile
 from posbias.theory.architecture import Architecture, Layer
-from posbias.theory.encodings import DenseLogits
 from posbias.theory.masks.visible import Banded, Split
 from posbias.theory.mixing import PerLayer
 from posbias.theory.normalisers import Softmax
+from posbias.theory.positional import DenseLogits
 from posbias.theory.rollout.kernel import Kernel, Row
 from posbias.theory.rollout.pieces import push_pieces, starts, sweep_pieces
 from posbias.theory.rollout.plan import plan_bytes

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 from jaxtyping import Bool, Float
 
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.normalisers import Softmax
 

@@ -12,14 +12,14 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from posbias import memory
-from posbias.compiling import compiled
-from posbias.errors import InvalidValueError
+from posbias.core import memory
+from posbias.core.compiling import compiled
+from posbias.core.errors import InvalidValueError
 from posbias.theory.architecture import Layer
-from posbias.theory.encodings import DenseLogits
 from posbias.theory.masks import visible
 from posbias.theory.masks.visible import lookahead
 from posbias.theory.normalisers import Softmax
+from posbias.theory.positional import DenseLogits
 from posbias.theory.rollout.kernel import Row, through
 
 RANGE = 600.0

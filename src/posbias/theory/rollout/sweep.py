@@ -26,7 +26,7 @@ from threading import Semaphore
 
 import numpy as np
 
-from posbias.compiling import SUMS, compiled
+from posbias.core.compiling import SUMS, compiled
 from posbias.theory.rollout.kernel import Row
 from posbias.theory.rollout.plan import BLOCK, FLOOR, Plan
 

@@ -5,7 +5,7 @@ The values passed in (spans, powers, weights, working memory) are the named tupl
 
 import numpy as np
 
-from posbias.compiling import SUMS, compiled
+from posbias.core.compiling import SUMS, compiled
 from posbias.theory.rollout.plan import FLOOR
 
 TILE = 128

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.theory.architecture import HeadLogits, Layer
-from posbias.theory.encodings import DecayBias
 from posbias.theory.masks.visible import Band, Banded
+from posbias.theory.positional import DecayBias
 from posbias.theory.rollout import stream
 from posbias.theory.rollout.kernel import Row
 from posbias.theory.rollout.plan import FLOOR, merge

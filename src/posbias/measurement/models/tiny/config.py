@@ -10,8 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import PreTrainedConfig
 
-from posbias.arguments import one_of, shortened
-from posbias.errors import InvalidValueError
+from posbias.core.arguments import one_of, shortened
+from posbias.core.errors import InvalidValueError
 
 ENCODINGS = ("alibi", "rope", "nope", "learned", "window")
 """The encodings, in the order they are trained."""

@@ -22,7 +22,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput, CausalLMOutput
 
-from posbias.errors import InvalidValueError
+from posbias.core.errors import InvalidValueError
 from posbias.measurement.models.tiny.config import TinyConfig, alibi_slopes
 
 

@@ -1,0 +1,204 @@
+"""What a preset, a paper, a paper's study or a key of the bibliography rests on, as citations.
+
+from posbias_papers.citations import cite_all, bibliography
+
+print(bibliography(cite_all(["bloom-176b", "wu2025/fig2"])))
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from posbias.core.errors import InvalidValueError, nearest
+from posbias.core.sources import BIBLIOGRAPHY, Source, cite, software, versions
+from posbias.core.spec import encode
+from posbias.core.store.header import VERSION
+from posbias.theory.content import CONTENTS
+from posbias.theory.distance import RoPE
+from posbias.theory.masks import MASKS
+from posbias.theory.mixing import MIXINGS
+from posbias.theory.normalisers import NORMALISERS
+from posbias.theory.positional import POSITIONALS
+from posbias.theory.presets import PRESETS
+from posbias.theory.query_scale import QUERY_SCALES
+from posbias.theory.rope_scaling import ROPE_SCALINGS
+from posbias_papers.registry import OURS, OWN, PAPERS, STUDIES, find_studies
+from posbias_papers.study import Study
+from posbias_papers.theorems import Statements
+
+Use = tuple[str, str]
+"""A citation key, and why it is cited."""
+Uses = Iterator[Use]
+MEMBERS = (*MASKS, *POSITIONALS, *ROPE_SCALINGS, *CONTENTS, *MIXINGS, *NORMALISERS, *QUERY_SCALES)
+"""Every class of the unions of an architecture; what one `cites` stands in the class."""
+KINDS: dict[str, Use] = {
+    "rotary": RoPE.cites,
+    "sinusoidal": ("vaswani2017", "sinusoidal encoding"),
+    "sink_softmax": ("miller2023", "a softmax beside a sink"),
+    "layernorm": ("ba2016", "LayerNorm"),
+    "rmsnorm": ("zhang2019", "RMSNorm"),
+} | {cls.kind: cls.cites for cls in MEMBERS if hasattr(cls, "cites")}
+"""Encodings, masks, contents, mixings and norms by their `kind`; others have no source."""
+MODELS: dict[str, Use] = {
+    "bloom": ("bigscience2022", "BLOOM"),
+    "mpt-7b": ("mosaic2023a", "MPT-7B"),
+    "mpt-30b": ("mosaic2023b", "MPT-30B"),
+    "falcon-rw": ("penedo2023", "Falcon-RW"),
+    "smollm2": ("benallal2025", "SmolLM2"),
+    "gpt2": ("radford2019", "GPT-2"),
+    "pythia": ("biderman2023", "Pythia"),
+    "mistral-7b": ("jiang2023", "Mistral 7B"),
+    "llama-3": ("dubey2024", "Llama 3"),
+    "meta-llama-3": ("dubey2024", "Llama 3"),
+    "gemma-2": ("gemma2024", "Gemma 2"),
+    "gemma-3": ("gemma2025", "Gemma 3"),
+    "gpt-oss": ("openai2025", "gpt-oss"),
+    "gemma-4": ("google2026", "Gemma 4"),
+    "qwen3": ("yang2025", "Qwen3"),
+    "qwen3-next": ("qiu2025", "Qwen3-Next"),
+    "llama-4": ("meta2025", "Llama 4"),
+    "olmo-3": ("olmo2025", "Olmo 3"),
+    "exaone-4.0": ("lg2025", "EXAONE 4.0"),
+    "lfm2": ("amini2025", "LFM2"),
+}
+"""Models by how their names begin."""
+
+
+def of_kind(part: Any) -> Uses:
+    """A part of a layer, by its `kind` or its kind alone; of an encoding that needs a measurement, by its name."""
+    part = part if isinstance(part, Mapping) else {"kind": part}
+    kind = part.get("encoding" if part.get("kind") == "needs_measurement" else "kind")
+    if kind in KINDS:
+        yield KINDS[kind]
+    if kind == "sliding_window" and part.get("sinks"):
+        yield "xiao2024", "first tokens kept beside the window"
+
+
+def of_architecture(architecture: Mapping[str, Any]) -> Uses:
+    """A prediction from an architecture."""
+    yield "abnar2020", "attention rollout"
+    kind = (architecture.get("mixing") or {}).get("kind")
+    yield KINDS.get(str(kind), ("herasimchyk2026", "residual-aware rollout"))
+    if architecture.get("streams"):
+        yield "zhu2025", "hyper-connections"
+        yield "xie2025", "hyper-connections whose mixing is doubly stochastic"
+    for layer in architecture.get("layers") or []:
+        for name in ("mask", "positional", "content", "normaliser", "query_scale"):
+            yield from of_kind(layer.get(name))
+        yield from of_kind((layer.get("positional") or {}).get("scaling"))
+    yield from of_model(str(architecture.get("name", "")))
+
+
+def of_model(name: str) -> Uses:
+    """A language model by its name, folders and organisation left out."""
+    plain = name.replace("\\", "/").rpartition("/")[2].lower()
+    for begin, use in MODELS.items():
+        # gemma-2-9b is of Gemma 2, gemma-2b is not
+        if re.match(rf"{re.escape(begin)}(?![a-z0-9])", plain):
+            yield use
+
+
+def of_experiment(experiment: Mapping[str, Any]) -> Uses:
+    """A training on the retrieval task, and what is measured of every trained cell."""
+    task, network = experiment.get("task") or {}, experiment.get("network") or {}
+    yield "wu2025", "the retrieval experiments and their accuracy gaps"
+    yield "reddy2024", "the in-context task and its network"
+    yield "loshchilov2019", "AdamW"
+    yield "abnar2020", "rollout of the trained kernels"
+    if network.get("residual"):
+        yield "herasimchyk2026", "measured residual mixing"
+    yield "gu2025", "the metric of attention sinks"
+    positional = network.get("positional") or {}
+    yield from of_kind(network.get("mask"))
+    yield from of_kind(positional)
+    yield from of_kind(network.get("normaliser"))
+    if task.get("answers") is not None and positional.get("kind", "nope") == "nope":
+        yield "kazemnejad2023", "whether a mask alone can stand in for a positional encoding"
+
+
+def of_simulation(model: Mapping[str, Any]) -> Uses:
+    """A simulated recency bias."""
+    yield "kim2026", "the recency bias that a norm induces, and the recency probability"
+    yield from of_kind(model.get("norm", "layernorm"))
+
+
+def of_study(study: Study) -> Uses:
+    """A figure, a table or the statements of a paper."""
+    if isinstance(study, Statements):
+        yield study.paper, study.title
+        return
+    if study.paper == OURS:
+        yield from study.uses
+        return
+    yield study.paper, f"{study.title} ({study.key})"
+    if study.parts:
+        for part in study.made_of:
+            yield from of_study(part)
+        return
+    for cell in study.cells:
+        if study.paper == "wu2025":
+            yield from of_experiment(encode(study.effort["quick"].experiment(cell)))
+        else:
+            yield from of_simulation(encode(cell))
+    yield from study.uses
+
+
+@dataclass(frozen=True)
+class Citation:
+    """A source, and each reason why it is cited."""
+
+    source: Source
+    why: tuple[str, ...]
+
+    @property
+    def bibtex(self) -> str:
+        """Its entry below a line that says why."""
+        return f"% {'; '.join(self.why)}\n{self.source.bibtex}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"key": self.source.key, "why": list(self.why)} | self.source.as_dict()
+
+
+def cite_all(given: Sequence[str]) -> list[Citation]:
+    """The sources of names, each once, in the order of the bibliography. Raises `InvalidValueError` for others."""
+    why: dict[str, dict[str, None]] = {}
+    for one in given:
+        for key, reason in _uses(one):
+            why.setdefault(key, {})[reason] = None
+    return [Citation(source, tuple(why[key])) for key, source in BIBLIOGRAPHY.items() if key in why]
+
+
+def bibliography(citations: Iterable[Citation]) -> str:
+    """The entries as a BibTeX file, posbias itself at the end."""
+    own = f"% the software\n{software(VERSION)}"
+    return "\n\n".join([*(one.bibtex for one in citations), own])
+
+
+def as_dict(citations: Iterable[Citation]) -> dict[str, Any]:
+    """The same for JSON."""
+    own: Mapping[str, str] = {"key": "posbias", "version": VERSION, "bibtex": software(VERSION)}
+    return {"sources": [one.as_dict() for one in citations], "software": own}
+
+
+def _uses(given: str) -> Uses:
+    if given in STUDIES or given in PAPERS or given in OWN or given == OURS:
+        for study in find_studies([given]):
+            yield from of_study(study)
+        for other in versions(given):
+            yield other.key, _version(other)
+    elif given in BIBLIOGRAPHY:
+        source = cite(given)
+        yield given, _version(source) if source.version_of else "asked for by its key"
+    elif given in PRESETS:
+        yield from of_architecture(encode(PRESETS[given].architecture))
+    else:
+        close = nearest(given, [*STUDIES, *PAPERS, *PRESETS, *BIBLIOGRAPHY])
+        raise InvalidValueError(
+            f"name: expected a preset, a paper, a study of one or a citation key, got {given!r}{close}"
+        )
+
+
+def _version(source: Source) -> str:
+    return f"another version of {source.version_of}"

@@ -1,0 +1,99 @@
+"""`posbias verify`: the papers' numbered statements, tried."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from posbias.cli import options as shared
+from posbias.cli.output import answer_with, progress
+from posbias.cli.terminal import COLUMNS
+from posbias.core.files import need_writable
+from posbias.core.text_tables import table
+
+if TYPE_CHECKING:
+    from posbias_papers.statements import Finding
+
+INSTANCES = {"quick": 200, "full": 1000}
+
+
+@shared.options
+class Options:
+    """What is tried, and how often.
+
+    Parameters
+    ----------
+    all
+        Try every statement.
+    effort
+        Random instances per reading of a statement, every fourth at the edge of the hypotheses: quick (200), full
+        (1,000) or any number.
+    out
+        Folder of verify.json and of counterexamples.
+    """
+
+    all: Annotated[shared.Flag, Parameter(name="--all")] = False
+    effort: shared.Effort = "full"
+    seed: shared.Seed = 0
+    out: shared.Out = Path("results/verify")
+    json: shared.Json = False
+
+
+def verify(*statements: str, options: Options = Options()) -> None:
+    """Try the papers' numbered statements on random and adversarial instances.
+
+    Each is read as printed and, where that does not survive, as amended. A counterexample is saved as a file
+    that can be tried again. The table is saved as verify.json.
+
+    Parameters
+    ----------
+    statements
+        Keys of statements, such as wu-4.1, or of papers: wu2025, herasimchyk2026, kim2026. Default: all.
+    """
+    from posbias_papers.statements import STATEMENTS, save_counterexamples, select
+    from posbias_papers.statements import verify as try_all
+
+    need_writable(options.out)
+    chosen = list(STATEMENTS) if options.all or not statements else select(STATEMENTS, statements)
+    with progress() as on_event:
+        findings = try_all(
+            chosen, instances=shared.amount(options.effort, INSTANCES), seed=options.seed, on_event=on_event
+        )
+    saved = [str(path) for path in save_counterexamples(findings, options.out)]
+    answer: dict[str, Any] = {"statements": [finding.as_dict() for finding in findings]}
+    answer |= {"seed": options.seed, "counterexamples": saved}
+    file = options.out / "verify.json"
+    answer_with(
+        "verify/1", answer, lambda: [*findings_table(findings), "", f"table: {file}"], options.json, file
+    )
+
+
+def findings_table(findings: "list[Finding]") -> list[str]:
+    """What trying the statements gave: a line each, then notes, and the counterexample to each that fails."""
+    rows, notes = [], []
+    for finding in findings:
+        row = finding.as_dict()
+        name, trial = f"{row['source']} {row['statement']}", [str(row["instances"]), f"{row['slack']:.2g}"]
+        if finding.asserted:
+            rows.append([f"{row['source']} {finding.statement.name}", finding.asserted, *trial])
+        rows.append([name, finding.mark, *trial])
+        notes += [f"{name}: {row['note']}"] if row["note"] else []
+        notes += _counterexample(finding)
+    marks = [row[1] for row in rows]
+    counts = "; ".join(f"{marks.count(mark)} {mark}" for mark in dict.fromkeys(marks))
+    lines = table(["statement", "verdict", "instances", "slack"], rows)
+    return [*lines, "", counts, *(["", *notes] if notes else [])]
+
+
+def _counterexample(finding: "Finding") -> list[str]:
+    """The true value, the printed bound and the matrix that refute the printed claim, if it fails."""
+    if (found := finding.compared) is None:
+        return []
+    said = f"  counterexample: true value {found.value:.4g}, printed bound {found.bound:.4g}"
+    if found.matrix is None:
+        return [said]
+    if found.matrix.shape[-1] > COLUMNS:
+        return [f"{said}, in a matrix of {' × '.join(map(str, found.matrix.shape))} (--json prints it)"]
+    rows = [[f"{number:.3g}" for number in row] for row in found.matrix]
+    width = max(len(number) for row in rows for number in row)
+    return [f"{said}, in", *("    " + "  ".join(number.rjust(width) for number in row) for row in rows)]

@@ -1,0 +1,192 @@
+"""Causal averages with residual connections in the limit of many tokens: what each position gives to the last.
+
+Attention without content whose weights grow as e^{cσ} with the position σ ∈ [0, 1] of the key (ALiBi of slope c/N
+on N tokens; c = 0: no encoding) is the kernel c·e^{−c(σ − σ')}/(1 − e^{−cσ}). In the coordinate
+
+    y = (e^{cσ} − 1)/(e^c − 1)          (y = σ for c = 0)
+
+it is the Cesàro average dy'/y on [0, y] for every c. So k layers of it draw y with the density
+ℓ^{k−1}/(k − 1)!, ℓ = −ln y, and layers of which k attend with the chance P(k) draw
+
+    f(y) = Σ_{k≥1} P(k) ℓ^{k−1}/(k − 1)!,     and the last token keeps P(0) of itself beside.
+
+With layers (1 − λ_t)I + λ_t·A, P is the Poisson binomial of the λ_t; with many layers of little mixing, that add
+up to `strength`, it is Poisson's, and f is a Bessel function.
+
+Turning points of the density p(σ) = f·dy/dσ: p falls where f'/f > 1 − e^{−cσ} (the derivative by ℓ). Σ P(k)x^k has
+real zeros only, so has f, and 1/(f'/f) = 1/Σ 1/(ℓ + z_k) is concave in ℓ; 1/(1 − e^{−cσ}) = 1 + e^ℓ/(e^c − 1) is
+convex. So p turns at most twice, it ends rising if and only if P(2)/P(1) < 1 − e^{−c}, and then has one minimum
+and no other turning point. For c = 0 it always falls.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import gammaincc, gammaln, ive, xlogy
+
+from posbias.core.arguments import non_negative, whole
+from posbias.core.errors import InvalidValueError
+from posbias.profiles.profile import wasserstein
+from posbias.theory.mixing import Layers
+
+Positions = Float[np.ndarray, "position"]
+"""Positions of keys as shares of the text, in (0, 1]."""
+Hops = Float[np.ndarray, "hop"]
+"""P(k): the chance that k layers attend and the others pass the residual stream on; from k = 0."""
+FLAT = 1e-12
+"""How far the largest difference of a turning condition may be from zero and be said to touch it."""
+
+
+def hops_of(mixing: Layers | Sequence[float]) -> Hops:
+    """P(k) of layers with these λ: their Poisson binomial. Raises `InvalidValueError` for λ outside [0, 1]."""
+    mixing = np.asarray(mixing, dtype=np.float64)
+    if not ((mixing >= 0.0) & (mixing <= 1.0)).all():
+        raise InvalidValueError(f"mixing: {mixing} given, numbers in [0, 1] needed")
+    hops = np.ones(1)
+    for weight in mixing:
+        hops = np.append((1.0 - weight) * hops, 0.0) + np.append(0.0, weight * hops)
+    return hops
+
+
+def poisson_hops(strength: float) -> Hops:
+    """P(k) of infinitely many layers whose λ add up to `strength`. Raises `InvalidValueError` if negative.
+
+    Chances below 1e-17 at the end are left out.
+    """
+    strength = non_negative("strength", strength)
+    kept = math.ceil(strength + 12.0 * math.sqrt(strength) + 40.0)
+    k = np.arange(kept + 1.0)
+    return np.exp(xlogy(k, strength) - strength - gammaln(k + 1.0))
+
+
+def key_share(position: Positions, decay: float) -> Positions:
+    """y: the share of one layer's attention that the last token gives to the keys up to `position`."""
+    position, decay = _positions(position), non_negative("decay", decay)
+    # falling exponentials cannot overflow
+    return position if decay == 0.0 else _grown(position, decay) / -math.expm1(-decay)
+
+
+def cumulative_influence(position: Positions, hops: Hops, decay: float = 0.0) -> Positions:
+    """The influence on the last token of all keys up to `position`, without what it keeps of itself.
+
+    `decay` is c, the ALiBi slope times the number of tokens. Rises to 1 − P(0). Raises `InvalidValueError` for
+    positions outside (0, 1] or decay < 0.
+    """
+    distance = -np.log(key_share(position, decay))
+    k = np.arange(1.0, len(hops))
+    return gammaincc(k, distance[:, None]) @ np.asarray(hops)[1:]
+
+
+def influence_density(position: Positions, hops: Hops, decay: float = 0.0) -> Positions:
+    """p(σ): the influence on the last token by position; arguments and errors of `cumulative_influence`."""
+    distance = -np.log(key_share(position, decay))
+    return _polynomial(distance, hops, 0) * _stretch(position, decay)
+
+
+def kinetic_density(position: Positions, strength: float, decay: float = 0.0) -> Positions:
+    """The same for layers of vanishing mixing: e^{−s}·√(s/ℓ)·I₁(2√(sℓ))·dy/dσ, s = `strength`.
+
+    Times e^s it is the retrieval profile of one Fourier mode in Duerinckx et al. 2026 (s = t·a_n(β)), as far as
+    the authors' scripts tell. Raises `InvalidValueError` as `influence_density`, and for a negative strength.
+    """
+    distance, strength = -np.log(key_share(position, decay)), non_negative("strength", strength)
+    root = 2.0 * np.sqrt(strength * distance)
+    # I₁(x)/(x/2) is 1 at 0; ive is I₁ without its growth e^x
+    ratio = np.divide(ive(1, root), root / 2.0, out=np.ones_like(root), where=root > 0.0)
+    return strength * ratio * np.exp(root - strength) * _stretch(position, decay)
+
+
+def profile_of_averages(tokens: int, hops: Hops, decay: float = 0.0) -> Float[np.ndarray, "key"]:
+    """The influence of each of so many tokens on the last, which keeps P(0) more; adds up to 1.
+
+    A token is the interval of positions between it and the next. Raises as `cumulative_influence`.
+    """
+    edges = np.arange(1, whole("tokens", tokens, 1) + 1) / tokens
+    mass = np.diff(cumulative_influence(edges, hops, decay), prepend=0.0)
+    mass[-1] += hops[0]
+    return mass
+
+
+def nearest_mixing(influence: Float[np.ndarray, "key"], depth: int) -> float:
+    """The λ, the same in so many layers of even attention, whose profile is nearest to `influence` (Wasserstein).
+
+    Raises `InvalidValueError` for depth < 1.
+    """
+    tokens, depth = len(influence), whole("depth", depth, 1)
+
+    def off(weight: float) -> float:
+        return float(wasserstein(profile_of_averages(tokens, hops_of([weight] * depth)), influence))
+
+    # the distance has one valley where it is seen from afar
+    weights = np.linspace(0.0, 1.0, 21)
+    start = weights[np.argmin([off(weight) for weight in weights])]
+    best: Any = minimize_scalar(off, bounds=(max(0.0, start - 0.05), min(1.0, start + 0.05)))
+    return float(best.x)
+
+
+def turning_points(hops: Hops, decay: float) -> tuple[float, ...]:
+    """The positions in (0, 1) where the density turns, rising: none; one minimum; or a minimum and a maximum.
+
+    Raises `InvalidValueError` for decay < 0.
+    """
+    if non_negative("decay", decay) == 0.0 or len(hops) < 3 or not np.any(hops[2:]):
+        return ()  # it falls throughout, or, of at most one layer, rises throughout
+
+    def excess(distance: float) -> float:
+        value, slope = (_polynomial(np.array([distance]), hops, order)[0] for order in (0, 1))
+        # at the last token f and f' are both zero where two layers or more surely attend
+        return (value / slope if slope else 0.0) - 1.0 - math.exp(distance) / math.expm1(decay)
+
+    far = 1.0
+    while excess(far) > 0.0 or excess(far) > excess(far / 2.0):
+        far *= 2.0
+    highest: Any = minimize_scalar(lambda at: -excess(at), bounds=(0.0, far), options={"xatol": 1e-12})
+    top = max((0.0, float(highest.x)), key=excess)
+    if excess(top) <= FLAT:
+        return ()
+    ends: list[Any] = [brentq(excess, top, far, xtol=1e-14)]
+    if top > 0.0 and excess(0.0) < 0.0:
+        ends.append(brentq(excess, 0.0, top, xtol=1e-14))
+    return tuple(math.log1p(math.exp(-distance) * math.expm1(decay)) / decay for distance in ends)
+
+
+def ends_rising(hops: Hops, decay: float) -> bool:
+    """Whether influence rises towards the last token: P(2)/P(1) < 1 − e^{−c}. Raises as `turning_points`."""
+    second = hops[2] if len(hops) > 2 else 0.0
+    return bool(second < hops[1] * -math.expm1(-non_negative("decay", decay)))
+
+
+def smallness_bound(decay: float) -> float:
+    """min(3 − √3, 2(1 − e^{−c})): the strength up to which Duerinckx et al. 2026 are said to prove a U."""
+    return min(3.0 - math.sqrt(3.0), -2.0 * math.expm1(-non_negative("decay", decay)))
+
+
+def _positions(position: Positions) -> Positions:
+    position = np.asarray(position, dtype=np.float64)
+    if not ((position > 0.0) & (position <= 1.0)).all():
+        raise InvalidValueError(f"position: {position} given, shares of the text in (0, 1] needed")
+    return position
+
+
+def _grown(position: Positions, decay: float) -> Positions:
+    """(e^{cσ} − 1)/e^c."""
+    return np.exp(decay * (position - 1.0)) * -np.expm1(-decay * position)
+
+
+def _stretch(position: Positions, decay: float) -> Positions:
+    """dy/dσ."""
+    position = _positions(position)
+    if decay == 0.0:
+        return np.ones_like(position)
+    return decay * np.exp(decay * (position - 1.0)) / -math.expm1(-decay)
+
+
+def _polynomial(distance: Positions, hops: Hops, order: int) -> Positions:
+    """f, or its derivative of an order, at ℓ = `distance`: Σ P(k) ℓ^{k−1−order}/(k − 1 − order)!."""
+    k = np.arange(len(hops) - 1.0 - order)
+    logarithms = xlogy(k, np.asarray(distance)[:, None]) - gammaln(k + 1.0)
+    return np.exp(logarithms) @ np.asarray(hops)[1 + order :]

@@ -1,0 +1,233 @@
+"""Encodings under control: small models that differ in nothing else, measured, predicted and compared.
+
+    from posbias_papers.encodings import make
+
+    made = make("results/encodings")
+    print(*made.page.claims, sep="\n")
+
+No paper has this comparison: its models differ in size, text and training too. Predictions are the levels of
+Herasimchyk et al. 2026 (rollouts of each architecture with its measured λ_t) and the energy rollout. Measurements
+are kept in `cells` and found again.
+"""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from posbias.comparison.predictors import PREDICTORS
+from posbias.core.arguments import whole
+from posbias.core.events import OnEvent
+from posbias.core.files import need_writable, write_text
+from posbias.core.store import save_json
+from posbias.profiles.claims import Claim, Judged, judged
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.evidence import Evidence
+from posbias.profiles.profile import Profile
+from posbias.reports.pages import Page, Table
+from posbias.reports.plots.style import INK, new_figure, save_figure
+from posbias_papers.herasimchyk2026.cells import Corpus, Effort, check, gather
+from posbias_papers.herasimchyk2026.curves import Curves
+from posbias_papers.herasimchyk2026.levels import curves_of
+from posbias_papers.herasimchyk2026.schedules import FALLS, fall
+from posbias_papers.herasimchyk2026.scores import DIGITS, NOISE, noise_cells, score_text
+from posbias_papers.plots.captions import captioned_figure, settle
+from posbias_papers.plots.encodings import SIZE, EncodingCurves, draw_encodings
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+MODELS = ("tiny-alibi", "tiny-nope", "tiny-rope", "tiny-window", "tiny-learned")
+"""The family that comes with the package."""
+PROMPTS = 128
+CLAIMS = tuple(
+    Claim("", "", sentence, provenance="ours")
+    for sentence in (
+        f"λ {FALLS}",
+        "Residual-aware rollout (b) is nearer to the measured influence than attention alone (a) "
+        "(difference of Wasserstein distances)",
+        "The energy rollout (e) is nearer still than (b)",
+    )
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Encoding:
+    """One model: λ and losses by prompt, and its curves, of which level "e" is the energy rollout."""
+
+    mixing: np.ndarray
+    loss: np.ndarray
+    curves: Curves
+
+
+@dataclass(frozen=True)
+class Made:
+    """What was made: the files, the page as a value, every number."""
+
+    written: tuple[Path, ...]
+    page: Page
+    data: Mapping[str, Any]
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything but the picture itself, for JSON."""
+        return {
+            "files": [str(path) for path in self.written],
+            "claims": [claim.as_dict() for claim in self.page.claims],
+            **self.data,
+            "seconds": self.seconds,
+        }
+
+
+def make(
+    folder: str | os.PathLike[str],
+    *,
+    models: Sequence[str] = MODELS,
+    prompts: int = PROMPTS,
+    tokens: int = 256,
+    seed: int = 0,
+    again: bool = False,
+    threads: int | None = None,
+    on_event: OnEvent | None = None,
+) -> Made:
+    """Measure the models on the bundled text (held out of their training), and write the figure and its numbers.
+
+    `models`: names, folders, hub ids, or `.nc` of finished measurements. Writes encodings.svg, .png, .md and
+    .json into `folder`. `threads` as in `measure`; `on_event` hears the prompts of each model. Raises
+    `InvalidValueError` for counts that cannot be right, `OutputFileError` before any work if `folder` cannot be
+    written, and as `posbias.measure`.
+    """
+    began, folder = time.monotonic(), Path(folder)
+    effort = Effort("encodings", prompts, prompts)
+    whole("tokens", tokens, 3)
+    whole("seed", seed, 0)
+    check(models, [None], [tokens], effort)
+    need_writable(folder / "cells" / "cell.nc")
+    new_figure()  # is matplotlib there?
+    options: dict[str, Any] = {"seed": seed, "again": again, "threads": threads, "on_event": on_event}
+    cells = gather(models, {Corpus(): {tokens: False}}, folder / "cells", effort, **options)
+    shown = [encoding_of(cell, seed) for cell in cells.values()]
+    note = (
+        f"{len(shown)} models on {prompts} prompts of {tokens} tokens that none was trained on; λ is the weight "
+        "of attention (Eq. 1 of Herasimchyk et al. 2026), influence the gradient of the predicted token's "
+        "probability (Eq. 6). Intervals and bands: 95 % over prompts."
+    )
+    data = {"models": [_data(one) for one in shown]}
+    page = Page("Encodings under control", note, _tables(shown), _claims(shown))
+    figure = _figure(shown, note)
+    written = (
+        *(save_figure(figure, folder / f"encodings.{kind}") for kind in ("svg", "png")),
+        write_text(folder / "encodings.md", page.markdown()),
+        save_json(data | page.as_dict(), folder / "encodings.json"),
+    )
+    return Made(written, page, data, time.monotonic() - began)
+
+
+def encoding_of(measurement: "xr.Dataset", seed: int = 0) -> Encoding:
+    """A measured model with its levels and, where its energy kernels were measured, the energy rollout.
+
+    Raises `InvalidValueError` for a measurement that lacks a variable that the levels need.
+    """
+    curves = curves_of(measurement, str(measurement.attrs.get("text", "")), seed=seed, more=_energy)
+    return Encoding(measurement["mixing"].values, measurement["loss"].values, curves)
+
+
+def _energy(measurement: "xr.Dataset") -> dict[str, Profile]:
+    """Level (e), where energy kernels were measured."""
+    energy = next(one for one in PREDICTORS if one.key == "energy")
+    if any(name not in measurement for name in energy.needs):
+        return {}
+    attrs = {"predictor": f"(e) {energy.label}"}
+    return {"e": Profile.from_weights(energy.predict(measurement), measures="rollout", attrs=attrs)}
+
+
+def _figure(shown: Sequence[Encoding], note: str) -> Any:
+    figure, part = captioned_figure(*SIZE, [(note, INK)])
+    draw_encodings(
+        part,
+        [
+            EncodingCurves(one.curves.model, one.mixing, one.curves.influence, one.curves.levels)
+            for one in shown
+        ],
+    )
+    return settle(figure)
+
+
+def _tables(shown: Sequence[Encoding]) -> tuple[Table, ...]:
+    """What was measured, and how well each prediction agrees, by score."""
+    head = ["model", "perplexity", "λ bottom", "λ mean", "λ top", "first 5 %", "last 5 %", "trough", "shape"]
+    measured = Table("Measured", head, [_row(one) for one in shown])
+    letters = sorted({letter for one in shown for letter in one.curves.levels})
+    head = ["model", *(f"({letter})" for letter in letters), "uniform", "recency only", *NOISE.values()]
+    return (
+        measured,
+        *(
+            Table(
+                f"{score.title()} with the measured influence",
+                head,
+                [_scores(one, score, letters) for one in shown],
+            )
+            for score in DIGITS
+        ),
+    )
+
+
+def _row(one: Encoding) -> list[str]:
+    measured, loss = one.curves.influence, Estimate.of(one.loss)
+    summary, ends, perplexity = measured.summary, measured.summary.ends, float(np.exp(loss.value))
+    numbers = (
+        Estimate(perplexity, perplexity * loss.se, loss.n),
+        *map(Estimate.of, (one.mixing[:, 0], one.mixing.mean(axis=1), one.mixing[:, -1])),
+        measured.share(0, ends),
+        measured.share(measured.tokens - ends, measured.tokens),
+    )
+    return [one.curves.model, *map(str, numbers), str(summary.trough), str(summary.verdict)]
+
+
+def _scores(one: Encoding, score: str, letters: Sequence[str]) -> list[str]:
+    compared = one.curves.comparison
+    agreements = [compared.agreements.get(letter) for letter in letters]
+    agreements += compared.baselines.values()
+    texts = (score_text(getattr(by, score, None), DIGITS[score]) for by in agreements)
+    return [one.curves.model, *texts, *noise_cells(one.curves, score)]
+
+
+def _claims(shown: Sequence[Encoding]) -> tuple[Judged, ...]:
+    """What Herasimchyk et al. state of large models, on these: λ falls, the residual stream matters."""
+
+    def nearer(than: str, level: str) -> list[Evidence]:
+        return [
+            one.curves.difference(one.curves.model, "wasserstein", than, level)
+            for one in shown
+            if level in one.curves.levels
+        ]
+
+    falls = [fall(one.curves.model, one.mixing) for one in shown]
+    evidence = (falls, nearer("a", "b"), nearer("b", "e"))
+    return tuple(judged(claim, pieces) for claim, pieces in zip(CLAIMS, evidence, strict=True))
+
+
+def _data(one: Encoding) -> dict[str, Any]:
+    """Every number behind the figure, in full."""
+    measured = one.curves.influence
+    return {
+        "model": one.curves.model,
+        "loss": _estimate(one.loss),
+        "mixing": [_estimate(layer) for layer in one.mixing.T],
+        "influence": {
+            "mass": measured.mass,
+            "se": measured.se,
+            "summary": measured.summary.as_dict(),
+        },
+        "predictions": {letter: level.mass for letter, level in one.curves.levels.items()},
+        "agreement": one.curves.comparison.as_dict(),
+    }
+
+
+def _estimate(samples: np.ndarray) -> dict[str, float | None]:
+    estimate = Estimate.of(samples)
+    return {"value": estimate.value, "se": estimate.se, "n": estimate.n}

@@ -1,0 +1,253 @@
+"""Does an order that a profile calls best gain what is predicted, on trials that the profile has not seen?
+
+Ten values are asked for by key (`posbias.retrieve`), in every trial from every place. Documents are those ten,
+with scores that fall as rank^−s; their order as given is drawn once. `posbias.ordering.order` finds an order from
+the trials of one seed and predicts its gains over the usual ones; they are measured on the trials of another:
+Σ w·accuracy at the place of each document, trial by trial. The same is asked of orders by influence alone.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from posbias.core.seeds import stream
+from posbias.ordering import STRATEGIES, Ordering, order
+from posbias.ordering.known import of_places
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.evidence import Above, Evidence, Near
+from posbias.profiles.profile import Profile
+from posbias.reports.pages import Table
+from posbias_papers.claims import claims_of, quantity
+from posbias_papers.extensions.cells import Found, OwnCell, rounded
+from posbias_papers.study import Results, Study
+from posbias_papers.wu2025.observed import MODELS
+
+PLACES = 10
+STEEPNESS = {"flat": 0.5, "Zipf": 1.0, "steep": 2.0}
+"""By name: s of scores that fall as rank^−s."""
+SEEN, HELD_OUT = 0, 1
+"""The seeds of the trials that a profile is made of, and of those it is judged on."""
+PROMPTS = 64
+BASES = ("retrieval", "influence", "energy")
+"""What an order is found by: retrieval by place, the measured gradient influence, the energy rollout."""
+
+
+@dataclass(frozen=True)
+class OrderCell(OwnCell):
+    """Retrieval from ten places, and what influence there is at that length."""
+
+    model: str
+    seed: int
+
+    kind = "order_cell"
+
+    def run(self, effort: int) -> Found:
+        """Ask so many trials: hits by trial and place; influence of running text as long as the prompts."""
+        from posbias.comparison.predictors import predictions
+        from posbias.measurement import load_model, measure
+        from posbias.profiles.files import measured_influence
+        from posbias.retrieval.local import retrieval_job, retrieve
+        from posbias.retrieval.statistics import retrieval_curve
+
+        loaded = load_model(self.model)
+        job = retrieval_job("keys", pairs=PLACES, positions=PLACES, prompts=effort, seed=self.seed)
+        asked = retrieve(loaded, job)
+        length = round(float(asked["tokens"].mean()))
+        found = measure(loaded, tokens=length, prompts=PROMPTS, seed=self.seed)
+        return {
+            "hits": asked["accuracy"].values.astype(int).tolist(),
+            "able": bool(retrieval_curve(asked).able),
+            "starts": rounded(asked["token"].values.mean(axis=0)),
+            "influence": rounded(measured_influence(found).mass),
+            "energy": rounded(predictions(found)["energy"].mass),
+        }
+
+
+CELLS = tuple(OrderCell(model, seed) for model in MODELS for seed in (SEEN, HELD_OUT))
+
+
+def scores(shape: str) -> Float[np.ndarray, "document"]:
+    """Scores of the documents as given, which sum to one: rank^−s in an order drawn once."""
+    weights = np.arange(1.0, PLACES + 1) ** -STEEPNESS[shape]
+    return stream(0, "ours.ordering").permutation(weights / weights.sum())
+
+
+def ordered(found: Found, shape: str, basis: str) -> Ordering:
+    """The order that a cell calls best."""
+    if basis == "retrieval":
+        hits = np.array(found["hits"], dtype=np.float64)
+        return order(PLACES, scores(shape), profile=of_places(hits, {}))
+    starts, mass = np.array(found["starts"]), np.array(found[basis])
+    length = float(np.diff(starts).mean())
+    lengths = np.full(PLACES, length)
+    behind = max(0.0, mass.size - starts[0] - PLACES * length)
+    profile = Profile.from_weights(mass, measures="gradient" if basis == "influence" else "rollout")
+    return order(PLACES, scores(shape), lengths, profile=profile, prefix=float(starts[0]), suffix=behind)
+
+
+def measured(found: Found, shape: str, best: Ordering, strategy: str) -> Estimate:
+    """What an order gains over another on the trials of a cell, in accuracy."""
+    weights = scores(shape)
+    hits = np.array(found["hits"], dtype=np.float64)
+    by_trial = hits @ (weights[list(best.permutation)] - weights[STRATEGIES[strategy](weights)])
+    return Estimate.of(by_trial)
+
+
+def gains(results: Results, basis: str = "retrieval") -> Iterator[tuple[str, str, str, Estimate, Estimate]]:
+    """Model, shape of the scores, strategy; the gain over it that is predicted, and that is measured."""
+    for model in MODELS:
+        seen, held_out = (results.get(OrderCell(model, seed)) for seed in (SEEN, HELD_OUT))
+        if seen and held_out:
+            for shape in STEEPNESS:
+                best = ordered(seen, shape, basis)
+                for strategy in STRATEGIES:
+                    yield (
+                        model,
+                        shape,
+                        strategy,
+                        best.gains[strategy],
+                        measured(held_out, shape, best, strategy),
+                    )
+
+
+ABLE = MODELS[0]
+
+
+@quantity
+def _gain(results: Results, strategy: str, basis: str = "retrieval") -> Iterator[Evidence]:
+    """Measured gains over one strategy, of the model that can do the task."""
+    for model, shape, other, _, found in gains(results, basis):
+        if model == ABLE and other == strategy:
+            yield Evidence(f"{model}, {shape} scores", found)
+
+
+@quantity
+def _surprise(results: Results) -> Iterator[Evidence]:
+    """Measured less predicted gain."""
+    for model, shape, strategy, told, found in gains(results):
+        if model == ABLE and told.known and found.known:
+            yield Evidence(f"{model}, {shape} scores, over {strategy}", found - told)
+
+
+@quantity
+def _unable(results: Results) -> Iterator[Evidence]:
+    for model, shape, strategy, _, found in gains(results):
+        if model != ABLE:
+            yield Evidence(f"{model}, {shape} scores, over {strategy}", found)
+
+
+_claim = claims_of(
+    "ours/ordering",
+    "docs/order.md",
+    provenance="ours",
+    scope="ten values by key in prompts of some 72 tokens; SmolLM2-135M-Instruct, and five small decoders of ours",
+    effort="200 trials to predict from, 200 others to judge on",
+)
+CLAIMS = (
+    _claim(
+        1,
+        "In SmolLM2 the order found gains over the best first, on trials it was not found on",
+        _gain("best first"),
+        Above(),
+    ),
+    _claim(2, "It gains over the best last", _gain("best last"), Above()),
+    _claim(3, "It gains over the best at both ends", _gain("both ends"), Above()),
+    _claim(4, "What is gained is what was predicted, to .05 of accuracy", _surprise(), Near(0.0, 0.05)),
+    _claim(
+        5,
+        "An order by the measured gradient influence gains over the best first",
+        _gain("best first", "influence"),
+        Above(),
+    ),
+    _claim(
+        6, "An order by the energy rollout gains over the best first", _gain("best first", "energy"), Above()
+    ),
+    _claim(
+        7,
+        "In the small decoders, which cannot do the task, no order gains as much as .01",
+        _unable(),
+        Near(0.0, 0.01),
+    ),
+)
+
+
+def _tables(results: Results) -> Iterator[Table]:
+    yield Table(
+        "Gain in accuracy of the order found, over the usual ones",
+        ("model", "scores", "over", "predicted", "measured, other trials"),
+        [[*where, str(told), str(found)] for *where, told, found in gains(results)],
+    )
+    by_basis = {basis: list(gains(results, basis)) for basis in BASES}
+    yield Table(
+        f"{ABLE}: measured gain over the best first, of orders found by",
+        ("scores", *BASES),
+        [[shape, *(str(_over_best_first(rows, shape)) for rows in by_basis.values())] for shape in STEEPNESS],
+    )
+    yield Table(
+        "Accuracy by place, over the trials of both seeds",
+        ("model", "can do the task", *map(str, range(1, PLACES + 1))),
+        [_accuracy(model, results) for model in MODELS],
+    )
+
+
+def _over_best_first(rows: list[tuple[str, str, str, Estimate, Estimate]], wanted: str) -> Estimate:
+    (found,) = (
+        found
+        for model, shape, strategy, _, found in rows
+        if (model, shape, strategy) == (ABLE, wanted, "best first")
+    )
+    return found
+
+
+def _accuracy(model: str, results: Results) -> list[str]:
+    both = [results[OrderCell(model, seed)] for seed in (SEEN, HELD_OUT)]
+    mean = np.concatenate([one["hits"] for one in both]).mean(axis=0)
+    return [model, "yes" if all(one["able"] for one in both) else "no", *(f"{one:.3f}" for one in mean)]
+
+
+def _draw(results: Results) -> Any:
+    from posbias.reports.plots.style import LEGEND, LINE, dress, new_figure, series
+
+    figure = new_figure(4.6, 3.4)
+    axes = figure.subplots()
+    dress(axes, "predicted gain in accuracy", "measured on other trials")
+    rows = [row for row in gains(results) if row[0] == ABLE]
+    for place, strategy in enumerate(STRATEGIES):
+        points = [(told, found) for _, _, name, told, found in rows if name == strategy]
+        errors: Mapping[str, Any] = {
+            "xerr": [1.96 * told.se for told, _ in points],
+            "yerr": [1.96 * found.se for _, found in points],
+        }
+        look = series(place) | {"linestyle": "none", "linewidth": LINE, "markersize": 4}
+        x, y = ([one.value for one in column] for column in zip(*points, strict=True))
+        axes.errorbar(x, y, label=f"over {strategy}", elinewidth=0.7, **errors, **look)
+    axes.axline((0.0, 0.0), slope=1.0, color="0.6", linewidth=0.7, zorder=0)
+    axes.legend(**LEGEND)
+    return figure
+
+
+def _data(results: Results) -> Any:
+    return {"cells": [cell.specification | dict(found) for cell, found in results.items()]}
+
+
+STUDY = Study(
+    "ours/ordering",
+    "orders of documents",
+    "Does the order that a profile calls best gain what is predicted, on trials it was not found on?",
+    CELLS,
+    note=lambda results: (
+        "The documents are short and as long as each other, and one holds what is asked for. Longer ones, and "
+        "answers that need several, were not tried."
+    ),
+    data=_data,
+    claims=CLAIMS,
+    effort={"quick": 200, "full": 1000},
+    unit="trials",
+    minutes={"quick": 25.0, "full": 120.0},
+    tables=_tables,
+    draw=_draw,
+    needs="torch",
+)

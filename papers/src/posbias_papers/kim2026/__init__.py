@@ -1,0 +1,215 @@
+"""Kim et al. 2026, figure by figure: mean attention scores with their recency probability, and h(j); each judged.
+
+    from posbias_papers.kim2026 import reproduce
+
+    made = reproduce(["fig1", "section3"], out="results/kim2026")
+    print(*made.claims["fig1"], sep="\n")
+
+Every figure is one of `studies`; `section3`, the recency probabilities that the text prints, and `trained`, what
+is measured of trained models, have no picture. Simulations are kept in OUT/cells, where all figures find those
+they share; models are measured anew.
+"""
+
+import csv
+import io
+import logging
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from posbias.core.arguments import whole
+from posbias.core.errors import InvalidValueError, MissingPackageError
+from posbias.core.events import Event, OnEvent
+from posbias.core.files import clear_leftovers, need_writable, write_text
+from posbias.core.interruption import Pace
+from posbias.core.seeds import sequence
+from posbias.core.sources import cite
+from posbias.core.store import Store, save_json
+from posbias.core.store.header import VERSION
+from posbias.simulation import RecencyModel, RecencyResult
+from posbias.theory.closed_forms.layernorm import ReadingName, log_key_factors
+from posbias_papers import reproduction
+from posbias_papers.kim2026.heat_maps import data
+from posbias_papers.kim2026.models import effort_of
+from posbias_papers.kim2026.studies import SIMULATED, STUDIES, with_alphas
+from posbias_papers.kim2026.trained import CELLS, measured, words_of
+from posbias_papers.kim2026.trained import EFFORT as PROMPTS
+from posbias_papers.reproduction import write
+from posbias_papers.study import Results, Studies, Study
+
+log = logging.getLogger("posbias.papers")
+TARGETS = tuple(STUDIES)
+"""What can be made, by name."""
+CLOSED_FORMS = ("fig2", "fig7")
+"""The figures that draw a closed form."""
+TRAINED = "trained"
+"""The study of measured models, counted in prompts."""
+LEAST_SAMPLES = 3
+"""Fewer have no standard error once a slope is fitted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reproduction(reproduction.Reproduction):
+    """What was made: studies by name, the simulations behind them, and the table of all."""
+
+    table: Path
+
+    @property
+    def simulated(self) -> Results:
+        """The simulations among the results."""
+        return {cell: result for cell, result in self.results.items() if isinstance(cell, RecencyModel)}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything but the pictures themselves, for JSON."""
+        numbers = data(self.simulated)
+        return {
+            "figures": [str(path) for path in self.figures],
+            "files": [str(path) for path in self.files],
+            "claims": {name: [one.as_dict() for one in judged] for name, judged in self.claims.items()},
+            "cells": numbers["cells"],
+            "published": numbers["published"],
+        }
+
+
+def reproduce(
+    what: str | Iterable[str] = "all",
+    *,
+    out: str | os.PathLike[str],
+    samples: int = 1_000_000,
+    prompts: int | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    reading: ReadingName | None = None,
+    alphas: Sequence[float] | None = None,
+    again: bool = False,
+    on_event: OnEvent | None = None,
+) -> Reproduction:
+    """Make some of `TARGETS`, or all, in the folder `out`: pictures, pages, JSON, and table.csv and table.json.
+
+    `samples` are drawn of every simulated model, `prompts` are given to every trained one (None: 16 where
+    `trained` is asked for by name; among "all" it is then left out, as it is where torch is missing). The tables
+    hold every cell of `out` with this seed, those of other figures too. `reading` is the closed form drawn as a
+    line in Figures 2 and 7 (default: corrected); `alphas` are the anisotropies of Figures 2, 5, 6 and 7, 0 first
+    and rising; `again` draws all samples anew. Raises `InvalidValueError` for an unknown name, fewer than 3
+    samples or 2 prompts, a seed that is no integer ≥ 0, threads < 1, alphas that cannot be shown, or a reading
+    that is none or where no closed form is drawn; `OutputFileError`, before any work if `out` cannot be written;
+    `MissingPackageError` without matplotlib, or without torch where `trained` is asked for by name;
+    KeyboardInterrupt on Ctrl-C, saying what is kept; and as `simulate_recency` and
+    `posbias_papers.measurement.nearness.nearness`.
+    """
+    from posbias.reports.plots.style import new_figure
+    from posbias.theory.rollout.dispatch import cores
+
+    began, folder, asked = time.monotonic(), Path(out), with_alphas(alphas)
+    wanted = [what] if isinstance(what, str) else [*what]
+    names = asked.find(wanted)
+    whole("samples", samples, LEAST_SAMPLES)
+    whole("prompts", 2 if prompts is None else prompts, 2)
+    if prompts is None and TRAINED not in wanted:
+        names = [name for name in names if name != TRAINED]
+    if reading is not None and not set(names) & set(CLOSED_FORMS):
+        raise InvalidValueError(
+            f"reading: given with {', '.join(names)}, which shows no closed form; fig2, fig7 or all needed"
+        )
+    # whatever can be wrong is so before any sample is drawn
+    sequence(seed, "check")
+    cores(threads)
+    log_key_factors(1, 16, reading=reading or "corrected")
+    need_writable(folder / "cells" / "cell.json")
+    new_figure()
+    store = Store(folder / "cells")
+    store.clear_leftovers()
+    clear_leftovers(folder)
+    models = dict.fromkeys(model for name in names if name != TRAINED for model in asked[name].cells)
+    results, new = _simulated(models, store, samples, seed, threads, again, on_event) if models else ({}, [])
+    trained, left_out = {}, {}
+    if TRAINED in names:
+        options = {"seed": seed, "threads": threads, "on_event": on_event}
+        trained, left_out = _measured(prompts or PROMPTS["quick"], TRAINED in wanted, options)
+    made = {name: _drawn(asked[name], results, reading, folder) for name in names if name != TRAINED}
+    if TRAINED in names and TRAINED not in left_out:
+        made[TRAINED] = write(asked[TRAINED], trained, words_of(prompts or PROMPTS["quick"]), folder)
+    table = _write_table(store, seed, folder, (SIMULATED, asked))
+    costs, seconds = dict.fromkeys((*new, *trained), 1.0), time.monotonic() - began
+    return Reproduction(made, results | trained, costs, seconds, table, left_out=left_out)
+
+
+def _drawn(study: Study, results: Results, reading: ReadingName | None, folder: Path) -> Any:
+    """A study of simulations, written at the least effort of its cells."""
+    options = {"reading": reading or "corrected"} if study.name in CLOSED_FORMS else {}
+    least = min(results[model].samples for model in study.cells)
+    return write(study, results, effort_of(least), folder, **options)
+
+
+def _measured(prompts: int, named: bool, options: Mapping[str, Any]) -> tuple[dict[Any, Any], dict[str, str]]:
+    """What `trained` is made of, or why it is left out: without torch, unless it was `named`."""
+    try:
+        return measured(CELLS, prompts, **options), {}
+    except MissingPackageError as missing:
+        if named:
+            raise
+        log.warning("%s: left out, %s", TRAINED, missing)
+        return {}, {TRAINED: str(missing)}
+
+
+def _simulated(
+    models: Iterable[RecencyModel],
+    store: Store,
+    samples: int,
+    seed: int,
+    threads: int | None,
+    again: bool,
+    on_event: OnEvent | None,
+) -> tuple[dict[RecencyModel, RecencyResult], list[RecencyModel]]:
+    """The simulation of every model with at least `samples` samples, and which were drawn: the store had none."""
+    from posbias.simulation import InterruptedSimulation, simulate_recency
+    from posbias.simulation.cell import RecencyCell
+
+    wanted = {model: RecencyCell(model, seed) for model in models}
+    kept = {model: None if again else store.find(cell, at_least=samples) for model, cell in wanted.items()}
+    missing = [model for model, stored in kept.items() if stored is None]
+    pace = Pace()
+    if on_event and not missing:
+        on_event(Event(0, 0, "sample"))
+    for number, model in enumerate(missing):
+
+        def drawn(event: Event, before: int = number * samples) -> None:
+            if on_event:
+                on_event(Event(before + event.done, len(missing) * samples, "sample"))
+
+        try:
+            result = simulate_recency(model, samples, seed=seed, threads=threads, on_event=drawn)
+        except InterruptedSimulation as stopped:
+            lost = stopped.result.samples if stopped.result else 0
+            there = len(wanted) - len(missing) + number
+            said = f"{there} of {len(wanted)} cells are kept in {store.folder}"
+            said = pace.goes_on(said, number * samples + lost, (len(missing) - number) * samples)
+            raise KeyboardInterrupt(f"{said}; {lost:,} samples of the running cell are lost") from None
+        kept[model] = store.save(wanted[model], result, amount=result.samples)
+    return {model: stored.result for model, stored in kept.items() if stored is not None}, missing
+
+
+def _write_table(store: Store, seed: int, folder: Path, of: Iterable[Studies]) -> Path:
+    """Write the recency probability of every layer of every cell of some studies to table.csv and table.json."""
+    from posbias.simulation.cell import RecencyCell
+
+    cells = dict.fromkeys(cell for each in of for study in each.values() for cell in study.cells)
+    known = [cell for cell in cells if isinstance(cell, RecencyModel)]
+    stored = {model: store.find(RecencyCell(model, seed)) for model in known}
+    numbers = data({model: one.result for model, one in stored.items() if one is not None})
+    about = {"source": cite("kim2026").short, "version": VERSION}
+    about |= {"note": "anisotropies other than 0 and 0.5 are ours"}
+    save_json(about | {"cells": numbers["cells"], "published": numbers["published"]}, folder / "table.json")
+    text, fields = io.StringIO(), ("norm", "anisotropy", "dimension", "residual")
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow([*fields, "layer", "recency_probability", "se", "plain", "plain_se", "samples", "seed"])
+    for cell in numbers["cells"]:
+        for p in cell["recency_probability"]:
+            values = [p["layer"], p["value"], p["se"], p["plain"]["value"], p["plain"]["se"]]
+            lines.writerow(
+                [*(cell["model"][name] for name in fields), *values, cell["samples"], cell["seed"]]
+            )
+    return write_text(folder / "table.csv", text.getvalue())

@@ -1,0 +1,153 @@
+"""Three papers on one page: all claims with their verdicts, all figures and tables, both readings, errata.
+
+    from posbias_papers.page import write_page
+
+    write_page("results", "papers.html", claims=claims, readings=comparisons, errata=ERRATA, studies=STUDIES)
+
+The page has no script and needs no network. Its pictures are the figures' files, which stay where they are; where
+something is said again, a link leads to where it stands. Equal inputs give equal bytes.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from posbias import __version__
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError, nearest
+from posbias.core.files import write_text
+from posbias.core.sources import BIBLIOGRAPHY, REPORTED, Source, cite, versions
+from posbias.profiles.claims import tally
+from posbias.profiles.evidence import LEAST, LEVEL, NEAR, VERDICTS, margin_text
+from posbias.reports import require
+
+__all__ = ["TITLE", "write_page"]
+
+TITLE = "Three papers on position bias, tried again"
+
+
+def write_page(
+    folder: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    claims: Sequence[Any],
+    readings: Sequence[Any],
+    errata: Sequence[Any],
+    studies: Mapping[str, Any],
+    title: str = TITLE,
+) -> Path:
+    """Write the page of three papers to `out`, whole or not at all, and return its path.
+
+    `folder` holds the results, FOLDER/PAPER/NAME.svg, .png, .md and .json, and papers.json on the run; what is
+    not there becomes a note. `claims` are judged (`posbias_papers.collect`), `readings` comparisons of published
+    with corrected readings, `errata` with cells in Markdown, `studies` the registry by key, PAPER/NAME. Raises
+    `MissingPackageError` without jinja2 or markdown-it-py, `InvalidValueError` for two claims of one id, an
+    unknown verdict or paper, `OutputFileError` if the page cannot be written.
+    """
+    require("jinja2", "markdown_it")
+    from markupsafe import Markup
+
+    from posbias.reports.setting import resource, template
+    from posbias_papers.introductions import INTRODUCTIONS
+    from posbias_papers.markdown import inline
+    from posbias_papers.sections import about, anchor, gather, label, read_json
+
+    _check(claims, VERDICTS)
+    nothing: dict[str, Any] = {"runs": [], "machine": "", "studies": {}}
+    run = nothing | {"versions": {"posbias": __version__}}
+    run |= read_json(Path(folder) / "papers.json")[0]
+    parts = gather(Path(folder), claims, studies, run["studies"])
+    page = template("papers.html", "posbias_papers").render(
+        title=title,
+        style=Markup(resource("papers.css", "posbias_papers")),
+        parts=parts,
+        says=INTRODUCTIONS,
+        counts=tally(claims),
+        claims=claims,
+        verdicts=VERDICTS,
+        readings=readings,
+        errata=_grouped(errata, lambda entry: entry.paper),
+        run=run,
+        linked={one.key for one in errata if hasattr(one, "key")},
+        level=LEVEL,
+        least=LEAST,
+        near=NEAR,
+        sources=_sources(part.source.key for part in parts),
+        readings_of=_grouped(readings, lambda pair: getattr(pair, "erratum", "") or pair.key),
+        about=about,
+        anchor=anchor,
+        beside=partial(_beside, Path(out).parent),
+        ids={claim.id for claim in claims},
+        label=label,
+        named=_named,
+        inline=inline,
+        number=_number,
+        evidence=_evidence,
+    )
+    return write_text(out, page)
+
+
+def _beside(folder: Path, file: str) -> str:
+    """A file as a page in `folder` names it."""
+    return quote(Path(os.path.relpath(file, folder)).as_posix())
+
+
+def _sources(papers: Iterable[str]) -> list[Source]:
+    """The papers, each with its other versions, and what else all pages rest on."""
+    keys = [key for paper in papers for key in (paper, *(other.key for other in versions(paper)))]
+    return [cite(key) for key in dict.fromkeys([*keys, *REPORTED])]
+
+
+def _check(claims: Sequence[Any], verdicts: Sequence[str]) -> None:
+    from posbias_papers.sections import anchor
+
+    seen: set[str] = set()
+    for claim in claims:
+        if anchor(claim.id) in seen:
+            raise InvalidValueError(
+                f"claims: two of id {shortened(claim.id)} given, an id of its own needed for each"
+            )
+        if claim.verdict not in verdicts:
+            raise InvalidValueError(
+                f"claims: verdict {claim.verdict!r} of {claim.id} given, one of {', '.join(verdicts)} needed"
+                f"{nearest(str(claim.verdict), verdicts)}"
+            )
+        seen.add(anchor(claim.id))
+
+
+def _named(paper: str) -> str:
+    """'Wu et al. 2025' for 'wu2025'."""
+    return BIBLIOGRAPHY[paper].short.partition(" (")[0] if paper in BIBLIOGRAPHY else paper
+
+
+def _number(claim: Any) -> str:
+    """What the verdict hangs on; of a statement its margin."""
+    from posbias.reports.setting import plus_minus
+
+    if claim.study.endswith("/statements") and claim.estimate.value == claim.estimate.value:
+        return margin_text(claim.estimate.value)
+    return plus_minus(claim.estimate.value, claim.estimate.se)
+
+
+def _evidence(claim: Any) -> list[tuple[str, str, str]]:
+    """The differences that a claim of several is about: verdict, of what, the number or what is wrong with it."""
+    from posbias.reports.setting import plus_minus
+
+    effects = getattr(claim, "more", {}).get("effects") or []
+    if len(effects) < 2:
+        return []
+    return [
+        (one["verdict"], one["where"], one.get("flaw") or plus_minus(one.get("value"), one.get("se")))
+        for one in effects
+    ]
+
+
+def _grouped(entries: Iterable[Any], group: Callable[[Any], str]) -> dict[str, list[Any]]:
+    """Entries by their group, groups in the order in which they come."""
+    groups: dict[str, list[Any]] = {}
+    for entry in entries:
+        groups.setdefault(group(entry), []).append(entry)
+    return groups

@@ -1,0 +1,96 @@
+"""What closed forms are off by, against the dimension: which of them become right as it grows, and how fast."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from posbias.profiles.estimate import NORMAL_95
+from posbias.reports.plots.style import (
+    ACCENT,
+    COLOURS,
+    INK,
+    LEGEND,
+    LINE,
+    MUTED,
+    SMALL,
+    THIN,
+    dress,
+    plain_numbers,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from posbias.theory.closed_forms.deviation import DeviationCurve
+    from posbias.theory.closed_forms.layernorm import ReadingName
+
+READINGS: "Mapping[ReadingName, tuple[str, str, object]]" = {
+    "published": ("as printed", COLOURS["measured_kernels"], "-"),
+    "means": ("constants corrected, κ = 1", COLOURS["attention_only"], (0, (4, 2))),
+    "corrected": ("corrected, with κ", ACCENT, "-"),
+}
+"""Name, colour and line of each reading of the closed forms."""
+
+
+def draw_deviation(
+    ax: "Axes",
+    exact: "Mapping[ReadingName, DeviationCurve]",
+    sampled: "Mapping[ReadingName, DeviationCurve]",
+    *,
+    slope: float | None = None,
+) -> "Axes":
+    """Draw |closed/found − 1| against d by reading, both logarithmic.
+
+    Lines: found without sampling, as far as the deviation is told apart from its error. Points: found by
+    sampling, with the 95 % interval; where that holds zero, a mark pointing down at its upper end, below which
+    the deviation is. Dotted, with `slope`: that power of d.
+    """
+    dress(ax, "dimension d", "|closed form / true value − 1|")
+    ax.set_xscale("log", base=4)
+    ax.set_yscale("log")
+    plain_numbers(ax.xaxis)
+    for reading, curve in exact.items():
+        name, colour, line = READINGS[reading]
+        size = np.where(curve.known, abs(curve.deviation), np.nan)
+        ax.plot(curve.dimension, size, color=colour, linestyle=line, linewidth=LINE, label=name)
+    for reading, curve in sampled.items():
+        _, colour, _ = READINGS[reading]
+        size, error, known = abs(curve.deviation), NORMAL_95 * curve.se, curve.known
+        look = {"fmt": "o", "markersize": 3, "linewidth": THIN, "capsize": 0}
+        ax.errorbar(curve.dimension[known], size[known], error[known], color=colour, **look)
+        look = {"marker": "v", "linestyle": "none", "fillstyle": "none", "markersize": 4}
+        ax.plot(curve.dimension[~known], (size + error)[~known], color=colour, **look)
+    if slope is not None and "corrected" in exact:
+        _guide(ax, exact["corrected"], slope)
+    return ax
+
+
+def draw_reading_key(ax: "Axes") -> "Axes":
+    """Say above an axes what colours, lines and marks of `draw_deviation` mean."""
+    from matplotlib.lines import Line2D
+
+    marks = [
+        Line2D([], [], color=colour, linestyle=line, linewidth=LINE, label=name)  # type: ignore[arg-type]
+        for name, colour, line in READINGS.values()
+    ]
+    marks += [
+        Line2D([], [], color=INK, linewidth=LINE, label="3 tokens, integrated"),
+        Line2D([], [], color=INK, marker="o", markersize=3, linewidth=0, label="10 tokens, simulated"),
+        Line2D([], [], color=INK, marker="v", markersize=4, fillstyle="none", linewidth=0, label="less than"),
+    ]
+    ax.figure.legend(handles=marks, loc="outside upper center", ncols=6, **LEGEND)  # type: ignore[union-attr]
+    return ax
+
+
+def _guide(ax: "Axes", curve: "DeviationCurve", slope: float) -> None:
+    """A dotted line of the given power of d beside the end of a curve, and the power in words."""
+    dimension, size = curve.dimension[curve.known], abs(curve.deviation[curve.known])
+    if not size.size:
+        return
+    last, end = dimension[-1], 2.0 * size[-1]
+    first = max(dimension[0], last / 16)
+    start = end * (first / last) ** slope
+    ax.plot([first, last], [start, end], color=MUTED, linewidth=THIN, linestyle=(0, (1, 2)))
+    words = {-0.5: "∝ 1/√d", -1.0: "∝ 1/d", -1.5: "∝ 1/d√d"}.get(slope, f"∝ d^{slope:g}")
+    ax.annotate(words, (first, start), (0, 2), textcoords="offset points", fontsize=SMALL, color=MUTED)

@@ -1,0 +1,212 @@
+"""What a reading is: a quantity computed as published and as corrected, and what computing it may need.
+
+A `Reading` belongs to an erratum and has a function from `Material` to an `Answer`, which `reading` decorates;
+`compare_readings` makes a `Comparison` of it. `Material` holds what readings share (simulations, integrals,
+measurements) and raises `UnavailableError` for what is not there: the authors' rollout files, a measurement of a
+model that is not bundled.
+"""
+
+import functools
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from posbias.core.errors import InputFileError, PosbiasError
+from posbias.profiles.estimate import Estimate
+from posbias.simulation.model import RecencyModel
+from posbias_papers.closed_forms.recency import exact_scores, recency_excess
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from posbias.simulation import RecencyResult
+
+log = logging.getLogger("posbias.papers")
+TOKENS, PROMPTS = 64, 8
+"""What the bundled model is measured on where the results hold nothing larger."""
+LONG = 256
+"""Length of the prompts of those measurements that results hold."""
+BOTH: tuple[Literal["published", "corrected"], ...] = ("published", "corrected")
+"""The two readings, by the names under which functions of `posbias.theory` and of papers know them."""
+BUNDLED = "tiny-alibi"
+"""The model that is always at hand."""
+
+
+class UnavailableError(PosbiasError):
+    """A reading needs something that is not there; the message says what, and how to get it."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a reading computes: both numbers, what else there is to be said, and other numbers by name.
+
+    `difference` is corrected − published, of independent numbers, unless given.
+    """
+
+    published: Estimate
+    corrected: Estimate
+    note: str = ""
+    others: Mapping[str, Estimate] = field(default_factory=dict)
+    difference: Estimate | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A quantity in both readings: `difference` is corrected − published, `others` further numbers by name.
+
+    `where` says what stands in the paper, in plain text; `note` is Markdown and tells the others too.
+    """
+
+    key: str
+    paper: str
+    where: str
+    quantity: str
+    published: Estimate
+    corrected: Estimate
+    difference: Estimate
+    note: str
+    seconds: float
+    erratum: str = ""
+    others: Mapping[str, Estimate] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        numbers = {name: _spelt(getattr(self, name)) for name in ("published", "corrected", "difference")}
+        return {**vars(self), **numbers, "others": {name: _spelt(one) for name, one in self.others.items()}}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Something to be computed both ways: `key` PAPER/NAME, of an erratum (default: that of the same key)."""
+
+    key: str
+    quantity: str
+    compute: "Callable[[Material], Answer]"
+    erratum: str = ""
+
+    @property
+    def paper(self) -> str:
+        """The citation key of its paper."""
+        return self.key.partition("/")[0]
+
+    @property
+    def about(self) -> str:
+        """The key of its erratum."""
+        return self.erratum or self.key
+
+
+def reading(
+    key: str, quantity: str, erratum: str = ""
+) -> "Callable[[Callable[[Material], Answer]], Reading]":
+    """A decorator: the function as a `Reading`."""
+    return lambda compute: Reading(key, quantity, compute, erratum)
+
+
+def told(number: Estimate) -> str:
+    """A number in words, with a real minus sign."""
+    return str(number).replace("-", "−")
+
+
+def _spelt(number: Estimate) -> dict[str, float | None]:
+    return {"value": number.value, "se": None if number.exact else number.se}
+
+
+def _estimate(number: float | Estimate) -> Estimate:
+    return number if isinstance(number, Estimate) else Estimate(float(number))
+
+
+def answer(
+    published: float | Estimate,
+    corrected: float | Estimate,
+    note: str = "",
+    *,
+    difference: Estimate | None = None,
+    **others: float | Estimate,
+) -> Answer:
+    """An `Answer` of plain numbers; names of `others` are spelt with _ for a space."""
+    named = {name.replace("_", " "): _estimate(one) for name, one in others.items()}
+    return Answer(_estimate(published), _estimate(corrected), note, named, difference)
+
+
+class Material:
+    """What readings are computed from, made once: see the methods.
+
+    `results` is a folder of results (measurements are in its herasimchyk2026/cells), `configs` one of the authors'
+    rollout files, `threads` the cores for simulations.
+    """
+
+    exact = staticmethod(functools.cache(exact_scores))
+    """Expected scores of two or three tokens, integrated."""
+    excess = staticmethod(functools.cache(recency_excess))
+    """The recency probability of three tokens less one half, integrated."""
+
+    def __init__(
+        self,
+        results: Path | None = None,
+        configs: Path | None = None,
+        threads: int | None = None,
+    ):
+        self.results, self._configs, self._threads = results, configs, threads
+        self._kept: dict[Any, Any] = {}
+
+    @property
+    def configs(self) -> Path:
+        """The folder of the authors' rollout files. Raises `UnavailableError` without one."""
+        if self._configs is None:
+            raise UnavailableError(
+                "needs the authors' rollout files; clone github.com/ml-uhh/position-bias and give "
+                "config/rollout/alibi as configs"
+            )
+        return self._configs
+
+    def simulated(self, model: RecencyModel, samples: int = 200_000) -> "RecencyResult":
+        """So many samples of a model of Kim et al. 2026."""
+        from posbias.simulation import simulate_recency
+
+        return self._once((model, samples), lambda: simulate_recency(model, samples, threads=self._threads))
+
+    def measured(
+        self, model: str = BUNDLED, *, scramble: bool = False, needs: Iterable[str] = ()
+    ) -> "xr.Dataset":
+        """A measurement on the bundled text with these variables: the largest that the results hold.
+
+        The bundled model is measured on 8 prompts of 64 tokens where they hold none. Raises `UnavailableError` for
+        another model, `MissingPackageError` without torch.
+        """
+        held = self._once(("held", model, scramble), lambda: self._held(model, scramble))
+        for measurement in held:
+            if all(name in measurement for name in needs):
+                return measurement
+        if model != BUNDLED:
+            raise UnavailableError(
+                f"needs a measurement of {model}; `posbias paper herasimchyk2026 all --models {model}` makes one"
+            )
+        return self._once(("measured", scramble), lambda: _measure(scramble))
+
+    def _held(self, model: str, scramble: bool) -> "list[xr.Dataset]":
+        """Measurements of the model in the results, the one of most prompts first."""
+        from posbias.profiles.measurements import load_measurement
+
+        measurements = []
+        if self.results is not None:
+            name = f"{model}-bundled{'-scrambled' if scramble else ''}-{LONG}x*.nc"
+            for path in sorted((self.results / "herasimchyk2026" / "cells").glob(name)):
+                try:
+                    measurements.append(load_measurement(path))
+                except InputFileError as error:
+                    log.warning("%s; not used", error)
+        return sorted(measurements, key=lambda measurement: -measurement.sizes["prompt"])
+
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
+
+
+def _measure(scramble: bool) -> "xr.Dataset":
+    from posbias.measurement import measure
+
+    log.info("measuring %s on %d prompts of %d tokens …", BUNDLED, PROMPTS, TOKENS)
+    return measure(BUNDLED, tokens=TOKENS, prompts=PROMPTS, scramble=scramble, dense_logits=True)

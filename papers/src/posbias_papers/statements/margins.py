@@ -1,0 +1,163 @@
+"""How a bound becomes a margin, and the rollouts that bounds are about.
+
+`room` and `below` are what is left between value and bound, relative to the larger of the two or to the bound;
+`compared_in` hears which value and bound came closest, or crossed, and in which matrix.
+Weights far from the diagonal under- and overflow, and so do their bounds: there both are kept as logarithms, as is
+the product of the layers.
+"""
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.special import logsumexp
+
+from posbias.profiles import stochastic_order
+from posbias.theory.rollout.kernel import push
+
+Matrix = Float[np.ndarray, "query key"]
+Stack = Float[np.ndarray, "layer query key"]
+Bounds = Callable[[Any, int], tuple[Any, Any]]
+"""From distances and a depth to ln of the lower and the upper bound there."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The comparison of least `slack` in an instance: the true `value`, the `bound` as claimed, their `matrix`."""
+
+    slack: float
+    value: float
+    bound: float
+    matrix: Matrix | None = None
+
+
+_HEARD: ContextVar[list[Compared] | None] = ContextVar("compared", default=None)
+
+
+def compared_in(slack: Callable[[Any], float], instance: Any) -> Compared | None:
+    """The comparison on which the slack of an instance rests; None for one that compares no two numbers."""
+    heard: list[Compared] = []
+    token = _HEARD.set(heard)
+    try:
+        slack(instance)
+    finally:
+        _HEARD.reset(token)
+    return min(heard, key=lambda one: one.slack, default=None)
+
+
+def least(slack: Any, value: Any, bound: Any, matrix: Any = None, log: bool = False) -> float:
+    """The least slack (1 of none), of which `compared_in` hears; of several matrices that of its first index.
+
+    `log`: value, bound and matrix are logarithms.
+    """
+    slack, heard = np.asarray(slack, dtype=float), _HEARD.get()
+    if heard is not None and slack.size:
+        at = np.unravel_index(slack.argmin(), slack.shape)
+        pair = [np.broadcast_to(one, slack.shape)[at] for one in (value, bound)]
+        held = matrix if matrix is None or np.ndim(matrix) < 3 else matrix[at[0]]
+        with np.errstate(over="ignore"):
+            value, bound = map(float, np.exp(pair) if log else pair)
+            held = np.exp(held) if log and held is not None else held
+        heard.append(Compared(float(slack[at]), value, bound, held))
+    return float(slack.min()) if slack.size else 1.0
+
+
+def room(value: Any, bound: Any, matrix: Any = None, lower: bool = False) -> float:
+    """The least of bound − value, in units of the larger of the two in size; 0 where both are.
+
+    `lower`: `value` is what is claimed, a lower bound of the second.
+    """
+    value, bound = np.broadcast_arrays(np.asarray(value, dtype=float), np.asarray(bound, dtype=float))
+    larger = np.maximum(np.abs(value), np.abs(bound))
+    slack = np.divide(bound - value, larger, out=np.zeros(larger.shape), where=larger > 0)
+    return least(slack, *((bound, value) if lower else (value, bound)), matrix)
+
+
+def below(value: Any, log_bound: Any, matrix: Any = None) -> float:
+    """Relative slack of value ≤ bound, the least over all."""
+    with np.errstate(divide="ignore"):
+        return log_below(np.log(value), log_bound, None if matrix is None else np.log(matrix))
+
+
+def log_below(log_value: Any, log_bound: Any, matrix: Any = None, lower: bool = False) -> float:
+    """The same for the logarithm of the value."""
+    slack = -np.expm1(np.asarray(log_value) - np.asarray(log_bound))
+    pair = (log_bound, log_value) if lower else (log_value, log_bound)
+    return min(least(slack, *pair, matrix, log=True), 1.0) + 0.0
+
+
+def dominance(later: Float[np.ndarray, "key"], earlier: Float[np.ndarray, "key"]) -> float:
+    """The margin of `posbias.profiles.stochastic_order.dominance`; value and bound are masses of a prefix."""
+    slack = float(stochastic_order.dominance(later, earlier))
+    cutoff = int(np.argmax(np.cumsum(later - earlier)[:-1])) + 1 if len(later) > 1 else 1
+    return least(slack, later[:cutoff].sum(), earlier[:cutoff].sum(), np.stack([later, earlier]))
+
+
+def inside(bounds: Bounds, log_values: Stack, layers: bool = False) -> float:
+    """Least slack of ln weights between both bounds: of single `layers`, or of the rollout at each depth."""
+    distance, slack = distances(log_values.shape[-1]), 1.0
+    lower = distance >= 0
+    for before, values in enumerate(log_values):
+        low, high = bounds(distance[lower], 1 if layers else before + 1)
+        slack = min(slack, log_below(low, values[lower], values, lower=True))
+        slack = min(slack, log_below(values[lower], high, values))
+    return slack
+
+
+def distances(tokens: int) -> Int[np.ndarray, "query key"]:
+    """Query minus key."""
+    return np.subtract.outer(np.arange(tokens), np.arange(tokens))
+
+
+def log_softmax(logits: Float[np.ndarray, "*layer query key"], allowed: Any) -> Any:
+    """ln of the softmax of each row over allowed keys, −inf elsewhere."""
+    masked = np.where(allowed, logits, -np.inf)
+    return masked - np.asarray(logsumexp(masked, axis=-1, keepdims=True))
+
+
+def log_rollouts(log_kernels: Stack) -> Stack:
+    """ln P⁽ᵗ⁾ for every t: the product of the layers, each sum taken over logarithms."""
+    product, products = log_kernels[0], [log_kernels[0]]
+    for log_kernel in log_kernels[1:]:
+        product = np.logaddexp.reduce(log_kernel[:, :, None] + product[None], axis=1)
+        products.append(product)
+    return np.stack(products)
+
+
+def rollouts(kernels: Stack, mixing: Float[np.ndarray, "layer"] | None = None) -> Stack:
+    """P⁽ᵗ⁾ for every t, bottom layer first; with λ of each layer, or attention alone."""
+    product, products = np.eye(kernels.shape[-1]), []
+    for layer, kernel in enumerate(kernels):
+        mixed = kernel @ product
+        product = mixed if mixing is None else (1 - mixing[layer]) * product + mixing[layer] * mixed
+        products.append(product)
+    return np.stack(products)
+
+
+def operator_norm(matrices: Any) -> Any:
+    """The largest singular value of each matrix."""
+    return np.linalg.norm(np.asarray(matrices, dtype=float), 2, axis=(-2, -1))
+
+
+def largest_product(matrices: Float[np.ndarray, "layer *head out in"]) -> float:
+    """The largest norm of W_1⋯W_t over all depths t, and over heads: C_V of Assumption 5.2."""
+    product, largest = np.eye(matrices.shape[-1]), 0.0
+    for matrix in matrices:
+        product = product @ matrix
+        largest = max(largest, float(operator_norm(product).max()))
+    return largest
+
+
+def suffixes(products: Stack) -> Float[np.ndarray, "layer key"]:
+    """The most that any query has at a position and after it."""
+    return np.flip(np.cumsum(np.flip(products, -1), axis=-1), -1).max(axis=1)
+
+
+def rollout_row(kernels: Any, mixing: Any, query: int = -1) -> Float[np.ndarray, "key"]:
+    """Row `query` of the rollout of kernels (layer × query × key, bottom first) with λ of each layer."""
+    kernels = np.asarray(kernels, dtype=float)
+    row = np.eye(kernels.shape[-1])[query]
+    return push(row, kernels[::-1], np.asarray(mixing, dtype=float)[::-1])

@@ -1,0 +1,67 @@
+"""`kind = "verify"` of a study: a numbered statement tried."""
+
+import math
+from typing import TYPE_CHECKING, Literal
+
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError, nearest
+from posbias.core.events import OnEvent
+from posbias.core.spec import Count, tag, value
+from posbias.study.quantities import SINGLE, Lengths, Quantities, quantity
+from posbias.study.verbs import Found
+
+if TYPE_CHECKING:
+    from posbias_papers.statements import Trial
+
+
+@value
+class Verify:
+    """Try a numbered statement of the papers on so many random and adversarial instances.
+
+    `statement` is a key of `posbias verify`, such as wu-4.1. The least slack is exact for the instances drawn; the
+    seed draws them. Raises `InvalidValueError` for an unknown statement.
+    """
+
+    statement: str
+    instances: Count = 200
+    kind: Literal["verify"] = tag(default="verify")
+
+    main = ("holds", "slack", "amended_holds", "amended_slack")
+    packages = ("scipy",)
+    draws = True
+
+    def __post_init__(self):
+        from posbias_papers.statements import STATEMENTS
+
+        keys = [one.key for one in STATEMENTS]
+        if self.statement not in keys:
+            raise InvalidValueError(
+                f"statement: {shortened(self.statement)} given, a key of `posbias verify` needed"
+                f"{nearest(self.statement, keys)}"
+            )
+
+    @property
+    def lengths(self) -> Lengths:
+        """Slack and survival of the statement as printed and, where it is amended, as amended."""
+        return dict.fromkeys(("slack", "holds", "instances", "amended_slack", "amended_holds"), SINGLE)
+
+    def perform(self, seed: int, cores: int, on_event: OnEvent) -> Found:
+        """The least slack of a statement over the instances drawn, as printed and as amended."""
+        from posbias_papers.statements import STATEMENTS, select
+        from posbias_papers.statements import verify as try_all
+
+        (finding,) = try_all(select(STATEMENTS, [self.statement]), instances=self.instances, seed=seed)
+        found = _tried(finding.as_printed) | {"instances": quantity(finding.as_printed.instances)}
+        amended = {f"amended_{name}": one for name, one in _tried(finding.corrected).items()}
+        about = {
+            "verdict": finding.verdict,
+            "statement": finding.statement.name,
+            "note": finding.statement.note,
+        }
+        return found | amended, about
+
+
+def _tried(trial: "Trial | None") -> Quantities:
+    if trial is None:
+        return {"slack": quantity(math.nan), "holds": quantity(math.nan)}
+    return {"slack": quantity(trial.slack), "holds": quantity(trial.survived)}

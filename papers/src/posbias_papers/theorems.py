@@ -1,0 +1,287 @@
+"""The numbered statements of the papers as claims: tried on instances, kept in OUT/statements, judged.
+
+A statement tried (`posbias_papers.statements.StatementCell`) serves whoever wants no more instances than it has. As a claim
+it is that the least slack of the printed reading is no less than rounding allows.
+"""
+
+import logging
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posbias.core.arguments import whole
+from posbias.core.errors import InputFileError
+from posbias.core.events import Event, OnEvent
+from posbias.core.execution import Engine, Failed, InProcess, Last, Processes, Result, Task
+from posbias.core.interruption import Pace
+from posbias.core.memory import cores
+from posbias.core.store import Store
+from posbias.core.store.header import Header
+from posbias.core.store.store import Stored
+from posbias.profiles.claims import Claim, Judged, judged, undecided
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.evidence import Above, Evidence, margin_text
+from posbias_papers.results import State
+from posbias_papers.study import Places, Study
+
+if TYPE_CHECKING:
+    from posbias_papers.statements import Finding, Statement, StatementCell, Trial
+
+log = logging.getLogger("posbias.papers")
+STATEMENTS = "statements"
+"""The study of a paper that is its numbered statements, and the folder of what trying them gave."""
+QUESTION = "Which of the printed statements survive random and adversarial instances, and what stands where "
+QUESTION += "one does not?"
+INSTANCES = 200
+"""Instances of a reading, unless told otherwise: about 20 seconds on two cores."""
+SCOPE = "whatever satisfies its hypotheses"
+"""What a numbered statement speaks of."""
+FEW = 8
+"""So many statements are tried sooner than worker processes have started."""
+
+
+class Statements(Study):
+    """The numbered statements of a paper as a study, whose cells, statements tried, lie in OUT/statements."""
+
+    @property
+    def shared_out(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def command(self) -> str:
+        """What tries them."""
+        return f"posbias paper claims --paper {self.paper}"
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """The folder of all papers' statements."""
+        return (f"{STATEMENTS}/",)
+
+    def file(self, folder: str | Path, at: Places | None = None) -> Path:
+        """That folder."""
+        return Path(folder) / STATEMENTS
+
+    def state(self, folder: str | Path, at: Places | None = None) -> State:
+        """As of `Study`: made when all statements of the paper have been tried."""
+        try:
+            tried = tried_already(Path(folder), self.paper)
+        except InputFileError as error:
+            return State(damaged=str(error))
+        if tried is None:
+            return State()
+        amount = min(stored.header.amount or 0 for stored in tried)
+        newest = max((stored.path for stored in tried), key=lambda path: path.stat().st_mtime)
+        return State.of(f"{amount:,} {self.unit}", newest, [row["verdict"] for row in _rows(tried)])
+
+    def _read_rows(self, path: Path) -> list[dict[str, Any]]:
+        tried = tried_already(path.parent, self.paper)
+        if tried is None:
+            raise InputFileError(f"{path}: not made")
+        return list(_rows(tried))
+
+
+def _stated(paper: str, title: str, count: int, quick: float, full: float) -> Statements:
+    """The statements of a paper in words, their number, and the minutes that trying them takes."""
+    efforts = {"quick": INSTANCES, "full": 1000}
+    minutes, counts = {"quick": quick, "full": full}, dict.fromkeys(efforts, count)
+    key = f"{paper}/{STATEMENTS}"
+    return Statements(key, title, QUESTION, (), (), efforts, "instances", minutes, counts=counts)
+
+
+STATED = {
+    study.paper: study
+    for study in (
+        _stated("wu2025", "Theorems 4.1 to 4.7 with their lemmas and proofs", 29, 0.1, 0.5),
+        _stated(
+            "herasimchyk2026",
+            "Propositions 4.2 to 4.5, Lemma 5.3, Theorem 5.4 with their proofs",
+            23,
+            0.1,
+            0.5,
+        ),
+        _stated("kim2026", "Theorem 1, Propositions 1 to 3, Equations 5, 19 and 42", 20, 1.2, 6),
+    )
+}
+"""The studies of numbered statements, by paper."""
+
+
+def statements_of(papers: Sequence[str] = ()) -> "list[Statement]":
+    """The numbered statements of some papers (none: all)."""
+    from posbias_papers.statements import STATEMENTS as ALL
+
+    return [statement for statement in ALL if not papers or statement.source in papers]
+
+
+def try_statements(
+    folder: Path,
+    papers: Sequence[str] = (),
+    *,
+    instances: int = INSTANCES,
+    seed: int = 0,
+    engine: Engine | None = None,
+    on_event: OnEvent | None = None,
+) -> "dict[str, Finding]":
+    """What trying the statements of some papers (none: all) gave, by key, those FOLDER has as they are.
+
+    What it has not is tried on `engine` (default: the cores here) and kept; one that cannot be tried is named to
+    the log and left out. `on_event` counts statements to do. Raises `InvalidValueError` for instances < 1,
+    `OutputFileError` when they cannot be kept.
+    """
+    whole("instances", instances, 1)
+    store, cells = Store(folder / STATEMENTS), _cells(papers, seed)
+    kept = {key: store.find(cell, at_least=instances) for key, cell in cells.items()}
+    missing = [key for key, stored in kept.items() if stored is None]
+    done, pace = 0, Pace()
+
+    def hear(number: int, news: Event | Last) -> None:
+        nonlocal done
+        key = missing[number]
+        if isinstance(news, Event):
+            return
+        if isinstance(news, Failed):
+            log.warning("%s could not be tried: %s", key, news.message)
+        elif isinstance(news, Result):
+            cell = cells[key]
+            finding = cell.from_content(Header(cell.kind, cell.schema), news.value)
+            kept[key] = store.save(cell, finding, amount=instances)
+        done += 1
+        if on_event:
+            on_event(Event(done, len(missing), "statement"))
+
+    call, options = "posbias_papers.theorems:try_one", {"instances": instances, "seed": seed}
+    tasks = [Task(call, {"key": key, **options}, key) for key in missing]
+    try:
+        (engine or _engine(len(tasks))).run(tasks, hear)
+    except KeyboardInterrupt:
+        held = sum(stored is not None for stored in kept.values())
+        said = f"{held} of {len(kept)} statements are kept in {store.folder}"
+        raise KeyboardInterrupt(pace.goes_on(said, done, len(missing) - done)) from None
+    return {key: stored.result for key, stored in kept.items() if stored is not None}
+
+
+def try_one(key: str, instances: int, seed: int = 0, on_event: OnEvent | None = None) -> dict[str, Any]:
+    """Try one statement, as a task of an engine: the content of its cell. Raises as `posbias_papers.statements.verify`."""
+    from posbias_papers.statements import StatementCell, select, verify
+
+    (statement,) = select(statements_of(), [key])
+    (finding,) = verify([statement], instances=instances, seed=seed)
+    return StatementCell(statement, seed).to_content(finding)
+
+
+def tried_already(folder: Path, paper: str, instances: int | None = None) -> list[Stored] | None:
+    """The statements of a paper as `folder` has them, tried on so many instances; None unless it has all."""
+    store = Store(folder / STATEMENTS)
+    cells = _cells([paper], 0).values() if store.folder.is_dir() else ()
+    stored = [store.find(cell, at_least=instances, look_only=True) for cell in cells]
+    return [one for one in stored if one] if stored and all(stored) else None
+
+
+def _rows(tried: Sequence[Stored]) -> Iterator[dict[str, Any]]:
+    """A row of plain values for each statement tried."""
+    for stored in tried:
+        finding: Finding = stored.result
+        row = {"key": finding.statement.key, "paper": finding.statement.source, "asked": stored.header.amount}
+        row |= {"verdict": finding.verdict}
+        for name, trial in (("published", finding.as_printed), ("amended", finding.corrected)):
+            for quantity in ("instances", "slack", "survived"):
+                row[f"{name}.{quantity}"] = None if trial is None else getattr(trial, quantity)
+        yield row
+
+
+def judge_statements(papers: Sequence[str], tried: "Mapping[str, Finding]") -> Iterator[Judged]:
+    """The statements of some papers judged; one that was not tried is undecided.
+
+    A statement holds as printed if its least slack is no less than minus its tolerance. One that `asserts` more
+    than constants (that there are some) holds if any reading's survive, and its printed ones are judged beside it.
+    """
+    for statement in statements_of(papers):
+        study, finding = f"{statement.source}/{STATEMENTS}", tried.get(statement.key)
+        for claim in claims_of_statement(statement):
+            more: dict[str, Any] = {"statement": statement.key}
+            if finding is None:
+                why = f"could not be tried; `posbias verify {statement.key}` says why"
+                yield undecided(claim, why, study, more)
+                continue
+            exists = bool(statement.asserts) and claim.strength == "theorem"
+            standing = finding.corrected if exists and finding.corrected else finding.as_printed
+            verdict = judged(
+                claim, [Evidence("least margin", Estimate(max(standing.slack, -sys.float_info.max)))]
+            )
+            more |= {"instances": standing.instances, "effort": _effort(standing)}
+            if not exists and not standing.survived:
+                amended = statement.corrected if finding.corrected_verdict == "holds" else None
+                more["stands"] = amended.claim if amended else ""
+            why = _why(finding)
+            if exists:
+                why = f"it stands: {_survived(standing)} ({_constants(statement)})"
+                if not standing.survived:
+                    why = (
+                        f"the constants tried do not bear it out ({margin_text(standing.slack)}); others may"
+                    )
+                    verdict = replace(verdict, verdict="undecided", seen=None)
+            # exact for the instances drawn; what no instance came near has an error that nobody knows
+            estimate = Estimate(standing.slack, math.nan)
+            yield replace(verdict, evidence=(), estimate=estimate, why=why, study=study, more=more)
+
+
+def claims_of_statement(statement: "Statement") -> Iterator[Claim]:
+    """What is claimed by a statement: what it asserts, and what is printed of its proof; or one for both."""
+    printed, key = statement.as_printed, f"{statement.source}/{slug(statement.name)}"
+    test = Above(math.nextafter(-printed.tolerance, -math.inf), least=0.0)
+    told = dict(statement.about)
+    of_proof = {"strength": "constant"} | told.pop("proof", {})
+    about: dict[str, Any] = {"strength": "theorem", "scope": SCOPE, "effort": "a proof"} | told
+    if not statement.asserts:
+        yield Claim(key, statement.name, f"{statement.name}: {printed.claim}", test=test, **about)
+        return
+    corrected = statement.corrected or printed
+    bound = Above(math.nextafter(-corrected.tolerance, -math.inf), least=0.0)
+    yield Claim(key, statement.name, f"{statement.name}: {statement.asserts}", test=bound, **about)
+    words = f"{statement.name}, as its proof has it: {printed.claim}"
+    yield Claim(f"{key}-proof", f"{statement.name}, proof", words, test=test, **about | of_proof)
+
+
+def slug(name: str) -> str:
+    """'Theorem 4.5, critical distance' as 'theorem-4.5-critical-distance'."""
+    words = name.lower().replace("§", "section ")
+    return "-".join("".join(sign if sign.isalnum() or sign == "." else " " for sign in words).split())
+
+
+def _cells(papers: Sequence[str], seed: int) -> "dict[str, StatementCell]":
+    from posbias_papers.statements import StatementCell
+
+    return {statement.key: StatementCell(statement, seed) for statement in statements_of(papers)}
+
+
+def _engine(tasks: int) -> Engine:
+    """The cores here, unless a process each costs more than it saves."""
+    return Processes(min(cores(), tasks)) if cores() > 1 and tasks > FEW else InProcess()
+
+
+def _why(finding: "Finding") -> str:
+    statement, printed, corrected = finding.statement, finding.as_printed, finding.corrected
+    if printed.survived:
+        return f"{_survived(printed)}. {statement.note.removeprefix('Holds.').strip()}".strip()
+    why = f"counterexample found, {margin_text(printed.slack)}"
+    if (found := finding.compared) is not None:
+        why += f": true value {found.value:.4g}, printed bound {found.bound:.4g}"
+    why += f". {statement.note}"
+    if statement.corrected is not None and corrected is not None and corrected.survived:
+        why += f" What stands: {statement.corrected.claim} ({_survived(corrected)})."
+    return why
+
+
+def _effort(trial: "Trial") -> str:
+    return f"{trial.instances:,} instances" if trial.survived else "a counterexample"
+
+
+def _constants(statement: "Statement") -> str:
+    return (statement.corrected or statement.as_printed).claim
+
+
+def _survived(trial: "Trial") -> str:
+    return f"no counterexample in {trial.instances:,} random and adversarial instances, {margin_text(trial.slack)}"

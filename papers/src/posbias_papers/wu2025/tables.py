@@ -1,0 +1,126 @@
+"""The numbers behind the figures: every cell's gaps with loss and in-context accuracy, as rows and as a page."""
+
+import math
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from posbias.profiles.estimate import Estimate
+from posbias.profiles.evidence import signed_text
+from posbias.reports.pages import Table
+from posbias_papers.results import Basis
+from posbias_papers.study import Results
+from posbias_papers.wu2025.outcomes import LEARNT, PAIRS, Gaps
+from posbias_papers.wu2025.settings import Setting
+
+if TYPE_CHECKING:
+    from posbias.training.kernels import Agreement
+
+HEAD = ("setting", *(pair.replace("-", "–") for pair in PAIRS), "accuracy", "loss", "learnt")
+"""What the columns of a table of gaps are."""
+_GAPS = (
+    "Means over the networks that have learnt to retrieve from their context (in-context accuracy of at least "
+    f"{LEARNT}) with their standard error; accuracy and loss, on new classes, are means over all"
+)
+_PREDICTED = (
+    "Do the gaps follow a rollout? Predicted gap of the labels' masses on informative sequences, over the "
+    "networks that have learnt, and whether the measured sign agrees where both are told from zero; the size is "
+    "not predicted. "
+)
+
+
+def note(results: Results) -> str:
+    """In a line, what was trained and how it was tested, and how many cells are recorded results if any is."""
+    trained = [(setting.depth, outcome.trained.experiment) for setting, outcome in results.items()]
+    spent = sorted({(depth, experiment.iterations) for depth, experiment in trained})
+    steps = sorted({f"{count:,}" for _, count in spent})
+    if len(steps) > 1:
+        steps = [f"{count:,} (depth {depth})" for depth, count in spent]
+    words = f"{len(trained[0][1].seeds)} networks per cell, {', '.join(steps)} iterations"
+    words += f", {min(outcome.sequences for outcome in results.values()):,} test sequences"
+    middle = trained[0][1].task.middle
+    words += f", middle item {middle} (from 0)" if middle is not None else ""
+    recorded = sum(outcome.recorded for outcome in results.values())
+    return f"{words}; {recorded} of {len(results)} cells are recorded results" if recorded else words
+
+
+def data(results: Results) -> dict[str, Any]:
+    """The gaps of every cell, what is predicted of them, and what went into it, for JSON."""
+    predicted = {
+        str(setting): {profile: agreement.as_dict() for profile, agreement in outcome.agreements.items()}
+        for setting, outcome in results.items()
+    }
+    rows = (_records(setting, outcome.gaps) for setting, outcome in results.items())
+    return {"cells": [*chain.from_iterable(rows)], "predicted": predicted, "rests_on": vars(basis(results))}
+
+
+def basis(results: Results) -> Basis:
+    """What the results rest on: what every cell has at least."""
+    outcomes = results.values()
+    return Basis(
+        min(outcome.trained.experiment.iterations for outcome in outcomes),
+        min(len(outcome.trained.experiment.seeds) for outcome in outcomes),
+        min(outcome.sequences for outcome in outcomes),
+        len(results),
+        sum(outcome.recorded for outcome in outcomes),
+    )
+
+
+def tables(results: Results) -> Iterator[Table]:
+    """The gaps, and what rollouts predict of them, each with its verdict."""
+    yield Table(_GAPS, HEAD, [_row(setting, outcome.gaps) for setting, outcome in results.items()])
+    by_profile: dict[str, list[tuple[Setting, Agreement]]] = {}
+    for setting, outcome in results.items():
+        for agreement in outcome.agreements.values():
+            by_profile.setdefault(agreement.label, []).append((setting, agreement))
+    opening = _PREDICTED
+    for profile, cells in by_profile.items():
+        signs = [sign for _, agreement in cells for sign in agreement.signs.values()]
+        right, wrong = signs.count("holds"), signs.count("fails")
+        decided = f"{right} of {right + wrong} decided signs right, {signs.count('undecided')} undecided"
+        rows = [
+            [str(setting), *(_predicted(agreement, pair) for pair in PAIRS), agreement.order]
+            for setting, agreement in cells
+        ]
+        yield Table(f"{opening}**{profile}**: {decided}", [*HEAD[: len(PAIRS) + 1], "order"], rows)
+        opening = ""
+
+
+def _records(setting: Setting, gaps: Gaps) -> Iterator[dict[str, Any]]:
+    """A cell's gaps, one row for each pair, for JSON: of the networks that have learnt, and of every one."""
+    for pair in PAIRS:
+        learnt = gaps.of(pair)
+        estimate = Estimate.of(learnt) if learnt.size else None
+        yield {
+            "setting": str(setting),
+            "pair": pair,
+            "learnt": int(learnt.size),
+            "members": int(gaps.loss.size),
+            "gap": estimate and {"value": estimate.value, "se": estimate.se},
+            "every_gap": gaps.gaps[pair],
+            "every_informative_gap": gaps.informative[pair],
+            "in_context_accuracy": gaps.accuracy,
+            "loss": gaps.loss,
+        }
+
+
+def _row(setting: Setting, gaps: Gaps) -> list[str]:
+    """A cell in words, under `HEAD`."""
+    shown = [_signed(gaps.of(pair)) for pair in PAIRS]
+    means = [f"{mean:.2f}" for mean in gaps.means]
+    return [str(setting), *shown, *means, f"{gaps.learnt.sum()} of {gaps.learnt.size}"]
+
+
+def _predicted(agreement: "Agreement", pair: str) -> str:
+    """'+0.120 holds', or a dash where no network has learnt."""
+    value = agreement.predicted[pair].value
+    return "–" if math.isnan(value) else f"{signed_text(value)} {agreement.signs[pair]}"
+
+
+def _signed(values: np.ndarray) -> str:
+    if not values.size:
+        return "–"
+    estimate = Estimate.of(values)
+    return signed_text(estimate.value) + (f" ± {estimate.se:.3f}" if values.size > 1 else "")

@@ -1,0 +1,307 @@
+"""How well two profiles agree, never without the scale to read it on.
+
+Beside the scores of `posbias.profiles.agreement` always stand what two ignorant profiles reach (uniform; 1/(distance + 1))
+and what noise in the reference allows (`posbias.comparison.reliability`). Errors, and which of two predictions is better, are
+of `posbias.comparison.paired_scores`. Predictions made from statistics of the reference's own prompts are also judged held
+out: fitted on one half of the prompts, scored on the other, both ways.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations, product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from posbias.comparison.held_out import Fold
+from posbias.comparison.paired_scores import (
+    Difference,
+    Judge,
+    Scored,
+    differences_of,
+    mean_agreement,
+    up_to_query,
+)
+from posbias.comparison.reliability import Reliability, paired_ceiling, reliability
+from posbias.core.arguments import whole
+from posbias.core.errors import InvalidValueError
+from posbias.profiles.agreement import SCORES, Agreement, Score, same_prompts
+from posbias.profiles.profile import Profile, harmonic, uniform
+from posbias.retrieval.factor import CurveDifference, profile_difference
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["Agreement", "Comparison", "Difference", "HeldOut", "Score", "compare", "compare_all"]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Scores of predictions fitted on one half of the prompts and judged on the other, mean of both ways.
+
+    A half is a noisier judge than the whole: the noise ceiling of these scores is `Reliability.noiseless_half`.
+    Intervals resample the prompts that judge, with each fitted prediction held fixed.
+    """
+
+    agreements: dict[str, Agreement]
+    baselines: dict[str, Agreement]
+    differences: tuple[Difference, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name, ready for JSON."""
+        return {
+            "agreements": {name: one.as_dict() for name, one in self.agreements.items()},
+            "baselines": {name: one.as_dict() for name, one in self.baselines.items()},
+            "differences": [one.as_dict() for one in self.differences],
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """Agreement of one or more profiles with a reference, beside its baselines and what its noise allows.
+
+    `baselines` holds "uniform" (its Spearman is undefined: every rank is tied) and "recency_only" (mass as
+    1/(distance + 1)). `reliability` is None with fewer than four prompts; `differences` are those of every
+    pair of profiles, `leads` those of every profile minus every baseline; `held_out` is None where no
+    predictions from halves of the prompts were given. `reference` and `profiles` are the curves as they were
+    compared: over positions up to the query or, where lengths differed and it was asked for, over `shares`
+    parts of the context. `between`: what two curves of rates with trials (retrieval by place) differ in, of which
+    ranks say little. `same_prompts`: the noise ceiling of two measurements of the same prompts (`paired_ceiling`).
+    """
+
+    agreements: dict[str, Agreement]
+    baselines: dict[str, Agreement]
+    reliability: Reliability | None
+    differences: tuple[Difference, ...] = ()
+    held_out: HeldOut | None = None
+    shares: int | None = None
+    profiles: Mapping[str, Profile] = field(default_factory=dict, compare=False)
+    reference: Profile = field(default_factory=lambda: uniform(1), compare=False)
+    leads: tuple[Difference, ...] = ()
+    between: CurveDifference | None = None
+    same_prompts: Agreement | None = None
+
+    @property
+    def prompts(self) -> int | None:
+        """How many prompts the intervals are over; None where the reference has none."""
+        return None if self.reference.samples is None else len(self.reference.samples)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything by name, ready for JSON."""
+        return (
+            {
+                "prompts": self.prompts,
+                "agreements": {name: one.as_dict() for name, one in self.agreements.items()},
+                "baselines": {name: one.as_dict() for name, one in self.baselines.items()},
+                "reliability": None if self.reliability is None else self.reliability.as_dict(),
+                "differences": [one.as_dict() for one in self.differences],
+                "leads": [one.as_dict() for one in self.leads],
+                "held_out": None if self.held_out is None else self.held_out.as_dict(),
+            }
+            | ({} if self.shares is None else {"shares": self.shares})
+            | self._between()
+        )
+
+    def _between(self) -> dict[str, Any]:
+        found = {"between": self.between, "same_prompts": self.same_prompts}
+        return {name: one.as_dict() for name, one in found.items() if one is not None}
+
+    def sentences(self) -> dict[str, str]:
+        """For each profile whether it is better than an even spread and than 1/(distance + 1), and by which score.
+
+        Of two curves of rates with trials, what they differ in instead.
+        """
+        if self.between is not None:
+            return {name: "; ".join(self.between.sentences()) for name in self.agreements}
+        told: dict[str, list[str]] = {name: [] for name in self.agreements}
+        for lead in self.leads:
+            other = {"uniform": "an even spread", "recency_only": "1/(distance + 1)"}[lead.less]
+            for side, words in (
+                ("better", "better than"),
+                ("worse", "worse than"),
+                ("open", "not told apart from"),
+            ):
+                by = [name.capitalize() for name, found in lead.sides.items() if found == side]
+                by = [name for name in by if "_" not in name]
+                if by:
+                    told[lead.more].append(f"{words} {other} by {' and '.join(by)}")
+        return {name: "; ".join(parts) for name, parts in told.items() if parts}
+
+    def to_dataframe(self) -> "pd.DataFrame":
+        """A row for each profile, baseline and bound of noise; columns `role` and each score with its interval.
+
+        An interval's ends are named SCORE_low and SCORE_high.
+        """
+        import pandas as pd
+
+        rows = []
+        for role, name, agreement in self._rows():
+            row: dict[str, Any] = {"name": name, "role": role}
+            for score in SCORES:
+                found: Score = getattr(agreement, score)
+                low, high = found.interval or (math.nan, math.nan)
+                row |= {score: found.value, f"{score}_low": low, f"{score}_high": high}
+            rows.append(row)
+        return pd.DataFrame(rows).set_index("name")
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the curves and their scores (a new figure without `ax`) and return the axes.
+
+        Raises `MissingPackageError` without matplotlib.
+        """
+        from posbias.reports.plots import draw_comparison, new_axes
+
+        return draw_comparison(new_axes() if ax is None else ax, self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a line of words and the picture of `plot`; without matplotlib the words."""
+        from posbias.reports.plots import notebook_html
+
+        head, *_ = repr(self).splitlines()
+        told = [f"{name}: {said}" for name, said in self.sentences().items()]
+        return notebook_html("; ".join([head, *told]), self.plot)
+
+    def __repr__(self) -> str:
+        """A line for what was compared, one for each of up to six profiles, and what else there is."""
+        where = f"{self.reference.tokens} positions"
+        if self.shares is not None:
+            where = f"{self.shares} shares of contexts of unlike length"
+        lines = [
+            f"Comparison with a reference{f' of {self.prompts} prompts' if self.prompts else ''} at {where}"
+        ]
+        rows = [(name, one) for role, name, one in self._rows() if role in ("profile", "baseline")]
+        kept = [*list(self.agreements.items())[:6], *rows[len(self.agreements) :]]
+        lines += [
+            f"{name}: Spearman {_said(one.spearman, 2)}, Wasserstein {_said(one.wasserstein, 3)}"
+            for name, one in kept
+        ]
+        if len(self.agreements) == 1:
+            lines += [f"{name}: {told}" for name, told in self.sentences().items()]
+        hidden = len(self.agreements) - 6
+        return "\n".join(lines) + (f" (and {hidden} more profiles)" if hidden > 0 else "")
+
+    def _rows(self) -> Iterator[tuple[str, str, Agreement]]:
+        """Role, name and scores of everything compared."""
+        for name, one in self.agreements.items():
+            yield "profile", name, one
+        for name, one in self.baselines.items():
+            yield "baseline", name, one
+        if self.reliability is not None:
+            for name in self.reliability.__dataclass_fields__:
+                yield "noise", name, getattr(self.reliability, name)
+        if self.held_out is not None:
+            for name, one in self.held_out.agreements.items():
+                yield "held out", name, one
+
+
+def _said(score: Score, digits: int) -> str:
+    """A score in digits; a dash where it is undefined."""
+    return "–" if math.isnan(score.value) else f"{score.value:.{digits}f}"
+
+
+def compare(p: Profile, q: Profile, *, by_share: bool = False, seed: int = 0) -> Comparison:
+    """Compare `p` with the reference `q`; the result's only agreement is called "p".
+
+    Profiles that are no mass (`Profile.kind`) are compared by rank; Wasserstein is NaN then. Two rates with trials
+    (retrieval by place) have the differences between their curves too (`Comparison.between`). Where `q` has
+    prompts, they are resampled (1,000 times, from `seed`) with `p` held fixed, and parted in groups to see how
+    noisy they are; where `p` measured the same prompts, both are resampled together, and the noise ceiling is that
+    of their differences (`Comparison.same_prompts`). Positions after the query are left out. With `by_share`,
+    profiles of unlike length are compared by share of the context: each is brought to as many equal shares as the
+    shortest has positions (`Profile.by_share`), and the result says so (`shares`). Raises `InvalidValueError` if
+    the profiles differ in length or query without it, or have fewer than three positions (masses; others two).
+    """
+    found = compare_all({"p": p}, q, by_share=by_share, seed=seed)
+    pair = found.profiles["p"], found.reference
+    ceiling = paired_ceiling(*pair, seed) if found.reliability and same_prompts(*pair) else None
+    return replace(found, between=profile_difference(p, q), same_prompts=ceiling)
+
+
+def compare_all(
+    predictions: Mapping[str, Profile],
+    measured: Profile,
+    *,
+    held_out: Sequence[Fold] = (),
+    by_share: bool = False,
+    seed: int = 0,
+) -> Comparison:
+    """Compare each prediction with the reference `measured`, as `compare` does, and with each other.
+
+    `held_out` are predictions from a part of the prompts, to be judged on the rest (`posbias.comparison.held_out.folds`).
+    """
+    shares = None
+    if by_share:
+        predictions, measured, shares = _by_share(predictions, measured)
+        if shares is not None and held_out:
+            raise InvalidValueError(
+                "by_share: given with held_out predictions; profiles of one length needed"
+            )
+    _check(predictions, measured)
+    measured = up_to_query(measured, "q")
+    least = 3 if measured.kind == "mass" else 2
+    if measured.tokens < least:
+        raise InvalidValueError(f"q: expected at least {least} positions to compare, got {measured.tokens}")
+    whole("seed", seed, 0)
+    judge = Judge.of(measured, seed)
+    found = {name: [judge.score(one, name)] for name, one in predictions.items()}
+    baselines = {name: [judge.score(one, name)] for name, one in _baselines(measured.tokens).items()}
+    return Comparison(
+        {name: mean_agreement(one) for name, one in found.items()},
+        {name: mean_agreement(one) for name, one in baselines.items()},
+        reliability(measured, seed),
+        differences_of(found, combinations(found, 2)),
+        _held_out(held_out, measured, seed) if held_out else None,
+        shares,
+        {name: up_to_query(one, name) for name, one in predictions.items()},
+        measured,
+        differences_of(found, product(found, baselines), baselines),
+    )
+
+
+def _baselines(tokens: int) -> dict[str, Profile]:
+    return {"uniform": uniform(tokens), "recency_only": harmonic(tokens)}
+
+
+def _by_share(
+    predictions: Mapping[str, Profile], measured: Profile
+) -> tuple[Mapping[str, Profile], Profile, int | None]:
+    """All profiles at the shares of the shortest, and how many; as they are, and None, where lengths are equal."""
+    seen = {name: up_to_query(one, name) for name, one in predictions.items()}
+    measured = up_to_query(measured, "q")
+    lengths = {one.tokens for one in (*seen.values(), measured)}
+    if len(lengths) == 1:
+        return seen, measured, None
+    shares = min(lengths)
+    return {name: one.by_share(shares) for name, one in seen.items()}, measured.by_share(shares), shares
+
+
+def _check(predictions: Mapping[str, Profile], measured: Profile) -> None:
+    for name, profile in predictions.items():
+        if profile.tokens != measured.tokens:
+            raise InvalidValueError(
+                f"{name}: {profile.tokens} positions given, {measured.tokens} needed, as in the reference; "
+                "by_share=True (--by-share) compares by share of the context"
+            )
+        if profile.query != measured.query:
+            raise InvalidValueError(
+                f"{name}: influence on position {profile.query} given, on {measured.query} needed, as in the "
+                "reference"
+            )
+
+
+def _held_out(folds: Sequence[Fold], measured: Profile, seed: int) -> HeldOut:
+    """Each fold's predictions against the mean of the prompts it may be judged on; the mean over folds."""
+    if measured.samples is None:
+        raise InvalidValueError("q: no prompts given, some to judge held-out predictions on needed")
+    samples = np.asarray(measured.samples)
+    found: dict[str, list[Scored]] = {}
+    for number, fold in enumerate(folds):
+        judge = Judge.of(Profile.from_samples(samples[fold.judged]), seed, f"compare.held_out.{number}")
+        _check(fold.predictions, judge.profile)
+        for name, one in (dict(fold.predictions) | _baselines(measured.tokens)).items():
+            found.setdefault(name, []).append(judge.score(one, name))
+    baselines = {name: mean_agreement(found.pop(name)) for name in _baselines(measured.tokens)}
+    agreements = {name: mean_agreement(one) for name, one in found.items()}
+    return HeldOut(agreements, baselines, differences_of(found, combinations(found, 2)))

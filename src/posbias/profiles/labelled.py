@@ -1,0 +1,45 @@
+"""A measurement as labelled arrays: an xarray dataset that shows itself in a notebook with its influence curve."""
+
+import hashlib
+import json
+
+import xarray as xr
+
+from posbias.core.errors import PosbiasError
+from posbias.profiles.profile import Profile
+
+
+def influence_profile(measurement: xr.Dataset) -> Profile:
+    """The gradient influence of the last token, normalised, with its prompts as samples.
+
+    `attrs` have the names of model and text and, as "prompts", what is equal for measurements of the same prompts.
+    """
+    attrs = {"model": measurement.attrs.get("model", ""), "text": measurement.attrs.get("text", "")}
+    if (of := _prompts(measurement)) is not None:
+        attrs["prompts"] = of
+    return Profile.from_samples(measurement["influence"].values, measures="gradient", attrs=attrs)
+
+
+def _prompts(measurement: xr.Dataset) -> str | None:
+    """What names the prompts: their text, length and places in it; None where a file does not say."""
+    held = measurement.attrs
+    if not all(str(held.get(name, "")) for name in ("text_sha256", "starts", "tokens")):
+        return None
+    asked = json.loads(held.get("asked", "{}"))
+    told = [str(held.get(name, "")) for name in ("text_sha256", "starts", "tokens", "documents", "skipped")]
+    return hashlib.sha256("|".join([*told, str(asked.get("scramble", False))]).encode()).hexdigest()[:16]
+
+
+class Measurement(xr.Dataset):
+    """An xarray dataset, and nothing more but what a notebook shows of it."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        """A line of words and the curve with its 95 % band, over the table; the table alone without influence."""
+        table = super()._repr_html_()
+        try:
+            return f"{influence_profile(self)._repr_html_()}{table}"
+        except (KeyError, PosbiasError):
+            # a selection of it may have no influence, or that of no prompt
+            return table

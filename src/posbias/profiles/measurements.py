@@ -1,0 +1,131 @@
+"""Files of measurements and retrievals, at whatever path a person gives; `docs/measurement.md` describes them."""
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posbias.core.errors import DamagedError
+from posbias.core.store.header import Header, made_again_by
+from posbias.core.store.netcdf_files import NetCDFCodec
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+MEASUREMENT, RETRIEVAL, SCHEMA = "measurement", "retrieval", 2
+_CODECS = {
+    MEASUREMENT: NetCDFCodec(
+        compressed=(
+            "kernel",
+            "kernel_even",
+            "energy_kernel",
+            "energy_kernel_even",
+            "kernel_head",
+            "logits",
+            "content",
+        )
+    ),
+    RETRIEVAL: NetCDFCodec(),
+}
+"""Matrices of a measurement are kept as compressed float32; everything else stays float64."""
+_COMMANDS = {MEASUREMENT: "posbias measure", RETRIEVAL: "posbias retrieve"}
+_BY_POSITION = ("prompt", "position")
+_QUADRATIC, _BY_DISTANCE = ("layer", "query", "key"), ("layer", "head", "distance")
+_DIMENSIONS = {
+    MEASUREMENT: {
+        "influence": _BY_POSITION,
+        "mixing": ("prompt", "layer"),
+        "kernel": _QUADRATIC,
+        "energy_kernel": _QUADRATIC,
+        "positional_distance": _BY_DISTANCE,
+        "logits_distance": _BY_DISTANCE,
+        "logits_first_column": ("layer", "head", "position"),
+    },
+    RETRIEVAL: dict.fromkeys(
+        ("accuracy", "choice", "margin", "margin_mean", "control_margin", "control_margin_mean"), _BY_POSITION
+    )
+    | dict.fromkeys(("depth", "token", "tokens"), _BY_POSITION),
+}
+"""The dimensions of the variables that are read; a file may lack some of them, or have more variables."""
+_NEEDED = {MEASUREMENT: ("influence",), RETRIEVAL: tuple(_DIMENSIONS[RETRIEVAL])}
+_ALIKE = {MEASUREMENT: ("position", "query", "key", "distance"), RETRIEVAL: ("position",)}
+"""Dimensions that are as long as the text."""
+_JSON = ("asked", "job", "rope", "selfcheck", "skipped", "versions")
+"""Attributes that are JSON, where a file has them."""
+_DECIDES = ("checksum", "text_sha256", "attention", "dtype", "asked", "job")
+"""The attributes that, where a file has them, say what it was computed from."""
+
+
+def save_measurement(measurement: "xr.Dataset", path: str | os.PathLike[str]) -> Path:
+    """Write a measurement to a NetCDF file. Raises `OutputFileError` if that fails, leaving nothing behind."""
+    return _save(measurement, path, MEASUREMENT)
+
+
+def load_measurement(
+    path: str | os.PathLike[str], needs: tuple[str, ...] = (), *, sure: bool = True
+) -> "xr.Dataset":
+    """Read a measurement back, whole, into memory; `needs` are variables that it is to have beside `influence`.
+
+    Raises `InputFileError` when the file is missing, is not NetCDF, does not hold a measurement, lacks a variable
+    or is damaged; unless it is `sure` to be a measurement's, an error names all commands that may have written it.
+    """
+    read = _load(path, MEASUREMENT, needs, sure)  # which says what to install where xarray is absent
+    from posbias.profiles.labelled import Measurement
+
+    return Measurement(read.data_vars, read.coords, read.attrs)
+
+
+def save_retrieval(retrieval: "xr.Dataset", path: str | os.PathLike[str]) -> Path:
+    """Write a retrieval to a NetCDF file. Raises `OutputFileError`."""
+    return _save(retrieval, path, RETRIEVAL)
+
+
+def load_retrieval(path: str | os.PathLike[str]) -> "xr.Dataset":
+    """Read a retrieval back. Raises as `load_measurement`."""
+    return _load(path, RETRIEVAL)
+
+
+def _save(dataset: "xr.Dataset", path: str | os.PathLike[str], kind: str) -> Path:
+    attributes = dataset.attrs
+    specification: dict[str, Any] = {name: attributes[name] for name in _DECIDES if name in attributes}
+    for name in {"asked", "job"} & specification.keys():
+        specification[name] = json.loads(specification[name])
+    versions = json.loads(attributes.get("versions", "{}"))
+    _CODECS[kind].write(Path(path), Header(kind, SCHEMA, specification, versions=versions), dataset)
+    return Path(path)
+
+
+def _load(
+    path: str | os.PathLike[str], kind: str, needs: tuple[str, ...] = (), sure: bool = True
+) -> "xr.Dataset":
+    command = _COMMANDS[kind]
+    with made_again_by(*([command] if sure else _COMMANDS.values())):
+        _, dataset = _CODECS[kind].read(Path(path), kind, SCHEMA)
+    with made_again_by(command):
+        if fault := _fault(dataset, kind, (*_NEEDED[kind], *needs)):
+            raise DamagedError(f"{path}: not a whole {kind}, {fault}")
+    return dataset
+
+
+def _fault(dataset: "xr.Dataset", kind: str, needs: tuple[str, ...]) -> str:
+    """What keeps a dataset from being what it says it is; empty where nothing does."""
+    for name in needs:
+        if name not in dataset.data_vars:
+            return f"it has no variable {name!r}"
+    for name, dimensions in _DIMENSIONS[kind].items():
+        if name not in dataset.data_vars:
+            continue
+        held = tuple(map(str, dataset[name].dims))
+        if held != dimensions:
+            return f"its {name} is by {', '.join(held) or 'nothing'}, not by {', '.join(dimensions)}"
+        if dataset[name].dtype.kind not in "fiub":
+            return f"its {name} is no numbers"
+    sizes = {name: dataset.sizes[name] for name in _ALIKE[kind] if name in dataset.sizes}
+    if len({*sizes.values()}) > 1:
+        return "it has " + " and ".join(f"{size} along {name!r}" for name, size in sizes.items())
+    for name in _JSON:
+        try:
+            json.loads(dataset.attrs.get(name, "{}"))
+        except (TypeError, ValueError, RecursionError):
+            return f"its attribute {name!r} is not JSON"
+    return ""

@@ -1,0 +1,157 @@
+"""The shape of a profile in numbers: mass at its ends, its trough, its verdict.
+
+Ends and trough are as many positions each (`at_ends`), so that their mass compares. A verdict says which ends are
+favoured (`Summary.verdict`); what prompts tell of it is of `posbias.profiles.telling`.
+"""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from posbias.profiles.curves import least_stretch
+
+SHARE = 0.05
+"""The share of positions that counts as first and as last."""
+
+RISE = 1.25
+"""How much denser than the trough an end must be to count as favoured."""
+FLOOR = 0.1
+"""The share of an even spread's mass that an end must have to count as favoured: next to nothing is no favour."""
+Verdict = Literal["primacy", "recency", "U", "flat", "middle"]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The statistics of a profile over positions 0 … query (under masks that look ahead, over all that have
+    influence); each is defined at its field.
+
+    `ends` is k = max(1, round(0.05·tokens)), the number of positions at either end.
+    """
+
+    tokens: int
+    query: int
+    ends: int
+    first_mass: float
+    """Mass of the first k positions."""
+    last_mass: float
+    """Mass of the last k positions up to the query."""
+    trough: int
+    """Centre of the k neighbouring positions in reach with the least mass (the earliest such place)."""
+    trough_depth: float
+    """1 − (mean mass in the trough)/(mean mass over all positions in reach): 0 is flat, 1 is nothing at all. With
+    prompts it is cross-fitted (`Profile.trough_share`): choosing the least of noisy numbers does not deepen it."""
+    ratio: tuple[float, float, float]
+    """Mean mass per position of the first k, the middle, and the last k, in units of the mean over all."""
+    effective_range: int
+    """The fewest positions, counted back from the query, that hold at least 90 % of the mass."""
+    entropy: float
+    """−Σ p ln p, in nats."""
+    verdict: Verdict | None
+    """An end is favoured when its k positions hold more than 1.25 times the mass of the least k neighbours (out of
+    reach or not), more than k positions of the middle do on average, and at least a tenth of an even share: both
+    ends give U, one gives primacy or recency. With none, it is middle where the middle so exceeds both ends by
+    1.25, else flat. None for a prediction that leaves out what decides it (`Profile.left_out`)."""
+    flatness: float = math.nan
+    """Σ min(p, 1/tokens): 1 minus the total variation distance to an even spread. 1 is flat, 1/tokens all on one
+    position. Noise in a measured profile lowers it."""
+    out_of_reach: int = 0
+    """Positions without any influence: no path leads from them to the query (or none within double precision)."""
+    verdict_without_first: Verdict | None = None
+    """The verdict on the same profile without position 0."""
+    verdict_without_last: Verdict | None = None
+    """The verdict on the same profile without the query's own token."""
+
+    @property
+    def ends_alone(self) -> list[str]:
+        """Where the verdict rests on the first token alone, or on the query's own, in words."""
+        said = []
+        for name, rest, end in (
+            ("the first token", self.verdict_without_first, "primacy"),
+            ("the query's own token", self.verdict_without_last, "recency"),
+        ):
+            if None in (rest, self.verdict) or rest == self.verdict:
+                continue
+            alone = self.verdict in ("U", end) and rest not in ("U", end)
+            said.append(
+                f"{self.verdict} only through {name}; without it: {rest}"
+                if alone
+                else f"without {name}: {rest}"
+            )
+        return said
+
+    @property
+    def reaches_all(self) -> bool:
+        """Whether it takes all positions to hold 90 % of the mass, so that `effective_range` tells nothing."""
+        return self.effective_range >= self.tokens
+
+    def as_dict(self) -> dict[str, Any]:
+        """The statistics by name, ready for JSON."""
+        return asdict(self) | {"ratio": list(self.ratio)}
+
+
+def summarise(
+    mass: Float[np.ndarray, "position"],
+    query: int,
+    trough: tuple[int, float],
+    least: float | None,
+    *,
+    told: bool = True,
+) -> Summary:
+    """The statistics of shares `mass` ≥ 0, which sum to 1, of the positions that influence `query`.
+
+    `trough` is its place and depth, `least` the mass of the k neighbours with the least (None: to be found), which
+    may be read off other prompts than those that place it; without `told` there is no verdict.
+    """
+    tokens = mass.size
+    ends = at_ends(tokens)
+    first, last = float(mass[:ends].sum()), float(mass[-ends:].sum())
+    inner = mass[ends:-ends]
+    middle = float(inner.mean()) if inner.size else math.nan
+    uniform = 1.0 / tokens
+    positive = mass[mass > 0]
+    backwards = np.cumsum(mass[::-1])
+    reached = np.flatnonzero(backwards >= 0.9 - 1e-12)
+    return Summary(
+        tokens=tokens,
+        query=query,
+        ends=ends,
+        first_mass=first,
+        last_mass=last,
+        trough=trough[0],
+        trough_depth=trough[1],
+        ratio=(
+            first / ends / uniform,
+            middle / uniform,
+            last / ends / uniform,
+        ),
+        effective_range=int(reached[0]) + 1 if reached.size else tokens,
+        entropy=abs(float((positive * np.log(positive)).sum())),
+        verdict=verdict_of(mass, least) if told else None,
+        flatness=float(np.minimum(mass, uniform).sum()),
+        out_of_reach=tokens - positive.size,
+    )
+
+
+def at_ends(tokens: int) -> int:
+    """The number of positions that count as first, as last and as the trough."""
+    return max(1, round(SHARE * tokens))
+
+
+def verdict_of(mass: Float[np.ndarray, "position"], least: float | None = None) -> Verdict:
+    """The verdict (`Summary.verdict`) on numbers ≥ 0 of any sum, whose least k neighbours hold `least`."""
+    ends, inner = at_ends(mass.size), mass[at_ends(mass.size) : -at_ends(mass.size)]
+    if least is None:
+        start = least_stretch(mass, ends)
+        least = float(mass[start : start + ends].sum())
+    first, last = float(mass[:ends].sum()), float(mass[-ends:].sum())
+    middle = ends * float(inner.mean()) if inner.size else 0.0
+    above, enough = max(RISE * least, middle), FLOOR * ends * float(mass.mean())
+    primacy, recency = (end > above and end >= enough for end in (first, last))
+    if primacy and recency:
+        return "U"
+    if primacy or recency:
+        return "primacy" if primacy else "recency"
+    return "middle" if middle > RISE * max(first, last) else "flat"

@@ -1,0 +1,288 @@
+"""What the page lets one choose: masks, encodings and schedules of λ, as numbers and as what a file holds.
+
+A member of a union becomes an option by being asked what kernel.py asks it: spans by how they follow its numbers,
+slopes or a table of logits by distance, λ by layer. The page composes these and puts the numbers at their `path`
+in `value`. Members of their own numbers, and those that kernel.js has no form for, are listed with the reason.
+"""
+
+import base64
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from pydantic_core import PydanticUndefined
+
+from posbias.core.spec import encode
+from posbias.reports.explore.kernel import MOST_DENSE, OTHER_KEYS, exported_span, layer_not_expressed
+from posbias.theory.architecture import Layer
+from posbias.theory.content import ConstantDiagonal, NoContent
+from posbias.theory.distance import T5, KerpleLog, KerplePower, RoPE
+from posbias.theory.masks import MASKS, Causal
+from posbias.theory.masks.visible import Banded, Split
+from posbias.theory.mixing import (
+    DEFINITION,
+    MIXINGS,
+    AttentionOnly,
+    ConstantMixing,
+    PerLayer,
+    PowerDecay,
+    TrainedMedian,
+    known_mixing,
+    plausible_mixing,
+)
+from posbias.theory.positional import POSITIONALS, ALiBi, DecayBias, NeedsMeasurement, NoPE
+from posbias.theory.sandwich import Sandwich
+
+MOST_LAYERS, MOST_TOKENS = 128, 100_000
+HEADS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 15, 16, 20, 24, 25, 32, 40, 48, 56, 64, 96, 112, 128)
+"""Numbers of heads to choose from: those of models that have a name, and powers of two."""
+PROBES = (64, 128)
+SPANS = ("behind", "always", "prefix", "step")
+OWN = "its numbers are a model's own: begin from a file that holds them"
+
+ENCODINGS: dict[type, tuple[Any, str, dict[str, Any]]] = {
+    NoPE: (NoPE(), "", {}),
+    ALiBi: (ALiBi(), "", {"times": ("scale", "Factor on the slopes", 1 / 64, 64, 1.0)}),
+    DecayBias: (DecayBias(1.0), "", {"times": ("rate", "Decay per token", 1e-4, 4, 0.05)}),
+    RoPE: (
+        RoPE(((1.0,),), dimension=64),
+        "32 pairs with base 10,000, all of one amplitude and without phase",
+        {"times": ("amplitudes", "Amplitude of each pair", 1e-3, 4, 0.1)},
+    ),
+    T5: (
+        T5((tuple(-k / 31 for k in range(32)),), bidirectional=False),
+        "32 buckets up to 128 tokens, whose biases fall by equal steps",
+        {"times": ("biases", "Fall from first to last bucket", 1 / 16, 32, 4.0)},
+    ),
+    KerpleLog: (KerpleLog((1.0,)), "", {"times": ("scale", "Scale r₁", 1 / 64, 16, 1.0)}),
+    KerplePower: (
+        KerplePower((1.0,), (1.0,)),
+        "",
+        {
+            "times": ("scale", "Scale r₁", 1e-3, 8, 0.2),
+            "power": ("exponent", "Exponent r₂", 0.05, 2, 0.5),
+        },
+    ),
+    Sandwich: (Sandwich((1.0,)), "128 dimensions, one ratio for all heads", {}),
+    NeedsMeasurement: (NeedsMeasurement("rotary or learned"), "", {}),
+}
+"""What the menu has of an encoding: a value, what was chosen in it, and the numbers that a slider moves: field,
+label, least, most and first. What `times` names multiplies logits, what `power` names is the exponent of the
+distance."""
+SCHEDULES: dict[type, tuple[Any, dict[str, Any]]] = {
+    ConstantMixing: (ConstantMixing(1.0), {"times": ("value", "λ", 0.0, 1.0, 0.2)}),
+    PowerDecay: (
+        PowerDecay(1.0, 1.0),
+        {"times": ("initial", "λ₀", 0.0, 1.0, 0.5), "power": ("exponent", "β", 0.0, 2.0, 0.5)},
+    ),
+}
+
+
+def menu() -> dict[str, Any]:
+    """Everything to choose from, ready for JSON."""
+    return {
+        "limits": {"layers": MOST_LAYERS, "tokens": MOST_TOKENS, "dense": MOST_DENSE, "heads": HEADS},
+        "masks": [_mask(cls) for cls in MASKS],
+        "global": Causal().kind,
+        "encodings": [_encoding(cls) for cls in POSITIONALS],
+        "content": _content(),
+        "schedules": [*_schedules()],
+    }
+
+
+def _about(cls: Any) -> dict[str, Any]:
+    """Key, name and first sentence of a member."""
+    words = " ".join((inspect.getdoc(cls) or "").split()).replace("`", "")
+    title = re.sub(r"(?<=[a-z]{2})(?=[A-Z][a-z])", " ", cls.__name__)
+    return {
+        "key": cls.kind,
+        "title": title,
+        "words": re.split(r"(?<! al)(?<!\bEq)[.] ", words)[0].rstrip("."),
+    }
+
+
+def _control(path: list[Any], label: str, least: float, most: float, first: float) -> dict[str, Any]:
+    """A number that a slider moves: where it stands in a file, what it is called, its range and first value."""
+    return {"path": path, "label": label, "least": least, "most": most, "first": first}
+
+
+# ── masks ──
+
+
+def _mask(cls: Any) -> dict[str, Any]:
+    about = _about(cls) | {"numbers": [], "span": None, "value": None, "reason": None}
+    if not issubclass(cls, Banded | Split):
+        return about | {"reason": OTHER_KEYS}
+    fields = _fields(cls)
+    here = dict.fromkeys(fields, PROBES[0])
+    least = {name: 2 if needed else 0 for name, needed in fields.items()}
+    first = {name: PROBES[0] if needed else 0 for name, needed in fields.items()}
+    varied = getattr(cls, "varied", "")
+    labels = {
+        name: varied if needed else "first tokens that are always seen" for name, needed in fields.items()
+    }
+    return about | {
+        "numbers": [
+            _control(
+                [name], labels[name][:1].upper() + labels[name][1:], least[name], MOST_TOKENS, first[name]
+            )
+            for name in fields
+        ],
+        "span": _span(cls, here),
+        "ahead": bool(exported_span(cls(**here), MOST_TOKENS)["prefix"] != 0),
+        "value": encode(cls(**first)),
+    }
+
+
+def _fields(cls: Any) -> dict[str, bool]:
+    """The fields of a member, and whether each must be given."""
+    fields = [field for field in dataclasses.fields(cls) if field.name != "kind"]
+    return {field.name: _default(field) in (dataclasses.MISSING, PydanticUndefined) for field in fields}
+
+
+def _default(field: Any) -> Any:
+    return getattr(field.default, "default", field.default)
+
+
+def _span(cls: Any, here: dict[str, int]) -> dict[str, Any]:
+    """Each number of a span as [what it is at 0, {field: factor}], null where it is all of the text."""
+    near = exported_span(cls(**here), MOST_TOKENS)
+    found: dict[str, Any] = {}
+    for key in SPANS:
+        if near[key] is None or near["step"] == MOST_TOKENS:
+            found[key] = None
+            continue
+        offset, factors = near[key], {}
+        for name in here:
+            far = exported_span(cls(**here | {name: PROBES[1]}), MOST_TOKENS)
+            factor = (far[key] - near[key]) / (PROBES[1] - PROBES[0])
+            if factor:
+                factors[name] = factor
+                offset -= factor * PROBES[0]
+        found[key] = [offset, factors]
+    return found
+
+
+# ── encodings ──
+
+
+def _encoding(cls: Any) -> dict[str, Any]:
+    about = _about(cls) | {"reason": OWN, "controls": {}, "slopes": None, "table": None, "caveat": None}
+    if cls not in ENCODINGS:
+        return about
+    given, chosen, controls = ENCODINGS[cls]
+    layer = Layer(positional=given)
+    caveat = "" if given.exact else getattr(given, "caveat", "")
+    spelt = encode(given)
+    return about | {
+        "reason": layer_not_expressed(layer),
+        "caveat": "; ".join(filter(None, (chosen, caveat))) or None,
+        "exact": given.exact,
+        "controls": {
+            role: _control([field], *numbers) | {"unit": spelt[field]}
+            for role, (field, *numbers) in controls.items()
+        },
+        "value": spelt,
+        **_logits(given),
+    }
+
+
+def _logits(given: Any) -> dict[str, Any]:
+    """Slopes by number of heads with what they are times after the query, or a table by distance for all heads."""
+    one = given.slopes_of(1)
+    if one is None:
+        distances = np.arange(MOST_DENSE)
+        before, after = (given.logits_at(sign * distances, 1)[0] for sign in (1, -1))
+        mirrored = np.allclose(before, after, rtol=0, atol=1e-12)
+        return {"table": packed(before), "after": None if mirrored else packed(after[1:])}
+    slopes = {str(count): given.slopes_of(count).tolist() for count in HEADS}
+    alike = all(set(some) == set(one) for some in slopes.values())
+    later = -float(given.logits_at(np.array([-1]), 1)[0, 0])
+    return {
+        "slopes": {"1": one.tolist()} if alike else slopes,
+        "later": later / float(one[0]) if one[0] else 0.0,
+    }
+
+
+def packed(numbers: Float[np.ndarray, "entry"]) -> dict[str, Any]:
+    """Numbers as runs of equal ones where they are few, else their bytes (float64, little-endian) in base 64."""
+    ends = np.flatnonzero(np.append(np.diff(numbers) != 0, True))
+    if len(ends) <= 64:
+        return {"runs": [numbers[ends].tolist(), np.diff(ends, prepend=-1).tolist()]}
+    if np.array_equal(numbers, numbers[1] * np.arange(len(numbers))):
+        return {"line": [float(numbers[1]), len(numbers)]}
+    return {"bytes": base64.b64encode(numbers.astype("<f8").tobytes()).decode()}
+
+
+# ── content and λ ──
+
+
+def _content() -> dict[str, Any]:
+    """What tokens add to logits whatever they say: the numbers, and where a head of kernel.js holds each."""
+    controls = {
+        "diagonal": _control(["diagonal"], "Logit of a token on itself", -8, 12, 0.0),
+        "first": _control(["first_column"], "Logit on the first token", -8, 12, 0.0),
+        "constant": _control(["constant"], "Logit on every token", -8, 8, 0.0),
+    }
+    return {
+        "none": encode(NoContent()),
+        "value": encode(ConstantDiagonal((0.0,))),
+        "controls": {role: control | {"unit": [1.0]} for role, control in controls.items()},
+        "sink": _control(["sinks"], "Logit of a learned sink", -8, 12, 0.0) | {"unit": [1.0]},
+    }
+
+
+def _default_of(cls: Any) -> Any:
+    return cls()
+
+
+def _by_layer(given: Any) -> dict[str, Any]:
+    """λ by layer: a table whatever the depth, or the λ whose median at the same relative depth it is."""
+    if not isinstance(given, TrainedMedian):
+        return {"table": packed(given.values(MOST_LAYERS))}
+    known = known_mixing()
+    return {"median": [list(known[name].coefficients) for name in plausible_mixing(1, DEFINITION)]}
+
+
+def _schedules() -> Iterator[dict[str, Any]]:
+    """Schedules of λ by layer, the published ones, and what a file holds of any that is drawn by hand."""
+    for cls in MIXINGS:
+        if cls in SCHEDULES:
+            given, controls = SCHEDULES[cls]
+            told = {
+                role: _control([field], *numbers) | {"unit": 1.0}
+                for role, (field, *numbers) in controls.items()
+            }
+        elif any(_fields(cls).values()):
+            continue
+        else:
+            given, told = _default_of(cls), {}
+        yield _about(cls) | {
+            **_by_layer(given),
+            "controls": told,
+            "value": encode(given),
+            "caveat": getattr(given, "assumed", "") or None,
+            "alone": cls is AttentionOnly,
+        }
+    for name, known in known_mixing().items():
+        yield {
+            "key": f"of {name}",
+            "title": f"Measured: {name}",
+            "words": f"λ of {name} at {known.tokens:,} tokens of {known.text}; {known.source}",
+            "coefficients": list(known.coefficients),
+            "controls": {},
+            "value": encode(known),
+            "caveat": f"λ is that of {name} at {known.tokens:,} tokens, at the same relative depth and any length",
+            "alone": False,
+        }
+    by_layer = PerLayer((1.0,))
+    yield _about(PerLayer) | {
+        "drawn": ["coefficients"],
+        "controls": {},
+        "value": encode(by_layer),
+        "caveat": None,
+    }

@@ -1,0 +1,169 @@
+"""The page as one file: markup, style, script and data, with a policy that lets nothing be fetched or sent."""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from posbias import __version__
+from posbias.core.errors import InvalidValueError
+from posbias.core.spec import encode
+from posbias.reports.explore.curves import curves as curve_list
+from posbias.reports.explore.curves import tiny_architectures
+from posbias.reports.explore.kernel import MOST_DENSE, exported, sweeps
+from posbias.reports.explore.menu import MOST_TOKENS, menu, packed
+from posbias.reports.explore.states import mixing_state, state_of
+from posbias.theory.architecture import Architecture
+from posbias.theory.presets import PRESETS
+
+SCRIPTS = (
+    "kernel",
+    "bounds",
+    "compose",
+    "keep",
+    "chart",
+    "told",
+    "controls",
+    "drawn",
+    "views",
+    "away",
+    "page",
+)
+"""The parts of the script, each a constant that later ones use."""
+BEGIN = {
+    "depth": 24, "heads": 16, "tokens": 256, "every": 0, "mask": "causal", "numbers": {}, "encoding": "alibi",
+    "encoded": {}, "content": {}, "sink": None, "schedule": "trained_median", "scheduled": {}, "drawn": [],
+    "residual": True, "own": False, "scale": "logarithm", "shown": [],
+}  # fmt: skip
+"""What a page shows that begins from nothing."""
+
+
+def page(
+    architecture: Architecture | None = None,
+    tokens: int | None = None,
+    name: str = "",
+    curves: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """The page as HTML, beginning from an architecture at a length, if one is given.
+
+    `name` is what it is called; `curves` were measured, each a key, a title and `mass` by position, and are drawn
+    beneath.
+
+    Raises `InvalidValueError` for an architecture that kernel.js has no form for.
+    """
+    data = json.dumps(
+        page_data(architecture, tokens, name, curves), ensure_ascii=False, separators=(",", ":")
+    )
+    script = '"use strict";\n' + "".join(_text(f"{part}.js") for part in SCRIPTS)
+    style = _text("page.css")
+    policy = (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    parts = {
+        "policy": policy,
+        "version": __version__,
+        "style": style,
+        "script": script,
+        "data": data.replace("<", "\\u003c"),
+    }
+    return re.sub(rf"\{{({'|'.join(parts)})\}}", lambda found: parts[found[1]], _text("page.html"))
+
+
+def page_data(
+    architecture: Architecture | None, tokens: int | None, name: str, curves: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What the page computes with: the menu, the state to begin from, presets and measured curves."""
+    choices: dict[str, Any] = menu() | {"own": None}
+    begin = BEGIN | {"shown": [curve["key"] for curve in curves]}
+    most = MOST_TOKENS if architecture is None else _longest(architecture)
+    if tokens is not None and not 8 <= tokens <= most:
+        raise InvalidValueError(f"tokens: {tokens:,} given, 8 to {most:,} needed for this page")
+    begin |= {"tokens": tokens or 256}
+    presets: list[dict[str, Any]] = [
+        {"key": "", "title": "24 layers with ALiBi", "reason": None, "state": {"tokens": begin["tokens"]}}
+    ]
+    if architecture is not None:
+        title = name or architecture.name or "the file"
+        state, reason = state_of(architecture, choices)
+        if reason:
+            choices["own"] = own(architecture, title, reason)
+            state = _of_own(architecture, choices)
+        begin |= state
+        presets.insert(0, {"key": "own", "title": title, "reason": None, "state": dict(begin)})
+    known = curve_list()
+    shown = {curve["key"]: len(curve["mass"]) for curve in known}
+    models = [*tiny_architectures(), *(one.architecture for one in PRESETS.values())]
+    presets += [_preset(one, choices, shown.get(one.name)) for one in models]
+    return {
+        "menu": choices,
+        "begin": begin,
+        "presets": presets,
+        "curves": [*curves, *known],
+    }
+
+
+def own(architecture: Architecture, title: str, reason: str) -> dict[str, Any]:
+    """The layers of an architecture that the controls do not have: for kernel.js, and as a file holds them."""
+    tokens = _longest(architecture)
+    if any(layer.at(2) != layer.at(tokens) for layer in architecture.layers):
+        raise InvalidValueError(
+            "architecture: its logits follow the length of the text; ones that do not needed"
+        )
+    layers = exported(architecture, tokens)["layers"]
+    for layer in layers:
+        for head in layer["heads"]:
+            head |= {name: packed(np.array(head[name])) for name in ("table", "after") if head[name]}
+    return {
+        "title": title,
+        "reason": reason,
+        "layers": layers,
+        "values": [encode(layer) for layer in architecture.layers],
+        "tokens": tokens,
+        "heads": max(layer.heads for layer in architecture.layers),
+        "assumptions": [*architecture.remarks, *_left_out(architecture)],
+        "exact": not _left_out(architecture),
+    }
+
+
+def _left_out(architecture: Architecture) -> list[str]:
+    """What the encodings of an architecture leave to measurement or to choice."""
+    inexact = [layer.positional for layer in architecture.layers if not layer.positional.exact]
+    return sorted({str(getattr(one, "caveat", one.kind)) for one in inexact})
+
+
+def _longest(architecture: Architecture) -> int:
+    return MOST_TOKENS if all(map(sweeps, architecture.layers)) else MOST_DENSE
+
+
+def _of_own(architecture: Architecture, choices: Mapping[str, Any]) -> dict[str, Any]:
+    """The state in which an architecture's own layers are swept: its depth and λ can still be moved."""
+    return {"own": True, "depth": architecture.depth} | mixing_state(architecture, choices)
+
+
+def _preset(architecture: Architecture, choices: Mapping[str, Any], measured: int | None) -> dict[str, Any]:
+    """An architecture with a name; `measured` is the length at which its curve was measured, if it was."""
+    state, reason = state_of(architecture, choices)
+    name = architecture.name
+    about = {
+        "key": name,
+        "title": f"{name} (measured)" if measured else name,
+        "remarks": [*architecture.remarks],
+    }
+    if reason:
+        return about | {"reason": reason}
+    shown = {"shown": [name], "tokens": measured} if measured else {}
+    return about | {"reason": None, "state": state | shown}
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _text(name: str) -> str:
+    return files("posbias.reports.explore").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,246 @@
+"""Influence by position: what was measured, with its error, and what was predicted."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+
+from posbias.profiles.profile import Profile
+from posbias.profiles.telling import intervals
+from posbias.reports.plots import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+POSITION, INFLUENCE = "position of the token", "influence (even spread = 1)"
+NOTE = 90
+"""Letters of a line above an axes."""
+FEW = 16
+"""Places that are marked and named one by one."""
+FAINTEST = 1e-4
+"""Influence below this, in units of an even spread, lies outside the picture."""
+CLEAR = 0.7
+"""Inches of the picture's width that the name of an end needs, and half of the trough's."""
+
+
+def draw_influence(ax: "Axes", measured: Profile, predictions: Mapping[str, Profile] | None = None) -> "Axes":
+    """Draw measured influence with its 95 % band, and predictions over it, on a logarithmic scale.
+
+    A single prediction is named above the axes in its colour, several in a legend; without any, the ends
+    and the trough that the summary speaks of are marked. Influence is in units of an even spread, mass × tokens.
+    """
+    style.dress(ax, POSITION, INFLUENCE)
+    height = density(measured)
+    if predictions is None:
+        _mark_ends(ax, measured)
+    draw_band(ax, measured, style.MUTED, 0.3, "95 % interval")
+    ax.plot(height, color=style.INK, linewidth=0.9, label="measured", zorder=3)
+    lines = [
+        (density(prediction), predictor_label(name, prediction), style.COLOURS.get(name, style.ACCENT))
+        for name, prediction in (predictions or {}).items()
+    ]
+    for line, label, colour in lines:
+        ax.plot(line, color=colour, linewidth=style.LINE, label=label, zorder=4)
+    _scale(ax, [height, *(line for line, _, _ in lines)], height)
+    for line, _, colour in lines:
+        _mark_first(ax, line, colour)
+    if len(lines) == 1:
+        style.direct_label(ax, lines[0][1], lines[0][2])
+    elif lines:
+        style.key(ax)
+    return ax
+
+
+def draw_profile(ax: "Axes", profile: Profile) -> "Axes":
+    """Draw one profile by position, in units of an even spread, on a logarithmic scale.
+
+    The title says what it is of and how long. Rates and signed numbers are drawn as they are, by the
+    places in `attrs` where they are few.
+    """
+    if profile.kind != "mass":
+        style.dress(ax, "place" if profile.kind == "rate" else POSITION, profile.measures)
+        draw_band(ax, profile, style.ACCENT, 0.15)
+        few = profile.tokens <= FEW
+        ax.plot(profile.mass, "o-" if few else "-", color=style.ACCENT, linewidth=style.LINE, markersize=3.5)
+        if few:
+            places = profile.attrs.get("places", range(profile.tokens))
+            ax.set_xticks(range(profile.tokens), [f"{place:.3g}" for place in places])
+        return entitle(ax, subject([profile]))
+    style.dress(ax, POSITION, INFLUENCE)
+    height = density(profile)
+    _mark_ends(ax, profile)
+    if (band := profile.attrs.get("band")) is not None:
+        label = f"with λ of {len(band.models)} pretrained models"
+        _draw_known(ax, profile, np.arange(height.size), color=style.ACCENT, label=label)
+    draw_band(ax, profile, style.ACCENT, 0.15, "95 % interval over prompts")
+    ax.plot(height, color=style.ACCENT, linewidth=style.LINE)
+    _scale(ax, [height], height)
+    _mark_first(ax, height, style.ACCENT)
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(loc="upper center", handlelength=1.2, **style.LEGEND)
+    calibration = profile.attrs.get("calibration")
+    notes = [] if calibration is None else [calibration.lines()[0]]
+    return entitle(ax, subject([profile]), *notes, *_left_out(profile))
+
+
+def draw_profiles(ax: "Axes", profiles: Mapping[str, Profile]) -> "Axes":
+    """Draw profiles of any lengths by share of the text, told apart by colour and marker.
+
+    The name of one that leaves out what decides it says that it has no verdict. Where λ was not given, a band is
+    what the λ of pretrained models would give.
+    """
+    style.dress(ax, "place in the text (0 first, 1 the query)", INFLUENCE)
+    named = list(profiles.items())
+    heights = [density(profile) for _, profile in named]
+    for place, ((name, profile), height) in enumerate(zip(named, heights, strict=True)):
+        label = f"{name} (no verdict)" if profile.left_out else name
+        every = max(1, height.size // 9)
+        look = {"linewidth": style.LINE, "markersize": 3.5, "markevery": (every * place // len(named), every)}
+        colours = style.series(place)
+        _draw_known(ax, profile, np.linspace(0, 1, height.size), color=colours["color"])
+        ax.plot(np.linspace(0, 1, height.size), height, label=label, **look, **colours)
+    style.level_line(ax, 1)
+    high = max(4.0, *(float(height.max()) for height in heights)) * 1.3
+    low = min(float(height[height > 0].min()) for height in heights)
+    scale_influence(ax, max(FAINTEST, min(0.1, low / 1.3)), high)
+    ax.set_xlim(-0.01, 1.01)
+    style.key(ax, 1 if len(named) < 4 else 2)
+    return ax
+
+
+def _draw_known(ax: "Axes", profile: Profile, places: Float[np.ndarray, "position"], **look: Any) -> None:
+    """Draw the least and the most that known λ give, where λ was not given."""
+    if (band := profile.attrs.get("band")) is not None:
+        low, high = (edge[: places.size] * places.size for edge in (band.low, band.high))
+        ax.fill_between(places, np.maximum(low, FAINTEST), high, alpha=0.15, linewidth=0, **look)
+
+
+def subject(profiles: Sequence[Profile]) -> str:
+    """What profiles of one architecture are of, and their length where it is one: 'bloom-176b, 256 positions'."""
+    lengths = {profile.attrs.get("positions", profile.tokens) for profile in profiles}
+    length = f"{lengths.pop():,} positions" if len(lengths) == 1 else ""
+    return ", ".join(filter(None, [profiles[0].name, length]))
+
+
+def entitle(ax: "Axes", *lines: str) -> "Axes":
+    """Write lines above an axes, over the names of its ends."""
+    text = "\n".join(textwrap.fill(line, NOTE) for line in lines if line)
+    ax.set_title(text, fontsize=style.SMALL, color=style.INK, pad=14, parse_math=False)
+    return ax
+
+
+def _left_out(profile: Profile) -> list[str]:
+    """What a prediction does not cover, if anything."""
+    if not profile.left_out:
+        return []
+    return [f"{profile.remainder}: {' and '.join(profile.left_out)} not known, no verdict"]
+
+
+def entitle_figure(figure: "Figure", profiles: Sequence[Profile], *notes: str) -> None:
+    """Write above all panels what the profiles are of, further notes, and what they do not cover."""
+    unknown = next((profile for profile in profiles if profile.left_out), profiles[0])
+    lines = ("; ".join([subject(profiles), *notes]), *_left_out(unknown))
+    text = "\n".join(textwrap.fill(line, NOTE) for line in lines if line)
+    figure.suptitle(text, fontsize=style.SMALL, color=style.INK, parse_math=False)
+
+
+def draw_cumulative(ax: "Axes", measured: Profile, predictions: Mapping[str, Profile]) -> "Axes":
+    """Draw the mass of all positions up to each one: areas between curves are Wasserstein distances."""
+    style.dress(ax, POSITION, "influence up to here")
+    ax.plot([0, measured.query], [0, 1], color=style.MUTED, linewidth=style.THIN, linestyle=style.DASHES)
+    for name, prediction in predictions.items():
+        colour, label = style.COLOURS.get(name, style.ACCENT), predictor_label(name, prediction)
+        ax.plot(prediction.cumulative, color=colour, linewidth=style.LINE, label=label)
+    ax.plot(measured.cumulative, color=style.INK, linewidth=style.LINE, label="measured", zorder=4)
+    style.direct_label(ax, "summed up to a position", style.INK)
+    ax.set_xlim(-0.01 * measured.tokens, measured.query * 1.01)
+    ax.set_ylim(0, 1.02)
+    return ax
+
+
+def predictor_label(name: str, prediction: Profile) -> str:
+    """What a legend calls a prediction: its predictor, else `name`."""
+    return str(prediction.attrs.get("predictor", name))
+
+
+def density(profile: Profile) -> Float[np.ndarray, "position"]:
+    """Mass in units of an even spread over the positions up to the query."""
+    return profile.mass[: profile.query + 1] * (profile.query + 1)
+
+
+def draw_band(ax: "Axes", profile: Profile, colour: str, alpha: float, label: str | None = None) -> "Axes":
+    """Draw the 95 % interval of a measured profile over prompts, as far as it lies in the picture.
+
+    A mass is drawn in units of an even spread, rates (within 0 … 1) and signed numbers as they are.
+    """
+    if profile.se is not None:
+        mass = profile.kind == "mass"
+        height = density(profile) if mass else profile.mass
+        draws = None if profile.samples is None else len(profile.samples)
+        se = np.asarray(profile.se)[: height.size] * (height.size if mass else 1)
+        low, high = intervals(height, se, draws, profile.kind)
+        if "counts" in profile.attrs and profile.limits is not None:
+            low, high = profile.limits
+        low = np.maximum(low, FAINTEST) if mass else low
+        look = {"color": colour, "alpha": alpha, "linewidth": 0, "label": label}
+        ax.fill_between(np.arange(height.size), low, high, **look)
+    return ax
+
+
+def _mark_ends(ax: "Axes", profile: Profile) -> None:
+    """Shade the first and last 5 % and the trough, and draw the even spread."""
+    s = profile.summary
+    style.level_line(ax, 1)
+    start = s.trough - (s.ends - 1) // 2
+    clear = CLEAR / (ax.get_window_extent().width / ax.figure.dpi)
+    places = (
+        (0, "first 5 %", "left"),
+        (start, "trough", "center"),
+        (s.query - s.ends + 1, "last 5 %", "right"),
+    )
+    for left, text, side in places:
+        ax.axvspan(left - 0.5, left + s.ends - 0.5, color=style.RULE, alpha=0.6, linewidth=0, zorder=0)
+        anchor = {"left": left, "center": left + (s.ends - 1) / 2, "right": left + s.ends - 1}[side]
+        # a trough near an end is named within the picture, where the end's own name does not stand
+        inside = text == "trough" and not clear * s.query < anchor < (1 - clear) * s.query
+        y, below = (0.99, "top") if inside else (1.01, "bottom")
+        look = {"ha": side, "va": below, "fontsize": style.SMALL, "color": style.MUTED}
+        ax.text(anchor, y, text, transform=ax.get_xaxis_transform(), **look)
+
+
+def _mark_first(ax: "Axes", height: Float[np.ndarray, "position"], colour: str) -> None:
+    """A dot on the first token, which is easily lost against the axis, if it is in the picture."""
+    if height[0] >= ax.get_ylim()[0]:
+        ax.plot(0, height[0], "o", color=colour, markersize=3.5, clip_on=False, zorder=5)
+
+
+def _scale(
+    ax: "Axes", shown: list[Float[np.ndarray, "..."]], decisive: Float[np.ndarray, "position"]
+) -> None:
+    """A scale as low as the decisive curve needs and as high as any."""
+    positive = decisive[decisive > FAINTEST]
+    scale_influence(
+        ax, min(0.5, float(positive.min()) / 1.6), max(2.0, *(float(line.max()) * 1.4 for line in shown))
+    )
+    ax.set_xlim(-0.01 * decisive.size, decisive.size * 1.01)
+
+
+def scale_influence(ax: "Axes", low: float, high: float) -> "Axes":
+    """Give an axes of influence a logarithmic scale from `low` to `high`, with plain numbers on it."""
+    from matplotlib.ticker import LogLocator
+
+    ax.set_yscale("log")
+    ax.set_ylim(low, high)
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high / low < 300 else (1.0,)))
+    style.plain_numbers(ax.yaxis)
+    return ax
+
+
+def share_scale(axes: Sequence["Axes"]) -> None:
+    """Give axes of influence one scale, from the lowest end of theirs to the highest."""
+    ends = [ax.get_ylim() for ax in axes]
+    for ax in axes:
+        scale_influence(ax, min(low for low, _ in ends), max(high for _, high in ends))

@@ -1,0 +1,147 @@
+"""What was measured layer by layer: mixing, attention kernels, the first token's attention and norm."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+
+from posbias.profiles.estimate import Estimate
+from posbias.reports.plots import style
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+
+LAYER = "layer (0 = bottom)"
+
+
+def draw_mixing(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
+    """Draw the weight of attention λ by layer, by both definitions: mean over prompts, 95 % interval.
+
+    Frobenius norms over the sequence (Herasimchyk et al. 2026, Eq. 1), and the mean over tokens of each
+    one's own ratio.
+    """
+    style.dress(ax, LAYER, "weight of attention λ")
+    variants = (
+        ("mixing", "λ of the layer: norms over the whole sequence", style.ACCENT, "o"),
+        ("mixing_token", "mean over tokens of each one's own ratio", style.SECOND, "s"),
+    )
+    for name, label, colour, marker in variants:
+        draw_prompt_mean(ax, measurement[name].values, 0.25, label=label, color=colour, marker=marker)
+    ax.set_ylim(bottom=0)
+    _layers(ax, measurement.sizes["layer"])
+    style.key(ax)
+    return ax
+
+
+def draw_prompt_mean(
+    ax: "Axes", samples: Float[np.ndarray, "prompt layer"], alpha: float, *, color: str, **look: Any
+) -> "Axes":
+    """Draw the mean over prompts by layer, with its 95 % interval as a band of opacity `alpha`."""
+    layer = np.arange(samples.shape[1])
+    low, high = zip(*(Estimate.of(column).interval for column in samples.T), strict=True)
+    ax.fill_between(layer, low, high, color=color, alpha=alpha, linewidth=0)
+    ax.plot(layer, samples.mean(axis=0), color=color, linewidth=style.LINE, markersize=3, **look)
+    return ax
+
+
+def draw_sinks(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
+    """Draw the attention that token 0 receives by layer: every head, their mean, and what even attention gives.
+
+    Even attention gives token 0 the mean of 1/(i + 1) over queries i ≥ 1.
+    """
+    style.dress(ax, LAYER, "attention on token 0")
+    shares = measurement["sink_share"].values
+    layer = np.arange(len(shares))
+    look = {"color": style.MUTED, "alpha": 0.6, "markersize": 4, "label": "one head"}
+    ax.plot(np.repeat(layer, shares.shape[1]), shares.reshape(-1), ".", **look)
+    ax.plot(layer, shares.mean(axis=1), color=style.ACCENT, linewidth=style.LINE, label="mean")
+    even = float(np.mean(1.0 / np.arange(2, measurement.sizes["position"] + 1)))
+    look = {"color": style.INK, "linewidth": style.THIN * 1.5, "linestyle": (0, (4, 2))}
+    ax.axhline(even, label=f"even attention ({even:.2g})", **look)
+    ax.set_ylim(-0.02, 1.0)
+    _layers(ax, len(shares))
+    style.key(ax)
+    return ax
+
+
+def draw_norms(ax: "Axes", measurement: "xr.Dataset") -> "Axes":
+    """Draw the norm of the residual stream entering each layer: token 0, and median and range of the others."""
+    style.dress(ax, LAYER, "norm of the residual stream")
+    norms = measurement["residual_norm"].values
+    layer, others = np.arange(len(norms)), norms[:, 1:]
+    look = {"color": style.MUTED, "alpha": 0.3, "linewidth": 0, "label": "others: range"}
+    ax.fill_between(layer, others.min(axis=1), others.max(axis=1), **look)
+    ax.plot(layer, np.median(others, axis=1), color=style.INK, linewidth=style.LINE, label="median")
+    ax.plot(layer, norms[:, 0], "o-", color=style.SECOND, markersize=3, linewidth=style.LINE, label="token 0")
+    ax.set_yscale("log")
+    _layers(ax, len(norms))
+    style.key(ax)
+    return ax
+
+
+def draw_kernels(
+    axes: Sequence["Axes"], measurement: "xr.Dataset", layers: Sequence[int] | None = None
+) -> Sequence["Axes"]:
+    """Draw attention averaged over prompts and heads as heat maps, one layer on each axes, one colour scale.
+
+    `layers` are as many as axes; without them they are spread evenly from bottom to top. The scale is
+    logarithmic from 10⁻⁴; the future, which a causal model never sees, is left blank. A strip at the left
+    repeats the first column, which is often the brightest and too thin to see.
+    """
+    from matplotlib.colors import LogNorm
+
+    depth, tokens = measurement.sizes["layer"], measurement.sizes["query"]
+    chosen = np.linspace(0, depth - 1, len(axes)).round().astype(int) if layers is None else layers
+    image = None
+    for ax, layer in zip(axes, chosen, strict=True):
+        style.dress(ax, "key (attended)", "query (attending)")
+        past, scale, bottom = np.tri(tokens, dtype=bool), LogNorm(1e-4, 1.0, clip=True), tokens - 0.5
+        kernel = np.where(past, measurement["kernel"].values[layer], np.nan)
+        image = style.draw_matrix(ax, kernel, norm=scale)
+        first = {"extent": (-0.08 * tokens, -0.04 * tokens, bottom, -0.5), "aspect": "equal"}
+        ax.imshow(kernel[:, :1], cmap="viridis", interpolation="nearest", norm=scale, **first)
+        ax.set(xlim=(-0.09 * tokens, bottom), ylim=(bottom, -0.5))
+        look = {"ha": "right", "va": "top", "fontsize": style.TEXT, "color": style.INK}
+        ax.text(0.96, 0.95, f"layer {layer}", transform=ax.transAxes, **look)
+        ax.label_outer()
+    if image is not None:
+        bar = axes[0].figure.colorbar(image, ax=list(axes), shrink=0.85, pad=0.02, aspect=30)
+        bar.set_label("attention", fontsize=style.TEXT, color=style.INK)
+        style.dress_ticks(bar.ax)
+        bar.outline.set_visible(False)
+    return axes
+
+
+def _layers(ax: "Axes", depth: int) -> None:
+    """Whole numbers on the axis of layers."""
+    ax.set_xlim(-0.5, depth - 0.5)
+    style.whole_numbers(ax.xaxis)
+
+
+def draw_metric_by_token(
+    ax: "Axes", models: Mapping[str, Float[np.ndarray, "token"]], even: Float[np.ndarray, "token"]
+) -> "Axes":
+    """Draw the sink metric of the first tokens, a line for each model, and that of even causal attention (dashed).
+
+    Metric: Wu et al. 2025, Appendix K.4.
+    """
+    style.dress(ax, "token (from 0)", "sink metric")
+    for place, (name, values) in enumerate(models.items()):
+        ax.plot(values, linewidth=style.LINE, markersize=3, label=name, **style.series(place))
+    ax.plot(even, color=style.INK, linewidth=style.THIN * 1.5, linestyle=style.DASHES, label="even, causal")
+    ax.set_ylim(bottom=0)
+    style.whole_numbers(ax.xaxis)
+    ax.legend(handlelength=1.8, **style.LEGEND)
+    return ax
+
+
+def draw_first_token_by_depth(ax: "Axes", models: Mapping[str, Float[np.ndarray, "layer"]]) -> "Axes":
+    """Draw the sink metric of token 0 against depth, the share of layers below, a line for each model."""
+    style.dress(ax, "depth (0 = bottom layer, 1 = top layer)", "sink metric of the first token")
+    for place, values in enumerate(models.values()):
+        depth = np.linspace(0.0, 1.0, len(values))
+        ax.plot(depth, values, linewidth=style.LINE, markersize=3, **style.series(place))
+    ax.set_ylim(0, 1)
+    return ax

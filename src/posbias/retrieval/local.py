@@ -1,0 +1,231 @@
+"""Retrieval by position: what a model makes of one fact, standing at one place after another.
+
+`retrieve` asks a model for the fact of each trial (`retrieval.trials`) at every position, and keeps how likely the
+right thing and each wrong one are to follow. Trials are the samples: what is compared between positions is
+compared within a trial, where nothing but the place has changed.
+"""
+
+import datetime
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from posbias.core.errors import InvalidValueError, ModelError
+from posbias.core.events import OnEvent
+from posbias.core.spec import encode
+from posbias.core.store import versions_here
+from posbias.core.threads import leaving_a_core, torch_threads
+from posbias.measurement.accumulate import State
+from posbias.measurement.job import fingerprint_of, job_of
+from posbias.measurement.models.in_memory import ready
+from posbias.measurement.models.loading import LoadedModel
+from posbias.measurement.sharing import Group
+from posbias.measurement.streaming import Stream
+from posbias.measurement.texts.prompts import Text, read_text
+from posbias.retrieval.continuations import Reader, common, reuse_is_exact
+from posbias.retrieval.job import RetrievalJob, check_text, retrieval_job
+from posbias.retrieval.trials import Keys, Needle, Trial, Trials
+
+__all__ = ["RetrievalJob", "retrieval_fingerprint", "retrieval_job", "retrieve"]
+
+log = logging.getLogger(__name__)
+_ROWS: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "log_probability": (
+        ("prompt", "position", "candidate"),
+        "log-probability of each candidate behind the question; candidate 0 is the right one",
+        "nat",
+    ),
+    "control_log_probability": (
+        ("prompt", "position", "candidate"),
+        "the same behind a question for somebody who does not occur",
+        "nat",
+    ),
+    "accuracy": (("prompt", "position"), "1 where greedy decoding writes the right thing", "1"),
+    "choice": (("prompt", "position"), "1 where the right thing is likelier than every other", "1"),
+    "margin": (("prompt", "position"), "log-probability of the right thing minus the best other's", "nat"),
+    "margin_mean": (
+        ("prompt", "position"),
+        "log-probability of the right thing minus the others' mean",
+        "nat",
+    ),
+    "control_margin": (("prompt", "position"), "margin behind the control's question", "nat"),
+    "control_margin_mean": (("prompt", "position"), "margin_mean behind the control's question", "nat"),
+    "depth": (("prompt", "position"), "share of the other facts or words that stand before the fact", "1"),
+    "token": (("prompt", "position"), "token at which the right thing begins", "1"),
+    "tokens": (("prompt", "position"), "tokens of the prompt", "1"),
+}
+
+
+def retrieval_fingerprint(model: LoadedModel, job: RetrievalJob, text: str | Path | None = None) -> str:
+    """SHA-256 of all that decides the numbers of a job: name its checkpoint after it. Raises as `retrieve`."""
+    return _fingerprint(model, job, read_text(text if job.task == "needle" else None))
+
+
+def _fingerprint(loaded: LoadedModel, job: RetrievalJob, source: Text) -> str:
+    lies_in = {"text": source.sha256} if job.task == "needle" else {}
+    return fingerprint_of(job_of(loaded, job=encode(job), **lies_in))
+
+
+def retrieve(
+    model: Any = "smollm2-135m",
+    job: RetrievalJob | None = None,
+    *,
+    tokenizer: Any = None,
+    text: str | Path | None = None,
+    checkpoint: str | Path | None = None,
+    threads: int | None = None,
+    on_event: OnEvent | None = None,
+) -> xr.Dataset:
+    """Ask a causal language model for a fact at every position, in `job.prompts` trials.
+
+    `model` and `tokenizer`: as of `posbias.measure`, a model in memory among them. `text`: what a needle lies in,
+    None for the bundled addresses. `checkpoint`: a file that lets an interrupted run go on with the same bits; it
+    stays until `discard_checkpoint`. `threads` are those of torch (default: the cores but one). `on_event` hears
+    of finished prompts.
+
+    Returns the dataset of `docs/retrieval.md` (dims prompt, position, candidate; log-probabilities in nats).
+    Raises `InvalidValueError` for a job that the tokenizer or the model's context cannot hold, `InputFileError`
+    for a bad text or another job's checkpoint, `OutputFileError` when the checkpoint cannot be written,
+    `ModelError` for a model that cannot be loaded or whose outputs are not finite.
+    """
+    job = job or retrieval_job()
+    if job.task == "documents":
+        raise InvalidValueError(
+            "task: documents given, keys or needle needed: documents are asked of a generator "
+            "(`posbias.retrieval.asking.ask`)"
+        )
+    check_text(job.task, text)
+    source = read_text(text)
+    with ready(model, tokenizer) as loaded:
+        return _asked(
+            loaded, job, source, None if checkpoint is None else Path(checkpoint), threads, on_event
+        )
+
+
+def _asked(
+    loaded: LoadedModel,
+    job: RetrievalJob,
+    source: Text,
+    checkpoint: Path | None,
+    threads: int | None,
+    on_event: OnEvent | None,
+) -> xr.Dataset:
+    if job.length is not None and loaded.context is not None and job.length > loaded.context:
+        raise InvalidValueError(
+            f"length: {job.length} given, at most {loaded.context} fit the context of {loaded.name}"
+        )
+    if job.task == "keys":
+        trials: Trials = Keys(
+            loaded.tokenizer, job.wording, job.positions, job.seed, pairs=job.pairs, length=job.length
+        )
+    else:
+        trials = Needle(
+            loaded.tokenizer, job.wording, job.positions, job.seed,
+            text=source.content, name=source.name, length=job.length or 0,
+        )  # fmt: skip
+    fingerprint = _fingerprint(loaded, job, source)
+    asker = _Asker(loaded, trials)
+    log.info("asking %s in %d prompts at %d positions", loaded.name, job.prompts, job.positions)
+    stream = Stream(
+        lambda index: ({}, asker.ask(index)), job.prompts, Group(), on_event or (lambda event: None)
+    )
+    with torch_threads(leaving_a_core() if threads is None else threads):
+        state, _ = stream.run(checkpoint, fingerprint)
+    about = {"text": source.name, "text_sha256": source.sha256} if job.task == "needle" else {}
+    return _dataset(
+        state, loaded, job, about | {"fingerprint": fingerprint, "reuse": str(asker.reader.reuse)}
+    )
+
+
+class _Asker:
+    """A model and the trials it is asked; `ask(index)` is one row of numbers."""
+
+    def __init__(self, loaded: LoadedModel, trials: Trials):
+        self._trials, self._loaded = trials, loaded
+        first = trials.trial(0)
+        tried = [
+            self._split(text, first.answers) for text in (first.asked[0], first.control[0], first.asked[-1])
+        ]
+        loaded.check_ids(max(max(*prompt, *map(max, endings)) for prompt, endings in tried))
+        # two endings tell: a plain pass for each of many would take longer than a trial
+        reuse = reuse_is_exact(loaded.model, [(prompt, endings[:2]) for prompt, endings in tried])
+        self.reader = Reader(loaded.model, reuse=reuse)
+
+    def ask(self, index: int) -> dict[str, np.ndarray]:
+        """The numbers of trial `index` by position, in float64."""
+        trial = self._trials.trial(index)
+        # whether a run is resumed here or came this far must not show in any bit
+        self.reader.forget()
+        found: dict[str, list[Any]] = {name: [] for name in _ROWS}
+        for position, depth in enumerate(trial.depths):
+            try:
+                self._ask_at(trial, position, found)
+            except ModelError as error:
+                raise ModelError(f"{error}; prompt {index}, position {position}") from error
+            found["depth"].append(depth)
+        return {name: np.array(values, dtype=np.float64) for name, values in found.items()}
+
+    def _ask_at(self, trial: Trial, position: int, found: dict[str, list[Any]]) -> None:
+        prompt, endings = self._split(trial.asked[position], trial.answers)
+        asked = self.reader.endings(prompt, endings)
+        control = self.reader.endings(*self._split(trial.control[position], trial.answers))
+        right, others = asked.log_probability[0], asked.log_probability[1:]
+        found["log_probability"].append(asked.log_probability)
+        found["control_log_probability"].append(control.log_probability)
+        found["accuracy"].append(asked.greedy[0])
+        found["choice"].append(right > others.max())
+        for name, scores in (("", asked.log_probability), ("control_", control.log_probability)):
+            found[f"{name}margin"].append(scores[0] - scores[1:].max())
+            found[f"{name}margin_mean"].append(scores[0] - scores[1:].mean())
+        found["token"].append(self._trials.tokens(trial.asked[position][: trial.places[position]].rstrip()))
+        found["tokens"].append(len(prompt))
+
+    def _split(self, prompt: str, answers: tuple[str, ...]) -> tuple[list[int], list[list[int]]]:
+        """Token ids of a prompt, and by answer the ids that follow it.
+
+        Text and answer are tokenised together: where tokens straddle the joint, they belong to the answer.
+        """
+        alone, *whole = self._trials.encode([prompt, *(prompt + answer for answer in answers)])
+        shared = min(common(alone, ids) for ids in whole)
+        # one token at least is read, and one at least is scored
+        shared = max(1, min(shared, *(len(ids) - 1 for ids in whole)))
+        longest = max(map(len, whole))
+        context = self._loaded.context
+        if context is not None and longest > context:
+            raise InvalidValueError(
+                f"length: prompts of {longest} tokens with their answers, at most {context} fit the context "
+                f"of {self._loaded.name}"
+            )
+        return whole[0][:shared], [ids[shared:] for ids in whole]
+
+
+def _dataset(state: State, loaded: LoadedModel, job: RetrievalJob, about: dict[str, Any]) -> xr.Dataset:
+    variables = {
+        name: xr.Variable(dimensions, state.column(name), {"long_name": what, "units": unit})
+        for name, (dimensions, what, unit) in _ROWS.items()
+    }
+    lengths = dict(
+        zip(*(getattr(variables["log_probability"], name) for name in ("dims", "shape")), strict=True)
+    )
+    attributes = {
+        "posbias_kind": "retrieval",
+        "schema": 1,
+        "model": loaded.name,
+        "family": loaded.model.config.model_type,
+        "checksum": loaded.checksum,
+        "dtype": loaded.dtype,
+        "device": loaded.device.type,
+        "attention": loaded.attention,
+        "job": json.dumps(encode(job)),
+        **about,
+        "versions": json.dumps(versions_here(("torch", "transformers"))),
+        "seconds": json.dumps({"load": loaded.seconds, "ask": state.seconds}),
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+    return xr.Dataset(
+        variables, coords={str(name): np.arange(size) for name, size in lengths.items()}, attrs=attributes
+    )
