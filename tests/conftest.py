@@ -1,33 +1,7 @@
-"""Shared test setting: shapes checked, the same examples on every run, no hub asked, tests that wait first."""
+"""The library's tests: every array signature is checked against its shape."""
 
-import logging
-import os
-import signal
-import sys
-
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-# one thread, here and in the processes that tests start: beside other work, threads waiting for each other
-# make small models several times slower
-os.environ["OMP_NUM_THREADS"] = "1"
-# processes that tests start are many: each would compile our sources anew
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-# a command's console takes its width once, from the first test that makes it write
-os.environ["COLUMNS"] = "100"
-# a shell that starts the tests in the background has SIGINT ignored, and so would every process started here
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-import pytest
-from hypothesis import HealthCheck, settings
+from setting import logging_as_found, pytest_collection_modifyitems  # noqa: F401
 from shapes import check_shapes
-
-sys.dont_write_bytecode = False
-
-settings.register_profile(
-    "posbias", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.register_profile("quick", settings.get_profile("posbias"), max_examples=15)
-settings.load_profile("posbias")
 
 # every array signature is checked against its shape; compiled code (sweep) and values (pydantic's) are left out
 _CHECKED = [
@@ -55,26 +29,7 @@ _CHECKED = [
     ),
     *(f"posbias.training.{name}" for name in ("task", "feed", "network", "attention")),
     *(f"posbias.simulation.{name}" for name in ("tally", "gram")),
-    *(f"posbias_papers.herasimchyk2026.{name}" for name in ("levels", "curves", "fig5", "table6")),
     "posbias.measurement.selfchecks",
     "posbias.measurement.result",
 ]
 check_shapes(_CHECKED)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with tests that wait come first."""
-    first = {item.path for item in items if item.get_closest_marker("waits")}
-    items.sort(key=lambda item: item.path not in first)
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_found():
-    """A test that leaves the log at another level would make a later one deaf, wherever both run."""
-    logger = logging.getLogger("posbias")
-    before = logger.level, list(logger.handlers)
-    yield
-    now = logger.level, list(logger.handlers)
-    logger.setLevel(before[0])
-    logger.handlers[:] = before[1]
-    assert now == before, f"the log is left at level {now[0]} with {now[1]}, not {before[0]} with {before[1]}"

@@ -3,10 +3,10 @@
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from logged import logged
+from project import ROOT
 
 from posbias.core.errors import InputFileError, OutputFileError
 from posbias.measurement import discard_checkpoint, job_fingerprint, load_model, measure
@@ -71,7 +71,7 @@ def test_an_interruption_inside_a_prompt_loses_that_prompt_only(tiny, job, tmp_p
 @pytest.mark.parametrize("kill", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGKILL])
 def test_a_killed_process_resumes_bit_identically(folder, job, tmp_path, kill):
     checkpoint = tmp_path / "job.safetensors"
-    script = Path(__file__).with_name("resumable.py")
+    script = ROOT / "tests" / "support" / "resumable.py"
     command = [sys.executable, script, folder, job["text"], checkpoint]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -1,6 +1,6 @@
 """The numbered statements of the papers as claims: tried on instances, kept in OUT/statements, judged.
 
-A statement tried (`posbias_papers.statements.StatementCell`) serves whoever wants no more instances than it has. As a claim
+A statement tried (`StatementCell`) serves whoever wants no more instances than it has. As a claim
 it is that the least slack of the printed reading is no less than rounding allows.
 """
 
@@ -164,7 +164,7 @@ def try_statements(
 
 
 def try_one(key: str, instances: int, seed: int = 0, on_event: OnEvent | None = None) -> dict[str, Any]:
-    """Try one statement, as a task of an engine: the content of its cell. Raises as `posbias_papers.statements.verify`."""
+    """Try one statement, as a task of an engine: the content of its cell. Raises as `verify`."""
     from posbias_papers.statements import StatementCell, select, verify
 
     (statement,) = select(statements_of(), [key])

@@ -68,7 +68,7 @@ def extrapolate(
 ) -> Profile:
     """The influence expected on the last of `tokens` tokens of a model that was measured on fewer.
 
-    `rule` is the key of one of `RULES`, or that of a predictor (`posbias.comparison.predictors.PREDICTORS`), which speaks for
+    `rule` is the key of one of `RULES`, or that of a predictor (`PREDICTORS`), which speaks for
     the measured length alone and has no verdict: hold it against what was measured. With `architecture`, masks are
     its own, for the rule "logits"; another name or shape than the measured model's makes this a stand-in.
     `attrs["calibration"]` is a `Calibration`. No verdict (`left_out`) for a stand-in, for another rotary base or

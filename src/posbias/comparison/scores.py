@@ -1,8 +1,8 @@
 """How well two profiles agree, never without the scale to read it on.
 
-Beside the scores of `posbias.profiles.agreement` always stand what two ignorant profiles reach (uniform; 1/(distance + 1))
-and what noise in the reference allows (`posbias.comparison.reliability`). Errors, and which of two predictions is better, are
-of `posbias.comparison.paired_scores`. Predictions made from statistics of the reference's own prompts are also judged held
+Beside the scores of `agreement` always stand what two ignorant profiles reach (uniform; 1/(distance + 1))
+and what noise in the reference allows (`reliability`). Errors, and which of two predictions is better, are
+of `paired_scores`. Predictions made from statistics of the reference's own prompts are also judged held
 out: fitted on one half of the prompts, scored on the other, both ways.
 """
 
@@ -229,7 +229,7 @@ def compare_all(
 ) -> Comparison:
     """Compare each prediction with the reference `measured`, as `compare` does, and with each other.
 
-    `held_out` are predictions from a part of the prompts, to be judged on the rest (`posbias.comparison.held_out.folds`).
+    `held_out` are predictions from a part of the prompts, to be judged on the rest (`folds`).
     """
     shares = None
     if by_share:

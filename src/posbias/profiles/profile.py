@@ -272,7 +272,7 @@ class Profile:
 
     @cached_property
     def doubts(self) -> list[str]:
-        """What of the verdict its prompts do not tell, in words (`posbias.profiles.telling`); of a prediction nothing."""
+        """What of the verdict its prompts do not tell, in words (`telling`); of a prediction nothing."""
         if self.kind != "mass" or self.samples is None:
             return []
         seen = _seen(self)

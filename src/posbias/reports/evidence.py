@@ -113,7 +113,7 @@ class Findings:
 
     @cached_property
     def parts(self) -> Mapping[str, Profile]:
-        """The measured curve by parts (`posbias.comparison.parts`); empty where a predictor of the chain was not asked."""
+        """The measured curve by parts (`parts`); empty where a predictor of the chain was not asked."""
         return chain(self.measurement, self.predictions) if self.predictions.keys() >= USED else {}
 
     @cached_property

@@ -99,7 +99,7 @@ class Study:
     """A question and its cells: `base` with every combination of `sweep` (or each of `cells`), once per seed.
 
     `base` is a verb (`posbias.study.verbs`) or its keys; given as a verb, what the sweep varies replaces what it
-    holds. `sweep` maps paths to lists (`posbias.core.sweeps`); `explicit` (`cells` in a file) is a list of tables to
+    holds. `sweep` maps paths to lists (`sweeps`); `explicit` (`cells` in a file) is a list of tables to
     put over the base instead, for what is no product. Every cell runs on `cores` threads; on a cluster it is given
     `gpus` too (None: one for a cell on CUDA). Raises `InvalidValueError` for what cannot be right in any cell or
     claim, naming it; no cell is computed for that.

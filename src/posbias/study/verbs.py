@@ -5,7 +5,7 @@
 
 A verb says which quantities it finds before it is performed (`lengths`); `performing` finds them from a seed.
 Nothing heavy is loaded for making one, but that a training is checked by torch's own side. A further verb is a
-class like these with a method `perform(seed, cores, on_event)`, named by an entry point of the group `posbias.verbs`.
+class like these with a method `perform(seed, cores, on_event)`, named by an entry point `posbias.verbs`.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ SHAPE = (
     *("first_mass", "last_mass", "trough", "trough_depth", "ratio_first", "ratio_middle", "ratio_last"),
     *("effective_range", "entropy", "favours_first", "favours_last"),
 )
-"""The statistics of a profile (`posbias.profiles.profile.Summary`) that are quantities, and whether an end is favoured."""
+"""The statistics of a profile (`Summary`) that are quantities, and whether an end is favoured."""
 
 
 def _texts(given: Any) -> Any:
@@ -213,17 +213,22 @@ def class_of(data: Mapping[str, Any]) -> type:
     """The verb class that `kind` names. Raises `InvalidValueError` for a missing or unknown one."""
     if "kind" not in data:
         raise InvalidValueError(
-            f"kind: missing, one of {', '.join([*VERBS, *plugins.names(GROUP)])} needed; it says what every cell does"
+            f"kind: missing, one of {', '.join(_known())} needed; it says what every cell does"
         )
     kind = data["kind"]
     if kind in tuple(VERBS):
         return VERBS[kind]
-    known = [*VERBS, *plugins.names(GROUP)]
+    known = _known()
     if kind not in known:
         raise InvalidValueError(
             f"kind: {shortened(kind)} given, one of {', '.join(known)} needed{nearest(str(kind), known)}"
         )
     return plugins.load(GROUP, kind)
+
+
+def _known() -> list[str]:
+    """The verbs by name, those of other packages too."""
+    return [*VERBS, *plugins.names(GROUP)]
 
 
 def known_paths(cls: type) -> list[str]:

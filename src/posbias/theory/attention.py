@@ -151,7 +151,7 @@ class Attention:
         return self._by_key(received)
 
     def sinks(self, threshold: float = THRESHOLD) -> Float[np.ndarray, "layer head key"]:
-        """The sink metric of each key (`posbias.profiles.sinks`), mean over texts; NaN for keys that no query sees.
+        """The sink metric of each key (`sinks`), mean over texts; NaN for keys that no query sees.
 
         Raises `InvalidValueError` for a threshold that is not between 0 and 1.
         """

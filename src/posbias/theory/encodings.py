@@ -1,4 +1,4 @@
-"""Every positional encoding under one name, `posbias.encodings`, and what a model's own file says of its rotation."""
+"""`posbias.encodings`: every positional encoding, and what a model's own file says of its rotation."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -41,7 +41,7 @@ def read_experiments(path: str | os.PathLike[str]) -> tuple[list[Experiment], bo
 def expand(data: Mapping[str, Any]) -> list[Experiment]:
     """All combinations of a spec's `sweep`, or the one experiment of a spec without.
 
-    Raises `InvalidValueError` as `posbias.core.sweeps.expand`, for two equal experiments, or values that are wrong.
+    Raises `InvalidValueError` as `expand`, for two equal experiments, or values that are wrong.
     """
     base = without_words({key: held for key, held in data.items() if key != "sweep"})
     combinations = sweeps.expand(base, data.get("sweep", {}), sweeps.paths(Experiment))

@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from answers import faults
+from kept_answers import copies, kept
 from project import ROOT
-from test_order_command import copies, kept
 
 import posbias
 from posbias.cli import main

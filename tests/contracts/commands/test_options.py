@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import called
+from command import called, commands
 
 from posbias.cli import app, main, output
 from posbias.cli.output import progress
@@ -17,15 +17,6 @@ from posbias.core.events import Event
 
 POSBIAS = Path(sys.executable).with_name("posbias")
 SMALL = ["--d", "4", "--layers", "2", "--threads", "1", "--effort", "1e4"]
-
-
-def commands(page=app, path=()):
-    """Every command that has options, as words."""
-    below = [name for name in page if not name.startswith("-")]
-    if page.default_command is not None:
-        yield path
-    for name in below:
-        yield from commands(page[name], (*path, name))
 
 
 def page_of(capsys, command):

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from answers import faults
+from kept_answers import copies, kept
 
 import posbias
 from posbias.cli import main
@@ -12,7 +13,6 @@ from posbias.core.errors import DamagedError, InputFileError
 from posbias.core.store import save_json
 from posbias.ordering import order
 from posbias.ordering.hits import read_hits
-from posbias.retrieval.answer_curve import AnswerCurve
 
 CURVE = [8, 4, 3, 4, 9]
 
@@ -81,37 +81,6 @@ def test_a_retrieval_orders_and_tells_its_gain(here, capsys):
     assert answer["prompts_to_tell"] == 300
     lines = (here / "ordered.jsonl").read_text().splitlines()
     assert [json.loads(line)["score"] for line in lines] == [1, 1, 8, 1, 1]
-
-
-def copies(random, places):
-    """A curve of answers in words: the first and the last place are found, of ten pairs at five places."""
-    found = random.uniform(size=(300, 5)) < np.array(places)
-    arms = {name: random.uniform(size=300) < share for name, share in (("no gold", 0.0), ("gold alone", 0.9))}
-    arms["shuffled"] = random.uniform(size=300) < 0.5
-    job = {
-        "task": "keys",
-        "pairs": 5,
-        "length": None,
-        "wording": "json",
-        "positions": 5,
-        "prompts": 300,
-        "seed": 0,
-    }
-    depth = np.linspace(0, 1, 5)
-    return AnswerCurve("asked", job, "first", found, found, arms, depth, words=100.0, chance=0.2)
-
-
-def kept(folder, *curves):
-    """What `posbias retrieve --answers` keeps in a folder, beside its answers."""
-    answer = {
-        "schema": "retrieve-answers/1",
-        "file": "answers.jsonl",
-        "pictures": [],
-        "asked": {"model": "asked"},
-    }
-    folder.mkdir(exist_ok=True)
-    (folder / "answers.jsonl").write_text('{"id": "a", "answer": "b"}\n')
-    return save_json(answer | {"curves": [curve.as_dict() for curve in curves]}, folder / "retrieval.json")
 
 
 def test_what_was_kept_of_a_model_that_was_asked_orders_with_its_trials(here, capsys):

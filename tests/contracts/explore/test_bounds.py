@@ -6,10 +6,10 @@ from importlib.resources import files
 import architectures as drawn
 import numpy as np
 import pytest
+from architectures import spans
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from test_kernel import TOLERANCE, spans
-from test_page import Opened
+from tabs import Opened
 
 from posbias.reports.explore.kernel import exported, not_expressed
 from posbias.reports.explore.page import page
@@ -23,6 +23,8 @@ from posbias.theory.masks import Causal, Prefix, SlidingWindow
 from posbias.theory.mixing import ConstantMixing
 from posbias.theory.rollout import influence
 from posbias.theory.rollout.kernel import layer_kernel
+
+TOLERANCE = 1e-9
 
 BOUND = """([name, architecture, tokens, depth]) => {
   const found = window.bounds[name](architecture, tokens, depth);

@@ -5,6 +5,7 @@ from importlib.resources import files
 import architectures as drawn
 import numpy as np
 import pytest
+from architectures import spans
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -15,7 +16,6 @@ from posbias.theory.distance import KerpleLog
 from posbias.theory.encodings import ALiBi
 from posbias.theory.hyper_connections import Connection, HyperConnections
 from posbias.theory.masks import Chunked, Dilated, Prefix, SlidingWindow
-from posbias.theory.masks.visible import Banded, Split
 from posbias.theory.mixing import ConstantMixing
 from posbias.theory.normalisers import ReLU
 from posbias.theory.rollout import influence
@@ -49,11 +49,6 @@ def agree(ask, architecture, tokens):
     seen = np.maximum(mass, truth.mass) > 1e-250
     np.testing.assert_allclose(mass[seen], truth.mass[seen], rtol=TOLERANCE)
     assert lost == pytest.approx(truth.missing_mass, abs=TOLERANCE)
-
-
-def spans(longest: int, prefix: int) -> st.SearchStrategy:
-    """Masks whose keys are a run and the first few, or pieces of the text."""
-    return drawn.masks(longest, prefix, Banded | Split)
 
 
 @given(

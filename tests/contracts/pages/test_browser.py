@@ -4,8 +4,8 @@ import shutil
 import subprocess
 
 import pytest
-from test_papers_page import read as read_page
-from test_report_page import plain
+from html_pages import plain
+from html_pages import read as read_page
 
 from posbias.reports import write_report
 

@@ -3,9 +3,9 @@
 import re
 
 import pytest
+from fenced import blocks
 from matplotlib import pyplot
 from project import ROOT
-from test_readme import blocks
 
 from posbias.cli import app
 

@@ -5,8 +5,8 @@ import re
 from pathlib import PurePosixPath
 
 import pytest
+from fenced import blocks
 from project import ROOT
-from test_readme import blocks
 
 import posbias
 

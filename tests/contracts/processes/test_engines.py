@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from logged import logged
+from project import ROOT
 
 from posbias.core import logs
 from posbias.core.errors import InputFileError, InvalidValueError, MissingPackageError, WorkerError
@@ -20,7 +21,7 @@ from posbias.core.events import Event
 from posbias.core.execution import THREADS, Failed, InProcess, Last, Processes, Result, Task, engine_of
 from posbias.core.execution.tasks import perform, read_news, spell_task
 
-HERE = Path(__file__).parent
+HERE = ROOT / "tests" / "support"
 numbers = st.lists(st.tuples(st.integers(0, 255), st.integers(-9, 9)), max_size=6)
 
 

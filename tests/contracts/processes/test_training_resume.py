@@ -5,12 +5,12 @@ import itertools
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from interruptible import JOB
 from logged import logged
+from project import ROOT
 
 from posbias.core.errors import InputFileError, OutputFileError
 from posbias.core.execution import Processes, Task
@@ -75,7 +75,7 @@ def test_resumed_results_are_bit_identical(whole, tmp_path, at):
 
 def test_a_process_killed_at_any_time_resumes_bit_identically(whole, tmp_path):
     checkpoint = tmp_path / "job.safetensors"
-    script = Path(__file__).with_name("interruptible.py")
+    script = ROOT / "tests" / "support" / "interruptible.py"
     command = [sys.executable, script, checkpoint]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -94,7 +94,7 @@ def test_a_process_killed_at_any_time_resumes_bit_identically(whole, tmp_path):
 def test_ctrl_c_keeps_the_iteration_that_was_reached(whole, tmp_path, at):
     """Of a process that writes its checkpoint at no other time."""
     checkpoint = tmp_path / "job.safetensors"
-    command = [sys.executable, Path(__file__).with_name("interruptible.py"), checkpoint, "never"]
+    command = [sys.executable, ROOT / "tests" / "support" / "interruptible.py", checkpoint, "never"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         told = [line.strip() for line in itertools.islice(process.stdout, at)]
@@ -110,7 +110,7 @@ def test_ctrl_c_keeps_the_iteration_that_was_reached(whole, tmp_path, at):
 
 def test_a_worker_that_is_told_to_end_keeps_the_iteration_that_was_reached(whole, tmp_path, monkeypatch):
     """By the SIGTERM that a stopped engine sends."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "tests" / "support"))
     checkpoint, told = tmp_path / "job.safetensors", []
 
     def hear(number, news):

@@ -1,4 +1,4 @@
-"""`posbias paper run`, `show`, `export`: any figure, table or study by its key, such as kim2026/fig1 or ours/birth."""
+"""`posbias paper run`, `show`, `export`: a figure, table or study by its key, such as kim2026/fig1."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,4 @@
-"""Measured curves by parts (`posbias.comparison.parts`): those of the runs of `posbias_papers.extensions.predictors`."""
+"""Measured curves by parts (`parts`): those of the runs of `posbias_papers.extensions.predictors`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,7 @@
 """One cell of the fair test of predictors: a measurement in, paired scores of held-out predictions out.
 
 The protocol is `docs/predictors.md`; `tools/predictors.py` goes through its cells,
-`posbias_papers.extensions.predictors` judges what they found. Beside the predictors stand the two ignorant profiles and,
+`predictors` judges what they found. Beside the predictors stand the two ignorant profiles and,
 of two predictors, what becomes of the sink's column: dropped, or weighed by norms.
 """
 

@@ -1,6 +1,6 @@
 """The curves of one model on one text: influence by level and as measured, and how well each level agrees.
 
-Values, intervals, baselines, held-out scores and what noise allows are `posbias.comparison.scores`'s. Differences are
+Values, intervals, baselines, held-out scores and what noise allows are `scores`'s. Differences are
 taken on the same resamples of the prompts for both levels, so that noise in the measured curve, which both share,
 drops out.
 """
@@ -61,7 +61,7 @@ class Curves:
 
     @cached_property
     def comparison(self) -> Comparison:
-        """Scores with intervals by letter, and what they stand beside. Raises as `posbias.comparison.scores.compare`."""
+        """Scores with intervals by letter, and what they stand beside. Raises as `compare`."""
         return compare_all(self.levels, self.influence, held_out=self.folds, seed=self.seed)
 
     @cached_property

@@ -6,7 +6,7 @@
         print(one.quantity, one.published, one.corrected, one.difference)
 
 A reading belongs to an entry of `posbias_papers.errata` and computes one quantity twice: as printed (or as the
-published code does it) and as it is. Statements are shown on the counterexample of `posbias_papers.statements`; closed forms
+published code does it) and as it is. Statements are shown on the counterexample of `statements`; closed forms
 beside integrals and simulations; models from presets, from the authors' rollout files where they are given, and
 measured on the bundled ALiBi model.
 """

@@ -1,4 +1,4 @@
-"""Herasimchyk et al. 2026, statements: what is printed beside what the witness of `posbias_papers.statements` shows.
+"""Herasimchyk et al. 2026, statements: what is printed beside what the witness of `statements` shows.
 
 Published is the number that the printed statement gives for the instance, corrected the true one. Positions and
 layers count from 0. What concerns models is in `models` and `measured`.

@@ -52,7 +52,7 @@ class Statement:
     `witness` is an instance on which the statement as printed is known to fail, if it does; `note` says which
     step or printed formula goes wrong, and what holds instead. `asserts` is what the statement itself says where
     the printed reading tries no more than its proof, constants or equations: that the corrected ones bear it out
-    is then a claim of its own. `about` are further fields of its claims (`posbias.profiles.claims.Claim`), and in "proof"
+    is then a claim of its own. `about` are further fields of its claims (`Claim`), and in "proof"
     those of the claim on its proof.
     """
 

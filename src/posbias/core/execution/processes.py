@@ -1,9 +1,9 @@
 """Several processes of this machine, of one thread each: the parent's side (`__main__` is the other).
 
-A worker process is `python -m posbias.core.execution`: tasks come as lines on stdin, news go as lines to stdout. It has
-one thread, since two processes finish two pieces in the time of one where a second thread would gain little, and
-a session of its own, so that Ctrl-C reaches only the parent, which then asks the workers to stop (SIGTERM). When
-the parent dies, stdin ends and so do they.
+A worker process is `python -m posbias.core.execution`: tasks come as lines on stdin, news go as lines to stdout.
+It has one thread, since two processes finish two pieces in the time of one where a second thread would gain
+little, and a session of its own, so that Ctrl-C reaches only the parent, which then asks the workers to stop
+(SIGTERM). When the parent dies, stdin ends and so do they.
 """
 
 import contextlib

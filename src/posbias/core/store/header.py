@@ -1,6 +1,6 @@
 """What every file of results says of itself: kind, schema, what it was computed from, with what, and a digest.
 
-The fingerprint of a result is that of its specification alone (`posbias.core.spec.fingerprint`): neither versions nor
+The fingerprint of a result is that of its specification alone (`fingerprint`): neither versions nor
 cost change it, so that what was computed once is found again.
 """
 

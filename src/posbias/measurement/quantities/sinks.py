@@ -1,7 +1,7 @@
 """Attention sinks: tokens that draw more than their share, and the massive activations behind them.
 
 A sink shows in the columns of the attention: how much a key receives, and in how many rows it receives more
-than τ (`posbias.profiles.sinks` defines both). Here they are summed block by block of the queries. Sinks go with a residual
+than τ (`sinks` defines both). Here they are summed block by block of the queries. Sinks go with a residual
 stream whose norm at one token is many times that of the others.
 """
 

@@ -4,6 +4,6 @@
     from posbias.ordering.adapters.llama_index import PositionBiasPostprocessor
     from posbias.ordering.adapters.haystack import PositionBiasRanker
 
-What they do is `posbias.ordering.order`; what they share is `posbias.ordering.adapters.reordering`. A framework is imported
+What they do is `order`; what they share is `posbias.ordering.adapters.reordering`. A framework is imported
 by its own module alone, which raises `MissingPackageError` without it.
 """

@@ -7,7 +7,7 @@ geometrically. And where a layer's weights lie between envelopes C·e^(−rate·
 (`Envelope`), a walk of T steps over a distance d does too, and there are C(t+d, d) walks. Where the two
 balance is in `posbias.theory.closed_forms.critical_distances`.
 
-Stated are the forms that survive checking (`posbias_papers.statements.wu` tries the printed ones). Bounds are natural
+Stated are the forms that survive checking (`wu` tries the printed ones). Bounds are natural
 logarithms, for they under- and overflow. Positions count from 0, so the paper's j − 1 is j here; `depth` is
 the number of layers, the paper's t + 1.
 """

@@ -1,6 +1,6 @@
 """What Kim et al. 2026 say of heads, encodings, other parts of a layer and lengths (Section 4, Limitations).
 
-All at initialisation, on `posbias_papers.simulation.variants`. Heads without projections are the parts of a vector; where
+All at initialisation, on `variants`. Heads without projections are the parts of a vector; where
 heads share a key head, its keys and values are the mean of theirs. Rules that the text gives only a direction for
 are tried as the direction (at α from .45 to .8, where the recency probability is well above ½ in so few draws).
 """

@@ -18,7 +18,9 @@ SETTINGS = {
     "RAY_AUTH_MODE": "disabled",  # whatever token the person who runs the tests may have
     "PYTHONPATH": str(Path(__file__).parent),
 }
-EARLY = os.pathsep.join([SETTINGS["PYTHONPATH"], str(Path(__file__).with_name("exits_early"))])
+EARLY = os.pathsep.join(
+    [SETTINGS["PYTHONPATH"], str(Path(__file__).parents[1] / "contracts" / "processes" / "exits_early")]
+)
 """Where an interpreter finds code that may end it as it starts."""
 
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from urllib.parse import unquote
 
 import pytest
+from html_pages import LOADING, plain, read
 from project import ROOT
-from test_report_page import LOADING, plain, read
 from three_papers import CLAIMS, EFFECTS, ERRATA, PAGE, READINGS, STUDIES, judged, study
 
 from posbias.core.errors import InvalidValueError, OutputFileError

@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 from unittest import mock
 
-from posbias.cli import main
+from posbias.cli import app, main
 
 
 def called(*arguments: object, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess:
@@ -28,3 +28,12 @@ def called(*arguments: object, cwd: Path | None = None, **environment: str) -> s
         except SystemExit as ended:
             code = int(ended.code or 0)
     return subprocess.CompletedProcess(words, code, answer.getvalue(), told.getvalue())
+
+
+def commands(page=app, path=()):
+    """Every command that has options, as words."""
+    below = [name for name in page if not name.startswith("-")]
+    if page.default_command is not None:
+        yield path
+    for name in below:
+        yield from commands(page[name], (*path, name))

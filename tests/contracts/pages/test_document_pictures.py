@@ -1,16 +1,16 @@
-"""Every picture of the gallery draws."""
+"""Every picture of the documents draws."""
 
 import runpy
 
 import pytest
 from project import ROOT
 
-GALLERY = sorted((ROOT / "docs" / "gallery").glob("*.py"))
+SCRIPTS = sorted((ROOT / "docs" / "img").glob("*.py"))
 
 
 def scripts():
     """The first is drawn in every run, the others are slow."""
-    for path in GALLERY:
+    for path in SCRIPTS:
         marks = [pytest.mark.slow] * (path.stem != "masks")
         yield pytest.param(path, id=path.stem, marks=marks)
 
@@ -24,5 +24,5 @@ def test_it_draws(script, tmp_path, monkeypatch):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_there_is_a_gallery():
-    assert len(GALLERY) >= 4
+def test_there_are_pictures():
+    assert len(SCRIPTS) >= 4

@@ -3,7 +3,7 @@
 import time
 
 from posbias import ALiBi, Architecture, ConstantMixing, KerpleLog, Layer, SlidingWindow, influence
-from posbias.plots import draw_growth, new_figure, save_figure
+from posbias.reports.plots import draw_growth, new_figure, save_figure
 
 alibi, window = (
     Layer(heads=8, positional=ALiBi()),

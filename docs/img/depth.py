@@ -1,7 +1,7 @@
 """What if BLOOM-176B were shallower: the profile for every depth up to its own."""
 
 from posbias import preset
-from posbias.plots import save_figure, variation_figure
+from posbias.reports.plots import save_figure, variation_figure
 from posbias.theory.variation import values_of, vary
 
 quantity, depths = values_of("depth=1:70")

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from smoke_fixtures import answered, folder  # noqa: F401
 
 from posbias_papers.readings import compare_readings
 
@@ -63,7 +64,7 @@ def test_a_printed_number_and_the_right_one():
 
 
 def test_missing_cells_and_time_before_a_long_run(answered):
-    state = answered("study", "status", "wu2025/fig2")
+    state = answered("paper", "run", "wu2025/fig2", "--dry-run")
     assert state["full"]["cells"] == 18
     assert state["full"]["minutes"] > state["quick"]["minutes"] > 0
 

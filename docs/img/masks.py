@@ -1,6 +1,6 @@
 """Masks as relations and as graphs, centre nodes in blue (Wu et al. 2025, Figure 1, and masks of later models)."""
 
-from posbias.plots import mask_figure, save_figure
+from posbias.reports.plots import mask_figure, save_figure
 from posbias.theory.masks import BlockSparse, Causal, Chunked, Dilated, Prefix, SlidingWindow
 
 masks = [Causal(), SlidingWindow(3), SlidingWindow(3, sinks=1), Prefix(3)]

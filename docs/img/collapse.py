@@ -1,7 +1,7 @@
 """Depth against the residual stream: attention alone collapses on the first token, below its bound."""
 
 from posbias import Architecture, AttentionOnly, ConstantMixing, DecayBias, Layer, PowerDecay
-from posbias.plots import draw_collapse, new_figure, save_figure
+from posbias.reports.plots import draw_collapse, new_figure, save_figure
 from posbias.theory.closed_forms.critical_distances import collapse
 
 layer = Layer(positional=DecayBias(0.1))

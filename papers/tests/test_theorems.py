@@ -24,7 +24,8 @@ from posbias_papers.theorems import judge_statements
 
 PAGE = ROOT / "docs" / "theorems.md"
 REGENERATE = (
-    ".venv/bin/python -c 'from posbias_papers.errata import links; from posbias_papers.statements.page import update_page; "
+    ".venv/bin/python -c 'from posbias_papers.errata import links; "
+    "from posbias_papers.statements.page import update_page; "
     """update_page("docs/theorems.md", elsewhere=links())'"""
 )
 

@@ -19,7 +19,7 @@ from command import called
 import posbias
 from posbias import encodings, masks, mixing
 
-FILE = Path(__file__).with_name("reference.json")
+FILE = Path(__file__).parents[1] / "reference.json"
 LENGTHS = (33, 256, 1024)
 HALF = mixing.ConstantMixing(0.5)
 ARCHITECTURES = {

@@ -1,7 +1,7 @@
 """The distance favoured most, against depth: decay masks at t/(e^m − 1), rotary encodings at the root."""
 
 from posbias import DecayBias, RoPE
-from posbias.plots import draw_critical_distance, new_figure, save_figure
+from posbias.reports.plots import draw_critical_distance, new_figure, save_figure
 from posbias.theory.closed_forms.critical_distances import distance_curve
 
 depths = range(1, 41, 3)

@@ -36,6 +36,7 @@ from posbias.theory.masks import (
     Prefix,
     SlidingWindow,
 )
+from posbias.theory.masks.visible import Banded, Split
 from posbias.theory.mixing import (
     MIXINGS,
     AbnarZuidema,
@@ -285,3 +286,8 @@ def architectures(draw, max_depth: int = 5, **choices) -> Architecture:
     pattern = draw(st.lists(layers(**choices), min_size=1, max_size=3))
     depth = len(pattern) * draw(st.integers(1, max(1, max_depth // len(pattern))))
     return Architecture(depth=depth, layers=tuple(pattern), mixing=draw(mixings(depth)), name="drawn")
+
+
+def spans(longest: int, prefix: int) -> st.SearchStrategy:
+    """Masks whose keys are a run and the first few, or pieces of the text."""
+    return masks(longest, prefix, Banded | Split)

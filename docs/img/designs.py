@@ -1,7 +1,7 @@
 """Designs of 24 layers for 4,096 tokens: distance to an even spread against keys in the cache."""
 
 from posbias import ALiBi, Architecture, ConstantMixing, Layer, design
-from posbias.plots import draw_designs, new_figure, save_figure
+from posbias.reports.plots import draw_designs, new_figure, save_figure
 
 base = Architecture(24, (Layer(heads=8, positional=ALiBi()),), ConstantMixing(0.3))
 varied = {

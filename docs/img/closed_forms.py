@@ -3,12 +3,12 @@
 Lines: three tokens, integrated. Points: ten tokens, simulated; from d = 2,048 on their rise is lost to rounding.
 """
 
-from posbias.plots import new_figure, save_figure
-from posbias.plots.closed_forms import draw_deviation, draw_reading_key
+from posbias.reports.plots import new_figure, save_figure
 from posbias.simulation import RecencyModel, simulate_recency
 from posbias.theory.closed_forms.deviation import deviation_curve
 from posbias.theory.closed_forms.layernorm import READINGS
-from posbias.theory.closed_forms.recency import exact_scores
+from posbias_papers.closed_forms.recency import exact_scores
+from posbias_papers.plots.closed_forms import draw_deviation, draw_reading_key
 
 SAMPLES = 2**18
 INTEGRATED, SIMULATED = [2**k for k in range(3, 13)], [2**k for k in range(3, 11)]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ROLLOUT_FILES = ROOT.parent / "shared" / "data" / "published-rollout-configs"
 needs_rollout_files = pytest.mark.skipif(
     not ROLLOUT_FILES.is_dir(), reason="the authors' rollout files are not here"

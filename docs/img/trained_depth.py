@@ -1,11 +1,11 @@
 """Does depth add to the bias? Curves and tables of docs/depth.md, from the cells of Figure 2 on record."""
 
-from posbias.papers.wu2025 import quantities
-from posbias.papers.wu2025.drawing import draw_curves
-from posbias.papers.wu2025.outcomes import outcome_of
-from posbias.papers.wu2025.recorded import records
-from posbias.papers.wu2025.settings import RELATIVE, Setting, effort_of
-from posbias.plots import save_figure
+from posbias.reports.plots import save_figure
+from posbias_papers.wu2025 import quantities
+from posbias_papers.wu2025.drawing import draw_curves
+from posbias_papers.wu2025.outcomes import outcome_of
+from posbias_papers.wu2025.recorded import records
+from posbias_papers.wu2025.settings import RELATIVE, Setting, effort_of
 
 DEPTHS = 2, 4, 6
 KINDS = [(word, residual) for residual in (False, True) for word in RELATIVE]
