@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from posbias.core.errors import InvalidValueError
 from posbias.core.seeds import sequence
 from posbias.simulation import RecencyModel, simulate_recency
-from posbias_papers.simulation.token_space import STREAM, block_size, embeddings, layer_scores
+from posbias.simulation.token_space import STREAM, block_size, embeddings, layer_scores
 
 
 def adjacent_shares(scores):

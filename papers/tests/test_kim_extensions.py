@@ -11,7 +11,7 @@ from scipy.stats import beta
 
 from posbias.core.seeds import stream
 from posbias.simulation.model import RecencyModel
-from posbias_papers.simulation.token_space import embeddings, hidden_states, layer_scores, normalised
+from posbias.simulation.token_space import embeddings, hidden_states, layer_scores, normalised
 from posbias_papers.statements.kim import extensions
 from posbias_papers.statements.run import check
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from posbias.core.seeds import stream
 from posbias.simulation.model import RecencyModel
+from posbias.simulation.token_space import embeddings, layer_scores
 from posbias.theory.masks import Causal, Full, SlidingWindow
-from posbias_papers.simulation.token_space import embeddings, layer_scores
 from posbias_papers.simulation.variants import Variant, draw_inputs, draw_weights, run_layers
 from posbias_papers.statements.kim import masks, variants
 from posbias_papers.statements.run import check

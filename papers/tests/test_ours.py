@@ -42,7 +42,7 @@ def test_every_one_says_what_it_is_and_that_no_paper_was_read():
     for study in OWN.values():
         assert study.question.endswith("?")
         assert study.source == "posbias"
-        assert study.command == f"posbias study run {study.key}"
+        assert study.command == f"posbias paper run {study.key}"
         after_a_paper = any(claim.place.startswith("beyond arXiv") for claim in study.claims)
         assert ("text was not at hand: nothing here is a verdict on it" in study.note({})) == after_a_paper
         assert study.quick.cells == len({*study.cells})
@@ -96,10 +96,10 @@ def test_the_kinetic_study_is_made_kept_and_its_claims_hold(tmp_path):
 
 def test_they_run_and_are_listed_and_cited_by_their_names(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert "3 holds" in run(capsys, ["study", "run", "ours/birth"])
-    shown = run(capsys, ["study", "list"])
+    assert "3 holds" in run(capsys, ["paper", "run", "ours/birth"])
+    shown = run(capsys, ["paper", "list"])
     assert "ours/kinetic" in shown
     assert "kim2026/fig1" in shown
-    assert "kim2026" not in run(capsys, ["study", "list", "ours"])
+    assert "kim2026" not in run(capsys, ["paper", "list", "ours"])
     expected = ["chowdhury2026"]
     assert [one.source.key for one in cite_all(["ours/birth"])] == expected

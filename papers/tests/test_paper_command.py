@@ -84,7 +84,7 @@ def test_list_names_what_cannot_be_used(capsys, tmp_path):
 
 
 def test_statements_are_shown_with_their_folder(capsys, results):
-    main(["study", "show", "kim2026/statements", "--out", str(results), "--json"])
+    main(["paper", "show", "kim2026/statements", "--out", str(results), "--json"])
     assert json.loads(capsys.readouterr().out)["files"] == [str(results / "statements")]
 
 

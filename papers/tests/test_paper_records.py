@@ -170,13 +170,7 @@ def test_other_weights_are_told_in_standard_errors(pair):
     assert "weights others than those on record" in told.lines()[0]
 
 
-def test_the_command_puts_cells_on_record(folder, tmp_path, capsys):
-    main(["study", "record", str(folder), "--out", str(tmp_path), "--json"])
-    answer = json.loads(capsys.readouterr().out)
-    assert not faults(answer)
-    assert sorted(answer["files"]) == sorted(map(str, tmp_path.iterdir()))
-    for path in tmp_path.iterdir():
-        assert path.read_bytes() == (folder / "records" / path.name).read_bytes()
+def test_no_cell_is_no_record(tmp_path):
     with pytest.raises(
         InputFileError, match="no finished cell in it, a folder that 'posbias train' wrote needed"
     ):

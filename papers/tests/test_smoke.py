@@ -79,3 +79,9 @@ def test_models_and_presets(answered):
     assert len(answered("presets")["presets"]) >= 20
     assert len(answered("models", "families")["families"]) >= 29
     assert "smollm2-135m" in {model["name"] for model in answered("models")["models"]}
+
+
+@pytest.mark.slow
+def test_variants(answered):
+    answer = answered("paper", "variants", "--networks", 3, "--inputs", 20)
+    assert len(answer["variants"]) > 3

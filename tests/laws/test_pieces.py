@@ -93,7 +93,9 @@ for number in range(int(sys.argv[2]), 100):
 def test_a_killed_writer_leaves_the_old_state_or_the_new_one(tmp_path):
     path, told = tmp_path / "s", -1
     draws = random.Random(0)
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])
+    }
     for _ in range(4):
         words = [sys.executable, "-c", WRITER, path, str(told + 1)]
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as process:

@@ -3,7 +3,6 @@
 import json
 import math
 import tarfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +10,8 @@ import safetensors.torch
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-import posbias.measurement
 from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.core.plugins import bundled
 from posbias.measurement.models.tiny.config import ENCODINGS, TinyConfig, alibi_slopes
 from posbias.measurement.models.tiny.model import TinyForCausalLM, register
 from posbias.measurement.texts.prompts import read_text
@@ -21,7 +20,7 @@ from tiny_models.recipe import Training, batches, fresh_model, held_out_loss, lo
 from tiny_models.train import Run, main
 
 register()
-SHIPPED = sorted((Path(posbias.measurement.__file__).parent / "models" / "bundled").glob("tiny-*"))
+SHIPPED = sorted(bundled().values())
 SMALL = {
     "vocab_size": 20,
     "hidden_size": 16,

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 
 from posbias.core.errors import InvalidValueError
 from posbias.core.seeds import sequence, stream
-from posbias.simulation import RecencyModel, compiled, gram
+from posbias.simulation import RecencyModel, compiled, gram, token_space
 from posbias.simulation.tally import Layout, Tally
-from posbias_papers.simulation import token_space
 from posbias_papers.statements.kim.simulations import simulated_scores
 
 MARGIN = 30

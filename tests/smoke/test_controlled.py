@@ -47,12 +47,6 @@ def test_token_space_agrees(answered):
         assert abs(value - gram[layer][0]) < 4 * (error**2 + gram[layer][1] ** 2) ** 0.5
 
 
-@pytest.mark.slow
-def test_variants(answered):
-    answer = answered("simulate", "variants", "--networks", 3, "--inputs", 20)
-    assert len(answer["variants"]) > 3
-
-
 def test_a_cell_of_networks(answered):
     Path("one.toml").write_text(SMALL)
     answer = answered("train", "one.toml", *WORDS, "--out", "kept")

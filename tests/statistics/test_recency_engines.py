@@ -19,10 +19,9 @@ from scipy.special import beta, betaln, gammaln, hyp2f1
 from scipy.stats import norm as normal
 
 from posbias.core.seeds import sequence
-from posbias.simulation import RecencyModel, simulate_recency
+from posbias.simulation import RecencyModel, simulate_recency, token_space
 from posbias.simulation.tally import Tally
 from posbias.theory.rollout.kernel import masked_softmax
-from posbias_papers.simulation import token_space
 
 OVERALL, CHECKS = 1e-6, 300
 """The chance that right engines fail in any test of this file, and how many checks there are at most."""

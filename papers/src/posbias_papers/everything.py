@@ -261,7 +261,7 @@ def _make(asked: Asked, studies: Sequence[Study]) -> tuple[Iterable[Spent], Mapp
     paper, amount = studies[0].paper, asked.amount(studies[0])
     if isinstance(studies[0], Statements):
         return [_try_statements(asked, paper, amount)], {}
-    package = importlib.import_module(f"posbias_papers.{paper}")
+    package = importlib.import_module(f"posbias_papers.{'extensions' if paper == OURS else paper}")
     options: dict[str, Any] = {"out": asked.folder / paper, "on_event": asked.on_event}
     match paper:
         case "kim2026":

@@ -13,7 +13,6 @@ from posbias.core.arguments import shortened
 from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.core.input_files import read_text
 from posbias.core.store.json_files import undamaged
-from posbias.profiles.labelled import influence_profile
 from posbias.profiles.measurements import load_measurement
 from posbias.profiles.profile import Profile
 
@@ -27,6 +26,8 @@ def measured_influence(measurement: "xr.Dataset") -> Profile:
     `attrs` have the names of model and text and, as "prompts", what is equal for measurements of the same prompts.
     Source: Herasimchyk et al. 2026, Eq. (6).
     """
+    from posbias.profiles.labelled import influence_profile
+
     return influence_profile(measurement)
 
 

@@ -41,7 +41,8 @@ def test_every_command_and_every_schema_stands_in_the_document():
     }
     assert {"posbias predict", "posbias models", "posbias study run"} <= {*commands()} <= shown
     constants = {SCHEMAS["$defs"][name]["properties"]["schema"]["const"] for name in NAMES}
-    written = {name for path in (ROOT / "src/posbias/cli").rglob("*.py") for name in names_in(path)}
+    places = ROOT / "src/posbias/cli", ROOT / "papers/src/posbias_papers/cli"
+    written = {name for place in places for path in place.rglob("*.py") for name in names_in(path)}
     assert constants == written == {schema for _, schema in rows}
 
 

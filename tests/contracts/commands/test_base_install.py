@@ -134,6 +134,8 @@ LINES = {
     "paper run herasimchyk2026/table2": ("matplotlib", "torch"),
     "paper run wu2025/fig2 --effort 1000": ("matplotlib", "torch"),
     "paper run kim2026/fig1 --dry-run": (),
+    "paper show wu2025/fig2": (),
+    "paper export wu2025/fig2": (),
     "paper all --ray local": ("ray", "matplotlib"),
     "paper all": ("matplotlib",),
     "paper all --report": ("jinja2", "matplotlib"),
@@ -210,7 +212,7 @@ def tried(lines, folder, missing):
 
 
 def surroundings(missing, folder):
-    paths = [HERE / "base_install", TESTS, *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [HERE / "base_install", TESTS / "support", *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {
         "ABSENT": ",".join(sorted(missing)),
         "PYTHONPATH": os.pathsep.join(map(str, paths)),

@@ -59,8 +59,13 @@ def test_the_options_are_found():
 def loaded():
     """What commands import when they need it: that takes seconds, and must not be cut short."""
     importlib.import_module("transformers")
-    for module in ("measurement.run", "measurement.retrieval", "training.cells", "papers.everything"):
-        importlib.import_module(f"posbias.{module}")
+    for module in (
+        "posbias.measurement.run",
+        "posbias.retrieval.local",
+        "posbias.training.cells",
+        "posbias_papers.everything",
+    ):
+        importlib.import_module(module)
     for paper in ("wu2025", "herasimchyk2026", "kim2026"):
         importlib.import_module(f"posbias_papers.{paper}")
 
@@ -150,7 +155,7 @@ def test_an_option_that_is_given_twice_is_refused(command, tmp_path, monkeypatch
         (["train", "--effort", "banana"], "--effort: 'banana' given, quick, full or an integer"),
         (["paper", "wu2025", "--effort", "banana"], "--effort: 'banana' given, quick, full or an integer"),
         (["paper", "all", "--workers", "0"], "workers: 0 given, an integer ≥ 1"),
-        (["study", "run", "wu2025/fig2", "--workers", "0"], "workers: 0 given, an integer ≥ 1"),
+        (["paper", "run", "wu2025/fig2", "--workers", "0"], "workers: 0 given, an integer ≥ 1"),
         (["train", "--labels", "1"], "labels: 1 given, at least 2 needed"),
         (["train", "--threads", "1000000000000"], "threads: 1000000000000 given, at most 4,096 needed"),
         (["measure", "tiny-alibi", "--device", "tpu"], "device: 'tpu' given"),

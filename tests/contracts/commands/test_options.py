@@ -66,15 +66,15 @@ def test_a_number_is_refused_where_there_are_several_units(words, capsys):
 
 @pytest.mark.parametrize("words", ["paper kim2026 section3", "paper run kim2026/section3"])
 def test_a_number_is_in_the_study_s_own_unit(words, tmp_path, monkeypatch, capsys):
-    """A paper's study is the same by either name; `list` names the unit."""
+    """`paper list` names the unit."""
     monkeypatch.chdir(tmp_path)
     main([*words.split(), "--effort", "1e3", "--json", "-q"])
     answer = json.loads(capsys.readouterr().out)
-    if words.startswith("study"):
+    if words.startswith("paper run"):
         assert (answer["study"], answer["state"]["made"]) == ("kim2026/section3", True)
     held = json.loads(Path("results/kim2026/section3.json").read_text())
     assert {cell["samples"] for cell in held["cells"]} == {1000}
-    main(["study", "list", "kim2026/section3", "--json"])
+    main(["paper", "list", "kim2026/section3", "--json"])
     (listed,) = json.loads(capsys.readouterr().out)["studies"]
     assert (listed["unit"], listed["state"]["made"]) == ("draws", True)
 
@@ -105,7 +105,7 @@ def test_what_a_number_would_leave_without_effect_is_refused(words, message, tmp
     assert not Path("results").exists()
 
 
-@pytest.mark.parametrize("command", ["paper all", "study run"])
+@pytest.mark.parametrize("command", ["paper all", "paper run"])
 def test_rerun_says_that_a_paper_is_made_of_kept_cells(command, capsys):
     page = " ".join(page_of(capsys, command.split()).replace("│", " ").split())
     assert "of the cells that are kept." in page

@@ -19,10 +19,6 @@ from study_values import results
 
 from posbias.cli import main
 from posbias.core.store import Header, JsonCodec
-from posbias_papers import herasimchyk2026
-from posbias_papers.everything import AT_HAND
-from posbias_papers.herasimchyk2026.cells import EFFORTS
-from posbias_papers.herasimchyk2026.cells import Effort as Prompts
 
 POSBIAS = Path(sys.executable).with_name("posbias")
 STUDY = """
@@ -410,34 +406,3 @@ def test_help_names_every_parameter(capsys):
         text = told(capsys, command, "--help").out
         assert "--json" in text
         assert f"study {command}" in text
-
-
-def test_a_papers_study_is_told_from_a_file(here, capsys):
-    answer = told(capsys, "status", "kim2026/fig1").out
-    assert answer.splitlines()[1] == "not made"
-    for arguments, words in (
-        ("status kim2026/fig99", "study: 'kim2026/fig99' given"),
-        ("show kim2026/fig1", "kim2026/fig1.json: not made; `posbias paper kim2026 fig1` makes it"),
-        ("show kim2026/fig1 --plot a.svg", "whose figures and tables are the paper's"),
-        ("status kim2025/fig1", "no such file"),
-    ):
-        with pytest.raises(SystemExit) as ended:
-            main(["study", *arguments.split()])
-        assert ended.value.code == 2
-        assert words in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_number_of_prompts_is_enough_for_the_further_texts(here, capsys, monkeypatch):
-    """Figure 4 needs a second text: the first with its tokens shuffled. What is left out is an error."""
-    monkeypatch.setitem(EFFORTS, "quick", Prompts("quick", 4, 4, 16))
-    monkeypatch.setattr(herasimchyk2026, "MODELS", AT_HAND)
-    answer = json.loads(told(capsys, "run", "herasimchyk2026/fig4", "--effort", "3", "--json").out)
-    assert answer["state"]["made"]
-    assert answer["rows"]
-    assert "results/herasimchyk2026/fig4.json" in answer["files"]
-    for effort in ("3", "quick"):
-        with pytest.raises(SystemExit) as ended:
-            main(["study", "run", "herasimchyk2026/fig3", "--effort", effort, "-q"])
-        assert ended.value.code == 2
-        assert capsys.readouterr().err.startswith("posbias: herasimchyk2026/fig3: left out, every model adds")

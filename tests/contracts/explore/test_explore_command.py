@@ -9,6 +9,7 @@ from command import called
 from measured import measurement
 
 from posbias.comparison.extrapolation import BUNDLED as SMOLLM2
+from posbias.core.plugins import bundled
 from posbias.core.store import save_json
 from posbias.imports import read
 from posbias.measurement import measure
@@ -126,8 +127,7 @@ def test_what_is_said_of_a_choice_is_a_whole_sentence():
 def test_curves_that_come_along_are_those_of_the_models_that_come_along():
     (smollm2,) = (one for one in curves() if one["key"] == "smollm2-135m")
     np.testing.assert_allclose(smollm2["mass"], measured_influence(load_measurement(SMOLLM2)).mass, rtol=6e-5)
-    bundled = {path.name for path in SMOLLM2.parent.iterdir() if path.is_dir()}
-    assert {one["key"] for one in curves()} == {"smollm2-135m", *bundled}
+    assert {one["key"] for one in curves()} == {"smollm2-135m", *bundled()}
     for one in curves():
         assert sum(one["mass"]) == pytest.approx(1, abs=1e-4)
 

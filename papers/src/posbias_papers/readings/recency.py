@@ -60,7 +60,7 @@ def _vanishing(material: Material) -> Answer:
 @reading("kim2026/eqs-23-24", "mean of ‖x_i‖², d = 64, α = .5: printed, corrected")
 def _norms(material: Material) -> Answer:
     """E‖x‖², and ⟨y_i, y_j⟩, of the embeddings."""
-    from posbias_papers.simulation.token_space import embeddings
+    from posbias.simulation.token_space import embeddings
 
     model = RecencyModel(2, DIMENSION, ANISOTROPY, depth=1)
     drawn = embeddings(stream(0, "readings/embeddings"), model, 20_000)

@@ -25,11 +25,11 @@ from posbias.core.events import Event, OnEvent
 from posbias.core.seeds import sequence
 from posbias.core.spec import Positive, Size, encode, value
 from posbias.simulation.model import RecencyModel
+from posbias.simulation.token_space import normalised
 from posbias.theory.masks import Causal
 from posbias.theory.positional import alibi_slopes
 from posbias.theory.rollout.kernel import masked_softmax
 from posbias_papers.simulation.over_networks import OverNetworks
-from posbias_papers.simulation.token_space import normalised
 
 Array = Float[np.ndarray, "..."]
 Weights = dict[str, Array]

@@ -16,7 +16,7 @@ from scipy.special import gammaln
 
 from posbias.core.seeds import stream
 from posbias.simulation.model import RecencyModel
-from posbias_papers.simulation.token_space import embeddings, hidden_states, normalised
+from posbias.simulation.token_space import embeddings, hidden_states, normalised
 from posbias_papers.statements.kim.closed_forms import strict
 from posbias_papers.statements.kim.simulations import SIGMAS
 from posbias_papers.statements.statement import OURS, Instance, Statement, statement

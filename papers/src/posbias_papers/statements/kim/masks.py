@@ -16,8 +16,8 @@ from numpy.random import Generator
 
 from posbias.core.seeds import stream
 from posbias.simulation.model import RecencyModel
+from posbias.simulation.token_space import embeddings, layer_scores
 from posbias.theory.masks import Causal, Full, Mask, SlidingWindow
-from posbias_papers.simulation.token_space import embeddings, layer_scores
 from posbias_papers.statements.kim.simulations import SIGMAS
 from posbias_papers.statements.statement import OURS, Instance, Statement, statement
 

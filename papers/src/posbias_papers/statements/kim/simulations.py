@@ -15,6 +15,7 @@ from numpy.random import Generator
 
 from posbias.core.seeds import stream
 from posbias.simulation.model import RecencyModel
+from posbias.simulation.token_space import embeddings, layer_scores
 from posbias.theory.closed_forms.layernorm import (
     ReadingName,
     isotropic_scores,
@@ -22,7 +23,6 @@ from posbias.theory.closed_forms.layernorm import (
     log_key_factors,
     recency_margin,
 )
-from posbias_papers.simulation.token_space import embeddings, layer_scores
 from posbias_papers.statements.kim.closed_forms import strict
 from posbias_papers.statements.margins import least
 from posbias_papers.statements.statement import Instance
@@ -51,7 +51,7 @@ def simulated_scores(
 ) -> Scores:
     """YYᵀ/√d of layers 1 to `depth` for `samples` drawn inputs (Eqs. 2, 6, 20), the mask not yet applied.
 
-    From `posbias_papers.simulation.token_space`; all samples at once, so for small numbers of them.
+    From `posbias.simulation.token_space`; all samples at once, so for small numbers of them.
     """
     norm = "layernorm" if layernorm else "none"
     model = RecencyModel(tokens, dimension, anisotropy, norm, residual, depth)

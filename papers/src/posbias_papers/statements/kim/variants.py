@@ -15,7 +15,7 @@ from numpy.random import Generator
 
 from posbias.core.seeds import stream
 from posbias.simulation.model import RecencyModel
-from posbias_papers.simulation.token_space import embeddings, layer_scores
+from posbias.simulation.token_space import embeddings, layer_scores
 from posbias_papers.simulation.variants import Variant, draw_inputs, draw_weights, recency_share, run_layers
 from posbias_papers.statements.kim.simulations import SIGMAS, recency_shares
 from posbias_papers.statements.margins import least
