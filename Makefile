@@ -8,7 +8,7 @@ INSTALL := -m pip install --disable-pip-version-check --progress-bar off -c cons
 # a file's tests stay in one process, in the order of collection: tests that wait come first
 TESTS := HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-.PHONY: report test test-all coverage test-adapters lint bench dist docs venv
+.PHONY: report test test-all coverage test-adapters lint bench dist pages docs venv
 
 ## The main job: measure the bundled model on the bundled text, compare with the theory, write the report
 report: venv
@@ -50,6 +50,12 @@ bench: venv
 dist: venv
 	$(BIN)/python -m build --no-isolation --outdir dist
 	cd dist && sha256sum posbias-*
+
+## The pages that commands make, in docs/made: every figure and claim of the papers (an hour), what is known of families
+pages: venv
+	$(BIN)/posbias paper all --report --out docs/made
+	HF_HUB_OFFLINE=1 $(BIN)/python tools/families.py
+	HF_HUB_OFFLINE=1 PYTHONPATH=tests/support $(BIN)/python tests/support/zoo.py
 
 ## The site, in build/site: notebooks run, warnings are errors, links within are checked
 docs: .venv/.docs

@@ -2,7 +2,6 @@
 
 import inspect
 import re
-import shutil
 from pathlib import Path
 
 from myst_nb.sphinx_ import NbMetadataCollector
@@ -21,6 +20,9 @@ html_title = f"posbias {release}"
 html_static_path = ["site.css"]
 html_css_files = ["site.css"]
 html_copy_source = False
+html_extra_path = [path for path in ("made",) if Path(path).exists()]
+# nothing is in made/ before `make pages`
+suppress_warnings = ["toc.empty_glob"]
 html_theme_options = {"navigation_with_keys": True}
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
@@ -71,19 +73,17 @@ def print_run_times(app, error):
             print(f"{name}: {run['runtime']:.0f} s")
 
 
-def bring_figures(app, error):
-    """Lay beside the page of the papers, which the site has as a download, the files that it names."""
-    for page in Path(app.outdir).glob("_downloads/*/papers.html"):
-        for name in re.findall(r'src="([^"#:]+)"', page.read_text("utf-8")):
-            (page.parent / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(Path(app.srcdir, name), page.parent / name)
-        pages = re.sub(r'href="(gallery/[^"]+)\.md"', r'href="../../\1.html"', page.read_text("utf-8"))
-        page.write_text(pages, "utf-8")
+def link_pages(app, error):
+    """The page of all three papers, where `make pages` made it, links to the site's own pages."""
+    page = Path(app.outdir, "papers.html")
+    if page.exists():
+        linked = re.sub(r'href="([a-z0-9]+/[^"#:]+)\.md"', r'href="made/\1.html"', page.read_text("utf-8"))
+        page.write_text(linked, "utf-8")
 
 
 def setup(app):
     """Called by Sphinx."""
     app.connect("build-finished", print_run_times)
-    app.connect("build-finished", bring_figures)
+    app.connect("build-finished", link_pages)
     app.connect("autodoc-process-signature", plain_signature)
     app.connect("autodoc-process-docstring", as_restructured_text)

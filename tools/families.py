@@ -1,6 +1,6 @@
 """How configurations are read, against the models that transformers builds from them.
 
-python tools/families.py            write docs/families.md
+python tools/families.py            write docs/made/families.md
 python tools/families.py defaults   write what configuration classes of transformers fill in
 python tools/families.py llama opt  print the rows of some families
 
@@ -38,7 +38,7 @@ from posbias.theory.huggingface_families import CONTAINERS, FAMILIES
 from posbias.theory.masks import Chunked, Full, SlidingWindow
 
 DEFAULTS_FILE = Path(huggingface_keys.__file__).with_name("huggingface_defaults.json")
-PAGE = Path(__file__).parents[1] / "docs" / "families.md"
+PAGE = Path(__file__).parents[1] / "docs" / "made" / "families.md"
 PUBLISHED = Path(__file__).parents[1] / "tests" / "models" / "published_configurations.json"
 PROMPT = torch.tensor([17, 4, 33, 8, 60, 21, 5, 5, 48, 12, 39, 7, 26, 3, 55, 30, 41, 9, 14, 62])
 DEPTH, WINDOW, VOCABULARY, LARGEST = 8, 5, 64, 3_000_000
@@ -495,6 +495,7 @@ def main(names: Sequence[str]) -> None:
                 one.family, one.verdict, _brief(one.read), "|", _brief(one.captured), one.remarks, one.reason
             )
     else:
+        PAGE.parent.mkdir(exist_ok=True)
         PAGE.write_text(page(rows), encoding="utf-8")
         print(Counter(one.verdict for one in rows))
 

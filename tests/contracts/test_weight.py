@@ -51,3 +51,27 @@ def test_every_public_name_is_there_and_documented():
     with pytest.raises(AttributeError, match="no_such_name"):
         posbias.no_such_name  # noqa: B018
     assert set(posbias.__all__) <= set(dir(posbias))
+
+
+TORCHLESS = """
+import importlib, pkgutil, sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "transformers", "tokenizers", "accelerate"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+import posbias
+heavy = ("posbias.measurement.", "posbias.training.", "posbias.retrieval.local", "posbias.retrieval.continuations")
+for module in pkgutil.walk_packages(posbias.__path__, "posbias."):
+    optional = module.name.startswith((*heavy, "posbias.ordering.adapters.")) or module.name.endswith("__main__")
+    if not optional:
+        importlib.import_module(module.name)
+        print(module.name)
+"""
+
+
+def test_everything_but_measuring_and_training_is_there_without_torch():
+    done = subprocess.run([sys.executable, "-c", TORCHLESS], capture_output=True, text=True, check=True)
+    assert len(done.stdout.split()) > 200

@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from project import ROOT
 from transformers.models.auto import modeling_auto
 
 from families import (
     ALONE,
     DEPTH,
-    PAGE,
     PROMPT,
     SPECIAL,
     UNKNOWN,
@@ -23,7 +21,6 @@ from families import (
     captured,
     class_defaults,
     families,
-    page,
     plain,
     read,
     row,
@@ -127,12 +124,6 @@ def test_no_family_is_read_wrong(rows):
     others = {name: verdicts[name] for name in families() if name not in FAMILIES}
     assert {name for name, verdict in others.items() if verdict == "read alone"} <= {*CONTAINERS}
     assert {*others.values()} == {"refused", "equal", "read alone"}
-
-
-@pytest.mark.slow
-def test_the_page_is_this_table(rows):
-    assert PAGE == ROOT / "docs" / "families.md"
-    assert PAGE.read_text(encoding="utf-8") == page(rows), "python tools/families.py writes it anew"
 
 
 def cached(model) -> list[int] | None:

@@ -2,18 +2,17 @@
 
 from dataclasses import replace
 
+import by_hand
 import numpy as np
 import pytest
 import torch
 import transformers
-from project import ROOT
-
-import by_hand
 import zoo
+from zoo_page import page
+
 from families import families
 from posbias.core.logs import muted
 from posbias.measurement.models.families import decoder_layers
-from zoo_page import PAGE, page
 
 FEW = {
     "llama": "measured",
@@ -100,10 +99,10 @@ def test_what_deviates_is_wrong():
 
 
 @pytest.mark.slow
-def test_the_page_is_this_table_and_nothing_is_wrong():
+def test_nothing_is_measured_wrong():
     decoders = [zoo.causal(family) for family in families()]
     encoders = [zoo.encoder(family) for family in zoo.encoders()]
     assert not [one for one in (*decoders, *encoders) if one.verdict == "wrong"]
-    assert PAGE == ROOT / "docs" / "zoo.md"
-    written = PAGE.read_text(encoding="utf-8")
-    assert written == page(decoders, encoders), "python tools/zoo.py writes it anew"
+    measured = sum(one.verdict == "measured" for one in decoders)
+    assert measured > 80
+    assert f"| measured | {measured} |" in page(decoders, encoders)

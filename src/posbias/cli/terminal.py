@@ -84,7 +84,7 @@ def verdict_line(profile: "Profile") -> str:
             else "`posbias measure` at this length tells"
         )
     elif not UNMEASURED.isdisjoint(profile.left_out):
-        settles = "such layers cannot be measured, the gradient influence alone can (docs/zoo.md)"
+        settles = "such layers cannot be measured, the gradient influence alone can"
     elif any(not part.startswith("λ") for part in profile.left_out):
         known = profile.attrs.get("architecture") == "smollm2-135m"
         settles = f"a measurement tells more: --calibrate {'smollm2-135m' if known else 'FILE.nc'}"

@@ -1,7 +1,7 @@
 """Families of Hugging Face models: how each spells its positions, which layers slide, which have no encoding.
 
 Families are data: a row says what a configuration leaves to the family. That the rows are right is tested on
-models that transformers builds (docs/families.md).
+models that transformers builds (`tools/families.py`).
 """
 
 from collections.abc import Callable, Mapping

@@ -11,7 +11,11 @@ from project import ROOT
 import posbias
 
 DOCS = ROOT / "docs"
-PAGES = {page.relative_to(DOCS).with_suffix("").as_posix(): page for page in DOCS.rglob("*.md")}
+PAGES = {
+    page.relative_to(DOCS).with_suffix("").as_posix(): page
+    for page in DOCS.rglob("*.md")
+    if page.relative_to(DOCS).parts[0] != "made"
+}
 SHOWN = ["start", *sorted(name for name in PAGES if name.startswith("users/"))]
 PACKAGES = sorted((ROOT / "src" / "posbias").rglob("__init__.pyi"))
 
@@ -21,7 +25,7 @@ def listed(name):
     folder = PurePosixPath(name).parent
     for block in re.findall(r"^```\{toctree\}\n(.*?)^```$", PAGES[name].read_text("utf-8"), re.S | re.M):
         for line in block.splitlines():
-            if line and not line.startswith(":"):
+            if line and not line.startswith((":", "made/")):
                 pattern = (folder / line).as_posix()
                 yield from fnmatch.filter(PAGES, pattern) or [pattern]
 

@@ -1,7 +1,7 @@
 """Do measured influence and its predictors go with where a model finds things? The second half of the fair test.
 
 The protocol is `docs/predictors.md`, committed before the runs. What each cell found is in `behaviour.jsonl`
-(`tools/behaviour.py` made it): here it is corrected for many comparisons, counted and told. A cell decides
+(`run_behaviour` made it): here it is corrected for many comparisons, counted and told. A cell decides
 something if the model can do the task and there are more than five places.
 """
 

@@ -1,6 +1,6 @@
 """One cell of the fair test of predictors: a measurement in, paired scores of held-out predictions out.
 
-The protocol is `docs/predictors.md`; `tools/predictors.py` goes through its cells,
+The protocol is `docs/predictors.md`; `extensions/run_predictors.py` goes through its cells,
 `predictors` judges what they found. Beside the predictors stand the two ignorant profiles and,
 of two predictors, what becomes of the sink's column: dropped, or weighed by norms.
 """

@@ -1,7 +1,7 @@
 """The fair test of predictors: does any of them predict measured position bias where it was not chosen?
 
 The protocol is `docs/predictors.md`, committed before the runs. What each cell found is in `predictors.jsonl`
-(`tools/predictors.py` made it, `predictor_trials` says how); here it is judged: every pair of
+(`extensions/run_predictors.py` made it, `predictor_trials` says how); here it is judged: every pair of
 predictors by Holm's correction over its cells.
 """
 

@@ -1,7 +1,7 @@
 """The sink taken out of the one model that has one: does it take attention and give little?
 
 The protocol is `docs/predictors.md`, "The sink taken out", committed before the runs. What each text gave is in
-`sink_removal.jsonl` (`tools/sink_removal.py` made it, `sink_trials` says how); here every
+`sink_removal.jsonl` (`extensions/run_sink_removal.py` made it, `sink_trials` says how); here every
 expectation is held against it.
 """
 

@@ -1,6 +1,6 @@
 """One cell of the sink taken out: loss, influence and rollouts of a model whose sink gives nothing.
 
-The protocol is `docs/predictors.md`; `tools/sink_removal.py` goes through its cells,
+The protocol is `docs/predictors.md`; `extensions/run_sink_removal.py` goes through its cells,
 `posbias_papers.extensions.sink_removal` tells what they found. Altered and unaltered read the same prompts, so all
 differences are paired.
 """

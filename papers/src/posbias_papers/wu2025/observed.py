@@ -3,7 +3,7 @@
 The paper names three: on the first token under the causal mask, the more so the wider a sliding window, and on all
 tokens of a prefix; Gu et al. 2025 saw them in models trained for that. At hand are one pretrained model and small
 decoders of ours, causal but for one with a window, none with a prefix. They were measured once, prompt by prompt
-(`posbias_papers.measurement.sinks`); `observed_sinks.toml` has the numbers, `tools/observed_sinks.py` made it.
+(`posbias_papers.measurement.sinks`); `observed_sinks.toml` has the numbers, `run_observed_sinks` made it.
 """
 
 import functools

@@ -1,6 +1,6 @@
 """Run the behaviour half of the fair test (docs/predictors.md): a line for each cell of model, wording and places.
 
-python tools/behaviour.py --out behaviour.jsonl [MODEL …]
+python -m posbias_papers.extensions.run_behaviour --out behaviour.jsonl [MODEL …]
 
 A line is appended when its cell ends; cells that are in the file are not run again. Short lists come first: the
 long ones of the small decoders, which read a list anew for each answer, take hours.

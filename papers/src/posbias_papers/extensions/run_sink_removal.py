@@ -1,6 +1,6 @@
 """Take the sink out of the model that has one (docs/predictors.md, "The sink taken out"): a line for each text.
 
-python tools/sink_removal.py --out sink_removal.jsonl --work FOLDER [TEXT …]
+python -m posbias_papers.extensions.run_sink_removal --out sink_removal.jsonl --work FOLDER [TEXT …]
 
 What each way of reading gave is kept in the folder, so that an interrupted run goes on. A text takes a quarter to
 half of an hour on one core.
@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from predictors import novel
 
 from posbias.measurement import load_model, measure
 from posbias.measurement.capture.removal import altered
@@ -30,7 +31,6 @@ from posbias_papers.extensions.sink_trials import (
     readings_in,
     sink_trial,
 )
-from predictors import novel
 
 MODEL, TOKENS, PROMPTS, SEED, ALONE = "smollm2-135m", 256, 24, 2, 8
 TEXTS = ("addresses", "layers", "novel")

@@ -1,6 +1,8 @@
 """Measure the sinks of the models at hand, for papers/src/posbias_papers/wu2025/observed_sinks.toml.
 
-python tools/observed_sinks.py [MODEL …] > observed_sinks.toml     10 minutes on two cores, most of it SmolLM2
+python -m posbias_papers.wu2025.run_observed_sinks [MODEL …] > observed_sinks.toml
+
+10 minutes on two cores, most of it SmolLM2
 """
 
 import json
@@ -41,6 +43,6 @@ def section(name):
     return "\n".join([*lines, f"versions = {{ {versions} }}", ""])
 
 
-print("# made by tools/observed_sinks.py\n")
+print("# made by wu2025/run_observed_sinks.py\n")
 for model in sys.argv[1:] or MODELS:
     print(section(model), flush=True)

@@ -1,7 +1,7 @@
 """What can be measured of which family, tried on a tiny random model of every one in transformers.
 
-python tools/zoo.py                  write docs/zoo.md
-python tools/zoo.py llama bert       print the rows of some families
+python tests/support/zoo.py                  write docs/made/zoo.md
+python tests/support/zoo.py llama bert       print the rows of some families
 
 Each family goes through `posbias.measure` as a user's model in memory would. What comes out is held against the
 model's own attention, and against λ and gradients computed plainly (`by_hand.py`). `zoo_page.py` writes the page.
@@ -23,9 +23,9 @@ import numpy as np
 import tokenizers
 import torch
 import transformers
+from by_hand import influence, mixings, own_attention, uncached
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
-from by_hand import influence, mixings, own_attention, uncached
 from families import build, families
 from posbias.core.errors import PosbiasError
 from posbias.measurement import LoadedModel, measure, selfcheck
@@ -60,7 +60,7 @@ VERDICTS = {
     "that have a softmax, are right",
     "influence only": "`measure` refuses and says why; the gradient influence is right",
     "refused": "neither can be had; `measure` says why",
-    "not built": "no tiny model could be built and run here; `python tools/zoo.py NAME` says why",
+    "not built": "no tiny model could be built and run here; `python tests/support/zoo.py NAME` says why",
     "wrong": "something deviates and nothing says so",
 }
 """Verdicts → what they mean."""
@@ -293,6 +293,7 @@ def main(names: Sequence[str]) -> None:
         from zoo_page import PAGE, page
 
         decoders, both_ways = [causal(name) for name in families()], [encoder(name) for name in encoders()]
+        PAGE.parent.mkdir(exist_ok=True)
         PAGE.write_text(page(decoders, both_ways), encoding="utf-8")
         print(Counter(one.verdict for one in decoders), Counter(one.verdict for one in both_ways))
 

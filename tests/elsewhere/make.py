@@ -1,6 +1,6 @@
 """The test files of docs/results-made-elsewhere.md that other packages wrote, made again.
 
-    python tools/elsewhere_files.py MODEL tests/elsewhere inseq captum lm_eval ruler liu capitals
+    python tests/elsewhere/make.py MODEL tests/elsewhere inseq captum lm_eval ruler liu capitals
 
 MODEL is the folder of a transformers model (the files that are there came of SmolLM2-135M, saved with
 `save_pretrained`). It needs inseq, captum and lm-eval, which posbias does not. RULER and the repository of Liu et

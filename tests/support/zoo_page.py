@@ -1,4 +1,4 @@
-"""What the tries of `zoo.py` came to, as the tables of docs/zoo.md."""
+"""What the tries of `zoo.py` came to, as the tables of docs/made/zoo.md."""
 
 import re
 from collections import Counter
@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import transformers
-
 from zoo import TOLERANCE, VERDICTS, Row
 
-PAGE = Path(__file__).parents[1] / "docs" / "zoo.md"
+PAGE = Path(__file__).parents[2] / "docs" / "made" / "zoo.md"
 UNSEEN = ("influence only", "refused", "not built")
 """Verdicts whose reasons the page leaves to `measure` and to `zoo.py NAME`."""
 
@@ -19,7 +18,7 @@ def page(decoders: Sequence[Row], both_ways: Sequence[Row]) -> str:
     head = f"""# Families: what can be measured
 
 Every family of transformers {transformers.__version__} with a causal head ({len(decoders)}) or one for masked \
-words ({len(both_ways)}), tiny and with random weights. Made by `python tools/zoo.py`, held by `make test-all`. \
+words ({len(both_ways)}), tiny and with random weights. Made by `make pages`, held by `make test-all`. \
 [How configurations are read](families.md) is another page.
 
 Attention is held against what the model returns, λ against what a layer adds with its feed-forward block off and \
