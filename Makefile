@@ -49,7 +49,8 @@ bench: venv
 ## What a release consists of, with hashes: the same bytes from the same commit, whenever and wherever
 dist: venv
 	$(BIN)/python -m build --no-isolation --outdir dist
-	cd dist && sha256sum posbias-*
+	$(BIN)/python -m build --no-isolation --outdir dist papers
+	cd dist && sha256sum posbias*
 
 ## The pages that commands make, in docs/made: every figure and claim of the papers (an hour), what is known of families
 pages: venv

@@ -22,7 +22,7 @@ NUMBERS = {
     "ordering": (1, 2, 3, 4),
 }
 """The columns of each study's first table that its document has."""
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 PAGES = dict.fromkeys(NUMBERS, "theory-since.md") | {"ordering": "order.md"}
 LEFT_OUT = {"ordering": [f"tiny-{encoding}" for encoding in ("nope", "alibi", "rope", "learned", "window")]}
 """Rows that the document sums up in words."""

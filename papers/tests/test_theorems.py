@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from project import ROOT
 
-from posbias.cli.terminal import findings_table
 from posbias.core.errors import InputFileError
 from posbias.core.files import between_marks
 from posbias.profiles.claims import AMENDED
+from posbias_papers.cli.verify import findings_table
 from posbias_papers.errata import links
 from posbias_papers.statements import STATEMENTS, Reading, Statement, save_counterexamples, select, verify
 from posbias_papers.statements.margins import compared_in

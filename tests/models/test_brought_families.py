@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import llama, word_tokenizer
 from packages import install
+from small_llama import llama, word_tokenizer
 
 import posbias
 from posbias.core.errors import ModelError, PluginError

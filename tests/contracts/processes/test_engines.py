@@ -145,15 +145,10 @@ def test_arguments_that_json_cannot_spell_are_refused_before_anything_runs():
 @given(st.dictionaries(st.text(), st.integers() | st.floats(allow_nan=False) | st.binary() | st.text()))
 def test_what_is_spelt_is_read_again(given):
     heard = []
-    line = perform(spell_task(Task("test_engines:echo", {"what": given})), heard.append)
+    line = perform(spell_task(Task("piecework:echo", {"what": given})), heard.append)
     assert "\n" not in line
     assert read_news(line) == Result(given)
     assert heard == [Event(0.5, None, "echo")]
-
-
-def echo(what, *, on_event):
-    on_event(Event(0.5, None, "echo"))
-    return what
 
 
 @pytest.mark.parametrize("engine", [InProcess(), Processes(1)], ids=["here", "processes"])

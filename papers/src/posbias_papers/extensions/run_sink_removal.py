@@ -12,13 +12,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from predictors import novel
 
 from posbias.measurement import load_model, measure
 from posbias.measurement.capture.removal import altered
 from posbias.measurement.job import Request
 from posbias_papers.extensions.cells import rounded
 from posbias_papers.extensions.predictor_trials import DIGITS
+from posbias_papers.extensions.run_predictors import novel
 from posbias_papers.extensions.sink_trials import (
     KEPT_OUT,
     PLAIN,
