@@ -2,16 +2,16 @@
 
 import copy
 
+import by_hand
 import numpy as np
 import pytest
 import torch
 import transformers
+import zoo
 from small_llama import word_tokenizer
 from tiny import tiny_model
 
-import by_hand
 import posbias
-import zoo
 from posbias.comparison.extrapolation import extrapolate
 from posbias.comparison.predictors import predictions
 from posbias.core.errors import InvalidValueError, ModelError

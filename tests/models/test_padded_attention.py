@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 import transformers
+import zoo
 
 import posbias
-import zoo
 from posbias import Attention
 from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.imports.arrays import read_arrays
