@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from posbias.core.errors import InvalidValueError, ModelError
+from posbias.core.plugins import bundled
 from posbias.measurement import load_model
 from posbias.measurement.job import Request
-from posbias.measurement.models.cache import bundled_folder
 from posbias.measurement.quantities.influence import gradients, predict
 from posbias.measurement.run import prepared
 from posbias_papers.measurement.query_influence import query_influence
@@ -84,7 +84,7 @@ def test_heads_that_share_values_repeat_them():
     from posbias.measurement.models.tiny_configs import specimen
 
     model = specimen("llama", vocab_size=2048, max_position_embeddings=64)
-    data = values_by_head(model, tokenizer=bundled_folder("tiny-nope"), tokens=TOKENS, prompts=1, threads=1)
+    data = values_by_head(model, tokenizer=bundled()["tiny-nope"], tokens=TOKENS, prompts=1, threads=1)
     norms = data["value_norm"].values[0]
     assert norms.shape[1] == 4
     np.testing.assert_array_equal(norms[:, 0], norms[:, 1])
@@ -103,6 +103,6 @@ def test_an_untrained_model_has_the_configuration_of_its_namesake_and_weights_by
     pairs = [*zip(one.parameters(), same.parameters(), strict=True)]
     assert all(torch.equal(a, b) for a, b in pairs)
     assert not all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
-    assert folder_of("tiny-window") == bundled_folder("tiny-window")
+    assert folder_of("tiny-window") == bundled()["tiny-window"]
     with pytest.raises(ModelError, match="'tiny-windows' given"):
         untrained_like("tiny-windows", 0)

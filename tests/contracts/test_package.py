@@ -1,12 +1,8 @@
 """What the package says of itself agrees with itself: version, citation, bounds and pins."""
 
-import hashlib
-import os
 import re
-import shutil
-import subprocess
-import sys
 import tomllib
+from importlib.metadata import version
 
 import pytest
 import yaml
@@ -14,6 +10,7 @@ from bibtex import read
 from packaging.requirements import Requirement
 from project import ROOT
 
+import posbias_papers
 from posbias import __version__
 from posbias.core.sources import BIBLIOGRAPHY, software
 
@@ -36,26 +33,6 @@ def pins():
     return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in named}
 
 
-def build(folder, umask):
-    """Source archive and wheel of a copy of the project whose files have dates of their own."""
-    for name in (
-        "src",
-        "pyproject.toml",
-        "README.md",
-        "LICENSE",
-        ".gitignore",
-        "CITATION.cff",
-        "constraints.txt",
-    ):
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copyfile
-        copy(ROOT / name, folder / name)
-    for path in folder.rglob("*"):
-        path.chmod((0o777 if path.is_dir() else 0o666) & ~umask)
-        os.utime(path, (1_700_000_000 + umask, 1_700_000_000 + umask))
-    subprocess.run([sys.executable, "-m", "build", "--no-isolation", folder], check=True, capture_output=True)
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (folder / "dist").iterdir()}
-
-
 @pytest.fixture(scope="module")
 def citation():
     return yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
@@ -64,6 +41,13 @@ def citation():
 def test_the_version_is_written_once_in_code_and_read_from_there():
     assert PROJECT["dynamic"] == ["version"]
     assert TOLD["tool"]["hatch"]["version"] == {"path": "src/posbias/__init__.py"}
+
+
+def test_both_distributions_have_one_version():
+    """They are installed together, and records serve one version."""
+    papers = tomllib.loads((ROOT / "papers" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert papers["dependencies"] == [f"posbias=={__version__}"]
+    assert version("posbias-papers") == version("posbias") == posbias_papers.__version__ == __version__
 
 
 def test_the_changes_begin_with_this_version():
@@ -95,16 +79,3 @@ def test_the_citation_file_names_the_three_papers_as_the_bibliography_does(citat
 def test_what_is_required_has_a_lowest_version_and_a_pin_that_satisfies_it(wanted):
     assert [one.operator for one in wanted.specifier] == [">="]
     assert wanted.specifier.contains(pins()[re.sub(r"[-_.]+", "-", wanted.name).lower()])
-
-
-@pytest.mark.slow
-def test_two_builds_give_equal_bytes_whatever_dates_and_rights_files_have(tmp_path):
-    pytest.importorskip("build")
-    built = []
-    for umask in (0o022, 0o077):
-        folder = tmp_path / str(umask)
-        folder.mkdir()
-        built.append(build(folder, umask))
-    assert built[0] == built[1]
-    stem = f"posbias-{__version__}"
-    assert {*built[0]} == {f"{stem}.tar.gz", f"{stem}-py3-none-any.whl"}

@@ -15,8 +15,8 @@ from small_llama import WORDS, llama, word_tokenizer, write_gguf
 
 from posbias.core import memory
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError
+from posbias.core.plugins import bundled
 from posbias.measurement import LoadedModel, available_models, load_model
-from posbias.measurement.models.cache import bundled_names
 from posbias.measurement.models.device_placement import Placement, devices
 from posbias.measurement.models.families import FAMILIES
 from posbias.measurement.models.tiny_configs import specimen
@@ -290,7 +290,7 @@ def test_a_missing_part_of_the_weights_is_named(tmp_path):
 # models that come with the package
 
 
-@pytest.mark.parametrize("name", bundled_names())
+@pytest.mark.parametrize("name", sorted(bundled()))
 def test_a_bundled_model_loads_by_name(name):
     (record,) = [record for record in available_models() if record.name == name]
     assert (record.cached, record.state, record.licence) == (True, "bundled", "MIT")
@@ -306,7 +306,6 @@ def test_a_folder_under_the_bundled_ones_is_a_model_by_its_name(tmp_path, monkey
     monkeypatch.setattr(
         "posbias.measurement.models.cache.bundled", lambda: {"tiny-try": tmp_path / "tiny-try"}
     )
-    assert bundled_names() == ["tiny-try"]
     assert [record.name for record in available_models()][-1] == "tiny-try"
     assert torch.equal(logits(load_model("tiny-try").model, ids), logits(model, ids))
     said = refusal(ModelError, "tiny-tray")

@@ -1,4 +1,4 @@
-"""What the page says that can be measured of each family of transformers: tried, and held."""
+"""What can be measured of each family of transformers: nothing is measured wrong."""
 
 from dataclasses import replace
 

@@ -45,7 +45,6 @@ def compare(
     plot
         Draw both curves with their scores to this file (.png, .svg or .pdf).
     """
-    from posbias.comparison.influence_differences import influence_differences
     from posbias.comparison.scores import compare
     from posbias.imports import read_one
     from posbias.imports.columns import Choice
@@ -67,20 +66,30 @@ def compare(
         dull = tuple(names["pq".index(one)] for one in comparison.between.dull)
         between = replace(comparison.between, way=names[0], against=names[1], dull=dull)
         answer["between"] = between.as_dict()
-        lines = [*notes, *between.sentences(), *_by_place(names, profile, reference)]
+        found = [*between.sentences(), *_by_place(names, profile, reference)]
     else:
-        differences = influence_differences(profile, reference, shares=comparison.shares)
-        told = []
-        if differences is not None:
-            answer["influence_differences"] = differences.as_dict()
-            told = [differences.sentence(*names)]
-        told += [f"{p.name}: {words}" for words in comparison.sentences().values()]
-        beyond = _beyond_position(comparison)
-        if beyond is not None:
-            answer["beyond_position"] = [one.as_dict() for one in beyond[0]]
-            told.append(f"{p.name}: {beyond[1]}")
-        lines = [*notes, *told, *comparison_table(comparison, {"p": p.name})]
-    answer_with("compare/1", answer, lambda: lines, json)
+        more, found = _differences(comparison, (profile, reference), names, p.name)
+        answer |= more
+        found += comparison_table(comparison, {"p": p.name})
+    answer_with("compare/1", answer, lambda: [*notes, *found], json)
+
+
+def _differences(
+    comparison: "Comparison", profiles: "tuple[Profile, Profile]", names: tuple[str, str], name: str
+) -> tuple[dict[str, Any], list[str]]:
+    """Where two profiles differ, and what attributions hold beyond position: for JSON, and in sentences."""
+    from posbias.comparison.influence_differences import influence_differences
+
+    answer, sentences = {}, []
+    differences = influence_differences(*profiles, shares=comparison.shares)
+    if differences is not None:
+        answer["influence_differences"] = differences.as_dict()
+        sentences.append(differences.sentence(*names))
+    sentences += [f"{name}: {words}" for words in comparison.sentences().values()]
+    if (beyond := _beyond_position(comparison)) is not None:
+        answer["beyond_position"] = [one.as_dict() for one in beyond[0]]
+        sentences.append(f"{name}: {beyond[1]}")
+    return answer, sentences
 
 
 def _answer(comparison: "Comparison", profile: "Profile", reference: "Profile") -> dict[str, Any]:

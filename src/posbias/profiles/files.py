@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,20 +15,6 @@ from posbias.core.input_files import read_text
 from posbias.core.store.json_files import undamaged
 from posbias.profiles.measurements import load_measurement
 from posbias.profiles.profile import Profile
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-
-def measured_influence(measurement: "xr.Dataset") -> Profile:
-    """The gradient influence of the last token, averaged over prompts and normalised.
-
-    `attrs` have the names of model and text and, as "prompts", what is equal for measurements of the same prompts.
-    Source: Herasimchyk et al. 2026, Eq. (6).
-    """
-    from posbias.profiles.labelled import influence_profile
-
-    return influence_profile(measurement)
 
 
 def profile_as_dict(profile: Profile) -> dict[str, Any]:
@@ -90,6 +76,8 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
 
 def influence_in(path: str | os.PathLike[str], *, sure: bool = True) -> Profile:
     """The influence that a measurement's file holds. Raises as `load_measurement`, which `sure` is for."""
+    from posbias.profiles.labelled import measured_influence
+
     measurement = load_measurement(path, sure=sure)
     try:
         return measured_influence(measurement)

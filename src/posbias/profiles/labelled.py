@@ -9,10 +9,11 @@ from posbias.core.errors import PosbiasError
 from posbias.profiles.profile import Profile
 
 
-def influence_profile(measurement: xr.Dataset) -> Profile:
-    """The gradient influence of the last token, normalised, with its prompts as samples.
+def measured_influence(measurement: xr.Dataset) -> Profile:
+    """The gradient influence of the last token, averaged over prompts (its samples) and normalised.
 
     `attrs` have the names of model and text and, as "prompts", what is equal for measurements of the same prompts.
+    Source: Herasimchyk et al. 2026, Eq. (6).
     """
     attrs = {"model": measurement.attrs.get("model", ""), "text": measurement.attrs.get("text", "")}
     if (of := _prompts(measurement)) is not None:
@@ -39,7 +40,7 @@ class Measurement(xr.Dataset):
         """A line of words and the curve with its 95 % band, over the table; the table alone without influence."""
         table = super()._repr_html_()
         try:
-            return f"{influence_profile(self)._repr_html_()}{table}"
+            return f"{measured_influence(self)._repr_html_()}{table}"
         except (KeyError, PosbiasError):
             # a selection of it may have no influence, or that of no prompt
             return table

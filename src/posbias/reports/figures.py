@@ -42,73 +42,67 @@ class Illustration:
     numbers: Table
 
 
+_CAPTIONS = {
+    "influence": (
+        "Where it looks",
+        "Measured influence of every token on the prediction at the last one, in units of an even spread "
+        "(dashed). The band is the 95 % interval over prompts at each position (by Student's "
+        "t); shaded are the two ends and the trough, the place where influence is least. Logarithmic scale.",
+    ),
+    "predictors": (
+        "What the predictors expect",
+        "One predictor to a panel (colour) over the measured influence (thin line and band as above), on one "
+        "scale; the dot is token 0. Curves that leave the panel at the bottom expect next to nothing "
+        "there. Last panel: all influence up to a position (0 to 1); the mean distance between two curves is "
+        "their Wasserstein distance, the dashed diagonal an even spread. Sources: see the method.",
+    ),
+    "parts": (
+        "What makes the curve",
+        "Influence on the first 5 % of positions, on those between and on the last 5 %: from an even spread "
+        "(dashed) each bar adds something that is known, up to the measured share (black). The order is a "
+        "choice: what a part adds depends on what was there before it. Where content gives the first tokens "
+        "much and norms take it away again, a sink draws more attention than it has influence.",
+    ),
+    "mixing": (
+        "How much attention changes the stream",
+        "Weight of attention against the residual, by layer: mean over prompts with its 95 % interval "
+        "(by Student's t). Where the two definitions part, one token of huge norm rules the norm "
+        "of the sequence. The rollouts use the first, Herasimchyk et al. 2026, Eqs. (1) and (5); the "
+        "second is what their code averages.",
+    ),
+    "sinks": (
+        "The first token",
+        "Left: attention that token 0 draws from later tokens, by head and layer; dashed is what even "
+        "attention would give it. Right: norm of the residual stream entering each layer. A token that "
+        "is far above the line on the left and far above the others on the right is a sink whose attention "
+        "counts for less than its weight says.",
+    ),
+    "kernels": (
+        "What attends to what",
+        "Attention averaged over prompts and heads, A of Eq. (4) in Herasimchyk et al. 2026, in layers from "
+        "bottom to top, on a logarithmic scale. The strip at the left repeats the first column, token 0, "
+        "which is too thin to see; a bright diagonal is attention to near tokens, stripes are single "
+        "tokens of these prompts.",
+    ),
+}
+"""Title and caption of each figure: what to see, and whose idea it is."""
+
+
 def illustrations(found: Findings) -> list[Illustration]:
     """All figures of the report, drawn."""
     measurement, measured, predictions = found.measurement, found.measured, found.predictions
     depth = measurement.sizes["layer"]
     shown = [round(layer) for layer in np.linspace(0, depth - 1, min(6, depth))]
     known = {name: one.mass for name, one in found.parts.items()}
-    return [
-        Illustration(
-            "influence",
-            "Where it looks",
-            "Measured influence of every token on the prediction at the last one, in units of an even spread "
-            "(dashed). The band is the 95 % interval over prompts at each position (by Student's "
-            "t); shaded are the two ends and the trough, the place where influence is least. Logarithmic scale.",
-            _figure(3.1, draw_influence, measured),
-            numbers.influence(measured),
-        ),
-        Illustration(
-            "predictors",
-            "What the predictors expect",
-            "One predictor to a panel (colour) over the measured influence (thin line and band as above), on one "
-            "scale; the dot is token 0. Curves that leave the panel at the bottom expect next to nothing "
-            "there. Last panel: all influence up to a position (0 to 1); the mean distance between two curves is "
-            "their Wasserstein distance, the dashed diagonal an even spread. Sources: see the method.",
-            _predictors(measured, predictions),
-            numbers.predicted(measured, predictions),
-        ),
-        Illustration(
-            "parts",
-            "What makes the curve",
-            "Influence on the first 5 % of positions, on those between and on the last 5 %: from an even spread "
-            "(dashed) each bar adds something that is known, up to the measured share (black). The order is a "
-            "choice: what a part adds depends on what was there before it. Where content gives the first tokens "
-            "much and norms take it away again, a sink draws more attention than it has influence.",
-            _parts(known),
-            numbers.parts(known),
-        ),
-        Illustration(
-            "mixing",
-            "How much attention changes the stream",
-            "Weight of attention against the residual, by layer: mean over prompts with its 95 % interval "
-            "(by Student's t). Where the two definitions part, one token of huge norm rules the norm "
-            "of the sequence. The rollouts use the first, Herasimchyk et al. 2026, Eqs. (1) and (5); the "
-            "second is what their code averages.",
-            _figure(2.9, draw_mixing, measurement),
-            numbers.mixing(measurement),
-        ),
-        Illustration(
-            "sinks",
-            "The first token",
-            "Left: attention that token 0 draws from later tokens, by head and layer; dashed is what even "
-            "attention would give it. Right: norm of the residual stream entering each layer. A token that "
-            "is far above the line on the left and far above the others on the right is a sink whose attention "
-            "counts for less than its weight says.",
-            _first_token(measurement),
-            numbers.first_token(measurement),
-        ),
-        Illustration(
-            "kernels",
-            "What attends to what",
-            "Attention averaged over prompts and heads, A of Eq. (4) in Herasimchyk et al. 2026, in layers from "
-            "bottom to top, on a logarithmic scale. The strip at the left repeats the first column, token 0, "
-            "which is too thin to see; a bright diagonal is attention to near tokens, stripes are single "
-            "tokens of these prompts.",
-            _kernels(measurement, shown),
-            numbers.kernels(measurement, shown),
-        ),
-    ]
+    drawn = {
+        "influence": (_figure(3.1, draw_influence, measured), numbers.influence(measured)),
+        "predictors": (_predictors(measured, predictions), numbers.predicted(measured, predictions)),
+        "parts": (_parts(known), numbers.parts(known)),
+        "mixing": (_figure(2.9, draw_mixing, measurement), numbers.mixing(measurement)),
+        "sinks": (_first_token(measurement), numbers.first_token(measurement)),
+        "kernels": (_kernels(measurement, shown), numbers.kernels(measurement, shown)),
+    }
+    return [Illustration(name, *_CAPTIONS[name], *one) for name, one in drawn.items()]
 
 
 def _figure(height: float, draw: Callable[["Axes", Any], "Axes"], data: Any) -> "Figure":

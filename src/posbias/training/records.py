@@ -34,7 +34,7 @@ from posbias.training.specification import Experiment
 
 log = logging.getLogger(__name__)
 RECORD, RECORD_SCHEMA = "record", 1
-MADE_BY = "posbias study record"
+MADE_BY = "posbias.training.records.record_cells"
 DECIMALS = 4
 """Of attention, and of the loss and accuracy of training."""
 _ROUNDED = ("loss", "accuracy")

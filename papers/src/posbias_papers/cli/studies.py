@@ -7,6 +7,7 @@ from cyclopts import Parameter
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with
+from posbias.cli.study.export import Csv, answer_table
 from posbias.core.errors import InvalidValueError, PosbiasError
 from posbias_papers.cli.claims import make_missing
 
@@ -62,30 +63,13 @@ def show(study: Key, *, out: shared.Results = shared.RESULTS, json: shared.Json 
 
 
 def export(
-    study: Key,
-    *,
-    out: shared.Results = shared.RESULTS,
-    csv: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
-    json: shared.Json = False,
+    study: Key, *, out: shared.Results = shared.RESULTS, csv: Csv = None, json: shared.Json = False
 ) -> None:
-    """Write every number of a study as a table: one row per cell, quantity and index.
-
-    Parameters
-    ----------
-    csv
-        The file to write; - is stdout, and the default.
-    """
-    from posbias.core.files import write_text
+    """Write every number of a study as a table: one row per cell, quantity and index."""
     from posbias.study.tables import as_csv
 
-    if json and csv is not None:
-        raise InvalidValueError("json: given with --csv, one of the two needed")
     rows = _find(study).rows(out)
-    if csv is not None and csv != "-":
-        written = write_text(csv, as_csv(rows))
-        answer_with("study-export/1", {}, lambda: [f"table: {written}"], False)
-        return
-    answer_with("study-export/1", {"rows": rows}, lambda: as_csv(rows).splitlines(), json)
+    answer_table(rows, as_csv(rows), csv, json)
 
 
 def _find(key: str) -> "Study":

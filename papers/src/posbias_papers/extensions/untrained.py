@@ -54,15 +54,15 @@ class UntrainedCell(OwnCell):
 
     def run(self, effort: int) -> Found:
         """Measure so many networks, each with a seed, on two prompts."""
+        from posbias.core.plugins import bundled
         from posbias.measurement import measure
-        from posbias.measurement.models.cache import bundled_folder
         from posbias_papers.measurement.untrained import untrained
 
         rows, mixing = [], []
         for seed in range(SEEDS, SEEDS + effort):
             network = untrained(self.family, NARROWER, TOKENS, seed, positions=self.positions)
             given: dict[str, Any] = {"tokens": TOKENS, "prompts": PROMPTS, "seed": seed}
-            data = measure(network, tokenizer=bundled_folder("tiny-alibi"), **given)
+            data = measure(network, tokenizer=bundled()["tiny-alibi"], **given)
             influence = data["influence"].values.mean(axis=0)
             rows.append((influence / influence.sum()).tolist())
             mixing.append(data["mixing"].values.mean(axis=0).tolist())

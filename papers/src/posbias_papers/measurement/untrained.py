@@ -11,9 +11,9 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from posbias.core.arguments import one_of, whole
+from posbias.core.plugins import bundled
 from posbias.measurement.models.cache import (
     REGISTERED,
-    bundled_folder,
     check_folder,
     check_name,
     model_folder,
@@ -89,4 +89,4 @@ def untrained_like(name: str, seed: int) -> Any:
 
 def folder_of(name: str) -> Path:
     """Where the files of a model lie that `posbias models` lists, its tokenizer's among them."""
-    return model_folder(name) if name in REGISTERED else bundled_folder(name)
+    return model_folder(name) if name in REGISTERED else bundled()[name]

@@ -91,7 +91,7 @@ def entries(folder: Path) -> Mapping[str, Entry]:
 def _entries(files: tuple[tuple[Path, int], ...]) -> Mapping[str, Entry]:
     read = {}
     for path, _ in files:
-        with made_again_by("posbias study record"):
+        with made_again_by("posbias.training.records.record_cells"):
             header, _ = verified(parse_json(path), path)
         iterations, seeds = (header.specification[name] for name in ("iterations", "seeds"))
         finished = str(header.cost.get("finished", ""))

@@ -43,6 +43,7 @@ def section(name):
     return "\n".join([*lines, f"versions = {{ {versions} }}", ""])
 
 
-print("# made by wu2025/run_observed_sinks.py\n")
-for model in sys.argv[1:] or MODELS:
-    print(section(model), flush=True)
+if __name__ == "__main__":
+    print("# made by wu2025/run_observed_sinks.py\n")
+    for model in sys.argv[1:] or MODELS:
+        print(section(model), flush=True)

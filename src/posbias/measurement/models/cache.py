@@ -1,11 +1,12 @@
 """The models that can be named: where they lie, and proof that they lie there whole.
 
-The small ones of our own come with the package, a folder each. Every other is fetched into a folder under
+The small ones of our own come with posbias-papers, a folder each. Every other is fetched into a folder under
 `cache_folder()`, written in one step, with a `manifest.json` that holds the size and SHA-256 of every file.
 Loading checks all of them: a damaged file is named, not loaded.
 """
 
 import hashlib
+import itertools
 import json
 import os
 from collections.abc import Iterable
@@ -72,21 +73,11 @@ def model_folder(name: str) -> Path:
     return cache_folder() / "models" / name
 
 
-def bundled_folder(name: str) -> Path:
-    """Return the folder of a model that comes with a package; raises `KeyError` for other names."""
-    return bundled()[name]
-
-
-def bundled_names() -> list[str]:
-    """Return the names of the models that come with packages, sorted."""
-    return sorted(bundled())
-
-
 def check_folder(name: str | Path) -> None:
     """Raise `ModelError` unless `name` is a folder with a `config.json`."""
     path = Path(name).expanduser()
     if not path.exists():
-        known = [*REGISTERED, *bundled_names()]
+        known = [*REGISTERED, *sorted(bundled())]
         raise ModelError(
             f"model: {shortened(str(name))} given, needed {', '.join(map(repr, known))}, a folder or .gguf file "
             f"that exists, or the id of a model on a hub (organisation/model){nearest(str(name), known)}"
@@ -103,7 +94,7 @@ def check_name(name: str | Path) -> None:
     No hub is asked, and nothing is loaded.
     """
     path = Path(name).expanduser()
-    known = name in REGISTERED or name in bundled_names()
+    known = name in REGISTERED or name in bundled()
     if known or (isinstance(name, str) and not path.exists() and is_hub_id(name) and path.suffix != ".gguf"):
         return
     if path.suffix != ".gguf":
@@ -114,7 +105,7 @@ def check_name(name: str | Path) -> None:
 
 def available_models() -> list[ModelRecord]:
     """Return the models that can be measured by name, and whether each is already here."""
-    return [*map(_fetched_record, REGISTERED), *map(_bundled_record, bundled_names())]
+    return [*map(_fetched_record, REGISTERED), *itertools.starmap(_bundled_record, sorted(bundled().items()))]
 
 
 def _fetched_record(name: str) -> ModelRecord:
@@ -131,8 +122,7 @@ def _fetched_record(name: str) -> ModelRecord:
     return ModelRecord(name, source.description, source.licence, state == "cached", state, folder)
 
 
-def _bundled_record(name: str) -> ModelRecord:
-    folder = bundled_folder(name)
+def _bundled_record(name: str, folder: Path) -> ModelRecord:
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     whole = (folder / "model.safetensors").is_file()
     description = (

@@ -18,11 +18,10 @@ import torch
 
 from posbias.core.arguments import shortened
 from posbias.core.errors import InvalidValueError, ModelError
+from posbias.core.plugins import bundled
 from posbias.measurement.models.cache import (
     MANIFEST,
     REGISTERED,
-    bundled_folder,
-    bundled_names,
     check_name,
     checksum_of_files,
     model_folder,
@@ -201,8 +200,8 @@ def _find(name: str | Path, revision: str | None, trusted: bool) -> _Found:
         if not (folder / MANIFEST).exists():
             fetch(name)
         return _Found(folder, name, verify(folder, name))
-    if isinstance(name, str) and name in bundled_names():
-        folder = bundled_folder(name)
+    if isinstance(name, str) and name in (brought := bundled()):
+        folder = brought[name]
         return _Found(folder, name, _checksum(folder, False))
     check_name(name)
     if path.suffix == ".gguf":
