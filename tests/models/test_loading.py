@@ -300,12 +300,10 @@ def test_a_bundled_model_loads_by_name(name):
     assert loaded.model.config.encoding in record.description
 
 
-def test_a_folder_under_the_bundled_ones_is_a_model_by_its_name(tmp_path, monkeypatch, ids):
+def test_a_folder_that_a_package_brings_is_a_model_by_its_name(tmp_path, monkeypatch, ids):
     model = specimen("posbias_tiny")
     save(model, tmp_path / "tiny-try")
-    monkeypatch.setattr(
-        "posbias.measurement.models.cache.bundled", lambda: {"tiny-try": tmp_path / "tiny-try"}
-    )
+    monkeypatch.setattr("posbias.core.plugins.load", lambda group, name: tmp_path)
     assert [record.name for record in available_models()][-1] == "tiny-try"
     assert torch.equal(logits(load_model("tiny-try").model, ids), logits(model, ids))
     said = refusal(ModelError, "tiny-tray")
