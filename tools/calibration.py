@@ -22,7 +22,7 @@ from posbias.measurement.models.families import decoder_layers
 from posbias.measurement.models.loading import load_model
 from posbias.measurement.quantities.influence import economy, gradients, predict
 from posbias.profiles.agreement import Score
-from posbias.profiles.labelled import measured_influence
+from posbias.profiles.influence import measured_influence
 from posbias.profiles.measurements import load_measurement, save_measurement
 from posbias.profiles.profile import Profile, harmonic, spearman, uniform, wasserstein
 

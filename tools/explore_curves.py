@@ -13,7 +13,7 @@ from posbias.comparison.extrapolation import BUNDLED as SMOLLM2
 from posbias.core.plugins import bundled
 from posbias.core.store import save_json
 from posbias.measurement import measure
-from posbias.profiles.labelled import measured_influence
+from posbias.profiles.influence import measured_influence
 from posbias.profiles.measurements import load_measurement, save_measurement
 
 PLACE = Path(__file__).parents[1] / "src" / "posbias" / "reports" / "explore"

@@ -12,7 +12,7 @@ from posbias.comparison.parts import LABELS, shares
 from posbias.comparison.predictors import PREDICTORS, predictions
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.evidence import LEVEL
-from posbias.profiles.labelled import measured_influence
+from posbias.profiles.influence import measured_influence
 from posbias_papers.extensions.predictor_trials import PAIRS, dropped, estimate, parts, trial, weighed
 from posbias_papers.extensions.predictors import holm, predicted, sides
 

@@ -16,7 +16,7 @@ from .ordering import Ordering as Ordering
 from .ordering import order as order
 from .profiles.estimate import Estimate as Estimate
 from .profiles.files import load_profile as load_profile
-from .profiles.labelled import measured_influence as measured_influence
+from .profiles.influence import measured_influence as measured_influence
 from .profiles.measurements import load_measurement as load_measurement
 from .profiles.measurements import save_measurement as save_measurement
 from .profiles.profile import Profile as Profile

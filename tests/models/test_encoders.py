@@ -20,7 +20,7 @@ from posbias.measurement import LoadedModel, Request, measure
 from posbias.measurement.memory import estimate_cost
 from posbias.measurement.prompt_meter import OF_EARLIER_KEYS
 from posbias.measurement.quantities.influence import Economy, gradients, predict
-from posbias.profiles.labelled import measured_influence
+from posbias.profiles.influence import measured_influence
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.masks import Full
 from posbias_papers.measurement.query_influence import query_influence

@@ -10,7 +10,7 @@ from posbias.comparison.predictors import PREDICTORS, predictions
 from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.measurement import measure
 from posbias.profiles.files import load_profile
-from posbias.profiles.labelled import measured_influence
+from posbias.profiles.influence import measured_influence
 from posbias.profiles.measurements import load_measurement, save_measurement
 
 TOKENS, LAYERS, HEADS, PROMPTS = 9, 3, 2, 5

@@ -153,7 +153,7 @@ def write_beside(found: "xr.Dataset", file: Path, out: Path) -> Path | None:
 def _of_dataset(found: "xr.Dataset", file: Path) -> tuple[Any, int, dict[str, Any]]:
     """What `_begin` finds in a measurement."""
     from posbias.comparison.predictors import measured_mixing
-    from posbias.profiles.labelled import measured_influence
+    from posbias.profiles.influence import measured_influence
 
     mass, mixing = measured_influence(found).mass.tolist(), measured_mixing(found).tolist()
     about = {name: found.attrs[name] for name in ("model", "positional", "heads") if name in found.attrs}

@@ -169,7 +169,7 @@ def _draw(curve: "RetrievalCurve", folder: Path, beside: "xr.Dataset | None") ->
 
     measured, others = None, None
     if beside is not None:
-        from posbias.profiles.labelled import measured_influence
+        from posbias.profiles.influence import measured_influence
         from posbias.profiles.profile import Profile
 
         measured = measured_influence(beside)

@@ -26,7 +26,7 @@ from posbias.core import memory
 from posbias.core.arguments import one_of
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.curves import at_shares
-from posbias.profiles.labelled import measured_influence
+from posbias.profiles.influence import measured_influence
 from posbias.profiles.profile import Profile
 from posbias.theory.architecture import Architecture
 from posbias.theory.huggingface_rope import rope_words

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.comparison.predictors import averaged, by_distance, last_row, measured_mixing, predictions
-from posbias.profiles.labelled import measured_influence
+from posbias.profiles.influence import measured_influence
 from posbias.profiles.profile import Profile, uniform
 from posbias.theory.rollout.kernel import push
 

@@ -13,6 +13,7 @@ from posbias.core.arguments import shortened
 from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.core.input_files import read_text
 from posbias.core.store.json_files import undamaged
+from posbias.profiles.influence import measured_influence
 from posbias.profiles.measurements import load_measurement
 from posbias.profiles.profile import Profile
 
@@ -76,8 +77,6 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
 
 def influence_in(path: str | os.PathLike[str], *, sure: bool = True) -> Profile:
     """The influence that a measurement's file holds. Raises as `load_measurement`, which `sure` is for."""
-    from posbias.profiles.labelled import measured_influence
-
     measurement = load_measurement(path, sure=sure)
     try:
         return measured_influence(measurement)

@@ -64,7 +64,7 @@ def write_report(
     from posbias.comparison.held_out import folds
     from posbias.comparison.predictors import predictions
     from posbias.comparison.scores import compare_all
-    from posbias.profiles.labelled import measured_influence
+    from posbias.profiles.influence import measured_influence
     from posbias.reports.answer import answers
     from posbias.reports.evidence import Findings
     from posbias.reports.figures import illustrations

@@ -170,7 +170,7 @@ def measure(verb: Measure, seed: int, cores: int, on_event: OnEvent) -> Found:
     from posbias.comparison.scores import compare_all
     from posbias.measurement import for_length, load_model
     from posbias.measurement import measure as measure_model
-    from posbias.profiles.labelled import measured_influence
+    from posbias.profiles.influence import measured_influence
 
     with torch_threads(cores):
         loaded = for_length(load_model(verb.model, dtype=verb.dtype, device=verb.device), verb.tokens)

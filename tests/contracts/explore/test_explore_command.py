@@ -13,7 +13,7 @@ from posbias.core.plugins import bundled
 from posbias.core.store import save_json
 from posbias.imports import read
 from posbias.measurement import measure
-from posbias.profiles.labelled import measured_influence
+from posbias.profiles.influence import measured_influence
 from posbias.profiles.measurements import load_measurement, save_measurement
 from posbias.reports.explore.curves import curves
 from posbias.reports.explore.menu import menu

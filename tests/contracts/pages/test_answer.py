@@ -11,7 +11,7 @@ from posbias.comparison.reliability import Reliability
 from posbias.comparison.scores import Comparison, Difference, HeldOut, compare_all
 from posbias.profiles.agreement import Agreement, Score
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.labelled import measured_influence
+from posbias.profiles.influence import measured_influence
 from posbias.profiles.profile import harmonic
 from posbias.reports.answer import EXPECTED, PROMPT, SURE, WHERE, answers
 from posbias.reports.evidence import Findings, shape

@@ -11,7 +11,7 @@ import pytest
 
 from posbias.comparison.predictors import predictions
 from posbias.core.errors import InvalidValueError
-from posbias.profiles.labelled import measured_influence
+from posbias.profiles.influence import measured_influence
 from posbias.profiles.profile import Profile, harmonic, uniform
 from posbias.reports import plots
 

@@ -19,7 +19,7 @@ from posbias.comparison.scores import compare_all
 from posbias.core.errors import InvalidValueError, OutputFileError
 from posbias.core.sources import REPORTED, cite
 from posbias.profiles.curves import wasserstein
-from posbias.profiles.labelled import measured_influence
+from posbias.profiles.influence import measured_influence
 from posbias.profiles.measurements import save_measurement
 from posbias.reports import write_report
 from posbias.reports.evidence import Findings

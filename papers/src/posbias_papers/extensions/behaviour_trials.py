@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from posbias.comparison.predictors import predictions
 from posbias.core.seeds import stream
 from posbias.profiles.curves import spearman
-from posbias.profiles.labelled import measured_influence
+from posbias.profiles.influence import measured_influence
 from posbias.retrieval.statistics import retrieval_curve
 from posbias_papers.extensions.cells import rounded
 

@@ -48,7 +48,7 @@ class OrderCell(OwnCell):
         """Ask so many trials: hits by trial and place; influence of running text as long as the prompts."""
         from posbias.comparison.predictors import predictions
         from posbias.measurement import load_model, measure
-        from posbias.profiles.labelled import measured_influence
+        from posbias.profiles.influence import measured_influence
         from posbias.retrieval.local import retrieval_job, retrieve
         from posbias.retrieval.statistics import retrieval_curve
 

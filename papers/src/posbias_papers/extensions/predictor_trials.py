@@ -25,7 +25,7 @@ from posbias.comparison.scores import compare_all
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.agreement import SCORES, Agreement
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.labelled import measured_influence
+from posbias.profiles.influence import measured_influence
 from posbias.profiles.profile import Profile, harmonic, uniform
 from posbias.theory.rollout.kernel import through
 from posbias_papers.extensions.cells import rounded

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from posbias.comparison.held_out import folds
 from posbias.comparison.predictors import PREDICTORS
 from posbias.core.errors import InvalidValueError
-from posbias.profiles.labelled import measured_influence
+from posbias.profiles.influence import measured_influence
 from posbias.profiles.profile import Profile
 from posbias.theory.architecture import Architecture, Layer, shortest_pattern
 from posbias.theory.content import ConstantDiagonal, Content, NoContent

@@ -11,7 +11,7 @@ import numpy as np
 
 from posbias.comparison.predictors import predictions
 from posbias.profiles.estimate import Estimate
-from posbias.profiles.labelled import measured_influence
+from posbias.profiles.influence import measured_influence
 from posbias.profiles.profile import wasserstein
 from posbias.theory.architecture import Architecture
 from posbias.theory.content import ConstantDiagonal
