@@ -46,7 +46,7 @@ lint: venv
 bench: venv
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest benchmarks --benchmark-disable-gc --benchmark-columns=median,iqr,rounds -q -s
 
-## What a release consists of, with hashes: the same bytes from the same commit, whenever and wherever
+## What a release consists of, with hashes
 dist: venv
 	$(BIN)/python -m build --no-isolation --outdir dist
 	$(BIN)/python -m build --no-isolation --outdir dist papers

@@ -16,7 +16,7 @@ from posbias.theory.encodings import ALiBi, DecayBias, NeedsMeasurement, NoPE, a
 from posbias.theory.huggingface import from_huggingface
 from posbias.theory.huggingface_families import FAMILIES
 from posbias.theory.masks import Causal, Full, SlidingWindow
-from posbias.theory.mixing import ConstantMixing, PerLayer, PowerDecay, PreNormInit, TrainedMedian
+from posbias.theory.mixing import ConstantMixing, PowerDecay, PreNormInit, TrainedMedian
 from posbias.theory.normalisers import Unnormalised
 from posbias.theory.prediction import predict
 
@@ -311,8 +311,8 @@ def test_the_assumed_schedule_is_that_of_a_network_at_initialisation():
         ("a.yaml", "- 1", "holds list, keys with values needed"),
         ("a.txt", "depth = 1", "suffix '.txt' given"),
         ("a.toml", "dept = 3", "unknown key 'dept'; did you mean 'depth'"),
-        ("a.toml", "depth = 3\ndept = 3", "unknown key 'dept'; known are"),
-        ("a.toml", "depth = 3\nmixing = {kind = 'constant', value = 1, valu = 1}", "key 'mixing.valu'; known are"),
+        ("a.toml", "depth = 3\ndept = 3", "unknown key 'dept'"),
+        ("a.toml", "depth = 3\nmixing = {kind = 'constant', value = 1, valu = 1}", "'mixing.valu'; did you mean"),
         ("a.toml", "depth = 3\n[mixing]\nkind='constant'\nvalue=1.5", "mixing.value: 1.5 given, a number ≤ 1"),
         ("a.toml", "depth = 3\n[mixing]\nkind='constant'\nvalue=nan", "mixing.value: nan given"),
         ("a.toml", "depth = 3\n[mixing]\nkind='constat'\nvalue=1", "kind 'constat' given.*mean 'constant'"),
@@ -325,7 +325,7 @@ def test_the_assumed_schedule_is_that_of_a_network_at_initialisation():
         ("a.json", {"model_type": "gpt-bloom"}, "model_type: 'gpt-bloom' given"),
         ("a.json", {"model_type": "RefinedWeb", "n_head": 4}, "key 'num_hidden_layers' is missing"),
         ("a.yaml", PUBLISHED.replace("lambda_0: 0.5", "lambda_0: 1.5"), "lambda_0: 1.5 given"),
-        ("a.yaml", PUBLISHED.replace("num_heads", "num_head"), "unknown key.*did you mean 'num_heads'"),
+        ("a.yaml", PUBLISHED.replace("num_heads", "num_head"), "unknown key '.*num_head'"),
         ("a.yaml", PUBLISHED.replace("[[1.0]]", "[[1.0], [2.0]]"), "2 lists given, one or 3"),
         ("a.yaml", PUBLISHED + "mask_config: {mask_type: sliding_window}", "window_size: missing"),
         ("a.toml", "depth = 1\n[[layers]]\nmask = {kind = 'sliding_window', width = 0}",
@@ -654,55 +654,26 @@ def test_texts_beyond_a_rotary_model_s_configured_positions_are_named():
     assert said in predict(architecture, 129).left_out
 
 
-def test_what_is_no_value_is_told_what_would_be_one(write):
-    with pytest.raises(
-        InvalidValueError, match=r"mixing: 0\.1 given, one of ConstantMixing, PowerDecay, .* needed"
-    ):
+def test_what_is_no_value_is_refused(write):
+    with pytest.raises(InvalidValueError, match=r"mixing: 0\.1 given, keys with values needed"):
         Architecture(2, (Layer(),), 0.1)
-    with pytest.raises(
-        InvalidValueError, match=r"mask: 'causal' given, one of Causal, SlidingWindow, .* needed"
-    ):
+    with pytest.raises(InvalidValueError, match=r"mask: 'causal' given, keys with values needed"):
         Layer(mask="causal")
     with pytest.raises(
-        InvalidValueError, match=r"layers\[0\]\.mask: 'causal' given, keys with a kind needed"
+        InvalidValueError, match=r"layers\[0\]\.mask: 'causal' given, keys with values needed"
     ):
         load_architecture(write("a.toml", 'depth = 2\n[[layers]]\nheads = 2\nmask = "causal"\n'))
 
 
 @pytest.mark.parametrize(
-    ("line", "given", "meant"),
-    [
-        ("mixing = {}", "0.25", {"mixing": ConstantMixing(0.25)}),
-        ("mixing = {}", "[0.25, 0.5]", {"mixing": PerLayer((0.25, 0.5))}),
-        ("layers = [{{mask = {}}}]", '"full"', {"layers": (Layer(mask=Full()),)}),
-        ("layers = [{{mask = {}}}]", "7", {"layers": (Layer(mask=SlidingWindow(7)),)}),
-        ("layers = [{{normaliser = {}}}]", '"softmax"', {"layers": (Layer(),)}),
-    ],
-)
-def test_a_file_is_told_in_its_own_words_how_to_write_it(write, line, given, meant):
-    """What the error says is needed, put in the place of what was given, reads as what was meant."""
-    file = "depth = 2\n" + line
-    with pytest.raises(InvalidValueError, match=r"given, keys with a kind needed: \{") as refusal:
-        load_architecture(write("a.toml", file.format(given)))
-    written = str(refusal.value).partition("needed: ")[2]
-    assert load_architecture(write("b.toml", file.format(written))) == Architecture(2, **meant)
-
-
-@pytest.mark.parametrize("given", ["7", "true", "[0.5, 2.0]", '"konstant"'])
-def test_what_is_no_kind_of_value_is_not_written_as_one(write, given):
-    with pytest.raises(InvalidValueError, match=r"given, keys with a kind needed$"):
-        load_architecture(write("a.toml", f"depth = 2\nmixing = {given}\n"))
-
-
-@pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("layers = [{width = 7}]", r"unknown key 'layers\[0\]\.width'; known are heads, mask, "),
-        ("layers = [{haeds = 7}]", r"unknown key 'layers\[0\]\.haeds'; did you mean 'heads'\?$"),
+        ("layers = [{width = 7}]", r"unknown key 'layers\[0\]\.width'$"),
+        ("layers = [{haeds = 7}]", r"unknown key 'layers\[0\]\.haeds'$"),
         ('layers = [{mask = {kind = "causal", word = "x"}}]', r"unknown key 'layers\[0\]\.mask\.word'$"),
         (
             'mixing = {kind = "constant", value = 0.5, assumd = 1}',
-            r"unknown key 'mixing\.assumd'; known are value$",
+            r"unknown key 'mixing\.assumd'$",
         ),
         (
             'layers = [{positional = {kind = "alibi", slope = 1}}]',

@@ -24,8 +24,8 @@ import pydantic
 from pydantic import BeforeValidator, ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from posbias.core.errors import InvalidValueError
-from posbias.core.refusals import explain
+from posbias.core.arguments import shortened
+from posbias.core.errors import InvalidValueError, nearest
 
 T = TypeVar("T")
 
@@ -128,11 +128,66 @@ def value(cls: type[T]) -> type[T]:
         try:
             checked(self, **given)
         except ValidationError as error:
-            raise InvalidValueError(f"{cls.__name__}: {explain(error, cls, _CLASSES, given)}") from None
+            raise InvalidValueError(f"{cls.__name__}: {_explain(error, cls)}") from None
 
     made.__init__ = __init__
     _CLASSES[getattr(made, "kind", cls.__name__)] = made
     return made  # type: ignore[return-value]
+
+
+_PLAIN = {
+    "Input should be ": "",
+    "greater than or equal to": "a number ≥",
+    "less than or equal to": "a number ≤",
+    "greater than": "a number >",
+    "less than": "a number <",
+    "a valid tuple": "a list",
+    "a valid array": "a list",
+    "a valid dictionary or object to extract fields from": "keys with values",
+    "an object": "keys with values",
+}
+"""What pydantic says → a noun phrase: 'a number ≤ 1'."""
+_UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
+
+
+def _explain(error: ValidationError, cls: type) -> str:
+    """The first thing that is wrong with a `cls`: key, what was given, what is needed; and how many more are."""
+    # a key that is misspelt is also called missing
+    first, *others = sorted(error.errors(include_url=False), key=lambda one: one["type"] not in _UNKNOWN)
+    place, key = first["loc"], _spell(first["loc"])
+    match first["type"]:
+        case "unexpected_keyword_argument" | "extra_forbidden":
+            owner = cls if len(place) == 1 else _CLASSES.get(str(place[-2]))
+            known = [field.name for field in dataclasses.fields(owner)] if owner else []  # type: ignore[arg-type]
+            said = f"unknown key {key!r}{nearest(str(place[-1]), known)}"
+        case "missing" | "missing_argument":
+            said = f"key {key!r} is missing"
+        case "union_tag_not_found":
+            said = f"{key}: key 'kind' is missing; it says which variant is meant"
+        case "union_tag_invalid":
+            tag, kinds = first["ctx"]["tag"], first["ctx"]["expected_tags"].replace("'", "")
+            said = (
+                f"{key}: kind {shortened(tag)} given, one of {kinds} needed{nearest(tag, kinds.split(', '))}"
+            )
+        case "value_error":
+            said = f"{key}: {first['ctx']['error']}".removeprefix(": ")
+        case _:
+            needed = first["msg"]
+            for theirs, ours in _PLAIN.items():
+                needed = needed.replace(theirs, ours)
+            said = f"{key}: {shortened(first['input'])} given, {needed} needed"
+    return f"{said} (and {len(others)} more)" if others else said
+
+
+def _spell(place: tuple[int | str, ...]) -> str:
+    """`('layers', 0, 'positional', 'alibi', 'slopes')` as `layers[0].positional.slopes`: kinds are no keys."""
+    text = ""
+    for step in place:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif step not in _CLASSES and "[" not in step:
+            text += f".{step}" if text else step
+    return text
 
 
 def _is_tuple(hint: Any) -> bool:
@@ -187,7 +242,7 @@ def decode(cls: type[T], data: Any) -> T:
     try:
         return _adapter(cls).validate_json(json.dumps(data, default=str))
     except ValidationError as error:
-        raise InvalidValueError(explain(error, cls, _CLASSES, data, of_file=True)) from None
+        raise InvalidValueError(_explain(error, cls)) from None
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValueError(f"its values cannot be spelt in JSON ({error}), plain ones needed") from None
 

@@ -192,7 +192,7 @@ def _measured(
     def spare(again: bool = True) -> Economy:
         found = economy(loaded.model, layers, short, again)
         for note in found.notes:
-            log.info(note)
+            log.warning("more memory than announced: %s", note)
         return found
 
     saving = spare(request.tokens > LONG) if request.tokens > FUSED else None

@@ -302,7 +302,7 @@ BASE = 'question = "q"\n[base]\nkind = "simulate"\nsamples = 50\n'
 WRONG = [
     ("run none.toml", "", "none.toml: no such file"),
     ("run bad.toml", "[base", "bad.toml: not valid TOML"),
-    ("run bad.toml", "", "bad.toml: key 'question' is missing; key 'base' is missing"),
+    ("run bad.toml", "", "bad.toml: key 'question' is missing (and"),
     (
         "run bad.toml",
         BASE + "[sweep]\nmodl.dimension = [1]\n",

@@ -177,7 +177,7 @@ def claimed(**changes):
             {"sweep": {}, "cells": [{"model": {"dimension": 16}}, {"model.dimension": 16}]},
             "cells: model.dimension = 16 is the same cell",
         ),
-        ({"sweep": {}, "cells": [{"modl": 3}]}, "unknown key 'modl'; known are "),
+        ({"sweep": {}, "cells": [{"modl": 3}]}, "unknown key 'modl'"),
         ({"base": {"samples": 3}}, "kind: missing, one of predict, simulate, train, measure, verify needed"),
         (
             {"base": {"kind": "simulated"}},
@@ -247,7 +247,7 @@ def claimed(**changes):
         (claimed(above=None), "above, below, equals: none given, one of the three needed"),
         (claimed(below=0.9), "above, below, equals: above and below given, one of the three needed"),
         (claimed(tolerance=0.1), "tolerance: given with above, only with equals"),
-        (claimed(quantiti="x"), "unknown key 'claims[0].quantiti'; known are "),
+        (claimed(quantiti="x"), "unknown key 'claims[0].quantiti'"),
     ],
 )
 def test_a_study_that_cannot_be_right_is_refused_in_one_line(changes, words):

@@ -125,7 +125,7 @@ def test_what_an_experiment_says_of_itself_is_a_spec_of_it(network, seeds, itera
         ),
         ({"sweep": [1]}, "sweep: [1] given, a table of paths with lists needed"),
         ({"sweep": {"batch": list(range(1, 200)), "iterations": list(range(1, 200))}}, f"at most {MOST:,}"),
-        ({"netwrk": {}}, "unknown key 'netwrk'; known are task, network"),
+        ({"netwrk": {}}, "unknown key 'netwrk'; did you mean 'network'"),
         ({"network": 3}, "network: 3 given"),
         ({"network": {"positional": "rop"}}, "positional: 'rop' given, one of none, sinusoidal, rope, decay"),
         ({"network": {"mask": "window=30"}}, "mask.width: 30 given, at most the sequence's 17 tokens needed"),
