@@ -68,7 +68,7 @@ def test_measuring_takes_less_memory_than_keeping_attention():
 def test_announced_memory_is_enough_and_not_much_more():
     for tokens in (256, 1024, 2048, 4096):
         found = once("whole", tokens)
-        assert 1 / 1.2 < (found["bytes"] - found["before"]) / found["estimated"] <= 1, tokens
+        assert 1 / 1.35 < (found["bytes"] - found["before"]) / found["estimated"] <= 1, tokens
 
 
 def test_announced_memory_in_bfloat16_is_enough():
