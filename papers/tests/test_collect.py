@@ -10,7 +10,7 @@ import pytest
 
 from posbias import __version__
 from posbias.core.errors import InputFileError, InvalidValueError
-from posbias.core.execution import InProcess
+from posbias.core.running import InProcess
 from posbias.core.store import Header, JsonCodec, save_json
 from posbias.profiles.claims import Claim, count, judged
 from posbias.profiles.estimate import Estimate
@@ -160,7 +160,7 @@ def test_statements_that_were_tried_enough_are_not_tried_again(folder):
 
 
 def test_a_statement_tried_in_a_worker_is_the_same(folder):
-    from posbias.core.execution import Processes
+    from posbias.core.running import Processes
 
     shutil.rmtree(folder / theorems.STATEMENTS)
     afar = try_statements(folder, ["kim2026"], instances=2, engine=Processes(1))

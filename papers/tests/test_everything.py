@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from posbias.core.errors import InvalidValueError, ModelError, OutputFileError
-from posbias.core.execution import InProcess
+from posbias.core.running import InProcess
 from posbias.core.store import save_json
 from posbias.reports.pages import Page
 from posbias_papers import herasimchyk2026, kim2026, wu2025

@@ -12,7 +12,7 @@ from answers import faults
 from posbias import __version__
 from posbias.cli import main
 from posbias.core.errors import InvalidValueError
-from posbias.core.execution import InProcess
+from posbias.core.running import InProcess
 from posbias.core.store import save_json
 from posbias.profiles.claims import Claim, judged
 from posbias.profiles.estimate import Estimate

@@ -10,7 +10,7 @@ from logged import logged
 
 from posbias.cli import main
 from posbias.core.errors import InputFileError, InvalidValueError
-from posbias.core.execution import InProcess
+from posbias.core.running import InProcess
 from posbias.core.store import save_json
 from posbias.training.cells import run_cells
 from posbias.training.records import load_record, record_cells

@@ -16,12 +16,8 @@ RAY = Path(sys.executable).with_name("ray")
 SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_AUTH_MODE": "disabled",  # whatever token the person who runs the tests may have
-    "PYTHONPATH": str(Path(__file__).parent),
+    "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
 }
-EARLY = os.pathsep.join(
-    [SETTINGS["PYTHONPATH"], str(Path(__file__).parents[1] / "contracts" / "processes" / "exits_early")]
-)
-"""Where an interpreter finds code that may end it as it starts."""
 
 
 def free_port():
@@ -34,16 +30,15 @@ def free_port():
 class Machine:
     """A Ray node in a session of its own, by which its processes are known."""
 
-    def __init__(self, folder, *options, exits=None):
+    def __init__(self, folder, *options):
         self.log = Path(tempfile.mkstemp(prefix="machine-", suffix=".log", dir=folder)[1])
         # given ports, since a node waits only so long for its agents to choose theirs
         names = ("dashboard-agent-listen", "dashboard-agent-grpc", "metrics-export", "runtime-env-agent")
         ports = [f"--{name}-port={free_port()}" for name in names]
-        early = {} if exits is None else {"EXITS_EARLY": str(exits), "PYTHONPATH": EARLY}
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
                 [RAY, "start", "--block", "--object-store-memory=80000000", *options, *ports],
-                env=os.environ | SETTINGS | early,
+                env=os.environ | SETTINGS,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
@@ -93,10 +88,10 @@ def members(session):
     return found
 
 
-def started(folder, *options, exits=None):
+def started(folder, *options):
     """A machine that runs; on a busy computer Ray's half minute for that may pass in vain once or twice."""
     for attempt in range(3):
-        machine = Machine(folder, *options, exits=exits)
+        machine = Machine(folder, *options)
         try:
             machine.wait()
             return machine
@@ -119,11 +114,9 @@ class RayCluster:
         options = ("--head", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={self.folder}")
         ports = {"port": self.address, "ray-client-server-port": self.client}
         options += tuple(f"--{name}={where.rpartition(':')[2]}" for name, where in ports.items())
-        self.exits = Path(self.tmpdir, "exits")
-        """How many of the interpreters that the head starts for clients exit early, as on a busy machine."""
         self.head = None
         try:
-            self.head = started(self.folder, *options, exits=self.exits)
+            self.head = started(self.folder, *options)
             self.have(machines)
         except BaseException:
             self.stop()

@@ -20,7 +20,7 @@ from typing import Any
 
 from posbias.core.errors import InputFileError
 from posbias.core.events import OnEvent
-from posbias.core.execution import Engine
+from posbias.core.running import Engine
 from posbias.profiles.claims import Claim, Judged, judge, undecided
 from posbias_papers.claims import AtHand
 from posbias_papers.explaining import explanation_of

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from posbias.core.arguments import whole
 from posbias.core.errors import InputFileError
-from posbias.core.events import Event, OnEvent
-from posbias.core.execution import Engine, Failed, InProcess, Last, Processes, Result, Task
-from posbias.core.interruption import Pace
+from posbias.core.events import OnEvent
 from posbias.core.memory import cores
+from posbias.core.running import Engine, InProcess, Processes, Task, run
 from posbias.core.store import Store
 from posbias.core.store.header import Header
 from posbias.core.store.store import Stored
@@ -135,31 +134,21 @@ def try_statements(
     store, cells = Store(folder / STATEMENTS), _cells(papers, seed)
     kept = {key: store.find(cell, at_least=instances) for key, cell in cells.items()}
     missing = [key for key, stored in kept.items() if stored is None]
-    done, pace = 0, Pace()
 
-    def hear(number: int, news: Event | Last) -> None:
-        nonlocal done
-        key = missing[number]
-        if isinstance(news, Event):
-            return
-        if isinstance(news, Failed):
-            log.warning("%s could not be tried: %s", key, news.message)
-        elif isinstance(news, Result):
-            cell = cells[key]
-            finding = cell.from_content(Header(cell.kind, cell.schema), news.value)
-            kept[key] = store.save(cell, finding, amount=instances)
-        done += 1
-        if on_event:
-            on_event(Event(done, len(missing), "statement"))
+    def keep(key: str, content: Any) -> None:
+        cell = cells[key]
+        kept[key] = store.save(
+            cell, cell.from_content(Header(cell.kind, cell.schema), content), amount=instances
+        )
 
-    call, options = "posbias_papers.theorems:try_one", {"instances": instances, "seed": seed}
-    tasks = [Task(call, {"key": key, **options}, key) for key in missing]
-    try:
-        (engine or _engine(len(tasks))).run(tasks, hear)
-    except KeyboardInterrupt:
+    def said() -> str:
         held = sum(stored is not None for stored in kept.values())
-        said = f"{held} of {len(kept)} statements are kept in {store.folder}"
-        raise KeyboardInterrupt(pace.goes_on(said, done, len(missing) - done)) from None
+        return f"{held} of {len(kept)} statements are kept in {store.folder}"
+
+    options = {"instances": instances, "seed": seed}
+    tasks = {key: Task(try_one, {"key": key, **options}, key) for key in missing}
+    engine = engine or _engine(len(tasks))
+    run(tasks, keep, engine=engine, unit="statement", on_event=on_event, kept=said)
     return {key: stored.result for key, stored in kept.items() if stored is not None}
 
 

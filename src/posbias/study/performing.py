@@ -36,7 +36,7 @@ def perform(
     *,
     on_event: OnEvent | None = None,
 ) -> dict[str, Any]:
-    """Do what a verb says: the work of one cell, as an engine of `posbias.core.execution` calls it.
+    """Do what a verb says: the work of one cell, as an engine of `posbias.core.running` calls it.
 
     Returns, in JSON's terms, "result" ("quantities" and "about"), "versions" and "cost". Raises what the verb's
     own functions raise.

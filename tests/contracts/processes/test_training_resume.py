@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 
+import interruptible
 import numpy as np
 import pytest
 from interruptible import JOB
@@ -13,8 +14,8 @@ from logged import logged
 from project import ROOT
 
 from posbias.core.errors import InputFileError, OutputFileError
-from posbias.core.execution import Processes, Task
 from posbias.core.interruption import Deferred
+from posbias.core.running import Processes, Task
 from posbias.core.store import checkpoint as checkpoints
 from posbias.training import loop
 from posbias.training.loop import train
@@ -119,7 +120,7 @@ def test_a_worker_that_is_told_to_end_keeps_the_iteration_that_was_reached(whole
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Processes(1).run([Task("interruptible:task", {"checkpoint": str(checkpoint)})], hear)
+        Processes(1).run([Task(interruptible.task, {"checkpoint": str(checkpoint)})], hear)
     numbers, on_event = heard()
     same(train(JOB, checkpoint=checkpoint, threads=1, on_event=on_event), whole)
     assert numbers[0] > told[-1]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from logged import logged
 
 from posbias.core.errors import InputFileError, InvalidValueError
-from posbias.core.execution import InProcess, Processes
+from posbias.core.running import InProcess, Processes
 from posbias.core.spec import decode, encode
 from posbias.core.store import Store
 from posbias.core.store import checkpoint as checkpoints

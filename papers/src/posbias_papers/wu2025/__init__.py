@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.core.events import OnEvent
-from posbias.core.execution import Engine
 from posbias.core.files import need_writable
+from posbias.core.running import Engine
 from posbias_papers import reproduction
 from posbias_papers.reproduction import write
 from posbias_papers.wu2025.outcomes import outcome_of

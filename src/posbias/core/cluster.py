@@ -1,0 +1,227 @@
+"""Many machines: an engine on a Ray cluster, with `pip install 'posbias[cluster]'`.
+
+    from posbias.core.cluster import Cluster
+
+    Cluster("auto").run(tasks, hear)        # or HOST:PORT, ray://HOST:PORT, local
+
+A task travels as a function and its arguments, its result comes back with the files it made in it: the machines
+need posbias, in the same version, and no folder in common. Each task has the cores and GPUs it asks for, and one
+thread for each core. When a worker or a whole machine dies, Ray tries its tasks again on others.
+"""
+
+import contextlib
+import logging
+import math
+import os
+import re
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from posbias import __version__
+from posbias.core.arguments import shortened, whole
+from posbias.core.errors import ClusterError, InvalidValueError, nearest
+from posbias.core.events import Event
+from posbias.core.interruption import KEPT
+from posbias.core.lazy import need
+from posbias.core.running import THREADS, Failed, Hear, Last, Task, Words, deliver, perform_remotely
+
+PAUSE = 0.5
+"""Least seconds between two messages of a task about its progress, and between two looks at what came."""
+PATIENCE = 5.0
+"""Seconds in which an address has to answer, and in which cancelled tasks have to end."""
+_ADDRESS = re.compile(r"(ray://)?(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
+
+
+class Cluster:
+    """An engine on the Ray cluster at `address`: "auto", "HOST:PORT", "ray://HOST:PORT", or "local" (one's own).
+
+    "auto" is what RAY_ADDRESS says, else the cluster this machine is part of. A task whose worker or machine dies
+    is tried again `retries` times, then it fails with `WorkerError`. Raises `ClusterError` within seconds when the
+    address is spelt wrongly or does not answer, `MissingPackageError` without Ray, `InvalidValueError` for
+    `retries` that are no number.
+    """
+
+    shares_disk = False
+
+    def __init__(self, address: str, retries: int = 3):
+        need("ray", work="a cluster", extra="cluster")
+        self.retries, self._address = whole("retries", retries, 0), _answering(address)
+
+    def run(self, tasks: Sequence[Task], hear: Hear) -> None:
+        """As `posbias.core.running.Engine` says.
+
+        Raises `ClusterError` when no machine has the cores and GPUs that a task asks for, when one has another
+        version of posbias, and when the cluster is lost; `InvalidValueError` for more than one GPU and a part of
+        another.
+        """
+        _check_shares(tasks)
+        if not tasks:
+            return
+        with _connected(self._address) as ray:
+            try:
+                _need_resources(ray, tasks)
+                self._run(ray, tasks, hear)
+            except (ConnectionError, ray.exceptions.RayError) as error:
+                raise ClusterError(
+                    f"ray: the connection to {self._address} broke ({last_line(str(error))}); {KEPT}"
+                ) from error
+
+    def _run(self, ray: Any, tasks: Sequence[Task], hear: Hear) -> None:
+        from ray.util.queue import Queue
+
+        messages, level = (
+            Queue(actor_options={"num_cpus": 0}),
+            logging.getLogger("posbias").getEffectiveLevel(),
+        )
+        sent = ray.remote(_perform)
+        pending: dict[Any, int] = {}
+        try:
+            for number, task in enumerate(tasks):
+                options = sent.options(
+                    num_cpus=task.cores,
+                    num_gpus=task.gpus,
+                    max_retries=self.retries,
+                    name=task.label or f"task {number}",
+                    runtime_env={
+                        "env_vars": dict.fromkeys(THREADS, str(max(1, int(task.cores)))),
+                    },
+                )
+                pending[options.remote(task, number, level, __version__, messages)] = number
+            while pending:
+                ready, _ = ray.wait([*pending], num_returns=1, timeout=PAUSE)
+                running = set(pending.values())
+                for number, message in _waiting(ray, messages):
+                    if number in running:
+                        deliver(tasks, hear, number, message)
+                for one in ready:
+                    number = pending.pop(one)
+                    hear(number, _last(ray, one))
+        except BaseException:
+            _cancel(ray, [*pending])
+            raise
+
+
+def _perform(task: Task, number: int, level: int, version: str, messages: Any) -> Last:
+    """A task, on a machine of the cluster."""
+    if version != __version__:
+        said = (
+            f"ray: posbias {__version__} given on {socket.gethostname()}, {version} as on this machine needed"
+        )
+        return Failed(said, "ClusterError")
+
+    def tell(message: Event | Words) -> None:
+        with contextlib.suppress(Exception):  # no progress is no harm
+            messages.put((number, message), timeout=PATIENCE)
+
+    return perform_remotely(task, level, tell, PAUSE)
+
+
+def _waiting(ray: Any, messages: Any) -> list[tuple[int, Event | Words]]:
+    """What running tasks said since the last look; nothing where the queue was lost with its machine."""
+    with contextlib.suppress(ray.exceptions.RayError):
+        return messages.get_nowait_batch(messages.qsize())
+    return []
+
+
+def _last(ray: Any, one: Any) -> Last:
+    """What a task ended with. Raises `ClusterError` where posbias cannot be used on its machine."""
+    try:
+        last = ray.get(one)
+    except ray.exceptions.RayTaskError as error:
+        # nothing that the task itself raises: it could not be begun
+        raise ClusterError(
+            f"ray: posbias cannot be used on a machine of the cluster ({last_line(str(error))}); posbias "
+            f"{__version__} needed on all"
+        ) from error
+    except ray.exceptions.RayError as error:
+        return Failed(f"its worker was lost ({type(error).__name__}); {KEPT}", "WorkerError")
+    if isinstance(last, Failed) and last.kind == "ClusterError":
+        raise ClusterError(last.message)
+    return last
+
+
+def _cancel(ray: Any, pending: list[Any]) -> None:
+    """Interrupt what runs, and end it if that does not help: a task may be in the middle of compiled code."""
+    for force in (False, True):
+        with contextlib.suppress(Exception):
+            for one in pending:
+                ray.cancel(one, force=force)
+            _, pending = ray.wait(pending, num_returns=len(pending), timeout=PATIENCE, fetch_local=False)
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Any]:
+    """Ray, connected; if it was so already, it stays so."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")  # no cluster of its own after the head is lost
+    import ray
+    import ray.exceptions
+
+    connected = ray.is_initialized()
+    with contextlib.redirect_stdout(sys.stderr):  # what Ray thinks of a lost machine is no answer
+        try:
+            if not connected:
+                own: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
+        except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+            raise ClusterError(f"ray: cannot connect to {address} ({last_line(str(error))})") from error
+        try:
+            yield ray
+        finally:
+            if not connected:
+                ray.shutdown()
+
+
+def _answering(address: str) -> str:
+    """An address, if something answers there: Ray itself tries for two minutes."""
+    if address == "auto":
+        address = os.environ.get("RAY_ADDRESS") or "auto"
+    if address in ("auto", "local"):
+        return address
+    spelt = _ADDRESS.fullmatch(address)
+    if spelt is None or not 0 < int(spelt["port"]) < 65536:
+        raise ClusterError(
+            f"ray: {shortened(address)} given, auto, local, HOST:PORT (such as head:6379) or "
+            f"ray://HOST:PORT (such as ray://head:10001) needed{nearest(address, ['auto', 'local'])}"
+        )
+    try:
+        socket.create_connection((spelt["host"].strip("[]"), int(spelt["port"])), timeout=PATIENCE).close()
+    except OSError as error:
+        raise ClusterError(
+            f"ray: no cluster answers at {address} ({error.strerror or error}); `ray status` there says its "
+            "address, `ray start --head` starts a cluster on this machine"
+        ) from None
+    return address
+
+
+def _check_shares(tasks: Sequence[Task]) -> None:
+    """Ray shares a GPU out in parts, or gives whole ones."""
+    for task in tasks:
+        for name, given in (("cores", task.cores), ("gpus", task.gpus)):
+            if not 0 <= given < math.inf or (name == "gpus" and given > 1 and given != int(given)):
+                raise InvalidValueError(
+                    f"{name}: {given} given, a number from 0 to 1 or a whole number needed"
+                )
+
+
+def _need_resources(ray: Any, tasks: Sequence[Task]) -> None:
+    """Refuse what would wait for ever."""
+    machines = [one["Resources"] for one in ray.nodes() if one["Alive"]]
+    for cores, gpus in {(task.cores, task.gpus) for task in tasks}:
+        if not any(one.get("CPU", 0) >= cores and one.get("GPU", 0) >= gpus for one in machines):
+            there = ", ".join(f"{one.get('CPU', 0):g} and {one.get('GPU', 0):g}" for one in machines)
+            raise ClusterError(
+                f"ray: a machine with {cores:g} cores and {gpus:g} GPUs needed, those of the cluster have {there}"
+            )
+
+
+def last_line(text: str) -> str:
+    """The last line of Ray's words; of what gRPC tells over several lines, its details."""
+    details = re.search(r'^\s*details = "(.+)"$', text, re.MULTILINE)
+    if details:
+        return details[1]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else "nothing was said"
