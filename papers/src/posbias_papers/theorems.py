@@ -165,7 +165,7 @@ def tried_already(folder: Path, paper: str, instances: int | None = None) -> lis
     """The statements of a paper as `folder` has them, tried on so many instances; None unless it has all."""
     store = Store(folder / STATEMENTS)
     cells = _cells([paper], 0).values() if store.folder.is_dir() else ()
-    stored = [store.find(cell, at_least=instances, look_only=True) for cell in cells]
+    stored = [store.find(cell, at_least=instances) for cell in cells]
     return [one for one in stored if one] if stored and all(stored) else None
 
 

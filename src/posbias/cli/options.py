@@ -233,7 +233,7 @@ def check_threads(count: int | None) -> None:
 
 def engine(workers: int | None, ray: str | None = None) -> "Engine | None":
     """The engine asked for; None where neither is, for what each part takes by itself. Raises as `engine_of`."""
-    from posbias.core.running import engine_of
+    from posbias.core.cluster import engine_of
 
     return None if workers is None and ray is None else engine_of(workers, ray)
 

@@ -26,7 +26,19 @@ from posbias.core.errors import ClusterError, InvalidValueError, nearest
 from posbias.core.events import Event
 from posbias.core.interruption import KEPT
 from posbias.core.lazy import need
-from posbias.core.running import THREADS, Failed, Hear, Last, Task, Words, deliver, perform_remotely
+from posbias.core.running import (
+    THREADS,
+    Engine,
+    Failed,
+    Hear,
+    InProcess,
+    Last,
+    Processes,
+    Task,
+    Words,
+    deliver,
+    perform_remotely,
+)
 
 PAUSE = 0.5
 """Least seconds between two messages of a task about its progress, and between two looks at what came."""
@@ -102,6 +114,18 @@ class Cluster:
         except BaseException:
             _cancel(ray, [*pending])
             raise
+
+
+def engine_of(workers: int | None, ray: str | None) -> Engine:
+    """The engine a command asks for: so many local processes, a Ray cluster's address, or by neither in process.
+
+    Raises `InvalidValueError` for both or for a wrong number, and as `Cluster` does.
+    """
+    if ray is not None and workers is not None:
+        raise InvalidValueError(f"workers: {workers} given together with ray {ray!r}, one of the two needed")
+    if ray is not None:
+        return Cluster(ray)
+    return InProcess() if workers is None else Processes(workers)
 
 
 def _perform(task: Task, number: int, level: int, version: str, messages: Any) -> Last:

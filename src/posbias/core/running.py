@@ -4,7 +4,7 @@ A piece (`Task`) is a function of a module with its arguments. An engine perform
 while they run, and in the end a `Result` or `Failed`; a piece that fails stops no other. What they log is logged
 again here, under the task's label.
 
-    run({cell: Task(perform, {"spec": cell.spec}) for cell in missing}, save, engine=engine_of(2, None))
+    run({cell: Task(perform, {"spec": cell.spec}) for cell in missing}, save, engine=Processes(2))
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from typing import Any, Protocol, TypeVar
 
 from posbias.core import errors
 from posbias.core.arguments import whole
-from posbias.core.errors import InvalidValueError, PosbiasError
+from posbias.core.errors import PosbiasError
 from posbias.core.events import Event, OnEvent
 from posbias.core.interruption import KEPT, Pace
 from posbias.core.logs import labelled
@@ -174,20 +174,6 @@ class Processes:
                         deliver(tasks, hear, number, _lost(attempt, self.retries))
         finally:
             _end(workers)
-
-
-def engine_of(workers: int | None, ray: str | None) -> Engine:
-    """The engine a command asks for: so many local processes, a Ray cluster's address, or by neither in process.
-
-    Raises `InvalidValueError` for both or for a wrong number, and as `posbias.core.cluster.Cluster` does.
-    """
-    if ray is not None and workers is not None:
-        raise InvalidValueError(f"workers: {workers} given together with ray {ray!r}, one of the two needed")
-    if ray is not None:
-        from posbias.core.cluster import Cluster
-
-        return Cluster(ray)
-    return InProcess() if workers is None else Processes(workers)
 
 
 def run(

@@ -213,7 +213,7 @@ def _is_ours(data: Any) -> bool:
 def _of_netcdf(path: Path) -> Profile:
     """A measurement's influence, or a retrieval's accuracy by place with its trials."""
     try:
-        return influence_in(path, sure=False)
+        return influence_in(path)
     except OtherKindError as error:
         if error.held != RETRIEVAL:
             raise

@@ -9,7 +9,7 @@ import logging
 import re
 from pathlib import Path
 
-from posbias.core.store import Checkpoint, remove_pieces
+from posbias.core.store import Checkpoint
 from posbias.measurement.accumulate import State
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ def discard_checkpoint(path: str | Path) -> None:
     A missing file is fine.
     """
     for place in (Path(path), *(place for _, place in ranked(Path(path)))):
-        remove_pieces(place)
+        place.unlink(missing_ok=True)
 
 
 def of_rank(path: Path | None, rank: int) -> Path | None:

@@ -75,9 +75,9 @@ def load_profile(path: str | os.PathLike[str]) -> Profile:
         raise InputFileError(f"{path}: {error}") from None
 
 
-def influence_in(path: str | os.PathLike[str], *, sure: bool = True) -> Profile:
-    """The influence that a measurement's file holds. Raises as `load_measurement`, which `sure` is for."""
-    measurement = load_measurement(path, sure=sure)
+def influence_in(path: str | os.PathLike[str]) -> Profile:
+    """The influence that a measurement's file holds. Raises as `load_measurement`."""
+    measurement = load_measurement(path)
     try:
         return measured_influence(measurement)
     except InvalidValueError as error:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.core.errors import DamagedError
-from posbias.core.store.header import Header, made_again_by
+from posbias.core.store.header import Header
 from posbias.core.store.netcdf_files import NetCDFCodec
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ _CODECS = {
     RETRIEVAL: NetCDFCodec(),
 }
 """Matrices of a measurement are kept as compressed float32; everything else stays float64."""
-_COMMANDS = {MEASUREMENT: "posbias measure", RETRIEVAL: "posbias retrieve"}
 _BY_POSITION = ("prompt", "position")
 _QUADRATIC, _BY_DISTANCE = ("layer", "query", "key"), ("layer", "head", "distance")
 _DIMENSIONS = {
@@ -61,15 +60,13 @@ def save_measurement(measurement: "xr.Dataset", path: str | os.PathLike[str]) ->
     return _save(measurement, path, MEASUREMENT)
 
 
-def load_measurement(
-    path: str | os.PathLike[str], needs: tuple[str, ...] = (), *, sure: bool = True
-) -> "xr.Dataset":
+def load_measurement(path: str | os.PathLike[str], needs: tuple[str, ...] = ()) -> "xr.Dataset":
     """Read a measurement back, whole, into memory; `needs` are variables that it is to have beside `influence`.
 
     Raises `InputFileError` when the file is missing, is not NetCDF, does not hold a measurement, lacks a variable
-    or is damaged; unless it is `sure` to be a measurement's, an error names all commands that may have written it.
+    or is damaged.
     """
-    read = _load(path, MEASUREMENT, needs, sure)  # which says what to install where xarray is absent
+    read = _load(path, MEASUREMENT, needs)  # which says what to install where xarray is absent
     from posbias.profiles.labelled import Measurement
 
     return Measurement(read.data_vars, read.coords, read.attrs)
@@ -95,15 +92,10 @@ def _save(dataset: "xr.Dataset", path: str | os.PathLike[str], kind: str) -> Pat
     return Path(path)
 
 
-def _load(
-    path: str | os.PathLike[str], kind: str, needs: tuple[str, ...] = (), sure: bool = True
-) -> "xr.Dataset":
-    command = _COMMANDS[kind]
-    with made_again_by(*([command] if sure else _COMMANDS.values())):
-        _, dataset = _CODECS[kind].read(Path(path), kind, SCHEMA)
-    with made_again_by(command):
-        if fault := _fault(dataset, kind, (*_NEEDED[kind], *needs)):
-            raise DamagedError(f"{path}: not a whole {kind}, {fault}")
+def _load(path: str | os.PathLike[str], kind: str, needs: tuple[str, ...] = ()) -> "xr.Dataset":
+    _, dataset = _CODECS[kind].read(Path(path), kind, SCHEMA)
+    if fault := _fault(dataset, kind, (*_NEEDED[kind], *needs)):
+        raise DamagedError(f"{path}: not a whole {kind}, {fault}")
     return dataset
 
 

@@ -41,7 +41,7 @@ class Record(Stored):
 
 def load_record(path: Path) -> Record:
     """Read a cell's file. Raises `DamagedError`, `SchemaError` or `InputFileError`."""
-    header, content = JsonCodec().read(Path(path), Cell.kind, Cell.schema, made_by="posbias study run")
+    header, content = JsonCodec().read(Path(path), Cell.kind, Cell.schema)
     return Record(content, header, Path(path))
 
 

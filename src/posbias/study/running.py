@@ -121,12 +121,12 @@ def status(study: Study, folder: str | os.PathLike[str]) -> Outcome:
     """
     folder = Path(folder)
     check_folder(folder)
-    return Outcome(study, folder, tuple(_found(study, store_of(folder), look_only=True)))
+    return Outcome(study, folder, tuple(_found(study, store_of(folder))))
 
 
-def _found(study: Study, store: Store, look_only: bool = False) -> list[Record | None]:
+def _found(study: Study, store: Store) -> list[Record | None]:
     """The record of every cell."""
-    found = [store.find(cell, look_only=look_only) for cell in study.cells()]
+    found = [store.find(cell) for cell in study.cells()]
     return [None if stored is None else Record(**vars(stored)) for stored in found]
 
 

@@ -12,7 +12,7 @@ from posbias.core.errors import InputFileError
 from posbias.core.events import OnEvent
 from posbias.core.files import write_bytes
 from posbias.core.spec import decode, fingerprint, value
-from posbias.core.store import Store, remove_pieces
+from posbias.core.store import Store
 from posbias.training.loop import Trained, log_of, train
 from posbias.training.results import (
     Cell,
@@ -82,7 +82,7 @@ class Job:
 
     def discard(self) -> None:
         """Remove what an unfinished training has left."""
-        remove_pieces(self.checkpoint)
+        self.checkpoint.unlink(missing_ok=True)
         log_of(self.checkpoint).unlink(missing_ok=True)
 
 

@@ -34,7 +34,6 @@ from posbias.training.specification import Experiment
 
 log = logging.getLogger(__name__)
 RECORD, RECORD_SCHEMA = "record", 1
-MADE_BY = "posbias.training.records.record_cells"
 DECIMALS = 4
 """Of attention, and of the loss and accuracy of training."""
 _ROUNDED = ("loss", "accuracy")
@@ -81,7 +80,7 @@ def record_cells(folder: Path, out: Path) -> list[Path]:
     for stored in finished:
         recorded = RecordedCell(stored.result.experiment)
         path = Path(out) / f"{name_of(stored.result.experiment)}.json"
-        earlier = Store(out).find(recorded, look_only=True, any_version=True)
+        earlier = Store(out).find(recorded, any_version=True)
         if earlier is not None and (earlier.header.amount or 0) > (stored.header.amount or 0):
             log.warning(
                 "%s: kept, of %s test sequences; %s is of fewer",
@@ -103,20 +102,18 @@ def record_of(cell: Cell) -> Record:
 
 def load_record(path: Path) -> Record:
     """Read a record. Raises `InputFileError` when it is missing, damaged, no record's, or of another schema."""
-    header, content = RecordedCell.codec.read(Path(path), RECORD, RECORD_SCHEMA, MADE_BY)
+    header, content = RecordedCell.codec.read(Path(path), RECORD, RECORD_SCHEMA)
     try:
         record = _record(decode(Experiment, header.specification), header, content)
     except (InvalidValueError, KeyError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())[:120]
-        raise DamagedError(
-            f"{path}: damaged, not a whole record ({reason}); write one with {MADE_BY!r}"
-        ) from None
+        raise DamagedError(f"{path}: damaged, not a whole record ({reason})") from None
     return replace(record, cell=replace(record.cell, path=Path(path)))
 
 
 def find_record(folder: Path, experiment: Experiment, at_least: int | None = None) -> Record | None:
     """The record of an experiment in `folder`, on `at_least` so many test sequences; None if there is none."""
-    options = {"at_least": at_least, "look_only": True, "any_version": True}
+    options = {"at_least": at_least, "any_version": True}
     stored = Store(folder).find(RecordedCell(experiment), **options)
     if stored is None:
         return None

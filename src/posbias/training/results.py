@@ -17,7 +17,6 @@ from jaxtyping import Float
 from posbias.core.errors import DamagedError, InvalidValueError
 from posbias.core.spec import encode, fingerprint
 from posbias.core.store import Header, NetCDFCodec, SafetensorsCodec, Store, Tensors, versions_here
-from posbias.core.store.header import made_again_by
 from posbias.core.store.tensor_files import digest_of_arrays
 from posbias.training.arrays import as_dataset, evaluation_of, rollout_of, sinks_of, tensors_of, trained_of
 from posbias.training.kernels import Rollout, agreement, trained_rollout
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
 KIND, WEIGHTS, SCHEMA = "cell", "weights", 3
-MADE_BY = "posbias train"
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,22 +87,19 @@ class CellCodec:
         # equal trainings that write at once differ in cost alone: either's .nc fits either's weights
         return NetCDFCodec().write(path, replace(header, companion=digest_of_arrays(tensors.arrays)), dataset)
 
-    def read(
-        self, path: Path, kind: str, schema: int, made_by: str = ""
-    ) -> "tuple[Header, tuple[xr.Dataset, Tensors]]":
+    def read(self, path: Path, kind: str, schema: int) -> "tuple[Header, tuple[xr.Dataset, Tensors]]":
         """Read both files. Raises `InputFileError` as the codecs of both do, `DamagedError` for one without the
         other."""
-        with made_again_by(made_by):
-            header, dataset = NetCDFCodec().read(path, kind, schema)
-            if not weights_path(path).is_file():
-                raise DamagedError(f"{path}: damaged, {weights_path(path).name} with its weights is missing")
-            weights, tensors = SafetensorsCodec().read(weights_path(path), WEIGHTS, schema)
-            if weights.specification != header.specification:
-                raise DamagedError(f"{path}: damaged, of another experiment than the weights beside it")
-            # that of the whole file: as cells had it that were written before
-            if header.companion not in (digest_of_arrays(tensors.arrays), weights.digest):
-                raise DamagedError(f"{path}: damaged, measured of other weights than those beside it")
-            return header, (dataset, tensors)
+        header, dataset = NetCDFCodec().read(path, kind, schema)
+        if not weights_path(path).is_file():
+            raise DamagedError(f"{path}: damaged, {weights_path(path).name} with its weights is missing")
+        weights, tensors = SafetensorsCodec().read(weights_path(path), WEIGHTS, schema)
+        if weights.specification != header.specification:
+            raise DamagedError(f"{path}: damaged, of another experiment than the weights beside it")
+        # that of the whole file: as cells had it that were written before
+        if header.companion not in (digest_of_arrays(tensors.arrays), weights.digest):
+            raise DamagedError(f"{path}: damaged, measured of other weights than those beside it")
+        return header, (dataset, tensors)
 
 
 @dataclass(frozen=True)
@@ -177,12 +172,12 @@ def load_cell(path: Path) -> Cell:
 
     Raises `InputFileError` when one of its files is missing or damaged, is no cell's, or is of another version.
     """
-    header, content = TrainingCell.codec.read(Path(path), KIND, SCHEMA, MADE_BY)
+    header, content = TrainingCell.codec.read(Path(path), KIND, SCHEMA)
     try:
         return replace(cell_of(header, content), path=Path(path))
     except (InvalidValueError, KeyError, TypeError, ValueError) as error:
         raise DamagedError(
-            f"{path}: damaged, not a whole cell ({' '.join(str(error).split())[:120]}); write one with {MADE_BY!r}"
+            f"{path}: damaged, not a whole cell ({' '.join(str(error).split())[:120]})"
         ) from None
 
 
@@ -201,7 +196,7 @@ def save_trained(trained: Trained, path: Path) -> None:
 
 def load_trained(path: Path) -> Trained:
     """Read what `save_trained` wrote, to the CPU. Raises `InputFileError`."""
-    return trained_of(*SafetensorsCodec().read(path, WEIGHTS, SCHEMA, MADE_BY))
+    return trained_of(*SafetensorsCodec().read(path, WEIGHTS, SCHEMA))
 
 
 def weights_path(path: Path) -> Path:

@@ -376,7 +376,7 @@ def test_a_damaged_record_is_named_on_stderr_and_computed_again(here, capsys):
     answer = told(capsys, "run", "dimension.toml", "--json")
     assert f"{path.relative_to(here)}: damaged, not valid JSON" in answer.err
     assert json.loads(answer.out)["computed"] == 1
-    assert path.with_name(path.name + ".damaged-1").exists()
+    assert path.with_name(f"{path.stem}-2.json").exists()
 
 
 def of_another_schema(path):

@@ -15,9 +15,9 @@ from ray_cluster import RayCluster, free_port
 from study_values import results
 
 from posbias.core import cluster as module
-from posbias.core.cluster import Cluster
+from posbias.core.cluster import Cluster, engine_of
 from posbias.core.errors import ClusterError, InvalidValueError
-from posbias.core.running import Failed, InProcess, Last, Processes, Result, Task, engine_of
+from posbias.core.running import Failed, InProcess, Last, Processes, Result, Task
 from posbias.study import read_study, run_study
 
 ray = pytest.importorskip("ray", reason="many machines need Ray")

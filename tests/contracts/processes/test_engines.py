@@ -16,9 +16,10 @@ from logged import logged
 from project import ROOT
 
 from posbias.core import logs
+from posbias.core.cluster import engine_of
 from posbias.core.errors import InputFileError, InvalidValueError, MissingPackageError, WorkerError
 from posbias.core.events import Event
-from posbias.core.running import THREADS, InProcess, Last, Processes, Result, Task, engine_of
+from posbias.core.running import THREADS, InProcess, Last, Processes, Result, Task
 
 HERE = ROOT / "tests" / "support"
 numbers = st.lists(st.tuples(st.integers(0, 255), st.integers(-9, 9)), max_size=6)

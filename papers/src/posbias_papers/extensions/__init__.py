@@ -107,7 +107,7 @@ def reproduce(
 
 def on_record(cell: OwnCell, at_least: int | None = None) -> Stored | None:
     """The record of a cell that comes along, of an effort of `at_least`; None if there is none."""
-    return Store(RECORDS).find(cell, at_least=at_least, look_only=True, any_version=True)
+    return Store(RECORDS).find(cell, at_least=at_least, any_version=True)
 
 
 def _words(study: Study, effort: int | None) -> str:

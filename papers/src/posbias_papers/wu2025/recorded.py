@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from posbias.core.spec import fingerprint
 from posbias.core.store import parse_json
-from posbias.core.store.header import made_again_by
 from posbias.core.store.json_files import verified
 from posbias_papers.reproduction import told
 from posbias_papers.results import Basis, Recorded
@@ -91,8 +90,7 @@ def entries(folder: Path) -> Mapping[str, Entry]:
 def _entries(files: tuple[tuple[Path, int], ...]) -> Mapping[str, Entry]:
     read = {}
     for path, _ in files:
-        with made_again_by("posbias.training.records.record_cells"):
-            header, _ = verified(parse_json(path), path)
+        header, _ = verified(parse_json(path), path)
         iterations, seeds = (header.specification[name] for name in ("iterations", "seeds"))
         finished = str(header.cost.get("finished", ""))
         read[header.fingerprint] = Entry(iterations, tuple(seeds), header.amount or 0, finished)

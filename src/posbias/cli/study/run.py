@@ -40,7 +40,7 @@ def run(file: shared.StudyName, *, options: Options = Options()) -> None:
     if options.dry_run:
         tell_status(study, folder, options.json, todo=options.rerun)
         return
-    from posbias.core.running import engine_of
+    from posbias.core.cluster import engine_of
     from posbias.study import run_study
 
     performer = engine_of(options.workers, options.ray)

@@ -8,8 +8,7 @@ from posbias.core.store.checkpoint import Checkpoint
 from posbias.core.store.header import Header, versions_here
 from posbias.core.store.json_files import JsonCodec, dump_json, parse_json, save_json, undamaged
 from posbias.core.store.netcdf_files import NetCDFCodec, need_xarray, open_netcdf
-from posbias.core.store.pieces import remove_pieces
-from posbias.core.store.store import Codec, Store, Stored, StoredCell, set_aside
+from posbias.core.store.store import Codec, Store, Stored, StoredCell
 from posbias.core.store.tensor_files import SafetensorsCodec, Tensors, open_tensors
 
 __all__ = [
@@ -28,9 +27,7 @@ __all__ = [
     "open_netcdf",
     "open_tensors",
     "parse_json",
-    "remove_pieces",
     "save_json",
-    "set_aside",
     "undamaged",
     "versions_here",
 ]

@@ -1,4 +1,4 @@
-"""What survives an interruption: the state of one unfinished computation, in a safetensors file and its pieces.
+"""What survives an interruption: the state of one unfinished computation, in a safetensors file.
 
 Writing takes a stated share of the run at most, the first writing included: a state is written when what writing
 has taken so far, with what this one is expected to take, is less than that share. Whoever asked for a checkpoint
@@ -12,8 +12,7 @@ from pathlib import Path
 
 from posbias.core.errors import DamagedError, InputFileError, PosbiasError, SchemaError
 from posbias.core.store.header import Header
-from posbias.core.store.pieces import read_pieces, remove_pieces, write_pieces
-from posbias.core.store.tensor_files import Tensors
+from posbias.core.store.tensor_files import SafetensorsCodec, Tensors
 
 log = logging.getLogger(__name__)
 KIND, SCHEMA = "checkpoint", 2
@@ -46,7 +45,7 @@ class Checkpoint:
         if self._path is None or not self._path.exists():
             return None
         try:
-            header, state = read_pieces(self._path, KIND, SCHEMA)
+            header, state = SafetensorsCodec().read(self._path, KIND, SCHEMA)
         except (DamagedError, SchemaError):
             log.warning("checkpoint %s is damaged: starting over", self._path)
             return None
@@ -88,7 +87,7 @@ class Checkpoint:
         if not tensors.arrays or (tensors.note and tensors.note == self._note):
             return
         header = Header(KIND, SCHEMA, {"fingerprint": self._fingerprint})
-        write_pieces(self._path, header, tensors)
+        SafetensorsCodec().write(self._path, header, tensors)
         end = time.monotonic()
         self._cost, self._bytes, self._note = end - begin, tensors.nbytes, tensors.note
         self._spent += self._cost
@@ -103,6 +102,6 @@ class Checkpoint:
                 error.add_note(str(failure))
 
     def discard(self) -> None:
-        """Remove the file with its pieces; a missing one is fine."""
+        """Remove the file; a missing one is fine."""
         if self._path is not None:
-            remove_pieces(self._path)
+            self._path.unlink(missing_ok=True)

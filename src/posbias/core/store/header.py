@@ -8,8 +8,7 @@ import hashlib
 import importlib.metadata
 import json
 import platform
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,17 +69,6 @@ class Header:
         except (TypeError, ValueError):
             raise DamagedError(f"{path}: damaged, its header is not whole") from None
         return header
-
-
-@contextmanager
-def made_again_by(*commands: str) -> Iterator[None]:
-    """Let a `DamagedError` also name the command that makes such a file, or those that may; empty ones are not."""
-    try:
-        yield
-    except DamagedError as error:
-        if named := " or ".join(repr(command) for command in commands if command):
-            error.args = (f"{error}; write one with {named}",)
-        raise
 
 
 def check(header: Mapping[str, Any], path: Any, kind: str, schema: int, verify: Callable[[], object]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from posbias.core.errors import DamagedError, InputFileError
 from posbias.core.files import write_text
-from posbias.core.store.header import Header, canonical, check, digest_of, made_again_by
+from posbias.core.store.header import Header, canonical, check, digest_of
 
 _DIGEST = "digest"
 
@@ -97,16 +97,15 @@ class JsonCodec:
         )
         return header
 
-    def read(self, path: Path, kind: str, schema: int, made_by: str = "") -> tuple[Header, dict[str, Any]]:
+    def read(self, path: Path, kind: str, schema: int) -> tuple[Header, dict[str, Any]]:
         """The header and content of a file.
 
         Raises `DamagedError` for a file of another kind or one whose digest does not match, `SchemaError`,
         `InputFileError` when it is missing or cannot be read.
         """
-        with made_again_by(made_by):
-            data = parse_json(path)
-            check(data, path, kind, schema, lambda: verified(data, path))
-            return verified(data, path)
+        data = parse_json(path)
+        check(data, path, kind, schema, lambda: verified(data, path))
+        return verified(data, path)
 
 
 def verified(data: Mapping[str, Any], path: Path) -> tuple[Header, dict[str, Any]]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from posbias.core.errors import DamagedError, InputFileError, MissingPackageError
 from posbias.core.files import replacing
-from posbias.core.store.header import Header, canonical, check, digest_of, made_again_by, raw_bytes
+from posbias.core.store.header import Header, canonical, check, digest_of, raw_bytes
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -52,13 +52,12 @@ class NetCDFCodec:
                 raise OSError(None, str(error).splitlines()[0]) from error
         return header
 
-    def read(self, path: Path, kind: str, schema: int, made_by: str = "") -> tuple[Header, "xr.Dataset"]:
+    def read(self, path: Path, kind: str, schema: int) -> tuple[Header, "xr.Dataset"]:
         """The header and content of a file, whole in memory. Raises as `JsonCodec.read`; `MissingPackageError`."""
-        with made_again_by(made_by):
-            dataset = open_netcdf(path)
-            told = _header_keys(dataset.attrs, path)
-            check(told, path, kind, schema, lambda: verified_dataset(dataset, path))
-            return verified_dataset(dataset, path)
+        dataset = open_netcdf(path)
+        told = _header_keys(dataset.attrs, path)
+        check(told, path, kind, schema, lambda: verified_dataset(dataset, path))
+        return verified_dataset(dataset, path)
 
 
 def verified_dataset(dataset: "xr.Dataset", path: Path) -> tuple[Header, "xr.Dataset"]:

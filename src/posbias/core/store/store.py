@@ -3,12 +3,11 @@
     FOLDER/simulate-dimension16-seed0-1f0c….json        a cell: words, twelve digits of its fingerprint
     FOLDER/simulate-dimension16-seed0-1f0c…-2.json      the same computed again; the newest good file counts
 
-Nothing is deleted or overwritten: a file that is damaged is set aside under another name (`.damaged-1`), and one
-that was made by another version of posbias stays where it is. Several runs may share a folder: equal cells give
-equal results, so if two compute the same one the last writer wins, and what they wrote differs in cost alone.
+Nothing is deleted or overwritten: a file that does not load, or was made by another version of posbias, stays and
+is computed again beside it. Several runs may share a folder: equal cells give equal results, so if two compute the
+same one the last writer wins, and what they wrote differs in cost alone.
 """
 
-import contextlib
 import datetime
 import logging
 import os
@@ -38,8 +37,8 @@ class Codec(Protocol):
         """Write a file, whole or not at all; return its header with the digest. Raises `OutputFileError`."""
         ...
 
-    def read(self, path: Path, kind: str, schema: int, made_by: str = "") -> tuple[Header, Any]:
-        """Read a file and verify it; `made_by` is the command that makes such. Raises `InputFileError`."""
+    def read(self, path: Path, kind: str, schema: int) -> tuple[Header, Any]:
+        """Read a file and verify it. Raises `InputFileError`."""
         ...
 
 
@@ -100,31 +99,21 @@ class Store:
         self._listed: dict[str, list[tuple[int, Path]]] | None = None
 
     def find(
-        self,
-        cell: StoredCell,
-        *,
-        at_least: int | None = None,
-        look_only: bool = False,
-        any_version: bool = False,
+        self, cell: StoredCell, *, at_least: int | None = None, any_version: bool = False
     ) -> Stored | None:
         """The newest good file of a cell, with an amount of `at_least` if that is given; None if there is none.
 
-        Damaged files are named to the log and set aside, unless `look_only`; those of another main version of
-        posbias (the first two numbers) are named and left, unless `any_version`. Raises `SchemaError` for another
-        schema.
+        Files that do not load are named to the log, and so are those of another main version of posbias (the
+        first two numbers) unless `any_version`. Raises `SchemaError` for another schema.
         """
         for path in self._files(cell):
             try:
                 stored = load(cell, path)
             except SchemaError:
                 raise
-            except DamagedError as error:
-                self._damaged(cell, path, str(error), look_only)
+            except InputFileError as error:
+                log.warning("%s, computed again", error)
                 continue
-            except InputFileError:
-                if path.exists():
-                    raise
-                continue  # set aside by another run
             if not any_version and _main(stored.header.version) != _main(VERSION):
                 made = stored.header.version
                 log.warning("%s: made by posbias %s, this is %s; kept, computed again", path, made, VERSION)
@@ -170,28 +159,14 @@ class Store:
     def next_number(self, cell: StoredCell) -> int:
         """The number that the next file of a cell gets: one more than the greatest when the folder was listed.
 
-        What a killed writer left beside no file of the cell itself, such as weights alone, is written again;
-        beside a damaged one that was set aside it is kept.
+        What a killed writer left without a file of the cell itself, such as weights alone, is written again.
         """
         listed, suffix = self._listing().get(_digits(cell), []), cell.codec.suffix
-        there = [path.name for path in self.folder.iterdir()] if listed else []
-        numbers = (
-            number for number, path in listed if any(name.startswith(path.stem + suffix) for name in there)
-        )
-        return max(numbers, default=0) + 1
+        return max((number for number, path in listed if path.suffix == suffix), default=0) + 1
 
     def clear_leftovers(self) -> None:
         """Remove what writers of this machine that were killed had begun."""
         files.clear_leftovers(self.folder)
-
-    def _damaged(self, cell: StoredCell, path: Path, error: str, look_only: bool) -> None:
-        """Name a damaged file to the log and set it aside, unless `look_only`."""
-        kept = ""
-        if not look_only:
-            kept = f"; kept as {set_aside(path).name}"
-            listed = self._listing()
-            listed[_digits(cell)] = [place for place in listed[_digits(cell)] if place[1] != path]
-        log.warning("%s%s, computed again", error, kept)
 
     def _files(self, cell: StoredCell) -> list[Path]:
         """The files of a cell, the newest first."""
@@ -221,16 +196,6 @@ def load(cell: StoredCell, path: Path) -> Stored:
     except (KeyError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())[:120]
         raise DamagedError(f"{path}: damaged, not a whole {cell.kind} ({reason})") from None
-
-
-def set_aside(path: Path) -> Path:
-    """Give a damaged file a name under which it is not looked for, and return that."""
-    number = 1
-    while (target := path.with_name(f"{path.name}.damaged-{number}")).exists():
-        number += 1
-    with contextlib.suppress(FileNotFoundError):
-        path.rename(target)
-    return target
 
 
 def _digits(cell: StoredCell) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from posbias.core.errors import DamagedError, InputFileError, MissingPackageError
 from posbias.core.files import replacing
-from posbias.core.store.header import Header, canonical, check, digest_of, made_again_by, raw_bytes
+from posbias.core.store.header import Header, canonical, check, digest_of, raw_bytes
 from posbias.core.store.json_files import dump_json
 
 
@@ -53,13 +53,12 @@ class SafetensorsCodec:
                 raise OSError(None, str(error)) from error
         return header
 
-    def read(self, path: Path, kind: str, schema: int, made_by: str = "") -> tuple[Header, Tensors]:
+    def read(self, path: Path, kind: str, schema: int) -> tuple[Header, Tensors]:
         """The header and content of a file. Raises as `JsonCodec.read`; `MissingPackageError`."""
-        with made_again_by(made_by):
-            metadata, arrays = open_tensors(path)
-            told = header_keys(metadata)
-            check(told, path, kind, schema, lambda: verified_tensors(metadata, arrays, path))
-            return verified_tensors(metadata, arrays, path)
+        metadata, arrays = open_tensors(path)
+        told = header_keys(metadata)
+        check(told, path, kind, schema, lambda: verified_tensors(metadata, arrays, path))
+        return verified_tensors(metadata, arrays, path)
 
 
 def header_keys(metadata: Mapping[str, str]) -> dict[str, Any]:
