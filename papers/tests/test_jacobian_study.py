@@ -47,7 +47,7 @@ def test_a_power_of_the_distance_is_told_from_what_was_measured():
     low, high = exponent(found).interval
     assert low < 0.8 < high < low + 0.4
     scores = held_out(found)
-    assert Estimate.of(scores["exponential"] - scores["power"]).interval[0] > 0.0
+    assert Estimate.of_mean(scores["exponential"] - scores["power"]).interval[0] > 0.0
     assert scores["median"].mean() < scores["none"].mean()
 
 

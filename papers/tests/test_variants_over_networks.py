@@ -112,8 +112,8 @@ def synthetic(rng, spread: float, networks: int = 40, inputs: int = 10) -> OverN
 def test_spread_and_strength_are_free_of_the_inputs_noise(spread):
     rng = np.random.default_rng(12)
     found = [synthetic(rng, spread) for _ in range(400)]
-    variance = Estimate.of(np.array([one.variance[0].value for one in found]))
-    strength = Estimate.of(np.array([one.strength[0].value for one in found]))
+    variance = Estimate.of_mean(np.array([one.variance[0].value for one in found]))
+    strength = Estimate.of_mean(np.array([one.strength[0].value for one in found]))
     assert abs(variance.value - spread**2) <= 4 * variance.se
     # E[x·sign(x + e)] for normal x and e
     expected = math.sqrt(2 / math.pi) * spread**2 / math.hypot(spread, 0.1 / math.sqrt(5))

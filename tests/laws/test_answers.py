@@ -17,12 +17,13 @@ from scipy.stats import norm, t
 
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError, OutputFileError
 from posbias.core.spec import encode
+from posbias.profiles.estimate import MOST_DRAWS, Estimate
 from posbias.retrieval.answer_curve import AnswerCurve
 from posbias.retrieval.answer_files import AnswerFile, Request, read_answers, requests_of, write_requests
 from posbias.retrieval.asking import answers_made_elsewhere, ask, cost, each_answer, requests, trials_of
 from posbias.retrieval.documents import DocumentSet, read_document_sets
 from posbias.retrieval.job import retrieval_job
-from posbias.retrieval.resampling import MOST_DRAWS, RESAMPLES, Resampled, resampled
+from posbias.retrieval.resampling import RESAMPLES, resampled
 from posbias.retrieval.scoring import is_right, normalised
 from posbias.retrieval.trials import ABSENT, ALONE, ARMS, SHUFFLED, Trial
 
@@ -186,7 +187,7 @@ def test_one_set_tells_nothing():
 
 @given(st.floats(0.01, 0.6), st.integers(2, 400), st.floats(0.02, 0.5))
 def test_the_sets_that_a_width_takes_are_the_fewest_that_reach_it(se, n, width):
-    needed = Resampled(0.0, se, (0.0, 0.0), n).sets_for(width)
+    needed = Estimate(0.0, se, n).draws_for(width)
     reach = lambda sets: t.ppf(0.975, sets - 1) * se * math.sqrt(n / sets)  # noqa: E731
     if needed <= MOST_DRAWS:
         assert reach(needed) <= width * (1 + 1e-9)

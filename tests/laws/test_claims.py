@@ -301,7 +301,7 @@ def test_a_claim_of_which_nothing_is_known_has_no_number():
 
 @given(st.lists(numbers, min_size=2, max_size=9), st.lists(numbers, min_size=2, max_size=9))
 def test_differences_of_estimates_are_welchs(more, less):
-    gap = Estimate.of(np.array(more)) - Estimate.of(np.array(less))
+    gap = Estimate.of_mean(np.array(more)) - Estimate.of_mean(np.array(less))
     assert gap.value == pytest.approx(np.mean(more) - np.mean(less), abs=1e-12)
     if np.ptp(more) > 1e-3 and np.ptp(less) > 1e-3:
         welch = stats.ttest_ind(more, less, equal_var=False)

@@ -18,7 +18,7 @@ from posbias.profiles.measurements import load_retrieval, save_retrieval
 from posbias.retrieval import templates as wordings
 from posbias.retrieval.continuations import Reader, reuse_is_exact
 from posbias.retrieval.local import retrieval_fingerprint, retrieval_job, retrieve
-from posbias.retrieval.statistics import Share, retrieval_curve
+from posbias.retrieval.statistics import retrieval_curve
 from posbias.retrieval.trials import CHOICES, Keys, Needle
 
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -338,7 +338,7 @@ def test_a_copying_model_is_found_out(loaded, job):
 def test_gaps_are_paired(loaded, job):
     found = retrieve(loaded, job)
     made = retrieval_curve(found)
-    expected = Estimate.of(found.margin.values[:, 2] - found.margin.values[:, 1])
+    expected = Estimate.of_mean(found.margin.values[:, 2] - found.margin.values[:, 1])
     assert made.gaps["margin"]["last - middle"] == expected
     assert made.curves["accuracy"][0].n == 4
     rate, nats = made.profile(), made.profile("margin")
@@ -351,7 +351,7 @@ def test_gaps_are_paired(loaded, job):
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 10), (10, 10), (3, 7), (1, 1000)])
 def test_intervals_of_shares_are_wilsons(hits, n):
-    share = Share.of(np.repeat([1.0, 0.0], [hits, n - hits]))
+    share = Estimate.of_counts(hits, n)
     z, p = 1.959963984540054, hits / n
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
@@ -361,7 +361,7 @@ def test_intervals_of_shares_are_wilsons(hits, n):
 @pytest.mark.parametrize(("value", "n"), [(1.0, 2), (1.0, 4), (0.4, 4), (1 / 3, 60)])
 def test_trials_that_all_agree_say_as_much_as_their_number(value, n):
     """A rare other kind of trial, as common as the interval allows, stays unseen in 5 % of samples."""
-    share = Share.alike(value, n)
+    share = Estimate.alike(value, n)
     others = share.interval[1] - share.interval[0]
     assert (1 - others) ** n == pytest.approx(0.05)
     assert share.interval == pytest.approx((value * (1 - others), value * (1 - others) + others))

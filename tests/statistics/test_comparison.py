@@ -68,9 +68,9 @@ def test_lengths_must_match():
 
 def test_estimates_print_the_digits_they_know():
     assert str(Estimate(0.123456, 0.0123, 10)) == "0.123 ± 0.012"
-    assert str(Estimate.of(np.array([2.0]))) == "2"
+    assert str(Estimate.of_mean(np.array([2.0]))) == "2"
     samples = np.random.default_rng(0).normal(3, 2, 10_000)
-    estimate = Estimate.of(samples)
+    estimate = Estimate.of_mean(samples)
     assert estimate.se == pytest.approx(0.02, rel=0.05)
     assert abs(estimate.value - 3) <= 4 * estimate.se
     low, high = estimate.interval

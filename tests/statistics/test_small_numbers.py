@@ -21,7 +21,7 @@ TRUTH = 1 + 4 * np.exp(-np.arange(TOKENS)[::-1] / 5)
 def test_means_of_few_draws_are_covered_where_a_normal_interval_is_not(n, normal):
     """In 4,000 samples: 95 % by Student's t, and what ± 1.96 covers by the same t distribution."""
     trials = 4000
-    found = [Estimate.of(one) for one in np.random.default_rng(n).normal(1.0, 2.0, (trials, n))]
+    found = [Estimate.of_mean(one) for one in np.random.default_rng(n).normal(1.0, 2.0, (trials, n))]
     covered = np.mean([not one.tells(1.0) for one in found])
     narrow = np.mean([abs(one.value - 1.0) <= NORMAL_95 * one.se for one in found])
     assert abs(covered - 0.95) <= 4 * math.sqrt(0.95 * 0.05 / trials)
@@ -106,7 +106,7 @@ def test_so_many_draws_tell_in_half_of_all_cases():
     random, trials = np.random.default_rng(1), 1000
     for factor, odds in ((1.0, 0.5), (2.73, 0.9)):
         drawn = random.normal(0.5, deviation, (trials, round(factor * needed)))
-        told = np.mean([Estimate.of(one).tells() for one in drawn])
+        told = np.mean([Estimate.of_mean(one).tells() for one in drawn])
         assert abs(told - odds) < 0.06
 
 

@@ -177,11 +177,11 @@ def _tables(shown: Sequence[Encoding]) -> tuple[Table, ...]:
 
 
 def _row(one: Encoding) -> list[str]:
-    measured, loss = one.curves.influence, Estimate.of(one.loss)
+    measured, loss = one.curves.influence, Estimate.of_mean(one.loss)
     summary, ends, perplexity = measured.summary, measured.summary.ends, float(np.exp(loss.value))
     numbers = (
         Estimate(perplexity, perplexity * loss.se, loss.n),
-        *map(Estimate.of, (one.mixing[:, 0], one.mixing.mean(axis=1), one.mixing[:, -1])),
+        *map(Estimate.of_mean, (one.mixing[:, 0], one.mixing.mean(axis=1), one.mixing[:, -1])),
         measured.share(0, ends),
         measured.share(measured.tokens - ends, measured.tokens),
     )
@@ -229,5 +229,5 @@ def _data(one: Encoding) -> dict[str, Any]:
 
 
 def _estimate(samples: np.ndarray) -> dict[str, float | None]:
-    estimate = Estimate.of(samples)
+    estimate = Estimate.of_mean(samples)
     return {"value": estimate.value, "se": estimate.se, "n": estimate.n}

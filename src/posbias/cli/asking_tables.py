@@ -6,9 +6,9 @@ from posbias.core.logs import one_line
 from posbias.core.text_tables import table
 
 if TYPE_CHECKING:
+    from posbias.profiles.estimate import Estimate
     from posbias.retrieval.answer_curve import AnswerCurve
     from posbias.retrieval.factor import CurveDifference
-    from posbias.retrieval.resampling import Resampled
 
 
 def ways_lines(curves: "dict[str, AnswerCurve]", found: "list[CurveDifference]") -> list[str]:
@@ -57,5 +57,5 @@ def _size_of(curve: "AnswerCurve") -> str:
     return f"{what}: {curve.prompts} trials of about {curve.words:.0f} words"
 
 
-def _share(one: "Resampled") -> str:
+def _share(one: "Estimate") -> str:
     return f"{one.value:.2f} [{one.interval[0]:.2f}, {one.interval[1]:.2f}]"

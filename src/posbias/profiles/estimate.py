@@ -5,7 +5,8 @@ are accumulated by Welford's update, never as E[x²] − E[x]², which cancels o
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -42,12 +43,18 @@ def otherwise_at_most(draws: int, level: float = 0.05) -> float:
     return 1.0 - level ** (1.0 / draws)
 
 
+Method = Literal["t", "wilson", "exact", "bootstrap", "none"]
+
+
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its standard error from `n` independent draws; exact, with `se` 0, where `n` is None.
+    """A value and how sure it is: the only number with an error.
 
-    `value` and `se` share a unit; a value that is not defined is NaN, and so is `se` where it is not known
-    (n < 2). `freedom` are the degrees of freedom of `se`, n − 1 unless given. Raises `InvalidValueError` for n < 1
+    `value` with its standard error `se` from `n` independent draws; exact, with `se` 0, where `n` is None. Both
+    share a unit; a value that is not defined is NaN, and so is `se` where it is not known (n < 2). `freedom` are
+    the degrees of freedom of `se`, n − 1 unless given. `method` says where its interval comes from: Student's t,
+    or what was given as `ends` (95 %) and `narrow` (90 %), which may be asymmetric and stay within what the number
+    can be; where `together` of them hold at once, both are wider accordingly. Raises `InvalidValueError` for n < 1
     or se < 0.
     """
 
@@ -55,6 +62,10 @@ class Estimate:
     se: float = 0.0
     n: int | None = None
     freedom: float = math.nan
+    ends: tuple[float, float] | None = None
+    narrow: tuple[float, float] | None = None
+    method: Method = "t"
+    together: int = 1
 
     def __post_init__(self):
         if self.n is not None and self.n < 1:
@@ -65,6 +76,33 @@ class Estimate:
             object.__setattr__(self, "se", math.nan)
         if math.isnan(self.freedom):
             object.__setattr__(self, "freedom", math.inf if self.n is None else max(1.0, self.n - 1.0))
+
+    @classmethod
+    def of_mean(cls, samples: Float[np.ndarray, "sample"]) -> "Estimate":
+        """Mean and standard error of the mean of independent samples."""
+        samples = np.asarray(samples, dtype=np.float64)
+        if samples.size == 0:
+            raise InvalidValueError("samples: none given, at least one needed")
+        se = float(samples.std(ddof=1) / math.sqrt(samples.size)) if samples.size > 1 else math.nan
+        return cls(float(samples.mean()), se, samples.size)
+
+    @classmethod
+    def of_counts(cls, hits: int, n: int) -> "Estimate":
+        """A share of `n` trials with Wilson's interval, which stays inside 0 to 1."""
+        from scipy.stats import binomtest
+
+        low, high = binomtest(hits, n).proportion_ci(method="wilson")
+        return cls(hits / n, math.nan, n, ends=(float(low), float(high)), method="wilson")
+
+    @classmethod
+    def alike(cls, value: float, n: int) -> "Estimate":
+        """The share that each of `n` trials had: their spread is 0 and says nothing, their number does.
+
+        Other trials may be of other shares, but make up at most 1 − .05^(1/n) of all ("rule of three").
+        """
+        others = otherwise_at_most(n)
+        ends = value * (1.0 - others), value * (1.0 - others) + others
+        return cls(value, math.nan, n, ends=ends, method="wilson")
 
     @property
     def exact(self) -> bool:
@@ -78,23 +116,67 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval by Student's t."""
+        """The 95 % interval: as given, else by Student's t."""
+        if self.ends is not None:
+            return self.ends
         half = t_95(self.freedom) * self.se if self.se else 0.0
         return self.value - half, self.value + half
 
+    @property
+    def half_width(self) -> float:
+        """Half the 95 % interval."""
+        return (self.interval[1] - self.interval[0]) / 2
+
+    @property
+    def sign(self) -> int:
+        """1 or −1 where the 95 % interval lies on one side of 0, else 0."""
+        low, high = self.interval
+        return int(low > 0) - int(high < 0)
+
     def within(self, bound: float) -> bool:
-        """Whether the 90 % interval lies within ± `bound`: equivalence, by two one-sided tests at 5 %."""
-        return self.known and abs(self.value) + quantile_of_t(self.freedom, 0.95) * self.se <= bound
+        """Whether the 90 % interval lies within ± `bound`: equivalence, by two one-sided tests at 5 %.
+
+        Of a bootstrap of shares, also no nearer to the bound than a true difference of that size may seem
+        (variance δ − δ²): where few trials differ, resamples alone would promise too much.
+        """
+        if self.narrow is None:
+            return self.known and abs(self.value) + quantile_of_t(self.freedom, 0.95) * self.se <= bound
+        reach = quantile_of_t(self.freedom, 1 - 0.05 / self.together)
+        reach *= math.sqrt(bound * (1 - bound) / self.freedom)
+        return -bound <= self.narrow[0] and self.narrow[1] <= bound and abs(self.value) + reach <= bound
 
     @property
     def detectable(self) -> float:
-        """The least true value whose interval leaves out 0 in 80 % of experiments, were the spread as seen."""
-        return (t_95(self.freedom) + quantile_of_t(self.freedom, 0.8)) * self.se
+        """The least true value whose interval leaves out 0 in 80 % of experiments, were the spread as seen.
+
+        k·se with k = t(.975) + t(.8). Of a bootstrap of shares at least k²/(n − 1 + k²), where a difference of so
+        many trials, each right at one place and wrong at the other, would lie (variance δ − δ²).
+        """
+        k = quantile_of_t(self.freedom, 1 - 0.025 / self.together) + quantile_of_t(self.freedom, 0.8)
+        if self.method != "bootstrap":
+            return k * self.se
+        return max(0.0 if math.isnan(self.se) else k * self.se, k**2 / (self.freedom + k**2))
 
     def tells(self, bound: float = 0.0) -> bool:
         """Whether the 95 % interval is known and leaves out `bound`."""
         low, high = self.interval
         return low > bound or high < bound
+
+    def draws_for(self, half_width: float) -> int:
+        """About how many draws an interval of ± `half_width` needs, were the spread as seen.
+
+        The least n with t(n − 1)·σ/√n ≤ half_width; without spread, with 1 − .05^(1/n) ≤ half_width.
+        `MOST_DRAWS` + 1 stands for every number above `MOST_DRAWS`.
+        """
+        from scipy.special import stdtrit
+
+        draws = np.arange(2, MOST_DRAWS + 1)
+        if self.se > 0:
+            reach = stdtrit(draws - 1, 0.975) * self.se * np.sqrt((self.n or 1) / draws)
+        else:
+            reach = np.array([otherwise_at_most(int(one)) for one in draws])
+        enough = np.flatnonzero(reach <= half_width)
+        return int(draws[enough[0]]) if enough.size else MOST_DRAWS + 1
 
     def draws_to_tell(self, bound: float = 0.0) -> int | None:
         """About how many draws the interval needs to leave out `bound`, were the value as seen.
@@ -121,32 +203,39 @@ class Estimate:
 
         return float(stdtr(self.freedom, (bound - self.value) / self.se))
 
-    @classmethod
-    def of(cls, samples: Float[np.ndarray, "sample"]) -> "Estimate":
-        """Mean and standard error of the mean of independent samples."""
-        samples = np.asarray(samples, dtype=np.float64)
-        if samples.size == 0:
-            raise InvalidValueError("samples: none given, at least one needed")
-        se = float(samples.std(ddof=1) / math.sqrt(samples.size)) if samples.size > 1 else math.nan
-        return cls(float(samples.mean()), se, samples.size)
-
     def scaled(self, factor: float) -> "Estimate":
         """The same in another unit."""
-        return Estimate(self.value * factor, self.se * abs(factor), self.n, self.freedom)
+
+        def scale(ends: tuple[float, float] | None) -> tuple[float, float] | None:
+            return None if ends is None else tuple(sorted(end * factor for end in ends))  # type: ignore[return-value]
+
+        value, se = self.value * factor, self.se * abs(factor)
+        return replace(self, value=value, se=se, ends=scale(self.ends), narrow=scale(self.narrow))
 
     def __neg__(self) -> "Estimate":
         return self.scaled(-1.0)
 
     def __add__(self, other: "Estimate") -> "Estimate":
-        """The sum of two independent estimates, with the degrees of freedom of Welch and Satterthwaite."""
+        """The sum of two independent estimates, with the degrees of freedom of Welch and Satterthwaite.
+
+        Where intervals were given, that of the sum is made of them: each end lies as far off as the root of the
+        sum of squares of how far the two may be off that way ("MOVER": Zou & Donner 2008, Statistics in Medicine
+        27; Newcombe 1998 for shares). It has the level of theirs.
+        """
+        drawn = [one.n for one in (self, other) if one.n is not None]
+        value, n = self.value + other.value, min(drawn) if drawn else None
+        if self.ends is not None and other.ends is not None:
+            ends = [
+                None if mine is None or theirs is None else _mover(self.value, mine, other.value, theirs)
+                for mine, theirs in ((self.ends, other.ends), (self.narrow, other.narrow))
+            ]
+            se, how = math.hypot(self.se, other.se), {"method": self.method, "together": self.together}
+            return Estimate(value, se, n, ends=ends[0], narrow=ends[1], **how)  # type: ignore[arg-type]
         parts = [(one.se**2, one.freedom) for one in (self, other)]
         total = sum(variance for variance, _ in parts)
         spread = sum(variance**2 / freedom for variance, freedom in parts)
-        drawn = [one.n for one in (self, other) if one.n is not None]
         freedom = total**2 / spread if spread > 0 else math.inf
-        return Estimate(
-            self.value + other.value, math.sqrt(total), min(drawn) if drawn else None, max(1.0, freedom)
-        )
+        return Estimate(value, math.sqrt(total), n, max(1.0, freedom))
 
     def __sub__(self, other: "Estimate") -> "Estimate":
         return self + -other
@@ -160,6 +249,15 @@ class Estimate:
             return f"{self.value:.3g} ± {self.se:.1g}" if abs(self.value) < _FINE else f"{self.value:.8g}"
         digits = max(0, 1 - math.floor(math.log10(self.se)))
         return f"{self.value:.{digits}f} ± {self.se:.{digits}f}"
+
+
+def _mover(
+    value: float, ends: tuple[float, float], other: float, other_ends: tuple[float, float]
+) -> tuple[float, float]:
+    """The interval of a sum from those of its parts."""
+    down = math.hypot(value - ends[0], other - other_ends[0])
+    up = math.hypot(ends[1] - value, other_ends[1] - other)
+    return value + other - down, value + other + up
 
 
 def about(draws: int) -> str:

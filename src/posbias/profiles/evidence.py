@@ -222,7 +222,7 @@ def mean(
     values = np.asarray(values, dtype=np.float64)
     if values.size < 2:
         return Evidence(where, flaw=_too_few(values.size, draws), test=test)
-    return Evidence(where, Estimate.of(values), test=test)
+    return Evidence(where, Estimate.of_mean(values), test=test)
 
 
 def difference(
@@ -237,7 +237,7 @@ def difference(
     fewest = min(np.size(more), np.size(less))
     if fewest < 2:
         return Evidence(where, flaw=_too_few(fewest, draws), test=test)
-    return Evidence(where, Estimate.of(np.asarray(more)) - Estimate.of(np.asarray(less)), test=test)
+    return Evidence(where, Estimate.of_mean(np.asarray(more)) - Estimate.of_mean(np.asarray(less)), test=test)
 
 
 def every(

@@ -77,7 +77,7 @@ def mixing(measurement: "xr.Dataset") -> Table:
     """Both weights of attention by layer with their intervals over prompts."""
     head, columns = [], []
     for name, label in (("mixing", "norms over the sequence"), ("mixing_token", "mean over tokens")):
-        estimates = [Estimate.of(column) for column in measurement[name].values.T]
+        estimates = [Estimate.of_mean(column) for column in measurement[name].values.T]
         head += [f"λ ({label})", LOW, HIGH]
         columns += [[one.value for one in estimates], *zip(*(one.interval for one in estimates), strict=True)]
     return _counted("Weight of attention", "layer", head, np.array(columns).T)

@@ -156,7 +156,9 @@ def layers(measurement: "xr.Dataset") -> list[Row]:
     ratio = norms[:, 0] / np.median(norms[:, 1:], axis=1)
     rows = []
     for layer, share in enumerate(sinks):
-        mixing = [str(Estimate.of(measurement[name].values[:, layer])) for name in ("mixing", "mixing_token")]
+        mixing = [
+            str(Estimate.of_mean(measurement[name].values[:, layer])) for name in ("mixing", "mixing_token")
+        ]
         shares = [f"{100 * of_heads:.1f} %" for of_heads in (share.mean(), share.max())]
         rows.append(Row(str(layer), [Cell(text) for text in (*mixing, *shares, f"{ratio[layer]:.3g}")]))
     return rows

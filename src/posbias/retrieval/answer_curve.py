@@ -16,11 +16,11 @@ from jaxtyping import Bool, Float, Shaped
 
 from posbias.core.arguments import shortened
 from posbias.core.errors import InvalidValueError
-from posbias.profiles.estimate import about
+from posbias.profiles.estimate import Estimate, about
 from posbias.profiles.profile import Profile
 from posbias.profiles.telling import not_told
 from posbias.retrieval import statistics
-from posbias.retrieval.resampling import Resampled, resampled
+from posbias.retrieval.resampling import resampled
 from posbias.retrieval.statistics import GAPS, gaps_of
 from posbias.retrieval.trials import ABSENT, ALONE, ARMS, SHUFFLED
 from posbias.retrieval.words import TOKENS_A_WORD
@@ -74,12 +74,12 @@ class AnswerCurve:
         return len(self.found)
 
     @property
-    def accuracy(self) -> list[Resampled]:
+    def accuracy(self) -> list[Estimate]:
         """By position, the share of trials in which the moved fact was found."""
         return [self._numbers[f"at {k}"] for k in range(self.found.shape[1])]
 
     @property
-    def all_found(self) -> list[Resampled]:
+    def all_found(self) -> list[Estimate]:
         """By position, the share of trials in which all asked facts were found."""
         return [self._numbers[f"every {k}"] for k in range(self.found.shape[1])]
 
@@ -89,22 +89,22 @@ class AnswerCurve:
         return bool((self.every != self.found).any())
 
     @property
-    def controls(self) -> dict[str, Resampled]:
+    def controls(self) -> dict[str, Estimate]:
         """By control arm, the share of trials in which the fact was in the answer."""
         return {name: self._numbers[name] for name in ARMS}
 
     @property
-    def gaps(self) -> dict[str, Resampled]:
+    def gaps(self) -> dict[str, Estimate]:
         """Differences between places, within trials."""
         return {name: self._numbers[name] for name in GAPS}
 
     @property
-    def effects(self) -> dict[str, Resampled]:
+    def effects(self) -> dict[str, Estimate]:
         """Differences to the control arms, within trials."""
         return {name: self._numbers[name] for name in EFFECTS}
 
     @cached_property
-    def _numbers(self) -> dict[str, Resampled]:
+    def _numbers(self) -> dict[str, Estimate]:
         """Every number, from one set of resamples."""
         found, places = self.found.astype(float), self.found.shape[1]
         arms = {name: self.arms[name].astype(float) for name in ARMS}
@@ -167,7 +167,7 @@ class AnswerCurve:
 
     def trials_for(self, half_width: float) -> int:
         """About how many trials make every gap's interval ± `half_width`, were the spread as seen."""
-        return max(gap.sets_for(half_width) for gap in self.gaps.values())
+        return max(gap.draws_for(half_width) for gap in self.gaps.values())
 
     @property
     def doubts(self) -> list[str]:
@@ -255,8 +255,8 @@ class AnswerCurve:
     def as_dict(self) -> dict[str, Any]:
         """Everything as plain dictionaries and lists, ready for JSON."""
         places = [
-            {"position": k, "depth": float(self.depth[k]), "accuracy": number.as_dict()}
-            | ({"all_found": self.all_found[k].as_dict()} if self.several else {})
+            {"position": k, "depth": float(self.depth[k]), "accuracy": statistics.plain(number)}
+            | ({"all_found": statistics.plain(self.all_found[k])} if self.several else {})
             for k, number in enumerate(self.accuracy)
         ]
         return {
@@ -277,8 +277,8 @@ class AnswerCurve:
             "until": self.until,
             "reached": self.reached,
             "positions": places,
-            "controls": {name: one.as_dict() for name, one in self.controls.items()},
-            "differences": {name: one.as_dict() for name, one in (self.gaps | self.effects).items()},
+            "controls": {name: statistics.plain(one) for name, one in self.controls.items()},
+            "differences": {name: statistics.plain(one) for name, one in (self.gaps | self.effects).items()},
             "half_width": self.half_width,
             "trials_for": {f"{width:g}": self.trials_for(width) for width in statistics.WIDTHS},
             "answer": self.sentences(),
@@ -295,7 +295,7 @@ def profile_of_trials(found: Float[np.ndarray, "prompt position"], about: Mappin
     return Profile(found.mean(axis=0), kind="rate", measures="accuracy", samples=found, se=se, attrs=attrs)
 
 
-def at_ceiling(found: Shaped[np.ndarray, "prompt position"], mean: Resampled) -> bool:
+def at_ceiling(found: Shaped[np.ndarray, "prompt position"], mean: Estimate) -> bool:
     """Whether all is right, or surely more than `CEILING` of it (`mean`, over trials)."""
     return bool((found == 1).all()) or mean.interval[0] > CEILING
 
@@ -317,10 +317,10 @@ def verdict_of_trials(found: Float[np.ndarray, "prompt position"], effort: str, 
     ]
 
 
-def _percent(one: Resampled) -> str:
+def _percent(one: Estimate) -> str:
     return f"{one.value:.0%} (95 % interval {one.interval[0]:.0%} to {one.interval[1]:.0%})"
 
 
-def signed(one: Resampled, unit: str = "accuracy") -> str:
+def signed(one: Estimate, unit: str = "accuracy") -> str:
     """A difference with its interval, in words."""
     return f"{one.value:+.3f} in {unit} (95 % interval {one.interval[0]:+.3f} to {one.interval[1]:+.3f})"

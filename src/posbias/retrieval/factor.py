@@ -16,10 +16,11 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.core.errors import InvalidValueError
+from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
 from posbias.retrieval.answer_curve import AnswerCurve, signed
-from posbias.retrieval.resampling import Resampled, apart, resampled
-from posbias.retrieval.statistics import ENDS, EQUIVALENCE, GAPS, gap_words, gaps_of
+from posbias.retrieval.resampling import resampled
+from posbias.retrieval.statistics import ENDS, EQUIVALENCE, GAPS, gap_words, gaps_of, plain
 
 MEAN = "mean"
 """The difference in accuracy over all places; the others are those of the ends."""
@@ -37,7 +38,7 @@ class CurveDifference:
 
     way: str
     against: str
-    numbers: Mapping[str, Resampled]
+    numbers: Mapping[str, Estimate]
     dull: tuple[str, ...]
     trials: tuple[int, int]
     paired: bool = True
@@ -50,7 +51,7 @@ class CurveDifference:
         return [name for name, gap in self._gaps.items() if gap.sign]
 
     @property
-    def _gaps(self) -> dict[str, Resampled]:
+    def _gaps(self) -> dict[str, Estimate]:
         return {name: gap for name, gap in self.numbers.items() if name != MEAN}
 
     @property
@@ -103,7 +104,7 @@ class CurveDifference:
             "against": self.against,
             "paired": self.paired,
             "trials": list(self.trials),
-            "differences": {name: one.as_dict() for name, one in self.numbers.items()},
+            "differences": {name: plain(one) for name, one in self.numbers.items()},
             "verdict": self.verdict,
             "equivalence": self.equivalence,
             "at_chance": list(self.dull),
@@ -186,10 +187,10 @@ def profile_difference(
     else:
         limits = [(0.0, 1.0), *[(-1.0, 1.0)] * (len(names) - 1)]
         each = [resampled(np.stack(one, axis=1), limits, seed, len(names)) for one in columns]
-        numbers = [apart(one, other) for one, other in zip(*each, strict=True)]
+        numbers = [one - other for one, other in zip(*each, strict=True)]
     dull = tuple(name for name, one in ((against, q), (way, p)) if one.attrs.get("able") is False)
     trials = (len(columns[0][0]), len(columns[1][0]))
-    found: dict[str, Resampled] = dict(zip(names, numbers, strict=True))
+    found: dict[str, Estimate] = dict(zip(names, numbers, strict=True))
     return CurveDifference(way, against, found, dull, trials, paired, p.measures)
 
 

@@ -18,10 +18,9 @@ from jaxtyping import Float
 
 from posbias.core.arguments import one_of, positive
 from posbias.core.errors import InvalidValueError
-from posbias.profiles.estimate import Estimate, about, otherwise_at_most
+from posbias.profiles.estimate import Estimate, about
 from posbias.profiles.profile import Profile
 from posbias.profiles.telling import not_told
-from posbias.retrieval.resampling import Resampled
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -37,38 +36,11 @@ CLEAR = 0.25
 
 
 @dataclass(frozen=True)
-class Share:
-    """A share of `n` trials with its 95 % interval (Wilson's, which stays inside 0 to 1)."""
-
-    value: float
-    interval: tuple[float, float]
-    n: int
-
-    @classmethod
-    def of(cls, hits: Float[np.ndarray, "prompt"]) -> "Share":
-        """The share of ones among zeros and ones."""
-        from scipy.stats import binomtest
-
-        k, n = int(hits.sum()), int(hits.size)
-        low, high = binomtest(k, n).proportion_ci(method="wilson")
-        return cls(k / n, (float(low), float(high)), n)
-
-    @classmethod
-    def alike(cls, value: float, n: int) -> "Share":
-        """The share that each of `n` trials had: their spread is 0 and says nothing, their number does.
-
-        Other trials may be of other shares, but make up at most 1 − .05^(1/n) of all ("rule of three").
-        """
-        others = otherwise_at_most(n)
-        return cls(value, (value * (1.0 - others), value * (1.0 - others) + others), n)
-
-
-@dataclass(frozen=True)
 class RetrievalCurve:
     """Retrieval by position, over `prompts` trials.
 
     `depth`, `token`: mean place of the fact, as a share of what else there is and in tokens. `curves`: by
-    quantity and position, a `Share` or an `Estimate` (nats). `gaps`: by quantity, first − middle, last − middle
+    quantity and position, an `Estimate` (nats, or a share). `gaps`: by quantity, first − middle, last − middle
     and first − last, within trials; without an error where no two trials differ. `overall`: choice and lift over
     all positions. `chance`: the share that guessing among the `candidates` gets right. `able` says whether the
     curve means something, `verdict` its shape. `equivalence`: the difference of margins, in nats, that counts as
@@ -82,9 +54,9 @@ class RetrievalCurve:
     depth: Float[np.ndarray, "position"]
     token: Float[np.ndarray, "position"]
     tokens: float
-    curves: dict[str, list[Share | Estimate]]
+    curves: dict[str, list[Estimate]]
     gaps: dict[str, dict[str, Estimate]]
-    overall: dict[str, Share | Estimate]
+    overall: dict[str, Estimate]
     equivalence: float | None = None
 
     @property
@@ -138,17 +110,17 @@ class RetrievalCurve:
     def _chance_needs(self) -> int | None:
         """About how many prompts would tell them from chance."""
         asked = self._against_chance
-        needed = [one.draws_to_tell(level) for one, level, _ in asked if isinstance(one, Estimate)]
+        needed = [one.draws_to_tell(level) for one, level, _ in asked]
         return max(filter(None, needed), default=None)
 
     def profile(self, quantity: str = "accuracy") -> Profile:
         """A curve as a profile over places, ready for `posbias.compare`. Raises `InvalidValueError` for none."""
         numbers = self.curves[one_of("quantity", quantity, self.curves)]
         values = np.array([number.value for number in numbers])
-        if isinstance(numbers[0], Share):
+        if numbers[0].method == "wilson":
             se = np.sqrt(values * (1.0 - values) / self.prompts)
             return Profile(values, measures=quantity, se=se, attrs={"model": self.model}, kind="rate")
-        se = np.array([number.se for number in numbers if isinstance(number, Estimate)])
+        se = np.array([number.se for number in numbers])
         return Profile(values, measures=quantity, se=se, attrs={"model": self.model}, kind="signed")
 
     def sentences(self) -> list[str]:
@@ -178,11 +150,7 @@ class RetrievalCurve:
         if not known:
             return []
         half = max(gap.interval[1] - gap.value for gap in known)
-        needs = {
-            width: max(Estimate(0.0, gap.se, gap.n).draws_to_tell(width) or 0 for gap in known)
-            for width in WIDTHS
-            if width < half
-        }
+        needs = {width: max(gap.draws_for(width) for gap in known) for width in WIDTHS if width < half}
         takes = ", ".join(f"± {width:g} takes {about(draws)} prompts" for width, draws in needs.items())
         return [
             f"in accuracy the intervals of the gaps are ± {half:.3f} at most{f'; {takes}' if takes else ''}"
@@ -199,7 +167,7 @@ class RetrievalCurve:
         """Everything as plain dictionaries and lists, ready for JSON."""
         places = [
             {"position": k, "depth": float(self.depth[k]), "token": float(self.token[k])}
-            | {name: _plain(entries[k]) for name, entries in self.curves.items()}
+            | {name: plain(entries[k]) for name, entries in self.curves.items()}
             for k in range(len(self.depth))
         ]
         return {
@@ -216,12 +184,12 @@ class RetrievalCurve:
             "detectable": detectable_of(self.gaps["margin"]),
             "doubts": self.doubts,
             "overall": {
-                "choice": _plain(self.overall["choice"], 0.0, 1.0),
-                "lift": _plain(self.overall["lift"]),
+                "choice": plain(self.overall["choice"], 0.0, 1.0),
+                "lift": plain(self.overall["lift"]),
             },
             "positions": places,
             "differences": {
-                quantity: {name: _plain(gap) for name, gap in gaps.items()}
+                quantity: {name: plain(gap) for name, gap in gaps.items()}
                 for quantity, gaps in self.gaps.items()
             },
             "prompts_to_tell": self.prompts_to_tell,
@@ -248,8 +216,7 @@ END_WORDS = ("inconclusive", "favoured", "no difference", "at a disadvantage")
 """What an end can be against the middle; of one whose difference has the sign 1, the second, of −1, the last."""
 
 
-Gap = Estimate | Resampled
-Against = Sequence[tuple[Share | Estimate | Resampled, float, float]]
+Against = Sequence[tuple[Estimate, float, float]]
 """Numbers, the level that each must exceed, and one that it stays below at chance."""
 
 
@@ -268,7 +235,7 @@ def above_chance(against: Against) -> bool:
 
 
 def decide(
-    gaps: Mapping[str, Gap], equivalence: float | None, against: Against = (), *, ceiling: bool = False
+    gaps: Mapping[str, Estimate], equivalence: float | None, against: Against = (), *, ceiling: bool = False
 ) -> str:
     """The verdict of a curve, one of `VERDICTS`; every place that prints one asks here.
 
@@ -280,9 +247,9 @@ def decide(
     if not above_chance(against):
         return "at chance" if any(one.interval[1] < most for one, _, most in against) else "inconclusive"
     if GAPS[0] in gaps:
-        first, last = (_sign(gaps[name]) for name in GAPS[:2])
+        first, last = (gaps[name].sign for name in GAPS[:2])
     else:
-        first, last = max(0, _sign(gaps[ENDS])), max(0, -_sign(gaps[ENDS]))
+        first, last = max(0, gaps[ENDS].sign), max(0, -gaps[ENDS].sign)
     if first > 0 or last > 0:
         return "U" if first > 0 and last > 0 else "primacy" if first > 0 else "recency"
     if first < 0 or last < 0:
@@ -293,24 +260,24 @@ def decide(
     return "no difference" if alike else "inconclusive"
 
 
-def compared(gap: Gap, equivalence: float | None) -> str:
+def compared(gap: Estimate, equivalence: float | None) -> str:
     """One of `END_WORDS` for a difference: by its 95 % interval, or its 90 % interval within ± `equivalence`."""
     small = equivalence is not None and gap.within(equivalence)
-    return END_WORDS[_sign(gap) or 2 * small]
+    return END_WORDS[gap.sign or 2 * small]
 
 
-def ends_of(gaps: Mapping[str, Gap], equivalence: float | None, able: bool = True) -> dict[str, str]:
+def ends_of(gaps: Mapping[str, Estimate], equivalence: float | None, able: bool = True) -> dict[str, str]:
     """The first and the last place against the middle, each one of `END_WORDS`."""
     ends = zip(("first", "last"), GAPS, strict=False)
     return {end: compared(gaps[name], equivalence) if able else END_WORDS[0] for end, name in ends}
 
 
-def detectable_of(gaps: Mapping[str, Gap]) -> dict[str, float | None]:
+def detectable_of(gaps: Mapping[str, Estimate]) -> dict[str, float | None]:
     """By gap, the least one that so many trials would show; None where no two trials differ."""
     return {name: gap.detectable if math.isfinite(gap.detectable) else None for name, gap in gaps.items()}
 
 
-def gap_words(name: str, gap: Gap, equivalence: float | None) -> str:
+def gap_words(name: str, gap: Estimate, equivalence: float | None) -> str:
     """A difference of two places in words."""
     said = compared(gap, equivalence)
     if said == "no difference":
@@ -322,7 +289,7 @@ def gap_words(name: str, gap: Gap, equivalence: float | None) -> str:
 
 def in_words(
     verdict: str,
-    gaps: Mapping[str, Gap],
+    gaps: Mapping[str, Estimate],
     equivalence: float | None,
     effort: str,
     unit: str = "",
@@ -362,9 +329,11 @@ def retrieval_curve(retrieval: "xr.Dataset", equivalence: float | None = None) -
         )
     held = {name: np.asarray(retrieval[name].values) for name in QUANTITIES if name in retrieval}
     held["lift"] = (retrieval["margin_mean"] - retrieval["control_margin_mean"]).values
-    curves: dict[str, list[Share | Estimate]] = {
+    curves: dict[str, list[Estimate]] = {
         name: [
-            Share.of(column) if name in ("accuracy", "choice") else Estimate.of(column)
+            Estimate.of_counts(int(column.sum()), column.size)
+            if name in ("accuracy", "choice")
+            else Estimate.of_mean(column)
             for column in held[name].T
         ]
         for name in QUANTITIES
@@ -372,7 +341,7 @@ def retrieval_curve(retrieval: "xr.Dataset", equivalence: float | None = None) -
     gaps = {
         name: {gap: _difference(column) for gap, column in gaps_of(held[name]).items()} for name in QUANTITIES
     }
-    choice = Estimate.of(held["choice"].mean(axis=1))
+    choice = Estimate.of_mean(held["choice"].mean(axis=1))
     return RetrievalCurve(
         model=str(retrieval.attrs["model"]),
         job=json.loads(retrieval.attrs["job"]),
@@ -384,8 +353,8 @@ def retrieval_curve(retrieval: "xr.Dataset", equivalence: float | None = None) -
         curves=curves,
         gaps=gaps,
         overall={
-            "choice": Share.alike(choice.value, choice.n or 1) if choice.se == 0 else choice,
-            "lift": Estimate.of(held["lift"].mean(axis=1)),
+            "choice": Estimate.alike(choice.value, choice.n or 1) if choice.se == 0 else choice,
+            "lift": Estimate.of_mean(held["lift"].mean(axis=1)),
         },
         equivalence=equivalence,
     )
@@ -393,13 +362,8 @@ def retrieval_curve(retrieval: "xr.Dataset", equivalence: float | None = None) -
 
 def _difference(within: Float[np.ndarray, "prompt"]) -> Estimate:
     """The mean of paired differences; where all are the same, prompts do not say how sure that is."""
-    found = Estimate.of(within)
+    found = Estimate.of_mean(within)
     return found if found.se else Estimate(found.value, math.nan, found.n)
-
-
-def _sign(gap: Gap) -> int:
-    low, high = gap.interval
-    return int(low > 0) - int(high < 0)
 
 
 def _needed(prompts: int | None) -> str:
@@ -416,8 +380,8 @@ def _percent(interval: tuple[float, float]) -> str:
     return f"{max(0.0, interval[0]):.0%} to {min(1.0, interval[1]):.0%}"
 
 
-def _plain(one: Share | Estimate, least: float = -math.inf, most: float = math.inf) -> dict[str, Any]:
+def plain(one: Estimate, least: float = -math.inf, most: float = math.inf) -> dict[str, Any]:
     """Ready for JSON, the interval within what the number can be."""
-    about = {"se": one.se} if isinstance(one, Estimate) else {}
+    about = {} if one.method == "wilson" else {"se": one.se}
     low, high = one.interval
     return {"value": one.value, **about, "interval": [max(least, low), min(most, high)], "n": one.n}

@@ -69,7 +69,7 @@ def combined(values: Sequence[Estimate]) -> Estimate:
     numbers = np.array([one.value for one in values])
     if all(one.exact for one in values) and (numbers == numbers[0]).all():
         return values[0]
-    estimate = Estimate.of(numbers)
+    estimate = Estimate.of_mean(numbers)
     own = math.sqrt(sum(one.se**2 for one in values if math.isfinite(one.se))) / len(values)
     return Estimate(estimate.value, max(estimate.se, own), estimate.n)
 

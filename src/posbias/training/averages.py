@@ -79,7 +79,7 @@ def estimate_members(values: Float[np.ndarray, "member"]) -> Estimate:
     kept = values[np.isfinite(values)]
     if kept.size > 1 and (kept == kept[0]).all():
         return Estimate(float(kept[0]), 0.0, kept.size)
-    return Estimate.of(kept) if kept.size else Estimate(math.nan, math.nan, 1)
+    return Estimate.of_mean(kept) if kept.size else Estimate(math.nan, math.nan, 1)
 
 
 def sign(estimate: Estimate) -> int:

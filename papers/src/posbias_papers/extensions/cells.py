@@ -107,4 +107,4 @@ def each(
         if cell in results and among(cell, results[cell]):
             value = of(results[cell])
             drawn = isinstance(value, Sequence)
-            yield Evidence(cell.where, Estimate.of(np.array(value)) if drawn else Estimate(float(value)))
+            yield Evidence(cell.where, Estimate.of_mean(np.array(value)) if drawn else Estimate(float(value)))

@@ -131,7 +131,7 @@ def _tables(results: Results) -> Iterator[Table]:
     rows = []
     for cell in sorted(results, key=lambda cell: -results[cell]["predicted"]):
         found = results[cell]
-        told = (str(Estimate.of(np.array(found[name]))) for name in ("gaps", "own_kernels", "in_context"))
+        told = (str(Estimate.of_mean(np.array(found[name]))) for name in ("gaps", "own_kernels", "in_context"))
         window = "all" if cell.window == TOKENS else str(cell.window)
         rows.append([window, f"{cell.decay:.3g}", NAMES[cell], f"{found['predicted']:.2f}", *told])
     yield Table("Gap between the first and the last item, largest prediction first", head, rows)
@@ -146,7 +146,7 @@ def _draw(results: Results) -> Any:
     groups = {"causal, decay 0 to .22": [CAUSAL, *BETWEEN, FLAT, DECAY], "window 13, decay .13": [NARROW]}
     for name, cells in groups.items():
         there = sorted((results[cell]["predicted"], cell.decay, cell) for cell in cells if cell in results)
-        found = [Estimate.of(_gaps(results, cell)) for *_, cell in there]
+        found = [Estimate.of_mean(_gaps(results, cell)) for *_, cell in there]
         values, reach = [one.value for one in found], [one.interval[1] - one.value for one in found]
         x = [predicted for predicted, *_ in there]
         lines.append(SimpleNamespace(label=name, x=x, value=values, reach=reach))

@@ -157,7 +157,7 @@ def _tables(results: Results) -> Iterator[Table]:
         fit = fit_decay(np.array(found["distances"]), medians, "power")
         numbers = [str(exponent(found)), f"{fit.gamma:.2g}", f"{fit.beta:.2g}"]
         numbers += [f"{scores[name].mean():.3f}" for name in (*FORMS, "median")]
-        ahead = Estimate.of(scores["exponential"] - scores["power"])
+        ahead = Estimate.of_mean(scores["exponential"] - scores["power"])
         rows.append([cell.model, cell.given, *numbers, str(ahead)])
     yield Table(
         "The power γ + β(r + 1)^−p, and mean |ln| deviation of held-out prompts from each form", head, rows

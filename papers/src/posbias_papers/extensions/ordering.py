@@ -93,7 +93,7 @@ def measured(found: Found, shape: str, best: Ordering, strategy: str) -> Estimat
     weights = scores(shape)
     hits = np.array(found["hits"], dtype=np.float64)
     by_trial = hits @ (weights[list(best.permutation)] - weights[STRATEGIES[strategy](weights)])
-    return Estimate.of(by_trial)
+    return Estimate.of_mean(by_trial)
 
 
 def gains(results: Results, basis: str = "retrieval") -> Iterator[tuple[str, str, str, Estimate, Estimate]]:

@@ -219,10 +219,10 @@ def _by_layer(cell: Cell) -> Table:
 
 def _alone(record: Cell) -> Table:
     costs, together = np.array(record["alone"]), np.array(record["together"])
-    rows = [[str(layer), str(Estimate.of(row))] for layer, row in enumerate(costs)]
+    rows = [[str(layer), str(Estimate.of_mean(row))] for layer, row in enumerate(costs)]
     rows += [
-        ["sum of these", str(Estimate.of(costs.sum(axis=0)))],
-        ["all at once", str(Estimate.of(together))],
+        ["sum of these", str(Estimate.of_mean(costs.sum(axis=0)))],
+        ["all at once", str(Estimate.of_mean(together))],
     ]
     return Table(f"Loss added by keeping it out ({record['prompts']} prompts)", ("in layer", "nats"), rows)
 

@@ -140,11 +140,11 @@ def sink_trial(
         "share": {way: rounded(read[way]["share"], DIGITS) for way in WAYS},
         "given": rounded(given, DIGITS),
         "loss": {
-            way: told(Estimate.of(read[way]["loss"] - (read[PLAIN]["loss"] if way != PLAIN else 0.0)))
+            way: told(Estimate.of_mean(read[way]["loss"] - (read[PLAIN]["loss"] if way != PLAIN else 0.0)))
             for way in WAYS
         },
         "loss_differences": {
-            f"{KEPT_OUT} - {way}": told(Estimate.of(read[KEPT_OUT]["loss"] - read[way]["loss"]))
+            f"{KEPT_OUT} - {way}": told(Estimate.of_mean(read[KEPT_OUT]["loss"] - read[way]["loss"]))
             for way in (MASKED, EARLY, STRONGEST)
         },
         "influence": _scores({way: [one] for way, one in altered.items()}),

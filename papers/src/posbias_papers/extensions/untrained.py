@@ -142,7 +142,7 @@ def _tables(results: Results) -> Iterator[Table]:
         *(f"W, {one}" for one in ("α fitted", "others", "α = ½", "λ measured")),
     )
     head += ("first 5 %", "middle tenth", "tenth before the last", "last token")
-    rows = [[cell.where, *(str(Estimate.of(results[cell][name])) for name in NAMES)] for cell in CELLS]
+    rows = [[cell.where, *(str(Estimate.of_mean(results[cell][name])) for name in NAMES)] for cell in CELLS]
     yield Table(
         "Agreement with even attention (W: Wasserstein), and influence in units of an even spread", head, rows
     )

@@ -137,9 +137,9 @@ def _tables(results: Results) -> Iterator[Table]:
         numbers = [
             f"{share.mean():.3f}",
             f"{share.max():.3f}",
-            str(Estimate.of(np.array(found["bottom_gap"]))),
+            str(Estimate.of_mean(np.array(found["bottom_gap"]))),
         ]
-        ranks = [*(by_rank(found, name) for name in RATIOS), Estimate.of(np.array(found["prompts"]))]
+        ranks = [*(by_rank(found, name) for name in RATIOS), Estimate.of_mean(np.array(found["prompts"]))]
         rows.append([cell.where, *numbers, *map(str, ranks)])
     yield Table("Sinks and values", head, rows)
     found, layers = results[CELLS[0]], np.arange(len(results[CELLS[0]]["sink_share"]))

@@ -99,7 +99,7 @@ CLAIMS = claims_after(
 
 
 def _told(found: Found, name: str) -> str:
-    return str(Estimate.of(np.array(found[name])))
+    return str(Estimate.of_mean(np.array(found[name])))
 
 
 def _tables(results: Results) -> Iterator[Table]:
@@ -126,7 +126,7 @@ def _draw(results: Results) -> Any:
     for ax, name in zip(figure.subplots(1, 2), ("first", "last"), strict=True):
         lines = []
         for label, cells in groups.items():
-            found = [Estimate.of(np.array(results[cell][name])) for cell in cells]
+            found = [Estimate.of_mean(np.array(results[cell][name])) for cell in cells]
             values = [one.value for one in found]
             reach = [one.interval[1] - one.value for one in found]
             lines.append(SimpleNamespace(label=label, x=[*map(share, cells)], value=values, reach=reach))

@@ -124,7 +124,7 @@ def _table(schedules: Mixings) -> Table:
         half = max(1, mixing.shape[1] // 2)
         parts = (mixing[:, 0], mixing[:, :half].mean(axis=1), mixing[:, -half:].mean(axis=1), mixing[:, -1])
         sizes = [key.model, key.corpus, str(key.tokens), str(len(mixing))]
-        rows.append([*sizes, *(str(Estimate.of(part)) for part in parts)])
+        rows.append([*sizes, *(str(Estimate.of_mean(part)) for part in parts)])
     return Table("λ, mean ± standard error over prompts", HEAD, rows)
 
 
@@ -132,7 +132,7 @@ def _data(schedules: Mixings) -> list[dict[str, Any]]:
     """λ by layer with its standard error, by model, corpus and length."""
     rows = []
     for key, mixing in schedules.items():
-        layers = [Estimate.of(layer) for layer in mixing.T]
+        layers = [Estimate.of_mean(layer) for layer in mixing.T]
         numbers = {"mixing": [one.value for one in layers], "se": [one.se for one in layers]}
         rows.append({**vars(key), "prompts": len(mixing), **numbers})
     return rows

@@ -79,7 +79,7 @@ def looseness(measurement: "xr.Dataset", reading: Reading = "corrected") -> list
     for level in LEVELS:
         whole, kernels = apart(measurement, architectures(measurement, reading)[level])
         by_half = [apart(part, architectures(part, reading)[level])[0] for part in parts]
-        rollouts = Estimate.of(np.array(by_half)) if by_half else None
+        rollouts = Estimate.of_mean(np.array(by_half)) if by_half else None
         name = str(measurement.attrs.get("model", ""))
         found.append(Looseness(name, level, additive, rollouts, whole, kernels))
     return found

@@ -106,7 +106,7 @@ def _ours(results: Measurements) -> Ours:
     """Means and deviations, with the error of each over heads."""
     for one in homogeneities(results):
         for region, values, _ in one.regions():
-            found = Estimate.of(values)
+            found = Estimate.of_mean(values)
             yield one.model, "", f"{region}, mean", found
             yield one.model, "", f"{region}, deviation", Estimate(float(values.std()), found.se / np.sqrt(2))
 

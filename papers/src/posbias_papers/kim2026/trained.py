@@ -276,7 +276,7 @@ def rows(results: Results) -> list[dict[str, Any]]:
             name: probability(measurement, name) for name in ("recency", "adjacency", "recency_content")
         }
         for layer in range(measurement.sizes["layer"]):
-            numbers = {name: vars(Estimate.of(values[:, layer])) for name, values in columns.items()}
+            numbers = {name: vars(Estimate.of_mean(values[:, layer])) for name, values in columns.items()}
             listed.append({"model": cell.model, "tokens": cell.tokens, "layer": layer, **numbers})
     return listed
 
@@ -291,7 +291,7 @@ def losses(results: Results) -> list[dict[str, Any]]:
                 "recency": recency_at(results[cell], positions),
             }
             place = {"model": cell.model, "first": positions[0], "last": positions[1] - 1}
-            listed.append(place | {name: vars(Estimate.of(values)) for name, values in numbers.items()})
+            listed.append(place | {name: vars(Estimate.of_mean(values)) for name, values in numbers.items()})
     return listed
 
 

@@ -103,8 +103,8 @@ def _signs(material: Material) -> Answer:
 
 def _paired(published: np.ndarray, corrected: np.ndarray, note: str) -> Answer:
     """Means over prompts, and the mean of their differences."""
-    apart = Estimate.of(corrected - published)
-    return answer(Estimate.of(published), Estimate.of(corrected), note, difference=apart)
+    apart = Estimate.of_mean(corrected - published)
+    return answer(Estimate.of_mean(published), Estimate.of_mean(corrected), note, difference=apart)
 
 
 @reading(
@@ -154,8 +154,8 @@ def _homogeneity(material: Material) -> Answer:
     for which in BOTH:
         for region, value, null in homogeneity("", content, which, BINS).regions():
             place = "" if region == "diagonal" else "below the diagonal "
-            found[f"{place}{which}"] = Estimate.of(value)
-            found[f"{place}{which} of normal numbers"] = Estimate.of(null)
+            found[f"{place}{which}"] = Estimate.of_mean(value)
+            found[f"{place}{which} of normal numbers"] = Estimate.of_mean(null)
     return answer(found.pop("published"), found.pop("corrected"), source(measurement), **found)
 
 

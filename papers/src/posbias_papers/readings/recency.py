@@ -70,10 +70,10 @@ def _norms(material: Material) -> Answer:
     return answer(
         math.sqrt(DIMENSION) / (1 - ANISOTROPY),
         1 / (1 - ANISOTROPY),
-        drawn=Estimate.of(squares),
+        drawn=Estimate.of_mean(squares),
         inner_product_as_printed=math.sqrt(DIMENSION) * ANISOTROPY,
         inner_product_corrected=DIMENSION * ANISOTROPY,
-        inner_product_drawn=Estimate.of(inner),
+        inner_product_drawn=Estimate.of_mean(inner),
     )
 
 

@@ -64,7 +64,7 @@ class OverNetworks:
 
 
 def _per_layer(samples: Float[np.ndarray, "network layer"]) -> tuple[Estimate, ...]:
-    return tuple(Estimate.of(column) for column in samples.T)
+    return tuple(Estimate.of_mean(column) for column in samples.T)
 
 
 def _plain(estimate: Estimate) -> dict[str, float | None]:

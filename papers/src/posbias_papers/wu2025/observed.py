@@ -121,8 +121,8 @@ def _tables(results: Any) -> Iterator[Table]:
             model,
             one.positional,
             f"{len(one.by_layer)} × {one.heads}",
-            str(Estimate.of(np.array(one.first))),
-            f"{Estimate.of(np.array(one.other))} (token {one.strongest})",
+            str(Estimate.of_mean(np.array(one.first))),
+            f"{Estimate.of_mean(np.array(one.other))} (token {one.strongest})",
             f"{one.even[0]:.4f}",
         ]
         for model, one in observed().items()

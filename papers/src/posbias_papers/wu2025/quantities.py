@@ -100,7 +100,7 @@ def interaction(
     fewest = min(values.size for values in cells)
     if fewest < 2:
         return Evidence(f"{where} |{pair}|", flaw=f"{NETWORKS}: {fewest}, two needed", test=Above())
-    first, second, third, fourth = map(Estimate.of, cells)
+    first, second, third, fourth = map(Estimate.of_mean, cells)
     change = (second - first) - (fourth - third)
     return Evidence(f"{where} |{pair}|", _size(change), test=Above(), picked=2)
 

@@ -92,7 +92,7 @@ def _records(setting: Setting, gaps: Gaps) -> Iterator[dict[str, Any]]:
     """A cell's gaps, one row for each pair, for JSON: of the networks that have learnt, and of every one."""
     for pair in PAIRS:
         learnt = gaps.of(pair)
-        estimate = Estimate.of(learnt) if learnt.size else None
+        estimate = Estimate.of_mean(learnt) if learnt.size else None
         yield {
             "setting": str(setting),
             "pair": pair,
@@ -122,5 +122,5 @@ def _predicted(agreement: "Agreement", pair: str) -> str:
 def _signed(values: np.ndarray) -> str:
     if not values.size:
         return "–"
-    estimate = Estimate.of(values)
+    estimate = Estimate.of_mean(values)
     return signed_text(estimate.value) + (f" ± {estimate.se:.3f}" if values.size > 1 else "")

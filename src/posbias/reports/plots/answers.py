@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from posbias.core.errors import InvalidValueError
+from posbias.profiles.estimate import Estimate
 from posbias.reports.plots import style
 from posbias.reports.plots.behaviour import PLACE
 from posbias.retrieval.answer_curve import AnswerCurve
-from posbias.retrieval.resampling import Resampled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -114,7 +114,7 @@ def answers_figure(curves: Sequence[AnswerCurve]) -> "Figure":
     return figure
 
 
-def _cell(one: Resampled) -> str:
+def _cell(one: Estimate) -> str:
     return f"{one.value:.2f}\n[{one.interval[0]:.2f}, {one.interval[1]:.2f}]"
 
 

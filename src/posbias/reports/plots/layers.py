@@ -40,7 +40,7 @@ def draw_prompt_mean(
 ) -> "Axes":
     """Draw the mean over prompts by layer, with its 95 % interval as a band of opacity `alpha`."""
     layer = np.arange(samples.shape[1])
-    low, high = zip(*(Estimate.of(column).interval for column in samples.T), strict=True)
+    low, high = zip(*(Estimate.of_mean(column).interval for column in samples.T), strict=True)
     ax.fill_between(layer, low, high, color=color, alpha=alpha, linewidth=0)
     ax.plot(layer, samples.mean(axis=0), color=color, linewidth=style.LINE, markersize=3, **look)
     return ax
