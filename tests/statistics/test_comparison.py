@@ -49,7 +49,7 @@ def test_baselines_stand_beside_and_uniform_has_no_rank():
 def test_without_prompts_there_is_no_interval_and_no_noise():
     comparison = compare(uniform(10), harmonic(10))
     assert comparison.reliability is None
-    assert comparison.agreements["p"].wasserstein.interval is None
+    assert comparison.agreements["p"].wasserstein.bounds is None
 
 
 def test_a_profile_that_sees_only_the_first_token_has_no_score_without_it():

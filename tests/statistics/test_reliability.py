@@ -103,7 +103,7 @@ def test_halves_that_do_not_agree_have_no_ceiling():
     assert found.split_half.spearman.value < 0
     for row in (found.second_measurement, found.noiseless, found.noiseless_half):
         assert np.isnan(row.spearman.value)
-        assert row.spearman.interval is None
+        assert row.spearman.bounds is None
         assert row.wasserstein.value > 0
 
 

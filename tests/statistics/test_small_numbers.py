@@ -44,8 +44,8 @@ def test_scores_and_differences_from_few_prompts_are_covered(n, monkeypatch):
         judge = Judge.of(Profile.from_samples(prompts(random, n)), 0)
         found = {name: [judge.score(one, name)] for name, one in profiles.items()}
         (difference,) = differences_of(found, [("harmonic", "uniform")])
-        scores.append(mean_agreement(found["harmonic"]).wasserstein.estimate)
-        differences.append(difference.scores.wasserstein.estimate)
+        scores.append(mean_agreement(found["harmonic"]).wasserstein)
+        differences.append(difference.scores.wasserstein)
         assert (scores[-1].n, scores[-1].freedom) == (n, n - 1)
     for found, resampled in ((scores, math.sqrt(1 - 1 / n)), (differences, 1.0)):
         expected = float(np.mean([one.value for one in found]))
@@ -60,7 +60,7 @@ def test_fewer_than_four_prompts_have_no_interval():
     for n in (2, 3, 4):
         found = compare_all({"a": harmonic(TOKENS), "b": uniform(TOKENS)}, Profile.from_samples(samples[:n]))
         for one in (found.agreements["a"], found.differences[0].scores):
-            assert (one.wasserstein.interval is None) == (n < 4)
+            assert (one.wasserstein.bounds is None) == (n < 4)
         assert (found.reliability is None) == (n < 4)
 
 
@@ -71,7 +71,7 @@ def test_the_mean_over_halves_has_the_degrees_of_freedom_of_welch():
     folds = [judge.score(harmonic(TOKENS), "p") for judge in judges]
     found = mean_agreement(folds)
     for k, name in enumerate(SCORES):
-        one, parts = getattr(found, name).estimate, np.array([fold.se[k] for fold in folds]) ** 2
+        one, parts = getattr(found, name), np.array([fold.se[k] for fold in folds]) ** 2
         assert one.n == 10
         assert one.se == pytest.approx(math.sqrt(parts.sum()) / 2)
         assert one.freedom == pytest.approx(parts.sum() ** 2 / (parts**2 / [3, 5]).sum())

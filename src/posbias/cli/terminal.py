@@ -15,7 +15,8 @@ UNSURE = "of the curves as computed: what is left out may change"
 """Before what is said of flatness where something that decides curves is not known."""
 
 if TYPE_CHECKING:
-    from posbias.comparison.scores import Agreement, Comparison, Score
+    from posbias.comparison.scores import Agreement, Comparison
+    from posbias.profiles.estimate import Estimate
     from posbias.profiles.profile import Profile
     from posbias.simulation import RecencyResult
 
@@ -318,8 +319,8 @@ def _cells(agreement: "Agreement") -> list[str]:
     return [_score(score, digits) for score, digits in zip(scores, (2, 3, 2, 3), strict=True)]
 
 
-def _score(score: "Score", digits: int) -> str:
+def _score(score: "Estimate", digits: int) -> str:
     if score.value != score.value:
         return "–"
-    around = f" [{score.interval[0]:.{digits}f}, {score.interval[1]:.{digits}f}]" if score.interval else ""
+    around = f" [{score.interval[0]:.{digits}f}, {score.interval[1]:.{digits}f}]" if score.bounds else ""
     return f"{score.value:.{digits}f}{around}"

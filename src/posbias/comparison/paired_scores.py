@@ -21,7 +21,6 @@ from posbias.profiles.agreement import (
     LEAST_PROMPTS,
     SCORES,
     Agreement,
-    Score,
     counted,
     means,
     same_prompts,
@@ -53,13 +52,13 @@ class Difference:
     def sides(self) -> dict[str, str]:
         """What `more` is beside `less` by each score: "better", "worse" or "open"; without a score that has none.
 
-        By the interval or, where there is none (`Score.interval`), by the value alone.
+        By the interval or, where there is none (`Estimate.bounds`), by the value alone.
         """
         told = {}
         for name in SCORES:
-            one: Score = getattr(self.scores, name)
+            one: Estimate = getattr(self.scores, name)
             if not math.isnan(one.value):
-                low, high = one.interval or (one.value, one.value)
+                low, high = one.bounds or (one.value, one.value)
                 better = low > 0 if name.startswith("spearman") else high < 0
                 worse = high < 0 if name.startswith("spearman") else low > 0
                 told[name] = "better" if better else "worse" if worse else "open"
@@ -68,8 +67,7 @@ class Difference:
     @property
     def prompts_to_tell(self) -> dict[str, int | None]:
         """`Estimate.draws_to_tell` of each difference; None where it is decided or its error is not known."""
-        found: dict[str, Score] = {name: getattr(self.scores, name) for name in SCORES}
-        return {name: one.estimate and one.estimate.draws_to_tell() for name, one in found.items()}
+        return {name: getattr(self.scores, name).draws_to_tell() for name in SCORES}
 
     def as_dict(self) -> dict[str, Any]:
         """The names and the four differences, ready for JSON."""

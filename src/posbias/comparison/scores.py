@@ -26,7 +26,8 @@ from posbias.comparison.paired_scores import (
 from posbias.comparison.reliability import Reliability, paired_ceiling, reliability
 from posbias.core.arguments import whole
 from posbias.core.errors import InvalidValueError
-from posbias.profiles.agreement import SCORES, Agreement, Score, same_prompts
+from posbias.profiles.agreement import SCORES, Agreement, same_prompts
+from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile, harmonic, uniform
 from posbias.retrieval.factor import CurveDifference, profile_difference
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["Agreement", "Comparison", "Difference", "HeldOut", "Score", "compare", "compare_all"]
+__all__ = ["Agreement", "Comparison", "Difference", "Estimate", "HeldOut", "compare", "compare_all"]
 
 
 @dataclass(frozen=True)
@@ -140,8 +141,8 @@ class Comparison:
         for role, name, agreement in self._rows():
             row: dict[str, Any] = {"name": name, "role": role}
             for score in SCORES:
-                found: Score = getattr(agreement, score)
-                low, high = found.interval or (math.nan, math.nan)
+                found: Estimate = getattr(agreement, score)
+                low, high = found.bounds or (math.nan, math.nan)
                 row |= {score: found.value, f"{score}_low": low, f"{score}_high": high}
             rows.append(row)
         return pd.DataFrame(rows).set_index("name")
@@ -196,7 +197,7 @@ class Comparison:
                 yield "held out", name, one
 
 
-def _said(score: Score, digits: int) -> str:
+def _said(score: Estimate, digits: int) -> str:
     """A score in digits; a dash where it is undefined."""
     return "–" if math.isnan(score.value) else f"{score.value:.{digits}f}"
 

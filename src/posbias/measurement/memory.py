@@ -50,7 +50,8 @@ _HERE = ("program", "means")
 """Parts that lie in this machine's memory wherever the model is."""
 _KEPT_BACK = 3
 """What the allocator keeps of each recomputed layer between the inputs that stay, in inputs."""
-_MARGIN = 1.12
+MARGIN = 1.12
+"""For what no part names."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def memory_parts(
         "outputs": config.vocab_size * (some if tokens > FUSED else said + max(said, some)),
         "one layer": max(_COPIES * block, states) + (4 * _DENSE_COPIES * heads * square if eager else 0),
     }
-    return {name: int(_MARGIN * size) for name, size in parts.items()}
+    return {name: int(MARGIN * size) for name, size in parts.items()}
 
 
 def _kept(heads: int, request: Request) -> int:

@@ -7,7 +7,7 @@ either.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,34 +23,20 @@ LEAST_PROMPTS = 4
 
 
 @dataclass(frozen=True)
-class Score:
-    """A number and its 95 % interval; NaN where it is undefined, None with fewer than `LEAST_PROMPTS` prompts.
+class Agreement:
+    """Spearman and 1-Wasserstein of two profiles, with and without the first token.
 
-    Of a prediction: by Student's t from the bootstrap's standard error over prompts (√(n/(n − 1)) times that of
-    the resamples), within what the score can be. It is about the score against a mean of **as many** prompts.
-    Noise in that mean lowers Spearman and raises Wasserstein for every prediction alike; the interval does not
-    reach for the score without noise. Of a row of `Reliability`: where 95 % of such scores lie.
-    `estimate` is the value with that error; None for a row of `Reliability` and without an interval.
+    Each is NaN where it is undefined, and has no interval with fewer than `LEAST_PROMPTS` prompts. Of a
+    prediction: by Student's t from the bootstrap's standard error over prompts (√(n/(n − 1)) times that of the
+    resamples), within what the score can be. It is about the score against a mean of **as many** prompts. Noise in
+    that mean lowers Spearman and raises Wasserstein for every prediction alike; the interval does not reach for
+    the score without noise. Of a row of `Reliability`: where 95 % of such scores lie, with no standard error.
     """
 
-    value: float
-    interval: tuple[float, float] | None = None
-    estimate: Estimate | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON: NaN becomes null."""
-        value = None if math.isnan(self.value) else self.value
-        return {"value": value, "interval": None if self.interval is None else list(self.interval)}
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """Spearman and 1-Wasserstein of two profiles, with and without the first token."""
-
-    spearman: Score
-    wasserstein: Score
-    spearman_without_first: Score
-    wasserstein_without_first: Score
+    spearman: Estimate
+    wasserstein: Estimate
+    spearman_without_first: Estimate
+    wasserstein_without_first: Estimate
 
     @classmethod
     def of(
@@ -64,7 +50,7 @@ class Agreement:
         for place, value in enumerate(values.tolist()):
             ends = None if low is None or high is None else (float(low[place]), float(high[place]))
             defined = ends is not None and not any(map(math.isnan, (value, *ends)))
-            scores.append(Score(value, ends if defined else None))
+            scores.append(Estimate(value, math.nan, ends=ends if defined else None))
         return cls(*scores)
 
     @classmethod
@@ -78,13 +64,13 @@ class Agreement:
         scores = []
         for one, bound in zip(estimates, least, strict=True):
             low, high = one.interval
-            whole = Score(one.value, (max(bound, low), min(most, high)), one)
-            scores.append(whole if one.known else Score(one.value))
+            ends = (max(bound, low), min(most, high)) if one.known else None
+            scores.append(replace(one, se=one.se if one.known else math.nan, ends=ends))
         return cls(*scores)
 
     def as_dict(self) -> dict[str, Any]:
         """The four scores by name, ready for JSON."""
-        return {name: getattr(self, name).as_dict() for name in SCORES}
+        return {name: getattr(self, name).without_error() for name in SCORES}
 
 
 def scores(

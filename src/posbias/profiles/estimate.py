@@ -6,7 +6,7 @@ are accumulated by Welford's update, never as E[x²] − E[x]², which cancels o
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -123,6 +123,12 @@ class Estimate:
         return self.value - half, self.value + half
 
     @property
+    def bounds(self) -> tuple[float, float] | None:
+        """The 95 % interval; None where it is not known, or the value is not defined."""
+        ends = self.interval
+        return ends if all(map(math.isfinite, (self.value, *ends))) else None
+
+    @property
     def half_width(self) -> float:
         """Half the 95 % interval."""
         return (self.interval[1] - self.interval[0]) / 2
@@ -156,6 +162,11 @@ class Estimate:
         if self.method != "bootstrap":
             return k * self.se
         return max(0.0 if math.isnan(self.se) else k * self.se, k**2 / (self.freedom + k**2))
+
+    def without_error(self) -> dict[str, Any]:
+        """Value and interval, ready for JSON: null where there is none."""
+        value = None if math.isnan(self.value) else self.value
+        return {"value": value, "interval": None if self.bounds is None else list(self.bounds)}
 
     def tells(self, bound: float = 0.0) -> bool:
         """Whether the 95 % interval is known and leaves out `bound`."""

@@ -3,7 +3,6 @@
 import math
 from dataclasses import dataclass
 
-from posbias.profiles.agreement import Score
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile, Summary
 from posbias.reports.evidence import Findings
@@ -155,12 +154,12 @@ def _guide(found: Findings) -> str:
     )
 
 
-def _part(found: Findings, score: Score) -> str:
+def _part(found: Findings, score: Estimate) -> str:
     """A distance as a share of the context, with as many digits as the intervals allow."""
     return f"{number(100 * score.value, max(0, WASSERSTEIN.digits_in(found.comparison) - 2))} %"
 
 
-def _side(lead: Score | None) -> str:
+def _side(lead: Estimate | None) -> str:
     """What a paired difference of distances tells."""
     if lead is None or not decided(lead):
         return "not told apart from"

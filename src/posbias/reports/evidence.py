@@ -10,7 +10,7 @@ import numpy as np
 from posbias.comparison.parts import USED, chain
 from posbias.comparison.scores import Comparison, Difference
 from posbias.core.seeds import stream
-from posbias.profiles.agreement import Agreement, Score
+from posbias.profiles.agreement import Agreement
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
 
@@ -74,15 +74,14 @@ class Judged:
         ceiling = noise and (noise.noiseless if held_out is None else noise.noiseless_half)
         return cls(held_out is not None, one.agreements, one.baselines, one.differences, ceiling)
 
-    def difference(self, more: str, less: str, field: str) -> Score | None:
+    def difference(self, more: str, less: str, field: str) -> Estimate | None:
         """A score of `more` minus that of `less`, with its paired interval; None where it was not computed."""
         for one in self.differences:
-            score: Score = getattr(one.scores, field)
+            score: Estimate = getattr(one.scores, field)
             if (one.more, one.less) == (more, less):
                 return score
             if (one.more, one.less) == (less, more):
-                ends = None if score.interval is None else (-score.interval[1], -score.interval[0])
-                return Score(-score.value, ends, score.estimate and -score.estimate)
+                return -score
         return None
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from posbias.comparison.predictors import PREDICTORS
 from posbias.comparison.reliability import ROWS
-from posbias.comparison.scores import Agreement, Comparison, Score
+from posbias.comparison.scores import Agreement, Comparison
 from posbias.profiles.estimate import Estimate
 
 LABELS = {predictor.key: predictor.label for predictor in PREDICTORS}
@@ -22,7 +22,7 @@ class Measure:
     more_is_better: bool
     digits: int
 
-    def of(self, agreement: Agreement) -> Score:
+    def of(self, agreement: Agreement) -> Estimate:
         """This measure's score in an agreement."""
         return getattr(agreement, self.field)
 
@@ -40,7 +40,7 @@ class Measure:
         every = [*comparison.agreements.values(), *comparison.baselines.values()]
         noise = comparison.reliability
         every += [] if noise is None else [getattr(noise, name) for name in ROWS]
-        intervals = [self.of(one).interval for one in every]
+        intervals = [self.of(one).bounds for one in every]
         widest = max(((high - low) / 2 for low, high in filter(None, intervals)), default=0.0)
         return digits_of(widest) if widest > 0 else self.digits
 
@@ -60,9 +60,9 @@ def digits_of(reach: float) -> int:
     return min(5, max(1, 1 - math.floor(math.log10(reach))))
 
 
-def decided(difference: Score) -> bool:
+def decided(difference: Estimate) -> bool:
     """Whether a difference is certain: its 95 % interval leaves out zero."""
-    return difference.interval is not None and not difference.interval[0] <= 0.0 <= difference.interval[1]
+    return difference.bounds is not None and not difference.bounds[0] <= 0.0 <= difference.bounds[1]
 
 
 def number(value: float, digits: int) -> str:
@@ -70,11 +70,11 @@ def number(value: float, digits: int) -> str:
     return "–" if math.isnan(value) else f"{value:.{digits}f}".replace("-", "−")
 
 
-def interval(score: Score, digits: int) -> str:
+def interval(score: Estimate, digits: int) -> str:
     """The interval in brackets, or nothing."""
-    if score.interval is None:
+    if score.bounds is None:
         return ""
-    low, high = score.interval
+    low, high = score.bounds
     return f"[{number(low, digits)}, {number(high, digits)}]"
 
 

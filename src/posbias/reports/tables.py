@@ -84,7 +84,7 @@ def differences(judged: Judged) -> list[Row]:
         cells = []
         for measure in MEASURES:
             score = measure.of(pair.scores)
-            reach = (score.interval[1] - score.interval[0]) / 2 if score.interval else 0.0
+            reach = score.half_width if score.bounds else 0.0
             digits, around = measure.digits, ""
             if reach > _NEGLIGIBLE:
                 digits = digits_of(reach)

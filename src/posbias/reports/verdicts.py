@@ -1,10 +1,12 @@
 """What the scores of the predictors say: sentences that follow from the numbers and from nothing else."""
 
+import math
+
 from posbias.comparison.parts import LABELS as LABELS_OF_PARTS
 from posbias.comparison.predictors import PREDICTORS
-from posbias.profiles.agreement import Agreement, Score
+from posbias.profiles.agreement import Agreement
 from posbias.profiles.curves import wasserstein
-from posbias.profiles.estimate import about
+from posbias.profiles.estimate import Estimate, about
 from posbias.reports.evidence import Findings
 from posbias.reports.scores import (
     LABELS,
@@ -91,7 +93,7 @@ def _rivals(found: Findings, measure: Measure, best: str) -> str:
         for key in found.judged.agreements
         if key != best
     }
-    rivals = [(key, one) for key, one in differences.items() if one is not None and one.interval is not None]
+    rivals = [(key, one) for key, one in differences.items() if one is not None and one.bounds is not None]
     if not rivals:
         return ""
     rivals.sort(key=lambda rival: abs(rival[1].value))
@@ -126,20 +128,20 @@ def _but_for_first(found: Findings, measure: Measure, best: str) -> str:
     return f"; without token 0 it is not shown to be better than {' or '.join(open_)}" if open_ else ""
 
 
-def _by(difference: Score, measure: Measure) -> str:
+def _by(difference: Estimate, measure: Measure) -> str:
     """How much better the best is, on the same prompts."""
-    low, high = difference.interval or (0.0, 0.0)
+    low, high = difference.bounds or (0.0, 0.0)
     value = difference.value
     if not measure.more_is_better:
         value, low, high = -value, -high, -low
     digits = digits_of((high - low) / 2) if high > low else measure.digits
-    around = interval(Score(value, (low, high)), digits)
+    around = interval(Estimate(value, math.nan, ends=(low, high)), digits)
     return f"by {number(value, digits)} {around}"
 
 
-def _needed(difference: Score) -> str:
+def _needed(difference: Estimate) -> str:
     """About how many prompts would tell."""
-    prompts = difference.estimate and difference.estimate.draws_to_tell()
+    prompts = difference.draws_to_tell()
     return f"; {about(prompts)} prompts" if prompts else ""
 
 
@@ -164,12 +166,12 @@ def _noise(found: Findings) -> str:
     )
 
 
-def _against_ceiling(found: Findings, measure: Measure, best: Score, ceiling: Score) -> str:
+def _against_ceiling(found: Findings, measure: Measure, best: Estimate, ceiling: Estimate) -> str:
     """Whether these prompts can tell the best predictor from a noiseless one."""
     best_of = f"the best {measure.name}, {number(best.value, measure.digits_in(found.comparison))},"
-    if ceiling.interval is None:
+    if ceiling.bounds is None:
         return f"{best_of} cannot be held against it"
-    low, high = ceiling.interval
+    low, high = ceiling.bounds
     if low <= best.value <= high:
         return f"{best_of} lies within its interval and is not to be told from it"
     if (best.value < low) == measure.more_is_better:
@@ -231,6 +233,6 @@ def _score(found: Findings, measure: Measure, key: str) -> str:
     return _written(found, measure, measure.of(found.judged.agreements[key]))
 
 
-def _written(found: Findings, measure: Measure, score: Score) -> str:
+def _written(found: Findings, measure: Measure, score: Estimate) -> str:
     digits = measure.digits_in(found.comparison)
     return " ".join(filter(None, [measure.name, number(score.value, digits), interval(score, digits)]))

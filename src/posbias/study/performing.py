@@ -23,7 +23,7 @@ from posbias.study.quantities import Quantities, estimated, quantity
 from posbias.study.verbs import Found, Measure, Predict, Simulate, Train, decode_verb
 
 if TYPE_CHECKING:
-    from posbias.profiles.agreement import Score
+    from posbias.profiles.estimate import Estimate
     from posbias.profiles.profile import Profile
 
 log = logging.getLogger(__name__)
@@ -207,9 +207,9 @@ def _over_prompts(values: np.ndarray) -> dict[str, Any]:
     return quantity(values.mean(axis=0), se, count)
 
 
-def _se_of(score: "Score") -> float:
+def _se_of(score: "Estimate") -> float:
     """A score's bootstrap error; NaN where it is not known."""
-    return math.nan if score.estimate is None else score.estimate.se
+    return score.se
 
 
 _PERFORM: dict[type, Any] = {

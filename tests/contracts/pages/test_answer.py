@@ -1,5 +1,6 @@
 """The words follow from the numbers."""
 
+import math
 import re
 
 import numpy as np
@@ -9,7 +10,7 @@ from posbias.comparison.held_out import folds
 from posbias.comparison.predictors import predictions
 from posbias.comparison.reliability import Reliability
 from posbias.comparison.scores import Comparison, Difference, HeldOut, compare_all
-from posbias.profiles.agreement import Agreement, Score
+from posbias.profiles.agreement import Agreement
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.influence import measured_influence
 from posbias.profiles.profile import harmonic
@@ -133,7 +134,9 @@ def test_one_prompt_gives_no_intervals_and_no_noise(make_measurement):
 
 
 def scored(spearman, wasserstein, reach=0.01):
-    a, b = (Score(value, (value - reach, value + reach)) for value in (spearman, wasserstein))
+    a, b = (
+        Estimate(value, math.nan, ends=(value - reach, value + reach)) for value in (spearman, wasserstein)
+    )
     return Agreement(a, b, a, b)
 
 
@@ -209,9 +212,11 @@ def test_an_end_below_an_even_share_is_not_said_to_be_favoured(make_measurement)
 
 
 def test_a_lead_that_token_0_makes_is_said_to_be_one(make_measurement):
-    wins, ties = Score(-0.3, (-0.4, -0.2)), Score(0.01, (-0.1, 0.1))
+    wins, ties = Estimate(-0.3, math.nan, ends=(-0.4, -0.2)), Estimate(0.01, math.nan, ends=(-0.1, 0.1))
     agreements = {"energy": scored(0.9, 0.1), "fitted": scored(0.8, 0.4)}
-    difference = Agreement(Score(0.1, (0.05, 0.15)), wins, Score(0.1, (0.05, 0.15)), ties)
+    difference = Agreement(
+        Estimate(0.1, math.nan, ends=(0.05, 0.15)), wins, Estimate(0.1, math.nan, ends=(0.05, 0.15)), ties
+    )
     text = words(make_measurement, agreements, scored(0.95, 0.05), difference)[0]
     assert (
         text.count("without token 0 it is not shown to be better than ‘residual-aware, fitted logits’") == 1
@@ -241,8 +246,8 @@ def test_undefined_scores_never_win():
 
 
 def test_digits_follow_the_widest_interval():
-    wide = Agreement(*[Score(0.5, (0.4, 0.6))] * 4)
-    narrow = Agreement(*[Score(0.5, (0.499, 0.501))] * 4)
+    wide = Agreement(*[Estimate(0.5, math.nan, ends=(0.4, 0.6))] * 4)
+    narrow = Agreement(*[Estimate(0.5, math.nan, ends=(0.499, 0.501))] * 4)
     assert [one.digits_in(Comparison({"a": wide}, {"b": narrow}, None)) for one in MEASURES] == [2] * 4
     assert SPEARMAN.digits_in(Comparison({"b": narrow}, {}, None)) == 4
 
@@ -271,5 +276,10 @@ def test_an_open_difference_says_about_how_many_prompts_would_tell(make_measurem
         assert told in text
         assert "; with so many prompts the interval would leave out 0, were the difference as seen." in text
     assert "so many prompts" not in " ".join(
-        words(make_measurement, agreements, scored(0.9, 0.05), Agreement(*[Score(0.0, (-0.1, 0.1))] * 4))
+        words(
+            make_measurement,
+            agreements,
+            scored(0.9, 0.05),
+            Agreement(*[Estimate(0.0, math.nan, ends=(-0.1, 0.1))] * 4),
+        )
     )

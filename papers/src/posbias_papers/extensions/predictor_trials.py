@@ -119,12 +119,11 @@ def _told(scores: Agreement, sign: int = 1) -> dict[str, list[float | None] | No
     told: dict[str, list[float | None] | None] = {}
     for name in SCORES:
         score = getattr(scores, name)
-        known = score.estimate
         if math.isnan(score.value):
             told[name] = None
             continue
-        numbers = [sign * score.value, *((known.se, known.freedom) if known else (None, None))]
-        if score.interval and not known:
-            numbers = [score.value, *score.interval]
+        numbers = [sign * score.value, *((score.se, score.freedom) if score.known else (None, None))]
+        if score.bounds and not score.known:
+            numbers = [score.value, *score.bounds]
         told[name] = [None if one is None else rounded([one], DIGITS)[0] for one in numbers]
     return told

@@ -229,5 +229,5 @@ def _differences(found: Mapping[str, list[Scored]], pairs: Iterable[tuple[str, s
 
 
 def _agreement(found: Agreement) -> dict[str, list[float] | None]:
-    known = {name: getattr(found, name).estimate for name in SCORES}
-    return {name: one and told(one) for name, one in known.items()}
+    known = {name: getattr(found, name) for name in SCORES}
+    return {name: told(one) if one.known else None for name, one in known.items()}

@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from posbias.profiles.agreement import Score
 from posbias.profiles.claims import Claim
+from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Above, Below, Evidence, share
 from posbias.profiles.profile import spearman, uniform, wasserstein
 from posbias.reports.pages import Table
@@ -158,11 +158,11 @@ def noise_cells(curves: Curves, score: str) -> list[str]:
     return [score_text(getattr(row, score, None), DIGITS[score]) for row in rows]
 
 
-def score_text(score: Score | None, digits: int) -> str:
+def score_text(score: Estimate | None, digits: int) -> str:
     """'0.60 [0.49, 0.72]', a dash for none."""
     if score is None or math.isnan(score.value):
         return "–"
-    around = f" [{score.interval[0]:.{digits}f}, {score.interval[1]:.{digits}f}]" if score.interval else ""
+    around = f" [{score.interval[0]:.{digits}f}, {score.interval[1]:.{digits}f}]" if score.bounds else ""
     return f"{score.value:.{digits}f}{around}".replace("-", "−")
 
 
@@ -195,9 +195,9 @@ def _ours(shown: Iterable[Curves], score: str) -> Ours:
     """The scores, as far as their errors are known."""
     for curves in shown:
         for letter, by in curves.comparison.agreements.items():
-            found: Score = getattr(by, score)
-            if found.estimate is not None:
-                yield curves.model, curves.corpus, f"({letter})", found.estimate
+            found: Estimate = getattr(by, score)
+            if found.known:
+                yield curves.model, curves.corpus, f"({letter})", found
 
 
 def _row_words(score: str, row: dict[str, printed.Row]) -> str:

@@ -38,7 +38,9 @@ def change(trained: "Trained", curve: str) -> Estimate | None:
     curves = np.asarray(trained.curves[curve], dtype=np.float64)[running(trained)]
     if steps.size < 2 or steps[0] > THIRDS * steps[-1] or not len(curves):
         return None
-    return Estimate.of_mean(np.array([line[-1] - np.interp(THIRDS * steps[-1], steps, line) for line in curves]))
+    return Estimate.of_mean(
+        np.array([line[-1] - np.interp(THIRDS * steps[-1], steps, line) for line in curves])
+    )
 
 
 def has_settled(trained: "Trained") -> bool:
