@@ -183,7 +183,7 @@ def test_a_server_that_answered_and_is_gone_is_waited_for(pauses):
     assert pauses == [1, 2, 4, 8, 16]
 
 
-def test_no_other_host_is_asked_neither_by_redirection_nor_by_proxy(monkeypatch):
+def test_redirections_are_refused_and_proxies_are_those_of_the_environment(monkeypatch):
     with serving(lambda number, body: "elsewhere") as other:
         moved = ("status", 307, {"Location": f"{other.url}/chat/completions"}, b"")
         with (
@@ -191,11 +191,13 @@ def test_no_other_host_is_asked_neither_by_redirection_nor_by_proxy(monkeypatch)
             pytest.raises(ModelError, match=r"HTTP 307 .*not followed"),
         ):
             Endpoint(server.url, "m")("?")
-        monkeypatch.setenv("http_proxy", other.url.removesuffix("/v1"))
-        monkeypatch.delenv("no_proxy", raising=False)
-        with serving(lambda number, body: "here") as server:
-            assert Endpoint(server.url, "m")("?") == "here"
         assert other.asked == []
+        monkeypatch.setenv("http_proxy", other.url.removesuffix("/v1"))
+        with serving(lambda number, body: "here") as server:
+            monkeypatch.setenv("no_proxy", "127.0.0.1")
+            assert Endpoint(server.url, "m")("?") == "here"
+            monkeypatch.delenv("no_proxy")
+            assert Endpoint(server.url, "m")("?") == "elsewhere"
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_rare_differences_are_not_called_none(trials):
     [
         ([[1, 1, 1]] * 20, "at ceiling"),
         ([[1, 1, 1]] * 399 + [[0, 1, 1]], "at ceiling"),
-        ([[1, 1, 1], [0, 0, 0]] * 300, "no difference"),
+        ([[1, 1, 1], [0, 0, 0]] * 300, "flat"),
         ([[1, 1, 1], [0, 0, 0]] * 10, "inconclusive"),
         ([[1, 0, 1]] * 20, "U"),
         ([[1, 0]] * 20, "primacy"),

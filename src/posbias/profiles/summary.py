@@ -20,7 +20,9 @@ RISE = 1.25
 """How much denser than the trough an end must be to count as favoured."""
 FLOOR = 0.1
 """The share of an even spread's mass that an end must have to count as favoured: next to nothing is no favour."""
-Verdict = Literal["primacy", "recency", "U", "flat", "middle"]
+Verdict = Literal["U", "primacy", "recency", "middle", "flat", "inconclusive", "at ceiling", "at chance"]
+"""The shape of a curve by position, of predictions, measurements and retrievals alike. Only what was asked in
+trials can be at ceiling or at chance; where it is not known, a prediction has None and trials are inconclusive."""
 
 
 @dataclass(frozen=True)

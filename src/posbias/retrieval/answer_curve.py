@@ -18,6 +18,7 @@ from posbias.core.arguments import shortened
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.estimate import Estimate, about
 from posbias.profiles.profile import Profile
+from posbias.profiles.summary import Verdict
 from posbias.profiles.telling import not_told
 from posbias.retrieval import statistics
 from posbias.retrieval.resampling import resampled
@@ -123,10 +124,11 @@ class AnswerCurve:
 
         Not where a larger share of the answers at a place was cut off than `MOST_CUT_OFF`.
         """
-        return not self._too_often_cut_off and statistics.above_chance(self._against_chance)
+        return not self.too_often_cut_off and statistics.above_chance(self._against_chance)
 
     @property
-    def _too_often_cut_off(self) -> bool:
+    def too_often_cut_off(self) -> bool:
+        """Whether at some place a larger share than `MOST_CUT_OFF` of the answers was cut off."""
         return max(self.cut_off, default=0.0) > MOST_CUT_OFF
 
     @property
@@ -139,14 +141,14 @@ class AnswerCurve:
         return [(one, level, level + statistics.CLEAR * (1.0 - level)) for one, level in against]
 
     @property
-    def verdict(self) -> str:
-        """One of `VERDICTS`, by the gaps' intervals (`decide`); `cut off` where too many answers are.
+    def verdict(self) -> Verdict:
+        """The shape, by the gaps' intervals (`decide`); inconclusive where too many answers were cut off.
 
         It says nothing of an end that is `inconclusive` (`ends`, `doubts`). At ceiling is what is always right, or
         surely in more than `CEILING`, where no difference between places is significant.
         """
-        if self._too_often_cut_off:
-            return "cut off"
+        if self.too_often_cut_off:
+            return "inconclusive"
         ceiling = at_ceiling(self.found, self._numbers["mean"])
         return statistics.decide(self.gaps, self.equivalence, self._against_chance, ceiling=ceiling)
 
@@ -216,6 +218,8 @@ class AnswerCurve:
 
     def _in_words(self) -> str:
         """The verdict in words."""
+        if self.too_often_cut_off:
+            return "inconclusive: too many answers were cut off"
         if self.verdict == "inconclusive" and not self.able:
             return f"inconclusive: {self._effort} do not distinguish it from chance, so {statistics.MAY_COPY}"
         return statistics.in_words(self.verdict, self.gaps, self.equivalence, self._effort, found=self.found)
@@ -234,7 +238,7 @@ class AnswerCurve:
 
     def _not_even_alone(self) -> list[str]:
         """That something is wrong before position: with an answer, where one is known."""
-        if self.controls[ALONE].interval[1] >= SELDOM or self._too_often_cut_off:
+        if self.controls[ALONE].interval[1] >= SELDOM or self.too_often_cut_off:
             return []
         answer, right = (shortened(one.strip()) for one in self.missed or ("", ""))
         shown = f" (to one, {answer} is answered, where {right} is right)" if self.missed else ""

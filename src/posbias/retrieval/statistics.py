@@ -20,6 +20,7 @@ from posbias.core.arguments import one_of, positive
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.estimate import Estimate, about
 from posbias.profiles.profile import Profile
+from posbias.profiles.summary import Verdict
 from posbias.profiles.telling import not_told
 
 if TYPE_CHECKING:
@@ -72,8 +73,8 @@ class RetrievalCurve:
         return above_chance(self._against_chance)
 
     @property
-    def verdict(self) -> str:
-        """One of `VERDICTS`, by the margins' gaps (`decide`): intervals are Student's t, paired."""
+    def verdict(self) -> Verdict:
+        """The shape, by the margins' gaps (`decide`): intervals are Student's t, paired."""
         return decide(self.gaps["margin"], self.equivalence, self._against_chance)
 
     @property
@@ -200,16 +201,15 @@ class RetrievalCurve:
 ENDS = "first - last"
 GAPS = ("first - middle", "last - middle", ENDS)
 MAY_COPY = "the curve may show where it copies from, not what it can find"
-VERDICTS = {
+VERDICTS: dict[Verdict, str] = {
     "U": "a U: both ends are found better than the middle",
     "primacy": "primacy: the first place is found better than the middle",
     "recency": "recency: the last place is found better than the middle",
     "middle": "the middle is found better than an end",
-    "no difference": "no difference beyond {equivalence} between the ends and the middle",
+    "flat": "flat: no difference beyond {equivalence} between the ends and the middle",
     "inconclusive": "inconclusive: {misses}",
     "at ceiling": "at ceiling: {right} right, ask something harder",
     "at chance": f"at chance: {MAY_COPY}",
-    "cut off": "none: too many answers were cut off",
 }
 """What a curve can be, in words; the middle is the mean of all inner places."""
 END_WORDS = ("inconclusive", "favoured", "no difference", "at a disadvantage")
@@ -236,12 +236,12 @@ def above_chance(against: Against) -> bool:
 
 def decide(
     gaps: Mapping[str, Estimate], equivalence: float | None, against: Against = (), *, ceiling: bool = False
-) -> str:
-    """The verdict of a curve, one of `VERDICTS`; every place that prints one asks here.
+) -> Verdict:
+    """The verdict of a curve; every place that prints one asks here.
 
     Each number of `against` must lie above its level, by its 95 % interval; where one surely does not, the curve
     is at chance, else inconclusive. An end is favoured or not where its gap's 95 % interval leaves out 0 (of two
-    places, against the other one). Where neither is, the curve is at `ceiling`, or without difference if the 90 %
+    places, against the other one). Where neither is, the curve is at `ceiling`, or flat if the 90 %
     interval of every gap lies within ± `equivalence`; else it is inconclusive.
     """
     if not above_chance(against):
@@ -257,7 +257,7 @@ def decide(
     if ceiling:
         return "at ceiling"
     alike = equivalence is not None and all(gap.within(equivalence) for gap in gaps.values())
-    return "no difference" if alike else "inconclusive"
+    return "flat" if alike else "inconclusive"
 
 
 def compared(gap: Estimate, equivalence: float | None) -> str:
@@ -288,7 +288,7 @@ def gap_words(name: str, gap: Estimate, equivalence: float | None) -> str:
 
 
 def in_words(
-    verdict: str,
+    verdict: Verdict,
     gaps: Mapping[str, Estimate],
     equivalence: float | None,
     effort: str,

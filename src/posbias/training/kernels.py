@@ -28,6 +28,7 @@ from torch import Tensor
 from posbias.core.arguments import one_of, whole
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.estimate import Estimate
+from posbias.profiles.evidence import Verdict
 from posbias.profiles.profile import Profile
 from posbias.theory.architecture import Architecture
 from posbias.theory.mixing import PerLayer
@@ -48,8 +49,6 @@ LABELS = {
     "theory_measured": "theory with the measured mixing",
 }
 """The profiles by name. The second and the last are for networks with residual connections."""
-
-Verdict = Literal["holds", "fails", "undecided"]
 
 
 @dataclass(frozen=True, eq=False)

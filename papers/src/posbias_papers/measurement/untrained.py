@@ -16,7 +16,7 @@ from posbias.measurement.models.cache import (
     REGISTERED,
     check_folder,
     check_name,
-    model_folder,
+    fetched,
 )
 from posbias.measurement.models.tiny.model import register
 
@@ -89,4 +89,4 @@ def untrained_like(name: str, seed: int) -> Any:
 
 def folder_of(name: str) -> Path:
     """Where the files of a model lie that `posbias models` lists, its tokenizer's among them."""
-    return model_folder(name) if name in REGISTERED else bundled()[name]
+    return fetched(name) if name in REGISTERED else bundled()[name]

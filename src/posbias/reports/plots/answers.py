@@ -108,7 +108,7 @@ def answers_figure(curves: Sequence[AnswerCurve]) -> "Figure":
     about = [f"{curves[0].model}, {_trials(curves)} trials, 95 % intervals"]
     if dull := [str(_size(curve)) for curve in curves if not curve.able]:
         which = f" at {', '.join(dull)}" if several else ""
-        cut = "answers cut off, or " if any(curve.verdict == "cut off" for curve in curves) else ""
+        cut = "answers cut off, or " if any(curve.too_often_cut_off for curve in curves) else ""
         about.append(f"{cut}not shown to be found more often than guessed or copied{which}")
     figure.suptitle("\n".join(about), fontsize=style.SMALL, color=style.INK)
     return figure
