@@ -21,7 +21,7 @@ from posbias.measurement.job import Request
 from posbias.measurement.models.families import decoder_layers
 from posbias.measurement.models.loading import load_model
 from posbias.measurement.quantities.influence import economy, gradients, predict
-from posbias.profiles.agreement import Score
+from posbias.profiles.estimate import Estimate
 from posbias.profiles.influence import measured_influence
 from posbias.profiles.measurements import load_measurement, save_measurement
 from posbias.profiles.profile import Profile, harmonic, spearman, uniform, wasserstein
@@ -94,8 +94,8 @@ def _leads(compared: Comparison, rule: str) -> dict[str, tuple[Interval, Interva
     return found
 
 
-def _interval(score: Score, sign: int) -> Interval:
-    low, high = score.interval or (-math.inf, math.inf)
+def _interval(score: Estimate, sign: int) -> Interval:
+    low, high = score.bounds or (-math.inf, math.inf)
     ends = sorted((sign * low, sign * high))
     return round(ends[0], 4), round(ends[1], 4)
 

@@ -267,7 +267,7 @@ def test_prompts_of_a_rate_are_averaged_and_not_divided():
     noise = compare(uniform(4), profile).reliability
     assert 0.3 < noise.split_half.spearman.value <= noise.noiseless.spearman.value <= 1.0
     assert math.isnan(noise.split_half.wasserstein.value)
-    assert noise.noiseless.wasserstein.interval is None
+    assert noise.noiseless.wasserstein.bounds is None
 
 
 def test_kinds_are_written_and_read(tmp_path):

@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 
 from posbias.theory.normalisers import Softmax
 from posbias.training.normalisers import Normaliser, rows, scores_gradient
-from posbias.training.products import mix, product, rotate, scores_of, unmix, unmix_plain
+from posbias.training.products import mix, product, rotate, scores_of, unmix
 
 SOFTMAX = Softmax()
 
@@ -60,7 +60,7 @@ class _Attend(torch.autograd.Function):
         else:
             weight, row = rows(scores_of(query, key, bias), normaliser, sink)
             mixed = product(weight, y)
-        ctx.save_for_backward(y, asking, answering, bias, rotation, asker, query, key, weight, row)
+        ctx.save_for_backward(y, asking, answering, rotation, asker, query, key, weight, row)
         ctx.tied, ctx.normaliser = answering is None, normaliser
         ctx.mark_non_differentiable(weight)
         ctx.set_materialize_grads(False)
@@ -69,10 +69,10 @@ class _Attend(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, mixed_grad, asker_grad, _):  # type: ignore[override]
-        y, asking, answering, bias, rotation, asker, query, key, weight, row = ctx.saved_tensors
+        y, asking, answering, rotation, asker, query, key, weight, row = ctx.saved_tensors
         key, wanted, sink_grad = y if ctx.tied else key, ctx.needs_input_grad[0], None
         if isinstance(ctx.normaliser, Softmax):
-            query_grad, key_grad, y_grad = unmix(mixed_grad, query, key, y, bias, weight, wanted)
+            query_grad, key_grad, y_grad = unmix(mixed_grad, query, key, y, weight, wanted)
         else:
 
             def through(weight_grad: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ class _Attend(torch.autograd.Function):
                 scores_grad, sink_grad = scores_gradient(ctx.normaliser, weight, row, weight_grad)
                 return scores_grad
 
-            query_grad, key_grad, y_grad = unmix_plain(mixed_grad, query, key, y, weight, wanted, through)
+            query_grad, key_grad, y_grad = unmix(mixed_grad, query, key, y, weight, wanted, through)
         back = None if rotation is None else rotation.conj_physical()
         query_grad = rotate(query_grad, back)
         asking_grad, answering_grad = _outer(asker, query_grad), None

@@ -1,7 +1,4 @@
-"""Rows of attention from scores, and their gradient, where no softmax makes them: with a sink, ReLU, sigmoid.
-
-Tensor operations for any device and precision; the softmax alone is compiled (`training.products`).
-"""
+"""Rows of attention from scores, and their gradient, where no softmax makes them: with a sink, ReLU, sigmoid."""
 
 from typing import Annotated, Literal
 

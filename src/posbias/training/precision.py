@@ -2,8 +2,7 @@
 
 float32     as it is
 tf32        on a GPU: factors rounded to 10 bits of mantissa
-bfloat16    on a CPU that multiplies it (AVX-512 BF16, AMX): factors rounded to 7 bits of mantissa, except
-            within a sequence (`products`)
+bfloat16    on a CPU that multiplies it (AVX-512 BF16, AMX): factors rounded to 7 bits of mantissa
 
 What is faster changes the numbers that are learnt, so it is part of an experiment. Tests are float32 always.
 """

@@ -148,7 +148,7 @@ def test_a_measured_model_is_what_measuring_says(performed):
     for name, agreement in compared.agreements.items():
         given = quantities[f"spearman_{name}"]
         assert given["value"] == pytest.approx(agreement.spearman.value, abs=1e-3)
-        assert given["se"] == pytest.approx(agreement.spearman.estimate.se, abs=2e-3)
+        assert given["se"] == pytest.approx(agreement.spearman.se, abs=2e-3)
     assert quantities["spearman_uniform"]["value"] is None
     assert found["about"]["checksum"] == data.attrs["checksum"]
     assert found["about"]["text_sha256"] == data.attrs["text_sha256"]
