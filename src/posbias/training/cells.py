@@ -79,29 +79,43 @@ def run_cells(
         engine = Processes(workers or cores()) if beside else InProcess()
     threads = workers or 1 if isinstance(engine, InProcess) else 1
     how = {"sequences": sequences, "device": device, "threads": threads, "tests": tests}
-    call, paths = finish_here if engine.shares_disk else finish_elsewhere, list[Path]()
-
-    def keep(number: int, made: Any) -> None:
-        paths.extend(map(Path, take_files(jobs[number], made) if isinstance(made, dict) else made))
-
-    def kept() -> str:
-        there = len(cells) - sum(len(job.experiments) for job in jobs) + len(paths)
-        running = " and the running ones' checkpoints" if engine.shares_disk else ""
-        return f"{there} of {len(cells)} cells{running} are kept in {folder}"
-
-    tasks = {
-        number: Task(call, {"job": encode(job), **how}, label=job.label, gpus=gpus_per_cell)
-        for number, job in enumerate(jobs)
-    }
-    sizes = {number: job.size for number, job in enumerate(jobs)}
-    failed = run(tasks, keep, engine=engine, sizes=sizes, unit="iteration", on_event=on_event, kept=kept)
-    if failed:
-        raise failed[min(failed)].error()
+    paths = _trained(jobs, engine, how, gpus_per_cell, len(cells), on_event)
     if not tests:
         return [cell for cell in cells.values() if cell is not None]
     _test_again(cells, sequences, folder, numbers)
     cells |= {cell.experiment: cell for cell in map(load_cell, paths)}
     return [cells[experiment] for experiment in wanted]  # type: ignore[misc]
+
+
+def _trained(
+    jobs: Sequence[Job],
+    engine: Engine,
+    how: Mapping[str, Any],
+    gpus: float,
+    wanted: int,
+    on_event: OnEvent | None,
+) -> list[Path]:
+    """The files of the cells that jobs make, of `wanted` cells in all. Raises as `run_cells`."""
+    call, paths = finish_here if engine.shares_disk else finish_elsewhere, list[Path]()
+    there = wanted - sum(len(job.experiments) for job in jobs)
+
+    def keep(number: int, made: Any) -> None:
+        paths.extend(map(Path, take_files(jobs[number], made) if isinstance(made, dict) else made))
+
+    def kept() -> str:
+        running = " and the running ones' checkpoints" if engine.shares_disk else ""
+        return f"{there + len(paths)} of {wanted} cells{running} are kept in {jobs[0].folder}"
+
+    numbered = dict(enumerate(jobs))
+    tasks = {
+        number: Task(call, {"job": encode(job), **how}, label=job.label, gpus=gpus)
+        for number, job in numbered.items()
+    }
+    sizes = {number: job.size for number, job in numbered.items()}
+    failed = run(tasks, keep, engine=engine, sizes=sizes, unit="iteration", on_event=on_event, kept=kept)
+    if failed:
+        raise failed[min(failed)].error()
+    return paths
 
 
 def _clear_tested(cells: Iterable[Cell]) -> None:

@@ -8,7 +8,7 @@ import hashlib
 import importlib.metadata
 import json
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,12 +71,8 @@ class Header:
         return header
 
 
-def check(header: Mapping[str, Any], path: Any, kind: str, schema: int, verify: Callable[[], object]) -> None:
-    """Raise unless a header's `posbias_kind` and `schema` are these.
-
-    `OtherKindError` for another kind, `SchemaError` for another schema. A header with a digest is of no other
-    schema before `verify` has not raised: every schema has the same digest, a changed bit may lie in the number.
-    """
+def check(header: Mapping[str, Any], path: Any, kind: str, schema: int) -> None:
+    """Raise unless a header's `posbias_kind` and `schema` are these: `OtherKindError`, `SchemaError`."""
     held, version = header.get("posbias_kind"), header.get("schema")
     if held != kind:
         holds = f"a posbias {held}" if held else "no posbias result"
@@ -84,8 +80,6 @@ def check(header: Mapping[str, Any], path: Any, kind: str, schema: int, verify: 
         error.held = held if isinstance(held, str) else None
         raise error
     if version != schema:
-        if "digest" in header:
-            verify()
         held = "no schema version" if version is None else f"schema version {version}"
         raise SchemaError(f"{path}: {held}, this posbias reads and writes {schema}")
 

@@ -104,7 +104,7 @@ class JsonCodec:
         `InputFileError` when it is missing or cannot be read.
         """
         data = parse_json(path)
-        check(data, path, kind, schema, lambda: verified(data, path))
+        check(data, path, kind, schema)
         return verified(data, path)
 
 

@@ -56,7 +56,7 @@ class NetCDFCodec:
         """The header and content of a file, whole in memory. Raises as `JsonCodec.read`; `MissingPackageError`."""
         dataset = open_netcdf(path)
         told = _header_keys(dataset.attrs, path)
-        check(told, path, kind, schema, lambda: verified_dataset(dataset, path))
+        check(told, path, kind, schema)
         return verified_dataset(dataset, path)
 
 

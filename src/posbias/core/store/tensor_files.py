@@ -57,7 +57,7 @@ class SafetensorsCodec:
         """The header and content of a file. Raises as `JsonCodec.read`; `MissingPackageError`."""
         metadata, arrays = open_tensors(path)
         told = header_keys(metadata)
-        check(told, path, kind, schema, lambda: verified_tensors(metadata, arrays, path))
+        check(told, path, kind, schema)
         return verified_tensors(metadata, arrays, path)
 
 
