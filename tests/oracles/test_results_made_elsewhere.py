@@ -348,10 +348,10 @@ def test_attributions_that_follow_the_prior_have_no_residual_and_content_shows()
         found = prior_normalised(Profile(rows.mean(axis=0), samples=rows, kind="signed"), prior)
         told = residuals(found)
         # with one position raised all others' shares fall: they are told too, below 1
-        assert tuple(one.position for one in told if one.ratio > 1) == expected
+        assert tuple(one.position for one in told if one.ratio.value > 1) == expected
     assert told[0].position == 3
     reach = t.ppf(1 - 0.05 / 16, 39) * found.se[3]
-    assert told[0].interval == pytest.approx((found.mass[3] - reach, found.mass[3] + reach), rel=1e-12)
+    assert told[0].ratio.interval == pytest.approx((found.mass[3] - reach, found.mass[3] + reach), rel=1e-12)
     assert "position 3 gets" in sentence(told, found)
 
 

@@ -40,7 +40,7 @@ def test_a_difference_is_that_of_the_shares_and_its_error_that_of_a_t_test():
             assert part.p == pytest.approx(a.mean())
             assert part.difference.value == pytest.approx(a.mean() - b.mean())
             assert part.difference.value / part.difference.se == pytest.approx(right.statistic)
-            low, high = part.interval
+            low, high = part.difference.interval
             assert (high - low) / 2 == pytest.approx(t.ppf(1 - 0.05 / 6, right.df) * part.difference.se)
 
 

@@ -11,7 +11,7 @@ of an answer hold together in 95 % (Bonferroni), so that one of three does not l
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,23 +31,22 @@ TOGETHER = 0.05
 class PartDifference:
     """What two profiles have of all influence in a part of the positions, and p's share minus q's.
 
-    `interval` holds with those of the other parts together.
+    The interval of the difference holds with those of the other parts together.
     """
 
     part: str
     p: float
     q: float
     difference: Estimate
-    interval: tuple[float, float]
 
     @property
     def told(self) -> bool:
         """Whether the interval leaves out 0."""
-        return self.interval[0] > 0 or self.interval[1] < 0
+        return self.difference.sign != 0
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
-        about = {"value": self.difference.value, "se": self.difference.se, "interval": list(self.interval)}
+        about = self.difference.without_error() | {"se": self.difference.se}
         return {"part": self.part, "p": self.p, "q": self.q, "difference": about, "told": self.told}
 
 
@@ -115,7 +114,8 @@ def influence_differences(
         reach = quantile_of_t(difference.freedom, 1 - TOGETHER / len(parts) / 2)
         half = reach * difference.se if difference.se else 0.0
         ends = (difference.value - half, difference.value + half)
-        found.append(PartDifference(name, values[0], values[1], difference, ends))
+        difference = replace(difference, ends=ends, together=len(parts))
+        found.append(PartDifference(name, values[0], values[1], difference))
     return InfluenceDifferences(tuple(found), paired, (len(samples[0]), len(samples[1])))
 
 
@@ -145,6 +145,6 @@ def _mean(value: float, residual: np.ndarray) -> Estimate:
 
 
 def _told(one: PartDifference) -> str:
-    low, high = one.interval
+    low, high = one.difference.interval
     by = f"{one.p:.2%} and {one.q:.2%}, {one.difference.value:+.2%} [{low:+.2%}, {high:+.2%}]"
     return f"{one.part} ({by})"

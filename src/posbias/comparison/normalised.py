@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from posbias.core.errors import InvalidValueError
+from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
 
 MEASURES = "attribution / prior"
@@ -65,15 +66,14 @@ def prior_normalised(attributions: Profile, prior: Profile) -> Profile:
 
 @dataclass(frozen=True)
 class Residual:
-    """A position whose attribution is not what the prior predicts: `ratio` to it, and that `interval`."""
+    """A position whose attribution is not what the prior predicts, and its `ratio` to that."""
 
     position: int
-    ratio: float
-    interval: tuple[float, float]
+    ratio: Estimate
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
-        return {"position": self.position, "ratio": self.ratio, "interval": list(self.interval)}
+        return {"position": self.position, "ratio": self.ratio.value, "interval": list(self.ratio.interval)}
 
 
 def residuals(normalised: Profile) -> tuple[Residual, ...]:
@@ -91,10 +91,19 @@ def residuals(normalised: Profile) -> tuple[Residual, ...]:
     )
     low, high = normalised.mass - reach, normalised.mass + reach
     found = [
-        Residual(place, float(normalised.mass[place]), (float(low[place]), float(high[place])))
+        Residual(
+            place,
+            Estimate(
+                float(normalised.mass[place]),
+                float(normalised.se[place]),
+                len(normalised.samples),
+                ends=(float(low[place]), float(high[place])),
+                together=normalised.tokens,
+            ),
+        )
         for place in np.flatnonzero((low > 1) | (high < 1)).tolist()
     ]
-    return tuple(sorted(found, key=lambda one: -abs(one.ratio - 1)))
+    return tuple(sorted(found, key=lambda one: -abs(one.ratio.value - 1)))
 
 
 def sentence(found: Sequence[Residual], normalised: Profile) -> str:
@@ -104,6 +113,6 @@ def sentence(found: Sequence[Residual], normalised: Profile) -> str:
     over = f"{len(normalised.samples)} prompts"
     if not found:
         return f"beside what position predicts: no position told apart by {over}"
-    told = ", ".join(f"position {one.position} gets {one.ratio:.2g} times as much" for one in found[:3])
+    told = ", ".join(f"position {one.position} gets {one.ratio.value:.2g} times as much" for one in found[:3])
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""
     return f"beside what position predicts: {told}{more} ({over}; intervals leave out 1, together in 95 %)"
