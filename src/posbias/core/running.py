@@ -161,7 +161,7 @@ class Processes:
                 for worker in workers:
                     if waiting and worker.task is None:
                         worker.begin(tasks, *waiting.popleft())
-                busy = {worker.reader: worker for worker in workers if worker.task}
+                busy = {worker.reader: worker for worker in workers if worker.task and worker.reader}
                 for ready in readable([*busy]):
                     worker = busy[ready]  # type: ignore[index]
                     number, attempt = worker.number, worker.attempt

@@ -154,7 +154,7 @@ def _explain(error: ValidationError, cls: type) -> str:
     """The first thing that is wrong with a `cls`: key, what was given, what is needed; and how many more are."""
     # a key that is misspelt is also called missing
     first, *others = sorted(error.errors(include_url=False), key=lambda one: one["type"] not in _UNKNOWN)
-    place, key = first["loc"], _spell(first["loc"])
+    place, key, context = first["loc"], _spell(first["loc"]), first.get("ctx", {})
     match first["type"]:
         case "unexpected_keyword_argument" | "extra_forbidden":
             owner = cls if len(place) == 1 else _CLASSES.get(str(place[-2]))
@@ -165,7 +165,7 @@ def _explain(error: ValidationError, cls: type) -> str:
         case "union_tag_not_found":
             said = f"{key}: key 'kind' is missing; it says which variant is meant"
         case "union_tag_invalid":
-            tag, kinds = first["ctx"]["tag"], first["ctx"]["expected_tags"].replace("'", "")
+            tag, kinds = context["tag"], context["expected_tags"].replace("'", "")
             said = (
                 f"{key}: kind {shortened(tag)} given, one of {kinds} needed{nearest(tag, kinds.split(', '))}"
             )
