@@ -170,7 +170,7 @@ def _explain(error: ValidationError, cls: type) -> str:
                 f"{key}: kind {shortened(tag)} given, one of {kinds} needed{nearest(tag, kinds.split(', '))}"
             )
         case "value_error":
-            said = f"{key}: {first['ctx']['error']}".removeprefix(": ")
+            said = f"{key}: {context['error']}".removeprefix(": ")
         case _:
             needed = first["msg"]
             for theirs, ours in _PLAIN.items():
