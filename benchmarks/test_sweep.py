@@ -44,13 +44,13 @@ def compiled():
     swept(bloom(), 64)
 
 
-@pytest.mark.parametrize("tokens", [256, 1024])
+@pytest.mark.parametrize("tokens", [256, 512])
 def test_dense(benchmark, tokens):
     mass = benchmark.pedantic(dense_influence, (bloom(), tokens), rounds=1 if tokens > 256 else 3)
     np.testing.assert_allclose(swept(bloom(), tokens), mass, rtol=1e-12)
 
 
-@pytest.mark.parametrize("tokens", [256, 1024, 4096, 16_384, 65_536, 262_144, 1_000_000])
+@pytest.mark.parametrize("tokens", [256, 512, 4096, 16_384, 65_536, 262_144, 1_000_000])
 def test_sweep_one_core(benchmark, tokens):
     mass = benchmark.pedantic(swept, (bloom(), tokens), rounds=rounds(tokens), warmup_rounds=1)
     assert abs(mass.sum() - 1) < 1e-12
@@ -63,7 +63,7 @@ def test_influence_content(benchmark):
     np.testing.assert_array_equal(profile.mass, swept(stack, 256))
 
 
-@pytest.mark.parametrize("tokens", [256, 1024, 1_000_000])
+@pytest.mark.parametrize("tokens", [256, 512, 1_000_000])
 def test_sweep_uniform_one_core(benchmark, tokens):
     benchmark.pedantic(swept, (bloom(content=False), tokens), rounds=rounds(tokens), warmup_rounds=1)
 
