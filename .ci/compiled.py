@@ -1,7 +1,7 @@
 """Which compiled code fits a checkout: a hash that names the folder of numba's cache, and the files that compile.
 
     python .ci/compiled.py         the hash of the pins, of these files and of the checkout's path
-    python .ci/compiled.py files   the files of the library that compile, and all that they import of it
+    python .ci/compiled.py files   the files that compile, and all that they import of it
 
 Machine code holds what it was compiled from: functions and constants of other files too, whose change numba does
 not see. Where the hash is equal, so is all of that.
@@ -16,7 +16,7 @@ PINS = ("pyproject.toml", "papers/pyproject.toml", "constraints.txt")
 
 
 def modules(source: Path) -> dict[str, Path]:
-    """The modules of the library by name."""
+    """The modules of a distribution by name."""
     names = {path: path.relative_to(source).with_suffix("").parts for path in source.rglob("*.py")}
     return {".".join(parts[:-1] if parts[-1] == "__init__" else parts): path for path, parts in names.items()}
 
@@ -34,7 +34,7 @@ def imported(path: Path) -> set[str]:
 
 def compiling(root: Path) -> list[Path]:
     """The files that compile and what they import, directly or not, sorted."""
-    known = modules(root / "src")
+    known = modules(root / "src") | modules(root / "papers" / "src")
     uses = {name: imported(path) & known.keys() for name, path in known.items()}
     found, left = set(), [name for name, used in uses.items() if "posbias.core.compiling" in used]
     while left:

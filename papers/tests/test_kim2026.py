@@ -16,13 +16,13 @@ from posbias.core.errors import InvalidValueError, OutputFileError
 from posbias.core.events import Event
 from posbias.core.store import JsonCodec, Store
 from posbias.simulation import InterruptedSimulation, RecencyModel, simulate_recency
-from posbias.simulation.cell import RecencyCell
 from posbias.theory.closed_forms.layernorm import key_factors, log_key_factors
 from posbias_papers import find_figures, kim2026
 from posbias_papers.cli import paper
 from posbias_papers.kim2026.closed_forms import key_factor_ratios
 from posbias_papers.kim2026.models import ALPHAS, FOUR, PRINTED
 from posbias_papers.kim2026.quantities import printed
+from posbias_papers.simulation.cell import RecencyCell
 
 SAMPLES = 20_000
 SMALL = RecencyModel(tokens=4, depth=2)

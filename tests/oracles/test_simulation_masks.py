@@ -12,9 +12,9 @@ from posbias.core.errors import InvalidValueError
 from posbias.core.spec import decode, encode
 from posbias.core.store import Store
 from posbias.simulation import RecencyModel, compiled, gram, simulate_recency, token_space
-from posbias.simulation.cell import RecencyCell
 from posbias.simulation.tally import Layout, Tally
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
+from posbias_papers.simulation.cell import RecencyCell
 from posbias_papers.simulation.variants import Variant
 
 windows = st.builds(SlidingWindow, st.integers(1, 6), st.integers(0, 2))

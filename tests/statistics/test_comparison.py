@@ -6,7 +6,7 @@ import pytest
 from posbias.comparison.scores import compare, compare_all
 from posbias.core.errors import InvalidValueError
 from posbias.core.seeds import stream
-from posbias.profiles.estimate import Estimate, RunningMean
+from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile, harmonic, uniform
 
 
@@ -75,14 +75,6 @@ def test_estimates_print_the_digits_they_know():
     assert abs(estimate.value - 3) <= 4 * estimate.se
     low, high = estimate.interval
     assert low < 3 < high
-
-
-def test_running_mean_equals_the_mean_far_from_zero():
-    samples = 1e9 + np.random.default_rng(1).normal(size=(1000, 3))
-    running = RunningMean()
-    for sample in samples:
-        running.add(sample)
-    np.testing.assert_allclose(running.mean - 1e9, samples.mean(axis=0) - 1e9, atol=1e-5)
 
 
 def test_streams_are_independent_and_repeatable():

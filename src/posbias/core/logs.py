@@ -6,7 +6,7 @@ was got over, such as a damaged file. Importing posbias installs nothing; used a
 
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -60,22 +60,6 @@ def muted(quiet: bool = True) -> Iterator[None]:
     try:
         yield
     finally:
-        logger.setLevel(before)
-
-
-@contextmanager
-def heard_by(listener: Callable[[str], None] | None) -> Iterator[None]:
-    """Give every message of the block to `listener`, from `info` on."""
-    logger, handler = logging.getLogger("posbias"), logging.Handler()
-    handler.emit = lambda record: listener(record.getMessage()) if listener else None
-    handler.setLevel(logging.INFO)
-    before = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(min(before or logging.INFO, logging.INFO))
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
         logger.setLevel(before)
 
 

@@ -1,7 +1,6 @@
 """A sampled number and how sure we are of it.
 
-Every Monte Carlo or sampled figure is an `Estimate`; it prints as many digits as its error allows. Moments
-are accumulated by Welford's update, never as E[x²] − E[x]², which cancels over long sums.
+Every Monte Carlo or sampled figure is an `Estimate`; it prints as many digits as its error allows.
 """
 
 import math
@@ -276,19 +275,3 @@ def about(draws: int) -> str:
     if draws > MOST_DRAWS:
         return f"more than {MOST_DRAWS:,}"
     return f"about {round(draws, min(0, 2 - len(str(draws)))):,}"
-
-
-class RunningMean:
-    """Streaming mean of equally shaped float64 arrays (Welford's update); holds one array, not the samples."""
-
-    def __init__(self):
-        self.count = 0
-        self.mean: np.ndarray | None = None
-
-    def add(self, sample: np.ndarray) -> None:
-        """Add one sample; its shape must equal that of the earlier ones."""
-        self.count += 1
-        if self.mean is None:
-            self.mean = np.array(sample, dtype=np.float64)
-        else:
-            self.mean += (sample - self.mean) / self.count

@@ -6,8 +6,6 @@ from .kernels import attention_maps as attention_maps
 from .kernels import trained_rollout as trained_rollout
 from .loop import Trained as Trained
 from .loop import train as train
-from .matching import at_equal_accuracy as at_equal_accuracy
-from .matching import at_equal_iterations as at_equal_iterations
 from .network import ENCODINGS as ENCODINGS
 from .network import Network as Network
 from .probes import Evaluation as Evaluation

@@ -166,7 +166,7 @@ def _simulated(
 ) -> tuple[dict[RecencyModel, RecencyResult], list[RecencyModel]]:
     """The simulation of every model with at least `samples` samples, and which were drawn: the store had none."""
     from posbias.simulation import InterruptedSimulation, simulate_recency
-    from posbias.simulation.cell import RecencyCell
+    from posbias_papers.simulation.cell import RecencyCell
 
     wanted = {model: RecencyCell(model, seed) for model in models}
     kept = {model: None if again else store.find(cell, at_least=samples) for model, cell in wanted.items()}
@@ -194,7 +194,7 @@ def _simulated(
 
 def _write_table(store: Store, seed: int, folder: Path, of: Iterable[Studies]) -> Path:
     """Write the recency probability of every layer of every cell of some studies to table.csv and table.json."""
-    from posbias.simulation.cell import RecencyCell
+    from posbias_papers.simulation.cell import RecencyCell
 
     cells = dict.fromkeys(cell for each in of for study in each.values() for cell in study.cells)
     known = [cell for cell in cells if isinstance(cell, RecencyModel)]

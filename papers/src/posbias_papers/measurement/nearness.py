@@ -28,7 +28,7 @@ from posbias.measurement.models.families import decoder_config, decoder_layers, 
 from posbias.measurement.models.loading import LoadedModel
 from posbias.measurement.quantities.block_sums import numbers
 from posbias.measurement.quantities.content import ByDistance
-from posbias.measurement.quantities.recency import Wins, wins
+from posbias_papers.measurement.wins import Wins, wins
 
 ENDLESS = ("none", "alibi")
 """Encodings that any position has, beyond the context too."""

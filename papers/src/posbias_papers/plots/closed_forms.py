@@ -22,8 +22,8 @@ from posbias.reports.plots.style import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from posbias.theory.closed_forms.deviation import DeviationCurve
     from posbias.theory.closed_forms.layernorm import ReadingName
+    from posbias_papers.closed_forms.deviation import DeviationCurve
 
 READINGS: "Mapping[ReadingName, tuple[str, str, object]]" = {
     "published": ("as printed", COLOURS["measured_kernels"], "-"),

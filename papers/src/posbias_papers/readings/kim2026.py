@@ -10,7 +10,6 @@ from typing import Any
 
 from posbias.profiles.estimate import Estimate
 from posbias.simulation.model import RecencyModel
-from posbias.theory.closed_forms.deviation import closed_form
 from posbias.theory.closed_forms.layernorm import (
     cross_weight,
     fluctuation_factor,
@@ -20,6 +19,7 @@ from posbias.theory.closed_forms.layernorm import (
     scores_without_layernorm,
     second_layer_scores,
 )
+from posbias_papers.closed_forms.deviation import closed_form
 from posbias_papers.readings.reading import BOTH, Answer, Material, answer, reading
 
 DIMENSION, ANISOTROPY = 64, 0.5

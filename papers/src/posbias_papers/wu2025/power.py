@@ -111,7 +111,7 @@ def together(*parts: Quantity) -> Quantity:
 
 
 def _after_as_many(where: str, deep: "Trained", shallow: "Trained", curve: str, sign: int) -> Evidence:
-    from posbias.training.matching import at_equal_iterations
+    from posbias_papers.wu2025.matching import at_equal_iterations
 
     both = at_equal_iterations(deep, shallow, curve)
     if not both.points.size:

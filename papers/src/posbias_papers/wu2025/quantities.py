@@ -26,7 +26,7 @@ from posbias_papers.wu2025.settled import change
 
 if TYPE_CHECKING:
     from posbias.training.loop import Trained
-    from posbias.training.matching import Matched
+    from posbias_papers.wu2025.matching import Matched
 
 Places = Collection[tuple[Any, ...]]
 NETWORKS = "networks that learnt to retrieve"
@@ -164,7 +164,7 @@ def _surest(steps: list[Evidence], tests: int, whole: bool) -> Evidence:
 
 def equally_accurate(where: str, deep: "Trained", shallow: "Trained") -> Evidence:
     """That the gap first–last is larger in `deep`, on average over the accuracies from `LEARNT` on both reach."""
-    from posbias.training.matching import at_equal_accuracy
+    from posbias_papers.wu2025.matching import at_equal_accuracy
 
     both = at_equal_accuracy(deep, shallow, "first-last", np.arange(LEARNT, 1.0, 0.02).tolist())
     return _matched(where, both, f"no common accuracy from {LEARNT} on", ".2f")
@@ -172,7 +172,7 @@ def equally_accurate(where: str, deep: "Trained", shallow: "Trained") -> Evidenc
 
 def equally_low(where: str, deep: "Trained", shallow: "Trained") -> Evidence:
     """The same at equal loss of training, on average over the losses that both reach, from `LEARNT_LOSS` down."""
-    from posbias.training.matching import at_equal_loss
+    from posbias_papers.wu2025.matching import at_equal_loss
 
     both = at_equal_loss(deep, shallow, "first-last", np.arange(LEARNT_LOSS, 0.0, -0.1).tolist())
     return _matched(where, both, f"no common loss from {LEARNT_LOSS} down", ".1f")
@@ -330,7 +330,7 @@ def learnt_less(results: Results, cells: Sequence[Setting]) -> Iterator[Evidence
 
     Every network counts. Where the mixture was not trained along with it, nothing is decided.
     """
-    from posbias.training.matching import at_equal_iterations
+    from posbias_papers.wu2025.matching import at_equal_iterations
 
     for setting in cells:
         mixture = replace(setting, inputs="gaussian_mixture")

@@ -6,7 +6,7 @@ from examples import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posbias.measurement.quantities.recency import wins
+from posbias_papers.measurement.wins import wins
 
 
 def by_definition(logits):

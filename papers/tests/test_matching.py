@@ -11,10 +11,10 @@ from ensembles import SMALL, untrained
 from posbias.core.errors import InvalidValueError
 from posbias.theory.masks import Full
 from posbias.training.loop import train
-from posbias.training.matching import at_equal_accuracy, at_equal_iterations, at_equal_loss
 from posbias.training.network import Network
 from posbias.training.probes import evaluate
 from posbias.training.specification import Experiment
+from posbias_papers.wu2025.matching import at_equal_accuracy, at_equal_iterations, at_equal_loss
 
 STEPS = np.arange(0, 2001, 50)
 
