@@ -28,7 +28,7 @@ from posbias.core import errors
 from posbias.core.arguments import whole
 from posbias.core.errors import PosbiasError
 from posbias.core.events import Event, OnEvent
-from posbias.core.interruption import KEPT, Pace
+from posbias.core.interruption import KEPT, Deferred, Pace
 from posbias.core.logs import labelled
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -202,7 +202,8 @@ def run(
             failed[keys[number]] = message
             log.warning("%s: failed: %s", tasks[keys[number]].label, message.message)
         elif isinstance(message, Result):
-            keep(keys[number], message.value)
+            with Deferred():  # a result that is there is kept, whatever stops the rest
+                keep(keys[number], message.value)
         begun = isinstance(message, Event)
         shares[number] = min(0.99, message.share) if isinstance(message, Event) else 1.0
         first.setdefault(
@@ -387,8 +388,8 @@ class _Here:
             raise KeyboardInterrupt
 
     def tell(self, message: Any) -> None:
-        with self.lock:
-            assert self.writer is not None
+        assert self.writer is not None
+        with self.lock, contextlib.suppress(OSError):  # a caller that is gone hears nothing
             self.writer.send(message)
 
 
@@ -412,7 +413,9 @@ def _end_with_the_caller() -> None:
     caller.join()
     if _HERE.busy:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
-        time.sleep(PATIENCE)
+    deadline = time.monotonic() + PATIENCE
+    while _HERE.busy and time.monotonic() < deadline:
+        time.sleep(PAUSE)
     os._exit(1)
 
 
@@ -427,5 +430,4 @@ def _work(task: Task, level: int) -> Last:
         os._exit(1)
     finally:
         _HERE.busy = False
-        with contextlib.suppress(OSError):
-            _HERE.tell(None)
+        _HERE.tell(None)

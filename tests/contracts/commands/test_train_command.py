@@ -214,8 +214,10 @@ def alive(pid):
 
 
 def workers_of(process):
+    """Its processes that work: Python keeps one more, which watches resources."""
     listed = Path(f"/proc/{process.pid}/task").glob("*/children")
-    return [int(word) for path in listed for word in path.read_text().split()]
+    children = [int(word) for path in listed for word in path.read_text().split()]
+    return [one for one in children if "spawn_main" in Path(f"/proc/{one}/cmdline").read_text()]
 
 
 def started(folder, iterations):
