@@ -5,19 +5,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from answers import faults
 from logged import logged
 
-from posbias.cli import main
 from posbias.core.errors import InputFileError
 from posbias.core.store import dump_json
 from posbias.training.cells import find_cell, run_cells
 from posbias.training.kernels import agreement
-from posbias.training.records import RECORD, find_record, load_record, record_cells, weights_digest
-from posbias.training.repetition import repetition
 from posbias.training.results import measure_cell, save_cell
-from posbias.training.sweep import read_experiments
 from posbias_papers.wu2025 import STUDIES, Effort, outcome_of
+from posbias_papers.wu2025.repetition import repetition
+from posbias_papers.wu2025.trained_records import (
+    RECORD,
+    find_record,
+    load_record,
+    record_cells,
+    weights_digest,
+)
 
 BRIEF = Effort("brief", (0, 1), {2: 6}, 60)
 SETTINGS = STUDIES["fig10"].cells
@@ -132,29 +135,6 @@ def test_a_damaged_record_is_none(folder, pair, tmp_path):
     path.write_text("{}")
     with pytest.raises(InputFileError, match="holds no posbias result, not a posbias record"):
         load_record(path)
-
-
-def test_a_record_is_a_specification(pair):
-    cell, record = pair
-    assert read_experiments(record.cell.path) == ([cell.experiment], False)
-
-
-def test_one_command_makes_a_cell_again_and_compares(pair, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    _, record = pair
-    command = json.loads(record.cell.path.read_text())["content"]["made_again_by"]
-    (tmp_path / record.cell.path.name).write_bytes(record.cell.path.read_bytes())
-    main([*command.split()[1:], "--json", "--quiet"])
-    answer = json.loads(capsys.readouterr().out)
-    assert not faults(answer)
-    assert answer["record"]["same_weights"]
-    assert {one["value"] for one in answer["record"]["differences"].values()} == {0.0}
-    assert {one["standard_errors"] for one in answer["record"]["differences"].values()} == {0.0}
-    main([*command.split()[1:], "--quiet"])
-    assert (
-        "made again: weights equal to the bit; less the record: first-middle +0.0000"
-        in capsys.readouterr().out
-    )
 
 
 def test_other_weights_are_told_in_standard_errors(pair):

@@ -13,13 +13,13 @@ from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.core.running import InProcess
 from posbias.core.store import save_json
 from posbias.training.cells import run_cells
-from posbias.training.records import load_record, record_cells
-from posbias.training.repetition import repetition
 from posbias_papers.collect import collect
 from posbias_papers.everything import make_all
 from posbias_papers.registry import STUDIES
 from posbias_papers.wu2025 import FULL, Effort, effort_of, recorded, reproduce, settings
 from posbias_papers.wu2025.recorded import find_recorded
+from posbias_papers.wu2025.repetition import repetition
+from posbias_papers.wu2025.trained_records import load_record, record_cells
 
 EFFORT = effort_of(6, 2, 60)
 FIG10 = STUDIES["wu2025/fig10"]

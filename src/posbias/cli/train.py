@@ -106,7 +106,7 @@ class Options:
     Parameters
     ----------
     sequences
-        Test sequences for each position or pair, such as 1e4. Default: 2000, or as many as a record has.
+        Test sequences for each position or pair, such as 1e4. Default: 2000.
     out
         The folder to write to. Default: results/train/NAME.
     """
@@ -135,7 +135,7 @@ def train(
     ----------
     spec
         A TOML, YAML or JSON file with the experiment's keys instead of the options, and with [sweep] a list of
-        values for any of them: one cell for every combination. Or a cell's record, to make it again and compare.
+        values for any of them: one cell for every combination.
     """
     _check(spec, experiment, options)
     _train(spec, experiment, options)
@@ -145,17 +145,12 @@ def _train(spec: Path | None, experiment: Experiment, options: Options) -> None:
     engine = shared.cluster(options.ray, options.threads)
     experiments, swept = _experiments(spec, experiment.given)
     from posbias.training import run_cells
-    from posbias.training.records import record_in
-    from posbias.training.repetition import repetition
     from posbias.training.shorthand import words_of
 
-    record = None if spec is None else record_in(spec)
     name = spec.stem if spec is not None else words_of(experiments[0])
     folder = options.out or shared.RESULTS / "train" / name
     sequences = options.sequences
-    if sequences is None and record is not None:
-        sequences = record.cell.evaluation.sequences
-    elif sequences is None:
+    if sequences is None:
         sequences = SEQUENCES["full" if experiment.effort == "full" else "quick"]
     with progress() as on_event:
         cells = run_cells(
@@ -176,9 +171,7 @@ def _train(spec: Path | None, experiment: Experiment, options: Options) -> None:
         answer = {"cells": [cell.as_dict() for cell in cells]}
         answer_with("train-sweep/1", answer, lambda: sweep_lines(cells), options.json)
     else:
-        repeated = None if record is None else repetition(cells[0], record)
-        answer = cells[0].as_dict() | ({} if repeated is None else {"record": repeated.as_dict()})
-        answer_with("train/1", answer, lambda: cell_lines(cells[0], repeated), options.json)
+        answer_with("train/1", cells[0].as_dict(), lambda: cell_lines(cells[0]), options.json)
 
 
 def _check(spec: Path | None, experiment: Experiment, options: Options) -> None:

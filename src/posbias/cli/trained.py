@@ -10,7 +10,6 @@ from posbias.core.text_tables import table
 if TYPE_CHECKING:
     from posbias.profiles.estimate import Estimate
     from posbias.training import Cell, Experiment
-    from posbias.training.repetition import Repetition
 
 
 def tell_untested(folder: Path, experiments: "Sequence[Experiment]", json: bool) -> None:
@@ -27,11 +26,8 @@ def tell_untested(folder: Path, experiments: "Sequence[Experiment]", json: bool)
     answer_with("train-untested/1", answer, lambda: lines, json)
 
 
-def cell_lines(cell: "Cell", repeated: "Repetition | None" = None) -> list[str]:
-    """One cell: its gaps beside what kernels and theory predict, how well it does, and what that means.
-
-    Of one that was made again also how it differs from its record.
-    """
+def cell_lines(cell: "Cell") -> list[str]:
+    """One cell: its gaps beside what kernels and theory predict, how well it does, and what that means."""
     from posbias.training import agreement
 
     evaluation, agreed = cell.evaluation, agreement(cell.rollout, cell.evaluation)
@@ -58,7 +54,6 @@ def cell_lines(cell: "Cell", repeated: "Repetition | None" = None) -> list[str]:
         words(cell),
         *(f"theory: {assumption}" for assumption in cell.rollout.assumptions),
         *_stopped(cell),
-        *(repeated.lines() if repeated else ()),
         f"cell: {cell.path}",
     ]
 

@@ -14,23 +14,19 @@ are all combinations, the last key running fastest (`posbias.core.sweeps`). Word
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from posbias.core import sweeps
 from posbias.core.errors import InvalidValueError, PosbiasError
-from posbias.training.records import record_in
 from posbias.training.shorthand import experiment_of, without_words
 from posbias.training.specification import Experiment
 
 
 def read_experiments(path: str | os.PathLike[str]) -> tuple[list[Experiment], bool]:
-    """The experiments of a TOML, YAML or JSON file, and whether it is a sweep; of a record, the one recorded.
+    """The experiments of a TOML, YAML or JSON file, and whether it is a sweep.
 
     Raises `InputFileError` for a file that cannot be read, `InvalidValueError` naming file and key for the rest.
     """
-    if record := record_in(Path(path)):
-        return [record.cell.experiment], False
     data = sweeps.read_swept(path)
     try:
         return expand(data), "sweep" in data

@@ -32,9 +32,9 @@ from posbias_papers.wu2025.studies import STUDIES
 from posbias_papers.wu2025.tables import data, tables
 
 if TYPE_CHECKING:
-    from posbias.training.records import Record
     from posbias.training.results import Cell
     from posbias.training.specification import Experiment
+    from posbias_papers.wu2025.trained_records import Record
 
 log = logging.getLogger("posbias.papers")
 __all__ = [

@@ -1,8 +1,8 @@
 """Recorded results: cells that were trained at greater effort than a laptop's quarter of an hour, and come along.
 
-Their records (`posbias.training.records`) lie in `records/`, one file for each cell. An effort that is on record
-is a number of iterations, the same at all depths, with networks of the seeds from 0 on. Nothing is read before
-somebody asks for it.
+Their records (`posbias_papers.wu2025.trained_records`) lie in `records/`, one file for each cell. An effort that is
+on record is a number of iterations, the same at all depths, with networks of the seeds from 0 on. Nothing is read
+before somebody asks for it.
 """
 
 import functools
@@ -23,7 +23,7 @@ from posbias_papers.wu2025.outcomes import Outcome, outcome_of
 from posbias_papers.wu2025.settings import Effort, Setting, effort_of
 
 if TYPE_CHECKING:
-    from posbias.training.records import Record
+    from posbias_papers.wu2025.trained_records import Record
 
 log = logging.getLogger("posbias.papers")
 FOLDER = Path(__file__).with_name("records")
@@ -46,7 +46,7 @@ def find_recorded(effort: Effort, setting: Setting) -> "Record | None":
     """
     if not entries(FOLDER):
         return None
-    from posbias.training.records import find_record
+    from posbias_papers.wu2025.trained_records import find_record
 
     return find_record(FOLDER, effort.experiment(setting), effort.sequences)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from posbias.profiles.estimate import Estimate
 from posbias.training.averages import Averages, plain
-from posbias.training.records import Record, weights_digest
 from posbias.training.results import Cell
+from posbias_papers.wu2025.trained_records import Record, weights_digest
 
 
 @dataclass(frozen=True)

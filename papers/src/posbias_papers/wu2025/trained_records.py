@@ -19,7 +19,6 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from posbias.core.errors import DamagedError, InputFileError, InvalidValueError
-from posbias.core.input_files import read_mapping
 from posbias.core.spec import decode
 from posbias.core.store import Header, JsonCodec, Store, Stored
 from posbias.core.store.tensor_files import digest_of_arrays
@@ -32,7 +31,7 @@ from posbias.training.shorthand import name_of
 from posbias.training.sinks import THRESHOLD, Sinks, uniform_queries
 from posbias.training.specification import Experiment
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("posbias.papers")
 RECORD, RECORD_SCHEMA = "record", 1
 DECIMALS = 4
 """Of attention, and of the loss and accuracy of training."""
@@ -120,13 +119,6 @@ def find_record(folder: Path, experiment: Experiment, at_least: int | None = Non
     return replace(stored.result, cell=replace(stored.result.cell, path=stored.path))
 
 
-def record_in(path: Path) -> Record | None:
-    """The record that a file is; None for any other file. Raises as `load_record` for a damaged one."""
-    if Path(path).suffix != ".json":
-        return None
-    return load_record(path) if read_mapping(path).get("posbias_kind") == RECORD else None
-
-
 def weights_digest(trained: Trained) -> str:
     """SHA-256 over names, shapes and bytes of the weights."""
     return digest_of_arrays({name: tensor.cpu().numpy() for name, tensor in trained.weights.items()})
@@ -164,7 +156,6 @@ def _content(record: Record) -> dict[str, Any]:
     }
     return {
         "weights": record.weights,
-        "made_again_by": _command(cell),
         "stopped": {str(seed): iteration for seed, iteration in cell.trained.stopped.items()},
         "test_seed": evaluation.seed,
         "largest_gap": evaluation.largest_gap,
@@ -198,14 +189,6 @@ def _content(record: Record) -> dict[str, Any]:
         },
         "attention_in_ten_thousandths": _counts(cell.attention[:, :, sinks.allowed] * 10**DECIMALS),
     }
-
-
-def _command(cell: Cell) -> str:
-    """What makes a cell again, with as many threads: another number rounds otherwise."""
-    threads, device = cell.trained.cost.get("threads"), cell.trained.cost.get("device", "cpu")
-    command = f"posbias train {name_of(cell.experiment)}.json"
-    command += f" --threads {threads}" if threads else ""
-    return command + (" --device cuda" if device != "cpu" else "")
 
 
 def _record(experiment: Experiment, header: Header, content: Mapping[str, Any]) -> Record:
