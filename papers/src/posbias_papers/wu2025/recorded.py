@@ -1,8 +1,8 @@
 """Recorded results: cells that were trained at greater effort than a laptop's quarter of an hour, and come along.
 
 Their records (`posbias_papers.wu2025.trained_records`) lie in `records/`, one file for each cell. An effort that
-is on record is a number of iterations, the same at all depths, with networks of the seeds from 0 on. Nothing is read
-before somebody asks for it.
+is on record is a number of iterations, the same at all depths, with networks of the seeds from 0 on. Nothing is
+read before somebody asks for it.
 """
 
 import functools
