@@ -16,6 +16,7 @@ import os
 import re
 import socket
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -44,6 +45,8 @@ PAUSE = 0.5
 """Least seconds between two messages of a task about its progress, and between two looks at what came."""
 PATIENCE = 5.0
 """Seconds in which an address has to answer, and in which cancelled tasks have to end."""
+CONNECTIONS = 3
+"""Times that a head is asked for a connection from outside."""
 _ADDRESS = re.compile(r"(ray://)?(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):(?P<port>[0-9]{1,5})")
 
 
@@ -188,8 +191,7 @@ def _connected(address: str) -> Iterator[Any]:
     with contextlib.redirect_stdout(sys.stderr):  # what Ray thinks of a lost machine is no answer
         try:
             if not connected:
-                own: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
-                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
+                _connect(ray, address)
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             raise ClusterError(f"ray: cannot connect to {address} ({last_line(str(error))})") from error
         try:
@@ -197,6 +199,19 @@ def _connected(address: str) -> Iterator[Any]:
         finally:
             if not connected:
                 ray.shutdown()
+
+
+def _connect(ray: Any, address: str) -> None:
+    """Connect; on a busy head the interpreter that it starts for a client may end early, once or twice."""
+    own: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
+    for attempt in range(CONNECTIONS):
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
+            return
+        except (ConnectionAbortedError, RuntimeError):
+            if not address.startswith("ray://") or attempt + 1 == CONNECTIONS:
+                raise
+            time.sleep(2.0**attempt)
 
 
 def _answering(address: str) -> str:

@@ -29,7 +29,7 @@ LONG = {
     "measure": "measure tiny-alibi --tokens 16 --prompts 12 --out kept/m.nc --json",
     "retrieve": "retrieve tiny-alibi --pairs 4 --positions 3 --prompts 4 --out kept --json",
     "train": "train sweep.toml --sequences 50 --threads 1 --out kept --json",
-    "simulate": "paper kim2026 section3 --samples 1e5 --threads 1 --out kept --json",
+    "simulate": "paper kim2026 section3 --effort 1e5 --threads 1 --out kept --json",
 }
 VARYING = {"figures", "files", "pictures", "cost", "seconds", "digest", "versions", "created"}
 
