@@ -432,7 +432,8 @@ def test_a_worker_that_is_killed_is_replaced_and_its_cell_finished(tmp_path):
 
     def children() -> set[int]:
         told = (path.read_text() for path in Path("/proc/self/task").glob("*/children"))
-        return {int(word) for words in told for word in words.split()}
+        every = {int(word) for words in told for word in words.split()}
+        return {one for one in every if "spawn_main" in Path(f"/proc/{one}/cmdline").read_text()}
 
     before = children()
 
