@@ -55,7 +55,7 @@ class Cluster:
 
     "auto" is what RAY_ADDRESS says, else the cluster this machine is part of. A task whose worker or machine dies
     is tried again `retries` times, then it fails with `WorkerError`. Raises `ClusterError` within seconds when the
-    address is spelt wrongly or does not answer, `MissingPackageError` without Ray, `InvalidValueError` for
+    address is malformed or does not answer, `MissingPackageError` without Ray, `InvalidValueError` for
     `retries` that are no number.
     """
 
@@ -215,19 +215,19 @@ def _connect(ray: Any, address: str) -> None:
 
 
 def _answering(address: str) -> str:
-    """An address, if something answers there: Ray itself tries for two minutes."""
+    """An address, if something answers there: Ray itself tries for minutes."""
     if address == "auto":
         address = os.environ.get("RAY_ADDRESS") or "auto"
     if address in ("auto", "local"):
         return address
-    spelt = _ADDRESS.fullmatch(address)
-    if spelt is None or not 0 < int(spelt["port"]) < 65536:
+    parsed = _ADDRESS.fullmatch(address)
+    if parsed is None or not 0 < int(parsed["port"]) < 65536:
         raise ClusterError(
             f"ray: {shortened(address)} given, auto, local, HOST:PORT (such as head:6379) or "
             f"ray://HOST:PORT (such as ray://head:10001) needed{nearest(address, ['auto', 'local'])}"
         )
     try:
-        socket.create_connection((spelt["host"].strip("[]"), int(spelt["port"])), timeout=PATIENCE).close()
+        socket.create_connection((parsed["host"].strip("[]"), int(parsed["port"])), timeout=PATIENCE).close()
     except OSError as error:
         raise ClusterError(
             f"ray: no cluster answers at {address} ({error.strerror or error}); `ray status` there says its "

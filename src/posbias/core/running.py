@@ -11,6 +11,7 @@ import contextlib
 import logging
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -153,7 +154,8 @@ class Processes:
         self.workers, self.retries = whole("workers", workers, 1), whole("retries", retries, 0)
 
     def run(self, tasks: Sequence[Task], hear: Hear) -> None:
-        """As `Engine` says."""
+        """As `Engine` says. Raises what pickle does for a task that cannot travel, before anything runs."""
+        pickle.dumps([*tasks])
         waiting = deque((number, 1) for number in range(len(tasks)))
         workers = [_Worker() for _ in range(min(self.workers, len(tasks)))]
         try:
@@ -184,7 +186,7 @@ def run(
     sizes: Mapping[Key, float] | None = None,
     unit: str = "cell",
     on_event: OnEvent | None = None,
-    kept: Callable[[], str] = lambda: "what is finished is kept",
+    kept: Callable[[], str],
 ) -> dict[Key, Failed]:
     """Perform tasks on an engine (default: here), `keep` each result as it comes, and return those that failed.
 
@@ -206,9 +208,8 @@ def run(
                 keep(keys[number], message.value)
         begun = isinstance(message, Event)
         shares[number] = min(0.99, message.share) if isinstance(message, Event) else 1.0
-        first.setdefault(
-            number, shares[number] if begun else 0.0
-        )  # what a checkpoint had is no work of this run
+        # what a checkpoint had is no work of this run
+        first.setdefault(number, shares[number] if begun else 0.0)
         if on_event:
             done = sum(one * share for one, share in zip(size, shares, strict=True))
             on_event(Event(round(done, 2), sum(size), unit))
@@ -289,8 +290,13 @@ class _Worker:
         if self._pool is None:
             self.reader, writer = _SPAWN.Pipe(duplex=False)
             self._pool = ProcessPoolExecutor(1, _SPAWN, _prepare, (writer,))
-        with _without_script():
-            self.task = self._pool.submit(_work, tasks[number], _LOG.getEffectiveLevel())
+        try:
+            with _without_script():
+                self.task = self._pool.submit(_work, tasks[number], _LOG.getEffectiveLevel())
+        except BrokenExecutor:  # it was ended between two tasks
+            self.close()
+            self.begin(tasks, number, attempt)
+            return
         if writer is not None:
             writer.close()  # the process has its own: when that ends, so does what can be read
 
@@ -308,10 +314,13 @@ class _Worker:
         else:
             task, self.task = self.task, None
             try:
-                yield task.result()
+                result = task.result()
             except BrokenExecutor:
                 self.close()
                 raise
+            except Exception as error:  # what cannot travel back
+                result = Failed(f"{type(error).__name__}: {error}", type(error).__name__)
+            yield result
 
     def stop(self) -> None:
         """Ask the process to end what it does."""

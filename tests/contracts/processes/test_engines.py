@@ -163,6 +163,26 @@ def test_what_keeps_killing_its_worker_fails_in_the_end(tmp_path, retries, attem
         raise told[0].error()
 
 
+def test_what_cannot_travel_is_refused_or_fails_alone():
+    with pytest.raises(Exception, match="pickle"):
+        Processes(1).run([task("echo", what=lambda: None)], lambda number, message: None)
+    told = lasts(Processes(1), [task("refuse", what="unpicklable"), task("add", one=1, two=2)])
+    assert "pickle" in told[0].message
+    assert told[1].value["sum"] == 3
+
+
+def test_a_worker_that_is_killed_between_two_tasks_is_replaced():
+    def hear(number, message):
+        heard.append(message)
+        if isinstance(message, Result) and number == 0:
+            os.kill(message.value, signal.SIGKILL)
+            time.sleep(1)
+
+    heard = []
+    Processes(1).run([task("sleep", seconds=0), task("add", one=1, two=2)], hear)
+    assert heard[-1].value["sum"] == 3
+
+
 def test_a_worker_has_one_thread(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     (told,) = lasts(Processes(1), [task("threads")])
