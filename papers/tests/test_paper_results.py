@@ -157,7 +157,7 @@ DAMAGE = {
     ),
     "another experiment": (
         lambda path: rewritten(path, specification=encode(Experiment())),
-        "of another experiment than the weights beside it",
+        "of another experiment than its weights",
     ),
     "other weights": (
         lambda path: rewritten(path, companion="0"),

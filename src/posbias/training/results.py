@@ -95,10 +95,10 @@ class CellCodec:
             raise DamagedError(f"{path}: damaged, {weights_path(path).name} with its weights is missing")
         weights, tensors = SafetensorsCodec().read(weights_path(path), WEIGHTS, schema)
         if weights.specification != header.specification:
-            raise DamagedError(f"{path}: damaged, of another experiment than the weights beside it")
+            raise DamagedError(f"{path}: damaged, of another experiment than its weights")
         # that of the whole file: as cells had it that were written before
         if header.companion not in (digest_of_arrays(tensors.arrays), weights.digest):
-            raise DamagedError(f"{path}: damaged, measured of other weights than those beside it")
+            raise DamagedError(f"{path}: damaged, measured of other weights than its own")
         return header, (dataset, tensors)
 
 

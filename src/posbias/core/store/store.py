@@ -3,9 +3,9 @@
     FOLDER/simulate-dimension16-seed0-1f0c….json        a cell: words, twelve digits of its fingerprint
     FOLDER/simulate-dimension16-seed0-1f0c…-2.json      the same computed again; the newest good file counts
 
-Nothing is deleted or overwritten: a file that does not load, or was made by another version of posbias, stays and
-is computed again beside it. Several runs may share a folder: equal cells give equal results, so if two compute the
-same one the last writer wins, and what they wrote differs in cost alone.
+Nothing is deleted or overwritten: a file that does not load, or was made by another version of posbias, stays, and
+its cell is computed again under the next number. Several runs may share a folder: equal cells give equal results,
+so if two compute the same one the last writer wins, and what they wrote differs in cost alone.
 """
 
 import datetime
