@@ -161,7 +161,7 @@ DAMAGE = {
     ),
     "other weights": (
         lambda path: rewritten(path, companion="0"),
-        "measured of other weights than those beside",
+        "measured of other weights than its own",
     ),
     "a spec that is none": (
         lambda path: rewritten(path, specification={"seeds": "x"}),

@@ -1,4 +1,4 @@
-"""A fetched model is whole, or its damage is named together with the command that repairs it."""
+"""Where fetched models lie, and how they come there."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ import pytest
 
 from posbias.core.errors import ModelError, OutputFileError
 from posbias.measurement import available_models, cache_folder, fetch, load_model
-from posbias.measurement.models.cache import Source, checksum_of_fetched, fetched
+from posbias.measurement.models.cache import Source, checksum_of_fetched, model_folder
 from posbias.measurement.models.fetching import download
 
 NAME = "smollm2-135m"
@@ -21,7 +21,7 @@ AGAIN = f"run: posbias models --fetch {NAME} --rerun"
 def cached(tiny, tmp_path, monkeypatch):
     """A cache of its own, where the tiny model lies under the registered name."""
     monkeypatch.setenv("POSBIAS_CACHE", str(tmp_path / "cache"))
-    folder = fetched(NAME)
+    folder = model_folder(NAME)
     tiny.model.save_pretrained(folder)
     tiny.tokenizer.save_pretrained(folder)
     return folder

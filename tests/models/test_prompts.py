@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from posbias.core.errors import InputFileError, InvalidValueError
 from posbias.measurement import prompts_from
-from posbias.measurement.models.cache import fetched
+from posbias.measurement.models.cache import model_folder
 from posbias.measurement.texts.prompts import Text, read_text
 
 
@@ -85,7 +85,9 @@ def test_prompts_for_smollm2_stay_what_they_are():
     from posbias.measurement import fetch
 
     fetch("smollm2-135m")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(fetched("smollm2-135m"), local_files_only=True)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(
+        model_folder("smollm2-135m"), local_files_only=True
+    )
     for (tokens, prompts, seed), expected in BUNDLED_SMOLLM2.items():
         drawn = prompts_from(tokenizer, read_text(None), tokens=tokens, prompts=prompts, seed=seed)
         assert checksum(drawn) == expected

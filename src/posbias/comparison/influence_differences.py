@@ -46,7 +46,7 @@ class PartDifference:
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
-        about = self.difference.without_error() | {"se": self.difference.se}
+        about = self.difference.value_and_interval() | {"se": self.difference.se}
         return {"part": self.part, "p": self.p, "q": self.q, "difference": about, "told": self.told}
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["Agreement", "Comparison", "Difference", "Estimate", "HeldOut", "compare", "compare_all"]
+__all__ = ["Agreement", "Comparison", "Difference", "HeldOut", "compare", "compare_all"]
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
     from posbias.core.cluster import Cluster
 
-    Cluster("auto").run(tasks, hear)        # or HOST:PORT, ray://HOST:PORT, local
+    Cluster("auto").run(tasks, on_message)        # or HOST:PORT, ray://HOST:PORT, local
 
 A task travels as a function and its arguments, its result comes back with the files it made in it: the machines
 need posbias, in the same version, and no folder in common. Each task has the cores and GPUs it asks for, and one
@@ -31,12 +31,12 @@ from posbias.core.running import (
     THREADS,
     Engine,
     Failed,
-    Hear,
     InProcess,
     Last,
+    LogLine,
+    OnMessage,
     Processes,
     Task,
-    Words,
     deliver,
     perform_remotely,
 )
@@ -65,7 +65,7 @@ class Cluster:
         need("ray", work="a cluster", extra="cluster")
         self.retries, self._address = whole("retries", retries, 0), _answering(address)
 
-    def run(self, tasks: Sequence[Task], hear: Hear) -> None:
+    def run(self, tasks: Sequence[Task], on_message: OnMessage) -> None:
         """As `posbias.core.running.Engine` says.
 
         Raises `ClusterError` when no machine has the cores and GPUs that a task asks for, when one has another
@@ -78,13 +78,13 @@ class Cluster:
         with _connected(self._address) as ray:
             try:
                 _need_resources(ray, tasks)
-                self._run(ray, tasks, hear)
+                self._run(ray, tasks, on_message)
             except (ConnectionError, ray.exceptions.RayError) as error:
                 raise ClusterError(
                     f"ray: the connection to {self._address} broke ({last_line(str(error))}); {KEPT}"
                 ) from error
 
-    def _run(self, ray: Any, tasks: Sequence[Task], hear: Hear) -> None:
+    def _run(self, ray: Any, tasks: Sequence[Task], on_message: OnMessage) -> None:
         from ray.util.queue import Queue
 
         messages, level = (
@@ -110,10 +110,10 @@ class Cluster:
                 running = set(pending.values())
                 for number, message in _waiting(ray, messages):
                     if number in running:
-                        deliver(tasks, hear, number, message)
+                        deliver(tasks, on_message, number, message)
                 for one in ready:
                     number = pending.pop(one)
-                    hear(number, _last(ray, one))
+                    on_message(number, _last(ray, one))
         except BaseException:
             _cancel(ray, [*pending])
             raise
@@ -139,14 +139,14 @@ def _perform(task: Task, number: int, level: int, version: str, messages: Any) -
         )
         return Failed(said, "ClusterError")
 
-    def tell(message: Event | Words) -> None:
+    def send(message: Event | LogLine) -> None:
         with contextlib.suppress(Exception):  # no progress is no harm
             messages.put((number, message), timeout=PATIENCE)
 
-    return perform_remotely(task, level, tell, PAUSE)
+    return perform_remotely(task, level, send, PAUSE)
 
 
-def _waiting(ray: Any, messages: Any) -> list[tuple[int, Event | Words]]:
+def _waiting(ray: Any, messages: Any) -> list[tuple[int, Event | LogLine]]:
     """What running tasks said since the last look; nothing where the queue was lost with its machine."""
     with contextlib.suppress(ray.exceptions.RayError):
         return messages.get_nowait_batch(messages.qsize())

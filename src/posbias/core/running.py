@@ -59,7 +59,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Words:
+class LogLine:
     """A log record of another process."""
 
     logger: str
@@ -95,9 +95,9 @@ class Failed:
 
 Last = Result | Failed
 """What comes last of a task, and once."""
-Hear = Callable[[int, Event | Last], None]
+OnMessage = Callable[[int, Event | Last], None]
 """Called, in the thread of `Engine.run`, with a task's number and its message."""
-Tell = Callable[[Event | Words], None]
+Send = Callable[[Event | LogLine], None]
 
 
 class Engine(Protocol):
@@ -108,10 +108,10 @@ class Engine(Protocol):
         """Whether tasks can write to the folders of the caller; if not, files travel in their results."""
         ...
 
-    def run(self, tasks: Sequence[Task], hear: Hear) -> None:
-        """Perform the tasks; `hear` is called with a task's number and its messages.
+    def run(self, tasks: Sequence[Task], on_message: OnMessage) -> None:
+        """Perform the tasks; `on_message` is called with a task's number and its messages.
 
-        Returns when each has its `Last`; KeyboardInterrupt, and what `hear` raises, stop all and are raised.
+        Returns when each has its `Last`; KeyboardInterrupt, and what `on_message` raises, stop all and are raised.
         """
         ...
 
@@ -121,14 +121,14 @@ class InProcess:
 
     shares_disk = True
 
-    def run(self, tasks: Sequence[Task], hear: Hear) -> None:
+    def run(self, tasks: Sequence[Task], on_message: OnMessage) -> None:
         """As `Engine` says."""
         refused: list[BaseException] = []
         for number, task in enumerate(tasks):
 
             def on_event(event: Event, number: int = number) -> None:
                 try:
-                    hear(number, event)
+                    on_message(number, event)
                 except BaseException as error:
                     refused.append(error)
                     raise
@@ -137,7 +137,7 @@ class InProcess:
                 last = perform(task, on_event)
             if refused:
                 raise refused[0]
-            hear(number, last)
+            on_message(number, last)
 
 
 class Processes:
@@ -153,7 +153,7 @@ class Processes:
     def __init__(self, workers: int, retries: int = 1):
         self.workers, self.retries = whole("workers", workers, 1), whole("retries", retries, 0)
 
-    def run(self, tasks: Sequence[Task], hear: Hear) -> None:
+    def run(self, tasks: Sequence[Task], on_message: OnMessage) -> None:
         """As `Engine` says. Raises what pickle does for a task that cannot travel, before anything runs."""
         pickle.dumps([*tasks])
         waiting = deque((number, 1) for number in range(len(tasks)))
@@ -169,11 +169,11 @@ class Processes:
                     number, attempt = worker.number, worker.attempt
                     try:
                         for message in worker.read():
-                            deliver(tasks, hear, number, message)
+                            deliver(tasks, on_message, number, message)
                     except BrokenExecutor:
                         if attempt <= self.retries:
                             waiting.appendleft((number, attempt + 1))
-                        deliver(tasks, hear, number, _lost(attempt, self.retries))
+                        deliver(tasks, on_message, number, _lost(attempt, self.retries))
         finally:
             _end(workers)
 
@@ -199,7 +199,7 @@ def run(
     size = [1.0 if sizes is None else sizes[key] for key in keys]
     shares, first, failed, pace = [0.0] * len(keys), dict[int, float](), dict[Key, Failed](), Pace()
 
-    def hear(number: int, message: Event | Last) -> None:
+    def on_message(number: int, message: Event | Last) -> None:
         if isinstance(message, Failed):
             failed[keys[number]] = message
             log.warning("%s: failed: %s", tasks[keys[number]].label, message.message)
@@ -215,7 +215,7 @@ def run(
             on_event(Event(round(done, 2), sum(size), unit))
 
     try:
-        (engine or InProcess()).run([*tasks.values()], hear)
+        (engine or InProcess()).run([*tasks.values()], on_message)
     except KeyboardInterrupt:
         parts = [*zip(size, (first.get(number, 0.0) for number in range(len(keys))), shares, strict=True)]
         done = sum(one * (share - begun) for one, begun, share in parts)
@@ -234,18 +234,18 @@ def perform(task: Task, on_event: Callable[[Event], None]) -> Last:
         return Failed(message, kind, traceback.format_exc())
 
 
-def perform_remotely(task: Task, level: int, tell: Tell, pause: float) -> Last:
-    """`perform` in another process than the caller's: tells what is logged too, events every `pause` seconds."""
+def perform_remotely(task: Task, level: int, send: Send, pause: float) -> Last:
+    """`perform` in another process than the caller's: sends what is logged too, events every `pause` seconds."""
     last = -pause
 
     def on_event(event: Event) -> None:
         nonlocal last
         if (now := time.monotonic()) - last >= pause or event.done == event.total:
             last = now
-            tell(event)
+            send(event)
 
     handler = logging.Handler()
-    handler.emit = lambda record: tell(Words(record.name, record.levelno, record.getMessage()))
+    handler.emit = lambda record: send(LogLine(record.name, record.levelno, record.getMessage()))
     _LOG.setLevel(level)
     _LOG.addHandler(handler)
     try:
@@ -254,20 +254,22 @@ def perform_remotely(task: Task, level: int, tell: Tell, pause: float) -> Last:
         _LOG.removeHandler(handler)
 
 
-def deliver(tasks: Sequence[Task], hear: Hear, number: int, message: Event | Words | Last) -> None:
-    """Log a task's words as if they were said here; anything else is for `hear`."""
-    if isinstance(message, Words):
+def deliver(
+    tasks: Sequence[Task], on_message: OnMessage, number: int, message: Event | LogLine | Last
+) -> None:
+    """Log a task's words as if they were said here; anything else is for `on_message`."""
+    if isinstance(message, LogLine):
         with labelled(tasks[number].label):
             logging.getLogger(message.logger).log(message.level, "%s", message.text)
     else:
-        hear(number, message)
+        on_message(number, message)
 
 
-def _lost(attempt: int, retries: int) -> Words | Failed:
+def _lost(attempt: int, retries: int) -> LogLine | Failed:
     """What is said when a process ended in the middle of a task: it is tried again, or has failed."""
     how = "its worker ended (a machine that runs out of memory ends one)"
     if attempt <= retries:
-        return Words(__name__, logging.WARNING, f"{how}; tried again ({attempt} of {retries})")
+        return LogLine(__name__, logging.WARNING, f"{how}; tried again ({attempt} of {retries})")
     return Failed(f"{how}{f', {attempt} times' if attempt > 1 else ''}; {KEPT}", "WorkerError")
 
 
@@ -300,7 +302,7 @@ class _Worker:
         if writer is not None:
             writer.close()  # the process has its own: when that ends, so does what can be read
 
-    def read(self) -> Iterator[Event | Words | Last]:
+    def read(self) -> Iterator[Event | LogLine | Last]:
         """What has come since. Raises `BrokenExecutor` when the process has ended."""
         assert self.reader is not None
         assert self.task is not None
@@ -383,7 +385,7 @@ def _without_script() -> Iterator[None]:
 
 
 @dataclass
-class _Here:
+class _WorkerState:
     """What a worker process knows of itself."""
 
     writer: Connection | None = None
@@ -396,13 +398,13 @@ class _Here:
         if self.busy:
             raise KeyboardInterrupt
 
-    def tell(self, message: Any) -> None:
+    def send(self, message: Any) -> None:
         assert self.writer is not None
         with self.lock, contextlib.suppress(OSError):  # a caller that is gone hears nothing
             self.writer.send(message)
 
 
-_HERE = _Here()
+_STATE = _WorkerState()
 
 
 def _prepare(writer: Connection) -> None:
@@ -410,33 +412,33 @@ def _prepare(writer: Connection) -> None:
     os.environ.update(dict.fromkeys(THREADS, "1"))
     os.dup2(2, 1)  # stdout is the answer's
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _HERE.stop)
-    _HERE.writer = writer
+    signal.signal(signal.SIGTERM, _STATE.stop)
+    _STATE.writer = writer
     threading.Thread(target=_end_with_the_caller, daemon=True).start()
-    _HERE.tell(os.getpid())
+    _STATE.send(os.getpid())
 
 
 def _end_with_the_caller() -> None:
     caller = multiprocessing.parent_process()
     assert caller is not None
     caller.join()
-    if _HERE.busy:
+    if _STATE.busy:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
     deadline = time.monotonic() + PATIENCE
-    while _HERE.busy and time.monotonic() < deadline:
+    while _STATE.busy and time.monotonic() < deadline:
         time.sleep(PAUSE)
     os._exit(1)
 
 
 def _work(task: Task, level: int) -> Last:
     """Perform a task in a worker process; None comes last through the pipe."""
-    _HERE.busy = True
+    _STATE.busy = True
     try:
-        if _HERE.stopped:
+        if _STATE.stopped:
             raise KeyboardInterrupt
-        return perform_remotely(task, level, _HERE.tell, PAUSE)
+        return perform_remotely(task, level, _STATE.send, PAUSE)
     except KeyboardInterrupt:
         os._exit(1)
     finally:
-        _HERE.busy = False
-        _HERE.tell(None)
+        _STATE.busy = False
+        _STATE.send(None)

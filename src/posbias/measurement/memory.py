@@ -6,8 +6,8 @@ layers × heads × tokens²; attention kept for the backward pass does too, unle
 computed again. In half precision not all is half: norms and softmax keep float32 for the backward pass, and sums
 are taken in float32 and float64. Of a model on a GPU the means stay in this machine's memory. Time is that of a
 short forward pass, scaled by multiplications, and of the statistics of one small layer, scaled by its attention
-weights. Announced memory was 1.08 to 1.36 times what 1 to 3 prompts of SmolLM2 took on a CPU at 256 to 4,096 tokens
-in float32, 1.2 to 1.35 times in bfloat16 at 256 to 1,024; time is right within a factor of 3.
+weights. Announced memory was 1.08 to 1.36 times what 1 to 3 prompts of SmolLM2 took on a CPU at 256 to 4,096
+tokens in float32, 1.2 to 1.35 times in bfloat16 at 256 to 1,024; time is right within a factor of 3.
 """
 
 import time

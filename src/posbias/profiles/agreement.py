@@ -70,7 +70,7 @@ class Agreement:
 
     def as_dict(self) -> dict[str, Any]:
         """The four scores by name, ready for JSON."""
-        return {name: getattr(self, name).without_error() for name in SCORES}
+        return {name: getattr(self, name).value_and_interval() for name in SCORES}
 
 
 def scores(

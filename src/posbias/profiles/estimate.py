@@ -162,7 +162,7 @@ class Estimate:
             return k * self.se
         return max(0.0 if math.isnan(self.se) else k * self.se, k**2 / (self.freedom + k**2))
 
-    def without_error(self) -> dict[str, Any]:
+    def value_and_interval(self) -> dict[str, Any]:
         """Value and interval, ready for JSON: null where there is none."""
         value = None if math.isnan(self.value) else self.value
         return {"value": value, "interval": None if self.bounds is None else list(self.bounds)}

@@ -23,7 +23,6 @@ from posbias.study.quantities import Quantities, estimated, quantity
 from posbias.study.verbs import Found, Measure, Predict, Simulate, Train, decode_verb
 
 if TYPE_CHECKING:
-    from posbias.profiles.estimate import Estimate
     from posbias.profiles.profile import Profile
 
 log = logging.getLogger(__name__)
@@ -193,7 +192,7 @@ def measure(verb: Measure, seed: int, cores: int, on_event: OnEvent) -> Found:
     for name, agreement in (compared.agreements | compared.baselines).items():
         for score in ("spearman", "wasserstein"):
             given = getattr(agreement, score)
-            found[f"{score}_{name}"] = quantity(given.value, _se_of(given), prompts)
+            found[f"{score}_{name}"] = quantity(given.value, given.se, prompts)
     kept = ("checksum", "text_sha256", "attention", "dtype", "fingerprint")
     return found, {name: data.attrs[name] for name in kept if name in data.attrs} | {
         "verdict": profile.summary.verdict
@@ -205,11 +204,6 @@ def _over_prompts(values: np.ndarray) -> dict[str, Any]:
     count = len(values)
     se = values.std(axis=0, ddof=1) / math.sqrt(count) if count > 1 else np.full(values.shape[1:], math.nan)
     return quantity(values.mean(axis=0), se, count)
-
-
-def _se_of(score: "Estimate") -> float:
-    """A score's bootstrap error; NaN where it is not known."""
-    return score.se
 
 
 _PERFORM: dict[type, Any] = {

@@ -16,7 +16,7 @@ from posbias.measurement.models.cache import (
     REGISTERED,
     check_folder,
     check_name,
-    fetched,
+    model_folder,
 )
 from posbias.measurement.models.tiny.model import register
 
@@ -89,4 +89,4 @@ def untrained_like(name: str, seed: int) -> Any:
 
 def folder_of(name: str) -> Path:
     """Where the files of a model lie that `posbias models` lists, its tokenizer's among them."""
-    return fetched(name) if name in REGISTERED else bundled()[name]
+    return model_folder(name) if name in REGISTERED else bundled()[name]

@@ -19,8 +19,6 @@ from posbias.core.errors import ModelError, nearest
 from posbias.core.plugins import bundled
 from posbias.measurement.models.hub import is_hub_id
 
-_OLD_MANIFEST = "manifest.json"
-"""What version 0.2 wrote into the folder of a fetched model."""
 GGUF_READERS = ("torch", "transformers", "gguf", "accelerate")
 """Packages that reading a GGUF file takes."""
 
@@ -66,7 +64,7 @@ def cache_folder() -> Path:
     return Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("posbias"))
 
 
-def fetched(name: str) -> Path:
+def model_folder(name: str) -> Path:
     """Return the folder that holds, or will hold, the registered model `name`."""
     return cache_folder() / "models" / name
 
@@ -107,7 +105,7 @@ def available_models() -> list[ModelRecord]:
 
 
 def _fetched_record(name: str) -> ModelRecord:
-    source, folder = REGISTERED[name], fetched(name)
+    source, folder = REGISTERED[name], model_folder(name)
     state = "cached" if folder.exists() else "not yet"
     return ModelRecord(name, source.description, source.licence, folder.exists(), state, folder)
 
@@ -135,5 +133,4 @@ def checksum_of_files(checksums: Iterable[tuple[str, str]]) -> str:
 
 def checksum_of_fetched(name: str) -> str:
     """Return the checksum of a fetched model: that of all its files."""
-    there = (path for path in fetched(name).iterdir() if path.name != _OLD_MANIFEST)
-    return checksum_of_files((path.name, sha256_of(path)) for path in there)
+    return checksum_of_files((path.name, sha256_of(path)) for path in model_folder(name).iterdir())

@@ -18,7 +18,7 @@ from posbias.core import files
 from posbias.core.arguments import shortened
 from posbias.core.errors import ModelError, OutputFileError, nearest
 from posbias.core.lazy import need
-from posbias.measurement.models.cache import GGUF_READERS, REGISTERED, Source, cache_folder, fetched
+from posbias.measurement.models.cache import GGUF_READERS, REGISTERED, Source, cache_folder, model_folder
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def fetch(name: str, again: bool = False) -> Path:
         raise ModelError(
             f"name: {shortened(name)} given, can be fetched: {', '.join(REGISTERED)}{nearest(name, REGISTERED)}"
         )
-    folder = fetched(name)
+    folder = model_folder(name)
     if folder.exists() and not again:
         return folder
     need(*GGUF_READERS, work="reading a GGUF file", extra="measure")
