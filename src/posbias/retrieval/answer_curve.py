@@ -259,8 +259,8 @@ class AnswerCurve:
     def as_dict(self) -> dict[str, Any]:
         """Everything as plain dictionaries and lists, ready for JSON."""
         places = [
-            {"position": k, "depth": float(self.depth[k]), "accuracy": statistics.plain(number)}
-            | ({"all_found": statistics.plain(self.all_found[k])} if self.several else {})
+            {"position": k, "depth": float(self.depth[k]), "accuracy": number.as_dict()}
+            | ({"all_found": self.all_found[k].as_dict()} if self.several else {})
             for k, number in enumerate(self.accuracy)
         ]
         return {
@@ -281,8 +281,8 @@ class AnswerCurve:
             "until": self.until,
             "reached": self.reached,
             "positions": places,
-            "controls": {name: statistics.plain(one) for name, one in self.controls.items()},
-            "differences": {name: statistics.plain(one) for name, one in (self.gaps | self.effects).items()},
+            "controls": {name: one.as_dict() for name, one in self.controls.items()},
+            "differences": {name: one.as_dict() for name, one in (self.gaps | self.effects).items()},
             "half_width": self.half_width,
             "trials_for": {f"{width:g}": self.trials_for(width) for width in statistics.WIDTHS},
             "answer": self.sentences(),

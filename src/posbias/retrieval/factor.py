@@ -20,7 +20,7 @@ from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
 from posbias.retrieval.answer_curve import AnswerCurve, signed
 from posbias.retrieval.resampling import resampled
-from posbias.retrieval.statistics import ENDS, EQUIVALENCE, GAPS, gap_words, gaps_of, plain
+from posbias.retrieval.statistics import ENDS, EQUIVALENCE, GAPS, gap_words, gaps_of
 
 MEAN = "mean"
 """The difference in accuracy over all places; the others are those of the ends."""
@@ -104,7 +104,7 @@ class CurveDifference:
             "against": self.against,
             "paired": self.paired,
             "trials": list(self.trials),
-            "differences": {name: plain(one) for name, one in self.numbers.items()},
+            "differences": {name: one.as_dict() for name, one in self.numbers.items()},
             "verdict": self.verdict,
             "equivalence": self.equivalence,
             "at_chance": list(self.dull),

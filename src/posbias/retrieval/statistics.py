@@ -168,7 +168,7 @@ class RetrievalCurve:
         """Everything as plain dictionaries and lists, ready for JSON."""
         places = [
             {"position": k, "depth": float(self.depth[k]), "token": float(self.token[k])}
-            | {name: plain(entries[k]) for name, entries in self.curves.items()}
+            | {name: entries[k].as_dict() for name, entries in self.curves.items()}
             for k in range(len(self.depth))
         ]
         return {
@@ -185,12 +185,12 @@ class RetrievalCurve:
             "detectable": detectable_of(self.gaps["margin"]),
             "doubts": self.doubts,
             "overall": {
-                "choice": plain(self.overall["choice"], 0.0, 1.0),
-                "lift": plain(self.overall["lift"]),
+                "choice": self.overall["choice"].as_dict(0.0, 1.0),
+                "lift": self.overall["lift"].as_dict(),
             },
             "positions": places,
             "differences": {
-                quantity: {name: plain(gap) for name, gap in gaps.items()}
+                quantity: {name: gap.as_dict() for name, gap in gaps.items()}
                 for quantity, gaps in self.gaps.items()
             },
             "prompts_to_tell": self.prompts_to_tell,
@@ -378,10 +378,3 @@ def _would(prompts: int | None, what: str) -> str:
 
 def _percent(interval: tuple[float, float]) -> str:
     return f"{max(0.0, interval[0]):.0%} to {min(1.0, interval[1]):.0%}"
-
-
-def plain(one: Estimate, least: float = -math.inf, most: float = math.inf) -> dict[str, Any]:
-    """Ready for JSON, the interval within what the number can be."""
-    about = {} if one.method == "wilson" else {"se": one.se}
-    low, high = one.interval
-    return {"value": one.value, **about, "interval": [max(least, low), min(most, high)], "n": one.n}
