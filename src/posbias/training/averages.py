@@ -96,8 +96,6 @@ def estimates_dict(values: Float[np.ndarray, "member place"]) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """Numbers, arrays and records of them as JSON has them: floats in lists, null for NaN."""
-    if hasattr(value, "as_dict"):
-        return value.as_dict()
     match value:
         case Mapping():
             return {str(key): plain(held) for key, held in value.items()}
@@ -105,6 +103,8 @@ def plain(value: Any) -> Any:
             return [plain(held) for held in value]
         case Estimate():
             return {"value": plain(value.value), "se": plain(value.se)}
+        case _ if hasattr(value, "as_dict"):
+            return value.as_dict()
         case str() | int():
             return value
     array = np.asarray(value, dtype=np.float64)

@@ -129,8 +129,3 @@ def sha256_of(path: Path) -> str:
 def checksum_of_files(checksums: Iterable[tuple[str, str]]) -> str:
     """Return one SHA-256 for many files, given as (name, SHA-256); the order does not matter."""
     return hashlib.sha256(json.dumps(sorted(checksums)).encode()).hexdigest()
-
-
-def checksum_of_fetched(name: str) -> str:
-    """Return the checksum of a fetched model: that of all its files."""
-    return checksum_of_files((path.name, sha256_of(path)) for path in model_folder(name).iterdir())

@@ -22,7 +22,6 @@ from posbias.core.plugins import bundled
 from posbias.measurement.models.cache import (
     REGISTERED,
     check_name,
-    checksum_of_fetched,
     checksum_of_files,
     sha256_of,
 )
@@ -194,7 +193,7 @@ def _find(name: str | Path, revision: str | None, trusted: bool) -> _Found:
             f"revision: {shortened(revision)} given with {str(name)!r}, only a hub id has revisions"
         )
     if isinstance(name, str) and name in REGISTERED:
-        return _Found(fetch(name), name, checksum_of_fetched(name))
+        return _Found(folder := fetch(name), name, _checksum(folder, False))
     if isinstance(name, str) and name in (brought := bundled()):
         folder = brought[name]
         return _Found(folder, name, _checksum(folder, False))
@@ -205,8 +204,9 @@ def _find(name: str | Path, revision: str | None, trusted: bool) -> _Found:
 
 
 def _checksum(folder: Path, trusted: bool) -> str:
-    """Return the SHA-256 over the files that loading reads."""
-    read = {file for file in folder.iterdir() if file.suffix in READ and file.is_file()}
+    """Return the SHA-256 over the files that loading reads; version 0.2 left a manifest.json, which is none."""
+    there = (file for file in folder.iterdir() if file.name != "manifest.json")
+    read = {file for file in there if file.suffix in READ and file.is_file()}
     if trusted:
         read |= set(folder.glob("*.py"))
     if not has_safetensors(folder):
