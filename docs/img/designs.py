@@ -10,7 +10,7 @@ varied = {
     "slopes": [0.01, 0.03, 0.1, 0.3, 1.0],
     "nope_period": [1, 2, 3, 4, 6, 8, 25],
 }
-found = design(base, varied, tokens=4096, evaluations=1050).as_dict()
+found = design(base, varied, tokens=4096, evaluations=1050)
 figure = new_figure(6.4, 3.4)
-draw_designs(figure.subplots(), found["front"], found["baseline"], found["target"]["within"])
+draw_designs(figure.subplots(), found.front, found.baseline, found.target.within)
 save_figure(figure, "designs.png")

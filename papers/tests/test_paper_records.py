@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from answers import as_json, plain
 from logged import logged
 
 from posbias.core.errors import InputFileError
 from posbias.core.store import dump_json
+from posbias.reports.answers.experiments import Rollout, Sinks
 from posbias.training.cells import find_cell, run_cells
 from posbias.training.kernels import agreement
 from posbias.training.results import measure_cell, save_cell
@@ -49,13 +51,13 @@ def test_a_record_says_what_its_cell_says(pair):
     assert recorded.experiment == cell.experiment
     assert record.weights == weights_digest(cell.trained)
     assert recorded.trained.cost == cell.trained.cost
-    assert recorded.evaluation.as_dict() == cell.evaluation.as_dict()
-    assert recorded.rollout.as_dict() == cell.rollout.as_dict()
+    assert plain(recorded.evaluation) == plain(cell.evaluation)
+    assert as_json(Rollout.of(recorded.rollout)) == as_json(Rollout.of(cell.rollout))
     np.testing.assert_allclose(recorded.attention, cell.attention, atol=ROUNDING)
     assert not recorded.attention[..., ~cell.sinks.allowed].any()
     for one, other in zip(*(agreement(c.rollout, c.evaluation).values() for c in pair_of(pair)), strict=True):
-        assert one.as_dict() == other.as_dict()
-    told, kept = recorded.sinks.as_dict(), cell.sinks.as_dict()
+        assert plain(one) == plain(other)
+    told, kept = (as_json(Sinks.told(one.sinks)) for one in (recorded, cell))
     assert {name: held for name, held in told.items() if name != "curve"} == {
         name: held for name, held in kept.items() if name != "curve"
     }
@@ -96,7 +98,7 @@ def test_a_stopped_member_is_on_record_as_stopped(pair, tmp_path):
     record_cells(tmp_path, tmp_path / "records")
     recorded = find_record(tmp_path / "records", cell.experiment).cell
     assert recorded.trained.stopped == {1: 17}
-    assert recorded.as_dict()["gaps"] == stopped.as_dict()["gaps"]
+    assert plain(recorded.evaluation.gaps) == plain(stopped.evaluation.gaps)
     assert np.isnan(recorded.attention[1]).all()
     assert np.isfinite(recorded.attention[0]).all()
     assert np.isnan(recorded.sinks.metric()[1]).all()

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 import torch
 import xarray as xr
+from answers import as_json, plain
 from logged import logged
 
 from posbias.core.errors import InputFileError, OutputFileError, SchemaError
 from posbias.core.spec import decode, encode, fingerprint
 from posbias.core.store import NetCDFCodec
+from posbias.reports.answers.experiments import Cell
 from posbias.training.cells import find_cell, run_cells
 from posbias.training.network import ENCODINGS, Network
 from posbias.training.probes import evaluate
@@ -45,7 +47,7 @@ def same(one, two):
         np.testing.assert_array_equal(curve, two.trained.curves[name])
     np.testing.assert_array_equal(one.attention, two.attention)
     np.testing.assert_array_equal(one.rollout.mixing, two.rollout.mixing)
-    assert one.as_dict() | {"file": None} == two.as_dict() | {"file": None}
+    assert as_json(Cell.of(one)) | {"file": None} == as_json(Cell.of(two)) | {"file": None}
 
 
 def test_a_cell_is_read_back_as_it_was_written(cell, tmp_path):
@@ -58,7 +60,7 @@ def test_a_cell_is_read_back_as_it_was_written(cell, tmp_path):
 
 def test_the_kept_weights_give_the_kept_numbers(cell):
     read = load_cell(cell.path)
-    assert evaluate(read.trained, 60).as_dict() == cell.evaluation.as_dict()
+    assert plain(evaluate(read.trained, 60)) == plain(cell.evaluation)
     learnt = read.trained.weights["query"] - untrained_weights(read.trained)["query"]
     assert float(learnt.abs().max()) > 1e-3
 
@@ -70,7 +72,7 @@ def test_a_stopped_member_is_read_back_as_stopped(cell, tmp_path):
     same(made, read)
     assert read.trained.stopped == {0: 17}
     assert np.isnan(read.evaluation.loss.values).tolist() == [False, True, False]
-    assert read.as_dict()["gaps"]["first-last"]["members"][1] is None
+    assert as_json(Cell.of(read))["gaps"]["first-last"]["members"][1] is None
     assert read.evaluation.gaps["first-last"].all.n == 2
 
 
@@ -198,7 +200,7 @@ def test_what_is_made_anew_stands_beside_the_damaged_cell(cell, tmp_path):
         (new,) = run_cells([EXPERIMENT], tmp_path, sequences=60, workers=1)
     assert "damaged" in said[0]
     assert new.path == tmp_path / f"{path.stem}-2.nc"
-    assert new.evaluation.as_dict() == cell.evaluation.as_dict()
+    assert plain(new.evaluation) == plain(cell.evaluation)
     assert (path.read_bytes(), path.with_suffix(".safetensors").read_bytes()) == before
     assert find_cell(tmp_path, EXPERIMENT).path == new.path
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from answers import as_json
 
 from posbias import __version__
 from posbias.core.errors import InputFileError, InvalidValueError
@@ -13,8 +14,9 @@ from posbias.core.store import save_json
 from posbias.profiles.claims import Claim, judged
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Evidence
+from posbias_papers.cli.answers import StudyPart
 from posbias_papers.registry import PAPERS, STUDIES, find_studies
-from posbias_papers.results import read_result, rows_of
+from posbias_papers.results import State, read_result, rows_of
 from posbias_papers.study import Cost, minutes_text
 from posbias_papers.wu2025 import recorded
 
@@ -223,6 +225,6 @@ def test_curves_become_a_row_for_every_position():
 
 
 def test_a_study_as_json_is_json():
-    told = json.loads(json.dumps([one.as_dict() for one in STUDIES.values()]))
+    told = [as_json(StudyPart.of(one, state=State())) for one in STUDIES.values()]
     assert len(told) == len(STUDIES)
     assert told[0]["quick"].keys() == {"cells", "minutes", "machine"}

@@ -10,19 +10,21 @@ import mpmath
 import numpy as np
 import pytest
 import torch
-from answers import faults
+from answers import as_json, faults
 from hypothesis import given
 from hypothesis import strategies as st
 
 from posbias.core.errors import InvalidValueError, OutputFileError
 from posbias.core.store import dump_json
 from posbias.profiles.evidence import signed_text
+from posbias.reports.answers.experiments import GapAgreement
 from posbias.reports.pages import Page
 from posbias.reports.plots import picture_bytes
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.training.kernels import agreement
 from posbias.training.loop import Trained
 from posbias.training.results import load_cell
+from posbias_papers.cli.answers import PaperWu2025
 from posbias_papers.plots.captions import verdict_lines
 from posbias_papers.statements import STATEMENTS
 from posbias_papers.study import Study
@@ -182,7 +184,7 @@ def test_the_masks_of_figure_1_are_drawn_without_training(tmp_path):
     assert [path.name for path in done.written] == ["fig1.svg", "fig1.png", "fig1.md", "fig1.json"]
     assert [claim.verdict for claim in done.claims["fig1"]] == ["holds"]
     assert not (tmp_path / "cells").exists()
-    assert not faults({"schema": "paper-wu2025/1"} | json.loads(dump_json(done.as_dict())))
+    assert not faults(json.loads(dump_json(PaperWu2025.of(**done.as_dict()).as_json())))
 
 
 def test_table_1_leads_from_each_observation_to_claims_that_are_there(tmp_path):
@@ -741,7 +743,7 @@ def test_figures_are_trained_drawn_and_written(made):
     assert "0 of 2" in (folder / "fig10.md").read_text()
     answer = json.loads(dump_json(result.as_dict()))
     assert answer["claims"]
-    assert not faults({"schema": "paper-wu2025/1"} | answer)
+    assert not faults(json.loads(dump_json(PaperWu2025.of(**answer).as_json())))
 
 
 @pytest.fixture
@@ -789,7 +791,7 @@ def test_rollouts_are_held_against_networks_that_have_learnt_only(made):
 
 
 def to_plain(found):
-    return {name: one.as_dict() for name, one in found.items()}
+    return {name: as_json(GapAgreement.of(one)) for name, one in found.items()}
 
 
 def test_what_is_trained_is_not_trained_again(made):

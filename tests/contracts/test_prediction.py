@@ -15,8 +15,8 @@ from posbias.cli.terminal import describe
 from posbias.comparison.extrapolation import BUNDLED
 from posbias.core.errors import InvalidValueError
 from posbias.core.store import undamaged
-from posbias.profiles.files import profile_as_dict
 from posbias.profiles.measurements import save_measurement
+from posbias.reports.answers.predictions import Profile as ProfilePart
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import load_architecture
 from posbias.theory.encodings import ALiBi, NeedsMeasurement
@@ -295,7 +295,7 @@ def test_given_mixing_has_a_verdict_and_no_band():
     profile = predict(Architecture(6, mixing=ConstantMixing(0.2)), 40)
     assert profile.summary.verdict == "U"
     assert "band" not in profile.attrs
-    assert "band" not in profile_as_dict(profile)
+    assert ProfilePart.of(profile).band is None
 
 
 # ── encodings that are not known ──

@@ -8,7 +8,8 @@ import pytest
 from posbias.cli.terminal import describe
 from posbias.core.errors import InvalidValueError
 from posbias.core.store import save_json
-from posbias.profiles.files import load_profile, profile_as_dict
+from posbias.profiles.files import load_profile
+from posbias.reports.answers.predictions import Profile
 from posbias.reports.plots import draw_profile, new_figure
 from posbias.theory.encodings import ALiBi, NeedsMeasurement, NoPE, alibi_slopes
 from posbias.theory.huggingface import from_huggingface
@@ -294,7 +295,7 @@ def test_what_needs_measurement_gets_no_verdict(name: str):
 
 def test_no_verdict_outlives_a_file_and_stands_in_the_picture(tmp_path):
     profile = influence(preset("smollm2-135m"), 64)
-    save_json(profile_as_dict(profile), tmp_path / "p.json")
+    save_json(Profile.of(profile).model_dump(mode="json"), tmp_path / "p.json")
     read = load_profile(tmp_path / "p.json")
     assert read.left_out == ("rotary positions",)
     assert read.summary.verdict is None

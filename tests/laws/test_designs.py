@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from answers import as_json, plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from posbias.designs.front import on_front
 from posbias.designs.space import Space, cached_keys
 from posbias.designs.targets import MiddleTarget, ReachTarget, target_of
 from posbias.profiles.profile import Profile, harmonic, uniform
+from posbias.reports.answers.predictions import Design
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.configs import load_architecture, read_architecture
 from posbias.theory.encodings import ALiBi, NeedsMeasurement
@@ -137,7 +139,7 @@ def test_evolution_is_nearer_than_chance():
 def test_equal_seeds_give_equal_designs_and_others_others():
     job = {"tokens": TOKENS, "evaluations": 30}
     one, same, other = (design(BASE, VARIED, seed=seed, **job) for seed in (3, 3, 4))
-    assert one.as_dict() == same.as_dict() == design(BASE, VARIED, seed=3, threads=3, **job).as_dict()
+    assert plain(one) == plain(same) == plain(design(BASE, VARIED, seed=3, threads=3, **job))
     assert one.fingerprint == same.fingerprint != other.fingerprint
     # all of a space is the same for any seed
     whole = [design(BASE, {"window": [4, 8]}, tokens=TOKENS, seed=seed) for seed in (0, 1)]
@@ -154,9 +156,9 @@ def test_an_interrupted_search_goes_on_to_the_same_end(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         design(BASE, VARIED, kept=kept, on_event=stop, **job)
     assert kept.stat().st_size > 500
-    assert design(BASE, VARIED, kept=kept, **job).as_dict() == design(BASE, VARIED, **job).as_dict()
+    assert plain(design(BASE, VARIED, kept=kept, **job)) == plain(design(BASE, VARIED, **job))
     kept.write_text(kept.read_text()[:300])
-    assert design(BASE, VARIED, kept=kept, **job).as_dict() == design(BASE, VARIED, **job).as_dict()
+    assert plain(design(BASE, VARIED, kept=kept, **job)) == plain(design(BASE, VARIED, **job))
 
 
 def test_what_is_kept_is_used(tmp_path, monkeypatch):
@@ -225,7 +227,7 @@ def test_without_a_mixing_the_order_is_counted_over_all_known_ones():
         }
         assert one.under == far
         assert found.nearer(one) == {name: far[name] < near[name] for name in far}
-    recency = found.as_dict()["baselines"]["recency_only"]
+    recency = as_json(Design.of(found))["baselines"]["recency_only"]
     assert recency["distance"] == pytest.approx(wanted.distance(harmonic(TOKENS)))
 
 
@@ -329,9 +331,7 @@ def test_a_curve_of_another_length_is_read_by_share(tmp_path):
         toml_of(Architecture(2, (Layer(positional=NeedsMeasurement("rotary")),), ConstantMixing(0.2)))
     )
     found = design(BASE, {"window": [4]}, tokens=TOKENS, target=str(model))
-    assert (
-        "target: rotary positions not known, this is mask and residual only" in found.as_dict()["assumptions"]
-    )
+    assert "target: rotary positions not known, this is mask and residual only" in found.assumptions
     rates = tmp_path / "rates.json"
     rates.write_text('{"profile": [0.5, 0.7], "measures": "accuracy", "kind": "rate"}')
     with pytest.raises(InvalidValueError, match="which holds a rate, influence that sums to 1 needed"):

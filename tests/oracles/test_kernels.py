@@ -1,13 +1,15 @@
 """Rollouts of trained kernels beside theory and gaps: plain loops, networks without content, and verdicts."""
 
-import json
 import math
 
 import numpy as np
 import pytest
+from answers import as_json
 from ensembles import SMALL, Ensemble, copier, last_label, plain_forward, scrambled, shown, untrained
 
 from posbias.core.errors import InvalidValueError
+from posbias.reports.answers.experiments import GapAgreement
+from posbias.reports.answers.experiments import Rollout as RolloutPart
 from posbias.theory.architecture import Architecture
 from posbias.theory.encodings import DecayBias
 from posbias.theory.masks import Full, Prefix, SlidingWindow
@@ -206,7 +208,7 @@ def test_orders_hold_or_fail_where_gaps_are_told_apart():
         found = agreement(rollout_of(PRIMACY), evaluation_of(gaps))["attention"]
         assert found.orders["first-middle > first-last"] == expected
         assert found.order == expected
-        told = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+        told = as_json(GapAgreement.of(found))
         assert told["order"] == expected
         assert told["label"] == LABELS["attention"]
 
@@ -222,7 +224,7 @@ def test_stopped_members_are_left_out():
         assert np.isnan(masses[2]).all()
         np.testing.assert_allclose(masses[:2], whole.profiles[name][:2], rtol=1e-6)
     assert rollout.profile("residual").tokens == SMALL.tokens
-    json.dumps(rollout.as_dict(), allow_nan=False)
+    assert as_json(RolloutPart.of(rollout))["profiles"]["residual"][2][0] is None
     for found in agreement(rollout, evaluate(lame, 20)).values():
         assert found.predicted["first-last"].n == 2
     none = trained_rollout(Ensemble(made.experiment, weights, stopped={0: 1, 1: 1, 2: 1}), 5)

@@ -1,21 +1,23 @@
 """Gaps, accuracies and attention maps of trained ensembles: against plain loops and networks known by hand."""
 
-import json
 import math
 
 import numpy as np
 import pytest
 import torch
+from answers import as_json
 from ensembles import SMALL, Ensemble, copier, last_label, plain_forward, scrambled, shown, untrained
 
 from posbias.core.errors import InvalidValueError
+from posbias.reports.answers.experiments import Average, Cell
 from posbias.theory.encodings import DecayBias, NoPE
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.training import trials
-from posbias.training.averages import Averages, average, estimate_members, plain
+from posbias.training.averages import Averages, average, estimate_members
 from posbias.training.kernels import attention_example, attention_maps
 from posbias.training.network import Network, Rotary, Sinusoidal
 from posbias.training.probes import alone, compared, evaluate, gap_of, largest_gap, paired_gap
+from posbias.training.results import measure_cell
 from posbias.training.task import RetrievalTask, make_world, novel_sequences
 
 SEQUENCES = 30
@@ -206,9 +208,8 @@ def test_averages_and_estimates_by_hand():
     nothing = average(np.zeros((1, 2)), np.zeros((1, 2), dtype=bool))
     assert math.isnan(nothing.over_members.value)
     assert math.isnan(nothing.over_sequences.value)
-    assert plain(np.array([[1.0, math.nan]])) == [[1.0, None]]
-    one = Averages(np.array([0.5]), np.array([0.1]), np.array([9])).as_dict()
-    assert one == {"value": 0.5, "se": None, "se_sequences": pytest.approx(0.1), "members": [0.5]}
+    one = Average.of(Averages(np.array([0.5]), np.array([0.1]), np.array([9])))
+    assert as_json(one) == {"value": 0.5, "se": None, "se_sequences": pytest.approx(0.1), "members": [0.5]}
 
 
 def test_stopped_members_are_left_out_and_the_rest_stay():
@@ -223,16 +224,15 @@ def test_stopped_members_are_left_out_and_the_rest_stay():
     assert gap.all.value == whole.gaps["first-last"].over_all.values[1]
     assert found.loss.over_sequences.n == 40
     assert np.isnan(attention_maps(lame, 10)[[0, 2]]).all()
-    told = json.loads(json.dumps(found.as_dict(), allow_nan=False))
-    assert told["stopped"] == {"0": 17}
-    assert told["gaps"]["first-last"]["members"][0] is None
-    assert told["gaps"]["first-last"]["se"] is None
+    told = as_json(Average.of(gap.over_all))
+    assert told["members"][0] is None
+    assert told["se"] is None
     none = evaluate(Ensemble(made.experiment, broken, stopped={0: 17, 1: 3}), 10)
     assert math.isnan(none.gaps["first-last"].all.value)
 
 
-def test_the_dictionary_begins_with_the_gaps():
-    told = json.loads(json.dumps(evaluate(untrained(Network(depth=1)), 20).as_dict(), allow_nan=False))
+def test_a_cell_in_json_begins_with_the_gaps():
+    told = as_json(Cell.of(measure_cell(untrained(Network(depth=1)), 20)))
     assert list(told)[:2] == ["gaps", "accuracy_by_position"]
     assert list(told["gaps"]) == ["first-middle", "first-last", "middle-last"]
     assert {"value", "se", "se_sequences", "informative"} <= set(told["gaps"]["first-middle"])

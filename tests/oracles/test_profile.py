@@ -15,8 +15,9 @@ from posbias.comparison.scores import compare
 from posbias.core.errors import InvalidValueError
 from posbias.core.store import save_json
 from posbias.profiles.curves import least_stretch
-from posbias.profiles.files import load_profile, profile_as_dict
+from posbias.profiles.files import load_profile
 from posbias.profiles.profile import Profile, harmonic, spearman, uniform, wasserstein
+from posbias.reports.answers.predictions import Profile as ProfilePart
 from posbias.theory.architecture import Architecture, Layer
 from posbias.theory.masks import SlidingWindow
 from posbias.theory.mixing import AttentionOnly
@@ -277,6 +278,6 @@ def test_kinds_are_written_and_read(tmp_path):
         ("mass", [0.5, 0.25, 0.25]),
     ):
         profile = Profile(np.array(values), measures="accuracy", kind=kind)
-        path = save_json(profile_as_dict(profile), tmp_path / f"{kind}.json")
+        path = save_json(ProfilePart.of(profile).model_dump(mode="json"), tmp_path / f"{kind}.json")
         read = load_profile(path)
         assert (read.kind, read.measures, read.mass.tolist()) == (kind, "accuracy", values)

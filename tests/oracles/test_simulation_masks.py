@@ -88,7 +88,7 @@ def test_what_no_triple_is_of_is_not_a_number():
     # steps from a key that is seen to one that is not decide nothing
     verdict = result.exhibits_recency()[1]
     assert verdict.query - verdict.key <= 2
-    assert "NaN" not in json.dumps(result.as_dict()["model"])
+    assert "NaN" not in json.dumps(result.model.as_dict())
 
 
 def test_the_full_mask_prefers_no_key():
@@ -119,4 +119,4 @@ def test_a_mask_is_kept_with_its_cell_and_the_causal_one_goes_without_saying(tmp
     assert store.find(RecencyCell(RecencyModel(5, depth=2)), at_least=1) is None
     found = store.find(RecencyCell(model), at_least=100).result
     assert found.tally.mean.tobytes() == result.tally.mean.tobytes()
-    assert found.as_dict()["model"]["mask"]["width"] == 3
+    assert found.model.as_dict()["mask"]["width"] == 3

@@ -1,14 +1,15 @@
 """The sink metric and its two nulls: exact values, plain counts, and a sink that is there by construction."""
 
-import json
 import math
 
 import numpy as np
 import pytest
 import torch
+from answers import as_json
 from ensembles import SMALL, Ensemble, copier, plain_forward, scrambled, shown, untrained
 
 from posbias.core.errors import InvalidValueError
+from posbias.reports.answers.experiments import Sinks
 from posbias.theory.encodings import DecayBias
 from posbias.theory.masks import Causal, Full, Prefix, SlidingWindow
 from posbias.training.network import Network, Rotary, Sinusoidal, initial_weights
@@ -131,7 +132,7 @@ def test_keys_that_no_later_query_sees_have_no_metric():
     metric = found.metric(start=5)
     assert np.isnan(metric[:, :3]).all()
     assert np.isfinite(metric[:, 3:]).all()
-    told = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    told = as_json(Sinks.told(found))
     assert told["later_queries"]["uniform"][0] is None
 
 

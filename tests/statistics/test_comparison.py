@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
+from answers import as_json, plain
 
 from posbias.comparison.scores import compare, compare_all
 from posbias.core.errors import InvalidValueError
 from posbias.core.seeds import stream
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile, harmonic, uniform
+from posbias.reports.answers.numbers import Comparison
 
 
 def measured(prompts: int, seed: int, noise: float = 1.0, tokens: int = 40) -> Profile:
@@ -26,7 +28,7 @@ def test_a_profile_agrees_perfectly_with_itself():
 
 def test_same_seed_same_numbers_other_seed_other_intervals():
     p, q = harmonic(40), measured(20, 2)
-    assert compare(p, q, seed=5).as_dict() == compare(p, q, seed=5).as_dict()
+    assert plain(compare(p, q, seed=5)) == plain(compare(p, q, seed=5))
     assert compare(p, q, seed=5).reliability != compare(p, q, seed=6).reliability
 
 
@@ -42,7 +44,7 @@ def test_baselines_stand_beside_and_uniform_has_no_rank():
     comparison = compare(harmonic(40), measured(10, 4))
     assert set(comparison.baselines) == {"uniform", "recency_only"}
     assert np.isnan(comparison.baselines["uniform"].spearman.value)
-    assert comparison.as_dict()["baselines"]["uniform"]["spearman"]["value"] is None
+    assert as_json(Comparison.of(comparison))["baselines"]["uniform"]["spearman"]["value"] is None
     assert comparison.agreements["p"] == comparison.baselines["recency_only"]
 
 

@@ -1,17 +1,45 @@
-"""The schemas of what commands print with --json."""
+"""Answers of commands: their schemas, and results as their answers say them."""
 
+import dataclasses
 import json
-from importlib.resources import files
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from jsonschema import Draft202012Validator
 
-SCHEMAS = json.loads((files("posbias.cli") / "schemas.json").read_text())
-NAMES = [entry["$ref"].rpartition("/")[2] for entry in SCHEMAS["oneOf"]]
+from posbias.core.answers import json_schema
+from posbias.core.store import dump_json
+from posbias.reports.answers import library_answers
+from posbias_papers.cli.answers import paper_answers
+
+KINDS = {one.schema_name: one for one in (*library_answers(), *paper_answers())}
+SCHEMAS = json_schema(KINDS.values())
 
 
 def faults(answer: dict[str, Any]) -> list[str]:
     """What of an answer is not as the schema that it names says; a line for each."""
-    name = answer["schema"].partition("/")[0]
+    name = KINDS[answer["schema"]].__name__
     validator = Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": SCHEMAS["$defs"]})
     return [f"{error.json_path}: {error.message[:200]}" for error in validator.iter_errors(answer)]
+
+
+def as_json(part: Any) -> dict[str, Any]:
+    """An answer, or part of one, as a program reads it."""
+    return json.loads(dump_json(part.model_dump(mode="json")))
+
+
+def plain(result: Any) -> Any:
+    """All fields of a result, for comparing two; null for NaN."""
+    match result:
+        case _ if dataclasses.is_dataclass(result):
+            return {one.name: plain(getattr(result, one.name)) for one in dataclasses.fields(result)}
+        case Mapping():
+            return {key: plain(held) for key, held in result.items()}
+        case list() | tuple():
+            return [plain(held) for held in result]
+        case np.ndarray():
+            return plain(result.tolist())
+        case float() if result != result:
+            return None
+    return result

@@ -3,6 +3,7 @@
 import numpy as np
 
 from posbias.core.store import save_json
+from posbias.reports.answers.retrievals import AnswerCurve as AnswerPart
 from posbias.retrieval import AnswerCurve
 
 
@@ -34,4 +35,7 @@ def kept(folder, *curves):
     }
     folder.mkdir(exist_ok=True)
     (folder / "answers.jsonl").write_text('{"id": "a", "answer": "b"}\n')
-    return save_json(answer | {"curves": [curve.as_dict() for curve in curves]}, folder / "retrieval.json")
+    return save_json(
+        answer | {"curves": [AnswerPart.of(curve).model_dump(mode="json") for curve in curves]},
+        folder / "retrieval.json",
+    )

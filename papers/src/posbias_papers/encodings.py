@@ -13,7 +13,7 @@ are kept in `cells` and found again.
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from posbias.profiles.claims import Claim, Judged, judged
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Evidence
 from posbias.profiles.profile import Profile
+from posbias.reports.answers.numbers import Comparison
 from posbias.reports.pages import Page, Table
 from posbias.reports.plots.style import INK, new_figure, save_figure
 from posbias_papers.herasimchyk2026.cells import Corpus, Effort, check, gather
@@ -221,10 +222,10 @@ def _data(one: Encoding) -> dict[str, Any]:
         "influence": {
             "mass": measured.mass,
             "se": measured.se,
-            "summary": measured.summary.as_dict(),
+            "summary": asdict(measured.summary),
         },
         "predictions": {letter: level.mass for letter, level in one.curves.levels.items()},
-        "agreement": one.curves.comparison.as_dict(),
+        "agreement": Comparison.of(one.curves.comparison).model_dump(mode="json"),
     }
 
 

@@ -121,10 +121,6 @@ class State:
             return "not made"
         return ", ".join(word for word in ("" if told else "not made", self.recorded, told) if word)
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {**vars(self), "claims": dict(self.claims)}
-
 
 def read_result(path: Path, name: str) -> dict[str, Any]:
     """The JSON of study `name`.

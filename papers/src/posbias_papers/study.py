@@ -237,22 +237,6 @@ class Study:
             yield replace(verdict, why=f"{verdict.why}; {reason}") if left_open else verdict
         yield from extended
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "study": self.key,
-            "title": self.title,
-            "question": self.question,
-            "needs": self.needs,
-            "expected": [vars(number) for number in self.expected],
-            "quick": vars(self.quick),
-            "full": vars(self.full),
-            "unit": self.unit,
-            "writes": list(self.writes),
-            "parts": [part.key for part in self.parts],
-            "command": self.command,
-        }
-
 
 def _extends(claim: Claim) -> bool:
     """Whether a claim is about the paper's models, so that others extend it."""

@@ -18,6 +18,7 @@ from posbias.core.files import need_writable
 from posbias.core.lazy import need
 
 if TYPE_CHECKING:
+    from posbias.reports.answers.retrievals import RetrieveAnswers
     from posbias.retrieval.answer_curve import AnswerCurve
     from posbias.retrieval.documents import DocumentSet
     from posbias.retrieval.job import RetrievalJob
@@ -50,14 +51,15 @@ def ask_black_box(model: str | None, options: Options) -> None:
         _compare_ways(place, name, jobs, sources, options)
         return
     answer, curves = _asked_in(place, name, asking.ways[0], jobs, sources, options)
-    lines = lambda: [*curve_lines(curves), "", f"answers: {answer['file']}"]  # noqa: E731
-    answer_with("retrieve-answers/1", answer, lines, options.json, place / RESULT)
+    lines = lambda: [*curve_lines(curves), "", f"answers: {answer.file}"]  # noqa: E731
+    answer_with(answer, lines, options.json, place / RESULT)
 
 
 def _asked_in(
     place: Path, name: str, way: Way, jobs: "list[RetrievalJob]", sources: "Sources", options: Options
-) -> "tuple[dict[str, Any], list[AnswerCurve]]":
+) -> "tuple[RetrieveAnswers, list[AnswerCurve]]":
     """Ask in one way and draw, into the folder `place`: the answer, and its curves."""
+    from posbias.reports.answers.retrievals import AnswerCurve, RetrieveAnswers
     from posbias.reports.plots import save_figure
     from posbias.reports.plots.answers import answers_figure
 
@@ -65,9 +67,13 @@ def _asked_in(
     generator, asked_of = _generator(name, way, options.asking)
     curves = _asked(generator, asked_of, jobs, sources, kept, options)
     figure = answers_figure(curves)
-    pictures = [str(save_figure(figure, place / one)) for one in PICTURES]
-    answer = {"file": str(kept or options.asking.answers), "pictures": pictures, "asked": asked_of}
-    return answer | {"curves": [curve.as_dict() for curve in curves]}, curves
+    answer = RetrieveAnswers.of(
+        file=kept or options.asking.answers,
+        pictures=[save_figure(figure, place / one) for one in PICTURES],
+        asked=asked_of,
+        curves=list(map(AnswerCurve.of, curves)),
+    )
+    return answer, curves
 
 
 def _compare_ways(
@@ -76,7 +82,7 @@ def _compare_ways(
     """Ask the same in each way, in a folder each, and tell what they change against the first."""
     from posbias.core import spec
     from posbias.core.store import save_json
-    from posbias.imports.asked import SCHEMA
+    from posbias.reports.answers.retrievals import CurveDifference, RetrieveWays, Way
     from posbias.retrieval.factor import curve_differences
 
     ways, asking = _named(options.asking.ways), options.asking
@@ -91,32 +97,28 @@ def _compare_ways(
         log.info("%s", way if system is None else f"{way}: {shortened(system)}")
         folder = place / f"{api}{'' if system is None else '-' + spec.fingerprint(system)[:8]}"
         answer, curves[way] = _asked_in(folder, name, (api, system), jobs, sources, options)
-        save_json({"schema": SCHEMA, **answer}, folder / RESULT)
-        told.append({"name": way, "folder": str(folder), **answer})
+        save_json(answer.as_json(), folder / RESULT)
+        told.append(Way.of(answer, name=way, folder=folder))
     by_size = [dict(zip(curves, column, strict=True)) for column in zip(*curves.values(), strict=True)]
     found = [curve_differences(each, together=len(by_size)) for each in by_size]
     lines = [line for each, ones in zip(by_size, found, strict=True) for line in ways_lines(each, ones)]
     messages = [f"{way}: {shortened(system)}" for way, (_, system) in ways.items() if system is not None]
     pictures = _draw_ways(place, by_size)
+    differences = [[CurveDifference.of(one, answer=one.sentences()) for one in ones] for ones in found]
     answer_with(
-        "retrieve-ways/1",
-        {
-            "pictures": pictures,
-            "ways": told,
-            "differences": [[one.as_dict() for one in ones] for ones in found],
-        },
+        RetrieveWays.of(pictures=pictures, ways=told, differences=differences),
         lambda: [*lines, *messages, f"answers: {place}"],
         options.json,
         place / RESULT,
     )
 
 
-def _draw_ways(place: Path, by_size: "list[dict[str, AnswerCurve]]") -> list[str]:
+def _draw_ways(place: Path, by_size: "list[dict[str, AnswerCurve]]") -> list[Path]:
     from posbias.reports.plots import save_figure
     from posbias.reports.plots.answers import ways_figure
 
     figure = ways_figure(by_size)
-    return [str(save_figure(figure, place / one)) for one in PICTURES]
+    return [save_figure(figure, place / one) for one in PICTURES]
 
 
 def _named(ways: list[Way]) -> dict[str, Way]:
@@ -206,6 +208,7 @@ def _write(
     documents: "tuple[DocumentSet, ...] | None",
     options: Options,
 ) -> None:
+    from posbias.reports.answers.retrievals import RetrievePrompts
     from posbias.retrieval.answer_files import write_requests
     from posbias.retrieval.asking import cost, requests, trials_of
 
@@ -215,12 +218,12 @@ def _write(
     ]
     write_requests(made, path)
     told = cost(made, {})
-    answer = {"file": str(path), "prompts": told.requests, "words": told.words_in}
+    answer = RetrievePrompts.of(file=path, prompts=told.requests, words=told.words_in)
     lines = [
         f"{told.requests:,} prompts with {told.words_in:,} words: {path}",
         "answer each line under its id",
     ]
-    answer_with("retrieve-prompts/1", answer, lambda: lines, options.json)
+    answer_with(answer, lambda: lines, options.json)
 
 
 def _source(options: Options) -> "Sources":

@@ -48,6 +48,8 @@ def compare(
     from posbias.comparison.scores import compare
     from posbias.imports import read_one
     from posbias.imports.columns import Choice
+    from posbias.reports.answers.measurements import Compare
+    from posbias.reports.answers.retrievals import CurveDifference
 
     shared.check_targets(None, plot, p, q)
     for given in (p, q):
@@ -57,7 +59,7 @@ def compare(
     comparison = compare(profile, reference, by_share=by_share, seed=seed)
     if plot is not None:
         _draw(comparison, p.name, plot)
-    answer = _answer(comparison, profile, reference)
+    answer = _scores(comparison, profile, reference)
     notes = _notes(comparison, [(p.name, profile), (q.name, reference)]) + _provenance(
         p.name, profile, q.name, reference
     )
@@ -65,13 +67,13 @@ def compare(
     if comparison.between is not None:
         dull = tuple(names["pq".index(one)] for one in comparison.between.dull)
         between = replace(comparison.between, way=names[0], against=names[1], dull=dull)
-        answer["between"] = between.as_dict()
+        answer["between"] = CurveDifference.of(between, answer=between.sentences())
         found = [*between.sentences(), *_by_place(names, profile, reference)]
     else:
         more, found = _differences(comparison, (profile, reference), names, p.name)
         answer |= more
         found += comparison_table(comparison, {"p": p.name})
-    answer_with("compare/1", answer, lambda: [*notes, *found], json)
+    answer_with(Compare.of(**answer), lambda: [*notes, *found], json)
 
 
 def _differences(
@@ -79,28 +81,31 @@ def _differences(
 ) -> tuple[dict[str, Any], list[str]]:
     """Where two profiles differ, and what attributions hold beyond position: for JSON, and in sentences."""
     from posbias.comparison.influence_differences import influence_differences
+    from posbias.reports.answers.measurements import InfluenceDifferences
 
     answer, sentences = {}, []
     differences = influence_differences(*profiles, shares=comparison.shares)
     if differences is not None:
-        answer["influence_differences"] = differences.as_dict()
+        answer["influence_differences"] = InfluenceDifferences.said(differences)
         sentences.append(differences.sentence(*names))
     sentences += [f"{name}: {words}" for words in comparison.sentences().values()]
     if (beyond := _beyond_position(comparison)) is not None:
-        answer["beyond_position"] = [one.as_dict() for one in beyond[0]]
+        answer["beyond_position"] = beyond[0]
         sentences.append(f"{name}: {beyond[1]}")
     return answer, sentences
 
 
-def _answer(comparison: "Comparison", profile: "Profile", reference: "Profile") -> dict[str, Any]:
+def _scores(comparison: "Comparison", profile: "Profile", reference: "Profile") -> dict[str, Any]:
     """What is answered of any two profiles."""
-    agreement = comparison.agreements["p"].as_dict()
-    answer = {name: score["value"] for name, score in agreement.items()}
-    answer["intervals"] = {name: score["interval"] for name, score in agreement.items()}
-    told = ("prompts", "baselines", "reliability", "leads", "shares", "same_prompts")
-    answer |= {key: value for key, value in comparison.as_dict().items() if key in told}
-    answer["left_out"] = [*profile.left_out, *reference.left_out]
-    return answer | read_as({"p": profile, "q": reference})
+    scores = vars(comparison.agreements["p"])
+    names = ("prompts", "baselines", "reliability", "leads", "shares", "same_prompts")
+    return {
+        **{name: score.value for name, score in scores.items()},
+        "intervals": {name: score.bounds for name, score in scores.items()},
+        **{name: getattr(comparison, name) for name in names},
+        "left_out": [*profile.left_out, *reference.left_out],
+        "read_as": read_as({"p": profile, "q": reference}),
+    }
 
 
 def _notes(comparison: "Comparison", profiles: "list[tuple[str, Profile]]") -> list[str]:

@@ -40,8 +40,10 @@ def critical_distances(
         figure = plots.new_figure()
         plots.draw_critical_distance(figure.subplots(), {curve.name: curve for curve in curves})
         plots.save_figure(figure, plot)
-    answer = {"tokens": tokens, "curves": [_as_dict(curve) for curve in curves]} | about
-    answer_with("predict-critical/1", answer, partial(_lines, curves), json, out)
+    from posbias.reports.answers.predictions import PredictCritical
+
+    answer = PredictCritical.of(tokens=tokens, curves=curves, **about)
+    answer_with(answer, partial(_lines, curves), json, out)
 
 
 def _curves(architecture: "Architecture", tokens: int, varied: Sequence[str]) -> "list[DistanceCurve]":
@@ -77,11 +79,6 @@ def _encoding_of(architecture: "Architecture") -> Any:
             "(--mixing attention_only)"
         )
     return architecture.layers[0].positional
-
-
-def _as_dict(curve: "DistanceCurve") -> dict[str, Any]:
-    numbers = ("depth", "predicted", "modal", "rollout", "drift")
-    return {"name": curve.name} | {name: getattr(curve, name).tolist() for name in numbers}
 
 
 def _lines(curves: "Sequence[DistanceCurve]") -> list[str]:

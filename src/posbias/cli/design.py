@@ -1,10 +1,10 @@
 """`posbias design`: architectures whose predicted influence meets a target, against cache and reach."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -16,6 +16,9 @@ from posbias.core.errors import InvalidValueError
 from posbias.core.events import Event, OnEvent
 from posbias.core.interruption import Pace
 from posbias.core.text_tables import plain, table
+
+if TYPE_CHECKING:
+    from posbias.reports.answers.predictions import Design
 
 ANSWER, SHOWN = "design.json", 20
 NEARER = "nearer than the baseline"
@@ -98,16 +101,17 @@ def design(architecture: str, *, options: Options = Options()) -> None:
         answer = _designed(job, folder, Path(architecture).stem, options.threads)
     if options.plot is not None:
         _draw(answer, options.plot)
-    answer_with("design/1", answer, lambda: _lines(answer, folder), options.json)
+    answer_with(answer, lambda: _lines(answer, folder), options.json)
 
 
 def _words(architecture: str, target: str) -> str:
     return f"{Path(architecture).stem}-{Path(target).stem if Path(target).exists() else target}"
 
 
-def _place(wanted: Path, fingerprint: str) -> tuple[Path, dict[str, Any] | None]:
+def _place(wanted: Path, fingerprint: str) -> "tuple[Path, Design | None]":
     """The folder of a job, and its answer if it has one: the one wanted, or the first beside it not of another."""
     from posbias.core.store.json_files import parse_json, undamaged
+    from posbias.reports.answers.predictions import Design
 
     for number in itertools.count(1):
         folder = wanted.with_name(f"{wanted.name}{f'-{number}' if number > 1 else ''}")
@@ -116,30 +120,31 @@ def _place(wanted: Path, fingerprint: str) -> tuple[Path, dict[str, Any] | None]
             return folder, None
         told = undamaged(parse_json(file), file)
         if told.get("fingerprint") == fingerprint:
-            return folder, {key: held for key, held in told.items() if key != "schema"}
+            return folder, Design.read(told)
     raise AssertionError
 
 
-def _designed(job: Any, folder: Path, name: str, threads: int | None) -> dict[str, Any]:
+def _designed(job: Any, folder: Path, name: str, threads: int | None) -> "Design":
     """Search, and write the designs, the answer last."""
     from dataclasses import replace
 
     from posbias.core.files import clear_leftovers, write_text
     from posbias.core.store import save_json
     from posbias.designs.files import toml_of
+    from posbias.reports.answers.predictions import Design
 
     clear_leftovers(folder)
     kept = folder / f".design-{job.of_costs}.partial.json"
     with _resumable(job) as on_event:
         found = job.run(threads, kept, on_event)
-    answer = found.as_dict()
-    for number, (one, told) in enumerate(zip(found.front, answer["front"], strict=True), 1):
-        told["file"] = f"design-{number:02}.toml"
+    files = [f"design-{number:02}.toml" for number in range(1, len(found.front) + 1)]
+    answer = Design.of(found, files=files)
+    for number, (one, file) in enumerate(zip(found.front, files, strict=True), 1):
         about = f"design {number} for {found.target.name}, {found.tokens:,} tokens: distance {one.distance!r}"
         named = replace(one.architecture, name=f"{name}-design-{number:02}")
-        remarks = (about, answer["assumptions"][0])
-        write_text(folder / told["file"], toml_of(named, remarks, tokens=found.tokens))
-    save_json({"schema": "design/1", **answer}, folder / ANSWER)
+        remarks = (about, answer.assumptions[0])
+        write_text(folder / file, toml_of(named, remarks, tokens=found.tokens))
+    save_json(answer.as_json(), folder / ANSWER)
     kept.unlink(missing_ok=True)
     return answer
 
@@ -163,44 +168,44 @@ def _resumable(job: Any) -> Iterator[OnEvent]:
             raise KeyboardInterrupt(pace.goes_on(kept, done, total - done)) from None
 
 
-def _draw(answer: Mapping[str, Any], path: Path) -> None:
+def _draw(answer: "Design", path: Path) -> None:
     from posbias.reports import plots
 
     figure = plots.new_figure(6.4, 3.2)
-    plots.draw_designs(figure.subplots(), answer["front"], answer["baseline"], answer["target"]["within"])
+    plots.draw_designs(figure.subplots(), answer.front, answer.baseline, answer.target.within)
     plots.save_figure(figure, path)
 
 
-def _lines(answer: Mapping[str, Any], folder: Path) -> list[str]:
+def _lines(answer: "Design", folder: Path) -> list[str]:
     """The verdict, the front as a table, what is theory."""
-    names = list(answer["varied"])
-    known = any(one["nearer"] for one in answer["front"])
-    rows = [_row("baseline", answer["baseline"], names, known)]
-    rows += [_row("1/(distance + 1)", answer["baselines"]["recency_only"], names, known)]
-    rows += [_row(one["file"], one, names, known) for one in answer["front"][:SHOWN]]
-    more = len(answer["front"]) - SHOWN
-    looked = f"{answer['looked_at']:,} of {answer['space']:,} architectures at {answer['tokens']:,} tokens"
-    if answer["impossible"]:
-        looked += f", {answer['impossible']:,} combinations impossible"
+    names = list(answer.varied)
+    known = any(one.nearer for one in answer.front)
+    rows = [_row("baseline", answer.baseline, names, known)]
+    rows += [_row("1/(distance + 1)", answer.baselines.recency_only, names, known)]
+    rows += [_row(one.file, one, names, known) for one in answer.front[:SHOWN]]
+    more = len(answer.front) - SHOWN
+    looked = f"{answer.looked_at:,} of {answer.space:,} architectures at {answer.tokens:,} tokens"
+    if answer.impossible:
+        looked += f", {answer.impossible:,} combinations impossible"
     return [
-        answer["said"],
+        answer.said,
         "",
         *table(["", "distance", "keys in cache", "reach", "meets", *[NEARER] * known, *names], rows),
         *([f"… and {more} more in {ANSWER}"] if more > 0 else []),
         "",
-        f"target: {answer['target']['name']}, within {answer['target']['within']:g}; {looked}",
-        *answer["assumptions"],
+        f"target: {answer.target.name}, within {answer.target.within:g}; {looked}",
+        *answer.assumptions,
         f"designs: {folder}",
     ]
 
 
-def _row(name: str, one: Mapping[str, Any], names: list[str], known: bool) -> list[str]:
-    nearer, values = one.get("nearer", {}), one.get("values", {})
+def _row(name: str, one: Any, names: list[str], known: bool) -> list[str]:
+    nearer, values = getattr(one, "nearer", {}), getattr(one, "values", {})
     cells = [
-        f"{one['distance']:.4f}",
-        f"{one['cache']:,}" if "cache" in one else "",
-        f"{one['reach']:,}",
-        "yes" if one["meets"] else "no",
+        f"{one.distance:.4f}",
+        f"{one.cache:,}" if hasattr(one, "cache") else "",
+        f"{one.reach:,}",
+        "yes" if one.meets else "no",
         *[f"{sum(nearer.values())} of {len(nearer)} λ" if values and nearer else ""] * known,
     ]
     return [name, *cells, *(plain(values[key]) if key in values else "" for key in names)]

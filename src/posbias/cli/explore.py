@@ -51,6 +51,7 @@ def explore(given: str | None = None, *, options: Options = Options()) -> None:
         beneath the prediction.
     """
     from posbias.core.files import write_text
+    from posbias.reports.answers.predictions import Explore
     from posbias.reports.explore.page import page
 
     if options.out.suffix not in (".html", ".htm"):
@@ -69,14 +70,14 @@ def explore(given: str | None = None, *, options: Options = Options()) -> None:
         import webbrowser
 
         opened = webbrowser.open(written.absolute().as_uri())
-    answer = {"page": str(written), "opened": opened, "begins_from": given}
+    answer = Explore.of(page=written, opened=opened, begins_from=given)
     line = f"page: {written}" + (
         "" if opened or options.no_open else " (no browser was found; open it in one)"
     )
     size = written.stat().st_size
     if size > SMALL:
         line += f"; {size / 1000:,.0f} kB, since each of its heads has a table of its own"
-    answer_with("explore/1", answer, lambda: [line], options.json)
+    answer_with(answer, lambda: [line], options.json)
 
 
 def _begin(given: str | None) -> tuple[Any, int | None, dict[str, Any] | None]:

@@ -99,12 +99,14 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
     An interrupted measurement goes on from its finished prompts when the same command is given again. Started by
     `torchrun --nproc-per-node N -m posbias measure …`, N processes share the prompts.
     """
+    from posbias.reports.answers.measurements import Measure, MeasureCost
+
     if options.out is not None and options.out.suffix != ".nc":
         raise InvalidValueError(f"out: {shortened(str(options.out))} given, a name ending in .nc needed")
     job = options.job
     if options.dry_run:
         cost = _cost(model, options.loading, job, options.target)
-        answer_with("measure-cost/1", cost.as_dict(), cost.lines, options.json)
+        answer_with(MeasureCost.of(cost), cost.lines, options.json)
         return
     place = options.out or results_of(model, options.prompting, job)
     finished = measured(model, place, options, job, options.target)
@@ -115,21 +117,21 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
     from posbias.profiles.influence import measured_influence
 
     profile = measured_influence(measurement)
-    answer = {
-        "file": str(written),
-        "model": measurement.attrs["model"],
-        "tokens": options.tokens,
-        "prompts": measurement.sizes["prompt"],
-        "influence": profile.mass,
-        "summary": profile.summary.as_dict(),
-        "doubts": profile.doubts,
-        "mixing": measured_mixing(measurement),
-        "sink_share": float(measurement["sink_share"].mean()),
-        "selfcheck": json.loads(measurement.attrs["selfcheck"]),
-        "skipped": json.loads(measurement.attrs["skipped"]),
-        "bos": measurement.attrs.get("bos"),
-    }
-    bos = f"prompts begin with {answer['bos']}" if answer["bos"] else "prompts begin without a BOS token"
+    answer = Measure.of(
+        file=written,
+        model=measurement.attrs["model"],
+        tokens=options.tokens,
+        prompts=measurement.sizes["prompt"],
+        influence=profile.mass,
+        summary=profile.summary,
+        doubts=profile.doubts,
+        mixing=measured_mixing(measurement),
+        sink_share=measurement["sink_share"].mean().item(),
+        selfcheck=json.loads(measurement.attrs["selfcheck"]),
+        skipped=json.loads(measurement.attrs["skipped"]),
+        bos=measurement.attrs.get("bos"),
+    )
+    bos = f"prompts begin with {answer.bos}" if answer.bos else "prompts begin without a BOS token"
     bos += ", as the tokenizer writes them" if options.prompting.bos is None else ""
     both_ways = ["an encoder: influence on the output at the last position, which sees all"]
     lines = [
@@ -138,7 +140,7 @@ def measure(model: shared.Model = shared.DEFAULT_MODEL, *, options: Options = Op
         bos,
         f"measurement: {written}",
     ]
-    answer_with("measure/1", answer, lambda: lines, options.json)
+    answer_with(answer, lambda: lines, options.json)
 
 
 def results_of(model: str, prompting: shared.Prompting, job: Job) -> Path:

@@ -1,7 +1,6 @@
 """`posbias models`: which models can be named, and what is known of their families."""
 
 import logging
-from pathlib import Path
 from typing import Any
 
 from cyclopts import App
@@ -30,26 +29,18 @@ def available(*, fetch: str | None = None, rerun: shared.Rerun = False, json: sh
     fetch
         Download and convert this model now.
     """
-    import dataclasses
-
     from posbias import measurement as measuring
+    from posbias.reports.answers.measurements import Models, ModelsFetch
 
     if rerun and fetch is None:
         raise InvalidValueError("rerun: given alone, --fetch MODEL needed with it")
     if fetch is not None:
         folder = measuring.fetch(fetch, again=rerun)
-        answer_with(
-            "models-fetch/1", {"model": fetch, "folder": str(folder)}, lambda: [f"{fetch}: {folder}"], json
-        )
+        answer_with(ModelsFetch.of(model=fetch, folder=folder), lambda: [f"{fetch}: {folder}"], json)
         return
-    records = [dataclasses.asdict(record) for record in measuring.available_models()]
-    rows = [[r["name"], r["state"], r["licence"], r["description"]] for r in records]
-    answer_with(
-        "models/1",
-        {"models": [{k: str(v) if isinstance(v, Path) else v for k, v in r.items()} for r in records]},
-        lambda: table(["model", "on disk", "licence", "what"], rows),
-        json,
-    )
+    records = measuring.available_models()
+    rows = [[one.name, one.state, one.licence, one.description] for one in records]
+    answer_with(Models.of(models=records), lambda: table(["model", "on disk", "licence", "what"], rows), json)
 
 
 @models.command
@@ -63,6 +54,7 @@ def families(*, check: shared.Flag = False, json: shared.Json = False) -> None:
     """
     from posbias.core import plugins
     from posbias.measurement.models.families import FAMILIES
+    from posbias.reports.answers.measurements import ModelsFamilies
 
     rows = [family.as_dict() for family in FAMILIES.values()]
     if check:
@@ -75,9 +67,9 @@ def families(*, check: shared.Flag = False, json: shared.Json = False) -> None:
             row["checked"] = all(found["passed"] for found in row["checks"])
     # families of other packages have to pass the check each time, whatever their rows say
     brought = {name: package for name, package in plugins.names().items() if name not in FAMILIES}
-    answer = {"families": rows} | ({"brought": brought} if brought else {})
+    answer = ModelsFamilies.of(families=rows, brought=brought)
     told = [f"{name}: brought by {package}" for name, package in sorted(brought.items())]
-    answer_with("models-families/1", answer, lambda: _family_table(rows, check) + told, json)
+    answer_with(answer, lambda: _family_table(rows, check) + told, json)
     failed = [row["model_type"] for row in rows if not row["checked"]]
     if failed:
         raise ModelError(

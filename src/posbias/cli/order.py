@@ -50,6 +50,7 @@ def order(
     from posbias.ordering import order as ordered
     from posbias.ordering.hits import read_hits
     from posbias.ordering.known import profile_of
+    from posbias.reports.answers.predictions import Order
 
     shared.check_targets(out, None, hits)
     given = read_hits(hits, scores)
@@ -65,8 +66,14 @@ def order(
     )
     if out is not None:
         write_text(out, given.text(found.recommended))
-    answer = found.as_dict() | {"lengths_in": given.unit, "scores": given.note} | read_as({"profile": worth})
+    answer = Order.of(
+        found,
+        instead=found.instead and found.instead[0],
+        lengths_in=given.unit,
+        scores=given.note,
+        read_as=read_as({"profile": worth}),
+    )
     lengths = {"characters": "characters of the texts, no tokens given", None: "not given, taken to be equal"}
     notes = [] if given.unit == "tokens" else [f"lengths: {lengths[given.unit]}"]
     notes += [given.note] if given.note else []
-    answer_with("order/1", answer, lambda: [*str(found).split("\n"), *notes], json)
+    answer_with(answer, lambda: [*str(found).split("\n"), *notes], json)

@@ -14,6 +14,7 @@ from posbias.core.logs import one_line
 from posbias.core.text_tables import fitted
 
 if TYPE_CHECKING:
+    from posbias.core.answers import Answer
     from posbias.profiles.profile import Profile
 
 log = logging.getLogger(__name__)
@@ -22,21 +23,15 @@ _BARS: ContextVar[bool] = ContextVar("bars", default=True)
 
 
 def answer_with(
-    schema: str,
-    data: Mapping[str, Any],
-    lines: Callable[[], list[str]],
-    json: bool,
-    out: Path | None = None,
+    answer: "Answer", lines: Callable[[], list[str]], json: bool, out: Path | None = None
 ) -> None:
-    """Print `data` as JSON, or without `json` the lines, wrapped on a terminal; write it to `out` too.
+    """Print an answer as JSON, or without `json` the lines, wrapped on a terminal; write it to `out` too.
 
     Raises `OutputFileError`.
-
-    The JSON begins with `schema`, the answer's name and version in schemas.json.
     """
     from posbias.core.store import dump_json, save_json
 
-    data = {"schema": schema, **data}
+    data = answer.as_json() if json or out is not None else {}
     if out is not None:
         save_json(data, out)
     sys.stdout.write(
@@ -45,10 +40,9 @@ def answer_with(
     sys.stdout.flush()
 
 
-def read_as(profiles: "Mapping[str, Profile]") -> dict[str, dict[str, str]]:
-    """The key `read_as` of an answer: what files made elsewhere were taken for, by argument; nothing without."""
-    told = {name: str(one.attrs["read_as"]) for name, one in profiles.items() if "read_as" in one.attrs}
-    return {"read_as": told} if told else {}
+def read_as(profiles: "Mapping[str, Profile]") -> dict[str, str]:
+    """The key `read_as` of an answer: what files made elsewhere were taken for, by argument."""
+    return {name: str(one.attrs["read_as"]) for name, one in profiles.items() if "read_as" in one.attrs}
 
 
 def _plain(text: str) -> str:

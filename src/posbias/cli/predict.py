@@ -131,12 +131,9 @@ class _Case:
         assumptions = one.assumptions if any_length else one.assumptions_at(self.tokens)
         return {"architecture": encode(one), "assumptions": list(assumptions) if assumes else []}
 
-    def answer(self, profile: Any) -> dict[str, Any]:
-        """The prediction, ready for JSON."""
-        from posbias.profiles.files import profile_as_dict
-
-        how = {name: profile.attrs[name] for name in ("exact", "method")}
-        return profile_as_dict(profile) | self.about(assumes="calibration" not in profile.attrs) | how
+    def answer(self, kind: Any, profile: Any, **more: Any) -> Any:
+        """The prediction as an answer of this kind."""
+        return kind.of(profile, **self.about(assumes="calibration" not in profile.attrs), **more)
 
     def profile(self, options: Options, measurement: Any = None) -> Any:
         """Predicted, with a bar for long work, or continued from a measurement."""
@@ -170,9 +167,11 @@ def _one(case: _Case, options: Options, measurement: Any) -> None:
         figure = plots.new_figure()
         plots.draw_profile(figure.subplots(), profile)
         plots.save_figure(figure, options.plot)
-    answer = case.answer(profile)
-    _tell(answer)
-    answer_with("predict/1", answer, lambda: describe(profile), options.json, options.out)
+    from posbias.reports.answers.predictions import Predict
+
+    answer = case.answer(Predict, profile)
+    _tell([("", answer)])
+    answer_with(answer, lambda: describe(profile), options.json, options.out)
 
 
 def _several(cases: Sequence[_Case], options: Options, measurement: Any) -> None:
@@ -191,18 +190,21 @@ def _several(cases: Sequence[_Case], options: Options, measurement: Any) -> None
             curves[f"{name} ({len(curves) + 1})" if name in curves else name] = profile
         plots.draw_profiles(figure.subplots(), curves)
         plots.save_figure(figure, options.plot)
-    answers = [{"name": case.name, **case.answer(profile)} for case, profile in found]
-    _tell(*answers)
-    answer, lines = {"predictions": answers, "orders": orders(named)}, partial(describe_several, named)
-    answer_with("predict-several/1", answer, lines, options.json, options.out)
+    from posbias.reports.answers.predictions import NamedPrediction, PredictSeveral
+
+    answers = [case.answer(NamedPrediction, profile, name=case.name) for case, profile in found]
+    _tell([(one.name, one) for one in answers])
+    answer = PredictSeveral.of(predictions=answers, orders=orders(named))
+    lines = partial(describe_several, named)
+    answer_with(answer, lines, options.json, options.out)
 
 
-def _tell(*answers: dict[str, Any]) -> None:
+def _tell(answers: list[tuple[str, Any]]) -> None:
     """Let the log hear what predictions assume, each assumption of an architecture once."""
     lines = [
-        f"assumed{' of ' + one['name'] if 'name' in one else ''}: {assumption}"
-        for one in answers
-        for assumption in one["assumptions"]
+        f"assumed{f' of {name}' if name else ''}: {assumption}"
+        for name, one in answers
+        for assumption in one.assumptions
     ]
     for line in dict.fromkeys(lines):
         log.warning("%s", line)  # with -q too: without it an answer says more than is known
@@ -247,7 +249,7 @@ def _critical(cases: Sequence[_Case], options: Options) -> None:
 
 def _varied(case: _Case, options: Options) -> None:
     """Answer with a profile for every value of a quantity, or after every layer."""
-    from posbias.profiles.files import profile_as_dict
+    from posbias.reports.answers.predictions import PredictVaried, Profile
     from posbias.theory import variation
     from posbias.theory.rollout.dispatch import trajectory
 
@@ -264,18 +266,20 @@ def _varied(case: _Case, options: Options) -> None:
         from posbias.reports import plots
 
         plots.save_figure(plots.variation_figure(quantity, profiles), options.plot)
-    answer = {
-        "varied": quantity,
-        "values": [value for value, _ in profiles],
-        "profiles": [profile_as_dict(profile) for _, profile in profiles],
-    } | case.about(any_length=quantity == "tokens")
-    _tell(answer)
+    answer = PredictVaried.of(
+        varied=quantity,
+        values=[value for value, _ in profiles],
+        profiles=[Profile.of(profile) for _, profile in profiles],
+        **case.about(any_length=quantity == "tokens"),
+    )
+    _tell([("", answer)])
     lines = partial(describe_variation, quantity, profiles)
-    answer_with("predict-varied/1", answer, lines, options.json, options.out)
+    answer_with(answer, lines, options.json, options.out)
 
 
 def _map(case: _Case, options: Options) -> None:
     """Answer with the shares of both ends over two quantities."""
+    from posbias.reports.answers.predictions import PredictMap
     from posbias.theory import variation
 
     axes = [variation.values_of(spelling) for spelling in options.vary]
@@ -285,12 +289,13 @@ def _map(case: _Case, options: Options) -> None:
         from posbias.reports import plots
 
         plots.save_figure(plots.map_figure(axes, profiles), options.plot)
-    answer = {
-        "varied": [name for name, _ in axes],
-        "values": [values for _, values in axes],
-        "summaries": [[profile.summary.as_dict() for profile in row] for row in profiles],
-        "left_out": [[list(profile.left_out) for profile in row] for row in profiles],
-    } | case.about(any_length="tokens" in {name for name, _ in axes})
-    _tell(answer)
+    answer = PredictMap.of(
+        varied=[name for name, _ in axes],
+        values=[values for _, values in axes],
+        summaries=[[profile.summary for profile in row] for row in profiles],
+        left_out=[[profile.left_out for profile in row] for row in profiles],
+        **case.about(any_length="tokens" in {name for name, _ in axes}),
+    )
+    _tell([("", answer)])
     lines = partial(describe_map, axes, profiles)
-    answer_with("predict-map/1", answer, lines, options.json, options.out)
+    answer_with(answer, lines, options.json, options.out)

@@ -8,6 +8,7 @@ from posbias.core.text_tables import table
 def presets(*, json: shared.Json = False) -> None:
     """List the architectures that `posbias predict` knows by name."""
     from posbias.core.spec import encode
+    from posbias.reports.answers.predictions import Preset, Presets
     from posbias.theory.presets import PRESETS
 
     rows, records = [], []
@@ -17,10 +18,6 @@ def presets(*, json: shared.Json = False) -> None:
         at = "–" if mixing is None else f"at {mixing.tokens:,} tokens"
         about = [name, f"{known.depth}", f"{known.heads}", f"{known.context:,}", window, at, known.exact]
         rows.append(about)
-        records.append(
-            {"name": name, "depth": known.depth, "heads": known.heads, "context": known.context}
-            | {"window": known.window, "exact": known.exact, "assumed": list(known.assumed)}
-            | {"mixing": None if mixing is None else encode(mixing)}
-        )
+        records.append(Preset.of(known, name=name, mixing=None if mixing is None else encode(mixing)))
     head = ["preset", "layers", "heads", "context", "window", "λ known", "what its configuration determines"]
-    answer_with("presets/1", {"presets": records}, lambda: table(head, rows), json)
+    answer_with(Presets.of(presets=records), lambda: table(head, rows), json)

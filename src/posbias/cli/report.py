@@ -62,6 +62,7 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
     """
     from posbias.profiles.measurements import RETRIEVAL
     from posbias.reports import require, write_report
+    from posbias.reports.answers.measurements import Report
 
     # it is said before the model is measured
     require("jinja2", "matplotlib")
@@ -88,11 +89,11 @@ def report(source: str = shared.DEFAULT_MODEL, *, options: Options = Options()) 
     links = {} if turned is None else {turned.name: TURNED}
     page = write_report(measurement, folder, seed=options.seed, links=links)
     labels = {key: profile.attrs["predictor"] for key, profile in page.predictions.items()}
-    answer = {"page": str(page.page), "measurement": str(written), "answer": page.answer}
-    answer |= {"verdicts": page.verdicts, "explore": None if turned is None else str(turned)}
+    about = {name: getattr(page, name) for name in ("page", "answer", "verdicts")}
+    answer = Report.of(page.comparison, measurement=written, explore=turned, **about)
     told = [*page.answer, "", *page.verdicts, ""]
     lines = [*told, *comparison_table(page.comparison, labels), "", f"report: {page.page}"]
-    answer_with("report/1", answer | page.comparison.as_dict(), lambda: lines, options.json)
+    answer_with(answer, lambda: lines, options.json)
 
 
 def _is_made_elsewhere(path: Path) -> bool:
@@ -111,6 +112,7 @@ def _report_profile(path: Path, options: Options) -> None:
     """The page of results made elsewhere (of each context length, one) or of a retrieval or prediction of ours."""
     from posbias.imports import read_curves
     from posbias.imports.columns import Choice
+    from posbias.reports.answers.measurements import ProfilePage, ReportProfile
     from posbias.reports.made_elsewhere import write_profile_report
 
     shared.refuse_beside_file(options, ("out", "json", "tokens", "columns"), "file of results")
@@ -121,13 +123,11 @@ def _report_profile(path: Path, options: Options) -> None:
         folder = place if len(curves) == 1 else place / f"{length:.0f}-{unit}"
         title = path.name if len(curves) == 1 else f"{path.name}, {length:,.0f} {unit}"
         made = write_profile_report(profile, folder, title=title)
-        answers.append(
-            {"page": str(made.page), "answer": made.answer} | {"read_as": {"source": made.read_as}}
-        )
-        answers[-1]["claims"] = [one.as_dict() for one in made.claims]
+        claims = [one.as_dict() for one in made.claims]
+        answers.append(ProfilePage.of(made, claims=claims, read_as={"source": made.read_as}))
         lines += [*([""] if lines else []), made.read_as, "", *made.answer, "", f"report: {made.page}"]
-    more = {"lengths": answers} if len(answers) > 1 else {}
-    answer_with("report-profile/1", answers[0] | more, lambda: lines, options.json)
+    answer = ReportProfile.of(answers[0], lengths=answers if len(answers) > 1 else [])
+    answer_with(answer, lambda: lines, options.json)
 
 
 def _measurement(source: str, options: Options) -> "tuple[xr.Dataset, Path, Path] | None":

@@ -105,14 +105,15 @@ def retrieve(model: str | None = None, *, options: Options = Options()) -> None:
         need("torch", "xarray", work="asking a model", extra="measure")
     need("matplotlib", work="the curve", extra="report")
     from posbias.profiles.measurements import load_measurement
+    from posbias.reports.answers.retrievals import Retrieve
     from posbias.retrieval.statistics import retrieval_curve
 
     beside = None if options.measurement is None else load_measurement(options.measurement)
     retrieval, file, folder = (_finished if finished else _asked)(model, options, beside)
     curve = retrieval_curve(retrieval, options.equivalence)
     pictures = _draw(curve, folder, beside)
-    answer = {"file": str(file), "pictures": [str(picture) for picture in pictures], **curve.as_dict()}
-    answer_with("retrieve/1", answer, lambda: [*_lines(curve), "", f"retrieval: {file}"], options.json)
+    answer = Retrieve.of(curve, file=file, pictures=pictures)
+    answer_with(answer, lambda: [*_lines(curve), "", f"retrieval: {file}"], options.json)
 
 
 def _finished(source: str, options: Options, beside: "xr.Dataset | None") -> "tuple[xr.Dataset, Path, Path]":

@@ -144,6 +144,7 @@ def train(
 def _train(spec: Path | None, experiment: Experiment, options: Options) -> None:
     engine = shared.cluster(options.ray, options.threads)
     experiments, swept = _experiments(spec, experiment.given)
+    from posbias.reports.answers.experiments import Cell, Train, TrainSweep
     from posbias.training import run_cells
     from posbias.training.shorthand import words_of
 
@@ -168,10 +169,10 @@ def _train(spec: Path | None, experiment: Experiment, options: Options) -> None:
     if options.no_tests:
         tell_untested(folder, experiments, options.json)
     elif swept:
-        answer = {"cells": [cell.as_dict() for cell in cells]}
-        answer_with("train-sweep/1", answer, lambda: sweep_lines(cells), options.json)
+        answer = TrainSweep.of(cells=list(map(Cell.of, cells)))
+        answer_with(answer, lambda: sweep_lines(cells), options.json)
     else:
-        answer_with("train/1", cells[0].as_dict(), lambda: cell_lines(cells[0]), options.json)
+        answer_with(Train.of(cells[0]), lambda: cell_lines(cells[0]), options.json)
 
 
 def _check(spec: Path | None, experiment: Experiment, options: Options) -> None:

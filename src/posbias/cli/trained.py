@@ -1,5 +1,6 @@
 """What commands say of trained cells: one, many, and those that are not tested yet."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,21 +15,23 @@ if TYPE_CHECKING:
 
 def tell_untested(folder: Path, experiments: "Sequence[Experiment]", json: bool) -> None:
     """Answer with what of some experiments is trained and not tested."""
+    from posbias.reports.answers.experiments import TrainUntested
     from posbias.training.jobs import untested
 
     paths = [path for path in (untested(folder, one) for one in experiments) if path.exists()]
     tested = len(experiments) - len(paths)
-    answer = {"folder": str(folder), "untested": [str(path) for path in paths], "tested": tested}
+    answer = TrainUntested.of(folder=folder, untested=paths, tested=tested)
     lines = [
         f"{len(paths)} cells trained, {tested} tested already; without --no-tests the same command tests them"
     ]
     lines += [f"weights: {path}" for path in paths]
-    answer_with("train-untested/1", answer, lambda: lines, json)
+    answer_with(answer, lambda: lines, json)
 
 
 def cell_lines(cell: "Cell") -> list[str]:
     """One cell: its gaps beside what kernels and theory predict, how well it does, and what that means."""
     from posbias.training import agreement
+    from posbias.training.averages import estimate_members
 
     evaluation, agreed = cell.evaluation, agreement(cell.rollout, cell.evaluation)
     own, theory = agreed["residual" if "residual" in agreed else "attention"], agreed["theory"]
@@ -43,14 +46,13 @@ def cell_lines(cell: "Cell") -> list[str]:
         for pair, gap in evaluation.gaps.items()
     ]
     head = ["gap", "all sequences", "informative", "own kernels say", "theory says"]
-    places = [
-        f"{value:.2f}" for value in evaluation.as_dict()["accuracy_by_position"]["value"] if value is not None
-    ]
+    places = [estimate_members(column).value for column in evaluation.accuracy_by_position.T]
+    shown = " ".join(f"{value:.2f}" for value in places if math.isfinite(value))
     return [
         *table(head, rows),
         "",
         f"in-context accuracy {evaluation.in_context_accuracy.over_members}, "
-        f"loss {evaluation.loss.over_members}; by position of the answer {' '.join(places)}",
+        f"loss {evaluation.loss.over_members}; by position of the answer {shown}",
         words(cell),
         *(f"theory: {assumption}" for assumption in cell.rollout.assumptions),
         *_stopped(cell),

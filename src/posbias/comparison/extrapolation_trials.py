@@ -3,7 +3,7 @@
 import functools
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
@@ -81,10 +81,6 @@ class Calibration:
         )
         ending = wrong if expected not in (None, trial.verdict) else ""
         return [said, f"{lengths}: {fared}, even spread – / {trial.even:.3f}{ending}"]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return asdict(self)
 
 
 def nearest_trial(model: str, measured: int, tokens: int) -> Trial | None:

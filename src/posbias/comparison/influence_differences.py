@@ -12,7 +12,6 @@ of an answer hold together in 95 % (Bonferroni), so that one of three does not l
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -44,11 +43,6 @@ class PartDifference:
         """Whether the interval leaves out 0."""
         return self.difference.sign != 0
 
-    def as_dict(self) -> dict[str, Any]:
-        """Everything, ready for JSON."""
-        about = self.difference.value_and_interval() | {"se": self.difference.se}
-        return {"part": self.part, "p": self.p, "q": self.q, "difference": about, "told": self.told}
-
 
 @dataclass(frozen=True)
 class InfluenceDifferences:
@@ -72,16 +66,6 @@ class InfluenceDifferences:
         if rest := [one for one in self.parts if not one.told]:
             said.append(f"inconclusive {', '.join(map(_told, rest))}")
         return f"influence of {p} less that of {q}, on {of}: {'; '.join(said)}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything, ready for JSON."""
-        return {
-            "paired": self.paired,
-            "prompts": list(self.prompts),
-            "parts": [one.as_dict() for one in self.parts],
-            "verdict": "they differ" if self.differ else "inconclusive",
-            "answer": self.sentence(),
-        }
 
 
 def influence_differences(

@@ -10,7 +10,6 @@ after the prior, any profile of mass, predicted or measured, is what content add
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -70,10 +69,6 @@ class Residual:
 
     position: int
     ratio: Estimate
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return {"position": self.position, "ratio": self.ratio.value, "interval": list(self.ratio.interval)}
 
 
 def residuals(normalised: Profile) -> tuple[Residual, ...]:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -68,17 +67,6 @@ class Difference:
     def prompts_to_tell(self) -> dict[str, int | None]:
         """`Estimate.draws_to_tell` of each difference; None where it is decided or its error is not known."""
         return {name: getattr(self.scores, name).draws_to_tell() for name in SCORES}
-
-    def as_dict(self) -> dict[str, Any]:
-        """The names and the four differences, ready for JSON."""
-        about = {"prompts_to_tell": self.prompts_to_tell}
-        return {
-            "more": self.more,
-            "less": self.less,
-            **self.scores.as_dict(),
-            **about,
-            "verdicts": self.sides,
-        }
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ Its variance is the sum of two: the estimate's own (a jackknife over groups of p
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -68,10 +67,6 @@ class Reliability:
     second_measurement: Agreement
     noiseless: Agreement
     noiseless_half: Agreement
-
-    def as_dict(self) -> dict[str, Any]:
-        """Agreements by name, ready for JSON."""
-        return {name: getattr(self, name).as_dict() for name in self.__dataclass_fields__}
 
 
 def reliability(measured: Profile, seed: int = 0) -> Reliability | None:

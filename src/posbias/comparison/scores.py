@@ -50,14 +50,6 @@ class HeldOut:
     baselines: dict[str, Agreement]
     differences: tuple[Difference, ...]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Everything by name, ready for JSON."""
-        return {
-            "agreements": {name: one.as_dict() for name, one in self.agreements.items()},
-            "baselines": {name: one.as_dict() for name, one in self.baselines.items()},
-            "differences": [one.as_dict() for one in self.differences],
-        }
-
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
@@ -88,26 +80,6 @@ class Comparison:
     def prompts(self) -> int | None:
         """How many prompts the intervals are over; None where the reference has none."""
         return None if self.reference.samples is None else len(self.reference.samples)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything by name, ready for JSON."""
-        return (
-            {
-                "prompts": self.prompts,
-                "agreements": {name: one.as_dict() for name, one in self.agreements.items()},
-                "baselines": {name: one.as_dict() for name, one in self.baselines.items()},
-                "reliability": None if self.reliability is None else self.reliability.as_dict(),
-                "differences": [one.as_dict() for one in self.differences],
-                "leads": [one.as_dict() for one in self.leads],
-                "held_out": None if self.held_out is None else self.held_out.as_dict(),
-            }
-            | ({} if self.shares is None else {"shares": self.shares})
-            | self._between()
-        )
-
-    def _between(self) -> dict[str, Any]:
-        found = {"between": self.between, "same_prompts": self.same_prompts}
-        return {name: one.as_dict() for name, one in found.items() if one is not None}
 
     def sentences(self) -> dict[str, str]:
         """For each profile whether it is better than an even spread and than 1/(distance + 1), and by which score.

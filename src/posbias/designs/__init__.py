@@ -29,7 +29,6 @@ from posbias.designs.evolution import Costs, pareto, search
 from posbias.designs.kept import KeptCosts
 from posbias.designs.space import Point, Space, cached_keys
 from posbias.designs.targets import CurveTarget, Target, target_of
-from posbias.profiles.profile import harmonic
 from posbias.theory.architecture import LAMBDA, Architecture
 from posbias.theory.prediction import said_under, under_each
 from posbias.theory.rollout.dispatch import cores, influence
@@ -62,17 +61,6 @@ class Candidate:
     reach: int
     left_out: tuple[str, ...] = ()
     under: Mapping[str, float] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, Any]:
-        """All but the architecture, ready for JSON."""
-        return {
-            "values": dict(self.values),
-            "distance": self.distance,
-            "cache": self.cache,
-            "reach": self.reach,
-            "left_out": list(self.left_out),
-            "under": dict(self.under),
-        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,40 +162,11 @@ class Designs:
         return " and ".join(said)
 
     @property
-    def _of_target(self) -> list[str]:
-        """What is to be said of the target's curve."""
+    def assumptions(self) -> list[str]:
+        """What the designs rest on."""
         caveat = self.target.caveat if isinstance(self.target, CurveTarget) else ""
-        return [f"target: {caveat}"] if caveat else []
-
-    def _as_dict(self, candidate: Candidate) -> dict[str, Any]:
-        return candidate.as_dict() | {"meets": self.meets(candidate), "nearer": self.nearer(candidate)}
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything, ready for JSON."""
-        recency = harmonic(self.tokens)
-        return {
-            "verdict": self.verdict,
-            "said": self.said,
-            "target": self.target.specification,
-            "tokens": self.tokens,
-            "varied": {name: [*self.space.varied[name]] for name in self.space.names},
-            "space": self.space.size,
-            "looked_at": self.looked_at,
-            "impossible": self.impossible,
-            "exhaustive": self.exhaustive,
-            "seed": self.seed,
-            "fingerprint": self.fingerprint,
-            "baseline": self._as_dict(self.baseline),
-            "baselines": {
-                "recency_only": {
-                    "distance": self.target.distance(recency),
-                    "reach": recency.summary.effective_range,
-                    "meets": self.target.distance(recency) <= self.target.within,
-                }
-            },
-            "front": [self._as_dict(one) for one in self.front],
-            "assumptions": [THEORY, *self._of_target, *self.space.base.assumptions_at(self.tokens)],
-        }
+        of_target = [f"target: {caveat}"] if caveat else []
+        return [THEORY, *of_target, *self.space.base.assumptions_at(self.tokens)]
 
     def __str__(self) -> str:
         lines = [

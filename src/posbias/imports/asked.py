@@ -22,7 +22,7 @@ FILES = ("retrieval.nc", "retrieval.json")
 """What `posbias retrieve --out` keeps in a folder: of a model that it opened, and of one that it asked."""
 FORMAT = "retrieval by answers"
 CURVE = {"model", "job", "rule", "words", "able", "found"}
-"""Keys of `AnswerCurve.as_dict`, for who writes that to a file."""
+"""Keys of the answer on a curve, for who writes that to a file."""
 KEPT = "posbias_kind"
 """A key of the first line of a file of answers."""
 

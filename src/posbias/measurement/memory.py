@@ -74,10 +74,6 @@ class Cost:
         lines = [_told("", here), f"time: {minutes}"]
         return [_told(f" on {self.device}", there), *lines] if there else lines
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the same for machines."""
-        return {"bytes": self.bytes, "seconds": self.seconds, "parts": dict(self.parts)}
-
 
 def estimate_cost(loaded: "LoadedModel", request: Request) -> Cost:
     """Return what measuring `request` on a loaded model will take; runs the model on one short prompt.

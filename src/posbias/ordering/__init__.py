@@ -11,7 +11,6 @@ tokens a document would take there (`posbias.ordering.slots`); the best order is
 (`posbias.ordering.search`), and its gain is read off other prompts of the profile than those that chose it.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -144,23 +143,6 @@ class Ordering:
             return gain.n
         return gain.draws_to_tell()
 
-    def as_dict(self) -> dict[str, Any]:
-        """Everything by name, ready for JSON."""
-        return {
-            "permutation": list(self.permutation),
-            "recommended": list(self.recommended),
-            "instead": self.instead and self.instead[0],
-            "verdict": self.verdict,
-            "worth": self.worth,
-            "unit": self.unit,
-            "basis": self.basis,
-            "gains": {name: _plain(one) for name, one in self.gains.items()},
-            "loss_at_most": self.loss,
-            "prompts_to_tell": self.prompts_to_tell,
-            "extrapolated": list(self.extrapolated),
-            "warnings": list(self.warnings),
-        }
-
     def __str__(self) -> str:
         name = f", {self.instead[0]}" if self.instead else ""
         said = {
@@ -186,11 +168,6 @@ def _words(gain: Estimate) -> str:
     digits = len(error.partition(".")[2]) if "e" not in error else 6
     low, high = gain.interval
     return f"{number} (95 % interval {low:.{digits}f} to {high:.{digits}f})"
-
-
-def _plain(one: Estimate) -> dict[str, Any]:
-    known = [None if math.isnan(number) else number for number in (one.value, one.se)]
-    return {"value": known[0], "se": known[1], "interval": list(one.interval) if one.known else None}
 
 
 def order(

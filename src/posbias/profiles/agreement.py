@@ -8,7 +8,6 @@ either.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -67,10 +66,6 @@ class Agreement:
             ends = (max(bound, low), min(most, high)) if one.known else None
             scores.append(replace(one, se=one.se if one.known else math.nan, ends=ends))
         return cls(*scores)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The four scores by name, ready for JSON."""
-        return {name: getattr(self, name).value_and_interval() for name in SCORES}
 
 
 def scores(

@@ -5,7 +5,7 @@ Every Monte Carlo or sampled figure is an `Estimate`; it prints as many digits a
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -161,17 +161,6 @@ class Estimate:
         if self.method != "bootstrap":
             return k * self.se
         return max(0.0 if math.isnan(self.se) else k * self.se, k**2 / (self.freedom + k**2))
-
-    def as_dict(self, least: float = -math.inf, most: float = math.inf) -> dict[str, Any]:
-        """Ready for JSON, the interval within what the number can be; a share by Wilson has no `se`."""
-        low, high = self.interval
-        about = {} if self.method == "wilson" else {"se": self.se}
-        return {"value": self.value, **about, "interval": [max(least, low), min(most, high)], "n": self.n}
-
-    def value_and_interval(self) -> dict[str, Any]:
-        """Value and interval, ready for JSON: null where there is none."""
-        value = None if math.isnan(self.value) else self.value
-        return {"value": value, "interval": None if self.bounds is None else list(self.bounds)}
 
     def tells(self, bound: float = 0.0) -> bool:
         """Whether the 95 % interval is known and leaves out `bound`."""

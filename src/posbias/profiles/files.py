@@ -18,21 +18,6 @@ from posbias.profiles.measurements import load_measurement
 from posbias.profiles.profile import Profile
 
 
-def profile_as_dict(profile: Profile) -> dict[str, Any]:
-    """A profile with its statistics, ready for JSON and readable by `load_profile`."""
-    about: dict[str, Any] = {
-        "tokens": profile.tokens,
-        "query": profile.query,
-        "measures": profile.measures,
-        "profile": profile.mass.tolist(),
-    }
-    if profile.kind != "mass":
-        return about | {"kind": profile.kind}
-    shape = {"summary": profile.summary.as_dict(), "lost": profile.missing_mass}
-    more = {name: profile.attrs[name].as_dict() for name in ("band", "calibration") if name in profile.attrs}
-    return about | shape | {"left_out": list(profile.left_out), "profile_is": profile.remainder} | more
-
-
 def load_profile(path: str | os.PathLike[str]) -> Profile:
     """Read a profile: the JSON of a prediction, a plain JSON list of weights, or a measurement's `.nc`.
 

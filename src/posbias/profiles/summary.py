@@ -5,8 +5,8 @@ favoured (`Summary.verdict`); what prompts tell of it is of `posbias.profiles.te
 """
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -88,10 +88,6 @@ class Summary:
     def reaches_all(self) -> bool:
         """Whether it takes all positions to hold 90 % of the mass, so that `effective_range` tells nothing."""
         return self.effective_range >= self.tokens
-
-    def as_dict(self) -> dict[str, Any]:
-        """The statistics by name, ready for JSON."""
-        return asdict(self) | {"ratio": list(self.ratio)}
 
 
 def summarise(

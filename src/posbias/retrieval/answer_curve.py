@@ -256,38 +256,6 @@ class AnswerCurve:
             f"{about(self.trials_for(self.until or 0))} would reach it, were the spread as seen"
         ]
 
-    def as_dict(self) -> dict[str, Any]:
-        """Everything as plain dictionaries and lists, ready for JSON."""
-        places = [
-            {"position": k, "depth": float(self.depth[k]), "accuracy": number.as_dict()}
-            | ({"all_found": self.all_found[k].as_dict()} if self.several else {})
-            for k, number in enumerate(self.accuracy)
-        ]
-        return {
-            "model": self.model,
-            "job": dict(self.job),
-            "rule": self.rule,
-            "prompts": self.prompts,
-            "words": self.words,
-            "chance": self.chance,
-            "able": self.able,
-            "found": self.found.astype(int).tolist(),
-            "verdict": self.verdict,
-            "ends": self.ends,
-            "equivalence": self.equivalence,
-            "detectable": statistics.detectable_of(self.gaps),
-            "cut_off": list(self.cut_off),
-            "doubts": self.doubts,
-            "until": self.until,
-            "reached": self.reached,
-            "positions": places,
-            "controls": {name: one.as_dict() for name, one in self.controls.items()},
-            "differences": {name: one.as_dict() for name, one in (self.gaps | self.effects).items()},
-            "half_width": self.half_width,
-            "trials_for": {f"{width:g}": self.trials_for(width) for width in statistics.WIDTHS},
-            "answer": self.sentences(),
-        }
-
 
 def profile_of_trials(found: Float[np.ndarray, "prompt position"], about: Mapping[str, Any]) -> Profile:
     """Trials as a profile of rates with its standard error; `about` has model, job, rule, able, words and depth.

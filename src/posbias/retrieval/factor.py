@@ -97,20 +97,6 @@ class CurveDifference:
             )
         return said
 
-    def as_dict(self) -> dict[str, Any]:
-        """Everything as plain dictionaries and lists, ready for JSON."""
-        return {
-            "way": self.way,
-            "against": self.against,
-            "paired": self.paired,
-            "trials": list(self.trials),
-            "differences": {name: one.as_dict() for name, one in self.numbers.items()},
-            "verdict": self.verdict,
-            "equivalence": self.equivalence,
-            "at_chance": list(self.dull),
-            "answer": self.sentences(),
-        }
-
 
 def curve_differences(curves: Mapping[str, AnswerCurve], *, together: int = 1) -> list[CurveDifference]:
     """What each way to ask changes against the first; `curves` by the name of the way.

@@ -10,7 +10,7 @@ mean of all inner places. `decide` gives the verdict of every curve, whoever was
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -163,39 +163,6 @@ class RetrievalCurve:
             return "at chance: the curve shows where it copies from, not what it can find"
         would = _would(self._chance_needs, "its shares")
         return f"inconclusive: {self.prompts} prompts do not distinguish it from chance{would}: {MAY_COPY}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything as plain dictionaries and lists, ready for JSON."""
-        places = [
-            {"position": k, "depth": float(self.depth[k]), "token": float(self.token[k])}
-            | {name: entries[k].as_dict() for name, entries in self.curves.items()}
-            for k in range(len(self.depth))
-        ]
-        return {
-            "model": self.model,
-            "job": self.job,
-            "prompts": self.prompts,
-            "candidates": self.candidates,
-            "chance": self.chance,
-            "tokens": self.tokens,
-            "able": self.able,
-            "verdict": self.verdict,
-            "ends": self.ends,
-            "equivalence": self.equivalence,
-            "detectable": detectable_of(self.gaps["margin"]),
-            "doubts": self.doubts,
-            "overall": {
-                "choice": self.overall["choice"].as_dict(0.0, 1.0),
-                "lift": self.overall["lift"].as_dict(),
-            },
-            "positions": places,
-            "differences": {
-                quantity: {name: gap.as_dict() for name, gap in gaps.items()}
-                for quantity, gaps in self.gaps.items()
-            },
-            "prompts_to_tell": self.prompts_to_tell,
-            "answer": self.sentences(),
-        }
 
 
 ENDS = "first - last"
@@ -353,11 +320,19 @@ def retrieval_curve(retrieval: "xr.Dataset", equivalence: float | None = None) -
         curves=curves,
         gaps=gaps,
         overall={
-            "choice": Estimate.alike(choice.value, choice.n or 1) if choice.se == 0 else choice,
+            "choice": _share(choice),
             "lift": Estimate.of_mean(held["lift"].mean(axis=1)),
         },
         equivalence=equivalence,
     )
+
+
+def _share(choice: Estimate) -> Estimate:
+    """A mean share, its interval within 0 to 1; where all trials are alike, as their number has it."""
+    if choice.se == 0:
+        return Estimate.alike(choice.value, choice.n or 1)
+    low, high = choice.interval
+    return replace(choice, ends=(max(0.0, low), min(1.0, high)))
 
 
 def _difference(within: Float[np.ndarray, "prompt"]) -> Estimate:
@@ -377,4 +352,4 @@ def _would(prompts: int | None, what: str) -> str:
 
 
 def _percent(interval: tuple[float, float]) -> str:
-    return f"{max(0.0, interval[0]):.0%} to {min(1.0, interval[1]):.0%}"
+    return f"{interval[0]:.0%} to {interval[1]:.0%}"

@@ -10,7 +10,7 @@ thousand times at d = 1024. `plain` numbers are without it, as in the paper.
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -37,10 +37,6 @@ class Averages:
 
     value: Array
     se: Array
-
-    def as_dict(self, place: int) -> dict[str, Any]:
-        """Layer number `place` as plain lists."""
-        return {"value": self.value[place].tolist(), "se": self.se[place].tolist()}
 
 
 @dataclass(frozen=True)
@@ -172,33 +168,6 @@ class RecencyResult:
             least = Estimate(float(value[worst]), float(se[worst]), self.samples)
             answers.append(Recency(verdict, least, int(row[worst]), int(column[worst])))
         return tuple(answers)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything as plain dictionaries and lists, for JSON."""
-        probabilities = zip(self.recency_probability, self.plain_recency_probability, strict=True)
-        return {
-            "model": self.model.as_dict(),
-            "samples": self.samples,
-            "seed": self.seed,
-            "engine": self.engine,
-            "recency_probability": [
-                {"layer": layer + 1, "value": p.value, "se": p.se, "plain": {"value": q.value, "se": q.se}}
-                for layer, (p, q) in enumerate(probabilities)
-            ],
-            "adjacency_probability": [
-                {"layer": layer + 1, "value": p.value, "se": p.se}
-                for layer, p in enumerate(self.adjacency_probability)
-            ],
-            "definition_1": [
-                {"layer": layer + 1, "verdict": r.verdict, "query": r.query, "key": r.key}
-                | {"least_step": {"value": r.least.value, "se": r.least.se}}
-                for layer, r in enumerate(self.exhibits_recency())
-            ],
-            **{
-                name: [{"layer": layer + 1} | averages.as_dict(layer) for layer in range(self.model.depth)]
-                for name, averages in ((name, getattr(self, name)) for name in BY_LAYER)
-            },
-        }
 
     # --- moments: pairs of means and standard errors ---------------------------------------------------
 

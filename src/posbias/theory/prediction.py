@@ -51,11 +51,6 @@ class Band:
         (most, _), *_ = Counter(self.verdicts.values()).most_common()
         return most, {name: one == most for name, one in self.verdicts.items()}
 
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        edges = {"low": self.low.tolist(), "high": self.high.tolist()}
-        return edges | {"models": list(self.models), "checks": list(self.checks), "verdicts": self.verdicts}
-
 
 def predict(
     architecture: Architecture,

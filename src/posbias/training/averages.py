@@ -6,9 +6,7 @@ A member whose training was stopped has no number: NaN, left out of the estimate
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -52,11 +50,6 @@ class Averages:
         values, errors = (np.where(members, held, np.nan) for held in (self.values, self.errors))
         return Averages(values, errors, self.counts)
 
-    def as_dict(self) -> dict[str, Any]:
-        """`value`, `se` (over members), `se_sequences` and the `members`' own; ready for JSON."""
-        errors = {"se_sequences": plain(self.over_sequences.se), "members": plain(self.values)}
-        return plain(self.over_members) | errors
-
 
 def average(
     samples: Float[np.ndarray, "member sequence"], keep: Bool[np.ndarray, "member sequence"]
@@ -86,28 +79,3 @@ def sign(estimate: Estimate) -> int:
     """−1 or 1 where a number is told from zero at 95 % (Student's t), else 0."""
     low, high = estimate.interval
     return int(low > ZERO) - int(high < -ZERO)
-
-
-def estimates_dict(values: Float[np.ndarray, "member place"]) -> dict[str, Any]:
-    """`value` and `se` over members at every place, and the `members`; ready for JSON."""
-    places = [plain(estimate_members(column)) for column in values.T]
-    return {name: [place[name] for place in places] for name in ("value", "se")} | {"members": plain(values)}
-
-
-def plain(value: Any) -> Any:
-    """Numbers, arrays and records of them as JSON has them: floats in lists, null for NaN."""
-    match value:
-        case Mapping():
-            return {str(key): plain(held) for key, held in value.items()}
-        case list() | tuple():
-            return [plain(held) for held in value]
-        case Estimate():
-            return {"value": plain(value.value), "se": plain(value.se)}
-        case _ if hasattr(value, "as_dict"):
-            return value.as_dict()
-        case str() | int():
-            return value
-    array = np.asarray(value, dtype=np.float64)
-    values = array.astype(object)
-    values[~np.isfinite(array)] = None
-    return values.tolist()

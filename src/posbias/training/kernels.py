@@ -34,7 +34,7 @@ from posbias.theory.architecture import Architecture
 from posbias.theory.mixing import PerLayer
 from posbias.theory.rollout import influence
 from posbias.theory.rollout.kernel import push
-from posbias.training.averages import ZERO, Averages, estimate_members, plain, sign
+from posbias.training.averages import ZERO, Averages, estimate_members, sign
 from posbias.training.loop import Trained
 from posbias.training.probes import Evaluation
 from posbias.training.trials import attention_blocks, running, wiring
@@ -94,10 +94,6 @@ class Rollout:
         total = np.where(a + b == 0, 1.0, a + b)
         return (a - b) / total
 
-    def as_dict(self) -> dict[str, Any]:
-        """Mixing and profiles as lists, NaN as null."""
-        return plain({name: held for name, held in vars(self).items() if name != "attention"})
-
     def _named(self, name: str) -> Float[np.ndarray, "member position"]:
         return self.profiles[one_of("name", name, self.profiles)]
 
@@ -129,10 +125,6 @@ class Agreement:
         """Whether the order of the gaps is the predicted one, as far as it is told."""
         orders = self.orders.values()
         return "fails" if "fails" in orders else "holds" if "holds" in orders else "undecided"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return plain(vars(self) | {"label": self.label, "order": self.order})
 
 
 def trained_rollout(trained: Trained, sequences: int = 1000, seed: int = 0) -> Rollout:

@@ -13,7 +13,6 @@ NaN, and its curves are from there on.
 """
 
 import hashlib
-import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -32,9 +31,8 @@ from posbias.core.events import Event, OnEvent
 from posbias.core.files import write_text
 from posbias.core.interruption import Deferred
 from posbias.core.spec import fingerprint
-from posbias.core.store import Checkpoint
+from posbias.core.store import Checkpoint, dump_json
 from posbias.core.threads import torch_threads
-from posbias.training.averages import plain
 from posbias.training.ensemble import Ensemble
 from posbias.training.precision import multiplying
 from posbias.training.specification import Experiment, compatible
@@ -159,8 +157,8 @@ def _write_curves(path: Path, curves: Mapping[str, np.ndarray]) -> None:
     """Write the curves so far: a line for each evaluation, a number for each member."""
     lines = []
     for step, iteration in enumerate(curves["iteration"].tolist()):
-        point = {name: plain(curve[..., step]) for name, curve in curves.items()}
-        lines.append(json.dumps(point | {"iteration": iteration}) + "\n")
+        point = {name: curve[..., step] for name, curve in curves.items()}
+        lines.append(dump_json(point | {"iteration": iteration}) + "\n")
     write_text(path, "".join(lines))
 
 

@@ -12,7 +12,6 @@ the others, and on all sequences a gap is expected to stay within ± `largest_ga
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from torch.nn import functional
 from posbias.core.arguments import shortened
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.estimate import Estimate
-from posbias.training.averages import Averages, average, estimates_dict, plain
+from posbias.training.averages import Averages, average
 from posbias.training.loop import Trained
 from posbias.training.task import PAIRS, RetrievalTask
 from posbias.training.trials import answers, blocks, running
@@ -51,11 +50,6 @@ class Gap:
         """The gap on informative sequences, with its error over members."""
         return self.over_informative.over_members
 
-    def as_dict(self) -> dict[str, Any]:
-        """The gap on all sequences as `Averages.as_dict` has it, under `informative` the one on those."""
-        informative = self.over_informative.as_dict() | {"share": plain(self.share.mean())}
-        return self.over_all.as_dict() | {"informative": informative, "items": [self.first, self.second]}
-
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
@@ -77,14 +71,6 @@ class Evaluation:
     accuracy_alone: Float[np.ndarray, "member item"]
     largest_gap: float
     stopped: Mapping[int, int]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON, the gaps first."""
-        by_item = {
-            name: estimates_dict(getattr(self, name)) for name in ("accuracy_by_position", "accuracy_alone")
-        }
-        rest = {name: held for name, held in vars(self).items() if name not in by_item}
-        return {"gaps": plain(self.gaps)} | by_item | plain(rest)
 
 
 def evaluate(trained: Trained, sequences: int = 2000, seed: int = 0) -> Evaluation:

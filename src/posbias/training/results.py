@@ -15,11 +15,11 @@ import numpy as np
 from jaxtyping import Float
 
 from posbias.core.errors import DamagedError, InvalidValueError
-from posbias.core.spec import encode, fingerprint
+from posbias.core.spec import encode
 from posbias.core.store import Header, NetCDFCodec, SafetensorsCodec, Store, Tensors, versions_here
 from posbias.core.store.tensor_files import digest_of_arrays
 from posbias.training.arrays import as_dataset, evaluation_of, rollout_of, sinks_of, tensors_of, trained_of
-from posbias.training.kernels import Rollout, agreement, trained_rollout
+from posbias.training.kernels import Rollout, trained_rollout
 from posbias.training.loop import Trained
 from posbias.training.probes import Evaluation, evaluate
 from posbias.training.shorthand import words_of
@@ -51,21 +51,6 @@ class Cell:
     def attention(self) -> Float[np.ndarray, "member layer query key"]:
         """Attention averaged over sequences that favour no position; NaN for stopped members."""
         return self.rollout.attention
-
-    def as_dict(self) -> dict[str, Any]:
-        """What the evaluation says, then sinks, experiment, file and cost; ready for JSON."""
-        about = {
-            "sinks": self.sinks.as_dict(),
-            "rollout": self.rollout.as_dict(),
-            "agreement": {
-                name: one.as_dict() for name, one in agreement(self.rollout, self.evaluation).items()
-            },
-            "experiment": encode(self.experiment),
-            "fingerprint": fingerprint(self.experiment),
-            "cost": dict(self.trained.cost),
-            "file": None if self.path is None else str(self.path),
-        }
-        return self.evaluation.as_dict() | about
 
 
 def measure_cell(trained: Trained, sequences: int = 2000) -> Cell:

@@ -22,7 +22,7 @@ from posbias.core.arguments import shortened, whole
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.sinks import THRESHOLD
-from posbias.training.averages import estimate_members, estimates_dict, plain
+from posbias.training.averages import estimate_members
 from posbias.training.loop import Trained
 from posbias.training.network import initial_weights
 from posbias.training.trials import attention_blocks, running
@@ -93,27 +93,6 @@ class Sinks:
         untrained = own - self.metric_untrained(threshold, layer, start)[:, key]
         uniform = own - self.metric_uniform(threshold, start)[key]
         return {"untrained": estimate_members(untrained), "uniform": estimate_members(uniform)}
-
-    def as_dict(self, threshold: float = THRESHOLD) -> dict[str, Any]:
-        """The metric at one threshold with its nulls, over all queries and the later ones, and per layer."""
-
-        def told(layer: int | None, start: int) -> dict[str, Any]:
-            return {
-                "trained": estimates_dict(self.metric(threshold, layer, start)),
-                "untrained": estimates_dict(self.metric_untrained(threshold, layer, start)),
-                "uniform": plain(self.metric_uniform(threshold, start)),
-            }
-
-        later = self.starts[-1]
-        return {
-            "threshold": threshold,
-            "sequences": self.sequences,
-            **told(None, 0),
-            "later_queries": {"from": later, **told(None, later)},
-            "layers": [told(layer, 0) for layer in range(self.trained.shape[1])],
-            "curve": {"thresholds": list(self.thresholds)}
-            | {name: plain(values) for name, values in self.curve().items()},
-        }
 
     def _check_key(self, key: int) -> None:
         if not 0 <= key < len(self.allowed):

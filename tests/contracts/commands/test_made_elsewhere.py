@@ -15,6 +15,7 @@ from project import ROOT
 import posbias
 from posbias.cli import main
 from posbias.core.errors import InputFileError
+from posbias.reports.answers.retrievals import AnswerCurve
 from posbias.reports.plots import new_figure
 from posbias.reports.plots.influence import draw_band
 from posbias.retrieval import ask, retrieval_job
@@ -148,7 +149,7 @@ def test_rates_of_other_names_say_why_they_are_compared_by_rank(capsys, here):
 def test_a_curve_of_a_function_is_written_and_used(capsys, here):
     """As a dictionary in JSON; the answers that it kept are no results, and say what makes some of them."""
     curve = ask(lambda prompt: prompt, retrieval_job("keys", pairs=5, prompts=6), answers="answers.jsonl")
-    (here / "curve.json").write_text(json.dumps(curve.as_dict()))
+    (here / "curve.json").write_text(AnswerCurve.of(curve).model_dump_json())
     profile = posbias.read("curve.json")
     assert profile.mass.tolist() == curve.profile().mass.tolist()
     assert profile.attrs["job"] == curve.profile().attrs["job"]
@@ -224,10 +225,10 @@ def test_attributions_beside_a_prediction_are_divided_by_it(capsys, here):
     main(["predict", "tiny-alibi", "--tokens", "12", "--out", "p.json"])
     capsys.readouterr()
     answer = told(capsys, "compare", HERE / "inseq_saliency.json", "p.json")
-    assert "beyond_position" in answer
+    assert answer["beyond_position"] is not None
     main(["compare", str(HERE / "inseq_saliency.json"), "p.json"])
     assert "beside what position predicts" in capsys.readouterr().out
-    assert "beyond_position" not in told(capsys, "compare", "p.json", "p.json")
+    assert told(capsys, "compare", "p.json", "p.json")["beyond_position"] is None
 
 
 @pytest.mark.parametrize("words", [("compare", "FILE", "FILE"), ("report", "FILE")])

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from answers import faults
+from answers import as_json, faults
 from kept_answers import copies, kept
 
 import posbias
@@ -13,6 +13,7 @@ from posbias.core.errors import DamagedError, InputFileError
 from posbias.core.store import save_json
 from posbias.ordering import order
 from posbias.ordering.hits import read_hits
+from posbias.reports.answers.predictions import Gain
 
 CURVE = [8, 4, 3, 4, 9]
 
@@ -99,10 +100,8 @@ def test_what_was_kept_of_a_model_that_was_asked_orders_with_its_trials(here, ca
     assert by_folder["verdict"] == "reorder"
     assert by_folder["basis"] == "accuracy by place of asked, 300 prompts"
     assert by_folder["read_as"] == {"profile": profile.attrs["read_as"]}
-    assert (
-        by_folder["gains"]
-        == order(5, [1, 1, 8, 1, 1], [26.0] * 5, profile=curve.profile()).as_dict()["gains"]
-    )
+    found = order(5, [1, 1, 8, 1, 1], [26.0] * 5, profile=curve.profile())
+    assert by_folder["gains"] == {name: as_json(Gain.of(one)) for name, one in found.gains.items()}
     # words are some 1.3 tokens each
     longer = told(capsys, hits(here, [row | {"tokens": 60} for row in rows]), "--profile", "R")
     assert longer["extrapolated"] == ["measured at 130 tokens, these are 300"]

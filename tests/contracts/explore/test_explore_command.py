@@ -15,6 +15,7 @@ from posbias.imports import read
 from posbias.measurement import measure
 from posbias.profiles.influence import measured_influence
 from posbias.profiles.measurements import load_measurement, save_measurement
+from posbias.reports.answers.retrievals import AnswerCurve
 from posbias.reports.explore.curves import curves
 from posbias.reports.explore.menu import menu
 from posbias.retrieval import ask, retrieval_job
@@ -45,7 +46,7 @@ def test_a_retrieval_is_drawn_as_shares_and_a_folder_of_nothing_is_refused(tmp_p
         ("R", lambda prompt: re.findall(r'"([\w ]+)"', prompt)[-2]),
         ("none", lambda _: "no"),
     ):
-        curve = ask(answers, job, asked_of={"model": "asked"}).as_dict()
+        curve = AnswerCurve.of(ask(answers, job, asked_of={"model": "asked"})).model_dump(mode="json")
         save_json({"schema": "retrieve-answers/1", "curves": [curve]}, tmp_path / name / "retrieval.json")
     accuracy = read(tmp_path / "R").mass
     shares = json.dumps((accuracy / accuracy.sum()).tolist(), separators=(",", ":"))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from answers import plain
 from hypothesis import given
 from hypothesis import strategies as st
 from logged import logged
@@ -222,7 +223,7 @@ def test_finished_cells_are_taken_and_the_others_trained(tmp_path):
         both = run_cells([other, TINY, other], tmp_path, sequences=50, workers=1, on_event=on_event)
     assert heard[-1] == (30, 30)
     assert [cell.experiment for cell in both] == [other, TINY, other]
-    assert both[1].evaluation.as_dict() == first[0].evaluation.as_dict()
+    assert plain(both[1].evaluation) == plain(first[0].evaluation)
     assert all(path.read_bytes() == content for path, content in before.items())
     assert len(list(tmp_path.iterdir())) == 4
     assert not said
@@ -234,7 +235,7 @@ def test_again_writes_beside_and_finds_the_same(tmp_path):
     assert one.path is not None
     assert two.path == one.path.with_name(f"{one.path.stem}-2.nc")
     assert one.path.exists()
-    assert two.evaluation.as_dict() == one.evaluation.as_dict()
+    assert plain(two.evaluation) == plain(one.evaluation)
     (kept,) = run_cells([TINY], tmp_path, sequences=50, workers=1)
     assert kept.path == two.path
 
@@ -262,8 +263,8 @@ def test_cells_side_by_side_are_the_cells_one_by_one(tmp_path):
     apart = run_cells(experiments, tmp_path / "apart", sequences=50, workers=1)
     beside = run_cells(experiments, tmp_path / "beside", sequences=50, workers=2, on_event=on_event)
     for one, two in zip(apart, beside, strict=True):
-        assert one.evaluation.as_dict() == two.evaluation.as_dict()
-        assert one.sinks.as_dict() == two.sinks.as_dict()
+        assert plain(one.evaluation) == plain(two.evaluation)
+        assert plain(one.sinks) == plain(two.sinks)
     assert heard[-1] == (120, 120)
     assert not list((tmp_path / "beside").glob(".*"))
 
@@ -324,7 +325,7 @@ def test_an_interruption_keeps_what_is_done_and_the_same_call_goes_on(tmp_path, 
     assert "resuming after" in said[0]
     assert heard[0][0] > 0.3 * heard[-1][1]
     for one, two in zip(whole, resumed, strict=True):
-        assert one.evaluation.as_dict() == two.evaluation.as_dict()
+        assert plain(one.evaluation) == plain(two.evaluation)
         for name, weights in one.trained.weights.items():
             assert (weights == two.trained.weights[name]).all()
     assert not list((tmp_path / "cut").glob(".*"))
@@ -342,7 +343,7 @@ def test_what_was_trained_and_not_tested_is_not_trained_again(tmp_path, monkeypa
             run_cells([TINY], tmp_path / "cut", sequences=50, workers=1)
     monkeypatch.setattr(jobs, "train", interrupted)
     (resumed,) = run_cells([TINY], tmp_path / "cut", sequences=50, workers=1)
-    assert resumed.evaluation.as_dict() == whole.evaluation.as_dict()
+    assert plain(resumed.evaluation) == plain(whole.evaluation)
     assert sorted(path.suffix for path in (tmp_path / "cut").iterdir()) == [".nc", ".safetensors"]
 
 
@@ -359,7 +360,7 @@ def test_training_and_testing_apart_give_the_same_cells(tmp_path):
     assert run_cells(experiments, folder, tests=False, workers=1, on_event=refuse) == []
     tested = run_cells(experiments, folder, sequences=50, workers=1)
     for one, two in zip(whole, tested, strict=True):
-        assert one.evaluation.as_dict() == two.evaluation.as_dict()
+        assert plain(one.evaluation) == plain(two.evaluation)
         for name, weights in one.trained.weights.items():
             assert (weights == two.trained.weights[name]).all()
     assert not list(folder.glob(".*"))
@@ -447,7 +448,7 @@ def test_a_worker_that_is_killed_is_replaced_and_its_cell_finished(tmp_path):
         cut = run_cells([long], tmp_path / "cut", sequences=50, engine=Processes(1), on_event=kill)
     assert any("its worker ended" in line and "tried again (1 of 1)" in line for line in said)
     for one, two in zip(whole, cut, strict=True):
-        assert one.evaluation.as_dict() == two.evaluation.as_dict()
+        assert plain(one.evaluation) == plain(two.evaluation)
     assert children() <= before
     assert heard[-1][0] == heard[-1][1]
 
@@ -467,7 +468,7 @@ def test_cells_from_another_machine_are_the_cells_trained_here(tmp_path):
     here = run_cells(experiments, tmp_path / "here", sequences=50, engine=InProcess())
     afar = run_cells(experiments, tmp_path / "afar", sequences=50, engine=Afar())
     for one, two in zip(here, afar, strict=True):
-        assert one.evaluation.as_dict() == two.evaluation.as_dict()
+        assert plain(one.evaluation) == plain(two.evaluation)
         assert one.path is not None
         assert two.path == tmp_path / "afar" / one.path.name
     names = {path.name for path in (tmp_path / "here").iterdir()}

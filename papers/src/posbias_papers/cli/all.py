@@ -67,8 +67,10 @@ def all_(*, options: Options = Options()) -> None:
     # the statements were tried on at least as many instances
     judged = collect(options.out)
     page = _page(options.out, judged, options.configs) if options.report else None
-    answer = vars(ran) | {"costs": str(ran.costs), "counts": count(judged), "page": page and str(page)}
-    answer_with("paper-all/1", answer, lambda: _lines(ran, judged, page), options.json)
+    from posbias_papers.cli.answers import PaperAll
+
+    answer = PaperAll.of(ran, counts=count(judged), page=page)
+    answer_with(answer, lambda: _lines(ran, judged, page), options.json)
     refuse_failures(ran)
 
 

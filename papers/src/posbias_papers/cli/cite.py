@@ -14,8 +14,9 @@ def cite(*names: str, json: shared.Json = False) -> None:
         A preset such as bloom-176b, a paper, a paper's study such as wu2025/fig2, or a key of the bibliography.
     """
     from posbias_papers.citations import as_dict, bibliography, cite_all
+    from posbias_papers.cli.answers import Cite
 
     if not names:
         raise InvalidValueError("names: expected a preset, a paper or a study such as wu2025/fig2, got none")
     citations = cite_all(names)
-    answer_with("cite/1", as_dict(citations), lambda: [bibliography(citations)], json)
+    answer_with(Cite.of(**as_dict(citations)), lambda: [bibliography(citations)], json)

@@ -77,6 +77,7 @@ def make_missing(out: Path, studies: Sequence[str], effort: str | int, **setting
 def print_claims(options: Options, at: dict[str, Path] | None = None) -> None:
     """Answer with the claims of some papers; `at` are folders of papers that lie outside `options.out`."""
     from posbias.profiles.claims import count, tally
+    from posbias_papers.cli.answers import PaperClaims
     from posbias_papers.collect import INSTANCES, collect
 
     with progress() as on_event:
@@ -89,12 +90,12 @@ def print_claims(options: Options, at: dict[str, Path] | None = None) -> None:
             on_event=on_event,
         )
     shown = [claim for claim in judged if options.verdict in (None, claim.verdict)]
-    answer = {
-        "claims": [claim.as_dict() for claim in shown],
-        "counts": count(judged),
-        "tallies": {paper: tally(own) for paper, own in by_paper(judged).items()},
-    }
-    answer_with("paper-claims/1", answer, lambda: _claim_lines(judged, shown), options.json)
+    answer = PaperClaims.of(
+        claims=[claim.as_dict() for claim in shown],
+        counts=count(judged),
+        tallies={paper: tally(own) for paper, own in by_paper(judged).items()},
+    )
+    answer_with(answer, lambda: _claim_lines(judged, shown), options.json)
 
 
 def claims_alone(what: Sequence[str], paper: str, out: Path, json: bool) -> bool:
@@ -119,13 +120,15 @@ def answer_reproduction(
     **settings: Any,
 ) -> None:
     """Make some of a paper with a bar, and answer with what was made; `settings` as of its `reproduce`."""
+    from posbias_papers.cli.answers import reproduced
+
     need("matplotlib", work="drawing", extra="report")
     reproduce = import_module(f"posbias_papers.{paper}").reproduce
     with progress(waiting) as on_event:
         made = reproduce(what, out=options.out, again=options.rerun, on_event=on_event, **settings)
     if made.stand_in:
         log.info(made.stand_in)
-    answer_with(f"paper-{paper}/1", made.as_dict(), lambda: lines(made), options.json)
+    answer_with(reproduced(paper)(**made.as_dict()), lambda: lines(made), options.json)
 
 
 def claim_lines(made: Any, files: Iterable[str]) -> list[str]:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, progress
+from posbias_papers.cli.answers import PaperEncodings
 from posbias_papers.cli.herasimchyk2026 import page_lines
 
 
@@ -54,4 +55,4 @@ def encodings(*, options: Options = Options()) -> None:
             on_event=on_event,
         )
     pages = {"encodings": made.page}
-    answer_with("paper-encodings/1", made.as_dict(), lambda: page_lines(pages, made.written), options.json)
+    answer_with(PaperEncodings.of(**made.as_dict()), lambda: page_lines(pages, made.written), options.json)

@@ -15,11 +15,12 @@ def list_(*papers: str, out: shared.Results = shared.RESULTS, json: shared.Json 
     papers
         wu2025, herasimchyk2026, kim2026 or ours, or single studies such as wu2025/fig2. Default: all.
     """
+    from posbias_papers.cli.answers import PaperList, StudyPart
     from posbias_papers.registry import OWN, find_studies
 
     shown = [*find_studies(papers), *(() if papers else OWN.values())]
     studies = [(study, study.state(out)) for study in shown]
-    records = [study.as_dict() | {"state": state.as_dict()} for study, state in studies]
+    records = [StudyPart.of(study, state=state) for study, state in studies]
     head = ["study", "what it shows", "printed", "quick", "full", "effort", f"in {out}"]
     rows = [
         [
@@ -42,4 +43,4 @@ def list_(*papers: str, out: shared.Results = shared.RESULTS, json: shared.Json 
         f"costs on {studies[0][0].quick.machine}, nothing being there yet",
         *damaged,
     ]
-    answer_with("paper-list/1", {"studies": records}, lambda: lines, json)
+    answer_with(PaperList.of(studies=records), lambda: lines, json)

@@ -87,19 +87,23 @@ def _answer_state(study: "Study", out: Path, json: bool) -> None:
     state = study.state(out)
     lines = [f"{study.key}: {study.question}", str(state)]
     lines += [] if state.made else [f"quick: {study.quick}; full: {study.full}; on {study.quick.machine}"]
-    answer_with("paper-study-state/1", study.as_dict() | {"state": state.as_dict()}, lambda: lines, json)
+    from posbias_papers.cli.answers import PaperStudyState
+
+    answer_with(PaperStudyState.of(study, state=state), lambda: lines, json)
 
 
 def _answer(study: "Study", out: Path, json: bool) -> None:
     """Its state, files and claims. Raises `InputFileError` when it is not made."""
     state, rows = study.state(out), study.rows(out)
     place = study.file(out).parent
-    files = [str(place / name) for name in study.writes if (place / name).exists()]
-    answer = study.as_dict() | {"state": state.as_dict(), "rows": rows, "files": files}
+    files = [place / name for name in study.writes if (place / name).exists()]
+    from posbias_papers.cli.answers import PaperStudy
+
+    answer = PaperStudy.of(study, state=state, rows=rows, files=files)
     lines = [
         f"{study.key}: {study.question}",
         str(state),
         f"{len(rows)} rows (`posbias paper export {study.key}`)",
         *(f"file: {path}" for path in files),
     ]
-    answer_with("paper-study/1", answer, lambda: lines, json)
+    answer_with(answer, lambda: lines, json)

@@ -89,7 +89,7 @@ def variants(*names: str, model: Model = Model(), options: Options = Options()) 
             results[name] = simulate_variant(
                 variant, options.networks, options.inputs, seed=options.seed, on_event=drawn
             )
-    answer = {"variants": [{"name": name} | result.as_dict() for name, result in results.items()]}
+    rows = [{"name": name} | result.as_dict() for name, result in results.items()]
     if options.plot is not None:
         from posbias.reports import plots
         from posbias_papers.plots.variants import draw_variants
@@ -97,7 +97,10 @@ def variants(*names: str, model: Model = Model(), options: Options = Options()) 
         figure = plots.new_figure(6.8, 1.6 + 0.32 * sum(1 + r.differs for r in results.values()))
         draw_variants(figure.subplots(), results)
         plots.save_figure(figure, options.plot)
-    answer_with("simulate-variants/1", answer, lambda: variants_table(results), options.json, options.out)
+    from posbias_papers.cli.answers import SimulateVariants
+
+    answer = SimulateVariants.of(variants=rows)
+    answer_with(answer, lambda: variants_table(results), options.json, options.out)
 
 
 def _chosen(names: tuple[str, ...], model: Model) -> "dict[str, Variant]":

@@ -1,7 +1,7 @@
 """`posbias verify`: the papers' numbered statements, tried."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -59,13 +59,13 @@ def verify(*statements: str, options: Options = Options()) -> None:
         findings = try_all(
             chosen, instances=shared.amount(options.effort, INSTANCES), seed=options.seed, on_event=on_event
         )
-    saved = [str(path) for path in save_counterexamples(findings, options.out)]
-    answer: dict[str, Any] = {"statements": [finding.as_dict() for finding in findings]}
-    answer |= {"seed": options.seed, "counterexamples": saved}
+    from posbias_papers.cli.answers import Verify
+
+    saved = save_counterexamples(findings, options.out)
+    rows = [finding.as_dict() for finding in findings]
+    answer = Verify.of(statements=rows, seed=options.seed, counterexamples=saved)
     file = options.out / "verify.json"
-    answer_with(
-        "verify/1", answer, lambda: [*findings_table(findings), "", f"table: {file}"], options.json, file
-    )
+    answer_with(answer, lambda: [*findings_table(findings), "", f"table: {file}"], options.json, file)
 
 
 def findings_table(findings: "list[Finding]") -> list[str]:

@@ -13,6 +13,7 @@ from posbias.profiles.claims import Claim
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Above, Below, Evidence, share
 from posbias.profiles.profile import spearman, uniform, wasserstein
+from posbias.reports.answers.numbers import Comparison
 from posbias.reports.pages import Table
 from posbias_papers.claims import claims_of
 from posbias_papers.herasimchyk2026 import head_weights, printed
@@ -170,7 +171,7 @@ def _data(name: str, score: str, shown: list[Curves]) -> dict[str, Any]:
     """Every score with its interval, baselines, held-out scores, what noise allows, and the printed ones."""
     rows = []
     for curves in shown:
-        told = curves.comparison.as_dict()
+        told = Comparison.of(curves.comparison).model_dump(mode="json")
         levels, noise, held_out = told["agreements"], told["reliability"], told["held_out"]
         rows.append(
             {

@@ -7,6 +7,7 @@ whose diagonal does not outshine the rest.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from posbias.reports.answers.experiments import SimulateLayernorm
 from posbias.reports.pages import Table
 from posbias.reports.plots.recency import LEAST_SPAN, draw_scores, probability_text
 from posbias.reports.plots.style import INK, MUTED, SMALL, TEXT, new_figure
@@ -18,7 +19,7 @@ from posbias_papers.study import Results
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CELL = ("model", "samples", "seed", "recency_probability")
+CELL = {"model", "samples", "seed", "recency_probability"}
 """What a figure's JSON says of a simulation."""
 
 
@@ -64,10 +65,11 @@ def draw_heat_maps(
 
 def data(results: Results, *, printed: bool = True, compared: Iterable[Any] = ()) -> dict[str, Any]:
     """The simulations, for JSON, with the `printed` numbers beside ours, and closed forms `compared` with them."""
-    told = [result.as_dict() for result in results.values()]
     return {
         "samples": min((result.samples for result in results.values()), default=0),
-        "cells": [{name: result[name] for name in CELL} for result in told],
+        "cells": [
+            SimulateLayernorm.of(result).model_dump(mode="json", include=CELL) for result in results.values()
+        ],
         "published": [beside(piece) for piece in printed_numbers(results)] if printed else [],
         "closed_forms": [row.as_dict() for row in compared],
     }

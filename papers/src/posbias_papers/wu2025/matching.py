@@ -21,7 +21,8 @@ from jaxtyping import Float
 from posbias.core.arguments import shortened
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.estimate import Estimate
-from posbias.training.averages import estimate_members, plain
+from posbias.reports.answers.numbers import Value
+from posbias.training.averages import estimate_members
 from posbias.training.loop import Trained
 from posbias.training.trials import running
 
@@ -62,8 +63,11 @@ class Matched:
         means = {
             name: [estimate_members(at).value for at in getattr(self, name).T] for name in ("one", "other")
         }
-        differences = {"difference": self.differences, "mean_difference": self.difference()}
-        return plain(vars(self) | means | differences)
+        differences = {
+            "difference": [Value.of(one).model_dump() for one in self.differences],
+            "mean_difference": Value.of(self.difference()).model_dump(),
+        }
+        return vars(self) | means | differences
 
 
 def at_equal_accuracy(

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from posbias.profiles.estimate import Estimate
-from posbias.training.averages import Averages, plain
+from posbias.reports.answers.numbers import Value
+from posbias.training.averages import Averages
 from posbias.training.results import Cell
 from posbias_papers.wu2025.trained_records import Record, weights_digest
 
@@ -34,7 +35,7 @@ class Repetition:
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON: each difference with its `se` and in `standard_errors`."""
         told = {
-            name: plain(difference) | {"standard_errors": plain(self.deviations[name])}
+            name: Value.of(difference).model_dump() | {"standard_errors": self.deviations[name]}
             for name, difference in self.differences.items()
         }
         return {"same_weights": self.same_weights, "differences": told}

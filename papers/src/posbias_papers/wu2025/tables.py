@@ -9,6 +9,7 @@ import numpy as np
 
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import signed_text
+from posbias.reports.answers.experiments import GapAgreement
 from posbias.reports.pages import Table
 from posbias_papers.results import Basis
 from posbias_papers.study import Results
@@ -49,7 +50,10 @@ def note(results: Results) -> str:
 def data(results: Results) -> dict[str, Any]:
     """The gaps of every cell, what is predicted of them, and what went into it, for JSON."""
     predicted = {
-        str(setting): {profile: agreement.as_dict() for profile, agreement in outcome.agreements.items()}
+        str(setting): {
+            profile: GapAgreement.of(agreement).model_dump(mode="json")
+            for profile, agreement in outcome.agreements.items()
+        }
         for setting, outcome in results.items()
     }
     rows = (_records(setting, outcome.gaps) for setting, outcome in results.items())

@@ -93,17 +93,18 @@ def layernorm(*, model: Model = Model(), options: Options = Options()) -> None:
     shared.check_targets(options.out, options.plot)
     if model.tokens < 3:
         raise InvalidValueError(f"tokens: {model.tokens} given, at least 3 needed for a recency probability")
+    from posbias.reports.answers.experiments import SimulateLayernorm
     from posbias.simulation import RecencyModel
     from posbias.theory.mask_words import mask_of
 
     fields: dict[str, Any] = {**vars(model), "mask": mask_of(model.mask)}
     result, interrupted = _simulated(RecencyModel(**fields), options)
-    answer = result.as_dict() | {"interrupted": interrupted is not None}
+    answer = SimulateLayernorm.of(result, interrupted=interrupted is not None)
     if options.plot is not None:
         from posbias.reports import plots
 
         plots.save_figure(plots.scores_figure(result), options.plot)
-    answer_with("simulate-layernorm/1", answer, lambda: recency_table(result), options.json, options.out)
+    answer_with(answer, lambda: recency_table(result), options.json, options.out)
     if interrupted is not None:
         worst = max(p.se for p in result.recency_probability)
         raise KeyboardInterrupt(

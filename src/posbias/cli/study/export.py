@@ -31,11 +31,12 @@ def export(
 def answer_table(rows: list[dict[str, Any]], text: str, csv: str | None, json: bool) -> None:
     """Answer with a table as CSV, on stdout or in a file, or as JSON. Raises `InvalidValueError` for both."""
     from posbias.core.files import write_text
+    from posbias.reports.answers.experiments import StudyExport
 
     if json and csv is not None:
         raise InvalidValueError("json: given with --csv, one of the two needed")
     if csv is not None and csv != "-":
         written = write_text(csv, text)
-        answer_with("study-export/1", {}, lambda: [f"table: {written}"], False)
+        answer_with(StudyExport.of(rows=[]), lambda: [f"table: {written}"], False)
         return
-    answer_with("study-export/1", {"rows": rows}, lambda: text.splitlines(), json)
+    answer_with(StudyExport.of(rows=rows), lambda: text.splitlines(), json)

@@ -34,21 +34,22 @@ def folder_of(file: str) -> Path:
 
 def tell_status(study: "Study", folder: Path, json: bool, todo: bool = False) -> None:
     """How many cells are finished, and the labels of those that are not; with `todo`, all are to be done."""
+    from posbias.reports.answers.experiments import MissingCell, StudyStatus
     from posbias.study import status
 
     outcome = status(study, folder)
     missing = study.cells() if todo else outcome.missing
     count = len(study.cells())
-    answer = {
-        "study": study.name,
-        "question": study.question,
-        "folder": str(folder),
-        "cells": count,
-        "combinations": len(study.combinations),
-        "finished": outcome.finished,
-        "missing": [{"label": cell.label, "fingerprint": cell.fingerprint} for cell in missing],
-        "cost": outcome.cost,
-    }
+    answer = StudyStatus.of(
+        study=study.name,
+        question=study.question,
+        folder=folder,
+        cells=count,
+        combinations=len(study.combinations),
+        finished=outcome.finished,
+        missing=[MissingCell.of(cell) for cell in missing],
+        cost=outcome.cost,
+    )
 
     def lines() -> list[str]:
         head = f"{study.name}: {study.question}"
@@ -62,7 +63,7 @@ def tell_status(study: "Study", folder: Path, json: bool, todo: bool = False) ->
             told.append(f"  … and {len(missing) - _MOST:,} more")
         return [*told, *([_cost_line(outcome)] if outcome.finished else [])]
 
-    answer_with("study-status/1", answer, lines, json)
+    answer_with(answer, lines, json)
 
 
 def tell(
@@ -72,22 +73,23 @@ def tell(
     cells: bool = False,
     picture: Path | None = None,
 ) -> None:
+    from posbias.reports.answers.experiments import Study, StudyClaim
     from posbias.study import judge
     from posbias.study.tables import summary
 
     claims = judge(outcome)
     head, found = summary(outcome, quantities)
-    answer: dict[str, Any] = {
-        "study": outcome.study.name,
-        "question": outcome.study.question,
-        "folder": str(outcome.folder),
-        "cells": [_cell(outcome, number) for number in range(len(outcome.records))],
-        "finished": outcome.finished,
-        "computed": outcome.computed,
-        "claims": [claim.as_dict() for claim in claims],
-        "cost": outcome.cost,
-        "plot": None if picture is None else str(picture),
-    }
+    answer = Study.of(
+        study=outcome.study.name,
+        question=outcome.study.question,
+        folder=outcome.folder,
+        cells=list(map(_cell, outcome.study.cells(), outcome.records)),
+        finished=outcome.finished,
+        computed=outcome.computed,
+        claims=[StudyClaim.of(**claim.as_dict()) for claim in claims],
+        cost=outcome.cost,
+        plot=picture,
+    )
 
     def lines() -> list[str]:
         told = [f"{outcome.study.name}: {outcome.study.question}", "", *table(head, found), ""]
@@ -97,20 +99,15 @@ def tell(
         told += [_cost_line(outcome), f"results: {outcome.folder}"]
         return told if picture is None else [*told, f"plot: {picture}"]
 
-    answer_with("study/1", answer, lines, json)
+    answer_with(answer, lines, json)
 
 
-def _cell(outcome: "Outcome", number: int) -> dict[str, Any]:
-    """A cell for JSON: what it is, its quantities, cost and file; null for what is not finished."""
-    cell, record = outcome.study.cells()[number], outcome.records[number]
+def _cell(cell: Any, record: Any) -> Any:
+    """A cell with its quantities, cost and file; null for what is not finished."""
+    from posbias.reports.answers.experiments import StudyCell
+
     held = {name: getattr(record, name, None) for name in ("quantities", "about", "cost")}
-    return {
-        "fingerprint": cell.fingerprint,
-        "chosen": dict(cell.chosen),
-        "seed": cell.seed,
-        **held,
-        "file": record and str(record.path),
-    }
+    return StudyCell.of(cell, file=record and record.path, **held)
 
 
 def _cell_lines(outcome: "Outcome") -> list[str]:

@@ -1,6 +1,6 @@
 """Designs: distance to a target against the size of the cache, and how far back they reach."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from posbias.reports.plots.style import (
@@ -24,19 +24,19 @@ SIZE = 22.0
 """Area of a dot, in square points."""
 
 
-def draw_designs(
-    ax: "Axes", front: Sequence[Mapping[str, Any]], baseline: Mapping[str, Any], within: float
-) -> "Axes":
+def draw_designs(ax: "Axes", front: Sequence[Any], baseline: Any, within: float) -> "Axes":
     """Draw a Pareto front: `cache` across, `distance` up, `reach` as colour; the dashed line is `within`.
 
-    `front` and `baseline` are those of `posbias design --json`.
+    `front` and `baseline` are candidates of `posbias.design`.
     """
     from matplotlib.ticker import LogLocator
 
     dress(ax, "keys in the cache", "distance to the target")
-    caches, distances, reaches = ([one[name] for one in front] for name in ("cache", "distance", "reach"))
+    caches, distances, reaches = (
+        [getattr(one, name) for one in front] for name in ("cache", "distance", "reach")
+    )
     dots = ax.scatter(caches, distances, SIZE, reaches, cmap="viridis", label="on the front")
-    ax.plot(baseline["cache"], baseline["distance"], "x", color=ACCENT, markersize=6, label="baseline")
+    ax.plot(baseline.cache, baseline.distance, "x", color=ACCENT, markersize=6, label="baseline")
     level_line(ax, within)
     ax.plot([], [], color=MUTED, linewidth=THIN, linestyle=DASHES, label=f"near enough ({within:g})")
     ax.set_xscale("log")

@@ -1,0 +1,270 @@
+"""Answers in JSON of the commands on papers: a pydantic model each, which makes its own schema."""
+
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from posbias.core.answers import Answer, Number, Part, Texts, entry
+from posbias.reports.answers.numbers import Claim, Effect, JudgedClaim, Value
+
+Files = list[Path]
+Rows = list[dict[str, Any]]
+
+
+class Effort(Part):
+    """What it takes where nothing is there yet."""
+
+    cells: int
+    minutes: float
+    machine: str
+
+
+class Printed(Part):
+    """A printed number."""
+
+    what: str
+    value: float
+    tolerance: float
+    where: str
+
+
+class State(Part):
+    """Whether it is made."""
+
+    made: bool
+    effort: str = entry("empty if not made")
+    when: str = entry("ISO 8601; empty if not made")
+    claims: dict[str, int] = entry("by verdict")
+    damaged: str = entry("what is wrong with the file; empty if nothing")
+    recorded: str = entry("what is on record, of more effort than what was made; empty if nothing")
+
+
+class StudyPart(Part):
+    """A figure, table or set of statements of a paper."""
+
+    study: str = entry("PAPER/NAME", of="key")
+    title: str
+    question: str
+    needs: str = entry("the extra, such as torch; empty for none")
+    expected: list[Printed]
+    quick: Effort
+    full: Effort
+    unit: str = entry("what its effort is counted in")
+    writes: Texts
+    parts: Texts = entry("studies that it is made of")
+    command: str = entry("that makes it")
+    state: State
+
+    @classmethod
+    def of(cls, result: Any = None, **more: Any) -> Self:
+        """A study with the keys of its parts."""
+        return super().of(result, parts=[part.key for part in result.parts], **more)
+
+
+class PaperStudyState(StudyPart, Answer):
+    """A paper's study, and whether it is made."""
+
+    schema_name = "paper-study-state/1"
+
+
+class PaperStudy(StudyPart, Answer):
+    """A paper's study with its numbers."""
+
+    schema_name = "paper-study/1"
+    rows: Rows = entry("columns by name")
+    files: Files
+
+
+class PaperList(Answer):
+    """The studies of the papers."""
+
+    schema_name = "paper-list/1"
+    studies: list[StudyPart]
+
+
+class Counts(Part):
+    """Claims by verdict."""
+
+    holds: int
+    fails: int
+    undecided: int
+
+
+class Tally(Part):
+    """A paper's own claims, and ours; what is said twice once."""
+
+    paper: Counts
+    ours: Counts
+
+
+class PaperClaim(Claim):
+    """A claim of a paper, as collected from its results."""
+
+    paper: str
+    study: str = entry("what it is judged on")
+    effects: list[Effect] = entry("where it was judged just now", [])
+    explanation: str = entry("why it does not hold, as far as known", "")
+    statement: str = entry("key of `posbias verify`", "")
+    instances: int | None = entry("drawn", None)
+    stands: str = entry("the reading that survives", "")
+    model: str = entry("that it is about", "")
+    stand_in: str = entry("models in place of the paper's", "")
+
+
+class PaperClaims(Answer):
+    """Claims of the papers; counts are of all that were judged, shown or not."""
+
+    schema_name = "paper-claims/1"
+    claims: list[PaperClaim]
+    counts: Counts
+    tallies: dict[str, Tally] = entry("by paper")
+
+
+class PaperAll(Answer):
+    """What a run over all papers made."""
+
+    schema_name = "paper-all/1"
+    made: Texts
+    found: Texts = entry("were there")
+    left_out: dict[str, str] = entry("with the reason")
+    failed: dict[str, str] = entry("with the error")
+    seconds: float
+    costs: Path = entry("papers.json")
+    counts: Counts
+    page: Path | None = entry("null without --report")
+
+
+class Reproduced(Answer):
+    """What was made of a paper; `claims` by figure or table."""
+
+    files: Files
+    claims: dict[str, list[JudgedClaim]]
+    cells: Rows
+
+
+class PaperKim2026(Reproduced):
+    """Figures of Kim et al. 2026; a cell is a simulated model with its recency probability by layer."""
+
+    schema_name = "paper-kim2026/1"
+    figures: Files
+    published: Rows = entry("printed numbers beside ours, in standard errors of their difference")
+
+
+class PaperWu2025(Reproduced):
+    """Figures of Wu et al. 2025; a cell is a pair's gap in a setting."""
+
+    schema_name = "paper-wu2025/1"
+    seconds: float
+
+
+class PaperHerasimchyk2026(Reproduced):
+    """Tables and figures of Herasimchyk et al. 2026; a cell is a model on a corpus."""
+
+    schema_name = "paper-herasimchyk2026/1"
+    tables: dict[str, dict[str, Any]] = entry(
+        "by table or figure: effort, version, and what its own JSON file has"
+    )
+    stand_in: str = entry("models in place of the paper's; empty for none")
+    seconds: float
+
+
+def reproduced(paper: str) -> type[Reproduced]:
+    """The answer on a paper."""
+    return {"kim2026": PaperKim2026, "wu2025": PaperWu2025, "herasimchyk2026": PaperHerasimchyk2026}[paper]
+
+
+class PaperEncodings(Answer):
+    """Small models that differ in their encoding only."""
+
+    schema_name = "paper-encodings/1"
+    files: Files
+    claims: list[JudgedClaim]
+    models: Rows = entry("loss in nats, mixing, influence, predictions and their agreement, by model")
+    seconds: float
+
+
+class LayerOfNetworks(Part):
+    """A layer, with errors over networks."""
+
+    layer: int = entry("from 1")
+    recency_probability: Value
+    variance: Value = entry("over networks, without that of inputs")
+    strength: Value = entry("mean of |probability − ½| as far as other inputs tell its sign")
+    recent: Value = entry("share of networks above ½")
+
+
+class Variant(Part):
+    """Random networks of one kind."""
+
+    name: str
+    variant: dict[str, Any] = entry("its specification")
+    networks: int
+    inputs: int
+    seed: int
+    score: list[LayerOfNetworks] = entry("of scores")
+    content: list[LayerOfNetworks] = entry("of scores without what positions add")
+
+
+class SimulateVariants(Answer):
+    """Recency of random networks with more than plain attention."""
+
+    schema_name = "simulate-variants/1"
+    variants: list[Variant]
+
+
+class Statement(Part):
+    """A numbered statement, tried."""
+
+    key: str
+    statement: str
+    source: str = entry("the paper")
+    verdict: Literal["holds", "fails"] = entry("on the claim as printed")
+    amended: Literal["holds", "fails"] | None = entry("on the corrected reading, where the printed one fails")
+    asserts: dict[str, Any] | None = entry("what it asserts beyond its proof: claim, verdict")
+    counterexample: dict[str, Any] | None = entry(
+        "to the printed claim: slack, true value, printed bound and the matrix they are of"
+    )
+    instances: int
+    slack: Number = entry("the tightest that was seen, relative; below 0 the claim is broken")
+    note: str
+    claim: str = entry("the reading that is judged")
+    published_slack: Number = entry("of the printed reading")
+    published_instances: int
+
+
+class Verify(Answer):
+    """Numbered statements, tried."""
+
+    schema_name = "verify/1"
+    statements: list[Statement]
+    seed: int
+    counterexamples: Files
+
+
+class Cited(Part):
+    """A source, and why it is named."""
+
+    key: str
+    why: Texts
+    authors: str
+    title: str
+    year: int
+    bibtex: str
+    arxiv: str = ""
+    journal: str = ""
+    venue: str = ""
+    version_of: str = entry("the source of which it is another version", "")
+    url: str = ""
+
+
+class Cite(Answer):
+    """The sources behind a spec or result."""
+
+    schema_name = "cite/1"
+    sources: list[Cited]
+    software: dict[str, str]
+
+
+def paper_answers() -> list[type[Answer]]:
+    """The answers of all commands on papers."""
+    kinds = [one for one in globals().values() if isinstance(one, type) and issubclass(one, Answer)]
+    return [one for one in kinds if "schema_name" in vars(one)]

@@ -1,0 +1,78 @@
+"""Answers as values: what a command found, with its own JSON and its own JSON schema."""
+
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic.json_schema import models_json_schema
+from pydantic_core import CoreSchema
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+Number = float | None
+"""null: not defined, or an error that is not known."""
+Numbers = list[Number]
+Interval = tuple[Number, Number] | None
+"""The lower and upper end of a 95 % interval."""
+Texts = list[str]
+Table = Annotated[list[Any], BeforeValidator(lambda held: held.tolist() if hasattr(held, "tolist") else held)]
+"""Numbers in rows, or rows of rows."""
+
+
+def entry(description: str = "", default: Any = ..., of: str | None = None) -> Any:
+    """A key of an answer; `of` is the attribute that it is read from, with dots, where that has another name."""
+    read_from = None if of is None else AliasPath(*of.split("."))
+    return Field(default, description=description or None, validation_alias=read_from)
+
+
+class Part(BaseModel):
+    """Part of an answer: a key for each field, read from the attribute of that name of a result."""
+
+    model_config = ConfigDict(
+        from_attributes=True,
+        extra="forbid",
+        frozen=True,
+        validate_by_name=True,
+        serialize_by_alias=True,
+        json_schema_serialization_defaults_required=True,
+    )
+
+    @classmethod
+    def of(cls, result: Any = None, **keys: Any) -> Self:
+        """`keys`, and those that `result` has an attribute for."""
+        for name, field in cls.model_fields.items():
+            alias = field.validation_alias
+            path = [str(step) for step in alias.path] if isinstance(alias, AliasPath) else [name]
+            if name not in keys and hasattr(result, path[0]):
+                keys[name] = attrgetter(".".join(path))(result)
+        return cls(**keys)
+
+
+class Answer(Part):
+    """What a command answers; `schema` names the kind, and its version, which changes when a key goes."""
+
+    schema_name: ClassVar[str]
+
+    def as_json(self) -> dict[str, Any]:
+        """The answer with its schema's name, ready for `dump_json`."""
+        return {"schema": self.schema_name, **self.model_dump(mode="json")}
+
+    @classmethod
+    def read(cls, told: Mapping[str, Any]) -> Self:
+        """The answer that `as_json` made."""
+        return cls(**{name: held for name, held in told.items() if name != "schema"})
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        made = handler.resolve_ref_schema(handler(core))
+        made["properties"] = {"schema": {"const": cls.schema_name}, **made.get("properties", {})}
+        made["required"] = list(made["properties"])
+        return made
+
+
+def json_schema(answers: Iterable[type[Answer]]) -> dict[str, Any]:
+    """One JSON schema (2020-12) of all these answers: `oneOf` them, by `$defs`."""
+    kinds = list(answers)
+    refs, made = models_json_schema([(kind, "serialization") for kind in kinds])
+    return {"$schema": DIALECT, "oneOf": [refs[kind, "serialization"] for kind in kinds], **made}

@@ -1,0 +1,370 @@
+"""Answers of simulate, train and study."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+from jaxtyping import Float
+from pydantic import Field
+
+from posbias.core.answers import Answer, Number, Numbers, Part, Table, Texts, entry
+from posbias.core.spec import encode, fingerprint
+from posbias.reports.answers.numbers import Claim, Effect, Value
+
+if TYPE_CHECKING:
+    from posbias.training.sinks import Sinks as AnySinks
+
+Told = Literal["holds", "fails", "undecided"]
+
+
+class Layer(Value):
+    """A number of a layer."""
+
+    layer: int = entry("from 1")
+
+
+class Recency(Layer):
+    """How often a key scores higher than an earlier one; ½ is no preference."""
+
+    plain: Value = entry("without control variates")
+
+
+class Definition1(Part):
+    """Whether mean scores show recency bias (Kim et al. 2026, Definition 1)."""
+
+    layer: int = entry("from 1")
+    verdict: Literal["yes", "no", "undecided"]
+    least_step: Value = entry("the step of mean scores that decides", of="least")
+    query: int
+    key: int
+
+
+class ByLayer(Part):
+    """Means over samples and their standard errors; null where nothing is defined."""
+
+    layer: int = entry("from 1")
+    value: Table
+    se: Table
+
+
+class SimulateLayernorm(Answer):
+    """Recency of attention without parameters over random embeddings."""
+
+    schema_name = "simulate-layernorm/1"
+    model: dict[str, Any] = entry("as simulation.md has it; with its mask where that is not the causal one")
+    samples: int
+    seed: int
+    engine: Literal["gram", "token_space"]
+    recency_probability: list[Recency]
+    adjacency_probability: list[Layer] = entry(
+        "chance that the key before the query scores higher than an earlier one"
+    )
+    definition_1: list[Definition1]
+    by_query: list[ByLayer]
+    by_distance: list[ByLayer]
+    by_gap: list[ByLayer]
+    mean_scores: list[ByLayer]
+    mean_attention: list[ByLayer]
+    interrupted: bool = entry("by Ctrl-C; what is counted is right", False)
+
+    @classmethod
+    def of(cls, result: Any = None, **more: Any) -> Self:
+        """A simulation, layer by layer."""
+        plain = [Value.model_validate(one) for one in result.plain_recency_probability]
+        by_layer = {
+            name: [
+                {"layer": layer, "value": value, "se": se}
+                for layer, (value, se) in enumerate(zip(held.value, held.se, strict=True), 1)
+            ]
+            for name in ("by_query", "by_distance", "by_gap", "mean_scores", "mean_attention")
+            for held in (getattr(result, name),)
+        }
+        return super().of(
+            model=result.model.as_dict(),
+            samples=result.samples,
+            seed=result.seed,
+            engine=result.engine,
+            recency_probability=[
+                Recency.of(one, layer=layer, plain=plain[layer - 1])
+                for layer, one in enumerate(result.recency_probability, 1)
+            ],
+            adjacency_probability=[
+                Layer.of(one, layer=layer) for layer, one in enumerate(result.adjacency_probability, 1)
+            ],
+            definition_1=[
+                Definition1.of(one, layer=layer) for layer, one in enumerate(result.exhibits_recency(), 1)
+            ],
+            **by_layer,
+            **more,
+        )
+
+
+class Average(Part):
+    """A mean over networks."""
+
+    value: Number = entry(of="over_members.value")
+    se: Number = entry("over networks", of="over_members.se")
+    se_sequences: Number = entry("over sequences", of="over_sequences.se")
+    members: Numbers = entry("each network's own; null of a stopped one", of="values")
+
+
+class Informative(Average):
+    """On sequences where the pair differs."""
+
+    share: Number = entry("of sequences")
+
+
+class Gap(Average):
+    """Accuracy where the first item is asked for minus where the second is."""
+
+    informative: Informative
+    items: tuple[int, int] = entry("places of the pair")
+
+
+class Averages(Part):
+    """Means over networks by place."""
+
+    value: Numbers
+    se: Numbers
+    members: list[Numbers]
+
+    @classmethod
+    def over(cls, values: Float[np.ndarray, "member place"]) -> Self:
+        """The means of the members that were not stopped."""
+        from posbias.training.averages import estimate_members
+
+        places = [estimate_members(column) for column in values.T]
+        return cls.of(value=[one.value for one in places], se=[one.se for one in places], members=values)
+
+
+class SinkMetric(Part):
+    """Share of queries that give a token more than the threshold, by token."""
+
+    trained: Averages
+    untrained: Averages
+    uniform: Numbers = entry("of even attention")
+
+    @classmethod
+    def at(cls, sinks: "AnySinks", threshold: float, layer: int | None, first: int, **more: Any) -> Self:
+        """At one threshold, of one layer or all, from a query on."""
+        return cls.of(
+            trained=Averages.over(sinks.metric(threshold, layer, first)),
+            untrained=Averages.over(sinks.metric_untrained(threshold, layer, first)),
+            uniform=sinks.metric_uniform(threshold, first),
+            **more,
+        )
+
+
+class LaterQueries(SinkMetric):
+    """The same of queries from a position on."""
+
+    start: int = Field(serialization_alias="from")
+
+
+class SinkCurve(Part):
+    """By threshold."""
+
+    thresholds: list[float]
+    trained: list[Numbers]
+    untrained: list[Numbers]
+    uniform: list[Numbers]
+
+
+class Sinks(SinkMetric):
+    """Attention sinks: trained, at initialisation, and of even attention."""
+
+    threshold: float
+    sequences: int
+    later_queries: LaterQueries
+    layers: list[SinkMetric]
+    curve: SinkCurve
+
+    @classmethod
+    def told(cls, sinks: "AnySinks") -> Self:
+        """At the usual threshold: over all queries and the later ones, and per layer."""
+        from posbias.training.sinks import THRESHOLD
+
+        later = sinks.starts[-1]
+        whole = SinkMetric.at(sinks, THRESHOLD, None, 0)
+        return cls.of(
+            whole,
+            threshold=THRESHOLD,
+            sequences=sinks.sequences,
+            later_queries=LaterQueries.at(sinks, THRESHOLD, None, later, start=later),
+            layers=[SinkMetric.at(sinks, THRESHOLD, layer, 0) for layer in range(sinks.trained.shape[1])],
+            curve=SinkCurve.of(thresholds=sinks.thresholds, **sinks.curve()),
+        )
+
+
+class Rollout(Part):
+    """The networks' own kernels composed, and theory: network × position."""
+
+    mixing: list[Numbers] = entry("weight of attention, network × layer")
+    profiles: dict[str, list[Numbers]]
+    assumptions: Texts
+    sequences: int
+
+
+class GapAgreement(Part):
+    """Whether measured gaps follow a profile."""
+
+    profile: str
+    label: str = entry("the profile in words")
+    carrier: Literal["label", "item", "both"]
+    predicted: dict[str, Value] = entry("by pair")
+    measured: dict[str, Value] = entry("by pair, on informative sequences")
+    signs: dict[str, Told] = entry("by pair")
+    orders: dict[str, Told] = entry("by two pairs")
+    order: Told
+
+
+class Cell(Part):
+    """A trained ensemble: what it shows on new classes, with errors over its networks."""
+
+    gaps: dict[str, Gap] = entry("by pair, such as first-last")
+    accuracy_by_position: Averages = entry("by place of the item asked for")
+    accuracy_alone: Averages = entry("where only that item has its class")
+    in_context_accuracy: Average
+    loss: Average = entry("cross-entropy in nats")
+    largest_gap: Number
+    sequences: int = entry("per network and test")
+    seed: int = entry("of the test set")
+    seeds: list[int] = entry("of the networks")
+    stopped: dict[int, int] = entry("seeds whose loss was not finite, with the iteration")
+    sinks: Sinks
+    rollout: Rollout
+    agreement: dict[str, GapAgreement] = entry("by profile")
+    experiment: dict[str, Any] = entry("as a specification file has it (training.md)")
+    fingerprint: str = entry("of the experiment")
+    cost: dict[str, Any] = entry("device, threads, seconds, iterations per second")
+    file: Path | None = entry("the cell's .nc")
+
+    @classmethod
+    def of(cls, result: Any = None, **more: Any) -> Self:
+        """What the evaluation says, then sinks, rollout, experiment, file and cost."""
+        from posbias.training import agreement
+
+        tested = result.evaluation
+        gaps = {
+            name: Gap.of(
+                gap.over_all,
+                informative=Informative.of(gap.over_informative, share=gap.share.mean()),
+                items=(gap.first, gap.second),
+            )
+            for name, gap in tested.gaps.items()
+        }
+        return super().of(
+            tested,
+            gaps=gaps,
+            accuracy_by_position=Averages.over(tested.accuracy_by_position),
+            accuracy_alone=Averages.over(tested.accuracy_alone),
+            sinks=Sinks.told(result.sinks),
+            rollout=result.rollout,
+            agreement=agreement(result.rollout, tested),
+            experiment=encode(result.experiment),
+            fingerprint=fingerprint(result.experiment),
+            cost=result.trained.cost,
+            file=result.path,
+            **more,
+        )
+
+
+class Train(Cell, Answer):
+    """One trained ensemble."""
+
+    schema_name = "train/1"
+
+
+class TrainSweep(Answer):
+    """The ensembles of an experiment file with a sweep."""
+
+    schema_name = "train-sweep/1"
+    cells: list[Cell]
+
+
+class TrainUntested(Answer):
+    """Experiments that are trained, with --no-tests."""
+
+    schema_name = "train-untested/1"
+    folder: Path = entry("where they are kept")
+    untested: list[Path] = entry("files of weights, one for each")
+    tested: int = entry("those that are finished cells")
+
+
+class StudyCost(Part):
+    """What all finished cells took."""
+
+    seconds: float
+    cpu_seconds: float
+    peak_memory: int = entry("bytes, of the largest process")
+
+
+class Quantity(Part):
+    """An estimate from n independent draws; n is null of what is exact. Of a list, value and se are lists."""
+
+    value: Any
+    se: Any
+    n: int | None
+
+
+class StudyCell(Part):
+    """A cell; null is what an unfinished one does not have."""
+
+    fingerprint: str
+    chosen: dict[str, Any] = entry("what varies, by path in the study's base")
+    seed: int
+    quantities: dict[str, Quantity] | None = entry("by name (studies.md)")
+    about: dict[str, Any] | None = entry("what is no number")
+    cost: dict[str, Any] | None = entry("seconds, cores, bytes, when")
+    file: Path | None
+
+
+class StudyClaim(Claim):
+    """A claim of a study's file."""
+
+    effects: list[Effect]
+    quantity: str
+    bound: tuple[str, float] = entry("above, below or equals, and the number")
+
+
+class Study(Answer):
+    """What a study of a file found."""
+
+    schema_name = "study/1"
+    study: str = entry("its name")
+    question: str
+    folder: Path
+    cells: list[StudyCell]
+    finished: int
+    computed: int = entry("by this command")
+    claims: list[StudyClaim]
+    cost: StudyCost
+    plot: Path | None = entry("null without --plot")
+
+
+class MissingCell(Part):
+    """A cell that is to be computed."""
+
+    label: str
+    fingerprint: str
+
+
+class StudyStatus(Answer):
+    """Which cells of a study are finished."""
+
+    schema_name = "study-status/1"
+    study: str = entry("its name")
+    question: str
+    folder: Path
+    cells: int
+    combinations: int = entry("cells without seeds")
+    finished: int
+    missing: list[MissingCell]
+    cost: StudyCost
+
+
+class StudyExport(Answer):
+    """Every number of a study as rows; of a file's study one for each cell, quantity and index."""
+
+    schema_name = "study-export/1"
+    rows: list[dict[str, Any]] = entry("columns by name; null is not defined, or se of what is exact")

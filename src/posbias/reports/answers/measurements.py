@@ -1,0 +1,226 @@
+"""Answers of measure, models, compare and report."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from posbias.comparison.influence_differences import InfluenceDifferences as AnyDifferences
+from posbias.core.answers import Answer, Interval, Number, Numbers, Part, Texts, entry
+from posbias.profiles.summary import Summary
+from posbias.reports.answers.numbers import (
+    Agreement,
+    Baselines,
+    Comparison,
+    Difference,
+    JudgedClaim,
+    Reliability,
+    Score,
+)
+from posbias.reports.answers.retrievals import CurveDifference
+
+ReadAs = dict[str, str]
+"""What files of results made elsewhere were taken for, by argument."""
+
+
+class SelfCheck(Part):
+    """The capture against the model's own numbers; deviations are the largest."""
+
+    tokens: int
+    layers: int
+    attention: str
+    max_deviation: float
+    mixed_deviation: float
+    rotation_deviation: float
+    content: int = entry("layers that could be told")
+    causal: bool
+    outputs_identical: bool
+
+
+class Measure(Answer):
+    """A measured model: means over its prompts."""
+
+    schema_name = "measure/1"
+    file: Path = entry("the measurement's .nc, which has everything else")
+    model: str
+    tokens: int = entry("of each prompt")
+    prompts: int
+    influence: Numbers = entry("gradient influence by position; sums to 1")
+    summary: Summary
+    doubts: Texts = entry("what of the verdict the prompts do not tell")
+    mixing: Numbers = entry("weight of attention by layer")
+    sink_share: float = entry("attention that token 0 receives, mean over layers, heads and later queries")
+    selfcheck: SelfCheck
+    skipped: dict[str, str] = entry("prompts that were left out, with the reason")
+    bos: str | None = entry("special tokens that every prompt begins with")
+
+
+class MeasureCost(Answer):
+    """What a measurement would take (--dry-run)."""
+
+    schema_name = "measure-cost/1"
+    bytes: int = entry("at the peak, beside the weights")
+    seconds: float
+    parts: dict[str, int] = entry("bytes by part")
+
+
+class Model(Part):
+    """A model that can be named."""
+
+    name: str
+    description: str
+    licence: str
+    cached: bool
+    state: str
+    folder: Path
+
+
+class Models(Answer):
+    """Models that can be named."""
+
+    schema_name = "models/1"
+    models: list[Model]
+
+
+class ModelsFetch(Answer):
+    """Where a fetched model lies."""
+
+    schema_name = "models-fetch/1"
+    model: str
+    folder: Path
+
+
+class Family(Part):
+    """A family whose measurement is proven."""
+
+    model_type: str
+    attention: str = entry("the implementation taken")
+    attentions: Texts = entry("all that are right")
+    positional: str
+    causal: bool
+    parallel: bool
+    window: bool
+    sinks: bool
+    soft_cap: bool
+    defects: Texts
+    checked: bool
+    checks: list[dict[str, Any]] = entry("with --check", [])
+
+
+class ModelsFamilies(Answer):
+    """Model families whose measurement is proven."""
+
+    schema_name = "models-families/1"
+    families: list[Family]
+    brought: dict[str, str] = entry("families of other packages → the package")
+
+
+class PartDifference(Part):
+    """What two measurements have of all influence in a part of the positions."""
+
+    class Shares(Score):
+        """p's share less q's; the intervals of all parts hold together in 95 %."""
+
+        se: float
+
+    part: str
+    p: float = entry("share of all influence")
+    q: float
+    difference: Shares
+    told: bool = entry("whether the interval leaves out 0")
+
+
+class InfluenceDifferences(Part):
+    """Shares of influence of two measurements in parts of the positions, p less q."""
+
+    paired: bool = entry("whether both measured the same prompts, so that differences are within them")
+    prompts: tuple[int, int] = entry("of each")
+    parts: list[PartDifference]
+    verdict: Literal["they differ", "inconclusive"]
+    answer: str = entry("in a sentence")
+
+    @classmethod
+    def said(cls, found: AnyDifferences) -> "InfluenceDifferences":
+        """With the verdict in words."""
+        verdict = "they differ" if found.differ else "inconclusive"
+        return cls.of(found, verdict=verdict, answer=found.sentence())
+
+
+class Residual(Part):
+    """A position whose attribution is not what its place predicts."""
+
+    position: int
+    ratio: float = entry("attribution in units of what q predicts of the position", of="ratio.value")
+    interval: Interval = entry("those of all positions hold together in 95 %", of="ratio.interval")
+
+
+class Intervals(Part):
+    """The 95 % intervals of the scores."""
+
+    spearman: Interval
+    wasserstein: Interval
+    spearman_without_first: Interval
+    wasserstein_without_first: Interval
+
+
+class Compare(Answer):
+    """Two profiles compared: the scores, their intervals, and what profiles that know nothing would score."""
+
+    schema_name = "compare/1"
+    spearman: Number = entry("null where ranks are tied")
+    wasserstein: Number = entry("in shares of the length; null for what is no mass")
+    spearman_without_first: Number
+    wasserstein_without_first: Number
+    intervals: Intervals
+    prompts: int | None = entry("how many the intervals are over; null without")
+    baselines: Baselines
+    reliability: Reliability | None = entry("null with fewer than four prompts")
+    leads: list[Difference] = entry("the profile, called p, minus each baseline")
+    shares: int | None = entry(
+        "equal shares of the context at which profiles of unlike length were compared; null of like ones"
+    )
+    left_out: Texts = entry("what decides the shape of a prediction and is not known")
+    read_as: ReadAs
+    beyond_position: list[Residual] | None = entry(
+        "of attributions beside a mass: positions whose interval leaves out 1, the farthest first", None
+    )
+    same_prompts: Agreement | None = entry(
+        "of two measurements of the same prompts: the noise ceiling, of two that differ by the noise of their "
+        "differences alone",
+        None,
+    )
+    between: CurveDifference | None = entry(
+        "of two curves of rates with trials: what p has more than q; null of others", None
+    )
+    influence_differences: InfluenceDifferences | None = entry(
+        "of two measurements: where they differ; null of others", None
+    )
+
+
+class Report(Comparison, Answer):
+    """A report's page, and how near each prediction is to the measurement."""
+
+    schema_name = "report/1"
+    page: Path
+    measurement: Path
+    answer: Texts = entry(
+        "where the model looks, how sure that is, what its architecture lets one expect, what a prompt has of it"
+    )
+    verdicts: Texts = entry("what the scores say of the predictors, in sentences")
+    explore: Path | None = entry("the page to turn it on; null where it cannot show the model")
+
+
+class ProfilePage(Part):
+    """The page of a curve."""
+
+    page: Path
+    answer: Texts = entry("what the curve shows, how sure that is, what the file does not tell")
+    claims: list[JudgedClaim]
+    read_as: ReadAs
+
+
+class ReportProfile(ProfilePage, Answer):
+    """The page of a retrieval, a prediction or results made elsewhere, and its claims on ends and middle."""
+
+    schema_name = "report-profile/1"
+    lengths: list[ProfilePage] = entry(
+        "where there are several context lengths, the same of each; the keys above are of the first"
+    )

@@ -1,0 +1,136 @@
+"""Numbers with their errors, scores and claims, as answers have them."""
+
+from typing import Literal
+
+from posbias.core.answers import Interval, Number, Part, entry
+
+ToTell = int | None
+"""About how many prompts the 95 % interval needs to leave out 0, were the difference as seen: with so many, even
+odds. null where it does already, or its error is not known; 10001 stands for more than 10,000."""
+Under = dict[str, bool]
+"""Whether it holds, by the model whose λ it is or the assumed schedule."""
+
+
+class Value(Part):
+    """A number and its standard error, in the same unit; null: not defined (value) or not known (se)."""
+
+    value: Number
+    se: Number
+
+
+class Counted(Value):
+    """A number from n independent draws; n is null of what is exact."""
+
+    n: int | None
+
+
+class Found(Counted):
+    """A number over prompts; `se` is null of a share, whose interval is Wilson's."""
+
+    interval: Interval
+
+
+class Score(Part):
+    """A score, null where ranks are tied, and its 95 % interval, null with fewer than four prompts."""
+
+    value: Number
+    interval: Interval = entry(of="bounds")
+
+
+class Agreement(Part):
+    """Two profiles compared: Spearman correlation, and 1-Wasserstein distance in shares of the length."""
+
+    spearman: Score
+    wasserstein: Score
+    spearman_without_first: Score
+    wasserstein_without_first: Score
+
+
+class Difference(Part):
+    """Scores of one predictor minus those of another, on the same prompts."""
+
+    more: str = entry("the predictor whose scores are taken")
+    less: str = entry("the predictor whose scores are subtracted")
+    spearman: Score = entry(of="scores.spearman")
+    wasserstein: Score = entry(of="scores.wasserstein")
+    spearman_without_first: Score = entry(of="scores.spearman_without_first")
+    wasserstein_without_first: Score = entry(of="scores.wasserstein_without_first")
+    prompts_to_tell: dict[str, ToTell] = entry("by score")
+    verdicts: dict[str, Literal["better", "worse", "open"]] = entry(
+        "more beside less, by score: by the interval, or by the value where there is none", of="sides"
+    )
+
+
+class Baselines(Part):
+    """The agreement of profiles that know nothing: even, and mass as 1/(distance + 1)."""
+
+    uniform: Agreement
+    recency_only: Agreement
+
+
+class Reliability(Part):
+    """What noise in a reference of n prompts allows; intervals hold 95 % of such scores."""
+
+    split_half: Agreement = entry("n/2 prompts against the n/2 others, mean over random splits")
+    second_measurement: Agreement = entry(
+        "n prompts against n others, continued from groups of n/8, n/4 and n/2"
+    )
+    noiseless: Agreement = entry("a noiseless predictor against the n prompts: the noise ceiling")
+    noiseless_half: Agreement = entry(
+        "a noiseless predictor against n/2 prompts: the noise ceiling of held-out scores"
+    )
+
+
+class HeldOut(Part):
+    """Scores of predictors fitted on one half of the prompts and judged on the other, mean of both ways."""
+
+    agreements: dict[str, Agreement] = entry("by predictor")
+    baselines: Baselines
+    differences: list[Difference]
+
+
+class Comparison(Part):
+    """How near each prediction is to a measurement."""
+
+    prompts: int | None = entry("how many the intervals are over; null without")
+    agreements: dict[str, Agreement] = entry("by predictor")
+    baselines: Baselines
+    reliability: Reliability | None = entry("null with fewer than four prompts")
+    differences: list[Difference] = entry("of each pair of predictors once")
+    leads: list[Difference] = entry("each predictor minus each baseline")
+    held_out: HeldOut | None = entry("null where the measurement keeps no statistics of halves")
+
+
+class Effect(Value):
+    """A piece of a claim's evidence."""
+
+    where: str
+    p: Number = entry("null against a printed number")
+    verdict: Literal["holds", "fails", "undecided"]
+    flaw: str = entry("why it cannot be told; empty if it can")
+
+
+class Claim(Part):
+    """A sentence, the number that decides it, and the verdict at 95 %."""
+
+    id: str = entry("PAPER/STUDY/NAME, which never changes; empty of a claim that nobody named", "")
+    claim: str = entry("the sentence")
+    number: Number = entry("of the piece that decides")
+    se: Number
+    verdict: Literal["holds", "fails", "undecided"]
+    why: str
+    seen: bool | None = entry("whether the evidence shows it, decided or not; null: it does not tell", None)
+    provenance: Literal["paper", "ours"] = entry("whose claim it is", "ours")
+    place: str = entry("where it stands in the paper", "")
+    strength: Literal["theorem", "constant", "printed", "observation", "hedged"] = entry(
+        "constant: constant, equation or step of a proof; printed: printed number", "observation"
+    )
+    scope: str = entry("of what the text speaks", "")
+    effort: str = entry("what its numbers rest on there", "")
+    alias_of: str = entry("the id of the same claim elsewhere, or empty", "")
+
+
+class JudgedClaim(Claim):
+    """A claim with its evidence."""
+
+    effects: list[Effect]

@@ -1,0 +1,274 @@
+"""Answers of predict, order, design, explore and presets."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from posbias.comparison.extrapolation_trials import Calibration
+from posbias.core.answers import Answer, Interval, Number, Numbers, Part, Texts, entry
+from posbias.designs import Candidate as AnyCandidate
+from posbias.profiles.profile import harmonic
+from posbias.profiles.summary import Summary
+from posbias.reports.answers.numbers import ToTell, Under
+
+
+class Band(Part):
+    """Where λ was not given: the prediction under every known λ."""
+
+    low: Numbers
+    high: Numbers
+    models: Texts = entry("whose λ low and high are over")
+    checks: Texts = entry("models whose λ is of another definition")
+    verdicts: dict[str, str | None] = entry(
+        "of the curve as computed, by the model that λ is of, or the assumed schedule"
+    )
+
+
+class Profile(Part):
+    """The influence of every position on one token; `posbias compare` reads it."""
+
+    tokens: int = entry("positions")
+    query: int = entry("the position that is influenced, from 0")
+    measures: str = entry("what the numbers are: rollout")
+    kind: Literal["mass", "rate", "signed"] = entry("what is a mass sums to 1 − lost")
+    profile: Numbers = entry("by position", of="mass")
+    summary: Summary | None = entry("null of what is no mass")
+    lost: float = entry("mass that learned sinks took", of="missing_mass")
+    left_out: Texts = entry(
+        "what decides the shape and the prediction does not cover; with any, there is no verdict"
+    )
+    profile_is: str = entry("what the profile is where something is left out", of="remainder")
+    band: Band | None = None
+    calibration: Calibration | None = entry("what an extrapolated profile (--calibrate) rests on", None)
+
+    @classmethod
+    def of(cls, result: Any = None, **more: Any) -> Self:
+        """The profile with what is known of it in `attrs`."""
+        known = {name: held for name, held in result.attrs.items() if name in cls.model_fields}
+        shape = {} if result.kind == "mass" else {"summary": None, "profile_is": ""}
+        return super().of(result, **known | shape | more)
+
+
+class OfArchitecture(Part):
+    """What was predicted from."""
+
+    architecture: dict[str, Any] = entry("as a specification file has it (theory.md)")
+    assumptions: Texts = entry("what the input did not say and was taken for granted")
+
+
+class Prediction(Profile, OfArchitecture):
+    """A profile and what it was predicted from."""
+
+    exact: bool = entry("whether no layer was approximated")
+    method: dict[str, int] = entry("layers by engine")
+
+
+class Predict(Prediction, Answer):
+    """The predicted influence of every position."""
+
+    schema_name = "predict/1"
+
+
+class NamedPrediction(Prediction):
+    """One of several predictions."""
+
+    name: str = entry("the architecture's, else its file's")
+
+
+class Flatter(Part):
+    """Under which known λ one prediction is flatter than the next."""
+
+    flatter: str
+    than: str
+    under: Under
+
+
+class PredictSeveral(Answer):
+    """Predictions from several architectures or at several lengths, the flattest first."""
+
+    schema_name = "predict-several/1"
+    predictions: list[NamedPrediction]
+    orders: list[Flatter] = entry("each prediction and the next, where λ was not given for both")
+
+
+class PredictVaried(OfArchitecture, Answer):
+    """Predictions for many values of one quantity (--vary), or after every layer (--depth-trajectory)."""
+
+    schema_name = "predict-varied/1"
+    varied: str = entry("the quantity")
+    values: list[float]
+    profiles: list[Profile] = entry("one for each value")
+
+
+class PredictMap(OfArchitecture, Answer):
+    """Predictions over two quantities (--vary given twice): rows by the first, columns by the second."""
+
+    schema_name = "predict-map/1"
+    varied: tuple[str, str] = entry("the quantities")
+    values: tuple[list[float], list[float]]
+    summaries: list[list[Summary]]
+    left_out: list[list[Texts]] = entry("what decides the shape and each prediction does not cover")
+
+
+class DistanceCurve(Part):
+    """Critical distances by depth."""
+
+    name: str = entry("the encoding")
+    depth: list[int] = entry("layers")
+    predicted: Numbers = entry(
+        "x* of Wu et al. 2025 (Theorems 4.5 and 4.7), in tokens from the query; null where it is infinite"
+    )
+    modal: list[int] = entry("the whole distance where walks × envelope peak")
+    rollout: list[int] = entry("the distance where the rollout peaks, its first token left out")
+    drift: Numbers = entry("where the rollout's mean and skewness put that peak, far from the first token")
+
+
+class PredictCritical(OfArchitecture, Answer):
+    """Critical distances by depth (--critical-distance), for each value of a quantity."""
+
+    schema_name = "predict-critical/1"
+    tokens: int = entry("length of the text whose last token's rollout is taken")
+    curves: list[DistanceCurve]
+
+
+class Gain(Part):
+    """What an order gains over another."""
+
+    value: Number
+    se: Number = entry("null where it is not known")
+    interval: Interval = entry(of="bounds")
+
+
+class Order(Answer):
+    """The order of documents that a profile calls best, and what it gains over the usual ones."""
+
+    schema_name = "order/1"
+    permutation: list[int] = entry("documents as given, from 0, in the order that the profile calls best")
+    recommended: list[int] = entry(
+        "in the order to put them: that, a usual one that it is not shown to be better than, or as given"
+    )
+    instead: str | None = entry("the usual order that is recommended instead of the one found")
+    verdict: Literal["reorder", "no difference", "not known"]
+    worth: float = entry("mean worth of the documents' places, weighed by score")
+    unit: str = entry("of worth and gains")
+    basis: str = entry("what the profile is")
+    gains: dict[str, Gain] = entry(
+        "over the order as given, best first, best last, both ends; judged on other prompts than those that chose"
+    )
+    loss_at_most: float = entry("by how much no other order can be worth more under this profile", of="loss")
+    prompts_to_tell: ToTell = entry("behind the profile; where it is extrapolated, with these documents")
+    extrapolated: Texts = entry(
+        "in what the documents differ from those behind the profile; the verdict is not known then"
+    )
+    warnings: Texts
+    lengths_in: Literal["tokens", "characters"] | None = entry("null: not known, taken to be equal")
+    scores: str = entry("how scores were read as weights; empty where they are weights")
+    read_as: dict[str, str] = entry("what a file of results made elsewhere was taken for")
+
+
+class Target(Part):
+    """What a design is to meet."""
+
+    kind: Literal["curve", "middle", "reach"]
+    name: str
+    within: float = entry("the distance that meets the target")
+
+
+class Nearness(Part):
+    """How near a curve is to the target."""
+
+    distance: float = entry("to the target: Wasserstein's of a curve, else what falls short as a share")
+    reach: int = entry("fewest of the last tokens that hold 90 % of the mass")
+    meets: bool
+
+
+class Knowing(Part):
+    """Of a curve that knows no architecture: mass as 1/(distance + 1)."""
+
+    recency_only: Nearness
+
+
+class Candidate(Nearness):
+    """An architecture."""
+
+    values: dict[str, float] = entry("of what may change; none of the baseline")
+    cache: int = entry("pairs of a key and a value vector that are kept for the next token")
+    left_out: Texts
+    under: dict[str, float] = entry("distance under each known λ; empty where λ was given")
+    nearer: Under = entry("whether nearer to the target than the baseline, where λ was not given")
+    file: str = entry("the architecture, in the folder of the answer", "")
+
+
+class Design(Answer):
+    """Architectures that meet a target, or come near: the Pareto front of distance, cache and reach."""
+
+    schema_name = "design/1"
+    verdict: Literal["met", "no difference", "not met", "not known"] = entry(
+        "no difference: the baseline meets the target"
+    )
+    said: str = entry("the verdict in a sentence")
+    target: Target = entry(of="target.specification")
+    tokens: int = entry("of the text")
+    varied: dict[str, list[float]] = entry("the values of each quantity that may change")
+    space: int = entry("combinations of them", of="space.size")
+    looked_at: int = entry("architectures that were predicted")
+    impossible: int = entry("combinations whose values do not go together")
+    exhaustive: bool = entry("whether all of the space was looked at")
+    seed: int
+    fingerprint: str = entry("of the job; equal jobs give equal designs")
+    baseline: Candidate
+    baselines: Knowing
+    front: list[Candidate] = entry("by rising distance")
+    assumptions: Texts
+
+    @classmethod
+    def of(cls, result: Any = None, *, files: Sequence[str] = (), **more: Any) -> Self:
+        """What was found, with the names of the front's files."""
+        recency, target = harmonic(result.tokens), result.target
+        distance = target.distance(recency)
+        knowing = Nearness.of(
+            distance=distance, reach=recency.summary.effective_range, meets=distance <= target.within
+        )
+
+        def candidate(one: AnyCandidate, file: str = "") -> Candidate:
+            return Candidate.of(one, meets=result.meets(one), nearer=result.nearer(one), file=file)
+
+        return super().of(
+            result,
+            varied={name: result.space.varied[name] for name in result.space.names},
+            baseline=candidate(result.baseline),
+            baselines=Knowing.of(recency_only=knowing),
+            front=list(map(candidate, result.front, files)),
+            **more,
+        )
+
+
+class Explore(Answer):
+    """The page that was written."""
+
+    schema_name = "explore/1"
+    page: Path = entry("the HTML")
+    opened: bool = entry("whether a browser took it")
+    begins_from: str | None = entry("the file or name that was given")
+
+
+class Preset(Part):
+    """An architecture that has a name."""
+
+    name: str
+    depth: int
+    heads: int
+    context: int = entry("tokens")
+    window: int | None = entry("tokens; null for none")
+    exact: str = entry("what the configuration determines")
+    assumed: Texts
+    mixing: dict[str, Any] | None = entry(
+        "λ by layer, with the length and text of its measurement; null where it is not known"
+    )
+
+
+class Presets(Answer):
+    """Architectures that have a name."""
+
+    schema_name = "presets/1"
+    presets: list[Preset]

@@ -1,0 +1,199 @@
+"""Answers of retrieve."""
+
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from posbias.core.answers import Answer, Number, Part, Table, Texts, entry
+from posbias.profiles.summary import Verdict
+from posbias.reports.answers.numbers import Found, ToTell
+from posbias.retrieval.statistics import WIDTHS, detectable_of
+
+Against = Literal["favoured", "at a disadvantage", "no difference", "inconclusive"]
+
+
+class Curve(Part):
+    """Retrieval by position of what is asked for."""
+
+    model: str
+    job: dict[str, Any] = entry(
+        "what was asked: task, pairs or length (in tokens; of a model that is only asked in words and marks of "
+        "punctuation), wording, positions, prompts, seed"
+    )
+    prompts: int = entry("trials, each asked at every place")
+    chance: float = entry("how often guessing or copying is right; 0: nothing to copy, or not known")
+    able: bool = entry("whether it finds more than it guesses or copies")
+    verdict: Verdict
+    ends: dict[Literal["first", "last"], Against] = entry(
+        "against the middle (the mean of all inner places); the verdict says nothing of one that is inconclusive"
+    )
+    equivalence: Number = entry("a difference up to this counts as none; null where none was named")
+    detectable: dict[str, Number] = entry(
+        "by difference, the least true one that so many trials show in 80 % of experiments; null where no two "
+        "trials differ"
+    )
+    doubts: Texts = entry("what of the verdict the trials do not tell")
+    answer: Texts = entry("in sentences")
+
+
+class Place(Part):
+    """One place of the fact."""
+
+    position: int = entry("from 0")
+    depth: float = entry("place in the prompt, 0 to 1")
+    token: float = entry("mean token")
+    accuracy: Found = entry("share of prompts where it writes the answer")
+    choice: Found = entry("share where it prefers the answer among candidates")
+    margin: Found = entry("log-probability over the best other, nats")
+    margin_mean: Found = entry("over the mean other, nats")
+    control_margin: Found = entry("the margin when another is asked for, nats")
+    lift: Found = entry("margin over the mean other less that of the control, nats")
+
+
+class Retrieve(Curve, Answer):
+    """Retrieval by position of the answer; margins, which the verdict rests on, in nats."""
+
+    schema_name = "retrieve/1"
+    file: Path = entry("the retrieval's .nc")
+    pictures: list[Path]
+    candidates: int
+    tokens: float = entry("mean length of the prompts")
+    overall: dict[Literal["choice", "lift"], Found]
+    positions: list[Place]
+    differences: dict[str, dict[str, Found]] = entry("by quantity: of an end and the middle")
+    prompts_to_tell: dict[str, ToTell] = entry("by difference, of the margins that the verdict rests on")
+
+    @classmethod
+    def of(cls, result: Any = None, **more: Any) -> Self:
+        """A curve with its places one by one."""
+        depth, token, curves = result.depth, result.token, result.curves
+        places = [
+            {"position": k, "depth": depth[k], "token": token[k]}
+            | {name: held[k] for name, held in curves.items()}
+            for k in range(len(depth))
+        ]
+        return super().of(
+            result,
+            positions=places,
+            differences=result.gaps,
+            detectable=detectable_of(result.gaps["margin"]),
+            answer=result.sentences(),
+            **more,
+        )
+
+
+class AskedPlace(Part):
+    """One place of the moved fact."""
+
+    position: int = entry("from 0")
+    depth: float = entry("share of the other facts, words or documents before it")
+    accuracy: Found = entry("share of trials with the moved fact in the answer")
+    all_found: Found | None = entry("with all asked facts in it; null where they do not differ")
+
+
+class AnswerCurve(Curve):
+    """Accuracy of answers by place of what is asked for, and in the control arms."""
+
+    rule: Literal["contains", "first"] = entry("how answers are scored")
+    words: float = entry("mean length of the prompts, in words and marks of punctuation")
+    found: Table = entry("0 or 1: whether the moved fact was in the answer, by trial and position")
+    cut_off: list[float] = entry("by position, the share of answers that were cut off before they were right")
+    until: Number = entry("half-width of the gaps' intervals that was wanted; null where none was")
+    reached: bool | None = entry(
+        "whether it was reached before the trials ran out; null where none was wanted"
+    )
+    positions: list[AskedPlace]
+    controls: dict[str, Found] = entry("accuracy by control arm: no gold, gold alone, shuffled")
+    differences: dict[str, Found] = entry(
+        "in accuracy, within trials: of an end and the middle, and of places and control arms"
+    )
+    half_width: float = entry("half the widest interval of the ends' differences")
+    trials_for: dict[str, int] = entry(
+        "by half-width, about how many trials it takes; 10001: more than 10,000"
+    )
+
+    @classmethod
+    def of(cls, result: Any = None, **more: Any) -> Self:
+        """A curve with its places one by one."""
+        places = [
+            {"position": k, "depth": result.depth[k], "accuracy": number}
+            | {"all_found": result.all_found[k] if result.several else None}
+            for k, number in enumerate(result.accuracy)
+        ]
+        return super().of(
+            result,
+            found=result.found.astype(int),
+            positions=places,
+            differences=result.gaps | result.effects,
+            detectable=detectable_of(result.gaps),
+            trials_for={f"{width:g}": result.trials_for(width) for width in WIDTHS},
+            answer=result.sentences(),
+            **more,
+        )
+
+
+class AskedOf(Part):
+    """What decides an answer beside the prompt; of answers made elsewhere the name alone."""
+
+    model: str
+    api: Literal["chat", "completion"] | None = None
+    system: str | None = None
+    most_out: int | None = entry("tokens of an answer at most", None)
+    temperature: float | None = None
+
+
+class Asked(Part):
+    """Answers of a model that was only asked."""
+
+    file: Path = entry("the answers, as JSON lines")
+    pictures: list[Path]
+    asked: AskedOf
+    curves: list[AnswerCurve] = entry("one for each size")
+
+
+class RetrieveAnswers(Asked, Answer):
+    """Retrieval by position of a model that was only asked: its answers are right or wrong."""
+
+    schema_name = "retrieve-answers/1"
+
+
+class Way(Asked):
+    """One way to ask."""
+
+    name: str
+    folder: Path = entry("with this way alone, as retrieve-answers/1")
+
+
+class CurveDifference(Part):
+    """What one curve of retrieval by place has more than another."""
+
+    way: str = entry("the way to ask, or the file")
+    against: str = entry("what it is held against")
+    paired: bool = entry("whether both are of the same trials, so that differences are within them")
+    trials: tuple[int, int] = entry("of each")
+    differences: dict[str, Found] = entry(
+        "in accuracy, way less against: of the mean over places, and of the gaps between places; all intervals of "
+        "an answer hold at once in 95 % of experiments",
+        of="numbers",
+    )
+    verdict: Literal["changes the bias", "no difference", "inconclusive"]
+    equivalence: float = entry("a difference of gaps up to this counts as none")
+    at_chance: Texts = entry("those not told to find more than is guessed or copied", of="dull")
+    answer: Texts = entry("in sentences")
+
+
+class RetrieveWays(Answer):
+    """Retrieval by position of a model that was asked the same trials in several ways (api, system message)."""
+
+    schema_name = "retrieve-ways/1"
+    pictures: list[Path] = entry("all ways in one")
+    ways: list[Way]
+    differences: list[list[CurveDifference]] = entry("for each size, one for each way but the first")
+
+
+class RetrievePrompts(Answer):
+    """Prompts that were written for somebody to answer."""
+
+    schema_name = "retrieve-prompts/1"
+    file: Path
+    prompts: int = entry("prompts that differ")
+    words: int = entry("words and marks of punctuation in them")
