@@ -9,6 +9,7 @@ import pytest
 from ensembles import SMALL, untrained
 
 from posbias.core.errors import InvalidValueError
+from posbias.core.store import dump_json
 from posbias.theory.masks import Full
 from posbias.training.loop import train
 from posbias.training.network import Network
@@ -88,7 +89,7 @@ def test_without_a_common_range_there_is_nothing_to_compare():
     assert matched.points.size == 0
     assert math.isnan(matched.difference().value)
     assert "nothing to compare: the ensembles cover 0 … 0.25" in matched.remark
-    told = json.loads(json.dumps(matched.as_dict(), allow_nan=False))
+    told = json.loads(dump_json(matched.as_dict()))
     assert told["mean_difference"]["value"] is None
 
 

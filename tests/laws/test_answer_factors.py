@@ -11,9 +11,10 @@ from posbias.core.errors import InvalidValueError
 from posbias.core.spec import encode
 from posbias.imports.trials import of_rows
 from posbias.retrieval import curve_differences
-from posbias.retrieval.answer_curve import GAPS, AnswerCurve
+from posbias.retrieval.curve import answer_curve
 from posbias.retrieval.factor import MEAN, profile_difference, same_trials
 from posbias.retrieval.job import retrieval_job
+from posbias.retrieval.statistics import GAPS
 from posbias.retrieval.trials import ARMS
 
 JOB = encode(retrieval_job("keys", pairs=9, positions=3))
@@ -24,7 +25,7 @@ def curve_of(found):
     arms = {name: np.full(len(found), name != ARMS[0]) for name in ARMS}
     depth = np.linspace(0, 1, found.shape[1])
     job = JOB | {"prompts": len(found)}
-    return AnswerCurve("m", job, "first", found, found, arms, depth, 50.0, 1 / 9)
+    return answer_curve("m", job, "first", found, found, arms, depth, 50.0, chance=1 / 9)
 
 
 def drawn(rates, trials, seed):
@@ -97,10 +98,10 @@ def test_more_that_is_looked_at_together_makes_intervals_wider():
 @pytest.mark.parametrize(
     "change",
     [
-        lambda curve: replace(curve, rule="contains"),
-        lambda curve: replace(curve, words=51.0),
+        lambda curve: replace(curve, answers=replace(curve.answers, rule="contains")),
+        lambda curve: replace(curve, answers=replace(curve.answers, words=51.0)),
         lambda curve: replace(curve, job={**curve.job, "seed": 1}),
-        lambda curve: curve_of(curve.found[:-1]),
+        lambda curve: curve_of(curve.answers.found[:-1]),
     ],
     ids=["rule", "words", "seed", "prompts"],
 )

@@ -19,9 +19,9 @@ from scipy.stats import norm, t
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError, OutputFileError
 from posbias.core.spec import encode
 from posbias.profiles.estimate import MOST_DRAWS, Estimate
-from posbias.retrieval.answer_curve import AnswerCurve
 from posbias.retrieval.answer_files import AnswerFile, Request, read_answers, requests_of, write_requests
 from posbias.retrieval.asking import answers_made_elsewhere, ask, cost, each_answer, requests, trials_of
+from posbias.retrieval.curve import answer_curve
 from posbias.retrieval.documents import DocumentSet, read_document_sets
 from posbias.retrieval.job import retrieval_job
 from posbias.retrieval.resampling import RESAMPLES, resampled
@@ -201,22 +201,22 @@ def test_the_sets_that_a_width_takes_are_the_fewest_that_reach_it(se, n, width):
 
 def test_a_reader_finds_all_and_one_who_reads_the_end_has_recency():
     reader = ask(reads, KEYS)
-    assert [one.value for one in reader.accuracy] == [1, 1, 1]
-    assert [reader.controls[arm].value for arm in (ABSENT, ALONE, SHUFFLED)] == [0, 1, 1]
+    assert [one.value for one in reader.curves["accuracy"]] == [1, 1, 1]
+    assert [reader.overall[arm].value for arm in (ABSENT, ALONE, SHUFFLED)] == [0, 1, 1]
     assert (reader.able, reader.verdict) == (True, "at ceiling")
     assert "60 of 60 right" in reader.sentences()[-1]
     half = ask(reads_the_end, KEYS)
-    assert [one.value for one in half.accuracy] == [0, 0, 1]
+    assert [one.value for one in half.curves["accuracy"]] == [0, 0, 1]
     assert half.verdict == "recency"
-    assert half.gaps["last - middle"].value == 1
+    assert half.deciding["last - middle"].value == 1
 
 
 @pytest.mark.parametrize("place", [0, 2, -1])
 def test_one_who_copies_from_a_place_whatever_is_asked_is_at_chance(place):
     """The place alone has accuracy 1 where it is among those asked at, and lists in a drawn order tell."""
     copier = ask(lambda prompt: listed(prompt)[place % len(listed(prompt))], replace(KEYS, prompts=60))
-    assert max(one.value for one in copier.accuracy) == 1
-    assert copier.controls[SHUFFLED].value == pytest.approx(copier.chance, abs=0.2)
+    assert max(one.value for one in copier.curves["accuracy"]) == 1
+    assert copier.overall[SHUFFLED].value == pytest.approx(copier.chance, abs=0.2)
     assert (copier.able, copier.verdict) == (False, "at chance")
 
 
@@ -273,10 +273,10 @@ def test_who_is_not_read_even_alone_is_shown_with_an_answer():
     silent, able = ask(lambda prompt: "As an assistant, I", job), ask(reads, job)
     (said,) = [line for line in silent.sentences() if "even alone" in line]
     assert "(to one, 'As an assistant, I' is answered, where '" in said
-    assert silent.missed is not None
+    assert silent.answers.missed is not None
     right = trials_of(job).trial(0).answers[0]
-    assert silent.missed == ("As an assistant, I", right)
-    assert able.missed is None
+    assert silent.answers.missed == ("As an assistant, I", right)
+    assert able.answers.missed is None
     assert not [line for line in able.sentences() if "even alone" in line]
 
 
@@ -286,7 +286,7 @@ def test_without_a_job_the_documents_or_the_text_decide_it():
     )
     curve = ask(lambda prompt: " ".join(re.findall(r"w\d", prompt)), documents=sets)
     assert (curve.job["task"], curve.job["positions"], curve.prompts) == ("documents", 4, 5)
-    assert curve.found.all()
+    assert curve.answers.found.all()
     text = "The sun rose over the hills. Birds sang. " * 80
     assert ask(lambda prompt: "nothing", text=text).job["task"] == "needle"
 
@@ -296,13 +296,18 @@ def test_a_verdict_on_one_end_says_that_the_other_is_not_told():
     rows = np.zeros((40, 3), dtype=bool)
     rows[:, 2], rows[:2, 0] = True, True
     arms = {name: np.full(40, name != ABSENT) for name in ARMS}
-    curve = AnswerCurve("m", encode(KEYS), "first", rows, rows, arms, np.array([0, 0.5, 1]), 50.0, 1 / 6)
+
+    def curve_of(found):
+        depth = np.array([0, 0.5, 1])
+        return answer_curve("m", encode(KEYS), "first", found, rows, arms, depth, 50.0, chance=1 / 6)
+
+    curve = curve_of(rows)
     assert curve.verdict == "recency"
     assert curve.ends == {"first": "inconclusive", "last": "favoured"}
-    assert curve.doubts == ["40 prompts do not tell whether the first is favoured"]
-    least = curve.gaps["first - middle"].detectable
+    assert curve.doubts[0].startswith("40 prompts do not tell whether the first is favoured (about 78 would")
+    least = curve.deciding["first - middle"].detectable
     assert curve.sentences()[-1].endswith(f"; of the first, 40 trials miss gaps under {least:.2g}")
-    turned = replace(curve, found=~rows)
+    turned = curve_of(~rows)
     assert turned.ends["last"] == "at a disadvantage"
 
 

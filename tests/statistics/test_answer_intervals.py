@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from posbias.imports.trials import of_rows
-from posbias.retrieval.answer_curve import verdict_of_trials
 from posbias.retrieval.asking import ask
 from posbias.retrieval.factor import profile_difference
 from posbias.retrieval.job import retrieval_job
 from posbias.retrieval.resampling import resampled
+from posbias.retrieval.sentences import of_trials
 from posbias.retrieval.statistics import GAPS, VERDICTS, gaps_of
 
 DRAWS = 400
@@ -95,7 +95,7 @@ def test_intervals_hold_the_truth_where_asking_stops_when_they_are_narrow(rates)
 
         curve = ask(answer, job, until=0.15)
         asked.append(curve.prompts)
-        gaps = [curve.gaps[name].interval for name in GAPS]
+        gaps = [curve.deciding[name].interval for name in GAPS]
         held += [low <= gap <= high for (low, high), gap in zip(gaps, truth, strict=True)]
     assert 32 <= min(asked) < max(asked) < 400
     assert (held / draws >= 0.95 - 4 * np.sqrt(0.95 * 0.05 / draws)).all(), held / draws
@@ -152,7 +152,7 @@ def test_rare_differences_are_not_called_none(trials):
 )
 def test_one_function_decides_by_intervals(rows, verdict):
     found = np.array(rows, dtype=float)
-    said = verdict_of_trials(found, f"{len(rows)} trials", "accuracy")[-1]
+    said = of_trials(found, f"{len(rows)} trials", "accuracy")[-1]
     words = {
         "at ceiling": f"{found.sum():,.0f} of {found.size:,} right",
         "inconclusive": "20 trials miss gaps under",

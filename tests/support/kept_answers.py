@@ -4,7 +4,7 @@ import numpy as np
 
 from posbias.core.store import save_json
 from posbias.reports.answers.retrievals import AnswerCurve as AnswerPart
-from posbias.retrieval import AnswerCurve
+from posbias.retrieval import answer_curve
 
 
 def copies(random, places):
@@ -22,7 +22,7 @@ def copies(random, places):
         "seed": 0,
     }
     depth = np.linspace(0, 1, 5)
-    return AnswerCurve("asked", job, "first", found, found, arms, depth, words=100.0, chance=0.2)
+    return answer_curve("asked", job, "first", found, found, arms, depth, words=100.0, chance=0.2)
 
 
 def kept(folder, *curves):

@@ -86,15 +86,15 @@ def asked(*words: object) -> Any:
     return json.loads(done.stdout)
 
 
-def numbers(answer: Any, place: str = "") -> Iterator[tuple[str, float | str | None]]:
-    """Leaves of an answer by their place; texts are verdicts and names, long ones left out."""
+def numbers(answer: Any, place: str = "") -> Iterator[tuple[str, float | str]]:
+    """Leaves of an answer by their place; texts are verdicts and names, long ones left out, and nulls."""
     if isinstance(answer, dict):
         for key, inner in answer.items():
             yield from numbers(inner, f"{place}/{key}" if place else str(key))
     elif isinstance(answer, list | tuple):
         for number, inner in enumerate(answer):
             yield from numbers(inner, f"{place}/{number}")
-    elif not isinstance(answer, str) or len(answer) < 30:
+    elif answer is not None and (not isinstance(answer, str) or len(answer) < 30):
         yield place, answer
 
 
@@ -117,7 +117,7 @@ def theory() -> dict[str, Any]:
     for preset in ("bloom-176b", "bloom-560m", "gpt-oss-20b", "gemma-3-27b"):
         answer = asked("predict", preset, "--tokens", 512)
         found[preset] = [answer["profile"][0], *probe(answer["profile"])[1:], answer["summary"]["flatness"]]
-        if "band" not in answer:  # its λ is known
+        if answer["band"] is None:  # its λ is known
             continue
         found[f"{preset}, band"] = [*probe(answer["band"]["low"])[1:], *probe(answer["band"]["high"])[1:]]
         found[f"{preset}, verdicts"] = [*answer["band"]["verdicts"].values()]

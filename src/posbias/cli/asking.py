@@ -19,7 +19,7 @@ from posbias.core.lazy import need
 
 if TYPE_CHECKING:
     from posbias.reports.answers.retrievals import RetrieveAnswers
-    from posbias.retrieval.answer_curve import AnswerCurve
+    from posbias.retrieval.curve import RetrievalCurve
     from posbias.retrieval.documents import DocumentSet
     from posbias.retrieval.job import RetrievalJob
 
@@ -57,7 +57,7 @@ def ask_black_box(model: str | None, options: Options) -> None:
 
 def _asked_in(
     place: Path, name: str, way: Way, jobs: "list[RetrievalJob]", sources: "Sources", options: Options
-) -> "tuple[RetrieveAnswers, list[AnswerCurve]]":
+) -> "tuple[RetrieveAnswers, list[RetrievalCurve]]":
     """Ask in one way and draw, into the folder `place`: the answer, and its curves."""
     from posbias.reports.answers.retrievals import AnswerCurve, RetrieveAnswers
     from posbias.reports.plots import save_figure
@@ -113,7 +113,7 @@ def _compare_ways(
     )
 
 
-def _draw_ways(place: Path, by_size: "list[dict[str, AnswerCurve]]") -> list[Path]:
+def _draw_ways(place: Path, by_size: "list[dict[str, RetrievalCurve]]") -> list[Path]:
     from posbias.reports.plots import save_figure
     from posbias.reports.plots.answers import ways_figure
 
@@ -137,7 +137,7 @@ def _asked(
     sources: "Sources",
     kept: Path | None,
     options: Options,
-) -> "list[AnswerCurve]":
+) -> "list[RetrievalCurve]":
     """A curve for each job; first says what it takes."""
     from posbias.retrieval.answer_files import AnswerFile
     from posbias.retrieval.asking import ask, check_effort, cost, requests, trials_of

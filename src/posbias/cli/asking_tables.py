@@ -7,11 +7,11 @@ from posbias.core.text_tables import table
 
 if TYPE_CHECKING:
     from posbias.profiles.estimate import Estimate
-    from posbias.retrieval.answer_curve import AnswerCurve
+    from posbias.retrieval.curve import RetrievalCurve
     from posbias.retrieval.factor import CurveDifference
 
 
-def ways_lines(curves: "dict[str, AnswerCurve]", found: "list[CurveDifference]") -> list[str]:
+def ways_lines(curves: "dict[str, RetrievalCurve]", found: "list[CurveDifference]") -> list[str]:
     """A table with a row for each way, and what they change in words."""
     from posbias.retrieval.trials import ABSENT, ALONE
 
@@ -20,8 +20,8 @@ def ways_lines(curves: "dict[str, AnswerCurve]", found: "list[CurveDifference]")
     rows = [
         [
             way,
-            *(_share(one) for one in curve.accuracy),
-            ", ".join(f"{curve.controls[arm].value:.2f}" for arm in (ABSENT, ALONE)),
+            *(_share(one) for one in curve.curves["accuracy"]),
+            ", ".join(f"{curve.overall[arm].value:.2f}" for arm in (ABSENT, ALONE)),
             _verdict(curve),
         ]
         for way, curve in curves.items()
@@ -30,18 +30,20 @@ def ways_lines(curves: "dict[str, AnswerCurve]", found: "list[CurveDifference]")
     return [*table(head, rows), "", _size_of(first), *said, ""]
 
 
-def _verdict(curve: "AnswerCurve") -> str:
+def _verdict(curve: "RetrievalCurve") -> str:
     """The verdict, and of one on one end whether the other is inconclusive."""
     open_ = [end for end, said in curve.ends.items() if said == "inconclusive"]
     doubt = f"; {open_[0]} inconclusive" if curve.verdict in ("primacy", "recency") and open_ else ""
     return f"{curve.verdict}{doubt}"
 
 
-def curve_lines(curves: "list[AnswerCurve]") -> list[str]:
+def curve_lines(curves: "list[RetrievalCurve]") -> list[str]:
     """Each curve as a table and in words."""
     lines = []
     for curve in curves:
-        columns = {"found": curve.accuracy} | ({"all found": curve.all_found} if curve.several else {})
+        several = curve.answers is not None and curve.answers.several
+        shown = {"found": "accuracy"} | ({"all found": "all_found"} if several else {})
+        columns = {name: curve.curves[quantity] for name, quantity in shown.items()}
         rows = [
             [str(k), f"{depth:.2f}", *(_share(column[k]) for column in columns.values())]
             for k, depth in enumerate(curve.depth)
@@ -51,10 +53,11 @@ def curve_lines(curves: "list[AnswerCurve]") -> list[str]:
     return lines[:-1]
 
 
-def _size_of(curve: "AnswerCurve") -> str:
+def _size_of(curve: "RetrievalCurve") -> str:
     size = curve.job["pairs"] or curve.job["length"]
     what = f"{curve.job['task']}{f' {size}' if size else ''}"
-    return f"{what}: {curve.prompts} trials of about {curve.words:.0f} words"
+    assert curve.answers is not None
+    return f"{what}: {curve.prompts} trials of about {curve.answers.words:.0f} words"
 
 
 def _share(one: "Estimate") -> str:

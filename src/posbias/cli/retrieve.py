@@ -18,8 +18,8 @@ from posbias.core.text_tables import table
 if TYPE_CHECKING:
     import xarray as xr
 
+    from posbias.retrieval.curve import RetrievalCurve
     from posbias.retrieval.local import RetrievalJob
-    from posbias.retrieval.statistics import RetrievalCurve
 
 _SHORT = 256
 
@@ -106,7 +106,7 @@ def retrieve(model: str | None = None, *, options: Options = Options()) -> None:
     need("matplotlib", work="the curve", extra="report")
     from posbias.profiles.measurements import load_measurement
     from posbias.reports.answers.retrievals import Retrieve
-    from posbias.retrieval.statistics import retrieval_curve
+    from posbias.retrieval.curve import retrieval_curve
 
     beside = None if options.measurement is None else load_measurement(options.measurement)
     retrieval, file, folder = (_finished if finished else _asked)(model, options, beside)
@@ -184,11 +184,12 @@ def _draw(curve: "RetrievalCurve", folder: Path, beside: "xr.Dataset | None") ->
 
 def _lines(curve: "RetrievalCurve") -> list[str]:
     """The curve as a table and in words."""
+    token = curve.depth if curve.token is None else curve.token
     rows = [
         [
             str(k),
             f"{curve.depth[k]:.2f}",
-            f"{curve.token[k]:.0f}",
+            f"{token[k]:.0f}",
             *(_share(curve.curves[name][k]) for name in ("accuracy", "choice")),
             *(str(curve.curves[name][k]) for name in ("margin", "control_margin", "lift")),
         ]

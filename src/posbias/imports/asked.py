@@ -15,7 +15,7 @@ from posbias.core.logs import one_line
 from posbias.core.store import undamaged
 from posbias.core.tables import unexpected
 from posbias.profiles.profile import Profile
-from posbias.retrieval.answer_curve import profile_of_trials
+from posbias.retrieval.curve import profile_of_trials
 
 SCHEMA, OPENED, WAYS = "retrieve-answers/1", "retrieve/1", "retrieve-ways/1"
 FILES = ("retrieval.nc", "retrieval.json")

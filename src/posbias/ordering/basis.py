@@ -9,7 +9,7 @@ from jaxtyping import Float
 from posbias.imports.trials import FEWEST_PLACES
 from posbias.ordering.slots import Slots, places_of_job
 from posbias.profiles.profile import Profile
-from posbias.retrieval.statistics import QUANTITIES
+from posbias.retrieval.curve import QUANTITIES
 
 ALIKE = 1.5
 """How many times longer or shorter than the prompts behind a profile others may be without a word."""

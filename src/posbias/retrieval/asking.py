@@ -20,8 +20,8 @@ from posbias.core.arguments import counted, shortened
 from posbias.core.errors import InputFileError, InvalidValueError, ModelError
 from posbias.core.events import Event, OnEvent
 from posbias.core.spec import encode
-from posbias.retrieval.answer_curve import AnswerCurve
 from posbias.retrieval.answer_files import AnswerFile, Request, requests_of
+from posbias.retrieval.curve import RetrievalCurve, answer_curve
 from posbias.retrieval.documents import Documents, DocumentSet, places_of
 from posbias.retrieval.job import POSITIONS, RetrievalJob, retrieval_job
 from posbias.retrieval.scoring import Rule, is_right, was_cut_off
@@ -85,7 +85,7 @@ def ask(
     until: float | None = None,
     equivalence: float = EQUIVALENCE,
     on_event: OnEvent | None = None,
-) -> AnswerCurve:
+) -> RetrievalCurve:
     """Ask a generator (prompt → text) for a fact at every position, in `job.prompts` trials.
 
     `text`, `documents`: as of `trials_of`; without a job they decide its task, and all documents are asked about.
@@ -93,7 +93,7 @@ def ask(
     `answers`: a file that keeps them and is asked first, whatever the job; `asked_of`: what decides an answer
     beside the prompt (a model's name, a system prompt), held against that file's. `concurrency` threads call the
     generator. With `until`, trials are asked until every gap's 95 % interval is at most ± `until`, and
-    `job.prompts` at most (`AnswerCurve.reached`). `equivalence`: the difference in accuracy that counts as none.
+    `job.prompts` at most (`reached`). `equivalence`: the difference in accuracy that counts as none.
     A generator returns a `scoring.CutOff` where its tokens ran out. `on_event` hears of answered requests.
 
     Raises `InvalidValueError` for what cannot be right, `ModelError` where the generator returns no text, what the
@@ -206,11 +206,11 @@ class _Asked:
                 right = trial.accepted[0][0] if trial.accepted else trial.answers[0]
                 self._missed = (file.known[_id(trial.arms[ALONE])], right)
 
-    def curve(self) -> AnswerCurve:
+    def curve(self) -> RetrievalCurve:
         placed = [trial["placed"] for trial in self._right]
         words = [words_in(text) for trial in self._made for text in trial.asked]
         held = self._trials.documents(len(self._right)) if isinstance(self._trials, Documents) else {}
-        return AnswerCurve(
+        return answer_curve(
             job=encode(self._job) | {"prompts": len(self._right)} | held,
             rule=self._rule,
             found=np.array([[right[0] for right in row] for row in placed]),

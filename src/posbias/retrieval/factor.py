@@ -18,8 +18,9 @@ from jaxtyping import Float
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
-from posbias.retrieval.answer_curve import AnswerCurve, signed
+from posbias.retrieval.curve import Answers, RetrievalCurve
 from posbias.retrieval.resampling import resampled
+from posbias.retrieval.sentences import signed
 from posbias.retrieval.statistics import ENDS, EQUIVALENCE, GAPS, gap_words, gaps_of
 
 MEAN = "mean"
@@ -98,7 +99,7 @@ class CurveDifference:
         return said
 
 
-def curve_differences(curves: Mapping[str, AnswerCurve], *, together: int = 1) -> list[CurveDifference]:
+def curve_differences(curves: Mapping[str, RetrievalCurve], *, together: int = 1) -> list[CurveDifference]:
     """What each way to ask changes against the first; `curves` by the name of the way.
 
     All must be of the same trials, scored by the same rule. `together`: so many such tables (one for each size of
@@ -135,14 +136,21 @@ def curve_differences(curves: Mapping[str, AnswerCurve], *, together: int = 1) -
     ]
 
 
-def _trials(curve: AnswerCurve) -> tuple[Any, ...]:
+def _trials(curve: RetrievalCurve) -> tuple[Any, ...]:
     """What two curves of the same trials share; the files of documents are not known, their words are counted."""
-    return dict(curve.job), curve.rule, curve.prompts, curve.words, curve.depth.tolist()
+    answers = _answers(curve)
+    return dict(curve.job), answers.rule, curve.prompts, answers.words, curve.depth.tolist()
 
 
-def _ways(*curves: AnswerCurve) -> list[list[np.ndarray]]:
+def _answers(curve: RetrievalCurve) -> Answers:
+    if curve.answers is None:
+        raise InvalidValueError("curves: one of margins given, curves of answers in words needed")
+    return curve.answers
+
+
+def _ways(*curves: RetrievalCurve) -> list[list[np.ndarray]]:
     """For each curve, by trial, the mean over places and the gaps."""
-    return [_told(curve.found.astype(float)) for curve in curves]
+    return [_told(_answers(curve).found.astype(float)) for curve in curves]
 
 
 def _told(found: Float[np.ndarray, "prompt position"]) -> list[Float[np.ndarray, "prompt"]]:

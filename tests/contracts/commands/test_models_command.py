@@ -34,6 +34,7 @@ def test_families_are_listed_as_json():
         "soft_cap": False,
         "defects": [],
         "checked": True,
+        "checks": [],
     }
     assert rows["falcon"]["attention"] == "sdpa"
     assert rows["falcon"]["defects"] == ["eager counts ALiBi twice, in the mask and in the scores"]

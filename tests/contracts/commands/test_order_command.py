@@ -88,7 +88,7 @@ def test_what_was_kept_of_a_model_that_was_asked_orders_with_its_trials(here, ca
     curve = copies(np.random.default_rng(0), [0.8, 0.3, 0.3, 0.3, 0.9])
     kept(here / "R", curve)
     profile = posbias.read(here / "R")
-    plain = curve.found.mean(axis=0)
+    plain = curve.answers.found.mean(axis=0)
     assert profile.mass.tolist() == plain.tolist()
     assert profile.se == pytest.approx(np.sqrt(plain * (1 - plain) / 299), rel=1e-12)
     assert profile.attrs["read_as"] == "retrieval by answers: keys 5 pairs, 300 trials of asked"

@@ -101,7 +101,7 @@ def test_prompts_are_written_answered_by_somebody_and_read():
     read = called("retrieve", "--answers", "answers.jsonl", *SMALL, "--json", "--out", "there")
     told = json.loads(read.stdout)
     assert not faults(told)
-    assert told["asked"] == {"model": "answers of answers.jsonl"}
+    assert told["asked"]["model"] == "answers of answers.jsonl"
     with serving(answer) as server:
         served, _ = asked(server, *SMALL)
     assert told["curves"][0]["positions"] == served["curves"][0]["positions"]

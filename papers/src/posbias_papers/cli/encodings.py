@@ -4,7 +4,6 @@ from pathlib import Path
 
 from posbias.cli import options as shared
 from posbias.cli.output import answer_with, progress
-from posbias_papers.cli.answers import PaperEncodings
 from posbias_papers.cli.herasimchyk2026 import page_lines
 
 
@@ -55,4 +54,6 @@ def encodings(*, options: Options = Options()) -> None:
             on_event=on_event,
         )
     pages = {"encodings": made.page}
+    from posbias_papers.cli.answers import PaperEncodings
+
     answer_with(PaperEncodings.of(**made.as_dict()), lambda: page_lines(pages, made.written), options.json)

@@ -30,7 +30,6 @@ class Profile(Part):
     tokens: int = entry("positions")
     query: int = entry("the position that is influenced, from 0")
     measures: str = entry("what the numbers are: rollout")
-    kind: Literal["mass", "rate", "signed"] = entry("what is a mass sums to 1 − lost")
     profile: Numbers = entry("by position", of="mass")
     summary: Summary | None = entry("null of what is no mass")
     lost: float = entry("mass that learned sinks took", of="missing_mass")
@@ -38,6 +37,7 @@ class Profile(Part):
         "what decides the shape and the prediction does not cover; with any, there is no verdict"
     )
     profile_is: str = entry("what the profile is where something is left out", of="remainder")
+    kind: Literal["mass", "rate", "signed"] = entry("what is a mass sums to 1 − lost")
     band: Band | None = None
     calibration: Calibration | None = entry("what an extrapolated profile (--calibrate) rests on", None)
 
@@ -56,7 +56,7 @@ class OfArchitecture(Part):
     assumptions: Texts = entry("what the input did not say and was taken for granted")
 
 
-class Prediction(Profile, OfArchitecture):
+class Prediction(OfArchitecture, Profile):
     """A profile and what it was predicted from."""
 
     exact: bool = entry("whether no layer was approximated")

@@ -6,7 +6,9 @@ from typing import Any, Literal, Self
 from posbias.core.answers import Answer, Number, Part, Table, Texts, entry
 from posbias.profiles.summary import Verdict
 from posbias.reports.answers.numbers import Found, ToTell
-from posbias.retrieval.statistics import WIDTHS, detectable_of
+from posbias.retrieval.curve import EFFECTS
+from posbias.retrieval.statistics import WIDTHS
+from posbias.retrieval.trials import ARMS
 
 Against = Literal["favoured", "at a disadvantage", "no difference", "inconclusive"]
 
@@ -75,7 +77,6 @@ class Retrieve(Curve, Answer):
             result,
             positions=places,
             differences=result.gaps,
-            detectable=detectable_of(result.gaps["margin"]),
             answer=result.sentences(),
             **more,
         )
@@ -93,11 +94,15 @@ class AskedPlace(Part):
 class AnswerCurve(Curve):
     """Accuracy of answers by place of what is asked for, and in the control arms."""
 
-    rule: Literal["contains", "first"] = entry("how answers are scored")
-    words: float = entry("mean length of the prompts, in words and marks of punctuation")
+    rule: Literal["contains", "first"] = entry("how answers are scored", of="answers.rule")
+    words: float = entry("mean length of the prompts, in words and marks of punctuation", of="answers.words")
     found: Table = entry("0 or 1: whether the moved fact was in the answer, by trial and position")
-    cut_off: list[float] = entry("by position, the share of answers that were cut off before they were right")
-    until: Number = entry("half-width of the gaps' intervals that was wanted; null where none was")
+    cut_off: list[float] = entry(
+        "by position, the share of answers that were cut off before they were right", of="answers.cut_off"
+    )
+    until: Number = entry(
+        "half-width of the gaps' intervals that was wanted; null where none was", of="answers.until"
+    )
     reached: bool | None = entry(
         "whether it was reached before the trials ran out; null where none was wanted"
     )
@@ -115,16 +120,16 @@ class AnswerCurve(Curve):
     def of(cls, result: Any = None, **more: Any) -> Self:
         """A curve with its places one by one."""
         places = [
-            {"position": k, "depth": result.depth[k], "accuracy": number}
-            | {"all_found": result.all_found[k] if result.several else None}
-            for k, number in enumerate(result.accuracy)
+            {"position": k, "depth": result.depth[k], "accuracy": result.curves["accuracy"][k]}
+            | {"all_found": result.curves["all_found"][k] if result.answers.several else None}
+            for k in range(len(result.depth))
         ]
         return super().of(
             result,
-            found=result.found.astype(int),
+            found=result.answers.found.astype(int),
             positions=places,
-            differences=result.gaps | result.effects,
-            detectable=detectable_of(result.gaps),
+            controls={arm: result.overall[arm] for arm in ARMS},
+            differences=result.deciding | {name: result.overall[name] for name in EFFECTS},
             trials_for={f"{width:g}": result.trials_for(width) for width in WIDTHS},
             answer=result.sentences(),
             **more,

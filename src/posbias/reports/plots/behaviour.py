@@ -10,7 +10,7 @@ import numpy as np
 from posbias.profiles.profile import Profile
 from posbias.reports.plots import style
 from posbias.reports.plots.influence import FAINTEST, density, predictor_label, scale_influence
-from posbias.retrieval.statistics import RetrievalCurve
+from posbias.retrieval.curve import RetrievalCurve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
