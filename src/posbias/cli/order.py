@@ -9,6 +9,12 @@ from posbias.cli import options as shared
 from posbias.cli.output import answer_with, read_as
 
 Length = Annotated[float, Parameter(n_tokens=1)]
+_LENGTHS = {
+    "tokens": "",
+    "characters": "lengths: characters of the texts, no tokens given",
+    None: "lengths: not given, taken to be equal",
+}
+"""What is said of lengths, by their unit."""
 
 
 def order(
@@ -55,15 +61,8 @@ def order(
     shared.check_targets(out, None, hits)
     given = read_hits(hits, scores)
     worth = profile_of(profile, tokens=tokens, columns=shared.column_names(columns))
-    found = ordered(
-        len(given.scores),
-        given.scores,
-        given.lengths,
-        profile=worth,
-        prefix=prefix,
-        suffix=suffix,
-        in_tokens=given.unit == "tokens",
-    )
+    around = {"prefix": prefix, "suffix": suffix, "in_tokens": given.unit == "tokens"}
+    found = ordered(len(given.scores), given.scores, given.lengths, profile=worth, **around)
     if out is not None:
         write_text(out, given.text(found.recommended))
     answer = Order.of(
@@ -73,7 +72,5 @@ def order(
         scores=given.note,
         read_as=read_as({"profile": worth}),
     )
-    lengths = {"characters": "characters of the texts, no tokens given", None: "not given, taken to be equal"}
-    notes = [] if given.unit == "tokens" else [f"lengths: {lengths[given.unit]}"]
-    notes += [given.note] if given.note else []
-    answer_with(answer, lambda: [*str(found).split("\n"), *notes], json)
+    notes = [_LENGTHS[given.unit], given.note]
+    answer_with(answer, lambda: [*str(found).split("\n"), *filter(None, notes)], json)

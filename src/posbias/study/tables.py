@@ -1,7 +1,5 @@
 """What a study's cells found, as rows for a table or a file, and as lines of a figure."""
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -60,18 +58,18 @@ def csv_text(outcome: Outcome) -> str:
 
 def as_csv(records: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
     """Records as CSV with a head, by default of every key; lists and tables as JSON, what is missing empty."""
-    buffer = io.StringIO()
-    names = dict.fromkeys(key for record in records for key in record) if columns is None else columns
-    writer = csv.DictWriter(buffer, names, lineterminator="\n")
-    writer.writeheader()
-    for record in records:
-        writer.writerow(
-            {
-                name: dump_json(held) if isinstance(held, list | tuple | Mapping) else held
-                for name, held in record.items()
-            }
-        )
-    return buffer.getvalue()
+    import pandas as pd
+
+    plain = [
+        {
+            name: dump_json(held) if isinstance(held, list | tuple | Mapping) else held
+            for name, held in row.items()
+        }
+        for row in records
+    ]
+    return pd.DataFrame(plain, columns=pd.Index(columns) if columns else None, dtype=object).to_csv(
+        index=False, lineterminator="\n"
+    )
 
 
 def columns(outcome: Outcome, wanted: Sequence[str] = ()) -> list[str]:
