@@ -9,8 +9,8 @@ from posbias.imports.trials import of_rows
 from posbias.retrieval.asking import ask
 from posbias.retrieval.factor import profile_difference
 from posbias.retrieval.job import retrieval_job
+from posbias.retrieval.made import verdict_of_trials
 from posbias.retrieval.resampling import resampled
-from posbias.retrieval.sentences import of_trials
 from posbias.retrieval.statistics import GAPS, VERDICTS, gaps_of
 
 DRAWS = 400
@@ -152,7 +152,7 @@ def test_rare_differences_are_not_called_none(trials):
 )
 def test_one_function_decides_by_intervals(rows, verdict):
     found = np.array(rows, dtype=float)
-    said = of_trials(found, f"{len(rows)} trials", "accuracy")[-1]
+    said = verdict_of_trials(found, f"{len(rows)} trials", "accuracy")[-1]
     words = {
         "at ceiling": f"{found.sum():,.0f} of {found.size:,} right",
         "inconclusive": "20 trials miss gaps under",

@@ -15,7 +15,7 @@ from posbias.profiles.profile import Profile
 from posbias.reports import require
 from posbias.reports.answer import EXPECTED, FAVOURS, PROMPT, SHOWS, SURE, Answer, alone
 from posbias.reports.numbers import curve, places_of
-from posbias.retrieval.sentences import of_trials
+from posbias.retrieval.made import verdict_of_trials
 from posbias.retrieval.statistics import gaps_of
 
 
@@ -159,7 +159,7 @@ def _sure(profile: Profile, claims: tuple[Judged, ...]) -> str:
         told.append("The answers are not told from guessing: the curve may show where the model copies from.")
     elif profile.kind == "rate":
         effort = f"{samples} {rows}"
-        said = of_trials(np.asarray(profile.samples, dtype=np.float64), effort, profile.measures)
+        said = verdict_of_trials(np.asarray(profile.samples, dtype=np.float64), effort, profile.measures)
         told += [f"{one[0].upper()}{one[1:]}." for one in said]
     else:
         told += [_end(claim) for claim in claims]

@@ -1,7 +1,5 @@
 from .asking import ask as ask
 from .curve import RetrievalCurve as RetrievalCurve
-from .curve import answer_curve as answer_curve
-from .curve import retrieval_curve as retrieval_curve
 from .documents import DocumentSet as DocumentSet
 from .documents import read_document_sets as read_document_sets
 from .endpoint import Endpoint as Endpoint
@@ -10,3 +8,5 @@ from .job import RetrievalJob as RetrievalJob
 from .job import retrieval_job as retrieval_job
 from .local import retrieval_fingerprint as retrieval_fingerprint
 from .local import retrieve as retrieve
+from .made import answer_curve as answer_curve
+from .made import retrieval_curve as retrieval_curve

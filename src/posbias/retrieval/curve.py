@@ -8,35 +8,32 @@ guessed, and in a list whoever does not heed the question is right in one of K o
 place they copy from.
 """
 
-import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from posbias.core.arguments import one_of, positive
-from posbias.core.errors import InvalidValueError
-from posbias.profiles.estimate import Estimate
+from posbias.core.arguments import one_of, shortened
+from posbias.profiles.estimate import Estimate, about
 from posbias.profiles.profile import Profile
 from posbias.profiles.summary import Verdict
 from posbias.profiles.telling import not_told
 from posbias.retrieval import statistics
-from posbias.retrieval.resampling import resampled
-from posbias.retrieval.sentences import of_answers, of_margins
-from posbias.retrieval.statistics import GAPS, gaps_of
-from posbias.retrieval.trials import ABSENT, ALONE, ARMS, SHUFFLED
+from posbias.retrieval.trials import ABSENT, ALONE, SHUFFLED
 from posbias.retrieval.words import TOKENS_A_WORD
 
 if TYPE_CHECKING:
-    import xarray as xr
+    pass
 
 QUANTITIES = ("accuracy", "choice", "margin", "margin_mean", "control_margin", "lift")
 """What margins have by position; `lift` is the margin against the others' mean less that of the control."""
 EFFECTS = (f"mean - {ABSENT}", f"{ALONE} - middle", f"{SHUFFLED} - mean")
 """What the control arms are held against: the mean over places, or the middle (the mean of all inner places)."""
+SELDOM = 0.5
+"""A fact that is surely found less often than so when alone is not read: something before position is wrong."""
 MOST_CUT_OFF = 0.1
 """There is no verdict where a larger share of the answers at a place was cut off before it was right."""
 
@@ -197,7 +194,7 @@ class RetrievalCurve:
 
     def sentences(self) -> list[str]:
         """The answer in words: what the model can do, then what position does to it."""
-        return of_margins(self) if self.answers is None else of_answers(self, self.answers)
+        return _of_margins(self) if self.answers is None else _of_answers(self, self.answers)
 
     @property
     def _cut_off(self) -> bool:
@@ -219,99 +216,6 @@ class RetrievalCurve:
         return [*against, *([(self.overall["lift"], 0.0, math.log(2))] if copies else [])]
 
 
-def retrieval_curve(retrieval: "xr.Dataset", equivalence: float | None = None) -> RetrievalCurve:
-    """The curve of a dataset that `retrieve` made: means over prompts, which are independent.
-
-    `equivalence`: nats up to which a difference of margins counts as none. Raises `InvalidValueError` for a
-    dataset that is no retrieval, and for an equivalence that is not above 0.
-    """
-    if equivalence is not None:
-        positive("equivalence", equivalence)
-    if retrieval.attrs.get("posbias_kind") != "retrieval":
-        raise InvalidValueError(
-            f"retrieval: a dataset of kind {retrieval.attrs.get('posbias_kind')!r} given, 'retrieval' needed"
-        )
-    held = {name: np.asarray(retrieval[name].values) for name in QUANTITIES if name in retrieval}
-    held["lift"] = (retrieval["margin_mean"] - retrieval["control_margin_mean"]).values
-    curves: dict[str, list[Estimate]] = {
-        name: [
-            Estimate.of_counts(int(column.sum()), column.size)
-            if name in ("accuracy", "choice")
-            else Estimate.of_mean(column)
-            for column in held[name].T
-        ]
-        for name in QUANTITIES
-    }
-    gaps = {
-        name: {gap: _difference(column) for gap, column in gaps_of(held[name]).items()} for name in QUANTITIES
-    }
-    return RetrievalCurve(
-        model=str(retrieval.attrs["model"]),
-        job=json.loads(retrieval.attrs["job"]),
-        prompts=retrieval.sizes["prompt"],
-        chance=1.0 / retrieval.sizes["candidate"],
-        depth=retrieval["depth"].values.mean(axis=0),
-        curves=curves,
-        gaps=gaps,
-        overall={
-            "choice": _share(Estimate.of_mean(held["choice"].mean(axis=1))),
-            "lift": Estimate.of_mean(held["lift"].mean(axis=1)),
-        },
-        equivalence=equivalence,
-        token=retrieval["token"].values.mean(axis=0),
-        tokens=float(retrieval["tokens"].values.mean()),
-        candidates=retrieval.sizes["candidate"],
-    )
-
-
-def answer_curve(
-    model: str,
-    job: Mapping[str, Any],
-    rule: str,
-    found: Bool[np.ndarray, "prompt position"],
-    every: Bool[np.ndarray, "prompt position"],
-    arms: Mapping[str, Bool[np.ndarray, "prompt"]],
-    depth: Float[np.ndarray, "position"],
-    words: float,
-    *,
-    chance: float = 0.0,
-    equivalence: float = statistics.EQUIVALENCE,
-    **more: Any,
-) -> RetrievalCurve:
-    """The curve of answers in words, every number from one set of resamples of its trials.
-
-    `arms`: whether the fact was in the answer, by control arm and trial. Others as of `Answers` and
-    `RetrievalCurve`. Raises `InvalidValueError` for fewer than two trials.
-    """
-    if len(found) < 2:
-        raise InvalidValueError(f"prompts: {len(found)} given, at least 2 trials needed")
-    share, places = found.astype(float), range(found.shape[1])
-    own = {name: arms[name].astype(float) for name in ARMS}
-    mean, middle = share.mean(axis=1), share[:, 1:-1].mean(axis=1)
-    shares = {"mean": mean} | {f"at {k}": share[:, k] for k in places}
-    shares |= {f"every {k}": every[:, k].astype(float) for k in places} | own
-    effects = (mean - own[ABSENT], own[ALONE] - middle, own[SHUFFLED] - mean)
-    columns = shares | gaps_of(share) | dict(zip(EFFECTS, effects, strict=True))
-    limits = [(0.0, 1.0) if name in shares else (-1.0, 1.0) for name in columns]
-    table = resampled(np.stack(list(columns.values()), axis=1), limits, int(job.get("seed", 0)))
-    numbers = dict(zip(columns, table, strict=True))
-    return RetrievalCurve(
-        model=model,
-        job=job,
-        prompts=len(found),
-        chance=chance,
-        depth=depth,
-        curves={
-            "accuracy": [numbers[f"at {k}"] for k in places],
-            "all_found": [numbers[f"every {k}"] for k in places],
-        },
-        gaps={"accuracy": {name: numbers[name] for name in GAPS}},
-        overall={name: numbers[name] for name in ("mean", *ARMS, *EFFECTS)},
-        equivalence=equivalence,
-        answers=Answers(rule, found, every, words, **more),
-    )
-
-
 def profile_of_trials(found: Float[np.ndarray, "prompt position"], about: Mapping[str, Any]) -> Profile:
     """Trials as a profile of rates with its standard error; `about` has model, job, rule, able, words and depth.
 
@@ -322,15 +226,122 @@ def profile_of_trials(found: Float[np.ndarray, "prompt position"], about: Mappin
     return Profile(found.mean(axis=0), kind="rate", measures="accuracy", samples=found, se=se, attrs=attrs)
 
 
-def _share(choice: Estimate) -> Estimate:
-    """A mean share, its interval within 0 to 1; where all trials are alike, as their number has it."""
-    if choice.se == 0:
-        return Estimate.alike(choice.value, choice.n or 1)
-    low, high = choice.interval
-    return replace(choice, ends=(max(0.0, low), min(1.0, high)))
+# --- in sentences ---------------------------------------------------------------------------------------------
 
 
-def _difference(within: Float[np.ndarray, "prompt"]) -> Estimate:
-    """The mean of paired differences; where all are the same, prompts do not say how sure that is."""
-    found = Estimate.of_mean(within)
-    return found if found.se else Estimate(found.value, math.nan, found.n)
+def _of_margins(curve: RetrievalCurve) -> list[str]:
+    """Of a model that was opened."""
+    choice, lift = curve.overall["choice"], curve.overall["lift"]
+    greedy = np.mean([share.value for share in curve.curves["accuracy"]])
+    said = [
+        f"{curve.model} prefers the right thing among {curve.candidates} in {_percent(choice)}, chance "
+        f"{curve.chance:.0%}, and writes it in {greedy:.0%}; asking for it rather than for somebody else adds "
+        f"{lift} nats"
+    ]
+    if not curve.able:
+        would_tell = statistics.would(curve.chance_needs, "its shares")
+        doubt = f"inconclusive: {curve.prompts} prompts do not distinguish it from chance{would_tell}"
+        at_chance = "at chance: the curve shows where it copies from, not what it can find"
+        return [*said, at_chance if curve.verdict == "at chance" else f"{doubt}: {statistics.MAY_COPY}"]
+    for name, gap in curve.deciding.items():
+        low, high = gap.interval
+        said.append(
+            f"{name}: {gap} nats (95 % interval {low:.2f} to {high:.2f}), {curve.gaps['accuracy'][name]} in "
+            f"accuracy: {statistics.gap_words(name, gap, curve.equivalence)}{_needed(curve.prompts_to_tell[name])}"
+        )
+    effort = f"{curve.prompts} prompts"
+    verdict = statistics.in_words(curve.verdict, curve.deciding, curve.equivalence, effort, " nats")
+    return [*said, *_widths(curve), f"verdict: {verdict}"]
+
+
+def _of_answers(curve: RetrievalCurve, answers: Answers) -> list[str]:
+    """Of a model that was only asked."""
+    said = [
+        f"{curve.model} finds the fact in {answers.found.mean():.0%} of the placed prompts, guesses it without "
+        f"the fact in {_percent(curve.overall[ABSENT])}, finds it alone in {_percent(curve.overall[ALONE])}, and "
+        f"with everything in a drawn order in {_percent(curve.overall[SHUFFLED])}"
+        + (f"; copying any would be right in {curve.chance:.0%} of these" if curve.chance else "")
+    ]
+    said += _were_cut_off(curve, answers)
+    verdict = f"verdict: {_verdict(curve, answers)}"
+    if not curve.able:
+        return [*said, *_not_even_alone(curve, answers), *_ran_out(curve, answers), verdict]
+    said += [
+        f"{name}: {signed(gap)}: {statistics.gap_words(name, gap, curve.equivalence)}"
+        for name, gap in curve.deciding.items()
+    ]
+    takes = ", ".join(
+        f"± {width:g} takes {about(curve.trials_for(width))} trials" for width in statistics.WIDTHS
+    )
+    said.append(f"intervals of the gaps are ± {curve.half_width:.3f} at most; {takes}")
+    return [*said, *_ran_out(curve, answers), verdict]
+
+
+def signed(one: Estimate, unit: str = "accuracy") -> str:
+    """A difference with its interval, in words."""
+    return f"{one.value:+.3f} in {unit} (95 % interval {one.interval[0]:+.3f} to {one.interval[1]:+.3f})"
+
+
+def _widths(curve: RetrievalCurve) -> list[str]:
+    """How well the gaps in accuracy are known, and what it takes to know them better."""
+    known = [gap for gap in curve.gaps["accuracy"].values() if gap.known]
+    if not known:
+        return []
+    half = max(gap.half_width for gap in known)
+    needs = {width: max(gap.draws_for(width) for gap in known) for width in statistics.WIDTHS if width < half}
+    takes = ", ".join(f"± {width:g} takes {about(draws)} prompts" for width, draws in needs.items())
+    return [f"in accuracy the intervals of the gaps are ± {half:.3f} at most{f'; {takes}' if takes else ''}"]
+
+
+def _verdict(curve: RetrievalCurve, answers: Answers) -> str:
+    effort = f"{curve.prompts} {'questions' if curve.job['task'] == 'documents' else 'trials'}"
+    if answers.too_often_cut_off:
+        return "inconclusive: too many answers were cut off"
+    if curve.verdict == "inconclusive" and not curve.able:
+        return f"inconclusive: {effort} do not distinguish it from chance, so {statistics.MAY_COPY}"
+    return statistics.in_words(curve.verdict, curve.deciding, curve.equivalence, effort, found=answers.found)
+
+
+def _were_cut_off(curve: RetrievalCurve, answers: Answers) -> list[str]:
+    """How many answers ended before they were right, and what helps."""
+    count = round(sum(answers.cut_off) * curve.prompts)
+    if not count:
+        return []
+    most = "" if answers.most_out is None else f" {max(64, 2 * answers.most_out)}"
+    return [
+        f"{count:,} of {answers.found.size:,} answers were cut off before they were right, or empty, and count "
+        f"as not found: --answer-tokens{most} gives them room (2048 where the model reasons first, or switch "
+        "that off)"
+    ]
+
+
+def _not_even_alone(curve: RetrievalCurve, answers: Answers) -> list[str]:
+    """That something is wrong before position: with an answer, where one is known."""
+    if curve.overall[ALONE].interval[1] >= SELDOM or answers.too_often_cut_off:
+        return []
+    answer, right = (shortened(one.strip()) for one in answers.missed or ("", ""))
+    shown = f" (to one, {answer} is answered, where {right} is right)" if answers.missed else ""
+    return [
+        f"it is seldom found even alone{shown}: read some answers; the prompt, the server's template, or what "
+        "counts as right may not fit"
+    ]
+
+
+def _ran_out(curve: RetrievalCurve, answers: Answers) -> list[str]:
+    """That the trials ended before the gaps were known as well as was wanted."""
+    if curve.reached is not False:
+        return []
+    return [
+        f"± {answers.until:g} was wanted and is not reached by the {curve.prompts} trials that there were: "
+        f"{about(curve.trials_for(answers.until or 0))} would reach it, were the spread as seen"
+    ]
+
+
+def _needed(prompts: int | None) -> str:
+    if prompts is None:
+        return ""
+    return f" ({about(prompts)} prompts would take the interval off 0, were the difference as seen)"
+
+
+def _percent(one: Estimate) -> str:
+    return f"{one.value:.0%} (95 % interval {one.interval[0]:.0%} to {one.interval[1]:.0%})"

@@ -18,9 +18,8 @@ from jaxtyping import Float
 from posbias.core.errors import InvalidValueError
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.profile import Profile
-from posbias.retrieval.curve import Answers, RetrievalCurve
+from posbias.retrieval.curve import Answers, RetrievalCurve, signed
 from posbias.retrieval.resampling import resampled
-from posbias.retrieval.sentences import signed
 from posbias.retrieval.statistics import ENDS, EQUIVALENCE, GAPS, gap_words, gaps_of
 
 MEAN = "mean"
