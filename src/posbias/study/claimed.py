@@ -11,8 +11,8 @@ all. With `than` it is about differences: each combination of `of` minus the one
 everything that neither names.
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pydantic import Field, FiniteFloat
 
@@ -22,11 +22,10 @@ from posbias.core.sweeps import leaves, values_at
 from posbias.profiles.evidence import Above, Below, Near, Test
 from posbias.study.quantities import check_place
 
-if TYPE_CHECKING:
-    from posbias.study.value import Study
-
 BOUNDS = ("above", "below", "equals")
 _ROUNDING = 1e-12
+Combinations = Sequence[tuple[Mapping[str, Any], Any]]
+"""What each combination of a study chooses, and the verb that it makes."""
 Pair = tuple[int, int | None]
 """Numbers of two combinations that a difference is between; the second is None for a number by itself."""
 
@@ -69,28 +68,28 @@ class StatedClaim:
             return Near(bound, (self.tolerance or 0.0) + _ROUNDING * max(1.0, abs(bound)))
         return Above(bound, least=0.0) if kind == "above" else Below(bound, least=0.0)
 
-    def check(self, study: "Study") -> None:
-        """Raise `InvalidValueError` if a study has no such cells, or its cells no such quantity."""
-        pairs = self.pairs(study)
+    def check(self, combinations: Combinations) -> None:
+        """Raise `InvalidValueError` if there are no such cells, or its cells no such quantity."""
+        pairs = self.pairs(combinations)
         for number in {one for pair in pairs for one in pair if one is not None}:
-            verb = study.combinations[number][1]
+            verb = combinations[number][1]
             try:
                 check_place(verb.lengths, self.quantity)
             except InvalidValueError as error:
                 raise InvalidValueError(f"claim {self.claim!r}: {error}") from None
 
-    def pairs(self, study: "Study") -> list[Pair]:
+    def pairs(self, combinations: Combinations) -> list[Pair]:
         """The combinations that the claim is about, or the pairs of them. Raises `InvalidValueError` for none."""
-        ones = self._selected(study, self.of, "of")
+        ones = self._selected(combinations, self.of, "of")
         if self.than is None:
             return [(one, None) for one in ones]
-        others = self._selected(study, self.than, "than")
+        others = self._selected(combinations, self.than, "than")
         named = {path for path, _ in (*leaves(self.of), *leaves(self.than))}
         found: list[Pair] = [
             (one, other)
             for one in ones
             for other in others
-            if one != other and _agree(study, one, other, named)
+            if one != other and _agree(combinations, one, other, named)
         ]
         if not found:
             raise InvalidValueError(
@@ -99,23 +98,24 @@ class StatedClaim:
             )
         return found
 
-    def _selected(self, study: "Study", wanted: Mapping[str, Any], key: str) -> list[int]:
-        found = list(range(len(study.combinations)))
+    def _selected(self, combinations: Combinations, wanted: Mapping[str, Any], key: str) -> list[int]:
+        found = list(range(len(combinations)))
         for path, given in leaves(wanted):
-            kept = [number for number in found if _has(study.combinations[number], path, given)]
+            kept = [number for number in found if _has(combinations[number], path, given)]
             if not kept:
-                raise InvalidValueError(f"claim {self.claim!r}: {key}: {_nothing(study, path, given)}")
+                raise InvalidValueError(f"claim {self.claim!r}: {key}: {_nothing(combinations, path, given)}")
             found = kept
         return found
 
 
-def _nothing(study: "Study", path: str, given: Any) -> str:
+def _nothing(combinations: Combinations, path: str, given: Any) -> str:
     """Why nothing was selected: no such path, or no such value (with those before it)."""
     held: list[Any] = []
-    for chosen, verb in study.combinations:
+    for chosen, verb in combinations:
         held += [chosen[path]] if path in chosen else values_at(encode(verb), path)
     if not held:
-        return f"no cell has the path {path!r}{nearest(path, study.axes)}"
+        axes = dict.fromkeys(one for chosen, _ in combinations for one in chosen)
+        return f"no cell has the path {path!r}{nearest(path, axes)}"
     there = ", ".join(dict.fromkeys(repr(one) for one in held))
     return f"{path} = {given!r} selects no cell, they have {there}"
 
@@ -126,9 +126,9 @@ def _has(combination: tuple[Mapping[str, Any], Any], path: str, given: Any) -> b
     return any(_same(one, given) for one in held + values_at(encode(verb), path))
 
 
-def _agree(study: "Study", one: int, other: int, named: set[str]) -> bool:
+def _agree(combinations: Combinations, one: int, other: int, named: set[str]) -> bool:
     """Whether two combinations chose the same at every path that is not named."""
-    a, b = (study.combinations[number][0] for number in (one, other))
+    a, b = (combinations[number][0] for number in (one, other))
     return all(path in a and path in b and _same(a[path], b[path]) for path in {*a, *b} if path not in named)
 
 

@@ -37,7 +37,7 @@ def judge(outcome: Outcome) -> list[Judged]:
 def _judged(stated: StatedClaim, outcome: Outcome) -> Judged:
     evidence = [
         Evidence(_where(outcome, one, other), number, flaw)
-        for one, other in stated.pairs(outcome.study)
+        for one, other in stated.pairs(outcome.study.combinations)
         for number, flaw in _numbers(stated.quantity, outcome, one, other)
     ]
     claim = Claim("", outcome.study.name, stated.claim, test=stated.test, provenance="ours")

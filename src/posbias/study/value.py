@@ -124,7 +124,7 @@ class Study:
             raise InvalidValueError("cells: given beside a sweep, one of the two needed")
         self.cells()
         for claim in self.claims:
-            claim.check(self)
+            claim.check(self.combinations)
 
     @cached_property
     def combinations(self) -> tuple[tuple[Mapping[str, Any], Any], ...]:

@@ -269,7 +269,7 @@ def test_claims_select_by_what_was_chosen_and_by_what_the_spec_holds():
     made = small(sweep={"model.dimension": [16, 64], "model.residual": [True, False]})
 
     def pairs(**keys):
-        return StatedClaim("c", "recency_probability.1", above=0.5, **keys).pairs(made)
+        return StatedClaim("c", "recency_probability.1", above=0.5, **keys).pairs(made.combinations)
 
     assert pairs() == [(number, None) for number in range(4)]
     assert pairs(of={"model.dimension": 64}) == [(2, None), (3, None)]
