@@ -20,6 +20,7 @@ from posbias_papers.collect import collect
 from posbias_papers.everything import make_all
 from posbias_papers.herasimchyk2026.printed import CORPORA, TABLE1, TABLE4
 from posbias_papers.herasimchyk2026.standing import stand_in
+from posbias_papers.records import Records
 from posbias_papers.registry import STUDIES
 from posbias_papers.statements import STATEMENTS
 from posbias_papers.statements.run import plain
@@ -44,7 +45,7 @@ def tried(tmp_path_factory):
 @pytest.fixture
 def folder(tried, tmp_path, monkeypatch):
     """The same, to write to, and nothing on record."""
-    monkeypatch.setattr(recorded, "FOLDER", tmp_path / "none")
+    monkeypatch.setattr(recorded, "RECORDS", Records(tmp_path / "none"))
     shutil.copytree(tried / theorems.STATEMENTS, tmp_path / theorems.STATEMENTS)
     return tmp_path
 

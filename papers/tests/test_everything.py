@@ -15,6 +15,7 @@ from posbias_papers.everything import make_all
 from posbias_papers.herasimchyk2026.cells import EFFORTS
 from posbias_papers.herasimchyk2026.cells import Effort as Prompts
 from posbias_papers.kim2026.models import EFFORT
+from posbias_papers.records import Records
 from posbias_papers.registry import STUDIES
 from posbias_papers.reproduction import Made, Reproduction, Spent
 from posbias_papers.study import Study
@@ -27,7 +28,7 @@ SOME = ("kim2026/section3", "wu2025/fig9", "wu2025/fig10")
 @pytest.fixture(autouse=True)
 def brief(monkeypatch):
     """Efforts of seconds in the place of minutes, and nothing on record."""
-    monkeypatch.setattr(recorded, "FOLDER", Path("none"))
+    monkeypatch.setattr(recorded, "RECORDS", Records(Path("none")))
     monkeypatch.setitem(EFFORT, "quick", 5000)
     monkeypatch.setitem(settings.EFFORT, "quick", Effort("quick", (0, 1), {2: 4}, 40))
     monkeypatch.setitem(EFFORTS, "quick", Prompts("quick", 4, 4, 96))

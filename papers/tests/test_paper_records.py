@@ -14,12 +14,12 @@ from posbias.reports.answers.experiments import Rollout, Sinks
 from posbias.training.cells import find_cell, run_cells
 from posbias.training.kernels import agreement
 from posbias.training.results import measure_cell, save_cell
+from posbias_papers.records import Records
 from posbias_papers.wu2025 import STUDIES, Effort, outcome_of
 from posbias_papers.wu2025.repetition import repetition
 from posbias_papers.wu2025.trained_records import (
     RECORD,
     find_record,
-    load_record,
     record_cells,
     weights_digest,
 )
@@ -34,7 +34,7 @@ def folder(tmp_path_factory):
     """The cells of Figure 10, trained for thirty iterations, and their records."""
     folder = tmp_path_factory.mktemp("cells")
     run_cells([BRIEF.experiment(setting) for setting in SETTINGS], folder, sequences=60, workers=1)
-    assert len(record_cells(folder, folder / "records")) == len(SETTINGS) == 2
+    assert len(record_cells(folder, Records(folder / "records.jsonl"))) == len(SETTINGS) == 2
     return folder
 
 
@@ -42,7 +42,7 @@ def folder(tmp_path_factory):
 def pair(folder):
     """A cell and its record."""
     experiment = BRIEF.experiment(SETTINGS[1])
-    return find_cell(folder, experiment), find_record(folder / "records", experiment)
+    return find_cell(folder, experiment), find_record(Records(folder / "records.jsonl"), experiment)
 
 
 def test_a_record_says_what_its_cell_says(pair):
@@ -78,7 +78,8 @@ def test_claims_tables_and_figures_are_those_of_the_cells(folder, monkeypatch, a
     experiments = {setting: BRIEF.experiment(setting) for setting in SETTINGS}
     trained = {setting: outcome_of(find_cell(folder, one)) for setting, one in experiments.items()}
     recorded = {
-        setting: outcome_of(find_record(folder / "records", one).cell) for setting, one in experiments.items()
+        setting: outcome_of(find_record(Records(folder / "records.jsonl"), one).cell)
+        for setting, one in experiments.items()
     }
     # the example sequence of Figure 9 needs weights, and those are not on record
     for name, panels in (("fig9", (4, 8)), ("fig10", (2, 2))):
@@ -95,8 +96,8 @@ def test_a_stopped_member_is_on_record_as_stopped(pair, tmp_path):
     cell, _ = pair
     stopped = measure_cell(replace(cell.trained, stopped={1: 17}), 60)
     save_cell(stopped, tmp_path / "stopped.nc")
-    record_cells(tmp_path, tmp_path / "records")
-    recorded = find_record(tmp_path / "records", cell.experiment).cell
+    record_cells(tmp_path, Records(tmp_path / "records.jsonl"))
+    recorded = find_record(Records(tmp_path / "records.jsonl"), cell.experiment).cell
     assert recorded.trained.stopped == {1: 17}
     assert plain(recorded.evaluation.gaps) == plain(stopped.evaluation.gaps)
     assert np.isnan(recorded.attention[1]).all()
@@ -104,39 +105,37 @@ def test_a_stopped_member_is_on_record_as_stopped(pair, tmp_path):
     assert np.isnan(recorded.sinks.metric()[1]).all()
 
 
-def test_a_record_is_small_and_changes_line_by_line(folder):
-    for path in (folder / "records").iterdir():
-        text = path.read_text()
-        assert len(text) < 20_000
-        told = json.loads(text)
+def test_a_record_is_small_and_a_line(folder):
+    for line in (folder / "records.jsonl").read_text().splitlines():
+        assert len(line) < 20_000
+        told = json.loads(line)
         assert (told["posbias_kind"], told["amount"]) == (RECORD, 60)
         assert told["cost"]["device"] == "cpu"
         assert {"finished", "seconds", "threads"} <= told["cost"].keys()
         assert told["versions"]["torch"]
-        values = told["content"]["gaps"]["first-last"]["all"]["values"]
-        assert f'     "values": {json.dumps(values)},' in text.splitlines()
 
 
 def test_recording_again_changes_no_byte_and_fewer_sequences_replace_nothing(folder, pair, tmp_path):
-    before = {path.name: path.read_bytes() for path in (folder / "records").iterdir()}
-    record_cells(folder, folder / "records")
-    assert {path.name: path.read_bytes() for path in (folder / "records").iterdir()} == before
+    records = Records(folder / "records.jsonl")
+    before = records.path.read_bytes()
+    record_cells(folder, records)
+    assert records.path.read_bytes() == before
     save_cell(measure_cell(pair[0].trained, 20), tmp_path / "fewer.nc")
     with logged() as lines:
-        assert record_cells(tmp_path, folder / "records") == []
+        assert record_cells(tmp_path, records) == []
     assert "kept, of 60 test sequences" in "\n".join(lines)
-    assert {path.name: path.read_bytes() for path in (folder / "records").iterdir()} == before
+    assert records.path.read_bytes() == before
 
 
 def test_a_damaged_record_is_none(folder, pair, tmp_path):
-    path = tmp_path / "one.json"
-    text = pair[1].cell.path.read_text()
-    path.write_text(text.replace('"test_seed": 0', '"test_seed": 1'))
+    experiment = BRIEF.experiment(SETTINGS[1])
+    records, text = Records(tmp_path / "one.jsonl"), (folder / "records.jsonl").read_text()
+    records.path.write_text(text.replace('"test_seed": 0', '"test_seed": 1'))
     with pytest.raises(InputFileError, match="damaged, its content does not match its digest"):
-        load_record(path)
-    path.write_text("{}")
-    with pytest.raises(InputFileError, match="holds no posbias result, not a posbias record"):
-        load_record(path)
+        find_record(records, experiment)
+    records.path.write_text("{}")
+    with pytest.raises(InputFileError, match="expected a cell's JSON in every line"):
+        find_record(records, experiment)
 
 
 def test_other_weights_are_told_in_standard_errors(pair):
@@ -156,4 +155,4 @@ def test_no_cell_is_no_record(tmp_path):
     with pytest.raises(
         InputFileError, match="no finished cell in it, a folder that 'posbias train' wrote needed"
     ):
-        record_cells(tmp_path, tmp_path / "records")
+        record_cells(tmp_path, Records(tmp_path / "records.jsonl"))

@@ -15,11 +15,12 @@ from posbias.core.store import save_json
 from posbias.training.cells import run_cells
 from posbias_papers.collect import collect
 from posbias_papers.everything import make_all
+from posbias_papers.records import Records
 from posbias_papers.registry import STUDIES
 from posbias_papers.wu2025 import FULL, Effort, effort_of, recorded, reproduce, settings
 from posbias_papers.wu2025.recorded import find_recorded
 from posbias_papers.wu2025.repetition import repetition
-from posbias_papers.wu2025.trained_records import load_record, record_cells
+from posbias_papers.wu2025.trained_records import record_cells
 
 EFFORT = effort_of(6, 2, 60)
 FIG10 = STUDIES["wu2025/fig10"]
@@ -36,11 +37,11 @@ def trained(tmp_path_factory):
 
 @pytest.fixture
 def records(trained, tmp_path, monkeypatch):
-    """The folder of records, with those of Figure 10."""
-    folder = tmp_path / "records"
-    assert len(record_cells(trained / "wu2025" / "cells", folder)) == 2
-    monkeypatch.setattr(recorded, "FOLDER", folder)
-    return folder
+    """A file of records, with those of Figure 10."""
+    records = Records(tmp_path / "records.jsonl")
+    assert len(record_cells(trained / "wu2025" / "cells", records)) == 2
+    monkeypatch.setattr(recorded, "RECORDS", records)
+    return records
 
 
 def judged(folder):
@@ -97,7 +98,7 @@ def test_what_was_made_with_more_effort_counts_and_with_less_does_not(trained, r
 
 
 def test_a_study_that_is_recorded_in_part_is_pending_and_says_how_much(records, tmp_path):
-    next(records.iterdir()).unlink()
+    records.path.write_text(records.path.read_text().splitlines()[0] + "\n")
     one, _ = judged(tmp_path)
     assert (one.verdict, one.seen) == ("undecided", None)
     assert f"not made here; 1 of 2 cells recorded, {BASIS}; `posbias paper wu2025 fig10` makes it" in one.why
@@ -106,7 +107,7 @@ def test_a_study_that_is_recorded_in_part_is_pending_and_says_how_much(records, 
 
 
 def test_nothing_is_said_where_nothing_is_recorded(tmp_path, monkeypatch):
-    monkeypatch.setattr(recorded, "FOLDER", tmp_path / "none")
+    monkeypatch.setattr(recorded, "RECORDS", Records(tmp_path / "none"))
     assert FIG10.recorded(FIG10) is None
     assert str(FIG10.state(tmp_path)) == "not made"
 
@@ -194,5 +195,5 @@ def test_a_recorded_cell_of_two_layers_is_made_again(tmp_path):
         pytest.skip("no cell of depth 2 and 25,000 iterations is on record yet")
     sequences, threads = record.cell.evaluation.sequences, record.cell.trained.cost["threads"]
     (cell,) = run_cells([record.cell.experiment], tmp_path, sequences=sequences, workers=threads)
-    again = repetition(cell, load_record(record.cell.path))
+    again = repetition(cell, record)
     assert again.same_weights or all(abs(one) < 4 for one in again.deviations.values())

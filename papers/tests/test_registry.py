@@ -15,6 +15,7 @@ from posbias.profiles.claims import Claim, judged
 from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Evidence
 from posbias_papers.cli.answers import StudyPart
+from posbias_papers.records import Records
 from posbias_papers.registry import PAPERS, STUDIES, find_studies
 from posbias_papers.results import State, read_result, rows_of
 from posbias_papers.study import Cost, minutes_text
@@ -141,7 +142,7 @@ def test_minutes_in_words(minutes, told):
 
 @pytest.fixture
 def nothing_recorded(tmp_path, monkeypatch):
-    monkeypatch.setattr(recorded, "FOLDER", tmp_path / "none")
+    monkeypatch.setattr(recorded, "RECORDS", Records(tmp_path / "none"))
 
 
 @pytest.mark.usefixtures("nothing_recorded")

@@ -48,8 +48,8 @@ def test_a_server_answers_as_a_function_does(api, path):
     with serving(beside_another) as server:
         curve = ask(Endpoint(server.url, "m", api=api), JOB, concurrency=3)
     alone = ask(lambda prompt: re.findall(r'"[\w ]+": "([\w ]+)"', prompt)[-1], JOB)
-    assert (curve.found == alone.found).all()
-    assert curve.controls == alone.controls
+    assert (curve.answers.found == alone.answers.found).all()
+    assert curve.overall == alone.overall
     assert len(server.asked) == 4 * 6
     assert 2 <= server.most_together <= 3
     for asked, headers, body in server.asked:
@@ -243,7 +243,7 @@ def test_an_interrupted_run_asks_only_for_what_is_left(tmp_path):
         asked = Endpoint(server.url, "m")
         curve = ask(asked, JOB, answers=path, asked_of=asked.asked_of, concurrency=2)
     assert len(server.asked) == 24 - 10
-    assert (curve.found == [[False, False, True]] * 4).all()
+    assert (curve.answers.found == [[False, False, True]] * 4).all()
 
 
 @pytest.mark.parametrize(

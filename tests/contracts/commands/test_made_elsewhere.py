@@ -103,7 +103,7 @@ def test_two_retrievals_are_compared_trial_by_trial_where_these_are_the_same(cap
     assert (between["way"], between["against"], between["paired"]) == ("ends", "all", seed == 0)
     assert between["verdict"] == "changes the bias"
     gaps = between["differences"]
-    assert gaps["mean"]["value"] == pytest.approx(ends.found.mean() - everywhere.found.mean())
+    assert gaps["mean"]["value"] == pytest.approx(ends.answers.found.mean() - everywhere.answers.found.mean())
     assert gaps["first - middle"]["interval"][0] > 0.5
     main(["compare", "ends", "all"])
     said = capsys.readouterr().out

@@ -8,7 +8,7 @@
 A study is a module with a STUDY and a name in `STUDIES`: cells that say how they are computed (`cells`), claims,
 tables, a drawing. All claims are ours: where a paper gave the question, its text was not at hand, and no verdict
 is one on it. `posbias paper run ours/NAME` makes it; cells are kept in OUT/cells. Some of language
-models are on record (`records`), as they take long: they are used unless `again`.
+models are on record (`records.jsonl`), as they take long: they are used unless `again`.
 """
 
 import os
@@ -35,6 +35,7 @@ from posbias_papers.extensions import (
     window,
 )
 from posbias_papers.extensions.cells import OwnCell
+from posbias_papers.records import Records
 from posbias_papers.reproduction import Reproduction, write
 from posbias_papers.study import Studies, Study
 
@@ -55,9 +56,8 @@ STUDIES = Studies(
     )
 )
 """The studies by their names, in the order of docs/theory-since.md; then those of other pages."""
-RECORDS = Path(__file__).with_name("records")
-"""Cells of language models that were measured once and come along: used like those of a folder of results, of
-whatever version of posbias they are."""
+RECORDS = Records(Path(__file__).with_name("records.jsonl"))
+"""Cells of language models that were measured once and come along: used like those of a folder of results."""
 
 
 def reproduce(
@@ -107,7 +107,7 @@ def reproduce(
 
 def on_record(cell: OwnCell, at_least: int | None = None) -> Stored | None:
     """The record of a cell that comes along, of an effort of `at_least`; None if there is none."""
-    return Store(RECORDS).find(cell, at_least=at_least, any_version=True)
+    return RECORDS.find(cell, at_least)
 
 
 def _words(study: Study, effort: int | None) -> str:

@@ -1,7 +1,7 @@
 """Recorded results: cells that were trained at greater effort than a laptop's quarter of an hour, and come along.
 
-Their records (`posbias_papers.wu2025.trained_records`) lie in `records/`, one file for each cell. An effort that
-is on record is a number of iterations, the same at all depths, with networks of the seeds from 0 on. Nothing is
+Their records (`posbias_papers.wu2025.trained_records`) lie in `records.jsonl`, a line each. An effort that is on
+record is a number of iterations, the same at all depths, with networks of the seeds from 0 on. Nothing is
 read before somebody asks for it.
 """
 
@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posbias.core.spec import fingerprint
-from posbias.core.store import parse_json
-from posbias.core.store.json_files import verified
+from posbias_papers.records import Records
 from posbias_papers.reproduction import told
 from posbias_papers.results import Basis, Recorded
 from posbias_papers.study import Study
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from posbias_papers.wu2025.trained_records import Record
 
 log = logging.getLogger("posbias.papers")
-FOLDER = Path(__file__).with_name("records")
+RECORDS = Records(Path(__file__).with_name("records.jsonl"))
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,11 @@ def find_recorded(effort: Effort, setting: Setting) -> "Record | None":
 
     Raises `InputFileError` for a damaged one.
     """
-    if not entries(FOLDER):
+    if not entries(RECORDS):
         return None
     from posbias_papers.wu2025.trained_records import find_record
 
-    return find_record(FOLDER, effort.experiment(setting), effort.sequences)
+    return find_record(RECORDS, effort.experiment(setting), effort.sequences)
 
 
 def records(effort: Effort, settings: Iterable[Setting]) -> "dict[Setting, Record]":
@@ -69,7 +68,7 @@ def recorded(study: Study) -> Recorded | None:
 
     None where nothing is, or torch is not there to read it.
     """
-    known = entries(FOLDER)
+    known = entries(RECORDS)
     if known and not _readable():
         return None
     kept = [_at(study, effort, known) for effort in _efforts(known.values())]
@@ -80,17 +79,10 @@ def recorded(study: Study) -> Recorded | None:
     )
 
 
-def entries(folder: Path) -> Mapping[str, Entry]:
-    """The records of a folder by the fingerprint of their experiment. Raises `DamagedError` for no record."""
-    files = sorted(folder.glob("*.json")) if folder.is_dir() else []
-    return _entries(tuple((path, path.stat().st_mtime_ns) for path in files))
-
-
-@functools.lru_cache(maxsize=8)
-def _entries(files: tuple[tuple[Path, int], ...]) -> Mapping[str, Entry]:
+def entries(records: Records) -> Mapping[str, Entry]:
+    """The records by the fingerprint of their experiment. Raises `DamagedError` for no record."""
     read = {}
-    for path, _ in files:
-        header, _ = verified(parse_json(path), path)
+    for header in records.headers():
         iterations, seeds = (header.specification[name] for name in ("iterations", "seeds"))
         finished = str(header.cost.get("finished", ""))
         read[header.fingerprint] = Entry(iterations, tuple(seeds), header.amount or 0, finished)

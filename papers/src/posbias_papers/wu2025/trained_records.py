@@ -1,12 +1,10 @@
-"""Finished cells on record: all that figures and claims need of them as small JSON files, without the weights.
-
-    NAME-DIGITS.json        named like the cell, found by the fingerprint of its experiment
+"""Finished cells on record: all that figures and claims need of them, a line each (`posbias_papers.records`).
 
 A record says what was trained, with what versions, on what device and how long, on how many test sequences, and
-the digest of the weights, so that a cell that is made again (`posbias train NAME-DIGITS.json`) can be held
-against it. What verdicts hang on is kept in full: gaps, loss, accuracies, their curves, profiles, mixing. Sinks
-are kept as counts at τ = 0.2. Attention, and the loss and accuracy of training, are rounded to 1e-4, far below
-their errors (about .2/√2000 = 4e-3 for a weight averaged over 2,000 sequences).
+the digest of the weights, so that a cell that is made again can be held against it. What verdicts hang on is kept
+in full: gaps, loss, accuracies, their curves, profiles, mixing. Sinks are kept as counts at τ = 0.2. Attention,
+and the loss and accuracy of training, are rounded to 1e-4, far below their errors (about .2/√2000 = 4e-3 for a
+weight averaged over 2,000 sequences).
 """
 
 import logging
@@ -18,18 +16,17 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from posbias.core.errors import DamagedError, InputFileError, InvalidValueError
-from posbias.core.spec import decode
-from posbias.core.store import Header, JsonCodec, Store, Stored
+from posbias.core.errors import InputFileError, InvalidValueError
+from posbias.core.store import Header, JsonCodec, Stored
 from posbias.core.store.tensor_files import digest_of_arrays
 from posbias.training.averages import Averages
 from posbias.training.kernels import Rollout
 from posbias.training.loop import Trained
 from posbias.training.probes import Evaluation, Gap
 from posbias.training.results import KIND, SCHEMA, Cell, OfExperiment, TrainingCell, cell_of
-from posbias.training.shorthand import name_of
 from posbias.training.sinks import THRESHOLD, Sinks, uniform_queries
 from posbias.training.specification import Experiment
+from posbias_papers.records import Records
 
 log = logging.getLogger("posbias.papers")
 RECORD, RECORD_SCHEMA = "record", 1
@@ -54,7 +51,7 @@ class RecordedCell(OfExperiment):
 
     kind = RECORD
     schema = RECORD_SCHEMA
-    codec = JsonCodec(lines=True)
+    codec = JsonCodec()
 
     def to_content(self, result: Record) -> dict[str, Any]:
         """The record's numbers, an array in each line."""
@@ -65,12 +62,11 @@ class RecordedCell(OfExperiment):
         return _record(self.experiment, header, content)
 
 
-def record_cells(folder: Path, out: Path) -> list[Path]:
-    """Put the last good cell of every experiment in `folder` (and folders in it) on record in `out`.
+def record_cells(folder: Path, records: Records) -> list[Experiment]:
+    """Put the last good cell of every experiment in `folder` (and folders in it) on record.
 
-    A record of the same experiment that lies in `out` is replaced, unless it is of more test sequences. Files that
-    are no cells, or damaged, are named to the log. Raises `InputFileError` where there is no cell,
-    `OutputFileError`.
+    A record of the same experiment is replaced, unless it is of more test sequences. Files that are no cells, or
+    damaged, are named to the log. Raises `InputFileError` where there is no cell, `OutputFileError`.
     """
     finished = _finished(Path(folder))
     if not finished:
@@ -78,19 +74,14 @@ def record_cells(folder: Path, out: Path) -> list[Path]:
     written = []
     for stored in finished:
         recorded = RecordedCell(stored.result.experiment)
-        path = Path(out) / f"{name_of(stored.result.experiment)}.json"
-        earlier = Store(out).find(recorded, any_version=True)
+        earlier = records.find(recorded)
         if earlier is not None and (earlier.header.amount or 0) > (stored.header.amount or 0):
-            log.warning(
-                "%s: kept, of %s test sequences; %s is of fewer",
-                earlier.path,
-                earlier.header.amount,
-                stored.path,
-            )
+            kept, fewer = earlier.header.amount, stored.path
+            log.warning("%s: kept, of %s test sequences; %s is of fewer", records.path, kept, fewer)
             continue
         header = replace(stored.header, kind=RECORD, schema=RECORD_SCHEMA, companion="", digest="")
-        recorded.codec.write(path, header, recorded.to_content(record_of(stored.result)))
-        written.append(path)
+        records.put(header, recorded.to_content(record_of(stored.result)))
+        written.append(recorded.experiment)
     return written
 
 
@@ -99,24 +90,10 @@ def record_of(cell: Cell) -> Record:
     return Record(cell, weights_digest(cell.trained))
 
 
-def load_record(path: Path) -> Record:
-    """Read a record. Raises `InputFileError` when it is missing, damaged, no record's, or of another schema."""
-    header, content = RecordedCell.codec.read(Path(path), RECORD, RECORD_SCHEMA)
-    try:
-        record = _record(decode(Experiment, header.specification), header, content)
-    except (InvalidValueError, KeyError, TypeError, ValueError) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise DamagedError(f"{path}: damaged, not a whole record ({reason})") from None
-    return replace(record, cell=replace(record.cell, path=Path(path)))
-
-
-def find_record(folder: Path, experiment: Experiment, at_least: int | None = None) -> Record | None:
-    """The record of an experiment in `folder`, on `at_least` so many test sequences; None if there is none."""
-    options = {"at_least": at_least, "any_version": True}
-    stored = Store(folder).find(RecordedCell(experiment), **options)
-    if stored is None:
-        return None
-    return replace(stored.result, cell=replace(stored.result.cell, path=stored.path))
+def find_record(records: Records, experiment: Experiment, at_least: int | None = None) -> Record | None:
+    """The record of an experiment, on `at_least` so many test sequences; None if there is none."""
+    stored = records.find(RecordedCell(experiment), at_least)
+    return None if stored is None else stored.result
 
 
 def weights_digest(trained: Trained) -> str:

@@ -45,21 +45,6 @@ def undamaged(data: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str
     return told
 
 
-def dump_lines(data: Any, before: str = "") -> str:
-    """The same in lines: one for every key, and for every list of plain values; so that few change together."""
-    if isinstance(data, Mapping) and data:
-        parts, ends = (
-            [f"{json.dumps(key)}: {dump_lines(held, before + ' ')}" for key, held in data.items()],
-            "{}",
-        )
-    elif isinstance(data, list | tuple) and any(isinstance(held, list | tuple | Mapping) for held in data):
-        parts, ends = [dump_lines(held, before + " ") for held in data], "[]"
-    else:
-        return dump_json(data)
-    inner = f",\n{before} ".join(parts)
-    return f"{ends[0]}\n{before} {inner}\n{before}{ends[1]}"
-
-
 def parse_json(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The mapping that a JSON file of results holds.
 
@@ -81,20 +66,21 @@ def parse_json(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class JsonCodec:
-    """A header and a mapping in JSON's terms (key `content`) as one JSON file; with `lines` in many lines."""
-
-    lines: bool = False
+    """A header and a mapping in JSON's terms (key `content`) as one JSON file of one line."""
 
     suffix = ".json"
 
+    def text(self, header: Header, content: Mapping[str, Any]) -> tuple[Header, str]:
+        """The header with its digest, and the line."""
+        told, content = json.loads(dump_json([replace(header, digest="").as_dict(), content]))
+        header = Header.of(told, "header")
+        header = replace(header, digest=_digest(header, content))
+        return header, dump_json(header.as_dict() | {"content": content})
+
     def write(self, path: Path, header: Header, content: Mapping[str, Any]) -> Header:
         """Write a file, whole or not at all; return its header. Raises `OutputFileError`."""
-        told, content = json.loads(dump_json([replace(header, digest="").as_dict(), content]))
-        header = Header.of(told, path)
-        header = replace(header, digest=_digest(header, content))
-        write_text(
-            path, (dump_lines if self.lines else dump_json)(header.as_dict() | {"content": content}) + "\n"
-        )
+        header, text = self.text(header, content)
+        write_text(path, text + "\n")
         return header
 
     def read(self, path: Path, kind: str, schema: int) -> tuple[Header, dict[str, Any]]:
