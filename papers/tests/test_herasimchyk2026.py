@@ -705,7 +705,7 @@ def test_json_is_whole(made):
 
 def test_figures_have_the_papers_layout(measurements):
     def drawn(name):
-        return STUDIES[name].draw(measurements, [("a note", "black")])
+        return STUDIES[name].draw(measurements, "a note")
 
     titles = [ax.get_title(loc="left") for ax in drawn("fig2").axes]
     assert titles == [

@@ -30,7 +30,7 @@ from posbias.profiles.evidence import Evidence
 from posbias.profiles.profile import Profile
 from posbias.reports.answers.numbers import Comparison
 from posbias.reports.pages import Page, Table
-from posbias.reports.plots.style import INK, new_figure, save_figure
+from posbias.reports.plots.style import new_figure, save_figure
 from posbias_papers.herasimchyk2026.cells import Corpus, Effort, check, gather
 from posbias_papers.herasimchyk2026.curves import Curves
 from posbias_papers.herasimchyk2026.levels import curves_of
@@ -147,7 +147,7 @@ def _energy(measurement: "xr.Dataset") -> dict[str, Profile]:
 
 
 def _figure(shown: Sequence[Encoding], note: str) -> Any:
-    figure, part = captioned_figure(*SIZE, [(note, INK)])
+    figure, part = captioned_figure(*SIZE, note)
     draw_encodings(
         part,
         [

@@ -120,7 +120,7 @@ def write(study: Study, results: Any, effort: str, folder: Path, **options: Any)
     log.info("drawing %s …", study.name)
     judged = study.judged(results)
     shown = {cell: results[cell] for cell in study.cells} or results
-    figures = _draw(study, shown, judged, folder, options)
+    figures = _draw(study, shown, folder, options)
     page = _page(study, shown, judged)
     files = (
         write_text(folder / f"{study.name}.md", page.markdown()),
@@ -151,14 +151,11 @@ def _title(study: Study) -> str:
     return f"{label(study.name)}: {study.title}"
 
 
-def _draw(
-    study: Study, results: Any, judged: Sequence[Judged], folder: Path, options: Mapping[str, Any]
-) -> tuple[Path, ...]:
+def _draw(study: Study, results: Any, folder: Path, options: Mapping[str, Any]) -> tuple[Path, ...]:
     from posbias.reports.plots.style import save_figure
-    from posbias_papers.plots.captions import verdict_lines
 
     if study.draw is None:
         return ()
-    caption = {"caption": verdict_lines(study.note(results), judged)} if study.captioned else {}
+    caption = {"caption": study.note(results)} if study.captioned else {}
     figure = study.draw(results, **caption, **options)
     return tuple(save_figure(figure, folder / f"{study.name}.{kind}") for kind in PICTURES)

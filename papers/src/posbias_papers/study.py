@@ -63,8 +63,8 @@ class Study:
     `key` is PAPER/NAME; `effort` what is spent on each cell at the efforts quick and full, counted in `unit` (a
     number as effort is one of these, where it is one alone), and `minutes` what that takes on two cores; `tables`
     are those of the page and `data` the numbers of its JSON, from results, and `note` says what these rest on.
-    `draw` makes the figure of results, if there is one; where it is `captioned` it takes a `caption`, the note and
-    the judged claims as coloured lines to write beneath. `needs` is "" (nothing beyond posbias[report]), "torch"
+    `draw` makes the figure of results, if there is one; where it is `captioned` it takes the note as a `caption`
+    beneath it. `needs` is "" (nothing beyond posbias[report]), "torch"
     or "models" (a language model; those of the paper that cannot be had are read from the authors' rollout files,
     or stood in for). `parts` are the studies of a number that is the caption of others; `uses` are sources beyond
     the paper and those of its cells, each with what is used of it.

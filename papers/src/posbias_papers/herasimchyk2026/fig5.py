@@ -115,7 +115,7 @@ def _data(results: Measurements) -> dict[str, Any]:
     }
 
 
-def draw(results: Measurements, caption: list[tuple[str, str]]) -> "Figure":
+def draw(results: Measurements, caption: str) -> "Figure":
     """A row per model, heads from the worst to the best described by constant and diagonal, or those chosen."""
     drawn = rows(results)
     figure, part = captioned_figure(*content_size(drawn), caption)

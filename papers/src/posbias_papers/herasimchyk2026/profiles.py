@@ -227,7 +227,7 @@ def _data(curves: Curves) -> dict[str, Any]:
     }
 
 
-def _draw(shown: Sequence[Curves], caption: Sequence[tuple[str, str]]) -> "Figure":
+def _draw(shown: Sequence[Curves], caption: str) -> "Figure":
     """A row per model, a column per level, and the measured influence."""
     rows = [(curves.model, curves.levels, curves.measured) for curves in shown]
     figure, part = captioned_figure(*levels_size(rows), caption)

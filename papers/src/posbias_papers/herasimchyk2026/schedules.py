@@ -138,7 +138,7 @@ def _data(schedules: Mixings) -> list[dict[str, Any]]:
     return rows
 
 
-def _draw(schedules: Mixings, caption: Sequence[tuple[str, str]]) -> "Figure":
+def _draw(schedules: Mixings, caption: str) -> "Figure":
     models, corpora = names(schedules, "model"), names(schedules, "corpus")
     size = (max(5.0, 0.5 + 3.4 * len(models)), 2.9 * len(corpora))
     figure, part = captioned_figure(*size, caption)

@@ -1,44 +1,29 @@
-"""Figures that end in words: panels above, lines of text in their colours beneath, laid out once and for all."""
+"""Figures with a line of words beneath their panels, laid out once and for all."""
 
 import textwrap
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from posbias.profiles.claims import Judged
-from posbias.reports.plots.style import COLOURS, MUTED, SECOND, SMALL, new_figure
+from posbias.reports.plots.style import MUTED, SMALL, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 LINE_HEIGHT, CHARACTERS = 0.135, 18.5
 """Inches of a line, and its characters per inch of the figure's width."""
-_INK_OF = {"holds": COLOURS["fitted"], "fails": SECOND, "undecided": MUTED}
 
 
-def verdict_lines(note: str, judged: Sequence[Judged]) -> list[tuple[str, str]]:
-    """A note and judged claims as lines of text with their colours, for `captioned_figure`."""
-    return [(note, MUTED), *((str(claim), _INK_OF[claim.verdict]) for claim in judged)]
+def captioned_figure(width: float, height: float, caption: str) -> "tuple[Figure, SubFigure]":
+    """A figure of `width` × `height` inches of panels with a caption beneath, and the part for panels.
 
-
-def captioned_figure(
-    width: float, height: float, lines: Sequence[tuple[str, str]]
-) -> "tuple[Figure, SubFigure]":
-    """A figure of `width` × `height` inches of panels with (text, colour) lines beneath, and the part for panels.
-
-    Texts are wrapped at the width; call `settle` when the panels are drawn.
+    The caption is wrapped at the width; call `settle` when the panels are drawn.
     """
-    wrapped = [
-        (textwrap.fill(text, int(CHARACTERS * width), subsequent_indent="      "), colour)
-        for text, colour in lines
-    ]
-    room = 0.1 + LINE_HEIGHT * sum(text.count("\n") + 1 for text, _ in wrapped)
+    lines = textwrap.wrap(caption, int(CHARACTERS * width))
+    room = 0.1 + LINE_HEIGHT * len(lines)
     figure = new_figure(width, height + room)
     grid = figure.add_gridspec(2, 1, height_ratios=(height, room))
-    panels, caption = figure.add_subfigure(grid[0]), figure.add_subfigure(grid[1])
-    y = 0.04
-    for text, colour in wrapped:
-        caption.text(0.012, 1 - y / room, text, fontsize=SMALL, color=colour, va="top", linespacing=1.3)
-        y += LINE_HEIGHT * (text.count("\n") + 1)
+    panels, beneath = figure.add_subfigure(grid[0]), figure.add_subfigure(grid[1])
+    words = {"fontsize": SMALL, "color": MUTED, "va": "top", "linespacing": 1.3}
+    beneath.text(0.012, 1 - 0.04 / room, "\n".join(lines), **words)
     return figure, panels
 
 

@@ -1,9 +1,9 @@
-"""Figures 2 to 24 drawn: panels in the paper's layout, under each group what its networks can do, then claims.
+"""Figures 2 to 24 drawn: panels in the paper's layout, under each group what its networks can do.
 
-Each function draws the outcomes of a figure's settings, by setting; `caption` are lines with their colours.
+Each function draws the outcomes of a figure's settings, by setting; `caption` stands beneath.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,12 +31,11 @@ if TYPE_CHECKING:
 WIDTH = 8.0
 CURVES = {"first-last": "first–last gap", "in_context_accuracy": "in-context accuracy"}
 """The curves that are drawn by iteration, and what their axes say."""
-Caption = Sequence[tuple[str, str]]
 Panels = Mapping[str, Mapping[str, Mapping[str, Outcome]]]
 """Outcomes by row, panel and group of bars."""
 
 
-def draw_depths(results: Results, caption: Caption = ()) -> "Figure":
+def draw_depths(results: Results, caption: str = "") -> "Figure":
     """Gaps against depth: a panel per encoding, a row without and with residual connections.
 
     Beneath the bars stands the gap first–last along training against in-context accuracy.
@@ -55,7 +54,7 @@ def draw_depths(results: Results, caption: Caption = ()) -> "Figure":
     return settle(figure)
 
 
-def draw_curves(results: Results, caption: Caption = ()) -> "Figure":
+def draw_curves(results: Results, caption: str = "") -> "Figure":
     """Learning curves: the gap first–last and in-context accuracy by iteration, a panel per encoding."""
     rows = _panels(results, lambda cell: (cell.row, RELATIVE[cell.positional], f"depth {cell.depth}"))
     figure, part = captioned_figure(WIDTH, 3.4 * len(rows), caption)
@@ -73,7 +72,7 @@ def draw_curves(results: Results, caption: Caption = ()) -> "Figure":
     return settle(figure)
 
 
-def draw_biased_training(results: Results, caption: Caption = ()) -> "Figure":
+def draw_biased_training(results: Results, caption: str = "") -> "Figure":
     """After training that asks for certain items: a panel per mask, gaps above, below accuracy by position.
 
     A group or a line per encoding; lines are of the networks that have learnt.
@@ -92,7 +91,7 @@ def draw_biased_training(results: Results, caption: Caption = ()) -> "Figure":
     return settle(figure)
 
 
-def draw_groups(results: Results, caption: Caption = (), *, groups: Mapping[Setting, str]) -> "Figure":
+def draw_groups(results: Results, caption: str = "", *, groups: Mapping[Setting, str]) -> "Figure":
     """Gaps by what a study compares: a panel without and with residual connections, a group of bars each."""
     rows = _panels(results, lambda cell: ("", cell.row, groups[cell]))
     figure, part = captioned_figure(WIDTH, 2.9, caption)
@@ -100,7 +99,7 @@ def draw_groups(results: Results, caption: Caption = (), *, groups: Mapping[Sett
     return settle(figure)
 
 
-def draw_sinks(results: Results, caption: Caption = ()) -> "Figure":
+def draw_sinks(results: Results, caption: str = "") -> "Figure":
     """The sink metric by token: a panel per mask, a row without and with residual connections.
 
     Where there is one mask its rows stand side by side.
@@ -123,7 +122,7 @@ def draw_sinks(results: Results, caption: Caption = ()) -> "Figure":
     return settle(figure)
 
 
-def draw_mitigations(results: Results, caption: Caption = ()) -> "Figure":
+def draw_mitigations(results: Results, caption: str = "") -> "Figure":
     """Gaps with and without a means against them: a row without and with residual connections."""
     sizes = {"sliding_window": "sliding window of w tokens", "prefix": "prefix of K tokens"}
     by_depth = len({cell.positional for cell in results}) > 1
@@ -148,7 +147,7 @@ def draw_mitigations(results: Results, caption: Caption = ()) -> "Figure":
     return settle(figure)
 
 
-def draw_maps(results: Results, caption: Caption = ()) -> "Figure":
+def draw_maps(results: Results, caption: str = "") -> "Figure":
     """Attention maps of the first seed: a panel per layer, means over sequences above, one sequence below.
 
     Networks on record have no weights, so that nothing is drawn below where all are.

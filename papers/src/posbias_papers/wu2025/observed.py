@@ -141,7 +141,7 @@ def _note(results: Any) -> str:
     )
 
 
-def _draw(results: Any, caption: Any = ()) -> "Figure":
+def _draw(results: Any, caption: str = "") -> "Figure":
     """The metric by token, and that of the first token by layer, a line for each model."""
     from posbias.reports.plots.layers import draw_first_token_by_depth, draw_metric_by_token
     from posbias_papers.plots.captions import captioned_figure, settle
