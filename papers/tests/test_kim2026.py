@@ -313,7 +313,7 @@ def test_an_interruption_loses_the_running_cell_alone(tmp_path, monkeypatch):
             return simulate_recency(model, samples, **settings)
 
         patch.setattr("posbias.simulation.simulate_recency", interrupted)
-        with pytest.raises(KeyboardInterrupt, match=r"2 of 3 cells are kept .* 512 samples .* lost"):
+        with pytest.raises(KeyboardInterrupt, match="2 of 3 cells are kept in"):
             gather(models, tmp_path, samples=2048, threads=1)
     assert len(list(tmp_path.iterdir())) == 2
     seen = []

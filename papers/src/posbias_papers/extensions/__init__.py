@@ -15,10 +15,12 @@ import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from posbias.core.arguments import whole
-from posbias.core.events import Event, OnEvent
+from posbias.core.events import OnEvent
 from posbias.core.files import clear_leftovers, need_writable
+from posbias.core.running import Task, run
 from posbias.core.store import Store, Stored
 from posbias_papers.extensions import (
     behaviour,
@@ -86,23 +88,40 @@ def reproduce(
     clear_leftovers(folder)
     store = Store(folder / "cells")
     store.clear_leftovers()
-    results, new = {}, {}
-    cells: list[tuple[OwnCell, int]] = [
-        (cell, effort or study.effort["quick"]) for study in studies for cell in study.cells
-    ]
-    for number, (cell, amount) in enumerate(cells):
-        if on_event:
-            on_event(Event(number, len(cells), "cell"))
-        stored = None if again else store.find(cell, at_least=amount) or on_record(cell, amount)
-        if stored is None:
-            since = time.monotonic()
-            stored = store.save(cell, cell.run(amount), amount=amount)
-            new[cell] = time.monotonic() - since
-        results[cell] = stored.result
-    if on_event:
-        on_event(Event(len(cells), len(cells), "cell"))
+    cells: dict[OwnCell, int] = {
+        cell: effort or study.effort["quick"] for study in studies for cell in study.cells
+    }
+    there = {
+        cell: None if again else store.find(cell, at_least=amount) or on_record(cell, amount)
+        for cell, amount in cells.items()
+    }
+    results = {cell: stored.result for cell, stored in there.items() if stored is not None}
+    new: dict[OwnCell, float] = {}
+
+    def keep(cell: OwnCell, made: tuple[Any, float]) -> None:
+        results[cell] = store.save(cell, made[0], amount=cells[cell]).result
+        new[cell] = made[1]
+
+    failed = run(
+        {
+            cell: Task(_found, {"cell": cell, "amount": amount}, cell.where)
+            for cell, amount in cells.items()
+            if cell not in results
+        },
+        keep,
+        on_event=on_event,
+        kept=lambda: f"{len(results)} of {len(cells)} cells are kept in {store.folder}",
+    )
+    for one in failed.values():
+        raise one.error()
     made = {study.name: write(study, results, _words(study, effort), folder) for study in studies}
     return Reproduction(made, results, new, time.monotonic() - began)
+
+
+def _found(cell: OwnCell, amount: int, on_event: OnEvent) -> tuple[Any, float]:
+    """What a cell finds, and in how many seconds."""
+    began = time.monotonic()
+    return cell.run(amount), time.monotonic() - began
 
 
 def on_record(cell: OwnCell, at_least: int | None = None) -> Stored | None:

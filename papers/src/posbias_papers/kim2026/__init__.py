@@ -24,7 +24,7 @@ from posbias.core.arguments import whole
 from posbias.core.errors import InvalidValueError, MissingPackageError
 from posbias.core.events import Event, OnEvent
 from posbias.core.files import clear_leftovers, need_writable, write_text
-from posbias.core.interruption import Pace
+from posbias.core.running import Task, run
 from posbias.core.seeds import sequence
 from posbias.core.sources import cite
 from posbias.core.store import Store, save_json
@@ -33,7 +33,7 @@ from posbias.simulation import RecencyModel, RecencyResult
 from posbias.theory.closed_forms.layernorm import ReadingName, log_key_factors
 from posbias_papers import reproduction
 from posbias_papers.kim2026.heat_maps import data
-from posbias_papers.kim2026.models import effort_of
+from posbias_papers.kim2026.models import describe, effort_of
 from posbias_papers.kim2026.studies import SIMULATED, STUDIES, with_alphas
 from posbias_papers.kim2026.trained import CELLS, measured, words_of
 from posbias_papers.kim2026.trained import EFFORT as PROMPTS
@@ -165,30 +165,30 @@ def _simulated(
     on_event: OnEvent | None,
 ) -> tuple[dict[RecencyModel, RecencyResult], list[RecencyModel]]:
     """The simulation of every model with at least `samples` samples, and which were drawn: the store had none."""
-    from posbias.simulation import InterruptedSimulation, simulate_recency
+    from posbias.simulation import simulate_recency
     from posbias_papers.simulation.cell import RecencyCell
 
     wanted = {model: RecencyCell(model, seed) for model in models}
     kept = {model: None if again else store.find(cell, at_least=samples) for model, cell in wanted.items()}
     missing = [model for model, stored in kept.items() if stored is None]
-    pace = Pace()
+    how = {"samples": samples, "seed": seed, "threads": threads}
+    tasks = {model: Task(simulate_recency, {"model": model, **how}, describe(model)) for model in missing}
+
+    def keep(model: RecencyModel, result: RecencyResult) -> None:
+        kept[model] = store.save(wanted[model], result, amount=result.samples)
+
     if on_event and not missing:
         on_event(Event(0, 0, "sample"))
-    for number, model in enumerate(missing):
-
-        def drawn(event: Event, before: int = number * samples) -> None:
-            if on_event:
-                on_event(Event(before + event.done, len(missing) * samples, "sample"))
-
-        try:
-            result = simulate_recency(model, samples, seed=seed, threads=threads, on_event=drawn)
-        except InterruptedSimulation as stopped:
-            lost = stopped.result.samples if stopped.result else 0
-            there = len(wanted) - len(missing) + number
-            said = f"{there} of {len(wanted)} cells are kept in {store.folder}"
-            said = pace.goes_on(said, number * samples + lost, (len(missing) - number) * samples)
-            raise KeyboardInterrupt(f"{said}; {lost:,} samples of the running cell are lost") from None
-        kept[model] = store.save(wanted[model], result, amount=result.samples)
+    failed = run(
+        tasks,
+        keep,
+        sizes=dict.fromkeys(missing, float(samples)),
+        unit="sample",
+        on_event=on_event,
+        kept=lambda: f"{sum(map(bool, kept.values()))} of {len(wanted)} cells are kept in {store.folder}",
+    )
+    for one in failed.values():
+        raise one.error()
     return {model: stored.result for model, stored in kept.items() if stored is not None}, missing
 
 
