@@ -1,6 +1,5 @@
 """`posbias design`: architectures whose predicted influence meets a target, against cache and reach."""
 
-import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from cyclopts import Parameter
 
 from posbias.cli import options as shared
 from posbias.cli.architectures import architecture_from, with_mixing
+from posbias.cli.jobs import file_of
 from posbias.cli.output import COMPILING, answer_with, progress
 from posbias.core.arguments import shortened
 from posbias.core.errors import InvalidValueError
@@ -79,6 +79,7 @@ def design(architecture: str, *, options: Options = Options()) -> None:
     from posbias.designs import DesignJob
     from posbias.designs.space import Space
     from posbias.designs.targets import target_of
+    from posbias.reports.answers.predictions import Design
     from posbias.theory.variation import values_of
 
     if options.out is not None and options.out.suffix:
@@ -96,8 +97,11 @@ def design(architecture: str, *, options: Options = Options()) -> None:
     place = options.out or shared.RESULTS / "designs" / _words(architecture, options.target)
     shared.check_targets(place / ANSWER, options.plot, architecture, options.target, options.mixing)
     job = DesignJob(Space(base, varied), target, tokens, options.evaluations, options.seed)
-    folder, answer = _place(place, job.fingerprint)
-    if answer is None:
+    file, finished = file_of(place, ANSWER, lambda file: _held(file).get("fingerprint"), job.fingerprint)
+    folder = file.parent
+    if finished:
+        answer = Design.read(_held(file), str(file))
+    else:
         answer = _designed(job, folder, Path(architecture).stem, options.threads)
     if options.plot is not None:
         _draw(answer, options.plot)
@@ -108,20 +112,11 @@ def _words(architecture: str, target: str) -> str:
     return f"{Path(architecture).stem}-{Path(target).stem if Path(target).exists() else target}"
 
 
-def _place(wanted: Path, fingerprint: str) -> "tuple[Path, Design | None]":
-    """The folder of a job, and its answer if it has one: the one wanted, or the first beside it not of another."""
+def _held(file: Path) -> dict[str, Any]:
+    """What a file of an answer holds."""
     from posbias.core.store.json_files import parse_json, undamaged
-    from posbias.reports.answers.predictions import Design
 
-    for number in itertools.count(1):
-        folder = wanted.with_name(f"{wanted.name}{f'-{number}' if number > 1 else ''}")
-        file = folder / ANSWER
-        if not file.exists():
-            return folder, None
-        told = undamaged(parse_json(file), file)
-        if told.get("fingerprint") == fingerprint:
-            return folder, Design.read(told)
-    raise AssertionError
+    return undamaged(parse_json(file), file)
 
 
 def _designed(job: Any, folder: Path, name: str, threads: int | None) -> "Design":

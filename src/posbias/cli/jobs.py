@@ -32,20 +32,30 @@ class JobFiles:
     does: str
 
     def find(self, place: Path, fingerprint: str, rerun: bool) -> tuple[Path, bool]:
-        """A job's file, and whether it is finished: else, or with `rerun`, the first name that is free.
+        """A job's file, and whether it is finished, as `file_of`. Raises as `load`."""
+        return file_of(
+            place, self.name, lambda file: self.load(file).attrs.get("fingerprint"), fingerprint, rerun
+        )
 
-        `place` is a .nc file or the folder of one; files of other jobs stay. Raises as `load`.
-        """
-        stem, suffix = (place.stem, ".nc") if place.suffix == ".nc" else (place.name, "")
-        for number in itertools.count(1):
-            # a.nc, a-2.nc, …, or folder, folder-2, …
-            spot = place.with_name(f"{stem}{f'-{number}' if number > 1 else ''}{suffix}")
-            file = spot if suffix else spot / self.name
-            if not file.exists():
-                return file, False
-            if self.load(file).attrs.get("fingerprint") == fingerprint and not rerun:
-                return file, True
-        raise AssertionError
+
+def file_of(
+    place: Path, name: str, held: Callable[[Path], object], fingerprint: str, rerun: bool = False
+) -> tuple[Path, bool]:
+    """The file of a job, and whether it is finished: else, or with `rerun`, the first name that is free.
+
+    `place` is a .nc file or the folder of a file `name`; `held` is the fingerprint in a file. Those of other jobs
+    stay.
+    """
+    stem, suffix = (place.stem, ".nc") if place.suffix == ".nc" else (place.name, "")
+    for number in itertools.count(1):
+        # a.nc, a-2.nc, …, or folder, folder-2, …
+        spot = place.with_name(f"{stem}{f'-{number}' if number > 1 else ''}{suffix}")
+        file = spot if suffix else spot / name
+        if not file.exists():
+            return file, False
+        if held(file) == fingerprint and not rerun:
+            return file, True
+    raise AssertionError
 
 
 def computed_once(

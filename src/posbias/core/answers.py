@@ -4,9 +4,19 @@ from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import AliasPath, BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic import (
+    AliasPath,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    ValidationError,
+)
 from pydantic.json_schema import models_json_schema
 from pydantic_core import CoreSchema
+
+from posbias.core.errors import InputFileError
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -59,9 +69,14 @@ class Answer(Part):
         return {"schema": self.schema_name, **self.model_dump(mode="json")}
 
     @classmethod
-    def read(cls, told: Mapping[str, Any]) -> Self:
-        """The answer that `as_json` made."""
-        return cls(**{name: held for name, held in told.items() if name != "schema"})
+    def read(cls, told: Mapping[str, Any], place: str) -> Self:
+        """The answer that `as_json` made, read from `place`. Raises `InputFileError` for anything else."""
+        try:
+            return cls(**{name: held for name, held in told.items() if name != "schema"})
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = ".".join(map(str, first["loc"]))
+            raise InputFileError(f"{place}: {key}: expected {cls.schema_name}, got {first['msg']}") from None
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
