@@ -207,7 +207,7 @@ def test_the_printed_numbers_hold():
         (piece,) = printed(number, model)({model: simulate_recency(model, 300_000, seed=5, threads=1)})
         assert piece.test.agrees(piece.estimate), (number, model)
         # sharp enough to notice the models below
-        assert math.hypot(piece.estimate.se, piece.test.se) < 0.0002
+        assert math.hypot(piece.estimate.se, piece.test.number.se) < 0.0002
     numbers = [0.5015, 0.5000, 0.6382, 0.5544, 0.5931, 0.5457]
     assert [float(number) for number, _ in PRINTED] == numbers
 

@@ -139,7 +139,7 @@ def test_a_printed_number_is_that_of_as_many_samples_as_the_paper_drew(results):
     assert piece.verdict() == "holds"
     assert replace(piece, estimate=Estimate(0.6382, 6e-4, SAMPLES)).verdict() == "undecided"
     plain = results[RECENT].plain_recency_probability[1]
-    assert piece.test.se == pytest.approx(plain.se * math.sqrt(SAMPLES / 1e7))
+    assert piece.test.number.se == pytest.approx(plain.se * math.sqrt(SAMPLES / 1e7))
     assert piece.estimate == results[RECENT].recency_probability[1]
     assert verdict(q.printed("0.6482", RECENT), results) == "fails"
 

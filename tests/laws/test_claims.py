@@ -219,23 +219,23 @@ def test_a_null_control_fails_two_sided(side):
 
 @given(st.integers(0, 10**6), st.integers(2, 6), st.floats(-8.0, 8.0), errors, errors)
 def test_a_printed_number_agrees_up_to_rounding_and_errors(number, digits, away, ours, theirs):
-    printed = Printed(number / 10**digits, digits, se=theirs)
+    printed = Printed(Estimate(number / 10**digits, theirs), digits)
     error = math.hypot(ours, theirs)
-    value = printed.number + math.copysign(printed.rounding, away) + away * error
+    value = printed.number.value + math.copysign(printed.rounding, away) + away * error
     estimate = Estimate(value, ours, 100)
     assert printed.deviation(estimate) == pytest.approx(away, abs=1e-6)
     if abs(abs(away) - printed.errors) > 1e-6:
         verdict = Evidence("a", estimate, test=printed).verdict()
         assert verdict == ("holds" if abs(away) < printed.errors else "fails")
-    assert printed.agrees(Estimate(printed.number, ours, 100))
+    assert printed.agrees(Estimate(printed.number.value, ours, 100))
 
 
 def test_a_vague_number_confirms_no_printed_one_but_may_refute_it():
-    printed = Printed(0.6382, 4, known=5e-4)
+    printed = Printed(Estimate(0.6382), 4, known=5e-4)
     assert Evidence("a", Estimate(0.6382, 1e-3, 100), test=printed).verdict() == "undecided"
     assert Evidence("a", Estimate(0.6382, 1e-4, 100), test=printed).verdict() == "holds"
     assert Evidence("a", Estimate(0.7, 1e-3, 100), test=printed).verdict() == "fails"
-    exact = Printed(30, 0)
+    exact = Printed(Estimate(30.0), 0)
     assert Evidence("a", Estimate(30.0), test=exact).verdict() == "holds"
     assert Evidence("a", Estimate(31.0), test=exact).verdict() == "fails"
 

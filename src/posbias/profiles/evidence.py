@@ -87,13 +87,12 @@ class Near:
 class Printed:
     """That a quantity is a printed number, up to half of the last of its `digits` and `errors` standard errors.
 
-    `se` is the standard error of the printed number, where its number of draws is known. A quantity whose own
-    error is above `known` confirms nothing.
+    `number` has its standard error, where its number of draws is known. A quantity whose own error is above
+    `known` confirms nothing.
     """
 
-    number: float
+    number: Estimate
     digits: int
-    se: float = 0.0
     errors: float = 4.0
     known: float = math.inf
 
@@ -104,9 +103,9 @@ class Printed:
 
     def deviation(self, estimate: Estimate) -> float:
         """By how many standard errors of the difference the two differ, signed; rounding apart."""
-        off = estimate.value - self.number
+        off = estimate.value - self.number.value
         beyond = math.copysign(max(0.0, abs(off) - self.rounding), off)
-        error = math.hypot(estimate.se, self.se)
+        error = math.hypot(estimate.se, self.number.se)
         return beyond / error if error > _EXACT else math.copysign(math.inf, off) if beyond else 0.0
 
     def agrees(self, estimate: Estimate) -> bool:
@@ -200,7 +199,7 @@ class Evidence:
             return f"{self.where}: {self.flaw}"
         size = (_coarse if self.test in _COARSE else _fine)(self).replace(" ", "\xa0")
         if isinstance(self.test, Printed):
-            printed = f"{self.test.number:.{self.test.digits}f}".replace("-", "−")
+            printed = f"{self.test.number.value:.{self.test.digits}f}".replace("-", "−")
             told = f"{self.where} {size}, printed {printed}"
             vague = self.estimate.se > self.test.known
             return f"{told}; ± {self.test.known:g} needed" if vague else told

@@ -24,7 +24,7 @@ def _row_claim(model: str) -> Claim:
 
     def evidence() -> Iterator[Evidence]:
         where = f"layers in the configuration of {known.source} (its {size:g} billion parameters not counted)"
-        yield Evidence(where, Estimate(float(known.depth)), test=Printed(depth, 0))
+        yield Evidence(where, Estimate(float(known.depth)), test=Printed(Estimate(float(depth)), 0))
 
     sentence = f"Table 1, row {model}: {depth} layers"
     name = f"herasimchyk2026/table1/{model}"

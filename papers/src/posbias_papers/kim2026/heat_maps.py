@@ -78,7 +78,7 @@ def data(results: Results, *, printed: bool = True, compared: Iterable[Any] = ()
 def beside(piece: Any) -> dict[str, Any]:
     """A printed number beside ours, for JSON; `deviation` is in standard errors of the difference."""
     test, ours = piece.test, piece.estimate
-    numbers = {"printed": test.number, "value": ours.value, "se": ours.se}
+    numbers = {"printed": test.number.value, "value": ours.value, "se": ours.se}
     judged = {"deviation": test.deviation(ours), "holds": test.agrees(ours)}
     return {"where": f"Section 3: {piece.where}", **numbers, **judged}
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from posbias.profiles.estimate import Estimate
 from posbias.profiles.evidence import Above, Evidence, Near, Printed, every
 from posbias.simulation import Averages, RecencyModel, RecencyResult
 from posbias_papers.claims import quantity
@@ -75,7 +76,7 @@ def printed(results: Results, number: str, model: RecencyModel) -> Iterator[Evid
     """The probability of layer 2, held against a printed one of ten million plain samples."""
     result = results[model]
     theirs = result.plain_recency_probability[1].se * math.sqrt(result.samples / FULL)
-    test = Printed(float(number), digits=4, se=theirs, known=KNOWN)
+    test = Printed(Estimate(float(number), theirs), digits=4, known=KNOWN)
     yield Evidence(where_of(model, 2), result.recency_probability[1], test=test)
 
 
