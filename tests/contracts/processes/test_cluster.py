@@ -185,6 +185,8 @@ def test_an_interruption_ends_the_tasks_on_their_machines(connected):
     def interrupt(number, news):
         raise KeyboardInterrupt
 
+    # a machine that has just come may not take tasks yet, and `sleep` alone says nothing
+    wait_for(lambda: ray.available_resources().get("CPU", 0) == 2)
     began = [task("sleep", seconds=600), task("count", seconds=600)]
     with pytest.raises(KeyboardInterrupt):
         Cluster(connected.address).run(began, interrupt)
