@@ -114,7 +114,7 @@ def _tested(pairs: Iterable[tuple[Number, Estimate]]) -> Iterator[tuple[Number, 
     counts = Counter(number.model for number, _ in finite if number.claimed)
     for number, ours in finite:
         errors = NormalDist().inv_cdf(1.0 - LEVEL / 2 / max(1, counts[number.model]))
-        yield number, Printed(Estimate(number.value), number.digits, errors=errors, known=KNOWN), ours
+        yield number, Printed(Estimate(float(number.value)), number.digits, errors=errors, known=KNOWN), ours
 
 
 def _needed(table: str, model: str) -> str:
